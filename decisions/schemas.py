@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, WithJsonSchema, model_validator
 
 from decisions.events import Alternative
 from decisions.models import DecisionStatus, EdgeRelation, Impact, LinkType
 from memoryhub.core.schemas import (
     LISTED_AS,
+    MAX_AUTHOR,
     Command,
     EntityId,
     FilledLine,
@@ -109,7 +110,7 @@ class DecisionFields(Evidence):
     branch: bool = Field(
         False, description="supersede one that is already superseded: adds a second head", json_schema_extra=unlisted
     )
-    author: Line = Field("", max_length=200, description="default: the client", json_schema_extra=unlisted)
+    author: Line = Field("", max_length=MAX_AUTHOR, description="default: the client", json_schema_extra=unlisted)
     source: Line = Field("", max_length=1_000, description="path or URL", json_schema_extra=unlisted)
     decided_at: Moment | None = Field(None, description="default: now", json_schema_extra=unlisted)
     idempotency_key: IdempotencyKey = None
@@ -118,7 +119,15 @@ class DecisionFields(Evidence):
 class DecisionRecord(DecisionFields):
     """Record a decision. It is immutable: a change is a new decision that supersedes it."""
 
+    chosen: Chosen = Field("", description="what was chosen; default: the title", json_schema_extra=self_evident)
     supersedes: Ids = Field(default_factory=list, description="ids it replaces", json_schema_extra=self_evident)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_title(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or "chosen" in given or "title" not in given:
+            return given
+        return {**given, "chosen": given["title"]}
 
 
 class DecisionSupersede(DecisionFields):

@@ -172,7 +172,10 @@ def restore_memory(
 
 
 @router.get(
-    "memories/{memory_id}/versions", response=Versions, tags=["memories"], summary="Get the history of a memory"
+    "memories/{memory_id}/versions",
+    response={200: Versions, **problems(410)},
+    tags=["memories"],
+    summary="Get the history of a memory",
 )
 def list_versions(request: HttpRequest, memory_id: EntityId) -> Any:
     """Newest first, each with the event that wrote it. Works for deleted memories too."""

@@ -8,7 +8,7 @@ class MemoriesConfig(AppConfig):
 
     # Imports with a side effect: each registers events, projectors, entities, pack sections or search sources
     def ready(self) -> None:
-        from memories import events, pack, projectors  # noqa: F401
+        from memories import events, pack, projectors, services  # noqa: F401
         from memories.embeddings import following, meaning  # noqa: F401
         from memories.search import checking as index_checking  # noqa: F401
         from memories.search import index, sources  # noqa: F401

@@ -123,6 +123,8 @@ class ConflictResolved(Payload):
     # The memory created from the earlier version, where both were kept
     split_id: int | None = None
     reason: str = ""
+    # Empty: the actor of the event
+    resolved_by: str = ""
 
 
 class TagCreated(Payload):

@@ -164,7 +164,7 @@ _DONE = {
     WriteStatus.SEEN: "#{id} has this text already; its count was increased",
     WriteStatus.KEPT: "kept #{id} as it is",
     WriteStatus.UNCHANGED: "#{id} is unchanged at v{version}",
-    WriteStatus.DELETED: "deleted #{id} {title}; memory_restore brings it back",
+    WriteStatus.DELETED: "deleted #{id} {title} at {deleted_at:%Y-%m-%dT%H:%M:%SZ}; memory_restore brings it back",
     WriteStatus.RESTORED: "restored #{id}",
     WriteStatus.ERASED: "permanently erased #{id}",
     WriteStatus.CONFLICT: "stored as v{version} of #{id}, next to a version that you had not read: conflict "

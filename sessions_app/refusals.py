@@ -17,7 +17,6 @@ class Refusal(StrEnum):
     CLOSED = "closed"
     INCOMPLETE = "incomplete"
     NO_SESSION = "no_session"
-    UNKNOWN_SESSION = "unknown_session"
     SESSION_ENDED = "session_ended"
 
 
@@ -29,8 +28,7 @@ _SENTENCES = {
     Refusal.EXPIRED: "ack_token has expired; call turn_begin for a new turn",
     Refusal.CLOSED: "turn {turn!r} has ended; call turn_begin for a new turn",
     Refusal.INCOMPLETE: "turn {turn!r} timed out and is incomplete; call turn_begin for a new turn",
-    Refusal.NO_SESSION: "a turn belongs to a session; call session_start, or name its session_id",
-    Refusal.UNKNOWN_SESSION: "there is no session {session!r} in this project; call session_start first",
+    Refusal.NO_SESSION: "a turn belongs to a session; name its session_id, a new one begins it",
     Refusal.SESSION_ENDED: "session {session!r} is not active; call session_start for a new one",
 }
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -27,13 +28,32 @@ from sessions_app.schemas import (
     TurnView,
 )
 
+_SESSION_FIELDS = [name for name in SessionView.model_fields if name != "metadata"]
 _STORED_FIELDS = [name for name in CommitView.model_fields if name != "decisions"]
 
 
 def view_session(session: Session) -> dict[str, Any]:
     """Return a session as JSON data."""
-    fields = {name: getattr(session, name) for name in SessionView.model_fields}
-    return SessionView(**fields).model_dump(mode="json")
+    return view_sessions([session])[0]
+
+
+def view_sessions(sessions: Iterable[Session]) -> list[dict[str, Any]]:
+    """Return sessions as JSON data."""
+    shown = list(sessions)
+    metadata = metadata_of([session.id for session in shown])
+    return [
+        SessionView(
+            **{name: getattr(session, name) for name in _SESSION_FIELDS}, metadata=metadata.get(session.id, {})
+        ).model_dump(mode="json")
+        for session in shown
+    ]
+
+
+def metadata_of(ids: list[int]) -> dict[int, dict[str, Any]]:
+    """Return the metadata that sessions were begun with, by id. It is not in the read model, only in the log."""
+    begun = RawEvent.objects.filter(position__in=ids, payload_json__isnull=False)
+    payloads = begun.values_list("position", "payload_json")
+    return {position: json.loads(payload).get("metadata", {}) for position, payload in payloads}
 
 
 def view_commit(commit: Commit) -> dict[str, Any]:
@@ -105,8 +125,9 @@ def list_sessions(*, command: SessionList) -> Listing:
     sessions = outside_quarantine(Session.objects.all())
     if command.status:
         sessions = sessions.filter(status=command.status)
-    found = [_listed_session(session, compact=command.compact) for session in _page_of(sessions, command)]
-    return _page(found, sessions, command, session_line)
+    listed = _page_of(sessions, command)
+    compact = [{"id": session.id, "session_id": session.session_id} for session in listed] if command.compact else None
+    return _page(compact or view_sessions(listed), sessions, command, session_line)
 
 
 def list_turns(*, command: TurnList) -> Listing:
@@ -153,10 +174,6 @@ def _page(found: list[dict[str, Any]], matching: QuerySet[Any], command: Paging,
         line=line,
         max_tokens=command.max_tokens,
     )
-
-
-def _listed_session(session: Session, *, compact: bool) -> dict[str, Any]:
-    return {"id": session.id, "session_id": session.session_id} if compact else view_session(session)
 
 
 def profile() -> ProfileView:

@@ -67,7 +67,10 @@ class ImportCommandTest(HubTestCase):
 
     def test_commits_are_brought_in_once(self) -> None:
         code, output, errors = self.run_process("git")
-        self.assertRegex(output, r"\Aimported 2 commits \(0 already known\) into alpha in \d+\.\d s\n\Z")
+        self.assertRegex(
+            output,
+            r"\Aimporting \S+/alpha into alpha\nimported 2 commits \(0 already known\) into alpha in \d+\.\d s\n\Z",
+        )
         self.assertEqual((code, errors), (0, ""))
         self.repository.commit("Say three")
         self.assertIn("imported 1 commit (2 already known) into alpha", self.run_import("git", "."))
@@ -87,9 +90,34 @@ class ImportCommandTest(HubTestCase):
         self.assertIn(str(self.repository.folder / ".git"), (self.home / "projects/alpha/origin.json").read_text())
         other = Repository(self.repository.folder.parent / "other/alpha")
         other.commit("Another")
-        with self.assertRaisesRegex(CommandError, "other-alpha") as refused:
-            self.run_import("git", str(other.folder))
+        with self.assertRaisesRegex(CommandError, "other-alpha") as refused, chdir(other.folder):
+            call_command("import", "git")
         self.assertEqual(refused.exception.returncode, 2)
+
+    def test_another_folder_is_imported_into_the_project_of_the_current_one(self) -> None:
+        other = Repository(self.repository.folder.parent / "library")
+        other.write("docs/a.md", b"# Two\n\nother text\n")
+        other.write("docs/adr/0001-use-wal.md", b"# Use WAL\n\n## Decision\n\nWAL.\n")
+        other.write("docs/adr/README.md", b"# Records\n")
+        other.write("docs/.hidden/b.md", b"# Hidden\n")
+        (other.folder / "docs/link.md").symlink_to("a.md")
+        other.commit("Write")
+        self.run_import("markdown", "docs")
+        code, output, errors = self.run_process("markdown", str(other.folder / "docs"))
+        self.assertTrue(output.startswith(f"importing {other.folder}/docs into alpha\nimported 2 sections"), output)
+        self.assertIn("(2 new, 0 revised, 0 unchanged, 0 removed) into alpha", output)
+        reasons = (
+            "hidden, or a folder of installed packages",
+            "a link, which may lead out of the folder, or not a file",
+        )
+        self.assertEqual((code, errors), (0, f"skipped .hidden/: {reasons[0]}\nskipped link.md: {reasons[1]}\n"))
+        code, output, errors = self.run_process("adr", str(other.folder / "docs/adr"))
+        self.assertIn("imported 1 decision (1 new,", output)
+        self.assertEqual((code, errors), (0, "skipped README.md: not a decision record by its name\n"))
+        self.assertEqual([path.name for path in (self.home / "projects").iterdir()], ["alpha"])
+        with self.store("alpha", create=False):
+            sources = set(Memory.objects.live().values_list("source", flat=True))
+        self.assertEqual(sources, {"docs/a.md", "library/docs/a.md", "library/docs/adr/0001-use-wal.md"})
 
     def test_an_error_is_one_sentence_and_a_code(self) -> None:
         code, output, errors = self.run_process("git", "/", "--project", "alpha")
@@ -139,12 +167,13 @@ class ImportCommandTest(HubTestCase):
             [sys.executable, "-c", _INTERRUPTED, "import", "markdown", str(self.repository.folder / "docs")],
             capture_output=True,
             text=True,
-            cwd=MANAGE.parent,
+            cwd=self.repository.folder,
+            env={**os.environ, "PYTHONPATH": str(MANAGE.parent)},
             timeout=300,
             check=False,
         )
         sentence = "interrupted; what was imported is kept, and the same command imports the rest"
-        self.assertEqual((done.returncode, done.stdout, done.stderr), (130, "", f"memory-hub: {sentence}\n"))
+        self.assertEqual((done.returncode, done.stderr), (130, f"memory-hub: {sentence}\n"))
         with self.store("alpha", create=False):
             self.assertEqual(Memory.objects.live().count(), 500)
             self.assertTrue(log.verify().ok)

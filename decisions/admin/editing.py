@@ -20,7 +20,7 @@ from decisions.schemas import DecisionEvidence, DecisionLink, DecisionMark, Deci
 from decisions.selectors import find_decisions, heads
 from memories.admin.answers import warn_of_redactions
 from memories.admin.relations import plain_answer
-from memoryhub.core.errors import Conflict, HubError, Invalid, NotFound
+from memoryhub.core.errors import Conflict, Gone, HubError, Invalid, NotFound
 from memoryhub.core.permissions import Act, require
 from memoryhub.core.validation import explain
 
@@ -123,7 +123,7 @@ class DecisionEditing(DecisionListAdmin):
             return plain_answer("Enter the number of a decision, such as #412.", is_found=False)
         try:
             (found,) = find_decisions([int(typed)])
-        except NotFound as error:
+        except (NotFound, Gone) as error:
             return plain_answer(error_text(error), is_found=False)
         return plain_answer(f"{found.get_status_display()}: {found.title}", is_found=True)
 

@@ -34,22 +34,24 @@ class AdrReport:
     superseding: list[tuple[str, int, int]] = field(default_factory=list)
     # File and message.
     problems: list[tuple[str, str]] = field(default_factory=list)
+    # File or folder, and the reason.
+    skipped: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def decisions(self) -> int:
         return self.created + self.unchanged + self.marked + len(self.superseding)
 
 
-def import_adrs(*, directory: Path, progress: Progress | None = None) -> AdrReport:
+def import_adrs(*, directory: Path, progress: Progress | None = None, within: str = "") -> AdrReport:
     """Record each architecture decision record below a folder as a decision, with its links as edges.
 
     Files are identified by path. An unchanged file is skipped; a changed text becomes a decision that supersedes the
     earlier one; a changed status alone is marked. Marks, superseding and erasure by a person take precedence. An
-    unreadable file is reported, and the others are imported.
+    unreadable file is reported, and the others are imported. ``within`` is put before the paths of another project.
     """
-    imported, records = read_imported(), read_records(directory)
+    imported, records = read_imported(), read_records(directory, within)
     edges = resolve(records, imported.paths)
-    run = _Import(imported, records, edges, AdrReport(problems=records.problems))
+    run = _Import(imported, records, edges, AdrReport(problems=records.problems, skipped=records.skipped))
     for done, path in enumerate(in_order(records.adrs, edges), 1):
         if path in records.adrs:
             run.file(path)

@@ -12,14 +12,14 @@ from decisions.importing.links import Link
 from decisions.importing.reading import Adr, read_adr
 from decisions.models import LINEAGE, DecisionStatus, EdgeRelation
 from memories.importing import find_files
-from memories.importing.files import MARKDOWN, read_text
+from memories.importing.files import MARKDOWN, left_out, path_of_folder, read_text
 from memoryhub.core.errors import HubError
 from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.text import flat
-from sessions_app import git
 
 _NOT_RECORDS = {"readme", "index", "toc", "template", "adr-template", "changelog", "contributing"}
 _NUMBER = re.compile(r"\A(?:adr[-_ ]?)?0*(\d+)(?=\D|\Z)", re.IGNORECASE)
+_NO_RECORD = "not a decision record by its name"
 _UNREADABLE = "binary, unreadable or larger than 2 MB"
 
 
@@ -35,18 +35,24 @@ class Records:
     adrs: dict[str, Adr] = field(default_factory=dict)
     # File and message.
     problems: list[tuple[str, str]] = field(default_factory=list)
+    # File or folder, and the reason.
+    skipped: list[tuple[str, str]] = field(default_factory=list)
 
 
 def record_names(directory: Path) -> list[str]:
     """Return the Markdown files below a folder, without those that are no records by name (``README.md``)."""
-    names = (PurePath(name) for name in find_files(directory))
-    return [str(name) for name in names if name.suffix.lower() in MARKDOWN and name.stem.lower() not in _NOT_RECORDS]
+    return [name for name in find_files(directory) if _is_record(PurePath(name))]
 
 
-def read_records(directory: Path) -> Records:
+def _is_record(path: PurePath) -> bool:
+    return path.suffix.lower() in MARKDOWN and path.stem.lower() not in _NOT_RECORDS
+
+
+def read_records(directory: Path, within: str = "") -> Records:
     """Read every record below a folder; paths are relative to the git worktree, if it is in one."""
-    records = Records()
-    above = git.path_in_worktree(directory)
+    others = [(name, _NO_RECORD) for name in find_files(directory) if not _is_record(PurePath(name))]
+    records = Records(skipped=sorted([*left_out(directory), *others]))
+    above = path_of_folder(directory, within)
     for name in record_names(directory):
         path = flat(above + PurePath(name).as_posix())
         text = read_text(directory / name)

@@ -16,6 +16,7 @@ from decisions.models import DecisionStatus, EdgeRelation
 from decisions.schemas import Alternatives
 from memories.importing.files import split_front_matter
 from memoryhub.core.errors import Invalid
+from memoryhub.core.schemas import MAX_AUTHOR
 from memoryhub.core.text import flat
 from memoryhub.core.validation import explain
 
@@ -62,7 +63,7 @@ def read_adr(text: str, *, otherwise_title: str = "") -> Adr:
         alternatives=_alternatives(matter.get("alternatives", fields["alternatives"])),
         status=status_of(status),
         decided_at=moment_of(_first(matter, outline, ("date",), Part.DATE)),
-        author=flat(_first(matter, outline, _AUTHORS, Part.AUTHOR))[:200],
+        author=flat(_first(matter, outline, _AUTHORS, Part.AUTHOR))[:MAX_AUTHOR],
         links=list(dict.fromkeys([*links_in(status), *_links(matter, outline)])),
         topic=flat(str(matter["topic"])) if "topic" in matter else None,
         more={name: _more(name, matter[name]) for name in (*_NAMED, *_LISTS) if matter.get(name)},

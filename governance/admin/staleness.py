@@ -23,7 +23,7 @@ from memories.admin.answers import sentence, warn_of_redactions
 from memories.admin.rendering import render
 from memoryhub.core import clock
 from memoryhub.core.admin import needs
-from memoryhub.core.errors import HubError, Invalid, NotFound
+from memoryhub.core.errors import Gone, HubError, Invalid, NotFound
 from memoryhub.core.kinds.builtin import KINDS
 from memoryhub.core.permissions import Act
 
@@ -120,7 +120,7 @@ class AffirmationAdmin(GovernanceAdmin):
     def item_view(self, request: HttpRequest, entity_id: int) -> HttpResponse:
         try:
             return self._show(request, waiting(entity_id=entity_id))
-        except NotFound as error:
+        except (NotFound, Gone) as error:
             messages.info(request, sentence(error))
             return redirect(self.url("changelist"))
 
@@ -162,7 +162,7 @@ def _following(entity_id: int) -> int | None:
     """Return the item to show after a verdict: the next one, or at the end the previous one."""
     try:
         at = waiting(entity_id=entity_id)
-    except NotFound:
+    except (NotFound, Gone):
         return None
     return (at.after or at.before) if at else None
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from sessions_app import git
 MARKDOWN = (".md", ".markdown", ".mdx")
 ENDINGS = (*MARKDOWN, ".rst", ".txt")
 MAX_BYTES = 2_000_000
+_SKIPPED_FOLDER = "hidden, or a folder of installed packages"
+_LINK = "a link, which may lead out of the folder, or not a file"
 _SKIPPED_FOLDERS = {"node_modules", "venv", "__pycache__", "site-packages"}
 
 
@@ -28,10 +30,26 @@ def find_files(directory: Path) -> list[str]:
     """
     if not directory.is_dir():
         raise Invalid(f"{directory} is not a folder; name one that contains Markdown or text files")
-    names = git.list_files(directory) or _walk(
-        directory
-    )  # git lists nothing of an ignored folder, but it was named on purpose
-    return sorted(name for name in names if _is_wanted(Path(name)) and _is_own_file(directory / name))
+    return sorted(name for name in _listing(directory) if _is_wanted(Path(name)) and _is_own_file(directory / name))
+
+
+def left_out(directory: Path) -> list[tuple[str, str]]:
+    """Return what ``find_files`` leaves out, with the reason: links, and folders that are hidden or hold packages."""
+    texts = [Path(name) for name in _listing(directory) if Path(name).suffix.lower() in ENDINGS]
+    folders = {f"{folder}/": _SKIPPED_FOLDER for path in texts if (folder := _skipped_part(path))}
+    links = {str(path): _LINK for path in texts if not _skipped_part(path) and not _is_own_file(directory / path)}
+    return sorted({**folders, **links}.items())
+
+
+# git lists nothing of an ignored folder, but it was named on purpose
+def _listing(directory: Path) -> Iterable[str]:
+    return git.list_files(directory) or _walk(directory)
+
+
+def path_of_folder(directory: Path, within: str) -> str:
+    """Return the folder's path in its git worktree, such as ``docs/``, below ``within/`` if that is given."""
+    above = git.path_in_worktree(directory)
+    return f"{within}/{above}" if within else above
 
 
 def read_text(path: Path) -> str | None:
@@ -59,8 +77,13 @@ def _walk(directory: Path) -> Iterator[str]:
 
 
 def _is_wanted(path: Path) -> bool:
-    in_skipped = any(_is_skipped(part) for part in path.parts)
-    return path.suffix.lower() in ENDINGS and not in_skipped
+    return path.suffix.lower() in ENDINGS and not _skipped_part(path)
+
+
+# The path up to its first hidden or package folder, or ""
+def _skipped_part(path: Path) -> str:
+    parts = path.parts
+    return next(("/".join(parts[: at + 1]) for at, part in enumerate(parts) if _is_skipped(part)), "")
 
 
 # Links are skipped: they may lead out of the folder

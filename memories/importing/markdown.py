@@ -8,7 +8,7 @@ from hashlib import sha256
 from itertools import islice
 from pathlib import Path, PurePath
 
-from memories.importing.files import GONE_FROM_FILE, find_files, read_text, without_deleted
+from memories.importing.files import GONE_FROM_FILE, find_files, left_out, path_of_folder, read_text, without_deleted
 from memories.importing.sections import Document, Section, parse_document, split_text
 from memories.models import Memory
 from memories.pack.echo import is_echo
@@ -17,7 +17,6 @@ from memories.services import delete_memory, write_memories
 from memoryhub.core.errors import Invalid
 from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.text import flat
-from sessions_app import git
 
 _TOPIC = "import:markdown:"
 _MAX_TITLE = 200
@@ -53,6 +52,7 @@ def import_markdown(
     tags: Sequence[str] = (),
     max_headings: int = MAX_HEADINGS,
     progress: Progress | None = None,
+    within: str = "",
 ) -> MarkdownReport:
     """Import every section of the Markdown, reStructuredText and text files below a folder.
 
@@ -60,14 +60,15 @@ def import_markdown(
     vanished ones; sections that a person has deleted stay deleted. In a git worktree, paths are relative to its root,
     so the folder that the import starts from does not matter. Unreadable files, and files with more than
     ``max_headings`` headings, are skipped and keep their memories. ``progress`` gets the number of files done.
+    ``within`` is put before the paths of another project's files, so that its README.md is not this project's.
 
     Raises:
         Invalid: there is no such folder, or a tag is too long.
     """
-    report = MarkdownReport()
+    report = MarkdownReport(skipped=left_out(directory))
     written: set[str] = set()
     read: list[str] = []
-    commands = _commands(_Options(directory, tags, max_headings), report, read, progress or _silent)
+    commands = _commands(_Options(directory, tags, max_headings, within), report, read, progress or _silent)
     while batch := list(islice(commands, _BATCH)):
         present = without_deleted(batch)
         report.left_deleted += len(batch) - len(present)
@@ -97,11 +98,12 @@ class _Options:
     directory: Path
     tags: Sequence[str]
     max_headings: int
+    within: str
 
 
 def _commands(options: _Options, report: MarkdownReport, read: list[str], progress: Progress) -> Iterator[MemoryWrite]:
     names = find_files(options.directory)
-    above = git.path_in_worktree(options.directory)
+    above = path_of_folder(options.directory, options.within)
     used: set[str] = set()
     for done, name in enumerate(names, 1):
         path = flat(above + PurePath(name).as_posix())

@@ -29,6 +29,8 @@ class Filled:
 @dataclass(frozen=True, slots=True)
 class Body:
     sections: Sequence[Filled]
+    # Whether the budget left items out, of these sections or of others
+    truncated: bool = False
 
     @property
     def text(self) -> str:
@@ -53,23 +55,30 @@ def _key(section: Section, item: Item) -> str:
     return f"{section.name} {item.reference}"
 
 
-def compose(request: Request, max_tokens: int, *, only: Collection[str] | None = None) -> Body:
-    """Return the content within ``max_tokens``, which includes header and footer.
+Found = Sequence[tuple[Section, Sequence[Item]]]
+
+
+def gather(request: Request) -> Found:
+    """Return the sections that have items, with all their items."""
+    found = [(section, section.items(request)) for section in all_sections()]
+    return [(section, items) for section, items in found if items]
+
+
+def compose(found: Found, max_tokens: int, *, only: Collection[str] | None = None) -> Body:
+    """Return the content within ``max_tokens`` as text, which includes header and footer.
 
     Args:
-        request: what the pack is for.
+        found: the sections with their items.
         max_tokens: the budget.
         only: keys of an earlier pack's marks, to compose that pack again; other items do not take the place of erased
             ones.
     """
     budget = max(_LEAST_TOKENS, max_tokens - _FRAME_TOKENS)
     filled: list[Filled] = []
-    for section in all_sections():
-        items = section.items(request)
-        if items:
-            filled.append(_fill(section, items, int(budget * section.share), budget, only))
-            budget -= filled[-1].tokens
-    return Body([section for section in filled if section.items])
+    for section, items in found:
+        filled.append(_fill(section, items, int(budget * section.share), budget, only))
+        budget -= filled[-1].tokens
+    return Body([section for section in filled if section.items], any(section.left_out for section in filled))
 
 
 def changed_since(body: Body, marks: dict[str, str]) -> tuple[Body, list[str]]:
@@ -80,7 +89,7 @@ def changed_since(body: Body, marks: dict[str, str]) -> tuple[Body, list[str]]:
         if (items := [item for item in filled.items if marks.get(_key(filled.section, item)) != item.mark])
     ]
     gone = sorted({key.partition(" ")[2] for key in set(marks) - set(body.marks())})
-    return Body(fresh), gone
+    return Body(fresh, body.truncated), gone
 
 
 # Takes items from the front until the share is used up; the first one is cut to the remaining budget if needed

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from memories.models import ContextPack, MemoryScope
-from memories.pack.compose import compose
+from memories.pack.compose import compose, gather
 from memories.pack.recall import ids_at, recalled_body
 from memories.pack.sections import Request
 from memories.pack.service import Pack, find_pack, pack_text
@@ -44,7 +44,7 @@ def replay_pack(*, command: ContextReplay) -> Pack:
             body = (
                 recalled_body(request, sent.marks)
                 if sent.is_recall
-                else compose(request, sent.max_tokens, only=sent.marks)
+                else compose(gather(request), sent.max_tokens, only=sent.marks)
             )
     marks = body.marks()
     lost = {key for key, mark in sent.marks.items() if marks.get(key) != mark}

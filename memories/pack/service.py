@@ -8,7 +8,7 @@ from typing import Any
 from memories import scopes
 from memories.events import CONTEXT_PACKED, ContextPacked
 from memories.models import ContextPack
-from memories.pack.compose import Body, changed_since, compose
+from memories.pack.compose import Body, changed_since, compose, gather
 from memories.pack.echo import MARK, RECALL_MARK
 from memories.pack.recall import MAX_TOKENS as RECALL_TOKENS
 from memories.pack.recall import recall_body
@@ -21,11 +21,13 @@ from memoryhub.core import clock, log
 from memoryhub.core.contributions import define_opening, define_recall
 from memoryhub.core.errors import Locked, NotFound, Unavailable
 from memoryhub.core.origin import current_origin, use_origin
-from memoryhub.core.paging import estimate_tokens
+from memoryhub.core.paging import answering, answers_json, estimate_tokens
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store, use_store
-from memoryhub.core.text import counted
+from memoryhub.core.text import compact_json, counted
 
+# Stands for numbers while the size of an answer is counted
+_MOST_TOKENS = 99_999_999
 _LAST_LIKE_IT = (
     "SELECT id, digest FROM memories_contextpack WHERE session_id = %s AND query = %s AND max_tokens = %s "
     "ORDER BY id DESC LIMIT 1"
@@ -62,14 +64,13 @@ class Pack:
             }
             for filled in self.body.sections
         }
-        meta = {"pack": self.id, "digest": self.digest, "estimated_tokens": estimate_tokens(self.text)}
+        meta = {"pack": self.id, "digest": self.digest, "estimated_tokens": _MOST_TOKENS}
         if self.unrecorded:
             meta["unrecorded"] = self.unrecorded
-        return {
-            "text": self.text,
-            "sections": sections,
-            "meta": {**meta, "as_sent": self.as_sent, "erased": self.erased},
-        }
+        meta |= {"truncated": self.body.truncated, "as_sent": self.as_sent, "erased": self.erased}
+        data = {"text": self.text, "sections": sections, "meta": meta}
+        meta["estimated_tokens"] = estimate_tokens(compact_json(data))
+        return data
 
 
 def pack_context(*, command: ContextPackRequest) -> Pack:
@@ -83,14 +84,14 @@ def pack_context(*, command: ContextPackRequest) -> Pack:
     earlier = None if command.since is None else find_pack(command.since)
     request = _request(command)
     positions = _positions(request)
-    body = compose(request, command.max_tokens)
+    body, budget = _compose(request, command.max_tokens)
     if not body.sections and earlier is None:
         return Pack(0, pack_text(0, body, current_store().name), body.digest, body)
-    sent, unrecorded = _last_equal(command, request, body) or 0, ""
+    sent, unrecorded = _last_equal(budget, request, body) or 0, ""
     if not sent:
         try:
             with use_store(current_store()):  # raises the hub's errors instead of SQLite's
-                sent = _send(request, body, positions, command.max_tokens)
+                sent = _send(request, body, positions, budget)
         except (Locked, Unavailable) as error:  # better an unrecorded pack than none
             unrecorded = error.message
     if earlier is None:
@@ -109,14 +110,15 @@ def compose_pack(*, command: ContextPackRequest) -> str:
 
 def preview_pack(*, command: ContextPackRequest) -> Pack:
     """Return the pack that would be sent now, with the id it would get."""
-    body = compose(_request(command), command.max_tokens)
+    body, _ = _compose(_request(command), command.max_tokens)
     number = log.head()[0] + 1
     return Pack(number, pack_text(number, body, current_store().name), body.digest, body)
 
 
 def opening_pack(session_id: str) -> str:
     """Return the pack for a new session; empty if nothing is stored yet."""
-    sent = pack_context(command=ContextPackRequest(session_id=session_id or None))
+    with answering(as_json=False):
+        sent = pack_context(command=ContextPackRequest(session_id=session_id or None))
     return sent.text if sent.body.sections else ""
 
 
@@ -141,7 +143,7 @@ def recall_context(session_id: str, prompt: str) -> str:
 
 def pack_digest(*, command: ContextPackRequest) -> str:
     """Return the digest of the current pack without sending it."""
-    return compose(_request(command), command.max_tokens).digest
+    return _compose(_request(command), command.max_tokens)[0].digest
 
 
 def find_pack(pack_id: int) -> ContextPack:
@@ -154,6 +156,25 @@ def find_pack(pack_id: int) -> ContextPack:
     if found is None:
         raise NotFound(f"there is no context pack #{pack_id} here; leave the id out to get a new one")
     return found
+
+
+# As JSON, the content is sent as text and again by section, so less of it fits. The event has the budget of the text,
+# with which a replay composes the same again.
+def _compose(request: Request, max_tokens: int) -> tuple[Body, int]:
+    found, budget = gather(request), max_tokens
+    body = compose(found, budget)
+    while answers_json() and (size := _json_tokens(body)) > max_tokens:
+        smaller = min(budget - 1, budget * max_tokens // size)
+        shorter = compose(found, smaller)
+        if not shorter.sections:
+            break
+        body, budget = shorter, smaller
+    return body, budget
+
+
+def _json_tokens(body: Body) -> int:
+    widest = Pack(_MOST_TOKENS, pack_text(_MOST_TOKENS, body, current_store().name), body.digest, body)
+    return estimate_tokens(compact_json(widest.data()))
 
 
 def _request(command: ContextPackRequest) -> Request:
@@ -174,8 +195,8 @@ def _positions(request: Request) -> list[tuple[str, int]]:
 
 
 # Id of the last pack of this session and query, if its content is the same
-def _last_equal(command: ContextPackRequest, request: Request, body: Body) -> int | None:
-    found = rows.fetch(_LAST_LIKE_IT, [request.session_id, request.query.text, command.max_tokens])
+def _last_equal(max_tokens: int, request: Request, body: Body) -> int | None:
+    found = rows.fetch(_LAST_LIKE_IT, [request.session_id, request.query.text, max_tokens])
     return next((pack_id for pack_id, digest in found if digest == body.digest), None)
 
 

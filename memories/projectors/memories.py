@@ -126,7 +126,7 @@ def resolve(event: Event[ConflictResolved]) -> None:
         payload.conflict_id,
         resolution=payload.resolution,
         reason=payload.reason,
-        resolved_by=event.actor,
+        resolved_by=payload.resolved_by or event.actor,
         resolved_at=event.occurred_at,
         resolved_version=payload.version,
         split_id=payload.split_id,

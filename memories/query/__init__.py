@@ -5,11 +5,11 @@ Each scope is queried with one statement that filters, ranks and counts; the res
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from memories.query import results
-from memories.query.cursor import open_question
+from memories.query.cursor import Question, open_question
 from memories.query.results import query_line, shown
 from memories.schemas.query import MemoryQuery
 from memories.search.pipeline import wanted_mode
@@ -44,16 +44,18 @@ def query(
         items = shown(question, found.hits)
         listing = fit_page(
             items,
-            [line(item) for item in items],
+            line,
             total=found.total,
             more=found.more,
             max_tokens=command.max_tokens,
             mode=found.mode,
+            cursor_after=lambda kept: _cursor_after(items[kept - 1], question, found.hits),
         )
-        if listing.meta.has_more and listing.results:
-            end = listing.results[-1]
-            last = next(hit for hit in found.hits if (hit.place.scope, hit.scored.id) == (end["scope"], end["id"]))
-            listing.meta.next_cursor = question.cursor_at(last.scored.key, last.place.rank, last.scored.id)
         if command.search:
             note_found(listing.results, {place.scope: place.store for place in question.places})
         return listing
+
+
+def _cursor_after(item: dict[str, Any], question: Question, hits: Sequence[Any]) -> str:
+    last = next(hit for hit in hits if (hit.place.scope, hit.scored.id) == (item["scope"], item["id"]))
+    return question.cursor_at(last.scored.key, last.place.rank, last.scored.id)

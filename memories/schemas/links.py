@@ -91,6 +91,8 @@ class TagList(Retrieval, Paging):
     prefix: Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True, max_length=64)] = Field(
         "", description="only names with this prefix", json_schema_extra=self_evident
     )
+    id: EndReference | None = Field(None, description="only those of this memory, or 'project'")
+    entry_type: _Type = None
     scope: MemoryScope = Field(MemoryScope.PROJECT, description="only this scope")
 
 

@@ -14,7 +14,17 @@ from memories.models import MemoryKind, MemoryScope
 from memories.schemas.writing import Content, IfExists, MemoryWrite, Tags, Title, TypeName
 from memoryhub.core.kinds.builtin import KINDS
 from memoryhub.core.kinds.definition import Entry, Kind
-from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Line, Paging, Version, self_evident, unlisted
+from memoryhub.core.schemas import (
+    MAX_AUTHOR,
+    Command,
+    EntityId,
+    IdempotencyKey,
+    Line,
+    Paging,
+    Version,
+    self_evident,
+    unlisted,
+)
 
 Fields = dict[str, Any]
 
@@ -26,7 +36,7 @@ _NAMED: Fields = {
 }
 _INCLUDE_DELETED: Fields = {"include_deleted": (bool, Field(False, json_schema_extra=unlisted))}
 _AUTHOR: Fields = {
-    "author": (Line, Field("", max_length=100, description="default: the client", json_schema_extra=unlisted)),
+    "author": (Line, Field("", max_length=MAX_AUTHOR, description="default: the client", json_schema_extra=unlisted)),
     "idempotency_key": (IdempotencyKey, None),
 }
 _PLACE: Fields = {

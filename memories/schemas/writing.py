@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ from memories.models import MemoryKind, MemoryScope, Resolution, ReviewState
 from memoryhub.core.kinds.builtin import DEFAULT_KIND, KINDS, attribute_outlines
 from memoryhub.core.schemas import (
     LOWERED,
+    MAX_AUTHOR,
     Command,
     EntityId,
     FilledLine,
@@ -96,7 +98,7 @@ class MemoryWrite(AboutCode):
         description="the title is unique: identical text isn't counted as a repetition",
         json_schema_extra=unlisted,
     )
-    author: Line = Field("", max_length=200, description="default: the client", json_schema_extra=unlisted)
+    author: Line = Field("", max_length=MAX_AUTHOR, description="default: the client", json_schema_extra=unlisted)
     source: Line = Field("", max_length=1_000, description="path or URL", json_schema_extra=self_evident)
     resource_links: Links = Field(default_factory=list, description="related resources", json_schema_extra=unlisted)
     idempotency_key: IdempotencyKey = None
@@ -121,7 +123,7 @@ class MemoryUpdate(AboutCode):
     )
     promote: bool = Field(False, description="move it from the session to the project", json_schema_extra=unlisted)
     tags: Tags | None = Field(None, description="replaces all")
-    author: Line | None = Field(None, max_length=200, json_schema_extra=unlisted)
+    author: Line | None = Field(None, max_length=MAX_AUTHOR, json_schema_extra=unlisted)
     source: Line | None = Field(None, max_length=1_000, json_schema_extra=unlisted)
     resource_links: Links | None = Field(None, json_schema_extra=unlisted)
     change_reason: str = Field("", max_length=1_000, description="why", json_schema_extra=self_evident)
@@ -163,6 +165,7 @@ class ConflictResolve(Command):
     content: Content | None = Field(None, description="for merge: the merged text")
     title: Title | None = Field(None, description="for merge: new title; for both: title of the new memory")
     reason: str = Field("", max_length=1_000, description="why", json_schema_extra=self_evident)
+    resolved_by: Line = Field("", max_length=MAX_AUTHOR, description="default: the client", json_schema_extra=unlisted)
     idempotency_key: IdempotencyKey = None
 
 
@@ -223,6 +226,10 @@ class WriteResult(BaseModel):
     accepted_version: int | None = None
     # None if no text was written.
     embedding: Embedding | None = None
+    # Of a deletion.
+    deleted_at: datetime | None = None
+    # Of a deletion: False once the text is erased.
+    can_restore: bool | None = None
 
 
 class ConflictResult(BaseModel):

@@ -42,6 +42,7 @@ def find_memory(memory_id: int) -> Memory:
 
     Raises:
         NotFound: there is no such memory.
+        Gone: it was permanently erased.
     """
     memory: Memory | None = Memory.objects.filter(id=memory_id).first()
     if memory is None:
@@ -71,7 +72,7 @@ def get_memories(*, command: MemoryGet) -> list[dict[str, Any]]:
 
     Raises:
         NotFound: one of them does not exist; the message has its id.
-        Gone: one of them is deleted, and ``include_deleted`` is off.
+        Gone: one of them was permanently erased, or is deleted, and ``include_deleted`` is off.
     """
     with retrieval("get", command):
         if command.ids:

@@ -76,15 +76,14 @@ def search(
         found = _hits(chain, answer, shown, query, compact=command.compact, explained=explained)
         listing = fit_page(
             found,
-            list(map(hit_line, found)),
+            hit_line,
             total=len(answer.found),
             more=start + command.limit < len(answer.found),
             max_tokens=command.max_tokens,
             mode=answer.mode,
             note=f"by words alone: {answer.problems[0]}" if answer.problems else None,
+            cursor_after=lambda kept: encode_cursor(start + kept),
         )
-        if listing.meta.has_more and listing.results:
-            listing.meta.next_cursor = encode_cursor(start + len(listing.results))
         note_found(listing.results, {_scope_of(level): level.store for level in chain})
         return listing
 

@@ -7,9 +7,11 @@ from typing import Any
 from django.db.models import Count, F, Q, QuerySet
 
 from memories import scopes
-from memories.models import Memory, MemoryTag, Tag
+from memories.models import PROJECT, Memory, MemoryTag, Tag
 from memories.present import tag_line
-from memories.schemas.links import TagList, TagView
+from memories.references import end_id, require_ends
+from memories.schemas.links import EntryType, TagList, TagView
+from memories.selectors.memories import find_memory
 from memories.vocabulary import FREE, PREDEFINED
 from memoryhub.core.errors import NotFound
 from memoryhub.core.log.quarantine import outside_quarantine
@@ -18,6 +20,7 @@ from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing
 from memoryhub.core.search.retrieval import retrieval
 from memoryhub.core.stores import rows
+from memoryhub.core.text import flat
 from memoryhub.core.tools import MAX_SUGGESTIONS
 from sessions_app.selectors import profile
 
@@ -80,9 +83,14 @@ _USES = (
 
 
 def list_tags(*, command: TagList) -> Listing:
-    """Return a page of tags by name, with the number of visible memories."""
+    """Return a page of tags by name, with the number of visible memories.
+
+    Raises:
+        NotFound, Gone, Invalid: ``id`` names no memory here, an erased one, or something without tags.
+    """
     with retrieval("list", command), scopes.reading(command.scope):
-        matching = [tag for tag in view_tags() if _matches(tag, command)]
+        wanted = None if command.id is None else _tags_of(command.id, command.entry_type)
+        matching = [tag for tag in view_tags() if _matches(tag, command) and (wanted is None or tag.name in wanted)]
         after = decode_cursor(command.cursor, (str,))
         following = [tag for tag in matching if after is None or tag.name > after[0]]
         return page(
@@ -93,6 +101,15 @@ def list_tags(*, command: TagList) -> Listing:
             line=tag_line,
             max_tokens=command.max_tokens,
         )
+
+
+def _tags_of(given: str, entry_type: EntryType | None) -> set[str]:
+    target = end_id("id", given, entry_type)
+    if target == PROJECT:
+        return set(profile().tags)
+    memory = find_memory(target)
+    require_ends(("id", target, entry_type))
+    return {flat(tag) for tag in memory.tags}
 
 
 def _matches(tag: TagView, command: TagList) -> bool:

@@ -42,6 +42,7 @@ def resolve_conflict(*, command: ConflictResolve) -> ConflictResult:
             version=existing.version,
             split_id=split_id,
             reason=command.reason,
+            **({"resolved_by": command.resolved_by} if command.resolved_by else {}),
         )
         draft = log.prepare(CONFLICT_RESOLVED, payload)
         log.append(draft, stream=f"memory:{existing.id}", idempotency_key=command.idempotency_key)

@@ -13,6 +13,7 @@ from memories.models import Memory
 from memories.schemas import MemoryDelete, WriteResult, WriteStatus
 from memories.search.index import forget_removed
 from memories.selectors.memories import find_memory
+from memories.services.results import with_deletion
 from memories.services.traces import Traces
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, PreconditionFailed
@@ -52,9 +53,10 @@ def erase_memory(*, command: MemoryDelete) -> WriteResult:
                 traces.erase_packs(reason=reason)
                 clean_spool()  # before the commit: afterwards the text is gone and could not be searched
         wipe_traces()
-        return WriteResult(
+        erased = WriteResult(
             id=memory.id, version=memory.version, status=WriteStatus.ERASED, title="", scope=memory.scope
         )
+        return with_deletion(erased, memory.deleted_at)
 
 
 def _erase_packs_of(store: StoreId, traces: Traces, reason: str) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from memories.duplicates import Existing, ExistingMemories, review_status_of
@@ -123,6 +124,13 @@ def written(
     )
 
 
+def with_deletion(result: WriteResult, at: datetime | None) -> WriteResult:
+    """Add when the memory was deleted, if the result is of a deletion."""
+    if result.status not in (WriteStatus.DELETED, WriteStatus.ERASED):
+        return result
+    return result.model_copy(update={"deleted_at": at, "can_restore": result.status is WriteStatus.DELETED})
+
+
 def with_review_status(result: WriteResult, review: ReviewStatus | None) -> WriteResult:
     """Add the review status to a result."""
     return result.model_copy(update=_review_fields(review)) if review else result
@@ -148,4 +156,4 @@ def result_of(event: RawEvent, redactions: Sequence[str] = ()) -> WriteResult:
         redacted=list(redactions),
         **_review_fields(review_status_of(memory)),
     )
-    return with_embedding([result])[0]
+    return with_deletion(with_embedding([result])[0], memory.deleted_at)

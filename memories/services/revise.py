@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 from memories import scopes
-from memories.duplicates import Existing
+from memories.duplicates import Existing, ExistingMemories
 from memories.events import MEMORY_REVISED, MEMORY_WRITTEN, MemoryRevised, MemoryState, MemoryWritten, ReviewStatus
 from memories.kinds import check_attributes, check_type
 from memories.models import Memory, MemoryScope, MemoryVersion
@@ -26,6 +27,7 @@ from memories.services.results import (
 )
 from memoryhub.config.project_settings import project_settings
 from memoryhub.core import clock, log
+from memoryhub.core.contributions import define_scratch
 from memoryhub.core.errors import Invalid, PreconditionFailed
 
 _CHANGEABLE = {"title", "content", "type", "tags", "author", "source", "resource_links"}
@@ -161,6 +163,29 @@ def _promoted(before: MemoryState) -> MemoryScope:
             "use memory_write"
         )
     return MemoryScope.PROJECT
+
+
+# A title or topic that the project has already gives way, so that no entry is lost.
+def promote_entries(ids: Sequence[int]) -> None:
+    """Move memories of a scratch session from the session to the project; needs an open transaction of the log."""
+    found = Memory.objects.live().filter(id__in=ids, scope=MemoryScope.SESSION).order_by("id")
+    moving = [Existing.of(memory) for memory in found]
+    states = [MemoryState(**{**existing.state.columns(), "scope": MemoryScope.PROJECT}) for existing in moving]
+    taken = ExistingMemories(states, session_id="") if states else None
+    for existing, state in zip(moving, states, strict=True):
+        is_taken = taken and (taken.of_topic(state) if state.topic_key else taken.of_title(state))
+        name = {"title": f"{state.title[:180]} (#{existing.id})", "topic_key": None} if is_taken else {}
+        reason = "promoted at the end of its scratch session"
+        append_version(existing, state.model_copy(update=name), base=existing.version, reason=reason, key=None)
+
+
+def scratch_entries(session_id: str) -> dict[int, str]:
+    """Return the titles of the live memories of a scratch session that has not ended, by id."""
+    found = Memory.objects.live().filter(session_id=session_id, ephemeral=True).order_by("id")
+    return dict(found.values_list("id", "title"))
+
+
+define_scratch(scratch_entries, promote_entries)
 
 
 def _clean(state: MemoryState) -> MemoryState:

@@ -88,6 +88,7 @@ TOOLS = [
         list_tags,
         group=ToolGroup.TAGS,
         aliases=("memory_tag_list",),
+        renamed={"entry_id": "id", "memory_id": "id"},
     ),
     Tool(
         "tag_attach",

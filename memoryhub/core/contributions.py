@@ -1,4 +1,4 @@
-"""Registries through which upper apps add fields to views, statistics, and text to the answers of hooks."""
+"""Registries through which upper apps add fields to views, statistics, entries to sessions, and text to hooks."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ Part = Callable[[Sequence[int]], Mapping[int, Any]]
 Statistics = Callable[[], dict[str, int]]
 Opening = Callable[[str], str]
 Recall = Callable[[str, str], str]
+# Live entries that a scratch session wrote: titles by id
+ScratchEntries = Callable[[str], dict[int, str]]
+# Moves entries of a scratch session to the project
+Promotion = Callable[[Sequence[int]], None]
 
 _parts: dict[str, dict[str, Part]] = {}
 _statistics: dict[str, Statistics] = {}
 _openings: list[Opening] = []
 _recalls: list[Recall] = []
+_scratch: list[tuple[ScratchEntries, Promotion]] = []
 
 
 def define_part(view: str, name: str, part: Part) -> None:
@@ -53,3 +58,16 @@ def define_recall(recall: Recall) -> None:
 
 def recall_of(session_id: str, prompt: str) -> str:
     return "\n".join(filter(None, (recall(session_id, prompt) for recall in _recalls)))
+
+
+def define_scratch(entries: ScratchEntries, promote: Promotion) -> None:
+    _scratch.append((entries, promote))
+
+
+def scratch_entries(session_id: str) -> dict[int, str]:
+    return {entry: title for entries, _ in _scratch for entry, title in entries(session_id).items()}
+
+
+def promote_entries(ids: Sequence[int]) -> None:
+    for _, promote in _scratch:
+        promote(ids)

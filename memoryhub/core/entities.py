@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memoryhub.core.errors import NotFound
+from memoryhub.core.errors import Gone, HubError, NotFound
 from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, TEXTS
 from memoryhub.core.text import first_line
 
 
@@ -23,6 +25,12 @@ class Entity:
 
 _sources: dict[str, str] = {}
 _shown_by: dict[str, str] = {}
+
+
+_ERASED = (
+    f"SELECT position FROM raw_events WHERE position IN {IDS} AND stream_id IN {TEXTS} AND payload_json IS NULL "
+    "ORDER BY position"
+)
 
 
 def define_entity(entity_type: str, sql: str, *, shown_by: str = "memory_search") -> None:
@@ -53,7 +61,8 @@ def require_entities(wanted: str, ids: Sequence[int]) -> list[Entity]:
     return [found[entity_id] for entity_id in ids]
 
 
-def not_found(wanted: str, ids: Sequence[int], **data: Any) -> NotFound:
+def not_found(wanted: str, ids: Sequence[int], **data: Any) -> HubError:
+    """Return the error for ids of which some are not of type ``wanted``: Gone where one was permanently erased."""
     found = find_entities(ids)
     others = [entity for entity in found.values() if entity.type != wanted]
     if others:
@@ -62,5 +71,10 @@ def not_found(wanted: str, ids: Sequence[int], **data: Any) -> NotFound:
         ]
         return NotFound("; ".join(hints), **(data or {"ids": [entity.id for entity in others]}))
     missing = [entity_id for entity_id in ids if entity_id not in found]
+    erased = rows.fetch(_ERASED, [json.dumps(missing), json.dumps([f"{wanted}:{entity_id}" for entity_id in missing])])
+    if erased:
+        listed = ", ".join(f"#{entity_id}" for (entity_id,) in erased)
+        gone = data or {"ids": [entity_id for (entity_id,) in erased]}
+        return Gone(f"{wanted} {listed} was permanently erased; it cannot be restored", **gone)
     listed = ", ".join(f"#{entity_id}" for entity_id in missing)
     return NotFound(f"there is no {wanted} {listed} here; search or list to find its id", **(data or {"ids": missing}))

@@ -4,33 +4,65 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import accumulate
+from typing import Any
 
 from memoryhub.core.errors import Invalid
 from memoryhub.core.schemas import Listing, Meta
-from memoryhub.core.text import hanging
+from memoryhub.core.text import compact_json, hanging
 
-T = TypeVar("T")
 _BYTES_PER_TOKEN = 4
+# Stands for the count while its digits are counted too
+_MOST_TOKENS = 99_999_999
 
 
 def estimate_tokens(text: str) -> int:
     """Estimate tokens at four UTF-8 bytes each; real tokenizers differ by about a fifth."""
-    return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
+    return -(-size_of(text) // _BYTES_PER_TOKEN)
 
 
-def fit(items: Sequence[T], budget: int | None, render: Callable[[T], str]) -> list[T]:
-    """Return the first ``items`` whose rendered text fits ``budget`` tokens, and always at least one."""
-    if budget is None:
-        return list(items)
-    kept: list[T] = []
-    for item in items:
-        budget -= estimate_tokens(render(item)) + 1
-        if budget < 0 and kept:
-            break
-        kept.append(item)
-    return kept
+_is_json: ContextVar[bool] = ContextVar("answer_is_json", default=False)
+
+
+@contextmanager
+def answering(*, as_json: bool) -> Iterator[None]:
+    """Count token budgets of the answers inside as JSON or, by default, as text: the form that is sent."""
+    token = _is_json.set(as_json)
+    try:
+        yield
+    finally:
+        _is_json.reset(token)
+
+
+def answers_json() -> bool:
+    return _is_json.get()
+
+
+def size_of(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+def fit(sizes: Sequence[int], frame: Callable[[int], int], max_tokens: int | None) -> tuple[int, int]:
+    """Return how many of the first items fit the budget, and always at least one, with the tokens of the answer.
+
+    Args:
+        sizes: bytes of each item with its separator.
+        frame: bytes of the rest of the answer, given the number of items.
+        max_tokens: the budget of the whole answer.
+    """
+    sums = [0, *accumulate(sizes)]
+    kept = len(sizes)
+    if max_tokens is not None:
+        kept = min(kept, max(bisect_right(sums, max_tokens * _BYTES_PER_TOKEN) - 1, 1))
+    while True:
+        tokens = -(-(sums[kept] + frame(kept)) // _BYTES_PER_TOKEN)
+        if max_tokens is None or tokens <= max_tokens or kept <= 1:
+            return kept, tokens
+        kept -= 1
 
 
 def encode_cursor(*parts: Any) -> str:
@@ -58,43 +90,59 @@ def page(
     line: Callable[[dict[str, Any]], str],
     max_tokens: int | None,
 ) -> Listing:
-    """Cut ``items`` to the token budget, count tokens by ``line``, and set the next cursor."""
-    listing = fit_page(items, [line(item) for item in items], total=total, more=more, max_tokens=max_tokens)
-    if listing.meta.has_more and listing.results:
-        listing.meta.next_cursor = cursor_of(listing.results[-1])
-    return listing
+    """Cut ``items`` to the token budget, count tokens, and set the next cursor."""
+    return fit_page(
+        items,
+        line,
+        total=total,
+        more=more,
+        max_tokens=max_tokens,
+        cursor_after=lambda kept: cursor_of(items[kept - 1]),
+    )
 
 
 def fit_page(
     items: Sequence[dict[str, Any]],
-    lines: Sequence[str],
+    line: Callable[[dict[str, Any]], str],
     *,
     total: int,
     more: bool,
     max_tokens: int | None,
+    cursor_after: Callable[[int], str],
     mode: str | None = None,
     note: str | None = None,
 ) -> Listing:
-    """Cut ``items`` to the token budget by their ``lines``; the caller sets the cursor."""
-    kept = fit(list(map(hanging, lines)), max_tokens, lambda text: text)
-    meta = Meta(
-        total_count=total,
-        returned_count=len(kept),
-        truncated=len(kept) < len(items),
-        estimated_tokens=sum(estimate_tokens(text) + 1 for text in kept),
-        has_more=more or len(kept) < len(items),
-        next_cursor=None,
-        mode=mode,
-        note=note,
-    )
-    return Listing(results=list(items[: len(kept)]), meta=meta)
+    """As ``page``; ``cursor_after`` returns the cursor after the first items, given their number."""
+
+    def meta_of(kept: int) -> Meta:
+        goes_on = kept > 0 and (more or kept < len(items))
+        return Meta(
+            total_count=total,
+            returned_count=kept,
+            truncated=kept < len(items),
+            estimated_tokens=_MOST_TOKENS,
+            has_more=more or kept < len(items),
+            next_cursor=cursor_after(kept) if goes_on else None,
+            mode=mode,
+            note=note,
+        )
+
+    render = compact_json if answers_json() else lambda item: hanging(line(item))
+    sizes = [size_of(render(item)) + 1 for item in items]
+    kept, tokens = fit(sizes, lambda count: _frame(meta_of(count)), max_tokens)
+    meta = meta_of(kept)
+    meta.estimated_tokens = tokens
+    meta.truncated = meta.truncated or (max_tokens is not None and tokens > max_tokens)
+    return Listing(results=list(items[:kept]), meta=meta)
 
 
-def as_lines(listing: Listing, line: Callable[[dict[str, Any]], str], *, none: str) -> str:
-    """Return a page as text: one item per line, with indented further lines, and a last line with counts and cursor."""
-    meta = listing.meta
-    if not listing.results:
-        return none
+def _frame(meta: Meta) -> int:
+    if not answers_json():
+        return size_of(_end(meta))
+    return size_of(compact_json(Listing(results=[], meta=meta).model_dump(mode="json")))
+
+
+def _end(meta: Meta) -> str:
     end = f"{meta.returned_count} of {meta.total_count}"
     if meta.mode == "basic":
         end += "; mode: basic (without the full-text index)"
@@ -102,4 +150,11 @@ def as_lines(listing: Listing, line: Callable[[dict[str, Any]], str], *, none: s
         end += f"; mode: {meta.mode}"
     if meta.next_cursor:
         end += f"; more: cursor={meta.next_cursor}"
-    return "\n".join([*(hanging(line(item)) for item in listing.results), f"({end})"])
+    return f"({end})"
+
+
+def as_lines(listing: Listing, line: Callable[[dict[str, Any]], str], *, none: str) -> str:
+    """Return a page as text: one item per line, with indented further lines, and a last line with counts and cursor."""
+    if not listing.results:
+        return none
+    return "\n".join([*(hanging(line(item)) for item in listing.results), _end(listing.meta)])

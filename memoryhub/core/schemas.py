@@ -55,6 +55,7 @@ StoredTag = Annotated[
     LOWERED,
 ]
 Identifier = Annotated[FilledLine, StringConstraints(max_length=200)]
+MAX_AUTHOR = 100
 # Every JSON parser reads integers up to this one exactly; SQLite stores 64 bits.
 MAX_INTEGER = 2**53
 EntityId = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
@@ -154,8 +155,8 @@ class Meta(BaseModel):
 
     total_count: int = Field(description="number of matches")
     returned_count: int = Field(description="number of results in this answer")
-    truncated: bool = Field(description="max_tokens left some out")
-    estimated_tokens: int = Field(description="of the results as text, one line each")
+    truncated: bool = Field(description="max_tokens left some out, or is too small for one")
+    estimated_tokens: int = Field(description="of this answer, in the form that is sent")
     has_more: bool
     next_cursor: str | None = Field(None, description="cursor of the next page")
     mode: str | None = Field(None, description="of a search: hybrid: words and meaning; fts5: words; basic: LIKE")

@@ -9,8 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from memoryhub.core.paging import as_lines, fit
+from memoryhub.core.paging import answers_json, as_lines, fit, size_of
 from memoryhub.core.schemas import Listing
+from memoryhub.core.text import compact_json
 
 
 class ToolGroup(StrEnum):
@@ -40,10 +41,28 @@ def listed(listing: Listing, line: Callable[[dict[str, Any]], str], *, none: str
 
 
 def fitted(found: list[dict[str, Any]], max_tokens: int | None, text: Callable[[dict[str, Any]], str]) -> Answer:
-    kept = fit(found, max_tokens, text)
-    left = [f"#{item['id']}" for item in found[len(kept) :]]
-    note = [f"(left out for max_tokens: {', '.join(left)}; get them by id)"] if left else []
-    return Answer("\n\n".join([*map(text, kept), *note]), {"results": kept, "left_out": left})
+    ids = [f"#{item['id']}" for item in found]
+    render = compact_json if answers_json() else text
+    sizes = [size_of(render(item)) + _BETWEEN for item in found]
+    kept, tokens = fit(sizes, lambda count: size_of(_rest(ids[count:])), max_tokens)
+    is_over = max_tokens is not None and tokens > max_tokens
+    data = {"results": found[:kept], "left_out": ids[kept:], "truncated": kept < len(found) or is_over}
+    note = [_note(ids[kept:])] if kept < len(found) else []
+    return Answer("\n\n".join([*map(text, found[:kept]), *note]), data)
+
+
+# Bytes between two texts
+_BETWEEN = 2
+
+
+def _rest(left: list[str]) -> str:
+    if answers_json():
+        return compact_json({"results": [], "left_out": left, "truncated": False})
+    return _note(left) if left else ""
+
+
+def _note(left: list[str]) -> str:
+    return f"(left out for max_tokens: {', '.join(left)}; get them by id)"
 
 
 # Takes the typed prefix; returns completions, most likely first, at most one more than are shown.

@@ -18,6 +18,7 @@ from memoryhub.config.folder import use_folder
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, HubError, Invalid, Unavailable
 from memoryhub.core.origin import use_origin
+from memoryhub.core.paging import answering
 from memoryhub.core.permissions import EVERYTHING, Act, Grant, demand, use_grant
 from memoryhub.core.stores.store import use_store
 from memoryhub.core.text import compact_json, hanging
@@ -119,7 +120,8 @@ def _handle(tool: Tool, answering: Callable[[], Answer], actor: str, token: str,
 
 def _answer(tool: Tool, given: BaseModel, *, as_json: bool) -> Answer:
     text_handler = None if as_json else tool.in_words
-    answer = Answer(text_handler(given), {}) if text_handler else tool.handler(given)
+    with answering(as_json=as_json):
+        answer = Answer(text_handler(given), {}) if text_handler else tool.handler(given)
     warning = log.anchor_warning()
     if not warning:
         return answer

@@ -16,7 +16,8 @@ from mcp.shared.uri_template import UriTemplate
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 import memoryhub
-from memoryhub.core.errors import HubError, Invalid, NotFound
+from memoryhub.core.errors import Gone, HubError, Invalid, NotFound
+from memoryhub.core.paging import answering
 from memoryhub.core.text import compact_json
 from memoryhub.core.tools import Resource, Tool, all_prompts, all_resources, find_tool
 from memoryhub.mcp.calls import Caller, Calls, Result, clean_actor, error_result, nearest_tools
@@ -94,7 +95,8 @@ class Match:
     project_id: str | None = None
 
     def read(self) -> str:
-        data = self.resource.read(self.parameters)
+        with answering(as_json=True):
+            data = self.resource.read(self.parameters)
         if isinstance(data, str):
             return data
         return compact_json(data).encode("utf-8", "replace").decode()
@@ -224,7 +226,7 @@ def _contents(uri: str, found: Match, text: str) -> Result:
 
 
 def _resource_error(context: Context, uri: str, error: HubError) -> MCPError:
-    if isinstance(error, NotFound):
+    if isinstance(error, NotFound | Gone):
         return _not_found(context, uri, error.message)
     code = types.INVALID_PARAMS if isinstance(error, Invalid) else types.INTERNAL_ERROR
     return MCPError(code, f"{error.code}: {error.message}", {"uri": uri, "code": error.code})

@@ -13,11 +13,13 @@ from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationErrorContext
 from ninja.openapi.docs import Swagger
 from ninja.parser import Parser
+from ninja.renderers import JSONRenderer
 from pydantic import BaseModel
 
 from memoryhub.core import log
 from memoryhub.core.errors import HubError, Invalid, Unauthorized
 from memoryhub.core.origin import use_origin
+from memoryhub.core.paging import answering
 from memoryhub.core.permissions import EVERYTHING, use_grant
 from memoryhub.core.rest import command_of
 from memoryhub.core.schemas import Command
@@ -67,7 +69,8 @@ def from_caller(view: View) -> View:
     @wraps(view)
     def inside(request: HttpRequest, **arguments: Any) -> Any:
         _refuse_unknown_parameters(request, arguments)
-        with use_grant(request.grant), use_origin(**_origin(request)):  # type: ignore[attr-defined]
+        origin = use_origin(**_origin(request))
+        with use_grant(request.grant), origin, answering(as_json=True):  # type: ignore[attr-defined]
             return view(request, **_with_key(request, arguments))
 
     return inside
@@ -175,11 +178,21 @@ def _refuse_constant(name: str) -> NoReturn:
     raise Invalid(f"the body is not JSON: {name} is not a JSON number; send null or omit the field")
 
 
+class CompactRenderer(JSONRenderer):
+    # As long as MCP's JSON, so that a token budget is the same there; unpaired surrogates become question marks.
+    json_dumps_params = {"ensure_ascii": False, "separators": (",", ":")}
+
+    def render(self, request: HttpRequest, data: Any, *, response_status: int) -> Any:
+        return super().render(request, data, response_status=response_status).encode("utf-8", "replace")
+
+
 class HubAPI(NinjaAPI):
     """A ninja API whose errors are problems, and whose OpenAPI schema lists them."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(parser=JsonParser(), docs=DocsPage(), urls_namespace="api-v1", **options)
+        super().__init__(
+            parser=JsonParser(), renderer=CompactRenderer(), docs=DocsPage(), urls_namespace="api-v1", **options
+        )
 
     def set_default_exception_handlers(self) -> None:
         # Other exceptions go to Django, which answers 500.

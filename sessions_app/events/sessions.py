@@ -23,6 +23,8 @@ class SessionStarted(Payload):
     mode: SessionMode = SessionMode.WORKING
     directory: str = ""
     agent: str = ""
+    # As the client gave it; it may hold auto_promote.
+    metadata: dict[str, JsonValue] = Field(default_factory=dict)
 
 
 class SessionEnded(Payload):

@@ -1,28 +1,43 @@
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, WithJsonSchema, model_validator
 
-from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Identifier, Line, Paging, self_evident, unlisted
+from memoryhub.core.schemas import (
+    Command,
+    EntityId,
+    IdempotencyKey,
+    Identifier,
+    Line,
+    Paging,
+    self_evident,
+    unlisted,
+)
 from sessions_app.models import SessionMode, SessionStatus, TurnStatus
 
 _MODES = {"working_period": SessionMode.WORKING.value, "scratch_space": SessionMode.SCRATCH.value}
 Mode = Annotated[SessionMode, BeforeValidator(lambda mode: _MODES.get(str(mode), mode))]
-ModeAlone = Annotated[
-    dict[str, Mode],
-    WithJsonSchema(
-        {
-            "type": "object",
-            "properties": {"mode": {"enum": [*_MODES, *SessionMode.values]}},
-            "additionalProperties": False,
-        }
-    ),
-]
-
-
 MAX_NAME = 200
+MAX_METADATA = 20_000
+
+
+class SessionMetadata(BaseModel):
+    """A client's own data of a session. ``mode`` and ``auto_promote`` have an effect."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    __pydantic_extra__: dict[str, JsonValue]
+
+    mode: Annotated[Mode | None, WithJsonSchema({"enum": [*_MODES, *SessionMode.values]})] = None
+    auto_promote: bool = Field(False, description="session_end promotes a scratch session's entries without asking")
+
+    @model_validator(mode="after")
+    def _bounded(self) -> SessionMetadata:
+        if len(self.model_dump_json()) > MAX_METADATA:
+            raise ValueError(f"metadata may have at most {MAX_METADATA} characters as JSON")
+        return self
 
 
 class SessionStart(Command):
@@ -34,27 +49,32 @@ class SessionStart(Command):
     agent: Line = Field("", max_length=200, description="default: the client's name")
     session_id: Identifier | None = Field(None, description="default: a new one")
     name: Line = Field("", max_length=MAX_NAME, description="a label, before the purpose", json_schema_extra=unlisted)
-    metadata: ModeAlone | None = Field(None, description="only mode", json_schema_extra=unlisted)
+    metadata: SessionMetadata | None = Field(
+        None, description="your own data; mode and auto_promote have an effect", json_schema_extra=unlisted
+    )
     idempotency_key: IdempotencyKey = None
 
     @model_validator(mode="before")
     @classmethod
     def _normalize(cls, given: Any) -> Any:
         # A name becomes part of the purpose; metadata may hold the mode.
-        if not isinstance(given, dict) or not (given.get("name") or given.get("metadata")):
+        if not isinstance(given, dict):
             return given
-        rest = {name: value for name, value in given.items() if name not in ("name", "metadata")}
-        metadata = given.get("metadata") or {}
+        metadata = given.get("metadata")
+        if isinstance(metadata, dict) and metadata.get("mode"):
+            given = {"mode": metadata["mode"], **given}
+        if not given.get("name"):
+            return given
+        rest = {name: value for name, value in given.items() if name != "name"}
         texts = [given[name] for name in ("name", "purpose") if given.get(name)]
-        if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in texts):
+        if not all(isinstance(text, str) for text in texts):
             return given
         if len((given.get("name") or "").strip()) > MAX_NAME:
             return given  # refused by the field's max_length
-        if set(metadata) - {"mode"}:
-            raise ValueError("metadata accepts only mode; store other data with memory_write and scope=session")
-        if "mode" in rest:  # it wins, but the overridden value is validated too
-            metadata = {"metadata": metadata}
-        return {**metadata, **rest, "purpose": ": ".join(texts)}
+        return {**rest, "purpose": ": ".join(texts)}
+
+
+_CHOICES = {"completed": "promote", "discarded": "discard"}
 
 
 class SessionEnd(Command):
@@ -69,8 +89,11 @@ class SessionEnd(Command):
         json_schema_extra=unlisted,
     )
     discard: bool = Field(False, description="delete a scratch session's entries")
+    promote: bool = Field(
+        False, description="move a scratch session's entries to the project", json_schema_extra=unlisted
+    )
     status: Literal["completed", "discarded"] | None = Field(
-        None, description="discarded is discard=true", json_schema_extra=unlisted
+        None, description="completed is promote=true, discarded is discard=true", json_schema_extra=unlisted
     )
     keep: list[EntityId] = Field(default_factory=list, max_length=1_000, description="ids to promote")
     idempotency_key: IdempotencyKey = None
@@ -78,8 +101,8 @@ class SessionEnd(Command):
     @model_validator(mode="before")
     @classmethod
     def _normalize(cls, given: Any) -> Any:
-        if isinstance(given, dict) and given.get("status") == "discarded":
-            return {**given, "discard": True}
+        if isinstance(given, dict) and given.get("status") in _CHOICES:
+            return {_CHOICES[given["status"]]: True, **given}
         return given
 
 
@@ -108,12 +131,13 @@ class SessionView(BaseModel):
     started_at: datetime
     ended_at: datetime | None
     summary: str
+    metadata: dict[str, Any]
 
 
 class TurnBegin(Command):
     """Begin a turn; its events and its end must send the returned ack_token."""
 
-    session_id: Identifier | None = Field(None, description="default: this connection's")
+    session_id: Identifier | None = Field(None, description="default: this connection's; a new id begins a session")
     turn_id: Identifier | None = Field(None, description="default: a new one")
 
 
@@ -127,11 +151,22 @@ class TurnCall(Command):
     turn_id: Identifier | None = Field(None, description="must match the token's, if given", json_schema_extra=unlisted)
 
 
+def _parsed(value: object) -> object:
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise ValueError("it must be an object, or an object as JSON text") from error
+
+
+# An object; its text as JSON is accepted too
+EventData = Annotated[dict[str, Any], BeforeValidator(_parsed)]
+
+
 class EventAppend(TurnCall):
     """Append an event to the open turn."""
 
     type: Line = Field(max_length=64, description="e.g. message.user, command.run, phase_completed")
-    payload: dict[str, Any] = Field(description="an error names the fields of the type")
+    payload: EventData = Field(description="an error names the fields of the type")
     idempotency_key: IdempotencyKey = None
 
 

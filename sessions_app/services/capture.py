@@ -201,7 +201,8 @@ def _stop(event: HookEvent, key: str) -> None:
 def _end(event: HookEvent, key: str) -> None:
     if _is_active(event.session_id):
         summary = digest_session(session_id=event.session_id, reason=event.reason)
-        end_session(command=SessionEnd(session_id=event.session_id, summary=summary, idempotency_key=key))
+        # Nobody can be asked any more, so a scratch session's entries are kept.
+        end_session(command=SessionEnd(session_id=event.session_id, summary=summary, promote=True, idempotency_key=key))
 
 
 def _ignore(_event: HookEvent, _key: str) -> None:

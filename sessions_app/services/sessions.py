@@ -5,11 +5,13 @@ from datetime import datetime, timedelta
 from memoryhub.config.project_settings import project_settings
 from memoryhub.config.retention_rules import EndedWith
 from memoryhub.core import clock, ids, log
+from memoryhub.core.contributions import promote_entries, scratch_entries
 from memoryhub.core.errors import Conflict, Invalid, NotFound
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import current_origin, use_origin
 from memoryhub.core.stores import rows
+from memoryhub.core.text import counted
 from sessions_app.events import (
     SESSION_ENDED,
     SESSION_PAUSED,
@@ -21,7 +23,8 @@ from sessions_app.events import (
 )
 from sessions_app.models import Session, SessionMode, SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import SessionEnd, SessionStart, SessionTouch
-from sessions_app.services.turns import close_turn
+from sessions_app.selectors import metadata_of
+from sessions_app.services.turns import close_turn, in_turn
 
 
 def start_session(*, command: SessionStart) -> Session:
@@ -37,6 +40,7 @@ def start_session(*, command: SessionStart) -> Session:
         mode=command.mode,
         directory=command.directory,
         agent=command.agent or current_origin().actor,
+        **({"metadata": command.metadata.model_dump(mode="json", exclude_unset=True)} if command.metadata else {}),
     )
     draft = log.prepare(SESSION_STARTED, payload)
     with log.transaction():
@@ -79,32 +83,64 @@ def end_session(*, command: SessionEnd) -> Session:
     Raises:
         NotFound: there is no such session, or none is active.
         Conflict: it has already ended.
-        Invalid: several are active and none was named.
+        Invalid: several are active and none was named, or a scratch session's entries need a choice: the data has them.
+        PreconditionFailed: the turn policy is strict, and the caller has no open turn.
     """
     with log.transaction():
         first = log.find_by_key(command.idempotency_key, SESSION_ENDED)
         if first:
             return _session_of_key(first.stream_id)
-        session = _session_to_end(command.session_id)
-        _close_turns(session)
+        origin = in_turn(current_origin())
+        session = _session_to_end(command.session_id or origin.session_id)
         draft = log.prepare(SESSION_ENDED, _ended(session, command))
+        if session.mode == SessionMode.SCRATCH:
+            _promote(session, draft.payload)
+        _close_turns(session)
         log.append(draft, stream=f"session:{session.session_id}", idempotency_key=command.idempotency_key)
         return find_session(session_id=session.session_id)
 
 
 def _ended(session: Session, command: SessionEnd) -> SessionEnded:
-    scratch = session.mode == SessionMode.SCRATCH
-    if command.keep and not (scratch and command.discard):
+    entries = _fate_of_entries(session, command)
+    if command.keep and entries is not EndedWith.DISCARD:
         raise Invalid("keep applies only to a scratch session that is discarded; omit it")
-    if command.discard and not scratch:
-        raise Invalid(f"session {session.session_id!r} is a working period, whose entries are kept; omit discard")
     return SessionEnded(
         session_id=session.session_id,
         status=SessionStatus.DISCARDED if command.discard else SessionStatus.COMPLETED,
         summary=command.summary,
-        entries=(EndedWith.DISCARD if command.discard else EndedWith.PROMOTE) if scratch else None,
+        entries=entries,
         kept=sorted(set(command.keep)),
     )
+
+
+def _fate_of_entries(session: Session, command: SessionEnd) -> EndedWith | None:
+    if command.promote and command.discard:
+        raise Invalid("promote and discard exclude each other; send one, or discard=true with keep")
+    if session.mode != SessionMode.SCRATCH:
+        if command.discard:
+            raise Invalid(f"session {session.session_id!r} is a working period, whose entries are kept; omit discard")
+        return None
+    if command.discard:
+        return EndedWith.DISCARD
+    if not command.promote and not metadata_of([session.id]).get(session.id, {}).get("auto_promote"):
+        _ask(session)
+    return EndedWith.PROMOTE
+
+
+def _ask(session: Session) -> None:
+    entries = scratch_entries(session.session_id)
+    if entries:
+        raise Invalid(
+            f"session {session.session_id!r} is a scratch session with {counted(len(entries), 'entry', 'entries')}; "
+            "ask the user, then end it with promote=true, or with discard=true and the ids to promote in keep",
+            entries=[f"#{entry} {title}" for entry, title in entries.items()],
+        )
+
+
+def _promote(session: Session, ended: SessionEnded) -> None:
+    entries = scratch_entries(session.session_id)
+    with use_origin(session_id=session.session_id):
+        promote_entries([entry for entry in entries if ended.entries is EndedWith.PROMOTE or entry in ended.kept])
 
 
 def _close_turns(session: Session) -> None:
@@ -154,7 +190,9 @@ def end_idle_sessions() -> int:
         idle = [session for session in active if _last_event_at(session) < limit]
         for session in idle:
             with use_origin(session_id=session.session_id):
-                end_session(command=SessionEnd(session_id=session.session_id, summary=_idle_summary(session)))
+                end_session(
+                    command=SessionEnd(session_id=session.session_id, summary=_idle_summary(session), promote=True)
+                )
     return len(idle)
 
 
@@ -184,8 +222,8 @@ def find_session(*, session_id: str) -> Session:
     return session
 
 
-def _session_to_end(name: str | None) -> Session:
-    session = _named_or_only_active(name or current_origin().session_id)
+def _session_to_end(name: str) -> Session:
+    session = _named_or_only_active(name)
     if session.status != SessionStatus.ACTIVE:
         raise Conflict(f"session {session.session_id!r} is already {session.status}", id=session.id)
     return session

@@ -8,25 +8,37 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
 
 from memoryhub.config.project_settings import project_settings
+from memoryhub.config.retention_rules import TurnPolicy
 from memoryhub.core import clock, ids, log
 from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.core.events.projection import Event
-from memoryhub.core.origin import current_origin, use_origin
+from memoryhub.core.origin import Origin, current_origin, use_origin
 from memoryhub.core.stores import rows
 from memoryhub.core.validation import explain
 from sessions_app.events.client import client_event, client_events
-from sessions_app.events.sessions import TURN_BEGAN, TURN_ENDED, TURN_EXPIRED, TurnBegan, TurnEnded, TurnExpired
+from sessions_app.events.sessions import (
+    SESSION_STARTED,
+    TURN_BEGAN,
+    TURN_ENDED,
+    TURN_EXPIRED,
+    SessionStarted,
+    TurnBegan,
+    TurnEnded,
+    TurnExpired,
+)
 from sessions_app.models import Session, SessionStatus, Turn, TurnStatus
 from sessions_app.refusals import Refusal, refuse
 from sessions_app.schemas import EventAppend, TurnBegin, TurnEnd
 
+# The sources that the turn policy applies to. The admin and the command line keep no turns.
+CLIENT_DOORS = frozenset({"mcp", "rest"})
 _TOKEN_BYTES = 24
 # Runs at every turn's begin, where a queryset would cost as much as the write.
 _ANY_EXPIRED = "SELECT 1 FROM sessions_app_turn WHERE status = 'open' AND expires_at <= %s LIMIT 1"
@@ -41,10 +53,12 @@ class BegunTurn:
 
 
 def begin_turn(*, command: TurnBegin) -> BegunTurn:
-    """Begin a turn in an active session and return its token, which expires when the turn is idle for too long.
+    """Begin a turn and return its token, which expires when the turn is idle for too long.
+
+    A session of a new name begins with it.
 
     Raises:
-        PreconditionFailed: the session is unknown or not active.
+        PreconditionFailed: no session is named, or it is not active.
         Conflict: the session already has a turn of that name.
     """
     token = secrets.token_urlsafe(_TOKEN_BYTES)
@@ -63,9 +77,17 @@ def _active_session(name: str) -> Session:
         raise refuse(Refusal.NO_SESSION)
     session: Session | None = Session.objects.filter(session_id=name).first()
     if session is None:
-        raise refuse(Refusal.UNKNOWN_SESSION, session=name)
+        return _begin_session(name)
     if session.status != SessionStatus.ACTIVE:
         raise refuse(Refusal.SESSION_ENDED, session=name)
+    return session
+
+
+def _begin_session(name: str) -> Session:
+    draft = log.prepare(SESSION_STARTED, SessionStarted(session_id=name, agent=current_origin().actor))
+    with use_origin(session_id="", turn_id=""):
+        event = log.append(draft, stream=f"session:{draft.payload.session_id}")
+    session: Session = Session.objects.get(id=event.position)
     return session
 
 
@@ -152,6 +174,20 @@ def require_open_turn(token: str | None, *, session_id: str | None = None, turn_
     if turn_id and turn_id != turn.turn_id:
         raise refuse(Refusal.OTHER_TURN, turn=turn_id)
     return _still_open(turn, clock.now())
+
+
+def in_turn(origin: Origin) -> Origin:
+    """Return the origin of a client's write with the ids of its open turn, if it has to have one.
+
+    Raises:
+        PreconditionFailed: the turn policy is strict, or a token was sent, and it is not that of an open turn.
+    """
+    if origin.source not in CLIENT_DOORS:
+        return origin
+    if not origin.ack_token and project_settings().turn_policy is not TurnPolicy.STRICT:
+        return origin
+    turn = require_open_turn(origin.ack_token)
+    return replace(origin, session_id=turn.session_id, turn_id=turn.turn_id)
 
 
 def _still_open(turn: Turn, now: datetime) -> Turn:

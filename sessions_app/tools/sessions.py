@@ -139,7 +139,7 @@ TURN_TOOLS = [
         group=ToolGroup.TURNS,
         writes=True,
         keeps_turns=True,
-        renamed={"event_type": "type"},
+        renamed={"event_type": "type", "payload_json": "payload"},
     ),
     Tool(
         "turn_end", "End the open turn.", TurnEnd, end_this_turn, group=ToolGroup.TURNS, writes=True, keeps_turns=True

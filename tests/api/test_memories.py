@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from memoryhub.core.models import RawEvent
+from memoryhub.core.paging import estimate_tokens
+from memoryhub.rest.api import api
 from tests.api.client import RestTestCase
 
 MEMORIES = "projects/alpha/memories"
@@ -187,3 +189,38 @@ class SessionTests(RestTestCase):
         self.assertEqual(answers, [{"recorded": 1, "known": 0}, {"recorded": 0, "known": 1}])
         listed = self.call("GET", "projects/alpha/commits").data["results"]
         self.assertEqual([commit["sha"] for commit in listed], ["a" * 40])
+
+
+class BudgetTests(RestTestCase):
+    def test_no_list_is_longer_than_its_budget(self) -> None:
+        for number in range(25):
+            self.write(f"Pump {number} «ä»", f"The pump {number} hums “é”. " * 20, tags=[f"tag-{number}"])
+            decision = {"title": f"Use pump {number}", "rationale": "It is quiet. " * 20}
+            self.call("POST", "projects/alpha/decisions", decision, expect=201)
+        routes = [
+            path
+            for path, methods in api.get_openapi_schema()["paths"].items()
+            if any(field["name"] == "max_tokens" for field in methods.get("get", {}).get("parameters", []))
+            and path.count("{") <= 1
+        ]
+        self.assertGreater(len(routes), 10, routes)
+        for path in routes:
+            route = path.removeprefix("/api/v1/").replace("{project_id}", "alpha")
+            for budget in (200, 700):
+                with self.subTest(route=route, budget=budget):
+                    query = "&query=pump" if route.endswith("search") else ""
+                    answer = self.call("GET", f"{route}?max_tokens={budget}{query}")
+                    meta = answer.data["meta"]
+                    if estimate_tokens(answer.content.decode()) > budget:
+                        self.assertEqual((meta.get("returned_count", 1), meta["truncated"]), (1, True), answer.data)
+
+    def test_a_deletion_says_when_and_whether_it_can_be_undone_and_an_erased_id_is_gone(self) -> None:
+        path = f"{MEMORIES}/{self.write()}"
+        deleted = self.call("DELETE", path).data
+        self.assertTrue(deleted["can_restore"] and deleted["deleted_at"].endswith("Z"), deleted)
+        token = self.call("DELETE", f"{path}?permanent=true", expect=409).data["confirm_token"]
+        erased = self.call("DELETE", f"{path}?permanent=true&confirm_token={token}").data
+        self.assertEqual((erased["can_restore"], bool(erased["deleted_at"])), (False, True))
+        for method, part in (("GET", ""), ("DELETE", ""), ("GET", "/versions"), ("GET", "?include_deleted=true")):
+            answer = self.call(method, path + part, expect=410)
+            self.assertIn("permanently erased", answer.data["detail"])

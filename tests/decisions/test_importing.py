@@ -351,10 +351,13 @@ class ImportingTests(DecisionsTestCase):
         self.write("0001-one.md", nygard("1. One"))
         self.write("0002-none.md", "# Notes\n")
         output = self.run_command()[0]
-        self.assertRegex(output, r"\Aimported 1 decision \(1 new, .* 0 unchanged\) and 0 edges into alpha in \d")
+        self.assertRegex(
+            output,
+            r"\Aimporting \S+ into alpha\nimported 1 decision \(1 new, .* 0 unchanged\) and 0 edges into alpha in \d",
+        )
         self.write("0001-one.md", nygard("1. One", decision="Otherwise."))
         output, errors = self.run_command()
-        self.assertRegex(output, r"\A0001-one.md has changed: #\d+ supersedes #\d+\n")
+        self.assertRegex(output, r"into alpha\n0001-one.md has changed: #\d+ supersedes #\d+\n")
         self.assertIn("0002-none.md: there is no section Decision", errors)
 
     def run_command(self) -> tuple[str, str]:

@@ -51,7 +51,8 @@ class StrictClientTests(McpTestCase):
         self.assertIn("paused", say("session_pause", session_id="work"))
         self.assertIn("reason: session_ended", say("turn_begin", session_id="work"))
         self.assertIn("active", say("session_resume", session_id="work"))
-        self.assertIn("completed", say("session_end", summary="tried"))
+        self.assertIn("reason: no_token", say("session_end", summary="tried"))
+        self.assertIn("completed", say("session_end", summary="tried", ack_token=self.begin("t2")))
         self.assertIn("session work completed", say("session_list"))
 
 

@@ -10,7 +10,7 @@ from memories.pack.service import pack_context
 from memories.schemas import MemoryDelete, MemoryGet, MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite, WriteStatus
 from memories.schemas.query import ContextPackRequest
 from memoryhub.core import log, spool
-from memoryhub.core.errors import ConfirmationRequired, HubError, NotFound, PreconditionFailed
+from memoryhub.core.errors import ConfirmationRequired, Gone, HubError, PreconditionFailed
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store
 from tests.support import HubTestCase
@@ -68,7 +68,7 @@ class EraseTests(HubTestCase):
         self.erase()
         found = selectors.search(command=MemorySearch(query="note 7 caches")).results
         self.assertEqual(found[0]["title"], "Note 7")
-        with self.assertRaises(NotFound):
+        with self.assertRaises(Gone):
             selectors.get_memories(command=MemoryGet(ids=[self.memory_id]))
 
     def test_a_memory_that_is_not_deleted_cannot_be_erased(self):

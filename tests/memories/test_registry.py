@@ -284,7 +284,7 @@ class ChangeTests(RegistryTestCase):
 
     def test_deactivated_entries_free_their_name_and_keep_their_history(self):
         answer = self.ask("tool_deactivate", name="deploy", reason="replaced", author="grace")
-        self.assertEqual(answer.text, f"deleted #{self.deploy} deploy; memory_restore brings it back")
+        self.assertRegex(answer.text, rf"^deleted #{self.deploy} deploy at 20\S+Z; memory_restore brings it back$")
         self.refuses(NotFound, "no tool 'deploy'", "tool_get", name="deploy")
         self.refuses(Gone, "is deleted", "tool_get", id=self.deploy)
         self.refuses(Gone, "is deleted", "tool_deactivate", id=self.deploy)

@@ -80,13 +80,27 @@ class TurnTests(TurnsTestCase):
         self.refused("wrong_token", lambda: append("x" * 32))
         self.refused("other_turn", lambda: append(first.ack_token, turn_id="t2"))
         self.refused("other_session", lambda: append(first.ack_token, session_id="s2"))
-        self.refused("unknown_session", lambda: self.begin(session_id="nobody"))
         self.refused("no_session", lambda: turns.begin_turn(command=TurnBegin()))
         turns.end_turn(command=TurnEnd(ack_token=first.ack_token))
         self.assertIn("turn_begin", self.refused("closed", lambda: append(first.ack_token)))
         services.end_session(command=SessionEnd(session_id="s1"))
         self.refused("closed", lambda: append(second.ack_token))
         self.refused("session_ended", self.begin)
+
+    def test_a_turn_in_a_new_session_begins_that_session(self):
+        begun = self.begin(session_id="s7", turn_id="t1")
+        types = RawEvent.objects.order_by("-position").values_list("event_type", flat=True)[:2]
+        self.assertEqual((begun.turn.session_id, list(types)), ("s7", ["turn.began", "session.started"]))
+        self.assertEqual(services.find_session(session_id="s7").status, "active")
+
+    def test_a_strict_policy_covers_the_end_of_a_session(self):
+        begun = self.begin(turn_id="t1")
+        change_settings(command=STRICT)
+        end = SessionEnd(session_id="s1", summary="done")
+        with use_origin(source="mcp"):
+            self.refused("no_token", lambda: services.end_session(command=end))
+        with use_origin(source="mcp", ack_token=begun.ack_token):
+            self.assertEqual(services.end_session(command=end).status, "completed")
 
     def test_a_token_of_another_project_opens_nothing(self):
         begun = self.begin()

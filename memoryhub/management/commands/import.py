@@ -15,7 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from decisions.importing import AdrReport, import_adrs, record_names
 from memories.importing import MAX_HEADINGS, find_files, import_markdown
-from memoryhub.config.identity import bind_project
+from memoryhub.config.identity import bind_project, identify_project
+from memoryhub.config.repository import find_repository
+from memoryhub.core.errors import Invalid
 from memoryhub.core.text import counted, flat
 from memoryhub.management.base import Group, ProjectCommand
 from sessions_app.git import count_commits, read_commits
@@ -26,8 +28,8 @@ _BATCH = 500
 
 class Command(ProjectCommand):
     help = (
-        "Import Markdown and text files, architecture decision records, or a git repository's commits. Importing again "
-        "adds only changes."
+        "Import Markdown and text files, architecture decision records, or a git repository's commits into the project "
+        "of the current folder. Importing again adds only changes."
     )
     group = Group.CONTENT
     is_slim = True
@@ -60,9 +62,12 @@ class Command(ProjectCommand):
         start = time.perf_counter()
         total = self._count(path, options)  # unreadable input creates no store
         importer = {"markdown": self._markdown, "adr": self._adr, "git": self._git}[options["kind"]]
-        with self.store(options, path) as project:
+        project = identify_project(project=options["project"], directory=Path.cwd())
+        self._within = "" if options["project"] else _name_of_other(path, project)
+        self.stdout.write(f"importing {path} into {project}")
+        with self.store(options):
             if options["project"] is None:
-                bind_project(project, path)
+                bind_project(project, Path.cwd())
             line = importer(path, project, total, options)
         self.stdout.write(f"{line} in {time.perf_counter() - start:.1f} s")
 
@@ -76,19 +81,27 @@ class Command(ProjectCommand):
     def _markdown(self, path: Path, project: str, total: int, options: dict[str, Any]) -> str:
         with _progress("files", total) as advance:
             report = import_markdown(
-                directory=path, tags=options["tag"], max_headings=options["max_headings"], progress=advance
+                directory=path,
+                tags=options["tag"],
+                max_headings=options["max_headings"],
+                progress=advance,
+                within=self._within,
             )
-        for name, reason in report.skipped:
-            self.stderr.write(f"skipped {flat(name)}: {reason}")
+        self._name_skipped(report.skipped)
         return (
             f"imported {counted(report.sections, 'section')} of {counted(report.files, 'file')} ({report.created} new, "
             f"{report.updated} revised, {report.unchanged} unchanged, {report.deleted} removed"
             f"{_left(report.left_deleted)}) into {project}"
         )
 
+    def _name_skipped(self, skipped: list[tuple[str, str]]) -> None:
+        for name, reason in skipped:
+            self.stderr.write(f"skipped {flat(name)}: {reason}")
+
     def _adr(self, path: Path, project: str, total: int, options: dict[str, Any]) -> str:
         with _progress("files", total) as advance:
-            report = import_adrs(directory=path, progress=advance)
+            report = import_adrs(directory=path, progress=advance, within=self._within)
+        self._name_skipped(report.skipped)
         for name, reason in report.problems:
             self.stderr.write(flat(f"{name}: {reason}"))
         for name, now, before in report.superseding:
@@ -104,6 +117,17 @@ class Command(ProjectCommand):
                 recorded, known = recorded + report.recorded, known + report.known
                 advance(recorded + known)
         return f"imported {counted(recorded, 'commit')} ({known} already known) into {project}"
+
+
+# Files of another project get its name before their paths: they would replace this project's files of the same path.
+def _name_of_other(path: Path, project: str) -> str:
+    try:
+        if identify_project(project=None, directory=path) == project:
+            return ""
+    except Invalid:
+        pass
+    repository = find_repository(path.resolve())
+    return flat(repository.folder_name if repository else path.resolve().name)
 
 
 def _adrs(report: AdrReport) -> str:

@@ -33,7 +33,7 @@ SCOPES = [
             "name": "Tuesday",
             "purpose": "Clean the tank",
             "agent_id": "claude",
-            "metadata": {"mode": "scratch"},
+            "metadata": {"mode": "scratch", "auto_promote": False, "ephemeral_entries": ["a", "b"], "notes": "tank"},
         },
         (r"session \S+ active", "by claude Tuesday: Clean the tank"),
         keeps={"session": r"session (\S+) active"},
@@ -50,11 +50,18 @@ TAGS = [
         keeps={"tag": ID},
     ),
     Call("003", "memory_tag_list", {"category": "domain"}, ("aquarium", r"security \(domain, predefined\)")),
+    Call("003", "memory_tag_list", {}, (r"java \(language, predefined\)", "aquarium")),
     Call(
         "003",
         "memory_tag_attach",
         {"entry_type": "tool", "entry_id": "$tool", "tag_id": "$tag"},
         (r"attached aquarium: #$tool git_commit \[aquarium\] v3",),
+    ),
+    Call(
+        "003",
+        "memory_tag_list",
+        {"entry_type": "tool", "entry_id": "$tool"},
+        (r"^aquarium \(domain\) 1 memory: About fish", r"\(1 of 1\)"),
     ),
     Call(
         "003",
@@ -148,9 +155,10 @@ QUERIES = [
     Call(
         "003",
         "memory_conflict_resolve",
-        {"conflict_id": "$conflict", "resolution": "kept_version_b"},
+        {"conflict_id": "$conflict", "resolution": "kept_version_b", "resolved_by": "user"},
         ("resolved conflict #$conflict with keep_b",),
     ),
+    Call("", "memory_conflicts", {"all": True}, ("#$conflict .*resolved: keep_b by user",)),
     Call("003", "memory_conflicts", {}, ("^no open conflict$",)),
 ]
 
@@ -183,8 +191,26 @@ ENDS = [
     Call(
         "003",
         "memory_session_end",
+        {"id": "$session", "summary": "Nothing came of it."},
+        ("scratch session with 1 entry; ask the user", "promote=true, or with discard=true", "entries: .*try_it"),
+        error=True,
+    ),
+    Call(
+        "003",
+        "memory_session_end",
         {"id": "$session", "status": "discarded", "summary": "Nothing came of it."},
         ("session $session discarded", "Nothing came of it"),
     ),
     Call("003", "memory_guideline_get", {"name": "try_it"}, ("not_found",), error=True),
+    Call("003", "memory_session_start", {"metadata": {"mode": "scratch"}}, keeps={"second": r"session (\S+) active"}),
+    Call(
+        "003",
+        "memory_knowledge_add",
+        {"scope_type": "session", "scope_id": "$second", "title": "Quiet pump", "content": "The blue pump is quiet."},
+        (r"\(scope session\)",),
+        keeps={"promoted": ID},
+    ),
+    Call("003", "memory_session_end", {"id": "$second", "status": "completed"}, ("session $second completed",)),
+    Call("003", "memory_search", {"query": "blue pump"}, ("^#$promoted knowledge.*Quiet pump",)),
+    Call("003", "memory_knowledge_get", {"title": "Quiet pump"}, ("^#$promoted knowledge/fact v2",)),
 ]

@@ -92,11 +92,33 @@ MEMORIES = [
         {"id": "$memory", "permanent": True, "confirm_token": "$token"},
         ("^permanently erased #$memory",),
     ),
-    Call("001", "memories://get/$memory", {}, ("no memory #$memory",), error=True),
+    Call("001", "memories://get/$memory", {}, ("#$memory was permanently erased",), error=True),
+    Call("001", "delete_memory", {"id": "$memory"}, ("^gone: .*#$memory was permanently erased",), error=True),
+    Call(
+        "001",
+        "delete_memory",
+        {"id": "$memory", "permanent": True},
+        ("^gone: .*#$memory was permanently erased",),
+        error=True,
+    ),
+    Call("001", "update_memory", {"id": "$memory", "title": "x"}, ("^gone: ",), error=True),
+    Call("001", "write_memory", {"title": "T", "content": "c", "author": "a" * 101}, ("'author'.*100",), error=True),
+    Call(
+        "001",
+        "write_memory",
+        {"title": "T", "content": "c", "author": "a" * 100},
+        ("^created",),
+        keeps={"brief": ID},
+    ),
+    Call(
+        "001",
+        "delete_memory",
+        {"id": "$brief", "permanent": False, "format": "json"},
+        (r'"id":$brief\b', r'"deleted_at":"20\S+Z"', '"can_restore":true'),
+    ),
 ]
 
 TURNS = [
-    Call("", "session_start", {"session_id": "s-1", "purpose": "Talk"}, ("session s-1 active",)),
     Call(
         "002",
         "turn.begin",
@@ -117,6 +139,27 @@ TURNS = [
         },
         (r"appended #\d+ message.user to turn t-1",),
         keeps={"event": ID},
+    ),
+    Call("", "session_list", {"status": "active"}, ("session s-1 active",)),
+    Call(
+        "002",
+        "event.append",
+        {
+            "project_id": "alpha",
+            "session_id": "s-1",
+            "turn_id": "t-1",
+            "event_type": "message.assistant",
+            "payload_json": '{"content": "The blue one."}',
+            "ack_token": "$ack",
+        },
+        (r"appended #\d+ message.assistant to turn t-1",),
+    ),
+    Call(
+        "002",
+        "event.append",
+        {"event_type": "message.user", "payload_json": "{", "ack_token": "$ack"},
+        ("invalid: .*'payload'.*an object as JSON text",),
+        error=True,
     ),
     Call(
         "002",
@@ -203,6 +246,12 @@ DECISIONS = [
         {"query": "canister", "iteration_id": "$iteration", "limit": 5},
         ("#$fitted commit", "#$decision"),
         ("Tank nine",),
+    ),
+    Call(
+        "002",
+        "decision.record",
+        {"project_id": "alpha", "title": "Clean the glass weekly", "rationale": "Algae."},
+        ("Clean the glass weekly",),
     ),
     Call(
         "002",
