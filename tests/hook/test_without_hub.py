@@ -145,6 +145,8 @@ class StatusTests(WithoutHubTestCase):
         self.run_command("setup", "claude-code", "--yes", "--no-autostart")
         path = self.home / "config.toml"
         self.assertEqual((path.read_text(), path.stat().st_mode & 0o777), ("autostart = false\n", 0o600))
+        self.run_command("setup", "--autostart")
+        self.assertEqual(path.read_text(), "autostart = true\n")
         path.write_text("# mine\nautostart = false # why\n[ranking]\ntext = 2\n")
         self.run_command("setup", "claude-code", "--yes", "--autostart")
         self.assertEqual(path.read_text(), "# mine\nautostart = true\n[ranking]\ntext = 2\n")
@@ -154,6 +156,8 @@ class StatusTests(WithoutHubTestCase):
         checked = self.run_command("setup", "claude-code", "--check")
         self.assertIn("hub: not running", checked)
         self.assertIn("hooks: nothing captured yet", checked)
+        listed = json.loads(self.run_command("setup", "--json"))["results"]
+        self.assertEqual([facts["client"] for facts in listed if facts["status"] != "not set up"], ["claude-code"])
         ClaudeCode(self.home, self.folder, "s1").start()
         self.assertIn("hooks: last captured at", self.run_command("setup", "claude-code", "--check"))
         (self.home / "serve.log").write_text("memory-hub: hub.db is damaged.\n")

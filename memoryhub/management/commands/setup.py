@@ -24,6 +24,7 @@ from memoryhub.ops.serving.state import hub_state
 class Command(HubCommand):
     help = "Connect a client to this hub: show the change to its configuration, then make it. Without CLIENT, list all."
     group = Group.RUN
+    reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("client", nargs="?", metavar="CLIENT", help=", ".join(all_clients()))
@@ -46,40 +47,58 @@ class Command(HubCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         repository = repository_of(Path.cwd()) if options["repository"] else None
-        if not options["client"]:
+        if not options["client"] and options["autostart"] is None:
             self._list(repository, options)
-            return
-        client = find_client(options["client"])
-        if options["check"]:
-            self._check(client, repository)
-            return
-        changes = self._planned(client, repository, options)
-        if changes:
-            if not self._is_wanted(changes, options):
-                return
-            self._make(client, changes, options)
-        if options["autostart"] is not None and not options["dry_run"]:
-            set_of_the_hub(SETTING, value=options["autostart"])
-            self.stdout.write(f"{config_path()}: {SETTING} = {str(options['autostart']).lower()}")
+        elif options["check"]:
+            self._check(find_client(options["client"] or ""), repository)
+        elif not options["client"] or self._set_up(find_client(options["client"]), repository, options):
+            self._set_autostart(options)
 
     def _list(self, repository: Path | None, options: dict[str, Any]) -> None:
         if options["check"] or options["remove"] or options["yes"]:
             raise Invalid(f"give a client, one of: {', '.join(all_clients())}")
-        for client in all_clients().values():
-            if repository and not client.repository:
-                continue
-            installed = "installed" if is_installed(client) else "not found"
-            status = plan.status_of(client, repository=repository)
-            self.stdout.write(f"{client.id:<15} {installed:<10} {status}")
+        found = [
+            {
+                "client": client.id,
+                "installed": is_installed(client),
+                "status": plan.status_of(client, repository=repository),
+            }
+            for client in all_clients().values()
+            if client.repository or not repository
+        ]
+        row = "{client:<15} {place:<10} {status}"
+        lines = [row.format(**facts, place="installed" if facts["installed"] else "not found") for facts in found]
+        self.answer({"results": found}, lines)
 
     def _check(self, client: Client, repository: Path | None) -> None:
         answer = try_client(client, repository=repository, directory=repository or Path.cwd())
-        self.stdout.write(f"ok: {answer.server} answers with {answer.tools} tools (MCP {answer.protocol})")
         state = hub_state()
-        self.stdout.write(f"hub: {state.hub}")
-        if client.hooks:
-            captured = state.last_captures.get(client.id)
-            self.stdout.write(f"hooks: {f'last captured at {captured}' if captured else 'nothing captured yet'}")
+        captured = state.last_captures.get(client.id)
+        lines = [
+            f"ok: {answer.server} answers with {answer.tools} tools (MCP {answer.protocol})",
+            f"hub: {state.hub}",
+            *(
+                [f"hooks: {f'last captured at {captured}' if captured else 'nothing captured yet'}"]
+                * bool(client.hooks)
+            ),
+        ]
+        self.answer({"server": answer, "hub": state.running, "last_capture": captured}, lines)
+
+    def _set_up(self, client: Client, repository: Path | None, options: dict[str, Any]) -> bool:
+        """Show the change and make it; return False if it is not wanted."""
+        changes = self._planned(client, repository, options)
+        if not changes:
+            return True
+        is_wanted = self._is_wanted(changes, options)
+        if is_wanted:
+            self._make(client, changes, options)
+        return is_wanted
+
+    def _set_autostart(self, options: dict[str, Any]) -> None:
+        value = options["autostart"]
+        if value is not None and not options["dry_run"]:
+            set_of_the_hub(SETTING, value=value)
+            self.stdout.write(f"{config_path()}: {SETTING} = {str(value).lower()}")
 
     def _planned(self, client: Client, repository: Path | None, options: dict[str, Any]) -> list[Change]:
         project = check_project_id(options["project"], "--project") if options["project"] else None
