@@ -87,6 +87,15 @@ class JsonTests(RestTestCase):
                     for field in wanted.keys() & found.keys() - PASSING:
                         self.assertEqual(found[field], wanted[field], field)
 
+    def test_a_budget_counts_the_json(self) -> None:
+        for number in range(30):
+            self.write(f"Rule {number}", content=f"{number} readers wait. " * 20, kind="guideline")
+            self.write(f"Fact {number}", content=f"{number} readers never wait. " * 20)
+            self.call("POST", "projects/alpha/decisions", {"title": f"Wait {number}", "chosen": "x " * 90}, expect=201)
+        meta = json.loads(self.printed("context", "--project", "alpha", "--max-tokens", "400", "--json"))["meta"]
+        self.assertLessEqual(meta["estimated_tokens"], 400)
+        self.assertTrue(meta["truncated"])
+
     def test_a_writing_command_takes_no_json(self) -> None:
         with self.assertRaisesRegex(CommandError, "unrecognized arguments: --json"):
             call_command("project", "create", "gamma", "--json")

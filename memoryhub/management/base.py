@@ -24,6 +24,7 @@ from memoryhub.config.identity import identify_project
 from memoryhub.core.errors import INTERRUPTED_EXIT_CODE, HubError, Invalid, Locked, Unavailable
 from memoryhub.core.log import anchor_warning
 from memoryhub.core.origin import use_origin
+from memoryhub.core.paging import answering
 from memoryhub.core.stores.store import GLOBAL_STORE, StoreId, list_projects, org_store, project_store, use_store
 from memoryhub.core.text import hanging, printable
 from memoryhub.management.parsers import DJANGOS_OPTIONS, describe
@@ -108,7 +109,8 @@ class HubCommand(BaseCommand):
         self.stdout = _filtered(self.stdout, options.pop("stdout", None))
         self.stderr = _filtered(self.stderr, options.pop("stderr", None))
         try:
-            return super().execute(*args, **options)
+            with answering(as_json=self.as_json):
+                return super().execute(*args, **options)
         except BrokenPipeError:
             _discard_output()
             return None
