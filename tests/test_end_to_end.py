@@ -22,7 +22,7 @@ DEADLINE_SECONDS = 120
 
 DECISION_QUESTIONS = {
     "what do processes do while another one writes?": "random delays",
-    "how can a text be erased while the digests still verify?": "erasure",
+    "how can a text be erased while the digests still verify?": "salt",
     "is the text of a version stored several times?": "payload",
     "why is the text not stored a second time for searches?": "contentless",
 }

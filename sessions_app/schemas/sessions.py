@@ -101,9 +101,8 @@ class SessionEnd(Command):
     @model_validator(mode="before")
     @classmethod
     def _normalize(cls, given: Any) -> Any:
-        if isinstance(given, dict) and given.get("status") in _CHOICES:
-            return {_CHOICES[given["status"]]: True, **given}
-        return given
+        choice = _CHOICES.get(str(given.get("status"))) if isinstance(given, dict) else None
+        return {choice: True, **given} if choice else given
 
 
 class SessionList(Paging):

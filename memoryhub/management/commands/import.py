@@ -64,7 +64,7 @@ class Command(ProjectCommand):
         importer = {"markdown": self._markdown, "adr": self._adr, "git": self._git}[options["kind"]]
         project = identify_project(project=options["project"], directory=Path.cwd())
         self._within = "" if options["project"] else _name_of_other(path, project)
-        self.stdout.write(f"importing {path} into {project}")
+        self.stdout.write(f"importing {flat(str(path))} into {project}")
         with self.store(options):
             if options["project"] is None:
                 bind_project(project, Path.cwd())

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import sys
-from argparse import BooleanOptionalAction
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -31,11 +30,9 @@ class Command(HubCommand):
         parser.add_argument("--repository", action="store_true", help="change this repository's file, not the user's")
         parser.add_argument("--project", metavar="ID", help="always use this project, not that of the client's folder")
         parser.add_argument("--no-hooks", action="store_false", dest="hooks", help="only the MCP server, no hooks")
-        parser.add_argument(
-            "--autostart",
-            action=BooleanOptionalAction,
-            help="whether clients start the hub in the background when they need it (default: yes)",
-        )
+        start = parser.add_mutually_exclusive_group()
+        start.add_argument("--autostart", action="store_true", default=None, help="let clients start the hub (default)")
+        start.add_argument("--no-autostart", action="store_false", dest="autostart", help="start the hub only by hand")
         act = parser.add_mutually_exclusive_group()
         act.add_argument("--yes", action="store_true", help="make the change without asking")
         act.add_argument("--dry-run", action="store_true", help="only show the change")
