@@ -30,7 +30,7 @@ class SessionMetadata(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
     __pydantic_extra__: dict[str, JsonValue]
 
-    mode: Annotated[Mode | None, WithJsonSchema({"enum": [*_MODES, *SessionMode.values]})] = None
+    mode: Annotated[Mode | None, WithJsonSchema({"enum": [*_MODES, *SessionMode.values, None]})] = None
     auto_promote: bool = Field(False, description="session_end promotes a scratch session's entries without asking")
 
     @model_validator(mode="after")
