@@ -25,8 +25,8 @@ $(BIN)/.installed-dev: $(BIN)/.installed
 
 run: $(BIN)/.installed
 	$(BIN)/python manage.py import git . --project $(PROJECT)
-	$(BIN)/python manage.py import markdown . --project $(PROJECT)
 	$(BIN)/python manage.py import adr docs/decisions --project $(PROJECT)
+	$(BIN)/python manage.py import markdown . --project $(PROJECT)
 	$(BIN)/python manage.py serve --port $(PORT)
 
 # Development mode without the allocator's debug hooks: they cost a sixth of the time, and no code here is C.

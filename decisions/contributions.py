@@ -15,8 +15,6 @@ from decisions.selectors import count_by_status, decisions_of_commits
 from memories.pack.sections import Item, Request, Section, define_recallable, define_section, reference, without_repeats
 from memories.schemas import SearchSourceName
 from memories.scopes import Level
-from memories.search import engine
-from memories.search.parsed_query import ParsedQuery
 from memories.uses.counting import define_citing
 from memoryhub.core.contributions import define_part, define_statistics
 from memoryhub.core.log.quarantine import OUTSIDE, outside_quarantine
@@ -47,13 +45,10 @@ define_part("commit", "decisions", decisions_of_commits)
 
 IN_FORCE = (DecisionStatus.ACCEPTED, DecisionStatus.PROPOSED)
 
-_MOST = 40
 _TITLE, _CHOSEN = 120, 300
 
-_SELECT = (
-    "SELECT id, status, title, chosen, decided_at || '' FROM decisions_decision "
-    f"WHERE status IN {tuple(map(str, IN_FORCE))} AND id {OUTSIDE}"
-)
+_IN_FORCE = f"FROM decisions_decision WHERE status IN {tuple(map(str, IN_FORCE))} AND id {OUTSIDE}"
+_SELECT = f"SELECT id, status, title, chosen, decided_at || '' {_IN_FORCE}"
 
 
 class _Decision(NamedTuple):
@@ -66,17 +61,20 @@ class _Decision(NamedTuple):
 
 # The decisions that best match the query, then the latest.
 def _decisions(request: Request) -> list[Item]:
-    latest = _fetch(f"ORDER BY decided_at DESC, id DESC LIMIT {_MOST}")
-    matching = _matching(request.query) if request.query.text and latest else ()
-    return without_repeats(map(_item, [*matching, *latest]))
+    latest = _fetch("ORDER BY decided_at DESC, id DESC LIMIT %s", [request.most])
+    return without_repeats(map(_item, [*_matching(request), *latest]))
+
+
+def _count(_: Request) -> int:
+    return int(rows.fetch(f"SELECT count(*) {_IN_FORCE}")[0][0])
 
 
 def _fetch(rest: str, parameters: Sequence[Any] = ()) -> list[_Decision]:
     return list(map(_Decision._make, rows.fetch(f"{_SELECT} {rest}", [*parameters])))
 
 
-def _matching(query: ParsedQuery) -> list[_Decision]:
-    ids = [decision_id for decision_id, _ in engine.rank(query.among(SearchSourceName.DECISION)).hits[:_MOST]]
+def _matching(request: Request) -> list[_Decision]:
+    ids = list(request.matching(request.chain[0], SearchSourceName.DECISION))
     found = {decision.id: decision for decision in _fetch(f"AND id IN {IDS}", [json.dumps(ids)])}
     return [found[decision_id] for decision_id in ids if decision_id in found]
 
@@ -94,4 +92,4 @@ def _recallable(level: Level, ids: Sequence[int], _: datetime) -> dict[int, Item
 
 
 define_recallable(SearchSourceName.DECISION, _recallable)
-define_section(Section("decisions", "Decisions in force", 30, 0.25, 500, _decisions, "memory_search"))
+define_section(Section("decisions", "Decisions in force", 30, 0.25, 500, _decisions, "memory_search", _count))

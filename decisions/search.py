@@ -18,6 +18,7 @@ from decisions.selectors.edges import heads
 from memories.search.pipeline import define_notes
 from memories.search.text import define_source_hint
 from memories.search.weights import define_demotion, define_successors
+from memories.superseded import SUPERSEDED_WEIGHT, define_superseded
 from memoryhub.core import clock
 from memoryhub.core.events.projection import Event
 from memoryhub.core.search.searchable import Document, define_text, indexed_when
@@ -28,7 +29,7 @@ from sessions_app.models import Commit
 from sessions_app.search import known_commit_document
 
 # Score factor of a decision that is no longer in force.
-REPLACED_WEIGHT = 0.3
+REPLACED_WEIGHT = SUPERSEDED_WEIGHT
 
 define_text(
     "decision",
@@ -98,6 +99,27 @@ define_source_hint("decision", pattern=QUESTION, words=rf"\b(?:{_VERBS}|{_NOUNS}
 define_demotion(_REPLACED, REPLACED_WEIGHT, why="replaced")
 define_successors(find_successors)
 define_notes("decision", evidence_notes)
+
+# Sections of a record that were imported as Markdown, if no decision of its file is in force
+_OF_FILE = "FROM decisions_decision d WHERE d.source <> '' AND d.source = m.source"
+_SECTION_OF_REPLACED = (
+    f"substr(m.topic_key, 1, 7) = 'import:' AND EXISTS (SELECT 1 {_OF_FILE}) "
+    f"AND NOT EXISTS (SELECT 1 {_OF_FILE} AND d.status IN ('accepted', 'proposed'))"
+)
+
+
+def section_notes(ids: Sequence[int]) -> dict[int, str]:
+    """Map sections of records that are no longer in force to a note that names their decision."""
+    found = rows.fetch(
+        "SELECT m.id, max(d.id) FROM memories_memory m JOIN decisions_decision d ON d.source = m.source "
+        f"AND d.source <> '' WHERE m.id IN {IDS} AND {_SECTION_OF_REPLACED} GROUP BY m.id",
+        [json.dumps(list(ids))],
+    )
+    return {memory_id: f"superseded: part of decision #{decision_id}" for memory_id, decision_id in found}
+
+
+define_superseded(_SECTION_OF_REPLACED)
+define_notes("memory", section_notes)
 
 
 def _titles(ids: Sequence[int]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,17 +10,21 @@ from typing import Any
 import yaml
 from pydantic import Field, ValidationError
 
+from memories import scopes
 from memories.pack import compose_pack
 from memories.schemas import MemorySearch
 from memories.schemas.query import DEFAULT_TOKENS, ContextPackRequest
+from memories.search.engine import texts_of
 from memories.selectors import search
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.schemas import Command
+from memoryhub.core.stores.store import use_store
+from memoryhub.core.text import flat
 from memoryhub.core.validation import explain
 
 FILE_NAME = "memory.tests.yml"
-# ``412``, ``"#412"``, or a title: ids differ between hubs
+# ``412``, ``"#412"``, or a title, since ids differ between hubs; for ``never`` also a part of the text
 Name = str | int
 
 
@@ -29,7 +33,7 @@ class MemoryTest(Command):
     query: str | None = Field(None, min_length=1, max_length=2_000)
     expect: list[Name] = Field(default_factory=list, description="must be among the first hits")
     within: int = Field(3, ge=1, le=100, description="number of top hits to check")
-    never: list[Name] = Field(default_factory=list, description="must not be among them")
+    never: list[Name] = Field(default_factory=list, description="must not be among them, by id, title or text")
     allow_superseded: bool = Field(False, description="whether superseded memories may be among them")
     pack: str | None = Field(None, max_length=2_000, description="topic of the context pack, may be empty")
     max_tokens: int = Field(DEFAULT_TOKENS, ge=200, le=20_000)
@@ -93,10 +97,26 @@ def _search_faults(test: MemoryTest, query: str) -> Iterator[str]:
     for wanted in test.expect:
         if not any(_is(hit, wanted) for hit in hits):
             yield f"{wanted!r} is not among the first {test.within}: {', '.join(map(_shown, hits)) or 'nothing found'}"
+    texts = _texts(hits) if test.never else {}
     for unwanted in test.never:
-        yield from (f"{_shown(hit)} is among the first {test.within}" for hit in hits if _is(hit, unwanted))
+        for hit in hits:
+            if _is(hit, unwanted):
+                yield f"{_shown(hit)} is among the first {test.within}"
+            elif flat(str(unwanted)).casefold() in texts[hit["scope"], hit["id"]]:
+                yield f"{_shown(hit)} is among the first {test.within}, and contains {unwanted!r}"
     if not test.allow_superseded:
         yield from (f"{_shown(hit)} is superseded, and among the first {test.within}" for hit in hits if _replaced(hit))
+
+
+# Titles and texts, to compare with
+def _texts(hits: Sequence[dict[str, Any]]) -> dict[tuple[str, int], str]:
+    found: dict[tuple[str, int], str] = {}
+    for level in scopes.levels():
+        with use_store(level.store):
+            here = {hit["id"]: hit for hit in hits if hit["scope"] in level.scopes}
+            texts = texts_of(list(here))
+        found |= {(hit["scope"], entry): f"{hit['title']} {texts.get(entry, '')}" for entry, hit in here.items()}
+    return {key: flat(text).casefold() for key, text in found.items()}
 
 
 def _pack_faults(test: MemoryTest, query: str) -> Iterator[str]:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from decisions.models import DecisionStatus, EdgeRelation
 from decisions.schemas import DecisionLink, DecisionMark, DecisionRecord
 from decisions.selectors.edges import heads
 from decisions.services import link_decisions, mark_decision, record_decision
+from memories.importing import define_known_files, delete_sections
 from memoryhub.core.errors import Conflict, Gone, HubError
 from memoryhub.core.secrets.sanitize import sanitize
 from memoryhub.core.validation import explain
@@ -36,6 +37,8 @@ class AdrReport:
     problems: list[tuple[str, str]] = field(default_factory=list)
     # File or folder, and the reason.
     skipped: list[tuple[str, str]] = field(default_factory=list)
+    # Memories deleted: sections of the same files.
+    sections_deleted: int = 0
 
     @property
     def decisions(self) -> int:
@@ -47,7 +50,8 @@ def import_adrs(*, directory: Path, progress: Progress | None = None, within: st
 
     Files are identified by path. An unchanged file is skipped; a changed text becomes a decision that supersedes the
     earlier one; a changed status alone is marked. Marks, superseding and erasure by a person take precedence. An
-    unreadable file is reported, and the others are imported. ``within`` is put before the paths of another project.
+    unreadable file is reported, and the others are imported. Memories of the same files' sections are deleted.
+    ``within`` is put before the paths of another project.
     """
     imported, records = read_imported(), read_records(directory, within)
     edges = resolve(records, imported.paths)
@@ -58,7 +62,17 @@ def import_adrs(*, directory: Path, progress: Progress | None = None, within: st
         if progress:
             progress(done)
     run.link()
+    run.report.sections_deleted = delete_sections([path for path in records.adrs if imported.versions_of(path)])
     return run.report
+
+
+def _imported_records(paths: Sequence[str]) -> Mapping[str, str]:
+    imported = read_imported()
+    return {path: "imported as a decision" for path in paths if imported.versions_of(path)}
+
+
+# A record's sections have no status: a superseded one would come back as a fact
+define_known_files(_imported_records)
 
 
 @dataclass(slots=True)

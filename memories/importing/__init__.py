@@ -1,6 +1,19 @@
 """Imports Markdown, reStructuredText and plain text, one memory per section."""
 
 from memories.importing.files import find_files
-from memories.importing.markdown import MAX_HEADINGS, MarkdownReport, import_markdown
+from memories.importing.markdown import (
+    MAX_HEADINGS,
+    MarkdownReport,
+    define_known_files,
+    delete_sections,
+    import_markdown,
+)
 
-__all__ = ["MAX_HEADINGS", "MarkdownReport", "find_files", "import_markdown"]
+__all__ = [
+    "MAX_HEADINGS",
+    "MarkdownReport",
+    "define_known_files",
+    "delete_sections",
+    "find_files",
+    "import_markdown",
+]

@@ -19,6 +19,18 @@ ENDINGS = (*MARKDOWN, ".rst", ".txt")
 MAX_BYTES = 2_000_000
 _SKIPPED_FOLDER = "hidden, or a folder of installed packages"
 _LINK = "a link, which may lead out of the folder, or not a file"
+# Names of text files that hold data
+_DATA_NAMES = re.compile(
+    r"(?:.*[-_.])?(?:requirements|constraints|vocab|words|wordlist|stopwords|robots|SOURCES|top_level)"
+    r"(?:[-_.].*)?\.(?:txt|rst)",
+    re.IGNORECASE,
+)
+_GENERATED = re.compile(r"@generated|\b(?:auto-?generated|code generated|file (?:is|was) generated)\b", re.IGNORECASE)
+# Lines at the top of a file in which a generator says that it made it
+_TOP = 5
+# Plain text with at least so many lines is a list if fewer than this share of them have several words. It is minified
+# if its lines are this long on average
+_LEAST_LINES, _LEAST_PROSE, _MINIFIED = 50, 0.2, 2_000
 _SKIPPED_FOLDERS = {"node_modules", "venv", "__pycache__", "site-packages"}
 
 
@@ -67,6 +79,20 @@ def read_text(path: Path) -> str | None:
     except UnicodeDecodeError:
         text = raw.decode("latin-1")
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def is_data(name: str, text: str) -> bool:
+    """Return whether a file is a list, generated or minified rather than written: a vocabulary, pinned requirements."""
+    if _DATA_NAMES.fullmatch(Path(name).name):
+        return True
+    lines = [line for line in text.split("\n") if line.strip()]
+    if any(_GENERATED.search(line[:200]) for line in lines[:_TOP]):
+        return True
+    if Path(name).suffix.lower() != ".txt":
+        return False
+    prose = sum(len(line.split()) > 2 for line in lines)
+    is_list = len(lines) >= _LEAST_LINES and prose < _LEAST_PROSE * len(lines)
+    return is_list or sum(map(len, lines)) > _MINIFIED * len(lines)
 
 
 def _walk(directory: Path) -> Iterator[str]:

@@ -2,13 +2,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path, PurePath
 
-from memories.importing.files import GONE_FROM_FILE, find_files, left_out, path_of_folder, read_text, without_deleted
+from memories.importing.files import (
+    GONE_FROM_FILE,
+    find_files,
+    is_data,
+    left_out,
+    path_of_folder,
+    read_text,
+    without_deleted,
+)
 from memories.importing.sections import Document, Section, parse_document, split_text
 from memories.models import Memory
 from memories.pack.echo import is_echo
@@ -26,8 +34,17 @@ _MAX_TAGS = 32
 _BATCH = 500
 MAX_HEADINGS = 2_000  # of one file: each becomes a memory, and a file with more is a listing, not a text
 _UNREADABLE = "binary, unreadable or larger than 2 MB"
+_DATA = "a list, or generated: data, not text"
 _BETWEEN = " › "
 Progress = Callable[[int], None]
+# Given paths of files, maps those that the project knows in another form to the reason why they are not imported
+KnownFiles = Callable[[Sequence[str]], Mapping[str, str]]
+_known_files: list[KnownFiles] = []
+
+
+def define_known_files(known: KnownFiles) -> None:
+    """Register files that are imported in another form, such as decision records."""
+    _known_files.append(known)
 
 
 @dataclass(slots=True)
@@ -59,7 +76,8 @@ def import_markdown(
     A section is identified by its file and headings. A repeated import revises changed sections and soft-deletes
     vanished ones; sections that a person has deleted stay deleted. In a git worktree, paths are relative to its root,
     so the folder that the import starts from does not matter. Unreadable files, and files with more than
-    ``max_headings`` headings, are skipped and keep their memories. ``progress`` gets the number of files done.
+    ``max_headings`` headings, are skipped and keep their memories. Data files and decision records are left out,
+    and their earlier memories deleted. ``progress`` gets the number of files done.
     ``within`` is put before the paths of another project's files, so that its README.md is not this project's.
 
     Raises:
@@ -82,6 +100,11 @@ def import_markdown(
     return report
 
 
+def delete_sections(paths: Sequence[str]) -> int:
+    """Delete the imported sections of files, because they are now known in another form; return how many."""
+    return _delete_vanished([_prefix(path) for path in paths], set())
+
+
 def _is_echo(command: MemoryWrite, report: MarkdownReport) -> bool:
     echo = is_echo(command.content)
     if echo:
@@ -102,27 +125,32 @@ class _Options:
 
 
 def _commands(options: _Options, report: MarkdownReport, read: list[str], progress: Progress) -> Iterator[MemoryWrite]:
-    names = find_files(options.directory)
     above = path_of_folder(options.directory, options.within)
+    paths = {flat(above + PurePath(name).as_posix()): name for name in find_files(options.directory)}
+    without = {path: why for known in _known_files for path, why in known(list(paths)).items()}
     used: set[str] = set()
-    for done, name in enumerate(names, 1):
-        path = flat(above + PurePath(name).as_posix())
+    for done, (path, name) in enumerate(paths.items(), 1):
         try:
-            document = _document(options.directory / name, options.max_headings)
+            document = None if path in without else _document(options.directory / name, options.max_headings)
         except Invalid as error:
             report.skipped.append((path, error.message))
         else:
             read.append(_prefix(path))
-            report.files += 1
-            yield from _commands_of_file(path, document, options.tags, used)
+            if document is None:
+                report.skipped.append((path, without.get(path, _DATA)))
+            else:
+                report.files += 1
+                yield from _commands_of_file(path, document, options.tags, used)
         progress(done)
 
 
-# Sanitised before it is split: a private block may span headings
-def _document(file: Path, max_headings: int) -> Document:
+# None for data. Sanitised before it is split: a private block may span headings
+def _document(file: Path, max_headings: int) -> Document | None:
     text = read_text(file)
     if text is None:
         raise Invalid(_UNREADABLE)
+    if is_data(file.name, text):
+        return None
     return parse_document(sanitize_text(text)[0], file.suffix.lower(), max_headings=max_headings)
 
 

@@ -19,6 +19,11 @@ _UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*")
 _LINK = re.compile(r"!?\[([^\]\[]*)\](?:\([^()]*\)|\[[^\]\[]*\])")
 _MARKS = re.compile(r"[`*]|<[^<>]*>|[ \t]*\{#[^{}]*\}[ \t]*$|\s+#+[ \t]*$|(?<!\w)_+|_+(?!\w)|\\(?=[^\w\s])")
 
+# Targets of links in reStructuredText, and horizontal rules: a section that has nothing else says nothing
+_NAVIGATION = re.compile(r"^(?:\.\. _[^\n]*:[ \t]*|[-*_=]{3,})$", re.MULTILINE)
+# Headings of sections that only list the other ones
+_LISTINGS = {"table-of-contents", "contents", "toc"}
+
 
 @dataclass(frozen=True, slots=True)
 class Heading:
@@ -119,7 +124,7 @@ def _sections(lines: list[str], headings: Iterable[Heading]) -> Iterator[Section
 
 def _section(path: list[tuple[int, str, str]], key: str, lines: list[str]) -> Iterator[Section]:
     text = "\n".join(lines).strip("\n").rstrip()
-    if text.strip():
+    if _NAVIGATION.sub("", text).strip() and not (path and _slug(path[-1][1]) in _LISTINGS):
         yield Section(tuple(heading for _, heading, _ in path if heading), key, text)
 
 

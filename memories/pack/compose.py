@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from memories.models import RECALL
 from memories.pack.sections import Item, Request, Section, all_sections
@@ -10,6 +11,9 @@ from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.text import one_line
 
 _LEAST_TOKENS = 30
+_LEAST_CANDIDATES = 40
+# Tokens of a short item
+_SHORT_ITEM = 12
 # Tokens of header and footer
 _FRAME_TOKENS = 90
 
@@ -55,17 +59,33 @@ def _key(section: Section, item: Item) -> str:
     return f"{section.name} {item.reference}"
 
 
-Found = Sequence[tuple[Section, Sequence[Item]]]
+def most_items(max_tokens: int) -> int:
+    """Return how many candidates a section needs to fill a budget."""
+    return max(_LEAST_CANDIDATES, max_tokens // _SHORT_ITEM)
 
 
-def gather(request: Request) -> Found:
-    """Return the sections that have items, with all their items."""
+class Found(NamedTuple):
+    section: Section
+    # Most important first
+    items: Sequence[Item]
+    # How many there are, of which ``items`` are the first
+    total: int
+
+
+def gather(request: Request) -> list[Found]:
+    """Return the sections that have items, with as many of their items as could fit."""
     found = [(section, section.items(request)) for section in all_sections()]
-    return [(section, items) for section, items in found if items]
+    return [Found(section, items, _total(section, items, request)) for section, items in found if items]
 
 
-def compose(found: Found, max_tokens: int, *, only: Collection[str] | None = None) -> Body:
+def _total(section: Section, items: Sequence[Item], request: Request) -> int:
+    return section.count(request) if section.count and len(items) >= request.most else len(items)
+
+
+def compose(found: Sequence[Found], max_tokens: int, *, only: Collection[str] | None = None) -> Body:
     """Return the content within ``max_tokens`` as text, which includes header and footer.
+
+    Each section first gets its share of the budget; what is left is given to all sections in turn.
 
     Args:
         found: the sections with their items.
@@ -74,11 +94,29 @@ def compose(found: Found, max_tokens: int, *, only: Collection[str] | None = Non
             ones.
     """
     budget = max(_LEAST_TOKENS, max_tokens - _FRAME_TOKENS)
-    filled: list[Filled] = []
-    for section, items in found:
-        filled.append(_fill(section, items, int(budget * section.share), budget, only))
-        budget -= filled[-1].tokens
+    drafts: list[_Draft] = []
+    for section, items, total in found:
+        draft = _Draft(section, items if only is None else _only(section, items, only), total)
+        budget -= draft.begin(int(budget * section.share), budget)
+        drafts.append(draft)
+    _use_up(drafts, budget)
+    filled = [draft.filled() for draft in drafts]
     return Body([section for section in filled if section.items], any(section.left_out for section in filled))
+
+
+def _only(section: Section, items: Sequence[Item], keys: Collection[str]) -> list[Item]:
+    return [item for item in items if _key(section, item) in keys]
+
+
+# One item of each section in turn; the last one is cut to what is left
+def _use_up(drafts: Sequence[_Draft], budget: int) -> None:
+    waiting = [draft for draft in drafts if draft.kept and draft.rest()]
+    while waiting:
+        for draft in list(waiting):
+            cost = draft.take(budget) or draft.take_cut(budget)
+            budget -= cost
+            if not cost or not draft.rest():
+                waiting.remove(draft)
 
 
 def changed_since(body: Body, marks: dict[str, str]) -> tuple[Body, list[str]]:
@@ -92,28 +130,57 @@ def changed_since(body: Body, marks: dict[str, str]) -> tuple[Body, list[str]]:
     return Body(fresh, body.truncated), gone
 
 
-# Takes items from the front until the share is used up; the first one is cut to the remaining budget if needed
-def _fill(
-    section: Section, items: Sequence[Item], share: int, budget: int, only: Collection[str] | None = None
-) -> Filled:
-    used = estimate_tokens(section.title) + _TITLE_TOKENS
-    if budget - used < _LEAST_TOKENS:
-        return Filled(section, [], len(items), 0)
-    kept: list[Item] = []
-    for whole in items if only is None else [item for item in items if _key(section, item) in only]:
-        item = _cut(whole, section.longest)
-        if not kept:
-            item = within(item, max(share, _LEAST_TOKENS * 2, budget // 4) - used)
-        cost = estimate_tokens(item.line) + 1
-        if used + cost > (share if kept else budget):
-            break
-        kept.append(item)
-        used += cost
-    return Filled(section, kept, len(items) - len(kept), used if kept else 0)
-
-
 # The colon of a title, and the count of items left out
 _TITLE_TOKENS = 12
+
+
+@dataclass(slots=True)
+class _Draft:
+    section: Section
+    items: Sequence[Item]
+    total: int
+    kept: list[Item] = field(default_factory=list)
+    tokens: int = 0
+
+    def rest(self) -> bool:
+        return len(self.kept) < len(self.items)
+
+    # Takes items until the share is used up; the first one is cut to the remaining budget if needed
+    def begin(self, share: int, budget: int) -> int:
+        title = estimate_tokens(self.section.title) + _TITLE_TOKENS
+        if budget - title < _LEAST_TOKENS or not self.rest():
+            return 0
+        first = within(self._next(), max(share, _LEAST_TOKENS * 2, budget // 4) - title)
+        if title + _cost(first) > budget:
+            return 0
+        self.tokens = title
+        self._keep(first)
+        while self.rest() and self.take(share - self.tokens):
+            pass
+        return self.tokens
+
+    # Returns the tokens that the next item takes; 0 if it takes more than ``most``
+    def take(self, most: int) -> int:
+        item = self._next()
+        return self._keep(item) if _cost(item) <= most else 0
+
+    def take_cut(self, most: int) -> int:
+        return self._keep(within(self._next(), most - 1)) if most > _LEAST_TOKENS else 0
+
+    def filled(self) -> Filled:
+        return Filled(self.section, self.kept, self.total - len(self.kept), self.tokens)
+
+    def _next(self) -> Item:
+        return _cut(self.items[len(self.kept)], self.section.longest)
+
+    def _keep(self, item: Item) -> int:
+        self.kept.append(item)
+        self.tokens += _cost(item)
+        return _cost(item)
+
+
+def _cost(item: Item) -> int:
+    return estimate_tokens(item.line) + 1
 
 
 def within(item: Item, tokens: int) -> Item:

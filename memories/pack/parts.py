@@ -16,10 +16,10 @@ from memories.pack.sections import (
     reference,
     without_repeats,
 )
-from memories.review.selectors import PackEntry, may_be_packed, pack_entries
+from memories.review.selectors import PackEntry, count_pack_entries, may_be_packed, pack_entries
 from memories.schemas import SearchSourceName
 from memories.scopes import Level
-from memories.search import engine
+from memories.search.words import words_in
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
 from memoryhub.core.kinds.builtin import KINDS, type_name
 from memoryhub.core.kinds.definition import Kind, PackSection
@@ -28,9 +28,6 @@ from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, json_text
 from memoryhub.core.stores.store import use_store
 from memoryhub.core.text import one_line
-
-# Candidates per section and store; more would never fit
-_MOST = 40
 
 _TITLE = 120
 _HEAD = 200  # characters of an item before its text: id, type and title
@@ -41,7 +38,7 @@ _IS_FACT = " AND ".join(f"NOT (m.kind = '{kind.name}')" for kind, _ in _SECTIONS
 _OPEN_CONFLICTS = (
     "SELECT c.id, c.version_a, c.version_b, m.id, m.title, m.review FROM memories_conflict c "
     "JOIN memories_memory m ON m.id = c.memory_id "
-    f"WHERE c.resolved_at IS NULL AND c.memory_id {OUTSIDE} ORDER BY c.id DESC LIMIT {_MOST}"
+    f"WHERE c.resolved_at IS NULL AND c.memory_id {OUTSIDE} ORDER BY c.id DESC"
 )
 _LAST_SESSION = (
     "SELECT id, coalesce(ended_at, started_at) || '', agent, summary FROM sessions_app_session "
@@ -51,27 +48,46 @@ _LAST_SESSION = (
 _PROMPTS = (
     f"SELECT position, occurred_at, {json_text('payload_json', 'content')} FROM raw_events "
     f"WHERE event_type IN ({{prompts}}) AND payload_json IS NOT NULL AND position {OUTSIDE} "
-    "ORDER BY position DESC LIMIT 12"
+    "ORDER BY position DESC LIMIT %s"
+)
+_COUNT_PROMPTS = (
+    "SELECT count(*) FROM raw_events "
+    f"WHERE event_type IN ({{prompts}}) AND payload_json IS NOT NULL AND position {OUTSIDE}"
 )
 _OPEN_ITERATION = (
     "SELECT id, command, description, phase FROM sessions_app_iteration "
     f"WHERE status = 'active' AND id {OUTSIDE} ORDER BY id DESC LIMIT 1"
 )
-_COMMITS = (
-    "SELECT id, sha, message, committed_at || '' FROM sessions_app_commit "
-    f"WHERE id {OUTSIDE} ORDER BY committed_at DESC, id DESC LIMIT 8"
-)
+_COMMITS = f"SELECT id, sha, message, committed_at || '' FROM sessions_app_commit WHERE id {OUTSIDE}"
+_COUNT_COMMITS = f"SELECT count(*) FROM sessions_app_commit WHERE id {OUTSIDE}"
+# Commits with at least this share of the best one's score come first, then so many of the newest
+_NEAR_BEST, _NEWEST = 0.5, 2
+# Share of the question's words from which a guideline concerns it
+_CONCERNS = 0.6
 
 
-# By priority where the kind is ordered so, else by last change. Of equal names, the nearest scope wins.
+# Those that concern the question first; then by priority where the kind is ordered so, else by last change. Of equal
+# names, the nearest scope wins.
 def _of_kind(kind: Kind, text_length: int, request: Request) -> list[Item]:
     by_priority = kind.order == "priority"
     order = "m.priority DESC" if by_priority else "m.updated_at DESC"
-    found: dict[Any, tuple[int, Item]] = {}
-    for level, memory in _memories(request, f"m.kind = '{kind.name}'", order):
+    found: dict[Any, tuple[float, int, Item]] = {}
+    for level, memory in _memories(request, _is_of(kind), order):
         name = memory.title if kind.entry else (level.store, memory.id)
-        found.setdefault(name, (memory.priority or 0, _of_kind_item(level, memory, text_length)))
-    return [item for _, item in sorted(found.values(), key=lambda ranked: -ranked[0] if by_priority else 0)]
+        priority = (memory.priority or 0) if by_priority else 0
+        ranked = (_concern(request, memory), priority, _of_kind_item(level, memory, text_length))
+        found.setdefault(name, ranked)
+    return [item for *_, item in sorted(found.values(), key=lambda ranked: (-ranked[0], -ranked[1]))]
+
+
+def _is_of(kind: Kind) -> str:
+    return f"m.kind = '{kind.name}'"
+
+
+def _concern(request: Request, memory: PackEntry) -> float:
+    words = request.query.terms
+    share = len(words_in(f"{memory.title} {memory.content}", words)) / len(words) if words else 0
+    return share if share >= _CONCERNS else 0
 
 
 def _of_kind_item(level: Level, memory: PackEntry, text_length: int) -> Item:
@@ -82,7 +98,15 @@ def _of_kind_item(level: Level, memory: PackEntry, text_length: int) -> Item:
 
 # The best answers to the question first, then the latest changes
 def _facts(request: Request) -> list[Item]:
-    return without_repeats([*(_answering(request) if request.query.text else ()), *_latest(request)])
+    return without_repeats([*_answering(request), *_latest(request)])
+
+
+def _count_memories(condition: str, request: Request) -> int:
+    count = 0
+    for level in request.chain:
+        with use_store(level.store):
+            count += count_pack_entries(_visible(condition), [level.session_id], now=request.now)
+    return count
 
 
 def _latest(request: Request) -> list[Item]:
@@ -92,11 +116,10 @@ def _latest(request: Request) -> list[Item]:
 
 
 def _answering(request: Request) -> list[Item]:
-    question = request.query.among(SearchSourceName.MEMORY)
     found: list[tuple[float, Item]] = []
     for level in request.chain:
         with use_store(level.store):
-            scores = dict(engine.rank(question, "auto", level).hits[:_MOST])
+            scores = request.matching(level, SearchSourceName.MEMORY)
             memories = pack_entries(f"m.id IN {IDS} AND {_IS_FACT}", [json.dumps(list(scores))])
             found += [(scores[memory.id], _fact(level, memory)) for memory in memories]
     return [item for _, item in sorted(found, key=lambda scored: (-scored[0], scored[1].reference))]
@@ -158,17 +181,22 @@ def _last_session(request: Request) -> list[Item]:
     ]
 
 
-def _turns(_: Request) -> list[Item]:
+def _turns(request: Request) -> list[Item]:
     return [
         Item(f"#{position}", f"- #{position} {occurred_at[:16]} {one_line(content, _TURN)}")
         for position, occurred_at, content in rows.fetch(
-            _PROMPTS.format(prompts=quoted(names_of_speech(Speech.PROMPT)))
+            _PROMPTS.format(prompts=quoted(names_of_speech(Speech.PROMPT))), [request.most]
         )
     ]
 
 
-def _work(_: Request) -> list[Item]:
-    return [*_open_iteration(), *_commits()]
+def _count_turns(_: Request) -> int:
+    count: int = rows.fetch(_COUNT_PROMPTS.format(prompts=quoted(names_of_speech(Speech.PROMPT))))[0][0]
+    return count
+
+
+def _work(request: Request) -> list[Item]:
+    return [*_open_iteration(), *_commits(request)]
 
 
 def _open_iteration() -> Iterator[Item]:
@@ -178,20 +206,40 @@ def _open_iteration() -> Iterator[Item]:
         yield Item(f"#{iteration}", f"- #{iteration} open iteration {about}{reached}")
 
 
-def _commits() -> Iterator[Item]:
-    for commit, sha, message, committed_at in rows.fetch(_COMMITS):
-        subject = one_line(message.split("\n", 1)[0], _SHORT)
-        yield Item(f"#{commit}", f"- #{commit} commit {sha[:10]} {committed_at[:10]} {subject}")
+# Those that match the query best, the two newest, the other matches, then the rest by time
+def _commits(request: Request) -> list[Item]:
+    scores = request.matching(request.chain[0], SearchSourceName.COMMIT)
+    matches = rows.fetch(f"{_COMMITS} AND id IN {IDS}", [json.dumps(list(scores))]) if scores else []
+    matches = sorted(matches, key=lambda row: -scores[row[0]])
+    best = [row for row in matches if scores[row[0]] >= _NEAR_BEST * scores[matches[0][0]]]
+    newest = rows.fetch(f"{_COMMITS} ORDER BY committed_at DESC, id DESC LIMIT %s", [request.most])
+    return without_repeats(map(_commit, [*best, *newest[:_NEWEST], *matches, *newest]))
+
+
+def _commit(row: tuple[Any, ...]) -> Item:
+    commit, sha, message, committed_at = row
+    subject = one_line(message.split("\n", 1)[0], _SHORT)
+    return Item(f"#{commit}", f"- #{commit} commit {sha[:10]} {committed_at[:10]} {subject}")
+
+
+def _count_work(_: Request) -> int:
+    return int(rows.fetch(_COUNT_COMMITS)[0][0]) + len(list(_open_iteration()))
 
 
 # The visible memories of each store in turn, those of the session before those of the project
 def _memories(request: Request, condition: str, order: str) -> Iterator[tuple[Level, PackEntry]]:
     for level in request.chain:
         with use_store(level.store):
-            visible = f"(m.scope <> 'session' OR m.session_id = %s) AND {condition}"
-            found = pack_entries(visible, [level.session_id], order=f"{order}, m.id DESC", most=_MOST, now=request.now)
+            order_by = f"{order}, m.id DESC"
+            visible = _visible(condition)
+            found = pack_entries(visible, [level.session_id], order=order_by, most=request.most, now=request.now)
         found.sort(key=lambda memory: memory.scope != MemoryScope.SESSION)
         yield from ((level, memory) for memory in found)
+
+
+# Takes the session as parameter
+def _visible(condition: str) -> str:
+    return f"(m.scope <> 'session' OR m.session_id = %s) AND {condition}"
 
 
 def _name(level: Level, memory: PackEntry) -> str:
@@ -211,16 +259,17 @@ def register(sections: Sequence[Section]) -> None:
 def _kind_section(kind: Kind, pack: PackSection) -> Section:
     items = partial(_of_kind, kind, pack.text_length)
     more = f"{kind.name}_list" if kind.entry else "memory_search"
-    return Section(pack.name, pack.title, pack.order, pack.share, pack.text_length + _HEAD, items, more)
+    count = partial(_count_memories, _is_of(kind))
+    return Section(pack.name, pack.title, pack.order, pack.share, pack.text_length + _HEAD, items, more, count)
 
 
 register(
     [
         Section("session", "Last session", 10, 0.25, 1_700, _last_session, "session_list"),
         *(_kind_section(kind, pack) for kind, pack in _SECTIONS),
-        Section("facts", "What is known", 40, 0.40, 500, _facts, "memory_search"),
+        Section("facts", "What is known", 40, 0.40, 500, _facts, "memory_search", partial(_count_memories, _IS_FACT)),
         Section("conflicts", "Open conflicts", 50, 0.15, 300, _conflicts, "memory_conflicts"),
-        Section("turns", "Asked lately", 60, 0.40, 400, _turns, "memory_timeline"),
-        Section("work", "Work", 70, 1.0, 300, _work, "memory_timeline"),
+        Section("turns", "Asked lately", 60, 0.40, 400, _turns, "memory_timeline", _count_turns),
+        Section("work", "Work", 70, 0.50, 300, _work, "memory_timeline", _count_work),
     ]
 )

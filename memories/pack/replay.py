@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from memories.models import ContextPack, MemoryScope
-from memories.pack.compose import compose, gather
+from memories.pack.compose import compose, gather, most_items
 from memories.pack.recall import ids_at, recalled_body
 from memories.pack.sections import Request
 from memories.pack.service import Pack, find_pack, pack_text
@@ -40,7 +40,8 @@ def replay_pack(*, command: ContextReplay) -> Pack:
     with clock.frozen(sent.created_at):
         chain = [_past(store, position, sent.session_id) for store, position in _positions(sent)]
         with use_store(chain[0].store):
-            request = Request(chain, sent.created_at, parse(sent.query), sent.session_id)
+            query = parse(sent.query)
+            request = Request(chain, sent.created_at, query, sent.session_id, most_items(sent.max_tokens))
             body = (
                 recalled_body(request, sent.marks)
                 if sent.is_recall

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
 from memories.models import MemoryScope
 from memories.pack.echo import mark_of
+from memories.schemas import SearchSourceName
 from memories.scopes import Level
-from memories.search.parsed_query import ParsedQuery
+from memories.search import engine
+from memories.search.parsed_query import ParsedQuery, one_of
 from memoryhub.core.text import flat
+
+_RANKED = (SearchSourceName.MEMORY, SearchSourceName.DECISION, SearchSourceName.COMMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +24,27 @@ class Request:
     query: ParsedQuery
     # A session is not its own last session
     session_id: str = ""
+    # Candidates per section and store
+    most: int = 40
+    _found: dict[tuple[Level, str], dict[int, float]] = field(default_factory=dict, compare=False, repr=False)
+
+    def matching(self, level: Level, source: str) -> dict[int, float]:
+        """Return the entries of a source in the current store that match the query, best first, with their scores."""
+        if not self.query.text:
+            return {}
+        if (level, source) not in self._found:
+            self._rank(level)
+        return self._found[level, source]
+
+    # One ranking for all sections
+    def _rank(self, level: Level) -> None:
+        hits = engine.rank(replace(self.query, filters=(one_of("d.source", _RANKED),)), "auto", level).hits
+        sources = engine.sources_of([entry for entry, _ in hits])
+        self._found.update({(level, source): {} for source in _RANKED})
+        for entry, score in hits:
+            found = self._found[level, sources[entry]]
+            if len(found) < self.most:
+                found[entry] = score
 
 
 class Item:
@@ -53,6 +78,8 @@ class Section:
     items: Callable[[Request], Sequence[Item]]
     # Tool that finds the items left out
     more: str
+    # How many items there are; called if there may be more than ``items`` returned
+    count: Callable[[Request], int] | None = None
 
 
 # Items of live entries of the current store, given its level, ids, and the time: what has expired by then is left out

@@ -8,7 +8,7 @@ from typing import Any
 from memories import scopes
 from memories.events import CONTEXT_PACKED, ContextPacked
 from memories.models import ContextPack
-from memories.pack.compose import Body, changed_since, compose, gather
+from memories.pack.compose import Body, changed_since, compose, gather, most_items
 from memories.pack.echo import MARK, RECALL_MARK
 from memories.pack.recall import MAX_TOKENS as RECALL_TOKENS
 from memories.pack.recall import recall_body
@@ -183,7 +183,8 @@ def _request(command: ContextPackRequest) -> Request:
     now = clock.from_text(
         clock.to_text(clock.now())
     )  # rounded to the precision of the log, so that a replay sees the same time
-    return Request(chain, now, parse(" ".join(command.query.split())), session_id)
+    query = parse(" ".join(command.query.split()))
+    return Request(chain, now, query, session_id, most_items(command.max_tokens))
 
 
 def _positions(request: Request) -> list[tuple[str, int]]:

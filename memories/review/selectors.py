@@ -18,6 +18,7 @@ from memories.review.schemas import ReviewItem, ReviewList
 from memories.schemas import MemoryView
 from memories.selectors.memories import views
 from memories.selectors.versions import versions_of
+from memories.superseded import is_superseded
 from memoryhub.config.project_settings import project_settings
 from memoryhub.core.kinds.builtin import DEFAULT_KIND, KINDS
 from memoryhub.core.log.quarantine import OUTSIDE
@@ -67,7 +68,7 @@ def pack_entries(
     """Return live memories of the current store as context packs show them.
 
     Unless the project includes everything in its packs, proposed memories are left out; those with an accepted version
-    are shown in that version (decision 24).
+    are shown in that version (decision 24). Superseded ones are left out (decision 49).
 
     Args:
         condition: SQL on ``m``, the memories.
@@ -77,6 +78,7 @@ def pack_entries(
         now: leave out what has expired by then.
     """
     accepted_only = project_settings().packs_accepted_only
+    condition = f"{condition} AND NOT {is_superseded()}"
     wanted = [(condition, list(parameters))]
     if accepted_only:
         wanted.append(("m.review = 'accepted'", []))
@@ -86,6 +88,19 @@ def pack_entries(
     picked = " AND ".join(sql for sql, _ in wanted)
     present = rows.fetch(f"{_MEMORIES} AND {picked} ORDER BY {order} LIMIT %s", [*values, most])
     return [*map(PackEntry._make, present), *(_accepted_versions(condition, parameters, now) if accepted_only else ())]
+
+
+def count_pack_entries(condition: str, parameters: Sequence[Any] = (), *, now: datetime) -> int:
+    """Return how many memories ``pack_entries`` has for a condition."""
+    review = (
+        "m.review = 'accepted' OR m.accepted_version IS NOT NULL" if project_settings().packs_accepted_only else "1"
+    )
+    found = rows.fetch(
+        f"SELECT count(*) FROM memories_memory m WHERE {_LIVE} AND {condition} AND ({review}) "
+        f"AND (m.valid_until IS NULL OR m.valid_until > %s) AND NOT {is_superseded()}",
+        [*parameters, rows.time_value(now)],
+    )
+    return int(found[0][0])
 
 
 def may_be_packed(review: str) -> bool:

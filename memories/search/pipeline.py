@@ -77,7 +77,7 @@ Notes = Callable[[Sequence[int]], Mapping[int, str]]
 
 _MOST_WORDS = 6
 _LEAST_SHOWN = 0.05
-_notes: dict[str, Notes] = {}
+_notes: dict[str, list[Notes]] = {}
 
 
 def why(title: str, body: str, words: Sequence[str], factors: Mapping[str, float]) -> str:
@@ -91,17 +91,17 @@ def why(title: str, body: str, words: Sequence[str], factors: Mapping[str, float
 
 def define_notes(source: str, notes: Notes) -> None:
     """Register notes on the hits of a source: what replaced one, what supports it."""
-    _notes[source] = notes
+    _notes.setdefault(source, []).append(notes)
 
 
 def notes_of(documents: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
-    """Return the notes on hits, by id; each source is queried once."""
+    """Return the notes on hits, by id; one query for each kind of notes."""
     by_source: dict[str, list[int]] = {}
     for hit_id, document in documents.items():
         by_source.setdefault(document["source"], []).append(hit_id)
-    return {
-        hit_id: note
-        for source, ids in by_source.items()
-        if source in _notes
-        for hit_id, note in _notes[source](ids).items()
-    }
+    found: dict[int, list[str]] = {}
+    for source, ids in by_source.items():
+        for notes in _notes.get(source, ()):
+            for hit_id, note in notes(ids).items():
+                found.setdefault(hit_id, []).append(note)
+    return {hit_id: "; ".join(notes) for hit_id, notes in found.items()}

@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from memories.kinds import EXPIRED_WEIGHT, PROPOSED_WEIGHT
+from memories.search.changes import change_weights
 from memories.search.parsed_query import ParsedQuery
 from memories.search.snippets import Factors, Hits
+from memories.selectors.relations import superseded_by
+from memories.superseded import SUPERSEDED_WEIGHT, is_superseded
 from memories.uses.selectors import use_weights
 from memoryhub.core import clock
 from memoryhub.core.stores import rows
@@ -27,6 +30,7 @@ class _Demotion(NamedTuple):
 _demotions: list[_Demotion] = []
 _successors: list[Successors] = []
 
+_SUPERSEDED = "SELECT m.id FROM memories_memory m WHERE {}"
 # Written exactly as in the partial index of memories that are not accepted, so that SQLite uses it
 PROPOSED = "FROM memories_memory WHERE NOT (review = 'accepted') AND review = 'proposed'"
 
@@ -50,7 +54,7 @@ def define_successors(successors: Successors) -> None:
 def successors_of(ids: Sequence[int]) -> dict[int, list[int]]:
     """Map superseded ids to their replacements."""
     found: dict[int, list[int]] = {}
-    for successors in _successors if ids else ():
+    for successors in (superseded_by, *_successors) if ids else ():
         for replaced, heads in successors(ids).items():
             found.setdefault(replaced, []).extend(heads)
     return found
@@ -70,11 +74,13 @@ def weigh(hits: Hits, query: ParsedQuery, factors: Factors) -> Hits:
 def _reasons(ids: list[int], query: ParsedQuery) -> Iterator[Reason]:
     yield "expired", dict.fromkeys(_expired().intersection(ids), EXPIRED_WEIGHT)
     yield "proposed", dict.fromkeys(_proposed().intersection(ids), PROPOSED_WEIGHT)
+    yield "superseded", dict.fromkeys(_among(ids, _SUPERSEDED.format(is_superseded())), SUPERSEDED_WEIGHT)
     for why, weight, sql in _demotions:
         yield why, dict.fromkeys(_among(ids, sql), weight)
     for hint in query.hints:
         of_source = "SELECT id FROM memories_searchdocument WHERE source = %s"
         yield "asked for", dict.fromkeys(_among(ids, of_source, hint.source), hint.weight)
+    yield "change", change_weights(query, ids)
     yield "use", use_weights(ids)
 
 

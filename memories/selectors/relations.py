@@ -12,9 +12,10 @@ from memories.models.link import SYMMETRIC
 from memories.present import relation_line
 from memories.references import end_id, require_ends, view_end
 from memories.schemas.links import Direction, RelationList, RelationView
+from memories.superseded import SUPERSEDES
 from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.errors import NotFound
-from memoryhub.core.log.quarantine import OUTSIDE, outside_quarantine
+from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing
 from memoryhub.core.search.retrieval import retrieval
@@ -182,12 +183,9 @@ def superseded_by(ids: Iterable[int]) -> dict[int, list[int]]:
     if not wanted:
         return {}
     found = rows.fetch(
-        "SELECT target_id, source_id FROM memories_relation WHERE relation = %s AND target_type = %s "
-        f"AND target_id IN {IDS} AND source_id {OUTSIDE} "
-        "AND (source_type <> %s OR EXISTS (SELECT 1 FROM memories_memory AS by "
-        "WHERE by.id = source_id AND by.deleted_at IS NULL AND (by.review = 'accepted' OR "
-        "by.accepted_version IS NOT NULL))) ORDER BY id",
-        [RelationType.SUPERSEDES, EndType.MEMORY, json.dumps(wanted), EndType.MEMORY],
+        "SELECT r.target_id, r.source_id FROM memories_relation r "
+        f"WHERE r.target_id IN {IDS} AND {SUPERSEDES} ORDER BY r.id",
+        [json.dumps(wanted)],
     )
     grouped: dict[int, list[int]] = {}
     for superseded, by in found:

@@ -6,6 +6,7 @@ import tempfile
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
+from unittest import mock
 
 from django.core.management import call_command
 from django.test import SimpleTestCase
@@ -16,6 +17,12 @@ from decisions.importing.links import links_in
 from decisions.importing.outline import moment_of, status_of
 from decisions.models import Decision, DecisionEdge
 from decisions.schemas import DecisionMark, DecisionSupersede
+from memories.importing import import_markdown
+from memories.models import Memory
+from memories.pack import compose_pack
+from memories.schemas import MemorySearch
+from memories.schemas.query import ContextPackRequest
+from memories.selectors import search
 from memoryhub.core import log
 from memoryhub.core.errors import Invalid
 from tests.decisions.base import DecisionsTestCase
@@ -313,6 +320,34 @@ class ImportingTests(DecisionsTestCase):
         self.assertRegex(report.problems[0][1], "has been erased and is not imported again")
         self.assertFalse(Decision.objects.exists())
 
+    def test_a_record_is_not_also_imported_as_sections(self):
+        self.write("0001-one.md", nygard("1. One"))
+        self.write("guide.md", "# Guide\n\nHow to.\n")
+        import_markdown(directory=self.folder)
+        self.assertTrue(Memory.objects.live().filter(source="0001-one.md").exists())
+        self.assertGreater(self.bring_in().sections_deleted, 0)
+        report = import_markdown(directory=self.folder)
+        self.assertEqual((report.files, report.skipped), (1, [("0001-one.md", "imported as a decision")]))
+        self.assertEqual(list(Memory.objects.live().values_list("source", flat=True)), ["guide.md"])
+        log.erase_streams([f"decision:{self.of('0001-one.md').id}"], reason="private")
+        import_markdown(directory=self.folder)
+        self.assertEqual(Memory.objects.live().count(), 1)
+
+    # As a version that imported records twice left them
+    def test_sections_of_a_replaced_record_are_marked_and_left_out_of_packs(self):
+        self.write("0001-one.md", nygard("1. One", decision="Use gnutls.", status="Superseded by [2](0002-two.md)"))
+        self.write("0002-two.md", nygard("2. Two", decision="Use openssl."))
+        self.bring_in()
+        with mock.patch("memories.importing.markdown._known_files", []):
+            import_markdown(directory=self.folder)
+        hits = search(command=MemorySearch(query="gnutls")).results
+        (section,) = [hit for hit in hits if hit["source"] == "memory"]
+        self.assertEqual(section["note"], f"superseded: part of decision #{self.of('0001-one.md').id}")
+        self.assertIn("superseded ×0.3", section["why"])
+        text = compose_pack(command=ContextPackRequest(query="gnutls openssl"))
+        self.assertIn("Use openssl.", text)
+        self.assertNotIn("gnutls", text)
+
     def test_bad_files_are_reported_and_the_others_imported(self):
         self.write("0001-one.md", nygard("1. One"))
         self.write("0002-none.md", "# Notes\n\nNothing.\n")
@@ -359,6 +394,14 @@ class ImportingTests(DecisionsTestCase):
         output, errors = self.run_command()
         self.assertRegex(output, r"into alpha\n0001-one.md has changed: #\d+ supersedes #\d+\n")
         self.assertIn("0002-none.md: there is no section Decision", errors)
+
+    def test_many_skipped_files_are_one_line(self):
+        for number in range(7):
+            self.write(f"000{number}-one.md", nygard(f"{number}. One {number}"))
+        self.run_command()
+        errors = StringIO()
+        call_command("import", "markdown", str(self.folder), "--project", "alpha", stdout=StringIO(), stderr=errors)
+        self.assertEqual(errors.getvalue(), "skipped 0000-one.md and 6 other files: imported as a decision\n")
 
     def run_command(self) -> tuple[str, str]:
         output, errors = StringIO(), StringIO()

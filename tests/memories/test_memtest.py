@@ -65,6 +65,10 @@ class MemoryTestsTests(HubTestCase):
         self.fails(
             "tests: [{query: waiting writers, never: ['#2']}]", "#2 Use exponential backoff is among the first 3"
         )
+        self.fails(
+            "tests: [{query: which port, never: ['listens ON 8321']}]",
+            "#3 Port of the hub is among the first 3, and contains 'listens ON 8321'",
+        )
         self.fails("tests: [{pack: port, contains: ['9000']}]", "the pack does not contain '9000'")
         self.fails("tests: [{pack: port, lacks: ['8321']}]", "the pack contains '8321'")
         self.fails("tests: [{name: Nothing}]", "it has neither 'query' nor 'pack'")

@@ -8,7 +8,9 @@ from memories.models import ContextPack, Memory
 from memories.pack import pack_context, replay_pack
 from memories.pack.service import Pack
 from memories.schemas import MemoryDelete, MemoryTouch, MemoryUpdate, MemoryWrite
+from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest, ContextReplay
+from memories.services.relations import create_relation
 from memoryhub.core import clock, log
 from memoryhub.core.contributions import opening_of
 from memoryhub.core.errors import ConfirmationRequired, NotFound
@@ -30,6 +32,17 @@ class PackTestCase(HubTestCase):
 
     def pack(self, **fields: Any) -> Pack:
         return pack_context(command=ContextPackRequest.model_validate(fields))
+
+    def commits(self, count: int, message: str = "Change {}", first: int = 0) -> None:
+        start = clock.now() - timedelta(days=1)
+        record_commits(
+            commits=[
+                CommitRecord(
+                    sha=f"{number:040x}", message=message.format(number), committed_at=start + timedelta(minutes=number)
+                )
+                for number in range(first, first + count)
+            ]
+        )
 
     def guideline(self, title: str, priority: int, **fields: Any) -> int:
         return self.write(title, kind="guideline", attributes={"priority": priority}, **fields)
@@ -124,7 +137,49 @@ class BudgetTests(PackTestCase):
             with self.subTest(budget):
                 pack = self.pack(max_tokens=budget)
                 self.assertLessEqual(estimate_tokens(pack.text), budget)
-                self.assertGreater(estimate_tokens(pack.text), budget * 0.4)
+                self.assertGreater(estimate_tokens(pack.text), budget * (0.9 if budget > 500 else 0.6))
+
+    def test_the_budget_is_used_by_whichever_section_has_more(self):
+        self.write("One fact")
+        self.commits(200)
+        text = self.pack(max_tokens=2_000).text
+        self.assertGreater(estimate_tokens(text), 1_800)
+        self.assertRegex(text, r"Work \(\d+ more: memory_timeline\)")
+
+    def test_what_is_left_out_is_counted(self):
+        for number in range(130):
+            self.write(f"Fact {number}")
+        self.guideline("Only one", 1)
+        sections = self.pack(max_tokens=300).data()["sections"]
+        facts = sections["facts"]
+        self.assertEqual(facts["left_out"] + len(facts["items"]), 130)
+        self.assertEqual(sections["guidelines"]["left_out"], 0)
+
+
+class SubjectTests(PackTestCase):
+    def test_commits_of_the_subject_come_before_the_two_newest(self):
+        self.commits(60, "Tidy the kitchen {}")
+        self.commits(2, "Wire up the doorbell {}", first=100)
+        self.commits(20, "Paint the wall {}", first=200)
+        items = self.pack(query="doorbell").data()["sections"]["work"]["items"]
+        subjects = [item.split(" ", 4)[4] for item in items[:5]]
+        self.assertEqual(set(subjects[:2]), {"Wire up the doorbell 100", "Wire up the doorbell 101"})
+        self.assertEqual(subjects[2:], ["Paint the wall 219", "Paint the wall 218", "Paint the wall 217"])
+
+    def test_guidelines_of_the_subject_come_before_those_of_higher_priority(self):
+        self.guideline("Commit often", 99)
+        self.guideline("Write migrations by hand", 10)
+        self.assertIn("migrations", self.pack(query="a migration").data()["sections"]["guidelines"]["items"][0])
+        self.assertIn("Commit", self.pack().data()["sections"]["guidelines"]["items"][0])
+
+    def test_superseded_memories_are_left_out(self):
+        old, new = self.write("Port is 8000"), self.write("Port is 8321")
+        create_relation(command=RelationCreate(source=str(new), relation="supersedes", target=str(old)))
+        text = self.pack(query="port").text
+        self.assertIn("8321", text)
+        self.assertNotIn("8000", text)
+        services.delete_memory(command=MemoryTouch(id=new))
+        self.assertIn("8000", self.pack(query="port").text)
 
 
 class ReplayTests(PackTestCase):

@@ -8,14 +8,18 @@ from hypothesis import strategies as st
 
 from memories import selectors, services
 from memories.schemas import MemoryList, MemorySearch, MemoryTouch, MemoryWrite
+from memories.schemas.links import RelationCreate
 from memories.search import engine, fulltext
 from memories.search.parsed_query import parse_search
 from memories.search.snippets import snippet
 from memories.search.text import match_any, terms
+from memories.services.relations import create_relation
 from memories.tools.core import search, search_text
 from memoryhub.core import clock, log
 from memoryhub.core.errors import Invalid
 from memoryhub.core.stores import rows
+from sessions_app.schemas import CommitRecord
+from sessions_app.services import record_commits
 from tests.support import HubTestCase
 
 TEXTS = {
@@ -198,3 +202,36 @@ class TextTests(HubTestCase):
         cut = snippet(text, ["coffee", "machine"])
         self.assertIn("coffee machine", cut)
         self.assertLessEqual(len(cut), 210)
+
+
+class ChangeTests(SearchTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        messages = ["Update gizmo to 2.1", "Upgrade gizmo", "Bump gizmo", "Fix the use of gizmo in tests"]
+        messages.append("cli: replace gizmo with widget and what supports it\n\nIt took ten seconds to compile.")
+        record_commits(
+            commits=[
+                CommitRecord(sha=f"{number:040x}", message=message, committed_at=clock.now())
+                for number, message in enumerate(messages)
+            ]
+        )
+
+    def test_the_commit_that_made_a_change_comes_first(self):
+        for question in ("why was gizmo replaced", "when was gizmo removed", "What did we switch to from gizmo?"):
+            with self.subTest(question):
+                self.assertIn("replace gizmo", self.found(question)[0])
+        self.assertNotIn("replace gizmo", self.found("gizmo")[0])
+
+    def test_a_changelog_line_that_tells_of_the_change_raises_its_section(self):
+        for title, text in {
+            "1.0": "gizmo gizmo works\ngizmo is fast",
+            "2.0": "Added\n- Dropped gizmo\n- Much more",
+        }.items():
+            services.write_memory(command=MemoryWrite(title=f"Changelog {title}", content=text))
+        self.assertEqual(self.found("when was gizmo dropped", sources=["memory"])[0], "Changelog 2.0")
+
+    def test_a_superseded_memory_is_lowered_below_what_replaces_it(self):
+        old = services.write_memory(command=MemoryWrite(title="Session length", content="Sessions last an hour."))
+        new = services.write_memory(command=MemoryWrite(title="How long people stay", content="A day."))
+        create_relation(command=RelationCreate(source=str(new.id), relation="supersedes", target=str(old.id)))
+        self.assertEqual(self.found("session length hour")[:2], ["How long people stay", "Session length"])

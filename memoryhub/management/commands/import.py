@@ -24,6 +24,8 @@ from sessions_app.git import count_commits, read_commits
 from sessions_app.services import record_commits
 
 _BATCH = 500
+# Skipped files of one reason that are listed by name
+_MOST_NAMED = 5
 
 
 class Command(ProjectCommand):
@@ -95,8 +97,13 @@ class Command(ProjectCommand):
         )
 
     def _name_skipped(self, skipped: list[tuple[str, str]]) -> None:
+        names: dict[str, list[str]] = {}
         for name, reason in skipped:
-            self.stderr.write(f"skipped {flat(name)}: {reason}")
+            names.setdefault(reason, []).append(flat(name))
+        for reason, alike in names.items():
+            listed = alike if len(alike) <= _MOST_NAMED else [f"{alike[0]} and {counted(len(alike) - 1, 'other file')}"]
+            for name in listed:
+                self.stderr.write(f"skipped {name}: {reason}")
 
     def _adr(self, path: Path, project: str, total: int, options: dict[str, Any]) -> str:
         with _progress("files", total) as advance:
@@ -135,6 +142,7 @@ def _adrs(report: AdrReport) -> str:
         f"imported {counted(report.decisions, 'decision')} ({report.created} new, "
         f"{len(report.superseding)} superseding the file's earlier text, {report.marked} marked, "
         f"{report.unchanged} unchanged) and {counted(report.edges, 'edge')}"
+        + (f", removed {counted(report.sections_deleted, 'section')} of their files" if report.sections_deleted else "")
     )
 
 
