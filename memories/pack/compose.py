@@ -13,7 +13,7 @@ from memoryhub.core.text import one_line
 _LEAST_TOKENS = 30
 _LEAST_CANDIDATES = 40
 # Tokens of a short item
-_SHORT_ITEM = 12
+_SHORT_ITEM = 10
 # Tokens of header and footer
 _FRAME_TOKENS = 90
 
