@@ -62,7 +62,7 @@ class _Decision(NamedTuple):
 # The decisions that best match the query, then the latest.
 def _decisions(request: Request) -> list[Item]:
     latest = _fetch("ORDER BY decided_at DESC, id DESC LIMIT %s", [request.most])
-    return without_repeats(map(_item, [*_matching(request), *latest]))
+    return without_repeats(map(_item, [*(_matching(request) if latest else ()), *latest]))
 
 
 def _count(_: Request) -> int:

@@ -100,8 +100,9 @@ define_demotion(_REPLACED, REPLACED_WEIGHT, why="replaced")
 define_successors(find_successors)
 define_notes("decision", evidence_notes)
 
-# Sections of a record that were imported as Markdown, if no decision of its file is in force
-_OF_FILE = "FROM decisions_decision d WHERE d.source <> '' AND d.source = m.source"
+# Sections of a record that were imported as Markdown, if no decision of its file is in force. The condition on the
+# source is written as in its index.
+_OF_FILE = "FROM decisions_decision d WHERE NOT (d.source = '') AND d.source = m.source"
 _SECTION_OF_REPLACED = (
     f"substr(m.topic_key, 1, 7) = 'import:' AND EXISTS (SELECT 1 {_OF_FILE}) "
     f"AND NOT EXISTS (SELECT 1 {_OF_FILE} AND d.status IN ('accepted', 'proposed'))"
@@ -112,7 +113,7 @@ def section_notes(ids: Sequence[int]) -> dict[int, str]:
     """Map sections of records that are no longer in force to a note that names their decision."""
     found = rows.fetch(
         "SELECT m.id, max(d.id) FROM memories_memory m JOIN decisions_decision d ON d.source = m.source "
-        f"AND d.source <> '' WHERE m.id IN {IDS} AND {_SECTION_OF_REPLACED} GROUP BY m.id",
+        f"AND NOT (d.source = '') WHERE m.id IN {IDS} AND {_SECTION_OF_REPLACED} GROUP BY m.id",
         [json.dumps(list(ids))],
     )
     return {memory_id: f"superseded: part of decision #{decision_id}" for memory_id, decision_id in found}

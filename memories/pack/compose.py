@@ -12,8 +12,6 @@ from memoryhub.core.text import one_line
 
 _LEAST_TOKENS = 30
 _LEAST_CANDIDATES = 40
-# Tokens of a short item
-_SHORT_ITEM = 10
 # Tokens of header and footer
 _FRAME_TOKENS = 90
 
@@ -61,7 +59,7 @@ def _key(section: Section, item: Item) -> str:
 
 def most_items(max_tokens: int) -> int:
     """Return how many candidates a section needs to fill a budget."""
-    return max(_LEAST_CANDIDATES, max_tokens // _SHORT_ITEM)
+    return max(_LEAST_CANDIDATES, max_tokens // _LEAST_TOKENS)
 
 
 class Found(NamedTuple):
@@ -180,7 +178,7 @@ class _Draft:
 
 
 def _cost(item: Item) -> int:
-    return estimate_tokens(item.line) + 1
+    return estimate_tokens(f"{item.line}\n")
 
 
 def within(item: Item, tokens: int) -> Item:

@@ -62,6 +62,8 @@ _COMMITS = f"SELECT id, sha, message, committed_at || '' FROM sessions_app_commi
 _COUNT_COMMITS = f"SELECT count(*) FROM sessions_app_commit WHERE id {OUTSIDE}"
 # Commits with at least this share of the best one's score come first, then so many of the newest
 _NEAR_BEST, _NEWEST = 0.5, 2
+# A line of a commit is so many times shorter than one of a memory
+_SHORTER = 3
 # Share of the question's words from which a guideline concerns it
 _CONCERNS = 0.6
 
@@ -105,7 +107,7 @@ def _count_memories(condition: str, request: Request) -> int:
     count = 0
     for level in request.chain:
         with use_store(level.store):
-            count += count_pack_entries(_visible(condition), [level.session_id], now=request.now)
+            count += count_pack_entries(condition, level.session_id, request.now)
     return count
 
 
@@ -208,11 +210,11 @@ def _open_iteration() -> Iterator[Item]:
 
 # Those that match the query best, the two newest, the other matches, then the rest by time
 def _commits(request: Request) -> list[Item]:
-    scores = request.matching(request.chain[0], SearchSourceName.COMMIT)
+    newest = rows.fetch(f"{_COMMITS} ORDER BY committed_at DESC, id DESC LIMIT %s", [_SHORTER * request.most])
+    scores = request.matching(request.chain[0], SearchSourceName.COMMIT) if newest else {}
     matches = rows.fetch(f"{_COMMITS} AND id IN {IDS}", [json.dumps(list(scores))]) if scores else []
     matches = sorted(matches, key=lambda row: -scores[row[0]])
     best = [row for row in matches if scores[row[0]] >= _NEAR_BEST * scores[matches[0][0]]]
-    newest = rows.fetch(f"{_COMMITS} ORDER BY committed_at DESC, id DESC LIMIT %s", [request.most])
     return without_repeats(map(_commit, [*best, *newest[:_NEWEST], *matches, *newest]))
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
@@ -10,10 +10,8 @@ from memories.pack.echo import mark_of
 from memories.schemas import SearchSourceName
 from memories.scopes import Level
 from memories.search import engine
-from memories.search.parsed_query import ParsedQuery, one_of
+from memories.search.parsed_query import ParsedQuery
 from memoryhub.core.text import flat
-
-_RANKED = (SearchSourceName.MEMORY, SearchSourceName.DECISION, SearchSourceName.COMMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,25 +24,12 @@ class Request:
     session_id: str = ""
     # Candidates per section and store
     most: int = 40
-    _found: dict[tuple[Level, str], dict[int, float]] = field(default_factory=dict, compare=False, repr=False)
 
-    def matching(self, level: Level, source: str) -> dict[int, float]:
+    def matching(self, level: Level, source: SearchSourceName) -> dict[int, float]:
         """Return the entries of a source in the current store that match the query, best first, with their scores."""
         if not self.query.text:
             return {}
-        if (level, source) not in self._found:
-            self._rank(level)
-        return self._found[level, source]
-
-    # One ranking for all sections
-    def _rank(self, level: Level) -> None:
-        hits = engine.rank(replace(self.query, filters=(one_of("d.source", _RANKED),)), "auto", level).hits
-        sources = engine.sources_of([entry for entry, _ in hits])
-        self._found.update({(level, source): {} for source in _RANKED})
-        for entry, score in hits:
-            found = self._found[level, sources[entry]]
-            if len(found) < self.most:
-                found[entry] = score
+        return dict(engine.rank(self.query.among(source), "auto", level).hits[: self.most])
 
 
 class Item:

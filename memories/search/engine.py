@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +16,6 @@ from memories.search.snippets import Factors, Hits, refine
 from memories.search.weights import successors_of, weigh
 from memoryhub.core.search.searchable import text_queries
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS
 
 # How many of the best hits are checked for a replacement
 _CHECKED_FOR_SUCCESSORS = 50
@@ -131,12 +129,6 @@ def documents_of(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
     return {
         document["id"]: {**document, "created_at": rows.time_text(document["created_at"])} for document in documents
     }
-
-
-def sources_of(ids: Sequence[int]) -> dict[int, str]:
-    return dict(
-        rows.fetch(f"SELECT id, source FROM memories_searchdocument WHERE id IN {IDS}", [json.dumps(list(ids))])
-    )
 
 
 def texts_of(ids: Sequence[int]) -> dict[int, str]:

@@ -31,6 +31,9 @@ _demotions: list[_Demotion] = []
 _successors: list[Successors] = []
 
 _SUPERSEDED = "SELECT m.id FROM memories_memory m WHERE {}"
+# Top hits that are weighed
+_WEIGHED = 200
+
 # Written exactly as in the partial index of memories that are not accepted, so that SQLite uses it
 PROPOSED = "FROM memories_memory WHERE NOT (review = 'accepted') AND review = 'proposed'"
 
@@ -62,7 +65,7 @@ def successors_of(ids: Sequence[int]) -> dict[int, list[int]]:
 
 def weigh(hits: Hits, query: ParsedQuery, factors: Factors) -> Hits:
     weights = {hit_id: 1.0 for hit_id, _ in hits}
-    for why, reason in _reasons(list(weights), query) if hits else ():
+    for why, reason in _reasons(list(weights)[:_WEIGHED], query) if hits else ():
         for hit_id, weight in reason.items():
             weights[hit_id] *= weight
             factors.setdefault(hit_id, {})[why] = weight
