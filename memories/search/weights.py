@@ -33,6 +33,8 @@ _successors: list[Successors] = []
 _SUPERSEDED = "SELECT m.id FROM memories_memory m WHERE {}"
 # Top hits that are weighed
 _WEIGHED = 200
+# Of them, those that are checked for being superseded: no page shows more at once
+_SHOWN_FIRST = 50
 
 # Written exactly as in the partial index of memories that are not accepted, so that SQLite uses it
 PROPOSED = "FROM memories_memory WHERE NOT (review = 'accepted') AND review = 'proposed'"
@@ -77,7 +79,7 @@ def weigh(hits: Hits, query: ParsedQuery, factors: Factors) -> Hits:
 def _reasons(ids: list[int], query: ParsedQuery) -> Iterator[Reason]:
     yield "expired", dict.fromkeys(_expired().intersection(ids), EXPIRED_WEIGHT)
     yield "proposed", dict.fromkeys(_proposed().intersection(ids), PROPOSED_WEIGHT)
-    yield "superseded", dict.fromkeys(_among(ids, _SUPERSEDED.format(is_superseded())), SUPERSEDED_WEIGHT)
+    yield "superseded", dict.fromkeys(_among(ids[:_SHOWN_FIRST], _SUPERSEDED.format(is_superseded())), SUPERSEDED_WEIGHT)
     for why, weight, sql in _demotions:
         yield why, dict.fromkeys(_among(ids, sql), weight)
     for hint in query.hints:

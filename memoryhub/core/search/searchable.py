@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from memoryhub.core.events.event_types import EventType, Speech, event_type
@@ -61,8 +62,10 @@ def makers_for(event_name: str) -> list[DocumentMaker]:
 def define_text(source: str, sql: str | Callable[[], str]) -> None:
     """Register a source's text: a SELECT of ``id, title, body`` per entity, or a function that returns it."""
     _texts[source] = sql if callable(sql) else lambda: sql
+    text_queries.cache_clear()
 
 
+@cache
 def text_queries() -> dict[str, str]:
     """Return the SELECT of every source by name."""
     return {source: sql() for source, sql in _texts.items()}
