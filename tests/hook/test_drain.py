@@ -158,6 +158,27 @@ class DrainTests(DrainTestCase):
             self.assertEqual(drain.drain(), Drained(captured=2, rejected=1))
         self.assertEqual(self.prompts(), ["Question 0", "Question 2"])
 
+    def test_a_folder_that_cannot_be_resolved_does_not_block_the_others(self):
+        loop = self.home / "work" / "loop"
+        loop.symlink_to(loop)
+        (self.home / "work" / "beta" / ".git").write_text(f"gitdir: {loop}\n")
+        self.keep(1, cwd=str(loop))
+        self.keep(2)
+        self.keep(3, project="beta")
+        self.assertEqual(drain.drain(), Drained(captured=3))
+        found = {project: self.prompts(project) for project in ("alpha", "beta", "loop")}
+        self.assertEqual(found, {"alpha": ["Question 2"], "beta": ["Question 3"], "loop": ["Question 1"]})
+
+    def test_an_event_whose_project_cannot_be_found_does_not_block_the_others(self):
+        faults = ((KeyError("x"), Drained(captured=1, rejected=1)), (OSError("busy"), Drained(captured=1, left=1)))
+        for number, (fault, expected) in enumerate(faults):
+            self.keep(2 * number)
+            self.keep(2 * number + 1)
+            with mock.patch.object(drain, "project_of", side_effect=[fault, "alpha"]):
+                self.assertEqual(drain.drain(), expected)
+        self.assertEqual(drain.drain(), Drained(captured=1))
+        self.assertEqual(self.prompts(), ["Question 1", "Question 3", "Question 2"])
+
     def test_a_project_that_cannot_be_opened_keeps_its_events_in_order_and_delays_no_other(self):
         for number, project in enumerate(["alpha", "beta", "alpha"]):
             self.keep(number, project=project)
