@@ -12,6 +12,7 @@ import sys
 from typing import Any
 from unittest import mock
 
+from memoryhub.client.hook.front import _TooLateError
 from memoryhub.core import log, spool
 from memoryhub.core.errors import Locked
 from memoryhub.core.models import RawEvent
@@ -197,6 +198,16 @@ class DrainTests(DrainTestCase):
         path.write_bytes(spoiled)
         self.assertEqual(drain.drain(), Drained(captured=3))
         self.assertEqual(self.prompts(), ["Question 0", "Question 2", "Question 3"])
+
+    def test_a_hook_whose_time_is_over_stops_draining_and_loses_nothing(self):
+        for number in range(3):
+            self.keep(number)
+        with (
+            mock.patch.object(drain, "capture_kept", side_effect=[KeyError("a fault"), None, _TooLateError]),
+            self.assertRaises(_TooLateError),
+        ):
+            drain.drain()
+        self.assertEqual(drain.drain(), Drained(captured=3))
 
     def test_a_store_that_is_locked_for_long_is_tried_again(self):
         self.keep(1)

@@ -48,7 +48,9 @@ MAX_SECONDS = 60.0
 _CHUNK = 1 << 20
 
 
-class _TooLateError(Exception):
+# Not an Exception: the alarm may interrupt code that handles any of those, such as the drain, which would then go on
+# for as long as it likes.
+class _TooLateError(BaseException):
     pass
 
 
