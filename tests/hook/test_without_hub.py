@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from unittest import mock
 
-from memoryhub.core import autostart
+from memoryhub.core import autostart, spool
 from memoryhub.core.clients import Connection
 from memoryhub.core.windows import FOLDER, find_process, note_session, session_of, window
 from memoryhub.ops.serving.lock import BY_HAND, ON_DEMAND, Running, find_running
@@ -71,6 +71,21 @@ class AnswerTests(WithoutHubTestCase):
         first.send("UserPromptSubmit", prompt="Parse zebra files")
         first.send("Stop", last_assistant_message="Zebra files are parsed.")
         poll(lambda: "Parse zebra files" in second.start(), what="the prompt in the next session's context")
+
+    def test_a_folder_that_disables_the_hub_leaves_nothing_wherever_the_hook_runs(self) -> None:
+        (self.folder / ".memory-hub.toml").write_text("enabled = false\n")
+        client = ClaudeCode(self.home, self.folder, "s1")
+        self.assertEqual(client.prompt("A private question"), "")
+        self.assertFalse(self.home.exists())
+        client.bash("echo private", "private")
+        client.send("Stop", last_assistant_message="A private answer")
+        with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.home)):
+            spool.wait_for_arriving(seconds=DEADLINE_SECONDS)
+        (self.folder / ".memory-hub.toml").unlink()
+        client.prompt("Another question")
+        texts = json.dumps(replayed(self.home, "parser"))
+        self.assertIn("Another question", texts)
+        self.assertNotIn("rivate", texts)
 
     def test_a_prompt_gets_its_recall_once_in_a_session(self) -> None:
         (self.folder / "notes.md").write_text("# Port of the hub\n\nThe deployment listens on port 8321.\n")
