@@ -148,7 +148,8 @@ def _removal(client: Client, document: Document) -> Change:
         return Change(document, replace(document, text="", data={}, is_there=False))
     after = take_hooks(client, take_server(client, document, original), original)
     is_original = original is not None and after.text == original.text
-    return Change(document, replace(after, is_there=bool(after.data or original)), removes_backup=is_original)
+    has_content = after.text.split() not in ([], ["{}"], ["{", "}"])  # comments are content, too
+    return Change(document, replace(after, is_there=has_content or bool(original)), removes_backup=is_original)
 
 
 # Whether the document is the original with what the hub adds, and nothing else.
