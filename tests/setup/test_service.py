@@ -94,6 +94,11 @@ class TextTests(unittest.TestCase):
         content = services._systemd(['/home/a "b"\\c/100%/$HOME/memory-hub']).content
         self.assertIn('ExecStart="/home/a \\"b\\"\\\\c/100%%/$$HOME/memory-hub"\n', content)
 
+    def test_a_home_is_quoted_for_systemd(self) -> None:
+        with mock.patch.dict(os.environ, MEMORY_HUB_HOME='/home/a "b"/100%/$HOME'):
+            content = services._systemd(["/memory-hub"]).content
+        self.assertIn('Environment="MEMORY_HUB_HOME=/home/a \\"b\\"/100%%/$HOME"\n', content)
+
     def test_launchd_gets_a_property_list(self) -> None:
         with mock.patch.object(sys, "platform", "darwin"), mock.patch.dict(os.environ, MEMORY_HUB_HOME="/tmp/a&b"):
             service = services.service(port=8400)

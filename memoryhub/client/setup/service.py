@@ -95,7 +95,7 @@ def _systemd(words: list[str]) -> Service:
         "",
         "[Service]",
         *(f"Environment={_quoted(f'{name}={value}')}" for name, value in variables().items()),
-        f"ExecStart={' '.join(map(_quoted, words))}",
+        f"ExecStart={' '.join(_quoted(word).replace('$', '$$') for word in words)}",
         "Restart=on-failure",
         "RestartSec=30",
         "",
@@ -115,8 +115,8 @@ def _systemd(words: list[str]) -> Service:
 
 
 def _quoted(word: str) -> str:
-    """Quote a word for a unit file: systemd.syntax(7), systemd.service(5)."""
-    for special, escaped in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("$", "$$"), ("\n", "\\n")):
+    """Quote a word for a unit file: systemd.syntax(7). In a command, ``$`` must be doubled too: systemd.service(5)."""
+    for special, escaped in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("\n", "\\n")):
         word = word.replace(special, escaped)
     return f'"{word}"'
 
