@@ -77,6 +77,15 @@ class SystemdTests(ServiceTestCase):
             "still start it on demand\n",
         )
 
+    def test_an_installed_service_stays_when_it_cannot_be_changed(self) -> None:
+        self.assertEqual(self.run_command("install", "--port", "8400")[0], 0)
+        installed = self.unit.read_text()
+        (self.bin / "fails").write_text("--user")
+        code, output = self.run_command("install", "--port", "8500")
+        self.assertEqual(code, 8, output)
+        self.assertEqual(self.unit.read_text(), installed)
+        self.assertEqual(stat.S_IMODE(self.unit.stat().st_mode), 0o600)
+
     def test_a_hub_started_by_hand_is_not_replaced(self) -> None:
         with serving("--no-worker", home=self.home):
             code, output = self.run_command("install")
