@@ -23,6 +23,7 @@ from memoryhub.client.setup.entries import (
     put_hooks,
     put_plugin,
     put_server,
+    require_own_hooks,
     server_place,
     take_hooks,
     take_server,
@@ -137,6 +138,7 @@ def _has_ours(client: Client, document: Document) -> bool:
 
 # If nothing else has changed since the backup, every byte is restored.
 def _removal(client: Client, document: Document) -> Change:
+    require_own_hooks(client, document)
     try:
         original = read_backup(document.path)
         is_same = original is not None and _adds(client, original, document)
