@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -222,6 +223,18 @@ class DrainTests(DrainTestCase):
             self.assertTrue(alone)
             self.assertEqual(drain.drain(), Drained())
         self.assertEqual(drain.drain(), Drained(captured=1))
+
+    def test_events_are_counted_while_another_process_drains_them(self):
+        self.keep(1)
+        self.keep(2)
+        read = Path.read_bytes
+
+        def drained_before(path: Path) -> bytes:
+            drain.drain()
+            return read(path)
+
+        with mock.patch.object(Path, "read_bytes", drained_before):
+            self.assertEqual(spool.count_waiting(), 0)
 
     def test_without_a_spool_nothing_is_created(self):
         self.assertEqual(drain.drain(), Drained())
