@@ -5,11 +5,13 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from unittest import mock
 
 from memoryhub.core import autostart, spool
-from memoryhub.core.clients import Connection
+from memoryhub.core.clients import Connection, connected_clients
+from memoryhub.core.file_locks import try_lock
 from memoryhub.core.windows import FOLDER, find_process, note_session, session_of, window
 from memoryhub.ops.serving.lock import BY_HAND, ON_DEMAND, Running, find_running
 from tests.hook.client import ClaudeCode, HookTestCase, Repository, environment_of, replayed
@@ -155,6 +157,25 @@ class StatusTests(WithoutHubTestCase):
         self.assertEqual((before["name"], before["pid"]), ("", after["pid"]))
         self.assertEqual((after["name"], after["project"]), ("window", "parser"))
         self.assertIn("0 connected", self.run_command("status"))
+
+    def test_a_client_that_connects_while_an_old_entry_is_removed_is_counted(self) -> None:
+        self.enterContext(mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.home)))
+        path = self.home / "run" / "clients" / f"{os.getpid()}.json"
+        path.parent.mkdir(parents=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+        try_lock(descriptor)
+
+        def remove() -> None:
+            path.unlink()
+            os.close(descriptor)
+
+        other = threading.Timer(0.05, remove)
+        other.start()
+        connection = Connection()
+        other.join()
+        self.assertEqual([client.pid for client in connected_clients()], [os.getpid()])
+        connection.close()
+        self.assertEqual(connected_clients(), [])
 
     def test_setup_switches_the_start_on_demand(self) -> None:
         self.run_command("setup", "claude-code", "--yes", "--no-autostart")
