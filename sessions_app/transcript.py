@@ -33,7 +33,7 @@ def last_assistant_message(path: object) -> str:
 def _tail(path: Path) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:
+    except (OSError, ValueError):  # a ValueError for what no file system can hold
         return b""
     try:
         found = os.fstat(descriptor)

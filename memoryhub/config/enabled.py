@@ -22,9 +22,13 @@ def switched_off_by(folder: str | None = None) -> str:
     value = os.environ.get(VARIABLE)
     if value is not None:
         return f"{VARIABLE}={value}" if value.strip().lower() in _OFF else ""
+    return switched_off_in(os.getcwd() if folder is None else folder)  # noqa: PTH109 - pathlib takes too long to import
+
+
+def switched_off_in(folder: str) -> str:
+    """Return which file disables the hub for a folder, as ``switched_off_by`` without this process's environment."""
     config = f"{env.home_text()}/config.toml"
-    here = os.getcwd() if folder is None else folder  # noqa: PTH109 - pathlib takes too long to import
-    for path in (config, _nearest(here)):
+    for path in (config, _nearest(folder)):
         enabled = _enabled_in(path) if path else None
         if enabled is not None:
             return "" if enabled else f"{SETTING} = false in {path}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memoryhub.config.repository import Repository, find_repository, is_file, remote_identity, remote_name
+from memoryhub.config.repository import Repository, find_repository, is_file, remote_identity, remote_name, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.env import home
 
@@ -37,7 +37,7 @@ def identify_project(*, project: str | None, directory: Path) -> str:
     """
     if project is not None:
         return check_project_id(project, "--project")
-    directory = directory.resolve()
+    directory = resolved(directory)
     repository = find_repository(directory)
     settings = _settings(directory, repository)
     if settings.project is not None:
@@ -74,7 +74,7 @@ def bind_project(project_id: str, directory: Path) -> None:
 
     # The record tells two repositories of the same name apart.
     folder = _store_folder(check_project_id(project_id, "project"))
-    directory = directory.resolve()
+    directory = resolved(directory)
     mine = _origin(directory, find_repository(directory))
     known = _bound_origins(project_id)
     if not folder.is_dir() or any(mine == origin for origin in known):
@@ -94,7 +94,7 @@ def bound_folders(project_id: str) -> list[Path]:
 
 def settings_of_folder(directory: Path) -> tuple[Path | None, dict[str, Any]]:
     """Return the settings file for a folder, and its keys; None if there is none."""
-    directory = directory.resolve()
+    directory = resolved(directory)
     return _nearest(directory, find_repository(directory))
 
 

@@ -61,16 +61,32 @@ def set_of_the_hub(name: str, *, value: bool) -> None:
     if read_config().get(name) is value:
         return
     path = env.prepare_home() / CONFIG_FILE
-    text = path.read_text("utf-8") if path.exists() else ""
+    text = path.read_bytes().decode() if path.exists() else ""
     line = f"{name} = {'true' if value else 'false'}"
     if name in read_config():
-        text = re.sub(rf"^{name}[ \t]*=.*$", line, text, count=1, flags=re.MULTILINE)
+        text = re.sub(rf"^{name}[ \t]*=[^#\r\n]*?(?=[ \t]*(?:#|\r?$))", line, text, count=1, flags=re.MULTILINE)
     else:
-        text = f"{line}\n{text}"  # before the first table
+        newline = "\r\n" if "\r\n" in text else "\n"
+        text = f"{line}{newline}{text}"  # before the first table
     if tomllib.loads(text).get(name) is not value:
         raise Invalid(f"{path} can't be changed safely; write {line!r} into it by hand")
-    path.touch(0o600)
-    path.write_text(text, "utf-8")
+    _replace(path.resolve(), text)
+
+
+# By a rename: readers, and a crash, find the old file or the new one.
+def _replace(path: Path, text: str) -> None:
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123
+            file.write(text.encode())
+            if path.exists():
+                os.fchmod(file.fileno(), path.stat().st_mode & 0o777)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise Unavailable(f"{path} cannot be written: {error.strerror}") from error
 
 
 def read_config() -> dict[str, Any]:

@@ -67,6 +67,14 @@ def _git_dir(folder: Path) -> Path | None:
     return folder if is_bare else None
 
 
+def resolved(path: Path) -> Path:
+    """Return the path without symbolic links; one that can't be resolved, such as a loop of links, stays as it is."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError):  # a RuntimeError for a loop (Python 3.12 and older)
+        return path.absolute()
+
+
 def is_folder(path: Path) -> bool:
     """Return whether the path is a readable folder; False for names that are too long."""
     try:
@@ -87,7 +95,7 @@ def _pointed_to(entry: Path) -> Path | None:
     text = _read(entry)
     if not text.startswith("gitdir:"):
         return None
-    target = (entry.parent / text.removeprefix("gitdir:").strip()).resolve()
+    target = resolved(entry.parent / text.removeprefix("gitdir:").strip())
     return target if is_folder(target) else None
 
 
@@ -96,7 +104,7 @@ def _repository(folder: Path, git_dir: Path) -> Repository:
     pointer = _read(git_dir / "commondir").strip()
     if pointer:
         common = git_dir / pointer
-    common = common.resolve()
+    common = resolved(common)
     settings = list(_settings(_read(common / "config")))
     is_submodule = "modules" in common.parts and bool(_worktree(settings))
     main = _main_folder(common, settings) if pointer else folder
@@ -108,7 +116,7 @@ def _repository(folder: Path, git_dir: Path) -> Repository:
 def _main_folder(common: Path, settings: list[tuple[str, str, str]]) -> Path:
     worktree = _worktree(settings)
     if worktree:
-        return (common / worktree).resolve()
+        return resolved(common / worktree)
     return common.parent if common.name.startswith(".") else common
 
 

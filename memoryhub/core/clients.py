@@ -12,9 +12,10 @@ from pathlib import Path
 
 from memoryhub import env
 from memoryhub.core import clock
-from memoryhub.core.file_locks import try_lock
+from memoryhub.core.file_locks import lock, try_lock
 
 FOLDER = "run/clients"
+_LOCK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,7 @@ class Connection:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = folder / f"{os.getpid()}.json"
         self._since = clock.to_text(clock.now())
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-        try_lock(self._descriptor)
+        self._descriptor = _locked(self._path)
         self.describe("", "")
 
     def describe(self, name: str, project: str) -> None:
@@ -49,6 +49,22 @@ class Connection:
     def close(self) -> None:
         self._path.unlink(missing_ok=True)
         os.close(self._descriptor)
+
+
+# A process that lists the clients may hold the lock at this moment, and remove the file after it.
+def _locked(path: Path) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        if not lock(descriptor, seconds=_LOCK_SECONDS) or _is_at(path, descriptor):
+            return descriptor
+        os.close(descriptor)
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def connected_clients() -> list[Client]:

@@ -114,9 +114,12 @@ def has_waiting() -> bool:
 
 def count_waiting() -> int:
     """Return how many hook events wait to be captured."""
-    return sum(
-        path.read_bytes().count(b"\n") for path in [*folder().glob("*.jsonl"), *folder().glob(f"*.jsonl{TAKEN}")]
-    )
+    while True:
+        paths = [*folder().glob("*.jsonl"), *folder().glob(f"*.jsonl{TAKEN}")]
+        try:
+            return sum(path.read_bytes().count(b"\n") for path in paths)
+        except FileNotFoundError:
+            continue  # one was renamed or drained meanwhile
 
 
 @contextmanager

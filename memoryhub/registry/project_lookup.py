@@ -10,7 +10,7 @@ from pydantic import Field
 
 from memoryhub.config.identity import bound_folders, identify_project, settings_of_folder, slugify
 from memoryhub.config.project_settings import project_settings, settings_decided_by
-from memoryhub.config.repository import Repository, find_repository, remote_identity, remote_name
+from memoryhub.config.repository import Repository, find_repository, remote_identity, remote_name, resolved
 from memoryhub.core.errors import NotFound
 from memoryhub.core.stores.store import list_projects, project_store
 from memoryhub.registry.projects import ProjectCard, ProjectDetails, card_fields, details_fields
@@ -35,7 +35,7 @@ def locate(directory: Path) -> ProjectLookup:
     Raises:
         Invalid: the project is ambiguous or its name can't be an id; ``choices`` in the data lists the candidates.
     """
-    directory = directory.resolve()
+    directory = resolved(directory)
     project = identify_project(project=None, directory=directory)
     path, settings = settings_of_folder(directory)
     if "project" in settings:
@@ -72,7 +72,7 @@ def require_project_of(directory: Path, project: str) -> None:
     """Raise NotFound, with the next command, if the project of a folder does not exist yet."""
     if project in list_projects():
         return
-    if find_repository(directory.resolve()):
+    if find_repository(resolved(directory)):
         raise NotFound(
             f"the project {project!r} of this repository does not exist yet; `memory-hub import git` creates it"
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from django.http import HttpRequest
 from ninja import Body, Query, Router, Status
 from pydantic import Field
 
+from memoryhub.config import enabled
 from memoryhub.config.clients import Effect
 from memoryhub.core import ids
 from memoryhub.core.permissions import demand_hub
@@ -45,9 +47,16 @@ def take_hook(
     hook_event = parse_hook(client=client, event=event, data=data)
     if hook_event.effect is Effect.NOTHING:
         return Status(204, None)
+    if "Memory-Hub-Enabled" not in request.headers and _is_switched_off(hook_event.directory):
+        return Status(204, None)
     key = header_of(request, "Idempotency-Key") or f"hook-{ids.short_id()}"
     project = project_of(hook_event, place.project)
     drain_before_reading(project)
     text = take_event(event=hook_event, client=client, project=project, idempotency_key=key)
     note_window(event=hook_event, window=request.headers.get("Memory-Hub-Window", ""))
     return answer_for_client(client, event, text) if text else Status(204, None)
+
+
+# The hook has checked the folder that it runs in, which may be another, such as the client's own.
+def _is_switched_off(directory: str) -> bool:
+    return directory.startswith("/") and bool(enabled.switched_off_in(os.path.realpath(directory)))

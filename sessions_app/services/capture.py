@@ -107,12 +107,13 @@ def capture(*, event: HookEvent, idempotency_key: str) -> None:
     Needs an origin whose actor is the client.
     """
     event = replace(event, directory=os.path.realpath(event.directory) if event.directory else "")
-    commits = _commits(event)
     with log.transaction(), use_origin(session_id=event.session_id):
         if not rows.fetch("SELECT 1 FROM raw_events WHERE idempotency_key = %s", [idempotency_key]):
             _EFFECTS[event.effect](event, idempotency_key)
-        if commits:
-            _record_commits(commits, event)
+    # After the event, which must not wait for git: the next one may end its turn.
+    if commits := _commits(event):
+        with use_origin(session_id=event.session_id, turn_id=_turn_of(idempotency_key)):
+            record_commits(commits=commits)
 
 
 def take_event(*, event: HookEvent, client: str, project: str, idempotency_key: str) -> str:
@@ -260,7 +261,6 @@ def _latest(folder: Path) -> list[CommitRecord]:
     return [last] if last and abs(clock.now() - last.committed_at) < _JUST_NOW else []
 
 
-def _record_commits(commits: list[CommitRecord], event: HookEvent) -> None:
-    turn = _open_turn(event.session_id)
-    with use_origin(turn_id=turn.turn_id if turn else ""):
-        record_commits(commits=commits)
+def _turn_of(key: str) -> str:
+    found = rows.fetch("SELECT turn_id FROM raw_events WHERE idempotency_key = %s", [key])
+    return str(found[0][0]) if found else ""

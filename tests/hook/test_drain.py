@@ -9,9 +9,11 @@ import random
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from memoryhub.client.hook.front import _TooLateError
 from memoryhub.core import log, spool
 from memoryhub.core.errors import Locked
 from memoryhub.core.models import RawEvent
@@ -158,6 +160,27 @@ class DrainTests(DrainTestCase):
             self.assertEqual(drain.drain(), Drained(captured=2, rejected=1))
         self.assertEqual(self.prompts(), ["Question 0", "Question 2"])
 
+    def test_a_folder_that_cannot_be_resolved_does_not_block_the_others(self):
+        loop = self.home / "work" / "loop"
+        loop.symlink_to(loop)
+        (self.home / "work" / "beta" / ".git").write_text(f"gitdir: {loop}\n")
+        self.keep(1, cwd=str(loop))
+        self.keep(2)
+        self.keep(3, project="beta")
+        self.assertEqual(drain.drain(), Drained(captured=3))
+        found = {project: self.prompts(project) for project in ("alpha", "beta", "loop")}
+        self.assertEqual(found, {"alpha": ["Question 2"], "beta": ["Question 3"], "loop": ["Question 1"]})
+
+    def test_an_event_whose_project_cannot_be_found_does_not_block_the_others(self):
+        faults = ((KeyError("x"), Drained(captured=1, rejected=1)), (OSError("busy"), Drained(captured=1, left=1)))
+        for number, (fault, expected) in enumerate(faults):
+            self.keep(2 * number)
+            self.keep(2 * number + 1)
+            with mock.patch.object(drain, "project_of", side_effect=[fault, "alpha"]):
+                self.assertEqual(drain.drain(), expected)
+        self.assertEqual(drain.drain(), Drained(captured=1))
+        self.assertEqual(self.prompts(), ["Question 1", "Question 3", "Question 2"])
+
     def test_a_project_that_cannot_be_opened_keeps_its_events_in_order_and_delays_no_other(self):
         for number, project in enumerate(["alpha", "beta", "alpha"]):
             self.keep(number, project=project)
@@ -177,6 +200,16 @@ class DrainTests(DrainTestCase):
         self.assertEqual(drain.drain(), Drained(captured=3))
         self.assertEqual(self.prompts(), ["Question 0", "Question 2", "Question 3"])
 
+    def test_a_hook_whose_time_is_over_stops_draining_and_loses_nothing(self):
+        for number in range(3):
+            self.keep(number)
+        with (
+            mock.patch.object(drain, "capture_kept", side_effect=[KeyError("a fault"), None, _TooLateError]),
+            self.assertRaises(_TooLateError),
+        ):
+            drain.drain()
+        self.assertEqual(drain.drain(), Drained(captured=3))
+
     def test_a_store_that_is_locked_for_long_is_tried_again(self):
         self.keep(1)
         with mock.patch.object(log, "transaction", side_effect=Locked("locked by another process")):
@@ -190,6 +223,18 @@ class DrainTests(DrainTestCase):
             self.assertTrue(alone)
             self.assertEqual(drain.drain(), Drained())
         self.assertEqual(drain.drain(), Drained(captured=1))
+
+    def test_events_are_counted_while_another_process_drains_them(self):
+        self.keep(1)
+        self.keep(2)
+        read = Path.read_bytes
+
+        def drained_before(path: Path) -> bytes:
+            drain.drain()
+            return read(path)
+
+        with mock.patch.object(Path, "read_bytes", drained_before):
+            self.assertEqual(spool.count_waiting(), 0)
 
     def test_without_a_spool_nothing_is_created(self):
         self.assertEqual(drain.drain(), Drained())

@@ -178,6 +178,17 @@ class OneHubTests(HookTestCase):
         self.assert_harmless(run_hook(self.home, "UserPromptSubmit", data, MEMORY_HUB_IDENTITY="folder"))
         self.assertEqual(len(replayed(self.home, "scanner")), 3)
 
+    def test_a_folder_that_disables_the_hub_is_not_captured_wherever_the_hook_runs(self):
+        # Cursor runs the user's hooks in its own folder.
+        client = ClaudeCode(self.home, self.clone("private").folder, "s1")
+        (self.work / ".memory-hub.toml").write_text("enabled = false\n")
+        self.assertEqual(client.start(), "")
+        client.prompt("A private question")
+        run_hook(self.home, "UserPromptSubmit", self.hook_data(prompt="Asked on purpose"), MEMORY_HUB_ENABLED="true")
+        prompts = [event["payload"].get("content") for event in replayed(self.home, "private")]
+        self.assertIn("Asked on purpose", prompts)
+        self.assertNotIn("A private question", prompts)
+
     def test_an_unknown_client_or_event_is_reported_with_the_known_ones(self):
         self.clone("printer")
         self.assert_harmless(

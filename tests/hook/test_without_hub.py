@@ -5,11 +5,13 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from unittest import mock
 
-from memoryhub.core import autostart
-from memoryhub.core.clients import Connection
+from memoryhub.core import autostart, spool
+from memoryhub.core.clients import Connection, connected_clients
+from memoryhub.core.file_locks import try_lock
 from memoryhub.core.windows import FOLDER, find_process, note_session, session_of, window
 from memoryhub.ops.serving.lock import BY_HAND, ON_DEMAND, Running, find_running
 from tests.hook.client import ClaudeCode, HookTestCase, Repository, environment_of, replayed
@@ -71,6 +73,21 @@ class AnswerTests(WithoutHubTestCase):
         first.send("UserPromptSubmit", prompt="Parse zebra files")
         first.send("Stop", last_assistant_message="Zebra files are parsed.")
         poll(lambda: "Parse zebra files" in second.start(), what="the prompt in the next session's context")
+
+    def test_a_folder_that_disables_the_hub_leaves_nothing_wherever_the_hook_runs(self) -> None:
+        (self.folder / ".memory-hub.toml").write_text("enabled = false\n")
+        client = ClaudeCode(self.home, self.folder, "s1")
+        self.assertEqual(client.prompt("A private question"), "")
+        self.assertFalse(self.home.exists())
+        client.bash("echo private", "private")
+        client.send("Stop", last_assistant_message="A private answer")
+        with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.home)):
+            spool.wait_for_arriving(seconds=DEADLINE_SECONDS)
+        (self.folder / ".memory-hub.toml").unlink()
+        client.prompt("Another question")
+        texts = json.dumps(replayed(self.home, "parser"))
+        self.assertIn("Another question", texts)
+        self.assertNotIn("rivate", texts)
 
     def test_a_prompt_gets_its_recall_once_in_a_session(self) -> None:
         (self.folder / "notes.md").write_text("# Port of the hub\n\nThe deployment listens on port 8321.\n")
@@ -141,6 +158,25 @@ class StatusTests(WithoutHubTestCase):
         self.assertEqual((after["name"], after["project"]), ("window", "parser"))
         self.assertIn("0 connected", self.run_command("status"))
 
+    def test_a_client_that_connects_while_an_old_entry_is_removed_is_counted(self) -> None:
+        self.enterContext(mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.home)))
+        path = self.home / "run" / "clients" / f"{os.getpid()}.json"
+        path.parent.mkdir(parents=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+        try_lock(descriptor)
+
+        def remove() -> None:
+            path.unlink()
+            os.close(descriptor)
+
+        other = threading.Timer(0.05, remove)
+        other.start()
+        connection = Connection()
+        other.join()
+        self.assertEqual([client.pid for client in connected_clients()], [os.getpid()])
+        connection.close()
+        self.assertEqual(connected_clients(), [])
+
     def test_setup_switches_the_start_on_demand(self) -> None:
         self.run_command("setup", "claude-code", "--yes", "--no-autostart")
         path = self.home / "config.toml"
@@ -149,7 +185,23 @@ class StatusTests(WithoutHubTestCase):
         self.assertEqual(path.read_text(), "autostart = true\n")
         path.write_text("# mine\nautostart = false # why\n[ranking]\ntext = 2\n")
         self.run_command("setup", "claude-code", "--yes", "--autostart")
-        self.assertEqual(path.read_text(), "# mine\nautostart = true\n[ranking]\ntext = 2\n")
+        self.assertEqual(path.read_text(), "# mine\nautostart = true # why\n[ranking]\ntext = 2\n")
+
+    def test_switching_autostart_keeps_the_rest_of_the_hubs_settings(self) -> None:
+        self.home.mkdir(mode=0o700)
+        target = self.work / "config.toml"
+        target.write_bytes(b'# mine\r\nsearch_mode = "fts5"\r\n')
+        target.chmod(0o640)
+        path = self.home / "config.toml"
+        path.symlink_to(target)
+        with target.open("rb") as before:
+            self.run_command("setup", "--no-autostart")
+            # Replaced as a whole: who reads it meanwhile does not see a part.
+            self.assertEqual(before.read(), b'# mine\r\nsearch_mode = "fts5"\r\n')
+        self.assertTrue(path.is_symlink())
+        self.assertEqual(target.read_bytes(), b'autostart = false\r\n# mine\r\nsearch_mode = "fts5"\r\n')
+        self.assertEqual(target.stat().st_mode & 0o777, 0o640)
+        self.assertEqual([file.name for file in self.work.iterdir()], ["config.toml"])
 
     def test_setup_check_and_doctor_look_at_the_hub(self) -> None:
         self.run_command("setup", "claude-code", "--yes")

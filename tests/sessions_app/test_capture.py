@@ -11,6 +11,7 @@ from unittest import mock
 from memoryhub.core import log
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
+from sessions_app import git
 from sessions_app.hook_parser import parse_hook
 from sessions_app.models import Commit, Session, SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import IterationStart, SessionEnd
@@ -160,6 +161,23 @@ class CommitsTests(CaptureTestCase):
         self.assertEqual((commit.message, commit.iteration_id), ("First", iteration.id))
         event = RawEvent.objects.get(position=commit.id)
         self.assertEqual((event.session_id, event.turn_id), ("s1", Turn.objects.get().turn_id))
+
+    def test_an_event_that_comes_while_git_is_read_is_captured_after_the_command(self):
+        output = self.commit("First")
+        read_commit = git.read_commit
+
+        def read_slowly(folder, sha):
+            self.hook("Stop", last_assistant_message="Committed")
+            return read_commit(folder, sha)
+
+        with mock.patch.object(git, "read_commit", read_slowly):
+            self.run_command("git commit -m First", output)
+        self.assertEqual(
+            self.types()[2:],
+            "message.user command.run message.assistant turn.ended commit.recorded".split(),
+        )
+        self.assertEqual(RawEvent.objects.exclude(turn_id="").values("turn_id").distinct().count(), 1)
+        self.assertEqual(Turn.objects.get().status, TurnStatus.CLOSED)
 
     def test_each_commit_of_a_command_is_recorded(self):
         output = self.commit("First") + self.commit("Second")

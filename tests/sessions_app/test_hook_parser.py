@@ -143,6 +143,17 @@ class OtherClientsTests(SimpleTestCase):
             found = parse_hook(client="claude-code", event="UserPromptSubmit", data=data)
             self.assertEqual((found.effect, found.payload), (Effect.NOTHING, {}))
 
+    def test_a_folder_that_is_named_like_another_client_is_recorded(self):
+        transcript = "/home/ada/.claude/projects/-home-ada-vscode-copilot-chat/s1.jsonl"
+        data = {**COMMON, "prompt": "x", "transcript_path": transcript}
+        self.assertEqual(
+            parse_hook(client="claude-code", event="UserPromptSubmit", data=data).payload, {"content": "x"}
+        )
+
+    def test_a_transcript_path_that_no_file_can_have_is_ignored(self):
+        found = parse_hook(client="claude-code", event="Stop", data={**COMMON, "transcript_path": "/a\0b.jsonl"})
+        self.assertEqual((found.effect, found.payload), (Effect.STOP, {}))
+
     def test_a_patch_names_its_first_file(self):
         patch = "*** Begin Patch\n*** Update File: a/b c.py\n@@\n-x\n+y\n*** Add File: d.py\n+z\n*** End Patch\n"
         event = parsed("PostToolUse", "codex", tool_name="apply_patch", tool_input={"command": patch})

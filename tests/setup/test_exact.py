@@ -153,6 +153,16 @@ class ExactTests(SetupTestCase):
         self.assertEqual(path.read_text(), '{\n  "mcpServers": {},\n  "starts": 2\n}\n')
         self.assertIn('"starts": 1', backup_of(path).read_text())
 
+    def test_comments_in_a_file_that_setup_created_stay(self) -> None:
+        for client, file in (("codex", ".codex/config.toml"), ("cursor", ".cursor/mcp.json")):
+            path = self.user / file
+            self.run_setup(client, "--yes", "--no-hooks")
+            comment, text = "# mine\n" if path.suffix == ".toml" else "// mine\n", path.read_text()
+            path.write_text(comment + text)
+            self.run_setup(client, "--yes", "--remove")
+            self.assertTrue(path.exists(), client)
+            self.assertIn(comment, path.read_text())
+
     def test_every_byte_is_restored_after_the_installation_moved(self) -> None:
         path = self.claude()
         for place in ("/old/memory-hub", "/a longer/path/memory-hub"):

@@ -77,6 +77,15 @@ class SystemdTests(ServiceTestCase):
             "still start it on demand\n",
         )
 
+    def test_an_installed_service_stays_when_it_cannot_be_changed(self) -> None:
+        self.assertEqual(self.run_command("install", "--port", "8400")[0], 0)
+        installed = self.unit.read_text()
+        (self.bin / "fails").write_text("--user")
+        code, output = self.run_command("install", "--port", "8500")
+        self.assertEqual(code, 8, output)
+        self.assertEqual(self.unit.read_text(), installed)
+        self.assertEqual(stat.S_IMODE(self.unit.stat().st_mode), 0o600)
+
     def test_a_hub_started_by_hand_is_not_replaced(self) -> None:
         with serving("--no-worker", home=self.home):
             code, output = self.run_command("install")
@@ -93,6 +102,11 @@ class TextTests(unittest.TestCase):
     def test_words_are_quoted_for_systemd(self) -> None:
         content = services._systemd(['/home/a "b"\\c/100%/$HOME/memory-hub']).content
         self.assertIn('ExecStart="/home/a \\"b\\"\\\\c/100%%/$$HOME/memory-hub"\n', content)
+
+    def test_a_home_is_quoted_for_systemd(self) -> None:
+        with mock.patch.dict(os.environ, MEMORY_HUB_HOME='/home/a "b"/100%/$HOME'):
+            content = services._systemd(["/memory-hub"]).content
+        self.assertIn('Environment="MEMORY_HUB_HOME=/home/a \\"b\\"/100%%/$HOME"\n', content)
 
     def test_launchd_gets_a_property_list(self) -> None:
         with mock.patch.object(sys, "platform", "darwin"), mock.patch.dict(os.environ, MEMORY_HUB_HOME="/tmp/a&b"):

@@ -127,6 +127,18 @@ class SetupTests(SetupTestCase):
         self.run_setup("claude-code", "--yes", "--remove")
         self.assertEqual(path.read_text(), theirs)
 
+    def test_a_hook_that_the_user_extended_by_another_command_is_not_changed(self):
+        self.run_setup("claude-code", "--yes")
+        path = self.user / ".claude/settings.json"
+        extended = path.read_text().replace("claude-code Stop", "claude-code Stop && say 'done; bye'")
+        path.write_text(extended)
+        self.assertIn("nothing to do", self.run_setup("claude-code", "--yes"))
+        self.refused(2, "the hook of Stop also runs other commands", "claude-code", "--yes", "--remove")
+        self.assertEqual(path.read_text(), extended)
+        path.write_text(extended.replace(" && say 'done; bye'", ""))
+        self.run_setup("claude-code", "--yes", "--remove")
+        self.assertFalse(path.exists())
+
     def test_a_moved_path_is_updated_and_the_users_additions_stay(self):
         moved = {"command": "/old/memory-hub", "args": ["mcp", "--profile", "full"], "env": {"A": "1"}, "trust": True}
         hook = {"type": "command", "command": "'/old hub/memory-hub' hook gemini-cli AfterTool", "timeout": 9}

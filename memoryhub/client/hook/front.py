@@ -48,7 +48,9 @@ MAX_SECONDS = 60.0
 _CHUNK = 1 << 20
 
 
-class _TooLateError(Exception):
+# Not an Exception: the alarm may interrupt code that handles any of those, such as the drain, which would then go on
+# for as long as it likes.
+class _TooLateError(BaseException):
     pass
 
 
@@ -181,8 +183,10 @@ def _hand_over(event: Event) -> None:
 
 # Without a hub, the answer is made in this process: the event is spooled first, so that nothing is lost if that fails.
 def _answer_alone(event: Event) -> None:
-    from memoryhub.client.hook import answer, keep
+    from memoryhub.client.hook import answer, keep, payload
 
+    if payload.is_switched_off(event):
+        return
     until = time.monotonic() + max(_seconds(), ALONE_SECONDS)
     make_home()
     keep.keep(event)
@@ -243,8 +247,10 @@ def _mark_arriving() -> None:
 def _wait_or_keep(event: Event, connection: Connection | None) -> None:
     answer = post.receive(connection, time.monotonic() + CHILD_SECONDS) if connection else None
     if answer is None or answer.is_passing:
-        from memoryhub.client.hook import keep
+        from memoryhub.client.hook import keep, payload
 
+        if payload.is_switched_off(event):
+            return
         if connection:
             _mark_arriving()
         keep.keep(event)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from typing import TYPE_CHECKING, Any
+
+from memoryhub.config import enabled
 
 if TYPE_CHECKING:
     from memoryhub.client.hook.post import Event
@@ -60,13 +63,29 @@ def project_of(event: Event) -> str:
     """Return the project of the event's folder, by this process's environment."""
     from pathlib import Path
 
-    from memoryhub.client.hook.post import CLIENTS_FILE
     from memoryhub.config.identity import identify_project
+
+    path, directory = _directory_of(event)
+    if not directory:
+        raise ValueError(f"the event names no folder ({path!r}), so its project is unknown; it is not kept")
+    return identify_project(project=None, directory=Path(directory))
+
+
+def is_switched_off(event: Event) -> bool:
+    """Return whether the hub is disabled for the event's folder, which may be another than this process's."""
+    try:
+        _, directory = _directory_of(event)
+    except ValueError:
+        return False
+    return directory.startswith("/") and bool(enabled.switched_off_by(os.path.realpath(directory)))
+
+
+# The path of the folder in the event, and the folder; "" if the event names none.
+def _directory_of(event: Event) -> tuple[str, str]:
+    from memoryhub.client.hook.post import CLIENTS_FILE
     from memoryhub.config.json_path import value_at
 
     with open(CLIENTS_FILE, "rb") as file:  # noqa: PTH123
         path = tomllib.load(file).get(event.client, {}).get("hooks", {}).get("directory", "cwd")
     directory = value_at(read(event.body), path)
-    if not isinstance(directory, str) or not directory:
-        raise ValueError(f"the event names no folder ({path!r}), so its project is unknown; it is not kept")
-    return identify_project(project=None, directory=Path(directory))
+    return path, directory if isinstance(directory, str) and "\0" not in directory else ""

@@ -11,6 +11,7 @@ import time
 from _socket import AF_INET, AF_INET6, SOCK_STREAM
 from _socket import socket as new_socket
 
+from memoryhub.config import enabled
 from memoryhub.core import windows
 from memoryhub.core.secret_files import TOKEN, sound_secret
 from memoryhub.env import home_text
@@ -18,6 +19,8 @@ from memoryhub.env import home_text
 MAX_ANSWER = 1 << 20
 # What each client's events mean.
 CLIENTS_FILE = __file__.rpartition("/client/")[0] + "/config/clients.toml"
+# The environment of this process decides that the hub is enabled, not the event's folder.
+_ENABLED = "Memory-Hub-Enabled: true\r\n"
 # Refusals that may succeed later, as all 5xx may.
 _PASSING = frozenset({401, 408, 423, 429})
 
@@ -129,6 +132,7 @@ def _request(event: Event, address: str, token: str) -> bytes:
         f"Authorization: Bearer {token}\r\n"
         f"Idempotency-Key: {event.key}\r\n"
         f"Memory-Hub-Window: {event.window}\r\n"
+        f"{_ENABLED if enabled.VARIABLE in os.environ else ''}"
         "Content-Type: application/json\r\n"
         f"Content-Length: {len(event.body)}\r\n"
         "Connection: close\r\n\r\n"

@@ -135,7 +135,7 @@ def put_hooks(client: Client, hooks: Hooks, document: Document, wanted: Mapping[
         found = _own_hooks(client, document, event)
         if not found:
             document = document.put(("hooks", event, len(document.at(("hooks", event), []))), group)
-        elif document.at((*found[0], "command"), "") != command:
+        elif (present := document.at((*found[0], "command"), "")) != command and not _is_chained(present):
             document = document.put((*found[0], "command"), command)
     return document
 
@@ -149,6 +149,17 @@ def take_hooks(client: Client, document: Document, original: Document | None) ->
     if client.hooks and client.hooks.version and set(document.data) == {"version"} and not original:
         document = document.take(("version",))
     return document
+
+
+def require_own_hooks(client: Client, document: Document) -> None:
+    """Raise Invalid if a hook of the hub also runs commands of the user, which its removal would take along."""
+    for event in found_hooks(client, document):
+        for place in _own_hooks(client, document, event):
+            if _is_chained(document.at((*place, "command"), "")):
+                raise Invalid(
+                    f"{document.path}: the hook of {event} also runs other commands; take `memory-hub hook` out of it "
+                    "by hand, then run this again"
+                )
 
 
 def has_hooks(client: Client, document: Document) -> bool:
@@ -208,6 +219,13 @@ def _own_hooks(client: Client, document: Document, event: str) -> list[Place]:
             hooks = enumerate(document.at((*inside, "hooks"), []))
             places += [(*inside, "hooks", index) for index, hook in hooks if _is_own(client, hook)]
     return places
+
+
+# Whether a command line has more than one command.
+def _is_chained(command: str) -> bool:
+    words = shlex.shlex(command, posix=True, punctuation_chars=True)
+    words.whitespace_split = True
+    return any(word and set(word) <= set(";&|") for word in words)
 
 
 def _is_own(client: Client, hook: Any) -> bool:

@@ -23,6 +23,7 @@ from memoryhub.client.setup.entries import (
     put_hooks,
     put_plugin,
     put_server,
+    require_own_hooks,
     server_place,
     take_hooks,
     take_server,
@@ -137,6 +138,7 @@ def _has_ours(client: Client, document: Document) -> bool:
 
 # If nothing else has changed since the backup, every byte is restored.
 def _removal(client: Client, document: Document) -> Change:
+    require_own_hooks(client, document)
     try:
         original = read_backup(document.path)
         is_same = original is not None and _adds(client, original, document)
@@ -148,7 +150,8 @@ def _removal(client: Client, document: Document) -> Change:
         return Change(document, replace(document, text="", data={}, is_there=False))
     after = take_hooks(client, take_server(client, document, original), original)
     is_original = original is not None and after.text == original.text
-    return Change(document, replace(after, is_there=bool(after.data or original)), removes_backup=is_original)
+    has_content = after.text.split() not in ([], ["{}"], ["{", "}"])  # comments are content, too
+    return Change(document, replace(after, is_there=has_content or bool(original)), removes_backup=is_original)
 
 
 # Whether the document is the original with what the hub adds, and nothing else.

@@ -60,7 +60,7 @@ def service(*, port: int | None = None) -> Service:
 
 
 def install(service: Service) -> None:
-    """Write the service's file and start the service; nothing is left of it if it can't be started."""
+    """Write the service's file and start the service. If it can't be started, all is as before."""
     running = find_running()
     if running and running.started == BY_HAND:
         raise Conflict(f"a hub that was started by hand runs (process {running.pid}); stop it first")
@@ -71,7 +71,11 @@ def install(service: Service) -> None:
     replace_file(service.path, service.content, 0o600)
     if problem := _run_all(service.start):
         _run_all(service.stop)
-        service.path.unlink()
+        if before is None:
+            service.path.unlink()
+        else:
+            replace_file(service.path, before, 0o600)
+            _run_all(service.start)
         raise Unavailable(f"{service.manager} can't start the hub: {problem}; clients still start it on demand")
 
 
@@ -95,7 +99,7 @@ def _systemd(words: list[str]) -> Service:
         "",
         "[Service]",
         *(f"Environment={_quoted(f'{name}={value}')}" for name, value in variables().items()),
-        f"ExecStart={' '.join(map(_quoted, words))}",
+        f"ExecStart={' '.join(_quoted(word).replace('$', '$$') for word in words)}",
         "Restart=on-failure",
         "RestartSec=30",
         "",
@@ -115,8 +119,8 @@ def _systemd(words: list[str]) -> Service:
 
 
 def _quoted(word: str) -> str:
-    """Quote a word for a unit file: systemd.syntax(7), systemd.service(5)."""
-    for special, escaped in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("$", "$$"), ("\n", "\\n")):
+    """Quote a word for a unit file: systemd.syntax(7). In a command, ``$`` must be doubled too: systemd.service(5)."""
+    for special, escaped in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("\n", "\\n")):
         word = word.replace(special, escaped)
     return f'"{word}"'
 

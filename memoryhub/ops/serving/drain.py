@@ -114,6 +114,12 @@ class _File:
                     yield _Placed(project_of(hook_event, kept.project), hook_event, kept)
             except HubError as error:
                 self._set_aside(kept, error.message)
+            except OSError as error:  # such as too many open files
+                logger.warning("an event stays in the spool: its project could not be found (%s)", error)
+                self._left.append(kept)
+            except Exception as error:
+                logger.exception("the project of a line of the spool could not be found")
+                self._set_aside(kept, f"{type(error).__name__}: {error}")
 
     def _take(self, project: str, events: list[_Placed]) -> None:
         if project in self._closed or self._project not in (None, project):
