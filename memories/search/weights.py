@@ -30,7 +30,6 @@ class _Demotion(NamedTuple):
 _demotions: list[_Demotion] = []
 _successors: list[Successors] = []
 
-_SUPERSEDED = "SELECT m.id FROM memories_memory m WHERE {}"
 # Top hits that are weighed
 _WEIGHED = 200
 # Of them, those that are checked for being superseded: no page shows more at once
@@ -79,7 +78,8 @@ def weigh(hits: Hits, query: ParsedQuery, factors: Factors) -> Hits:
 def _reasons(ids: list[int], query: ParsedQuery) -> Iterator[Reason]:
     yield "expired", dict.fromkeys(_expired().intersection(ids), EXPIRED_WEIGHT)
     yield "proposed", dict.fromkeys(_proposed().intersection(ids), PROPOSED_WEIGHT)
-    yield "superseded", dict.fromkeys(_among(ids[:_SHOWN_FIRST], _SUPERSEDED.format(is_superseded())), SUPERSEDED_WEIGHT)
+    superseded = _among(ids[:_SHOWN_FIRST], f"SELECT m.id FROM memories_memory m WHERE {is_superseded()}")
+    yield "superseded", dict.fromkeys(superseded, SUPERSEDED_WEIGHT)
     for why, weight, sql in _demotions:
         yield why, dict.fromkeys(_among(ids, sql), weight)
     for hint in query.hints:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import getpass
 import json
 import os
@@ -109,7 +108,6 @@ class HubCommand(BaseCommand):
         self.as_json = options.get("json", False)
         self.stdout = _filtered(self.stdout, options.pop("stdout", None))
         self.stderr = _filtered(self.stderr, options.pop("stderr", None))
-        gc.freeze()  # modules stay: looking through them again takes a twentieth of the time of an import
         try:
             with answering(as_json=self.as_json):
                 return super().execute(*args, **options)
