@@ -27,7 +27,12 @@ class _Demotion(NamedTuple):
     sql: str
 
 
-_demotions: list[_Demotion] = []
+# Commits that only say "bump", "v1.2" or "refs #12", and merges: as short texts they would rank first
+_SAYS_LITTLE = (
+    "SELECT id FROM sessions_app_commit WHERE length(message) < 20 OR lower(substr(message, 1, 6)) = 'merge ' "
+    "OR (length(message) < 60 AND replace(lower(message), 'bump', '') <> lower(message))"
+)
+_demotions = [_Demotion("says little", 0.6, _SAYS_LITTLE)]
 _successors: list[Successors] = []
 
 # Top hits that are weighed
@@ -80,13 +85,25 @@ def _reasons(ids: list[int], query: ParsedQuery) -> Iterator[Reason]:
     yield "proposed", dict.fromkeys(_proposed().intersection(ids), PROPOSED_WEIGHT)
     superseded = _among(ids[:_SHOWN_FIRST], f"SELECT m.id FROM memories_memory m WHERE {is_superseded()}")
     yield "superseded", dict.fromkeys(superseded, SUPERSEDED_WEIGHT)
-    for why, weight, sql in _demotions:
-        yield why, dict.fromkeys(_among(ids, sql), weight)
+    yield from _demoted(ids)
     for hint in query.hints:
         of_source = "SELECT id FROM memories_searchdocument WHERE source = %s"
         yield "asked for", dict.fromkeys(_among(ids, of_source, hint.source), hint.weight)
     yield "change", change_weights(query, ids)
     yield "use", use_weights(ids)
+
+
+# One statement for all demotions
+def _demoted(ids: list[int]) -> Iterator[Reason]:
+    selects = [
+        f"SELECT {number}, id FROM ({demotion.sql}) AS picked WHERE id IN {IDS}"
+        for number, demotion in enumerate(_demotions)
+    ]
+    found: dict[int, list[int]] = {}
+    for number, entry in rows.fetch(" UNION ALL ".join(selects), [json.dumps(ids)] * len(selects)):
+        found.setdefault(number, []).append(entry)
+    for number, entries in found.items():
+        yield _demotions[number].why, dict.fromkeys(entries, _demotions[number].weight)
 
 
 # Fetches all expired ids: few memories expire, and the partial index has only those

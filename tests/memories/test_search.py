@@ -222,6 +222,11 @@ class ChangeTests(SearchTestCase):
                 self.assertIn("replace gizmo", self.found(question)[0])
         self.assertNotIn("replace gizmo", self.found("gizmo")[0])
 
+    def test_a_commit_that_says_little_counts_less(self):
+        self.assertEqual(self.found("gizmo")[-1], "Bump gizmo")
+        for hit in selectors.search(command=MemorySearch(query="gizmo")).results:
+            self.assertEqual("says little ×0.6" in hit["why"], hit["title"] in ("Bump gizmo", "Upgrade gizmo"), hit)
+
     def test_a_changelog_line_that_tells_of_the_change_raises_its_section(self):
         for title, text in {
             "1.0": "gizmo gizmo works\ngizmo is fast",
