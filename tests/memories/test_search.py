@@ -223,9 +223,9 @@ class ChangeTests(SearchTestCase):
         self.assertNotIn("replace gizmo", self.found("gizmo")[0])
 
     def test_a_commit_that_says_little_counts_less(self):
-        self.assertEqual(self.found("gizmo")[-1], "Bump gizmo")
+        self.assertEqual(self.found("gizmo")[0], "Fix the use of gizmo in tests")
         for hit in selectors.search(command=MemorySearch(query="gizmo")).results:
-            self.assertEqual("says little ×0.6" in hit["why"], hit["title"] in ("Bump gizmo", "Upgrade gizmo"), hit)
+            self.assertEqual("says little ×0.6" in hit["why"], hit["title"].startswith(("Bump", "Up")), hit)
 
     def test_a_changelog_line_that_tells_of_the_change_raises_its_section(self):
         for title, text in {
