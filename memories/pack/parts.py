@@ -19,6 +19,7 @@ from memories.pack.sections import (
 from memories.review.selectors import PackEntry, count_pack_entries, may_be_packed, pack_entries
 from memories.schemas import SearchSourceName
 from memories.scopes import Level
+from memories.search.snippets import snippet
 from memories.search.words import words_in
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
 from memoryhub.core.kinds.builtin import KINDS, type_name
@@ -123,7 +124,7 @@ def _answering(request: Request) -> list[Item]:
         with use_store(level.store):
             scores = request.matching(level, SearchSourceName.MEMORY)
             memories = pack_entries(f"m.id IN {IDS} AND {_IS_FACT}", [json.dumps(list(scores))])
-            found += [(scores[memory.id], _fact(level, memory)) for memory in memories]
+            found += [(scores[memory.id], _fact(level, memory, request.query.terms)) for memory in memories]
     return [item for _, item in sorted(found, key=lambda scored: (-scored[0], scored[1].reference))]
 
 
@@ -140,13 +141,15 @@ def _any_kind(level: Level, memory: PackEntry) -> Item:
 define_recallable(SearchSourceName.MEMORY, _recallable)
 
 
-def _fact(level: Level, memory: PackEntry) -> Item:
+def _fact(level: Level, memory: PackEntry, words: Sequence[str] = ()) -> Item:
     name = _name(level, memory)
-    return Item(name, partial(_fact_line, name, memory))
+    return Item(name, partial(_fact_line, name, memory, words))
 
 
-def _fact_line(name: str, memory: PackEntry) -> str:
-    text = _titled(memory.title, memory.content, _FACT)
+# The passage that has the most of the words
+def _fact_line(name: str, memory: PackEntry, words: Sequence[str]) -> str:
+    content = snippet(memory.content, words, _FACT) if words else memory.content
+    text = _titled(memory.title, content, _FACT)
     return f"- {name} {type_name(memory.kind, memory.type)} {memory.updated_at[:10]} {text}"
 
 

@@ -37,25 +37,27 @@ def excerpt(text: str, words: Sequence[str]) -> Excerpt:
     return Excerpt(snippet(text, words), words)
 
 
-def snippet(text: str, words: Sequence[str]) -> str:
-    """Return about 200 characters of ``text`` from where ``words`` are densest, on one line."""
+def snippet(text: str, words: Sequence[str], length: int = LENGTH) -> str:
+    """Return about ``length`` characters of ``text`` from where ``words`` are densest, on one line."""
     flat = " ".join(text[:_READ].split())
-    if len(flat) <= LENGTH:
+    if len(flat) <= length:
         return flat
     stems = {word[:_STEM] for word in words}  # a text may hold another form of a word
     plain, places_of = folded_with_places(flat)
-    start = _densest(places(plain.lower(), stems)[:_PLACES])
+    start = _densest(places(plain.lower(), stems)[:_PLACES], length)
     if places_of:
         start = places_of[min(start, len(places_of) - 1)][0]
+    start = min(start, len(flat) - length)  # words near the end are shown with what comes before them
     start = flat.find(" ", start - 1) + 1 if start else 0
-    cut = flat[start : start + LENGTH].rsplit(" ", 1)[0]
-    return f"{'… ' if start else ''}{cut} …"
+    cut = flat[start : start + length]
+    is_end = start + length >= len(flat)
+    return f"{'… ' if start else ''}{cut if is_end else cut.rsplit(' ', 1)[0] + ' …'}"
 
 
-def _densest(found: list[int]) -> int:
+def _densest(found: list[int], length: int) -> int:
     best, most, end = 0, 0, 0
     for index, place in enumerate(found):
-        while end < len(found) and found[end] < place + LENGTH:
+        while end < len(found) and found[end] < place + length:
             end += 1
         if end - index > most:
             best, most = place, end - index

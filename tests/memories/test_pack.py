@@ -166,6 +166,11 @@ class SubjectTests(PackTestCase):
         self.assertEqual(set(subjects[:2]), {"Wire up the doorbell 100", "Wire up the doorbell 101"})
         self.assertEqual(subjects[2:], ["Paint the wall 219", "Paint the wall 218", "Paint the wall 217"])
 
+    def test_a_long_fact_is_shown_by_its_passage_about_the_subject(self):
+        self.write("Release notes", content=f"{'Much was tidied. ' * 60}The doorbell rings twice.{' More.' * 90}")
+        self.assertIn("The doorbell rings twice", self.pack(query="doorbell").text)
+        self.assertNotIn("doorbell", self.pack().text)
+
     def test_guidelines_of_the_subject_come_before_those_of_higher_priority(self):
         self.guideline("Commit often", 99)
         self.guideline("Write migrations by hand", 10)
