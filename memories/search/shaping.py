@@ -51,8 +51,8 @@ def signs_in(text: str) -> list[str]:
 
 
 def sign_word(sign: str) -> str:
-    """Return the word by which an emoji or a cron line is indexed; any other word as it is."""
-    return sign if sign.isalnum() else f"sign{sign.encode().hex()}"
+    """Return the word by which an emoji or a cron line is indexed; other words, and names of several, as they are."""
+    return sign if sign.replace(" ", "").isalnum() else f"sign{sign.encode().hex()}"
 
 
 def pairs(run: str) -> list[str]:

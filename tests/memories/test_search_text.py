@@ -29,6 +29,7 @@ class QuestionTests(SimpleTestCase):
     def test_names_of_several_parts_are_also_searched_as_a_whole(self):
         question = "os.path.join fails in src/core/stores.py:42 for snake_case, not write-ahead"
         self.assertEqual(phrases(question), ["os path join", "src core stores py 42", "snake case", "write ahead"])
+        self.assertEqual(match_any(["os path", "load"]), '"os path" OR "load"')
 
     def test_an_error_message_is_its_words(self):
         found = terms("TypeError: 'NoneType' object is not subscriptable")
