@@ -61,12 +61,13 @@ _STOP_WORDS = {
 STOP_WORDS_OF = {language: frozenset(words.split()) for language, words in _STOP_WORDS.items()}
 # Of these, words that English questions, names or code contain: they alone do not make a question foreign
 _AMBIGUOUS = frozenset(
-    """mit a ai al am as au c c car come con contra d da dal de del dem den des die do dos du e ed
-        el en era es est et eu fa fait fino fra ha i il im in io j ja l la las le les li lo los ma main man mas
-        me mi min mon n na ne ni no non nor nos o on ont or os ou par pas per plus post pour prima pro qui sa se
-        sei ser si sin so sobre solo son sub sui sur ta te tu um un una uno uns via vom von war was y zu das der
-        er ob um do su tra sta state hay bis este ter hat also all alle alter tem tous todo todos vai volta lui
-        ici mis dois aux""".split()
+    """a ai al all alle als also alter am an ao as au aus aux avant bei bis c car ce chi ci com come comment con
+    contra d da dal das de dei del dele dem den der des di die dies do dois dont dos dove du e ed el em en er
+    era es est este et eu fa fait fino fra fur ha hat hay i ici il im in io j ja l la las le les li lo los lui
+    ma mai main man mas me mes mi min mir mis mit mon n na ne ni no non nor nos num o ob on ont or os ou par
+    para pas per plus post pour prima pro quanta qui sa sans se sea sei ser si sin so sobre solo son sta state
+    su sub sui sur ta te tem ter todo todos tous tra tu uber um un una uno uns vai vers via volta vom von war
+    was wo y zu""".split()
 )
 _TELLING = frozenset().union(*STOP_WORDS_OF.values()) - _AMBIGUOUS
 # So many of them do, if there is no English stop word
@@ -102,9 +103,9 @@ def languages_of(words: Collection[str], english: Set[str]) -> tuple[str, ...]:
     plain, letters = {without_accents(word) for word in words}, set().union(*words)
     scores = {language: len(plain & STOP_WORDS_OF[language]) + len(letters & _LETTERS[language]) for language in LATIN}
     best = max(scores.values())
-    if best < len(plain & english):
+    if best <= len(plain & english):
         return ()
-    return tuple(language for language, score in scores.items() if score == best > 0)
+    return tuple(language for language, score in scores.items() if score == best)
 
 
 def _has_only_ambiguous(words: Collection[str], english: Set[str]) -> bool:
