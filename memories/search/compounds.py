@@ -45,21 +45,25 @@ def _further(word: str) -> tuple[str, ...]:
     return others if others and _found([term(word, others)]) else (*others, *_parts(word))
 
 
+# One part at least is a whole word, which is looked up first: beginnings of words take long in a large store
 def _parts(word: str) -> tuple[str, ...]:
     splits = [(word[:place], word[place:]) for place in range(_LEAST_PART, len(word) - _LEAST_PART + 1)]
-    candidates = [(left, right) for before, after in splits for left in _lefts(before) for right in _rights(after)]
-    found = _found(list({part for pair in candidates for part in pair}))
-    both = [pair for pair in candidates if found.issuperset(pair)]
-    return max(both, key=_likelihood, default=())
+    forms = {part: _forms(part) for split in splits for part in split}
+    whole = _found([form for part in forms.values() for form in part])
+    candidates = []
+    for split in splits:
+        left, right = (next((form for form in forms[part] if form in whole), f"{forms[part][-1]}*") for part in split)
+        if left in whole or right in whole:
+            candidates.append((left, right))
+    found = whole | _found(list({part for pair in candidates for part in pair} - whole))
+    return max((pair for pair in candidates if found.issuperset(pair)), key=_likelihood, default=())
 
 
-def _lefts(part: str) -> list[str]:
+# A part, its stem and it without what joins it to the next
+def _forms(part: str) -> list[str]:
     short = [part[: -len(joint)] for joint in _JOINTS if part.endswith(joint)]
-    return [part, f"{part}*", *(left for left in short if len(left) >= _LEAST_PART)]
-
-
-def _rights(part: str) -> list[str]:
-    return [part, *(form for form in other_forms(part, ["german"]) if len(form) > _LEAST_PART)]
+    stems = [form.rstrip("*") for form in other_forms(part, ["german"])]
+    return [part, *(form for form in dict.fromkeys((*short, *stems)) if len(form) >= _LEAST_PART and form != part)]
 
 
 # Whole words before beginnings of words, then parts of similar length
