@@ -59,7 +59,7 @@ def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
     note_read(Use.FOUND, [memory_id for memory_id, _ in shown])
     return {
         "query": command.query,
-        "memories": hits(shown, query.terms, MemoryScope.PROJECT, replace(ranked, factors={})),
+        "memories": hits(shown, MemoryScope.PROJECT, replace(ranked, factors={})),
         "pagination": _pagination(command.limit, command.offset, len(good)),
         "metadata": {
             "threshold": command.threshold,

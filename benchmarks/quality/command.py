@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import os
 from argparse import ArgumentTypeError
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -18,11 +18,12 @@ from benchmarks.machine import machine_facts
 from benchmarks.quality.chart import svg
 from benchmarks.quality.conversations import conversations
 from benchmarks.quality.embedding import embed
+from benchmarks.quality.folders import folder_set, languages
 from benchmarks.quality.functions import COUNT, functions
 from benchmarks.quality.questions import QuestionSet
 from benchmarks.quality.report import as_data, render
 from benchmarks.quality.run import SetResult, evaluate
-from benchmarks.quality.stages import stages
+from benchmarks.quality.stages import references, stages
 from memories.embeddings.choice import AUTO, use_engine, wanted_name
 from memoryhub.config.layers import PREFIX
 from memoryhub.core.errors import Invalid
@@ -30,18 +31,27 @@ from memoryhub.management.base import HubCommand
 from memoryhub.management.bench import temporary_home
 
 _PIPED_WIDTH = 120
+_SETS = ("conversations", "languages", "functions", "packages")
+_USUAL_SETS = _SETS[:3]
 _DATA = "MEMORY_HUB_EVALUATION_DATA"
 
 
 class Command(HubCommand):
     help = (
         "Measure search quality in a temporary home: on functions of Python's standard library by their "
-        "docstrings, and on LoCoMo's conversations where their file is given. Shows what each ranking stage adds."
+        "docstrings, on questions in ten languages, on LoCoMo's conversations where their file is given, and on sets "
+        "in BEIR's format. Shows what each ranking stage adds, beside BM25 of a library and the embeddings alone."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
             "--data", type=Path, default=os.environ.get(_DATA), metavar="FILE", help=f"LoCoMo's JSON; default: ${_DATA}"
+        )
+        parser.add_argument(
+            "--set", type=Path, action="append", default=[], metavar="FOLDER", help="also a set in BEIR's format"
+        )
+        parser.add_argument(
+            "--only", type=_set_names, default=_USUAL_SETS, metavar="NAME,…", help=f"sets: {', '.join(_SETS)}, or none"
         )
         parser.add_argument("--functions", type=_count, default=COUNT, help=f"number of functions, at most {COUNT:,}")
         parser.add_argument("--words-alone", action="store_true", help="skip embeddings, which take most of the time")
@@ -64,14 +74,14 @@ class Command(HubCommand):
             return
         with temporary_home(keep=False) as home:
             try:
-                results = self._measure(data, options["functions"], meaning=not options["words_alone"] and _has_model())
+                results = self._measure(data, options, meaning=not options["words_alone"] and _has_model())
                 facts = machine_facts(home)
             finally:
                 connections.close_all()
         console = Console(file=cast("TextIO", self.stdout.unfiltered))
         console.width = console.width if console.is_terminal else _PIPED_WIDTH
         console.print(render(results))
-        if data is None:
+        if data is None and "conversations" in options["only"]:
             self.stdout.write(f"without conversations: give LoCoMo's JSON with --data or {_DATA}")
         if options["json"]:
             options["json"].write_text(json.dumps(as_data(results, facts), indent=2, allow_nan=False) + "\n")
@@ -104,7 +114,7 @@ class Command(HubCommand):
         if json_file:
             json_file.write_text(json.dumps([asdict(figure) for figure in figures], indent=2) + "\n")
 
-    def _measure(self, data: Path | None, count: int, *, meaning: bool) -> list[SetResult]:
+    def _measure(self, data: Path | None, options: Mapping[str, Any], *, meaning: bool) -> list[SetResult]:
         console = Console(stderr=True)
         with ProgressBar(console=console, transient=True, disable=not console.is_terminal) as bar:
             task = bar.add_task("writing", total=None)
@@ -113,7 +123,10 @@ class Command(HubCommand):
                 bar.update(task, description=what, completed=done, total=total)
 
             with _engine() if meaning else nullcontext():
-                return [evaluate(set_, stages(meaning=meaning), progress) for set_ in _sets(data, count, meaning)]
+                return [
+                    evaluate(set_, stages(meaning=meaning), progress, references(meaning=meaning))
+                    for set_ in _sets(data, options, meaning)
+                ]
 
 
 def _has_model() -> bool:
@@ -126,17 +139,30 @@ def _engine() -> AbstractContextManager[None]:
     return use_engine(LocalEngine())
 
 
-def _sets(data: Path | None, count: int, meaning: bool) -> Iterator[QuestionSet]:  # noqa: FBT001
-    for set_ in _written(data, count):
+def _sets(data: Path | None, options: Mapping[str, Any], meaning: bool) -> Iterator[QuestionSet]:  # noqa: FBT001
+    for set_ in _written(data, options):
         if meaning:
             embed(set_)
         yield set_
 
 
-def _written(data: Path | None, count: int) -> Iterator[QuestionSet]:
-    if data:
+def _written(data: Path | None, options: Mapping[str, Any]) -> Iterator[QuestionSet]:
+    makers: dict[str, Callable[[], QuestionSet]] = {
+        "languages": languages,
+        "functions": lambda: functions(options["functions"]),
+        "packages": lambda: functions(options["functions"], installed=True),
+    }
+    if data and "conversations" in options["only"]:
         yield conversations(data)
-    yield functions(count)
+    yield from (make() for name, make in makers.items() if name in options["only"])
+    yield from map(folder_set, options["set"])
+
+
+def _set_names(text: str) -> tuple[str, ...]:
+    names = tuple(name for name in text.split(",") if name != "none")
+    if unknown := [name for name in names if name not in _SETS]:
+        raise ArgumentTypeError(f"{unknown[0]!r} is no set; give one or more of {', '.join(_SETS)}, or none")
+    return names
 
 
 def _count(text: str) -> int:

@@ -63,6 +63,7 @@ def _conversation(number: int, sample: dict[str, Any]) -> Iterator[Question]:
             category=CATEGORIES[item["category"]],
             half=index % 2,
             sessions=frozenset(_session_name(name[1:].partition(":")[0]) for name in named),
+            group=store.name,
         )
         index += 1
 

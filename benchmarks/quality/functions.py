@@ -32,10 +32,16 @@ class Function:
     sentence: str
 
 
-def functions(count: int = COUNT) -> QuestionSet:
-    """Write ``count`` functions as memories, and return the questions; reproducible for a version of Python."""
-    chosen = choose(list(standard_library()), count)
-    store = project_store("functions")
+def functions(count: int = COUNT, *, installed: bool = False) -> QuestionSet:
+    """Write ``count`` functions as memories, and return the questions.
+
+    Those of the standard library are the same for a version of Python. Those of the installed packages depend on these.
+    """
+    chosen = choose(list(installed_packages() if installed else standard_library()), count)
+    key, label = (
+        ("packages", "installed packages, functions") if installed else ("functions", "standard library, functions")
+    )
+    store = project_store(key)
     with use_store(store, create=True), use_origin(source="service", actor="evaluate"):
         commands = [MemoryWrite(title=function.name, content=function.source, type="reference") for function in chosen]
         ids = [result.id for result in write_memories(commands=commands)]
@@ -43,7 +49,7 @@ def functions(count: int = COUNT) -> QuestionSet:
         Question(store, function.sentence, frozenset({answer}), "code", index % 2)
         for index, (function, answer) in enumerate(zip(chosen, ids, strict=True))
     ]
-    return QuestionSet("functions", "standard library, functions", len(chosen), questions)
+    return QuestionSet(key, label, len(chosen), questions)
 
 
 def choose(found: list[Function], count: int) -> list[Function]:
@@ -61,6 +67,13 @@ def standard_library() -> Iterator[Function]:
     root = Path(sysconfig.get_paths()["stdlib"])
     for path in sorted(root.rglob("*.py")):
         if _LEFT_OUT.isdisjoint(path.relative_to(root).parts):
+            yield from documented(path.read_text(encoding="utf-8", errors="replace"))
+
+
+def installed_packages() -> Iterator[Function]:
+    root = Path(sysconfig.get_paths()["purelib"])
+    for path in sorted(root.rglob("*.py")):
+        if {"test", "tests", "_vendor"}.isdisjoint(path.relative_to(root).parts):
             yield from documented(path.read_text(encoding="utf-8", errors="replace"))
 
 

@@ -16,6 +16,8 @@ class Question:
     half: int
     # Sessions of the answers, if documents have sessions
     sessions: frozenset[str] = frozenset()
+    # Questions of one group are alike, so intervals are over groups; a question without one is its own
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import pairwise
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -11,9 +12,16 @@ from rich.text import Text
 
 from benchmarks.quality.goals import targets_of, verdicts
 from benchmarks.quality.run import SetResult, StageResult
-from benchmarks.quality.scores import Means
+from benchmarks.quality.scores import Interval, Means
 
-_COLUMNS = {"recall_5": "R@5", "recall_10": "R@10", "mrr": "MRR", "session_5": "session\nhit@5"}
+_COLUMNS = {
+    "recall_5": "R@5",
+    "recall_10": "R@10",
+    "mrr": "MRR",
+    "ndcg_10": "nDCG\n@10",
+    "top_3": "top 3",
+    "session_5": "session\nhit@5",
+}
 
 
 def as_data(results: Sequence[SetResult], machine: Mapping[str, Any]) -> dict[str, Any]:
@@ -27,6 +35,7 @@ def _set_data(result: SetResult) -> dict[str, Any]:
         "label": result.set.label,
         "documents": result.set.documents,
         "stages": [_stage_data(stage) for stage in result.stages],
+        "references": [_stage_data(stage) for stage in result.references],
         "targets": {name: asdict(target) for name, target in targets_of(result.set.key, last.stage).items()},
         "verdicts": verdicts(result.set.key, last.stage, last.all),
         "milliseconds": asdict(result.cost.milliseconds),
@@ -42,6 +51,8 @@ def _stage_data(result: StageResult) -> dict[str, Any]:
         "all": asdict(result.all),
         "halves": [asdict(half) for half in result.halves],
         "categories": {name: asdict(found) for name, found in result.categories.items()},
+        "recall_10_interval": result.recall_interval,
+        "gain_interval": result.gain_interval,
     }
 
 
@@ -51,7 +62,7 @@ def render(results: Sequence[SetResult]) -> RenderableType:
 
 def _parts(result: SetResult) -> Iterator[RenderableType]:
     title = f"{result.set.label}: {result.set.documents:,} documents, {len(result.set.questions):,} questions"
-    yield _stages(title, result.stages)
+    yield _stages(title, [*result.references, *result.stages])
     yield _categories(result.stages[-1])
     last = result.stages[-1]
     for name, verdict in verdicts(result.set.key, last.stage, last.all).items():
@@ -75,11 +86,18 @@ def _table(title: str, first: str, columns: Sequence[str]) -> Table:
 
 
 def _stages(title: str, stages: Sequence[StageResult]) -> Table:
-    table = _table(title, "ranked by", [*_COLUMNS.values(), "R@5 of\nhalves", "R@10 of\nhalves"])
-    for result in stages:
-        halves = ["/".join(_short(getattr(half, name)) for half in result.halves) for name in ("recall_5", "recall_10")]
-        table.add_row(result.stage.label, *_cells(result.all), *halves)
+    table = _table(title, "ranked by", [*_COLUMNS.values(), "R@10,\n95 %", "R@10,\ngain", "R@10 of\nhalves"])
+    for result in _changing(stages):
+        halves = "/".join(_short(half.recall_10) for half in result.halves)
+        intervals = [_range(result.recall_interval), _range(result.gain_interval)]
+        table.add_row(result.stage.label, *_cells(result.all), *intervals, halves)
     return table
+
+
+# Without the stages that change nothing: most are about messages only
+def _changing(stages: Sequence[StageResult]) -> Iterator[StageResult]:
+    yield from stages[:1]
+    yield from (result for before, result in pairwise(stages) if result.all != before.all)
 
 
 def _categories(result: StageResult) -> RenderableType:
@@ -95,5 +113,9 @@ def _cells(found: Means) -> list[str]:
     return ["" if (value := getattr(found, name)) is None else _short(value) for name in _COLUMNS]
 
 
+def _range(bounds: Interval | None) -> str:
+    return "–".join(_short(bound) for bound in bounds) if bounds else ""
+
+
 def _short(value: float) -> str:
-    return f"{value:.3f}".removeprefix("0")
+    return f"{value:.3f}".replace("0.", ".", 1)

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
+from importlib.util import find_spec
 
 from memories.search.pipeline import USUAL, Pipeline
+
+
+class Ranking(StrEnum):
+    HUB = "hub"
+    BM25 = "bm25"
+    MEANING = "meaning"
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +22,7 @@ class Stage:
     pipeline: Pipeline
     # Blend in the ranking by embeddings
     others: bool = False
+    ranking: Ranking = Ranking.HUB
 
 
 def stages(*, meaning: bool = False) -> list[Stage]:
@@ -36,3 +45,10 @@ def stages(*, meaning: bool = False) -> list[Stage]:
         Stage("speaker", "+ the speaker named in the question", speaker),
         *with_meaning,
     ]
+
+
+def references(*, meaning: bool = False) -> list[Stage]:
+    """Return what the stages are compared with: BM25 of a library, where it is installed, and embeddings alone."""
+    bm25 = [Stage("bm25", "BM25 (bm25s)", USUAL, ranking=Ranking.BM25)] if find_spec("bm25s") else []
+    alone = [Stage("alone", "embeddings alone", USUAL, ranking=Ranking.MEANING)] if meaning else []
+    return [*bm25, *alone]

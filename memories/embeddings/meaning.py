@@ -93,8 +93,9 @@ MEANING = "meaning"
 _WEIGHT = 0.5
 # Unrelated texts are near 0
 _ALONE = 0.3
-_GOOD = 0.4
 _ALONE_AT_MOST = 50
+_ORDINARY = 100
+_LEAD = 0.4
 
 
 @contextmanager
@@ -113,4 +114,14 @@ def _passing(request: RankingRequest, meaning: Meaning) -> RankingAnswer:
     return RankingAnswer([hit for hit in meaning.hits if hit[0] in allowed])
 
 
-define_ranker(Ranker(MEANING, ask_meaning, weight=_WEIGHT, good=_GOOD, alone=_ALONE, alone_at_most=_ALONE_AT_MOST))
+define_ranker(
+    Ranker(
+        MEANING,
+        ask_meaning,
+        weight=_WEIGHT,
+        ordinary=_ORDINARY,
+        lead=_LEAD,
+        alone=_ALONE,
+        alone_at_most=_ALONE_AT_MOST,
+    )
+)

@@ -1,7 +1,8 @@
 """Blends other rankings, such as search by meaning, with the ranking by words.
 
-Both score lists are normalised by their best score and added by weight; the sum is scaled back to the word scores, so
-that later stages need not know about it. Weights and measurements are in docs/internals/retrieval.md.
+The scores by words are normalised by the best, those of the other ranking by how far its best hit is ahead of an
+ordinary one (decision 52). They are added by weight; the sum is scaled back to the word scores, so that later stages
+need not know about it. Weights and measurements are in docs/internals/retrieval.md.
 """
 
 from __future__ import annotations
@@ -44,8 +45,10 @@ class Ranker:
     asking: Callable[[RankingRequest], AbstractContextManager[Callable[[], RankingAnswer]]]
     # Share of the sum, 0 to 1
     weight: float
-    # Least score of a good answer; if the best hit scores less, the ranking counts for less than its weight
-    good: float
+    # Place of a hit that is about something else; 0 is such a score if there are fewer hits
+    ordinary: int
+    # How far a clear answer is ahead of an ordinary one; if the best hit is less so, the ranking counts for less
+    lead: float
     # Score from which a document without any of the words is included
     alone: float
     # Limit for such documents
@@ -95,16 +98,17 @@ def blend_others(hits: Hits, others: Others) -> Blended:
     return blended
 
 
-def blend(words: Hits, others: Hits, ranker: Ranker) -> Hits:
+def blend(words: Hits, others: Sequence[tuple[int, float]], ranker: Ranker) -> Hits:
     """Return both lists as one, best first; hits of the other list alone must score at least ``ranker.alone``."""
     scale = (words[0][1] if words else 1.0) or 1.0
-    best = max(others[0][1], ranker.good)
+    ordinary = max(0.0, others[ranker.ordinary - 1][1]) if len(others) >= ranker.ordinary else 0.0
+    lead = max(others[0][1] - ordinary, ranker.lead)
     sums = {hit: (1 - ranker.weight) * score for hit, score in words}
     alone = [hit for hit, score in others if score >= ranker.alone and hit not in sums]
     sums |= dict.fromkeys(alone[: ranker.alone_at_most], 0.0)
     for hit, score in others:
         if hit in sums:
-            sums[hit] += ranker.weight * scale * max(0.0, score) / best
+            sums[hit] += ranker.weight * scale * max(0.0, score - ordinary) / lead
     return sorted(sums.items(), key=lambda ranked: -ranked[1])
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from memories.scopes import Level
 from memories.search import fulltext
 from memories.search.blend import Blended, RankingRequest, ask_other_rankings, blend_others, reasons
+from memories.search.compounds import with_parts
 from memories.search.fulltext import RANKED_AT_MOST
 from memories.search.parsed_query import ParsedQuery
 from memories.search.pipeline import USUAL, Pipeline, by_index
@@ -28,6 +29,8 @@ class Ranked:
 
     hits: Hits
     mode: str
+    # The search terms, with the forms of them that the store has
+    terms: tuple[str, ...]
     # Per hit, the factors other than words that changed its score
     factors: Factors = field(default_factory=dict)
     # Per hit, how it was found, if other rankings were used: ``text; meaning 0.52``
@@ -56,15 +59,16 @@ def rank(
         pipeline: the weights.
     """
     if by_index(mode):
+        query = with_parts(query)
         blended = _by_index(query, level, pipeline, others=others and mode != "fts5")
         weights = pipeline.beside_others() if blended.scores else pipeline
         found, factors = refine(blended.hits, query.terms, weights)
         found = weigh(_with_successors(found, query, level), query, factors)
         mode = "hybrid" if blended.scores else "fts5"
-        return Ranked(found, mode, factors, reasons(blended), blended.problems, blended.scores)
+        return Ranked(found, mode, query.terms, factors, reasons(blended), blended.problems, blended.scores)
     factors = {}
     found = weigh(_with_successors(_like(query, level), query, level), query, factors)
-    return Ranked(found, "basic", factors)
+    return Ranked(found, "basic", query.terms, factors)
 
 
 # The successor of a good hit gets at least its score, whatever words it has itself

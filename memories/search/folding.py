@@ -17,15 +17,21 @@ _PLAIN_RUN = re.compile("[\x00-\x7f\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff\uac00
 # Characters that combine with the one before although they are not marks: Korean letters and the voicing of kana
 _JOINING = re.compile("[\u1160-\u11ff\uff9e\uff9f\uffa0-\uffdc]")
 
+# Letters whose plain form is no matter of accents
+_LETTERS = str.maketrans(
+    {"ß": "ss", "ẞ": "SS", "æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "ø": "o", "Ø": "O"}
+    | {"đ": "d", "Đ": "D", "ł": "l", "Ł": "L", "ı": "i", "ё": "е", "Ё": "Е"}
+)
+
 # For each character of a folded text, start and end of its source in the original
 Places = list[tuple[int, int]]
 
 
 def folded(text: str) -> str:
-    """Return a text in NFKC, without accents that no composed letter has."""
+    """Return a text in NFKC, without accents that no composed letter has, and ``ß`` as ``ss``."""
     if text.isascii():
         return text
-    return _UNCOUNTED.sub("", unicodedata.normalize("NFKC", text))
+    return _UNCOUNTED.sub("", unicodedata.normalize("NFKC", text)).translate(_LETTERS)
 
 
 def folded_with_places(text: str) -> tuple[str, Places | None]:

@@ -24,7 +24,7 @@ CREATE = (
 )
 
 # Version of how texts are written into the index; a store with another version gets a new index (decision 20)
-FORM = "2"
+FORM = "3"
 
 require_optional_sql("memories.search", CREATE, needs="fts5")
 require_sql("memories.search.form", f"DELETE FROM store_meta WHERE key = 'search_form' AND value <> '{FORM}'")

@@ -57,7 +57,7 @@ class Pipeline:
     # The same, as a limit, if another ranking is blended in, which already favours related messages
     session_beside_others: float = 0.5
     # How much more a message counts whose speaker the question names
-    speaker: float = 0.5
+    speaker: float = 1.0
     # Whether names such as ``a.b_c`` are also searched as a whole
     phrases: bool = True
 

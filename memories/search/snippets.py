@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from memories.search.folding import folded, folded_with_places
 from memories.search.pipeline import Pipeline
+from memories.search.text import all_forms
 from memories.search.words import places, spans
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
@@ -42,7 +43,7 @@ def snippet(text: str, words: Sequence[str], length: int = LENGTH) -> str:
     flat = " ".join(text[:_READ].split())
     if len(flat) <= length:
         return flat
-    stems = {word[:_STEM] for word in words}  # a text may hold another form of a word
+    stems = {form.removesuffix("*")[:_STEM] for form in all_forms(words)}  # a text may hold another form of a word
     plain, places_of = folded_with_places(flat)
     start = _densest(places(plain.lower(), stems)[:_PLACES], length)
     if places_of:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from memories.search.folding import folded
-from memories.search.shaping import MONTHS, UNSPACED, name_parts, pairs
+from memories.search.languages import STOP_WORDS_OF, chinese_forms, languages_of, other_forms, without_accents
+from memories.search.shaping import MONTHS, UNSPACED, name_parts, pairs, sign_word, signs_in
 
 _WORD = re.compile(r"[^\W_]+")
 _NAME = re.compile(r"[^\W_]+(?:[-._/:\\]{1,2}[^\W_]+){1,7}")
 _ISO_DATE = re.compile(r"\b(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])\b")
+# The beginning of a commit's id, or all of it, in the lengths that people shorten it to
+_HASH = re.compile(r"(?=[a-f]*\d)[0-9a-f]{7,64}")
+_SHORT_HASHES = (7, 8, 9, 10, 12)
 _MAX_TERMS = 32
 _MAX_PHRASES = 4
 
@@ -25,13 +28,32 @@ STOP_WORDS = frozenset(
     what when where which while who whom why will with would you your yours d ll m re s t ve""".split()
 )
 
-# Spanish ones, without accents; words that mean something in English or in code are not included
-SPANISH_STOP_WORDS = frozenset(
-    """al aquel aquella como con cual cuales cuando cuanto cuantos de del desde donde el ella ellas ellos en es esa ese
-    eso esta estaba estaban estan estas este esto estos fue fueron ha hace hacia han hasta hay la las le les lo los mas
-    mi mis muy nos nosotros o para pero por porque que quien quienes se ser si sobre su sus tambien te tenemos tiene un
-    una unas unos y ya""".split()
-)
+
+class Term(str):
+    """A search term with further forms that count as the same word; one that ends with ``*`` is a prefix."""
+
+    forms: tuple[str, ...] = ()
+
+
+def forms_of(word: str) -> tuple[str, ...]:
+    return word.forms if isinstance(word, Term) else ()
+
+
+def all_forms(words: Iterable[str]) -> list[str]:
+    return [form for word in words for form in (word, *forms_of(word))]
+
+
+def is_prefix(form: str) -> bool:
+    return form.endswith("*") and form[0].isalnum()
+
+
+def term(word: str, forms: Iterable[str]) -> str:
+    """Return a word as a search term, with its further forms."""
+    if not (others := tuple(form for form in dict.fromkeys((*forms_of(word), *forms)) if form != word)):
+        return word
+    made = Term(word)
+    made.forms = others
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +95,22 @@ def terms_without(question: str, hints: Sequence[SourceHint]) -> tuple[str, ...]
     rest = question
     for hint in hints:
         rest = hint.words.sub(" ", rest)
-    telling = [word for word in dict.fromkeys(_words(rest)) if not is_stop_word(word)]
-    return tuple((telling or list(dict.fromkeys(_words(question))))[:_MAX_TERMS])
+    words = list(dict.fromkeys(_words(rest)))
+    languages = languages_of(words, STOP_WORDS)
+    telling = [word for word in words if not _is_stop_word(word, languages)]
+    found = (telling or list(dict.fromkeys(_words(question))))[:_MAX_TERMS]
+    chinese = {} if rest.isascii() else chinese_forms(rest)
+    return tuple(term(word, _forms(word, languages, chinese)) for word in found)
 
 
-def is_stop_word(word: str) -> bool:
-    return word in STOP_WORDS or _without_accents(word) in SPANISH_STOP_WORDS
+def _forms(word: str, languages: Sequence[str], chinese: Mapping[str, Sequence[str]]) -> Iterable[str]:
+    if _HASH.fullmatch(word):
+        return (f"{word}*", *(word[:length] for length in _SHORT_HASHES if length < len(word)))
+    return chinese.get(word, ()) if UNSPACED.match(word) else other_forms(word, languages) if languages else ()
+
+
+def _is_stop_word(word: str, languages: Sequence[str]) -> bool:
+    return word in STOP_WORDS or any(without_accents(word) in STOP_WORDS_OF[language] for language in languages)
 
 
 def phrases(question: str) -> list[str]:
@@ -87,9 +119,15 @@ def phrases(question: str) -> list[str]:
     return list(dict.fromkeys(found))[:_MAX_PHRASES]
 
 
-def match_any(words: Sequence[str]) -> str:
-    # Quoted, so that no word is an operator
-    return " OR ".join(f'"{word}"*' if _is_single_character(word) else f'"{word}"' for word in words)
+def match_any(words: Iterable[str]) -> str:
+    return " OR ".join(map(_matching, all_forms(words)))
+
+
+# Quoted, so that no word is an operator
+def _matching(word: str) -> str:
+    if is_prefix(word):
+        return f'"{word[:-1]}"*'
+    return f'"{word}"*' if _is_single_character(word) else f'"{sign_word(word)}"'
 
 
 # A single character of an unspaced run is indexed as the first of a pair, so it needs a prefix query
@@ -98,6 +136,7 @@ def _is_single_character(word: str) -> bool:
 
 
 def _words(question: str) -> Iterator[str]:
+    yield from signs_in(question)
     for year, month, day in _ISO_DATE.findall(question):
         yield from (str(int(day)), MONTHS[int(month) - 1].lower(), year)
     for token in _WORD.findall(_ISO_DATE.sub(" ", question)):
@@ -112,11 +151,3 @@ def _unspaced(token: str) -> Iterator[str]:
     for run in UNSPACED.findall(token):
         yield from pairs(run) or [run]
     yield from UNSPACED.sub(" ", token).lower().split()
-
-
-def _without_accents(word: str) -> str:
-    if word.isascii():
-        return word
-    return "".join(
-        character for character in unicodedata.normalize("NFD", word) if not unicodedata.combining(character)
-    )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from memories.search.folding import folded, folded_with_places
+from memories.search.languages import without_accents
 from memories.search.shaping import PART, UNSPACED
+from memories.search.text import all_forms, is_prefix
 
 _TOKEN = re.compile(r"[^\W_]+")
 _ENDING = re.compile(r"(?<=\w{3})(?:ings?|ions?|ie[sd]|ed|es|ers?|ly|e|s|y)$")
@@ -18,12 +19,14 @@ Spans = list[tuple[int, int]]
 
 
 def spans(text: str, words: Sequence[str]) -> Spans:
-    stems = {_stem(word) for word in words}
-    unspaced = [word for word in words if UNSPACED.match(word)]
+    forms = all_forms(words)
+    stems = {_stem(form) for form in forms if not is_prefix(form)}
+    beginnings = tuple(_plain(form[:-1]) for form in forms if is_prefix(form))
+    literal = [form for form in forms if UNSPACED.match(form) or not form.rstrip("*").isalnum()]
     # NFKC would turn the ellipsis at either end of a snippet into three characters
     plain, places_of = folded_with_places(text.replace("…", "."))
-    found = [match.span() for pair in unspaced for match in re.finditer(re.escape(pair), plain)]
-    found += [span for token in _tokens(plain, stems) for span in _in_token(token, stems)]
+    found = [match.span() for part in literal for match in re.finditer(re.escape(part), plain)]
+    found += [span for token in _tokens(plain, stems.union(beginnings)) for span in _in_token(token, stems, beginnings)]
     if places_of:
         found = [(places_of[start][0], places_of[end - 1][1]) for start, end in found]
     return _merged(sorted(found))
@@ -58,9 +61,9 @@ def places(text: str, parts: Iterable[str]) -> list[int]:
 
 
 # The whole token if it is one of the words, else its matching camelCase parts
-def _in_token(token: re.Match[str], stems: set[str]) -> Iterator[tuple[int, int]]:
+def _in_token(token: re.Match[str], stems: set[str], beginnings: tuple[str, ...]) -> Iterator[tuple[int, int]]:
     word = token[0]
-    if _stem(word) in stems:
+    if _stem(word) in stems or (beginnings and _plain(word).startswith(beginnings)):
         yield token.span()
         return
     if word.isalpha() and (word.islower() or word.istitle()):
@@ -83,7 +86,13 @@ def _merged(found: Spans) -> Spans:
 def words_in(text: str, words: Sequence[str]) -> list[str]:
     text = folded(text[:_READ])
     plain = _plain(text)
-    return [word for word in words if _begins_a_word(plain, _stem(word)) or (UNSPACED.match(word) and word in text)]
+    return [word for word in words if any(_is_in(text, plain, form) for form in all_forms([word]))]
+
+
+def _is_in(text: str, plain: str, word: str) -> bool:
+    if UNSPACED.match(word):
+        return word in text
+    return _begins_a_word(plain, _plain(word[:-1]) if is_prefix(word) else _stem(word))
 
 
 def _begins_a_word(text: str, stem: str) -> bool:
@@ -101,8 +110,4 @@ def _stem(word: str) -> str:
 
 
 def _plain(text: str) -> str:
-    if text.isascii():
-        return text.lower()
-    return "".join(
-        character for character in unicodedata.normalize("NFD", text.lower()) if not unicodedata.combining(character)
-    )
+    return without_accents(text.lower())

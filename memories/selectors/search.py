@@ -73,7 +73,7 @@ def search(
         parts = decode_cursor(command.cursor, (int,))
         start = parts[0] if parts else 0
         shown = answer.found[start : start + command.limit]
-        found = _hits(chain, answer, shown, query, compact=command.compact, explained=explained)
+        found = _hits(chain, answer, shown, compact=command.compact, explained=explained)
         listing = fit_page(
             found,
             hit_line,
@@ -101,7 +101,7 @@ def _ranked(chain: Sequence[scopes.Level], query: ParsedQuery, mode: str) -> _An
     for place, level in enumerate(chain):
         with use_store(level.store):
             ranked.append(engine.rank(query, mode, level, others=True))
-            scale = _scale(ranked[-1], query.terms) if len(chain) > 1 else 1.0
+            scale = _scale(ranked[-1]) if len(chain) > 1 else 1.0
         found += [(score * scale, place, hit_id) for hit_id, score in ranked[-1].hits]
     if len(chain) > 1:
         found.sort(key=lambda hit: (-hit[0], hit[1]))
@@ -111,20 +111,19 @@ def _ranked(chain: Sequence[scopes.Level], query: ParsedQuery, mode: str) -> _An
 # Makes scores of stores comparable. A word score depends on how rare the words are in a store: in a store of two
 # memories the right one scores next to nothing. So a store's best hit is scaled to the share of the question's words
 # that one of its best hits has.
-def _scale(ranked: engine.Ranked, words: Sequence[str]) -> float:
+def _scale(ranked: engine.Ranked) -> float:
     best = [hit for hit, _ in ranked.hits[:_BEST]]
     if not best or ranked.hits[0][1] <= 0:
         return 1.0
     titles, texts = engine.documents_of(best), engine.texts_of(best)
-    answers = max(len(words_in(f"{titles[hit]['title']} {texts.get(hit, '')}", words)) for hit in best)
-    return max(answers / max(len(words), 1), _LEAST_SHARE) / ranked.hits[0][1]
+    answers = max(len(words_in(f"{titles[hit]['title']} {texts.get(hit, '')}", ranked.terms)) for hit in best)
+    return max(answers / max(len(ranked.terms), 1), _LEAST_SHARE) / ranked.hits[0][1]
 
 
 def _hits(
     chain: Sequence[scopes.Level],
     answer: _Answer,
     shown: Sequence[_Found],
-    query: ParsedQuery,
     *,
     compact: bool,
     explained: bool,
@@ -137,7 +136,7 @@ def _hits(
                 found_here = (
                     compact_hits(local, _scope_of(level))
                     if compact
-                    else hits(local, query.terms, _scope_of(level), ranked, explained=explained)
+                    else hits(local, _scope_of(level), ranked, explained=explained)
                 )
             by_place[place] = {hit["id"]: hit for hit in found_here}
     return [by_place[place][hit_id] for _, place, hit_id in shown]
@@ -155,7 +154,6 @@ def compact_hits(shown: Sequence[tuple[int, float]], scope: MemoryScope) -> list
 
 def hits(
     shown: Sequence[tuple[int, float]],
-    words: Sequence[str],
     scope: MemoryScope,
     ranked: engine.Ranked,
     *,
@@ -165,7 +163,6 @@ def hits(
 
     Args:
         shown: ids with scores.
-        words: search terms, to mark where they are.
         scope: of the store.
         ranked: how the hits were found.
         explained: add ``matches`` and ``why``.
@@ -173,7 +170,7 @@ def hits(
     ids = [document_id for document_id, _ in shown]
     documents, texts, conflicts = engine.documents_of(ids), engine.texts_of(ids), open_conflicts(ids)
     notes, successors = notes_of(documents), superseded_by(ids)
-    excerpts = {hit_id: excerpt(texts.get(hit_id, ""), words) for hit_id in ids}
+    excerpts = {hit_id: excerpt(texts.get(hit_id, ""), ranked.terms) for hit_id in ids}
     found = [
         {
             **documents[document_id],
@@ -188,7 +185,7 @@ def hits(
         for document_id, score in shown
     ]
     for hit in found if explained else ():
-        by_words = why(hit["title"], texts.get(hit["id"], ""), words, ranked.factors.get(hit["id"], {}))
+        by_words = why(hit["title"], texts.get(hit["id"], ""), ranked.terms, ranked.factors.get(hit["id"], {}))
         hit["matches"] = excerpts[hit["id"]].matches
         hit["why"] = _why(by_words, ranked.why.get(hit["id"], TEXT))
     return found

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections import Counter
+from dataclasses import replace
+from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -15,12 +18,14 @@ from django.test import SimpleTestCase
 
 from benchmarks.quality.command import Command
 from benchmarks.quality.conversations import conversations
+from benchmarks.quality.folders import folder_set, languages
 from benchmarks.quality.functions import Function, choose, documented, functions, standard_library
 from benchmarks.quality.questions import Question
 from benchmarks.quality.recall import DEFAULT
 from benchmarks.quality.run import evaluate
-from benchmarks.quality.scores import means, score
-from benchmarks.quality.stages import stages
+from benchmarks.quality.scores import interval, means, score
+from benchmarks.quality.stages import references, stages
+from memoryhub.core.errors import Invalid
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import project_store, use_store
@@ -87,6 +92,50 @@ class ConversationTests(HubTestCase):
         self.assertGreater(result.cost.tokens, 10)
 
 
+class FolderTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.folder = self.home / "Birds 1"
+        (self.folder / "qrels").mkdir(parents=True)
+        documents = [
+            {"_id": "a", "title": "Herons", "text": "They nest near water."},
+            {"_id": "b", "title": "herons", "text": "They stand still."},
+            {"_id": "c", "text": "A crow builds in a tree."},
+        ]
+        (self.folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, documents)))
+        (self.folder / "queries.jsonl").write_text(
+            '{"_id": "1", "text": "water nests"}\n{"_id": "2", "text": "still standing"}\n{"_id": 3, "text": "tree"}'
+        )
+        self.qrels = self.folder / "qrels" / "test.tsv"
+        self.qrels.write_text("query-id\tcorpus-id\tscore\n1\ta\t2\n1\tb\t0\n2\tb\t1\n3\tz\t1\n")
+
+    def test_a_folder_in_beirs_format_is_ranked_beside_bm25_with_intervals(self):
+        result = evaluate(folder_set(self.folder), stages(), references=references())
+        self.assertEqual((result.set.key, result.set.documents, len(result.set.questions)), ("birds-1", 3, 2))
+        last = result.stages[-1]
+        self.assertEqual((last.all.recall_10, last.all.top_3, last.all.ndcg_10), (1.0, 1.0, 1.0))
+        self.assertEqual((last.recall_interval, last.gain_interval), ((1.0, 1.0), (0.0, 0.0)))
+        self.assertEqual([found.all.recall_10 for found in result.references], [1.0] * bool(find_spec("bm25s")))
+
+    def test_a_folder_in_another_format_is_refused(self):
+        (self.folder / "corpus.jsonl").write_text('{"id": "a"}')
+        with self.assertRaisesMessage(Invalid, "Birds 1 cannot be read as a set in BEIR's format"):
+            folder_set(self.folder)
+        self.qrels.unlink()
+        with self.assertRaisesMessage(Invalid, "has no qrels.tsv"):
+            folder_set(self.folder)
+
+
+class LanguagesTests(HubTestCase):
+    def test_questions_in_ten_languages_find_their_memory(self):
+        found = languages()
+        categories = Counter(question.category for question in found.questions)
+        self.assertEqual((len(categories) - 1, min(categories.values())), (10, 16))
+        last = evaluate(found, stages()[-1:]).stages[-1]
+        for half in last.halves:
+            self.assertGreaterEqual(half.top_3, 0.95)
+
+
 class FunctionTests(HubTestCase):
     library: list[Function]
 
@@ -125,6 +174,14 @@ class FunctionTests(HubTestCase):
 
 
 class ScoreTests(SimpleTestCase):
+    def test_intervals_are_over_groups(self):
+        asked = [Question(project_store("alpha"), "?", frozenset({1}), "x", 0, group=f"g{n // 10}") for n in range(40)]
+        alike = [score(question, [(1, "")] if question.group in {"g0", "g1"} else []) for question in asked]
+        self.assertEqual(interval(alike, lambda index: alike[index].recall_10), (0.0, 1.0))
+        alone = [score(replace(found.question, group=""), [(1, "")] * (found.recall_10 > 0)) for found in alike]
+        low, high = interval(alone, lambda index: alone[index].recall_10)
+        self.assertTrue(0.3 < low < 0.5 < high < 0.7)
+
     def test_recall_rank_and_sessions_are_those_of_the_first_hits(self):
         question = Question(project_store("alpha"), "?", frozenset({7, 8}), "x", 0, frozenset({"s9"}))
         found = [(number, f"s{number}") for number in (1, 2, 7, 3, 4, 8, 9)]
@@ -144,7 +201,8 @@ class CommandTests(HubTestCase):
         (folder / "data.json").write_text(json.dumps([SAMPLE]))
         out = StringIO()
         with mock.patch.dict("os.environ", MEMORY_HUB_EVALUATION_DATA=str(folder / "data.json")):
-            call_command(Command(), functions=10, json=folder / "e.json", svg=folder / "e.svg", stdout=out)
+            options = {"only": ("conversations", "functions"), "functions": 10}
+            call_command(Command(), json=folder / "e.json", svg=folder / "e.svg", stdout=out, **options)
         self.assertIn("LoCoMo, turns: 3 documents, 2 questions", out.getvalue())
         self.assertIn("standard library, functions: 10 documents", out.getvalue())
         data = json.loads((folder / "e.json").read_text())

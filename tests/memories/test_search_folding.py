@@ -120,6 +120,6 @@ class UpgradeTests(MessagesTestCase):
         forget(store)
         with use_store(store):
             self.assertEqual(self.found("deploy"), [kept])
-            self.assertEqual(rows.fetch("SELECT value FROM store_meta WHERE key = 'search_form'"), [("2",)])
+            self.assertEqual(rows.fetch("SELECT value FROM store_meta WHERE key = 'search_form'"), [("3",)])
             self.assertTrue(log.rebuild().identical)
             self.assertEqual(self.found("deploy"), [kept])

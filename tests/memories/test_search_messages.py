@@ -93,7 +93,7 @@ class SurroundingsTests(MessagesTestCase):
     def test_a_hit_explains_its_rank(self):
         self.say("s", "Ada: the heron nests on the roof", "Ben: herons, again?")
         best = selectors.search(command=MemorySearch(query="where do Ada's herons nest")).results[0]
-        self.assertRegex(best["why"], r"^ada, herons, nest; neighbours ×\d\.\d; session ×2\.0; speaker ×1\.5$")
+        self.assertRegex(best["why"], r"^ada, herons, nest; neighbours ×\d\.\d; session ×2\.0; speaker ×2\.0$")
 
 
 class MixedSourcesTests(MessagesTestCase):

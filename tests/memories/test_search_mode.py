@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from django.db import connections
+from django.test import SimpleTestCase
 
 from memories import selectors
 from memories.query import query
 from memories.resources import SearchByOffset, search_by_offset
 from memories.schemas import MemorySearch, MemoryWrite, Stats
 from memories.schemas.query import MemoryQuery
-from memories.search.blend import Ranker, RankingAnswer, RankingRequest, _rankers
+from memories.search.blend import Ranker, RankingAnswer, RankingRequest, _rankers, blend
 from memories.services import write_memory
 from memories.timeline import stats
 from memoryhub.core.errors import Unavailable
@@ -21,6 +22,28 @@ from sessions_app.services.profile import change_settings
 from tests.support import HubTestCase
 
 WORD = "readers"
+
+
+@contextmanager
+def silent(request: RankingRequest) -> Iterator[Callable[[], RankingAnswer]]:
+    yield RankingAnswer
+
+
+class BlendTests(SimpleTestCase):
+    ranker = Ranker("meaning", silent, weight=0.5, ordinary=3, lead=0.4, alone=0.3, alone_at_most=1)
+
+    def blended(self, *near: tuple[int, float]) -> dict[int, float]:
+        return {hit: round(score, 3) for hit, score in blend([(1, 8.0), (2, 4.0)], near, self.ranker)}
+
+    def test_another_ranking_counts_by_how_far_its_hits_are_ahead_of_an_ordinary_one(self):
+        self.assertEqual(self.blended((1, 0.7), (2, 0.5), (3, 0.3)), {1: 8.0, 2: 4.0, 3: 0.0})
+        self.assertEqual(self.blended((1, 0.5), (2, 0.4), (3, 0.3)), {1: 6.0, 2: 3.0, 3: 0.0})
+
+    def test_few_hits_count_by_their_own_scores(self):
+        self.assertEqual(self.blended((2, 0.4), (1, 0.2)), {1: 6.0, 2: 6.0})
+
+    def test_hits_without_the_words_are_limited(self):
+        self.assertEqual(self.blended((7, 0.9), (8, 0.8), (2, 0.5)), {7: 4.0, 1: 4.0, 2: 2.0})
 
 
 class SearchModeTests(HubTestCase):
@@ -65,7 +88,7 @@ class SearchModeTests(HubTestCase):
             asked.append(question.question)
             yield RankingAnswer
 
-        ranker = Ranker("meaning", asking, weight=0.5, good=0.5, alone=0.5, alone_at_most=5)
+        ranker = Ranker("meaning", asking, weight=0.5, ordinary=100, lead=0.5, alone=0.5, alone_at_most=5)
         _rankers.append(ranker)
         self.addCleanup(_rankers.remove, ranker)
         self.found()

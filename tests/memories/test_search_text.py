@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 from datetime import datetime
 
 from django.test import SimpleTestCase
@@ -11,7 +13,7 @@ from memories.schemas import MemoryDelete, MemorySearch, MemoryTouch, MemoryWrit
 from memories.search.index import text_row
 from memories.search.shaping import date_words, shaped
 from memories.search.snippets import excerpt
-from memories.search.text import match_any, phrases, terms
+from memories.search.text import forms_of, match_any, phrases, terms
 from memories.search.words import words_in
 from memoryhub.core import clock
 from memoryhub.core.errors import ConfirmationRequired
@@ -27,6 +29,7 @@ class QuestionTests(SimpleTestCase):
     def test_names_of_several_parts_are_also_searched_as_a_whole(self):
         question = "os.path.join fails in src/core/stores.py:42 for snake_case, not write-ahead"
         self.assertEqual(phrases(question), ["os path join", "src core stores py 42", "snake case", "write ahead"])
+        self.assertEqual(match_any(["os path", "load"]), '"os path" OR "load"')
 
     def test_an_error_message_is_its_words(self):
         found = terms("TypeError: 'NoneType' object is not subscriptable")
@@ -41,7 +44,7 @@ class QuestionTests(SimpleTestCase):
 
     def test_chinese_is_searched_by_pairs_and_a_single_character_as_a_prefix(self):
         self.assertEqual(terms("数据库连接"), ["数据", "据库", "库连", "连接"])
-        self.assertEqual(match_any(terms("库")), '"库"*')
+        self.assertEqual(match_any(terms("库")), '"库"* OR "庫"*')
 
     def test_remains_of_contractions_are_not_searched(self):
         self.assertEqual(terms("what's Ada's plan, we'll see"), ["ada", "plan", "see"])
@@ -122,6 +125,72 @@ class ScriptsTests(HubTestCase):
             with self.subTest(question):
                 found = selectors.search(command=MemorySearch(query=question)).results
                 self.assertEqual(found[0]["title"], title)
+
+
+class LanguagesTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(self.store("alpha", actor="ada"))
+        texts = {
+            "german": "Die Schlüssel liegen in der Tabelle der Bestellungen.",
+            "spanish": "Las conexiones caducan a los quince minutos.",
+            "russian": "Резервные копии хранятся тридцать дней.",
+            "chinese": "备份保存在数据库里。",
+            "traditional": "郵件經過佇列發送。",
+            "commit": "The build broke with 3f2a9c81d4e07b65f1a2c3d4e5f60718293a4b5c.",
+            "short": "Rolled back to 9b1deb4.",
+            "cron": "The report runs at 30 6 * * 1 on the old host.",
+            "every minute": "The entry is * * * * * and stays.",
+            "emoji": "Breaking changes carry 💥.",
+            "english": "Classes value the queue; das modal dialog of die cast parts.",
+        }
+        for title, content in texts.items():
+            services.write_memory(command=MemoryWrite(title=title, content=content))
+
+    def test_other_forms_of_words_are_found_marked_and_named(self):
+        questions = {
+            "wo liegt der Schluessel?": ("german", ["Schlüssel"]),
+            "welche Bestelltabelle": ("german", ["Tabelle", "Bestellungen"]),
+            "Bestelltabelle": ("german", ["Tabelle", "Bestellungen"]),
+            "¿cuándo caduca una conexión?": ("spanish", ["conexiones", "caducan"]),
+            "где хранится копия": ("russian", ["копии", "хранятся"]),
+            "備份": ("chinese", ["备份"]),
+            "邮件": ("traditional", ["郵件"]),
+            "3f2a9c8": ("commit", ["3f2a9c81d4e07b65f1a2c3d4e5f60718293a4b5c"]),
+            "9b1deb4d3b7d4bad9bdd2b0d7b3dcb6d1f2e3a4b": ("short", ["9b1deb4"]),
+            "what runs at 30 6 * * 1": ("cron", ["runs", "30 6 * * 1"]),
+            "* * * * *": ("every minute", ["* * * * *"]),
+            "💥": ("emoji", ["💥"]),
+        }
+        for question, (title, marked) in questions.items():
+            with self.subTest(question):
+                found = selectors.search(command=MemorySearch(query=question)).results[0]
+                self.assertEqual(found["title"], title)
+                self.assertEqual([found["snippet"][start:end] for start, end in found["matches"]], marked)
+                self.assertNotIn("words near it", found["why"])
+
+    def test_questions_in_english_have_no_other_forms(self):
+        for question in (
+            "why does the queue die",
+            "das modal",
+            "naïve classes in the cache",
+            "no car",
+            "an index",
+            "comment syntax",
+            "dies",
+        ):
+            self.assertEqual([form for word in terms(question) for form in forms_of(word)], [], question)
+
+    def test_the_libraries_are_imported_only_by_the_questions_that_need_them(self):
+        code = (
+            "import sys, django; django.setup(); from memories.search.parsed_query import parse; "
+            "parse('why was the cache 3f2a9c8 replaced 💥?'); print({'Stemmer', 'opencc'} & {*sys.modules})"
+        )
+        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
+        shown = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        )
+        self.assertEqual(shown.stdout.strip(), "set()")
 
 
 SIGNS = [
