@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import re2
+
 from memoryhub.core.secrets.assignment import Assignment, assignment_at
 from memoryhub.core.secrets.checks import CHECKS
 from memoryhub.core.secrets.found import Candidate, Found, Hit, Place, Places, apart
@@ -180,11 +182,20 @@ def _accepts(rule: Rule, data: bytes, start: int, position: int, read: Assignmen
     if rule.pattern:
         return _fits(rule, data, start, read)
     first = _first(data, start)
-    name = (data[first:position] + read.rest).decode(errors="replace")
+    name = _unescaped((data[first:position] + read.rest).decode(errors="replace"))
     value = data[read.start : read.end].decode(errors="replace")
     if _of_badge(data, start) or _of_resource(data, first) or not is_assigned(read, name, value):
         return False
     return VALUE_CHECKS[rule.checks[0]](name, value, read)
+
+
+def _unescaped(name: str) -> str:
+    # ``\\u5bc6\\u7801``: a name in JSON, perhaps escaped twice
+    return re2.sub(r"\\{1,2}u([0-9a-fA-F]{4})", _character, name) if "\\u" in name else name
+
+
+def _character(match: re2._Match) -> str:
+    return chr(int(match[1], 16))
 
 
 def _fits(rule: Rule, data: bytes, start: int, read: Assignment) -> bool:

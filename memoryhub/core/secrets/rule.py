@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -67,6 +69,17 @@ def escaped(word: bytes) -> bytes:
     return quoted
 
 
+def spelled(*words: str) -> bytes:
+    """Return a pattern for the words, also as JSON escapes them, once or twice."""
+    return b"|".join(pattern for word in words for pattern in _spellings(word))
+
+
+def _spellings(word: str) -> Iterator[bytes]:
+    yield escaped(word.encode())
+    if not word.isascii():
+        yield json.dumps(word)[1:-1].encode().replace(b"\\", rb"\\{1,2}")
+
+
 # How a rule is matched around its keyword.
 class Form(StrEnum):
     # The pattern starts with the keyword.
@@ -115,12 +128,22 @@ class Rule:
         return "named-secret" in self.checks
 
 
+def _keywords(words: Iterable[str]) -> tuple[bytes, ...]:
+    # Other alphabets than the Latin one: RE2 ignores case in bytes only for ASCII, and JSON may escape the letters.
+    found = dict[bytes, None]()
+    for word in words:
+        cases = (word,) if word.isascii() else (word, word.capitalize(), word.upper())
+        spellings = [*cases, *(json.dumps(case)[1:-1] for case in cases if not case.isascii())]
+        found.update(dict.fromkeys(text.encode() if word.isascii() else text.encode().lower() for text in spellings))
+    return tuple(found)
+
+
 def rule_of(data: dict[str, Any]) -> Rule:
     return Rule(
         id=data["id"],
         type=data.get("type", data["id"]),
         form=Form(data.get("form", "at")),
-        keywords=tuple(word.encode() for word in data["keywords"]),
+        keywords=_keywords(data["keywords"]),
         any_case=data.get("any_case", False),
         pattern=data.get("pattern", "").encode(),
         name=data.get("name", "").encode(),

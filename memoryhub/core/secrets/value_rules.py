@@ -16,10 +16,16 @@ from memoryhub.core.secrets.plausible import (
     matches,
     reads_as_words,
 )
+from memoryhub.core.secrets.rule import spelled
 
 _PASSWORD = (
-    rb"(?i)pass|paas|pwd|psw|pword|_pw$|^pw$|^p/w$|(?:\\u[0-9a-fA-F]{4}){2}$|kennwort|contrase|mot[ _-]?de|senha|"
-    + "hasło|пароль|密码|密碼|口令|パスワード|暗証|비밀번호|비번|패스워드|암호".encode()
+    rb"(?i)pass|paas|pwd|psw|pword|_pw$|^pw$|^p/w$|kennwort|contrase|clave$|mot[ _-]?de|^mdp$|senha|wachtwoord|heslo|parola"
+    rb"|l(?:o|\xc3\xb6)senord|adgangskode|salasana|jelsz|sifre|"
+    + spelled(
+        *"şifre Şifre hasło Hasło пароль Пароль 密码 密碼 口令 パスワード 暗証 비밀번호 비번 패스워드 암호 รหัสผ่าน पासवर्ड".split(),
+        "mật khẩu",
+        "Mật khẩu",
+    )
 )
 _HARMLESS_NAME = (
     rb"(?i)(?:tokeni[sz]|tokenl?ess|secretar|passwordless|authori[sz](?:e|er|ed|ing)\b|authors?\b|authenticated$|authorit(?:y|ies)|credentialed|bypass|compass"
@@ -54,9 +60,13 @@ _ALGORITHM = rb"(?i)(?:aes|desede|rsa|hmac|pbkdf2|scrypt|argon2(?:id|[id]))(?:[-
 # A table key that is sorted by time.
 _MOMENT = rb"[A-Za-z]+#\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?"
 _BETWEEN = (
-    rb"(?i)(?:\s*\b(?:is|was|value|here|now|for|of|to|the|this|api|access|auth|secret|key|token|password|user|account|app"
-    rb"|client|personal|bot|admin|webhook|service|server|database|db|bearer|appid|in|on|\d)\b"
-    rb"|\b(?:for|of|in|on) [\w.@-]{1,30})*\s*"
+    rb"(?i)(?:[\s:]*\b(?:is|was|value|here|now|for|of|to|the|this|that|you|need|api|access|auth|secret|key|token|password|user"
+    rb"|account|app|client|personal|bot|admin|webhook|service|server|database|db|bearer|appid|in|on|de|del|da|do|d|root|staging"
+    rb"|production|prod|test|new|temporary|current|default|production|\d)\b"
+    rb"|\s*\b(?:for|of|in|on|de|del|para|da|do|du|pour|voor|per|dla)(?:\s[\w.@'-]{1,20}){1,3}"
+    rb"|[\s:]*(?:f(?:\xc3\xbc|\\{1,2}u00fc)r|"
+    + spelled("от", "для", "к", "do")
+    + rb")(?:\s[\w.@\x80-\xff\\-]{1,40}){1,3})*\s*"
 )
 _NUMBER = rb"[-+]?[\d.,:_/-]+(?:T[\d:.]+)?(?:Z|[+-]\d\d:?\d\d)?|0x[0-9a-fA-F]{1,8}"
 _PUNCTUATION = rb"[(){};,\s]"
