@@ -13,11 +13,19 @@ _GAP = rb"(?:\s|\\+[nrt])*"  # also escaped by JSON, once or twice
 _REST = rb"(?P<rest>[\w.-]*)"
 _CLOSE = rb"(?:\[\w*\]|%5[Dd])?[\"'`\\)\]*]*"
 _DECLARED = rb"(?: ?:? ?(?i:string|str|char\*?|const|final)\b)?"
-_VALUE_OF = rb"[,:=]?" + _GAP + rb"\{?" + _GAP + rb"-?[\"'\\]*(?i:value)[\"'\\]*" + _GAP + rb"[:=]"
+_VALUE_OF = (
+    rb"(?:,\s?[\"'\\]*\w{1,20}[\"'\\]*:\s?[\"'\\]*\w{1,20}[\"'\\]*)?[,:=]?"
+    + _GAP
+    + rb"\{?"
+    + _GAP
+    + rb"-?[\"'\\]*(?i:value)[\"'\\]*"
+    + _GAP
+    + rb"[:=]"
+)
 # ``|`` and ``>`` of a YAML block, and the line after them; a fence of Markdown.
 _BLOCK = rb"(?:(?:[ \t]*[|>][-+\d]{0,3})?[ \t]*(?:#[^\n\\]{0,60})?(?:\n|\\+n)" + _GAP + rb"(?:`{3}\w*" + _GAP + rb")?)?"
 _SIGN = (
-    rb"(?:" + _VALUE_OF + rb"|:{1,3}=|[?.+!]={1,3}|=>|->|<-|={1,3}|(?:[:,]|" + spelled("：", "＝") + rb")" + _BLOCK
+    rb"(?:" + _VALUE_OF + rb"|:{1,3}=|[?.+!]={1,3}|[=-]{1,3}>|<-|={1,3}|(?:[:,]|" + spelled("：", "＝") + rb")" + _BLOCK
     + rb"|\|\|:?|(?:\.[a-z]+)?\([\"']|\?\?|%3[Dd])"
 )  # fmt: skip
 _IS = rb"\b(?:es|sono|ist|lautet|est|wynosi)\b|" + spelled(*"está è é это такой är là 是 为 為 は が 는 은".split())
@@ -29,11 +37,11 @@ _ARROW = rb"\xe2[\x86\x87][\x80-\xbf]|\xe2\x9e[\x80-\xbf]|\xe2\x9f[\xb0-\xbf]|\x
 _ESCAPED_ARROW = rb"\\{1,2}u(?i:21[9ab][0-9a-f]|27[9ab][0-9a-f]|27f[0-9a-f]|201[2-5]|226b)"
 # Signs that also stand where nothing is assigned: the value must look like a secret by itself.
 _LOOSE = (
-    rb"(?:-{1,3}>|={2,3}>|-{1,3}[ \t]|>>|\|{1,2}|\.{2,}|[ \t][(\[]|"
+    rb"(?:-{1,3}[ \t]|>>|\|{1,2}|\.{2,}|\?[ \t]{0,2}(?:[Aa]:)?|\bor\b|[ \t][(\[]|"
     + _ARROW + rb"|" + _ESCAPED_ARROW + rb"|" + spelled("»", "│") + rb"|" + _SAID + rb")"
 )  # fmt: skip
-_MARKUP = rb"(?:</?[\w:!-][^<>\n]{0,80}>" + _GAP + rb"){1,6}(?P<brace>\{)?"
-_TAG = rb"[\"'\\]*(?:\s[^<>]*)?>(?P<tagbrace>\{)?"
+_MARKUP = rb"(?:</?[\w:!-][^<>\n]{0,80}>" + _GAP + rb"){1,6}\{?"
+_TAG = rb"[\"'\\]*(?:\s[^<>]*)?>\{?"
 _NEW = rb"(?:(?:new\b ?[\w:.]{0,32}(?:\[\])? ?[({]|\[) ?)?"
 _WRAP = (
     rb"(?:(?P<bold>\*{1,3}|__)|<(?i:code|b|strong|kbd|tt|pre|em|i|span)\b[^<>\n]{0,40}>|<!\[CDATA\[|"
@@ -41,10 +49,10 @@ _WRAP = (
 )  # fmt: skip
 _OPEN = rb"(?:" + _NEW + rb"[@$bBrRfFuUL]{0,2}(?P<quote>\"\"\"|'''|\\*[\"'`]))?"
 _WORDS = rb"(?P<words>(?:[ \t]" + rb"(?:[ \t\w./'\x80-\xff-]|\\{1,2}u[0-9a-fA-F]{4}){0,32}?)??)"
-_NOTE = rb"(?P<note>[ \t]?(?:\([^()\n\"'=]{1,40}\)|\[[^\[\]\n\"'=]{1,40}\]))?"
+_NOTE = rb"(?P<note>[ \t]?(?:\((?:[\w.:-]{1,14}[ ,]{0,2}){1,5}\)|\[(?:[\w.:-]{1,14}[ ,]{0,2}){1,5}\]))?"
 _HEAD = (
     _REST + _WORDS + _NOTE + rb"(?:" + _CLOSE + _DECLARED + rb"(?:" + _GAP + rb"(?P<sign>" + _SIGN + rb")|" + _GAP
-    + rb"(?P<loose>" + _LOOSE + rb")|" + _GAP + rb"(?P<markup>" + _MARKUP + rb"))|(?P<tag>" + _TAG + rb"))"
+    + rb"(?P<loose>" + _LOOSE + rb")|" + _GAP + rb"" + _MARKUP + rb")|" + _TAG + rb")"
     + _GAP + _WRAP + _OPEN
 )  # fmt: skip
 _SPACED = (
@@ -53,6 +61,8 @@ _SPACED = (
 )  # fmt: skip
 # A character of three bytes or more ends the value: sentences continue without a space in Chinese and Japanese.
 _BARE = rb"[^\s\"'`<>,;(){}\[\]\\|\xe0-\xff]+"
+# In the query of an address, and in the body of a form
+_NEXT_FIELD = rb"&(?:amp;)?[\w.%@-]+="
 _STOP = b".,;:!?)]}>*"
 
 
@@ -86,7 +96,7 @@ def assignment_at(data: bytes, position: int, limit: int, *, spaced: bool) -> As
 
 
 def _signed(data: bytes, head: list[Span], limit: int) -> Assignment | None:
-    (_, start), rest, words, note, sign, loose, markup, brace, tag, tag_brace, bold, quote = head
+    (_, start), rest, words, note, sign, loose, bold, quote = head
     text = _plain(data[slice(*sign)]) if sign != NOWHERE else ">"
     mark = data[slice(*quote)]
     if text.endswith(('("', "('")):
@@ -132,6 +142,8 @@ def _quoted_end(data: bytes, start: int, limit: int, quote: bytes) -> int:
 def _bare_end(data: bytes, start: int, limit: int) -> int:
     run = compiled(_BARE).at(data, start, min(limit, start + _LONGEST_VALUE))
     end = run[0][1] if run else start
+    following = compiled(_NEXT_FIELD).find(data, start, end) if b"&" in data[start:end] else None
+    end = following[0][0] if following else end
     while end > start and data[end - 1] in _STOP:
         end -= 1
     return end
