@@ -49,7 +49,8 @@ _WRAP = (
 )  # fmt: skip
 _OPEN = rb"(?:" + _NEW + rb"[@$bBrRfFuUL]{0,2}(?P<quote>\"\"\"|'''|\\*[\"'`]))?"
 _WORDS = rb"(?P<words>(?:[ \t]" + rb"(?:[ \t\w./'\x80-\xff-]|\\{1,2}u[0-9a-fA-F]{4}){0,32}?)??)"
-_NOTE = rb"(?P<note>[ \t]?(?:\((?:[\w.:-]{1,14}[ ,]{0,2}){1,5}\)|\[(?:[\w.:-]{1,14}[ ,]{0,2}){1,5}\]))?"
+_FEW_WORDS = rb"[\w.:-]{1,14}(?:[ ,]{1,2}[\w.:-]{1,14}){0,4}"
+_NOTE = rb"(?P<note>[ \t]?(?:\(" + _FEW_WORDS + rb"\)|\[" + _FEW_WORDS + rb"\]))?"
 _HEAD = (
     _REST + _WORDS + _NOTE + rb"(?:" + _CLOSE + _DECLARED + rb"(?:" + _GAP + rb"(?P<sign>" + _SIGN + rb")|" + _GAP
     + rb"(?P<loose>" + _LOOSE + rb")|" + _GAP + rb"" + _MARKUP + rb")|" + _TAG + rb")"

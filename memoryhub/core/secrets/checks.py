@@ -63,10 +63,11 @@ _WEB_SAMPLE = rb"(?i)\b(?:https?|ftp):(?:\\?/){2}(?:user|username|usr|login|foo|
 # Characters that end a user and password in an address, but that people type in passwords.
 _RAW = rb"[/?#]"
 # A port and a path, or another address.
-_NO_PASSWORD = rb"^\d{0,5}(?:[/?#]|$)|://|^[\]\[]|[{}<>$]|/(?:@|[^@]*/)"
+_NO_PASSWORD = rb"^\d{0,5}(?:[/?#]|$)|://|^[\]\[]|[{}<>$]|/@|^(?i:port)\b"
 _HOST_AFTER = rb"^[\w-]+(?:\.[\w-]+)*(?::\d|[/?\"'\s),;]|$)"
 _WEB_PASSWORD = rb"(?i)pass(?:wd|word)?|pwd|pw|abc|xyz|123|[a-z]"
 _NAMED = rb"(?i)passw|pwd|_pass|^pass|secret|^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$"
+_PUBLISHED = "pk_live_", "pk_test_"
 _SNOWFLAKE = rb"[MNO][\w-]{22,28}"
 _DIGEST_BEFORE = rb"(?i)(?:sha\d{0,3}|md5|hash|digest|checksum|integrity)[\"' ]{0,2}[-=:]?[\"' ]{0,2}$"
 
@@ -162,6 +163,8 @@ def no_digest(found: Found) -> Span | None:
 def strong(found: Found) -> Span | None:
     """Require mixed case, digits and high entropy, and no words."""
     secret = found.secret.rsplit("_", 1)[-1]
+    if found.secret.startswith(_PUBLISHED):
+        return None
     accepted = is_mixed(secret) and entropy(secret) >= 3.7 and not is_placeholder(secret)
     return found.span if accepted and not reads_as_words(secret) else None
 

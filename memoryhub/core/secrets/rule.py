@@ -129,13 +129,17 @@ class Rule:
 
 
 def _keywords(words: Iterable[str]) -> tuple[bytes, ...]:
-    # Other alphabets than the Latin one: RE2 ignores case in bytes only for ASCII, and JSON may escape the letters.
-    found = dict[bytes, None]()
-    for word in words:
-        cases = (word,) if word.isascii() else (word, word.capitalize(), word.upper())
-        spellings = [*cases, *(json.dumps(case)[1:-1] for case in cases if not case.isascii())]
-        found.update(dict.fromkeys(text.encode() if word.isascii() else text.encode().lower() for text in spellings))
-    return tuple(found)
+    return tuple(dict.fromkeys(spelling.encode() for word in words for spelling in _spelled_keyword(word)))
+
+
+def _spelled_keyword(word: str) -> Iterator[str]:
+    # Other alphabets: bytes have no case beyond ASCII, and JSON may escape the letters.
+    if word.isascii():
+        yield word
+        return
+    for case in (word, word.capitalize(), word.upper(), word.replace("api", "API")):
+        yield case
+        yield json.dumps(case)[1:-1]
 
 
 def rule_of(data: dict[str, Any]) -> Rule:

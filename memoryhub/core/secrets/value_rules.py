@@ -74,7 +74,8 @@ _BETWEEN = (
 _NO_SECRETS = (
     rb"(?:npm:|workspace:|file:)?[\^~>=<v]{0,2}\d+(?:\.[\dxX*]+){1,3}(?:[-+.][\w.+-]*)?(?:/go\.mod)?",
     rb"[a-z][a-z_.-]*(?::[a-z*][a-z_.-]*){1,3}",
-    rb"(?:[\w-]+(?:\.[\w-]+)*\.[a-z]{2,6}|@[\w-]+|[a-z][a-z_-]*)(?:/[a-z][a-z_.-]*)+(?:/v\d+)?/?",
+    rb"(?:(?:[\w-]+\.){1,3}[a-z]{2,6}|@[\w-]+)(?:/[\w.@-]{1,40})+/?",
+    rb"[a-z][a-z_-]*(?:/[a-z][a-z_.-]*)+(?:/v\d+)?/?",
     rb"(?:[a-z][\w-]*/)+<[\w-]+>(?:/[\w<>-]+)*",
     rb"[\w@./-]*\.\w{1,5}:\d+\S*",
     rb"(?::{1,2}|&)[A-Za-z_]\w*(?:\.\w+)*",
@@ -137,7 +138,7 @@ def _is_named_value(name: str, value: str, *, quoted: bool) -> bool:
 
 def _is_typical_password(value: str) -> bool:
     # A capital, two digits and a mark, as forms for passwords ask for: ``Winter2024!``
-    return 8 <= len(value) and is_mixed(value) and sum(c.isdigit() for c in value) > 1 and matches(_SIGN, value)
+    return len(value) >= 8 and is_mixed(value) and sum(c.isdigit() for c in value) > 1 and matches(_SIGN, value)
 
 
 def is_secret_value(name: str, value: str, *, quoted: bool = True) -> bool:
