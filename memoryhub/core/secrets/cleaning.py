@@ -8,6 +8,7 @@ from typing import NamedTuple
 from memoryhub.core.secrets.catalogue import detector
 from memoryhub.core.secrets.custom_rules import CustomRules
 from memoryhub.core.secrets.found import Finding, Hit, apart
+from memoryhub.core.secrets.personal import PERSONAL_PREFIX
 from memoryhub.core.secrets.private import private_spans
 from memoryhub.core.secrets.repeats import NOTHING_KNOWN, RULE, Known, is_repeatable, repeats
 from memoryhub.core.secrets.tags import tag, tag_spans
@@ -99,8 +100,8 @@ def _round(traced: TracedText, context: Context, values: dict[str, str]) -> tupl
 
 
 def _with_repeats(text: str, secrets: list[_Secret], context: Context, values: dict[str, str]) -> list[_Secret]:
-    for kind, _, start, end in secrets:
-        if is_repeatable(text[start:end]):
+    for kind, rule, start, end in secrets:
+        if is_repeatable(text[start:end]) and not rule.startswith(PERSONAL_PREFIX):
             values[text[start:end]] = kind
     if not values and context.known is NOTHING_KNOWN:
         return secrets
@@ -147,6 +148,8 @@ def _secrets(text: str, custom: CustomRules) -> Iterator[_Secret]:
 def _secrets_of(stretch: str, offset: int, custom: CustomRules) -> Iterator[_Secret]:
     data = stretch.encode()
     hits = detector().find(data)
+    if custom.personal:
+        hits = _with_custom(hits, custom.personal.find(data))
     if custom.rules:
         hits = _with_custom(custom.find(data), hits)
     for hit, start, end in _in_characters(hits, data, len(stretch)):

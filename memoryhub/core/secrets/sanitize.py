@@ -102,10 +102,15 @@ def _knowing(context: Context, values: dict[str, str]) -> Context:
 def _values(text: str, findings: list[Finding]) -> dict[str, str]:
     if not findings:
         return {}
+    from memoryhub.core.secrets.personal import PERSONAL_PREFIX
     from memoryhub.core.secrets.repeats import is_repeatable
 
     text = _storable(text)
-    found = {text[finding.start : finding.end]: finding.type for finding in findings}
+    found = {
+        text[finding.start : finding.end]: finding.type
+        for finding in findings
+        if not finding.rule.startswith(PERSONAL_PREFIX)
+    }
     return {value: kind for value, kind in found.items() if is_repeatable(value)}
 
 

@@ -170,7 +170,7 @@ def is_key_value(name: str, value: str) -> bool:
 
 
 def looks_generated(value: str) -> bool:
-    if len(value) < 16 or any(c.isspace() for c in value) or is_uuid(value) or reads_as_words(value):
+    if len(value) < 16 or any(c.isspace() or c in "{}" for c in value) or is_uuid(value) or reads_as_words(value):
         return False
     if is_hex(value):
         return len(value) >= 20 and (len(value) != _GIT or is_mixed(value)) and entropy(value) >= 3.2
