@@ -32,6 +32,17 @@ class FormsTest(TestCase):
             "the API key ({}) is in the vault",
         )
 
+    def test_the_first_row_of_a_table_names_its_columns(self) -> None:
+        self.assert_masked(
+            "| host | user | password |\n|---|---|---|\n| db1 | app | {} |\n",
+            "host,user,password\ndb1,app,{}\n",
+            " user  | password\n-------+----------\n report | {}\n",
+            secret=PASSWORD,
+        )
+        self.assert_masked("id,name,api_token\n7,build,{}")
+        for text in ("| user | password |\n|---|---|\n| ann | required |", "f(user, password,\n  name2, other3,\n)"):
+            self.assertEqual(sanitize_text(text)[0], text)
+
     def test_an_element_may_hold_its_secret_in_braces(self) -> None:
         self.assert_masked("<secret>{{}}</secret>", "<apiToken>{}</apiToken>", "<password><![CDATA[{}]]></password>")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from io import StringIO
-from typing import Any
+from typing import Any, get_args
 from unittest import mock
 
 from django.core.management import call_command
@@ -53,7 +53,7 @@ class PersonalDataTests(HubTestCase):
         self.assertEqual(sanitize_text(TEXT)[0], TEXT)
         self.assertEqual(masked(TEXT, *ALL), MASKED)
         self.assertEqual(masked("ann@example.org +49 30 12345678", "phone"), "ann@example.org [REDACTED:phone]")
-        self.assertEqual(set(ALL), set(PersonalType.__args__))
+        self.assertEqual(set(ALL), set(get_args(PersonalType)))
         self.assertEqual(masked(MASKED, *ALL), MASKED)
 
     def test_numbers_without_valid_check_digits_stay(self):

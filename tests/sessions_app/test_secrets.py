@@ -68,7 +68,7 @@ class RememberedTests(SecretsTestCase):
     def write(self, text: str, project: str = "alpha") -> str:
         with self.store(project):
             write_memory(command=MemoryWrite(title=f"Note of {len(text)}", content=text))
-            return RawEvent.objects.order_by("position").last().payload_json
+            return str(RawEvent.objects.latest("position").payload_json)
 
     def test_a_secret_is_masked_bare_in_later_events_of_its_project(self):
         secret = "kX3vR9pLm2Qw7TzB4nYs8HcJ5dFg"

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import re2
 
-from memoryhub.core.secrets.assignment import Assignment, assignment_at
+from memoryhub.core.secrets.assignment import LOOSE, Assignment, assignment_at
 from memoryhub.core.secrets.checks import CHECKS
+from memoryhub.core.secrets.columns import cells_below
 from memoryhub.core.secrets.found import Candidate, Found, Hit, Place, Places, apart
 from memoryhub.core.secrets.plausible import entropy, is_identifier, is_uuid, matches
 from memoryhub.core.secrets.rule import LETTERS, NOWHERE, Form, Rule, Span, begins_word, compiled
@@ -43,7 +44,8 @@ class Detector:
         known = list(_known(data, places))
         for rule in self._without_keyword:
             known = sorted([*known, *apart(list(_everywhere(rule, data)), known)], key=_start)
-        return sorted([*known, *_values(data, places, known)], key=_start)
+        found = sorted([*known, *_values(data, places, known)], key=_start)
+        return sorted([*found, *apart(list(_cells(data, places)), found)], key=_start)
 
     def places(self, data: bytes) -> list[Place]:
         return list(self._places.of(data))
@@ -162,6 +164,20 @@ def _values(data: bytes, places: list[Place], known: list[Hit]) -> Iterator[Hit]
         elif read:
             tries = tries + 1 if start < run_end else 0
             run_end = max(run_end, read)
+
+
+def _cells(data: bytes, places: list[Place]) -> Iterator[Hit]:
+    """Yield the secrets in table cells below a name, without overlap."""
+    hits: dict[int, Hit] = {}
+    for start, candidates in places:
+        for rule, size in candidates:
+            if rule.spaced:
+                for first, end in cells_below(data, start, start + size):
+                    read = Assignment(b"", b"", LOOSE, first, end, quoted=False, called=False)
+                    if end > first and _accepts(rule, data, start, start + size, read):
+                        hits[first] = Hit(rule, first, end)
+                break
+    yield from sorted(hits.values(), key=_start)
 
 
 def _read(data: bytes, start: int, limit: int, candidates: tuple[Candidate, ...]) -> Hit | int:

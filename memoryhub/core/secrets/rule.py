@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from typing import Any
@@ -123,9 +123,11 @@ class Rule:
     # Characters, besides letters and digits, that the secret may not follow.
     not_after: bytes = b""
 
-    @property
-    def spaced(self) -> bool:
-        return "named-secret" in self.checks
+    # Whether a value may follow its name after a space alone.
+    spaced: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.spaced = "named-secret" in self.checks
 
 
 def _keywords(words: Iterable[str]) -> tuple[bytes, ...]:
