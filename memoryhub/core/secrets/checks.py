@@ -67,7 +67,7 @@ _NO_PASSWORD = rb"^\d{0,5}(?:[/?#]|$)|://|^[\]\[]|[{}<>$]|/@|^(?i:port)\b"
 _HOST_AFTER = rb"^[\w-]+(?:\.[\w-]+)*(?::\d|[/?\"'\s),;]|$)"
 _WEB_PASSWORD = rb"(?i)pass(?:wd|word)?|pwd|pw|abc|xyz|123|[a-z]"
 _NAMED = rb"(?i)passw|pwd|_pass|^pass|secret|^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$"
-_PUBLISHED = "pk_live_", "pk_test_"
+_PUBLISHED = "pk_live_", "pk_test_", "diff-"
 _SNOWFLAKE = rb"[MNO][\w-]{22,28}"
 _DIGEST_BEFORE = rb"(?i)(?:sha\d{0,3}|md5|hash|digest|checksum|integrity)[\"' ]{0,2}[-=:]?[\"' ]{0,2}$"
 

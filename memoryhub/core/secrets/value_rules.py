@@ -81,6 +81,8 @@ _NO_SECRETS = (
     rb"(?::{1,2}|&)[A-Za-z_]\w*(?:\.\w+)*",
     rb"[A-Z][A-Z0-9_]{2,}=\S*",
     rb"pk_(?:live|test)_\w+",
+    rb"\d{4}_[a-z]\w*",
+    rb"magnet:\S*",
 )
 _NUMBER = rb"[-+]?[\d.,:_/-]+(?:T[\d:.]+)?(?:Z|[+-]\d\d:?\d\d)?|0x[0-9a-fA-F]{1,8}"
 _PUNCTUATION = rb"[(){};,\s]"
