@@ -1,5 +1,7 @@
 """Forms in which people write secrets, each filled with generated values: labelled texts from a fixed seed.
 
+``python -m benchmarks.quality.secrets.forms`` prints them as JSON lines for ``benchmarks quality --secrets``.
+
 The forms follow documentation, configuration files, shell sessions and chats in public repositories; the text is our
 own. ``half`` splits them by a checksum of the form, so all values of a form are in one half. Rules may be changed after
 the misses of the half ``a``; of the half ``b``, only the totals are read.
@@ -8,8 +10,10 @@ the misses of the half ``a``; of the half ``b``, only the totals are read.
 from __future__ import annotations
 
 import base64
+import json
 import random
 import string
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 
@@ -522,3 +526,13 @@ def form_samples() -> Iterator[tuple[str, Sample]]:
                 value = _KINDS[kind](chance)
                 count = form.count("{}")
                 yield half(line), Sample(form.format(*[value] * max(count, 1)), value, group, line)
+
+
+def _write() -> None:
+    for part, sample in form_samples():
+        line = {"text": sample.text, "secret": sample.secret, "type": sample.type, "source": f"forms {part}"}
+        sys.stdout.write(json.dumps(line) + "\n")
+
+
+if __name__ == "__main__":
+    _write()

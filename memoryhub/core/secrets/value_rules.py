@@ -83,6 +83,7 @@ _NO_SECRETS = (
     rb"pk_(?:live|test)_\w+",
     rb"\d{4}_[a-z]\w*",
     rb"magnet:\S*",
+    rb"\w+=\\*[\"'].*",
 )
 _NUMBER = rb"[-+]?[\d.,:_/-]+(?:T[\d:.]+)?(?:Z|[+-]\d\d:?\d\d)?|0x[0-9a-fA-F]{1,8}"
 _PUNCTUATION = rb"[(){};,\s]"
