@@ -6,7 +6,10 @@ from itertools import pairwise
 
 from memoryhub.core.secrets.rule import compiled
 
-_TEMPLATE = rb"\$\{|\$\(|\{\{|<%|%\(|(?:^|[^\w])\$[A-Za-z_]|^<[^<>]*>?$|^\{[^{}]*\}?$|^%[sdv%A-Z]|^\$\d$|^@[A-Za-z_]+@$|^\[[a-z]+\]$"
+_TEMPLATE = (
+    rb"\$\{|\$\(|\{\{|<%|%\(|(?:^|[^\w])\$[A-Za-z_]|^<[^<>]*>?$|^\{[^{}]*\}?$|^%[sdv%A-Z]|^\$\d$|^@[A-Za-z_]+@$"
+    rb"|^\[[a-z]+\]$"
+)
 _MASK = "xxxxx", "XXXXX", "***", "...", "…", "•••"
 _FILLER = rb"^[xX*._\-#0?=]+$|0{8}"
 _PLACEHOLDER = (

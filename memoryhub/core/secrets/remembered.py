@@ -19,7 +19,6 @@ from memoryhub.core.stores.dialect import upsert
 from memoryhub.core.stores.routing import current_alias, require_current_alias
 
 _PREFIX = "secret:"
-_AFTER_PREFIX = "secret;"
 # Seconds. A secret that this process has found counts at once, one of another process within this time.
 _CACHE_SECONDS = 1.0
 _MAX_CACHED = 256
@@ -50,7 +49,7 @@ def known_secrets() -> Known:
 
 
 def _read(before: Known | None, pending: dict[str, str]) -> Known:
-    found = rows.fetch("SELECT key, value FROM store_meta WHERE key > %s AND key < %s", [_PREFIX, _AFTER_PREFIX])
+    found = rows.fetch("SELECT key, value FROM store_meta WHERE key LIKE %s", [f"{_PREFIX}%"])
     digests = {key.removeprefix(_PREFIX): kind for key, kind in found} | pending
     # The same object while nothing changes, because results are cached by it.
     if before is not None and before.digests == digests:

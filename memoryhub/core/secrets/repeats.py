@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from memoryhub.core.secrets.plausible import is_identifier, is_mixed, is_sample, looks_random, reads_as_words
@@ -16,11 +16,17 @@ _INSIDE_WORDS = 16
 # With more values than this, whole words are compared instead of searching the text for each value.
 _MOST_SEARCHED = 64
 _DIGEST_BYTES = 16
-_APART = "\"'`<>,;(){}[]\\|\t\r\n"
-_PARTS = "=:/@&?#"
-_ENDS = ".,;:!?*_"
-_WORDS = str.maketrans(dict.fromkeys(_APART, " "))
-_PIECES = str.maketrans(dict.fromkeys(_APART + _PARTS, " "))
+_APART = b"\"'`<>,;(){}[]\\|\t\r\n" + bytes(range(128, 256))
+_PARTS = b"=:/@&?#"
+_ENDS = b".,;:!?*_"
+_DIGITS = b"0123456789"
+
+
+def _spaced_out(signs: bytes) -> bytes:
+    return bytes.maketrans(signs, b" " * len(signs))
+
+
+_WORDS, _PIECES = _spaced_out(_APART), _spaced_out(_APART + _PARTS)
 
 Place = tuple[int, int, str]
 
@@ -87,10 +93,17 @@ def _among_words(text: str, known: Known) -> dict[str, str]:
     return found
 
 
-def _candidates(text: str) -> Iterable[str]:
-    words = {*text.translate(_WORDS).split(), *text.translate(_PIECES).split()}
-    long = [word for word in words if len(word) >= _SHORTEST]
-    return filter(_may_repeat, {*long, *(word.strip(_ENDS) for word in long)})
+def _candidates(text: str) -> Iterator[str]:
+    # On bytes and without a call per character: this reads every text of a store that has seen a secret.
+    data = text.encode()
+    words = {*data.translate(_WORDS).split(), *data.translate(_PIECES).split()}
+    likely = [word for word in words if _SHORTEST <= len(word) <= _LONGEST and _is_mixture(word)]
+    return (word.decode() for word in {*likely, *(word.strip(_ENDS) for word in likely)})
+
+
+def _is_mixture(word: bytes) -> bool:
+    rest = word.translate(None, _DIGITS)
+    return len(rest) < len(word) and rest.lower() != rest.upper()
 
 
 def _places(text: str, value: str) -> Iterator[int]:
