@@ -169,7 +169,7 @@ class Look:
 
 
 def rules_digest() -> str:
-    settings = project_settings().model_dump(mode="json", include={"secret_rules", "secret_allow"})
+    settings = project_settings().model_dump(mode="json", include={"secret_rules", "secret_allow", "mask_personal"})
     return hashlib.sha256(f"{_pack_digest()} {json.dumps(settings, sort_keys=True)}".encode()).hexdigest()[:16]
 
 

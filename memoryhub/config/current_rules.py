@@ -44,4 +44,4 @@ def forget_rules() -> None:
 
 def _read() -> CustomRules:
     settings = project_settings()
-    return compiled_rules(tuple(settings.secret_rules), tuple(settings.secret_allow))
+    return compiled_rules(tuple(settings.secret_rules), tuple(settings.secret_allow), tuple(settings.mask_personal))

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from memoryhub.config.layers import CONFIG_FILE, OF_THE_HUB, decided, decided_outside, read_config
 from memoryhub.config.retention_rules import MAX_RULES, Days, RetentionRule, ReviewPolicy, SearchMode, TurnPolicy
-from memoryhub.config.secret_rules import MAX_ALLOWED, Allowed, SecretRule
+from memoryhub.config.secret_rules import MAX_ALLOWED, Allowed, PersonalType, SecretRule
 from memoryhub.config.secret_rules import MAX_RULES as MAX_SECRET_RULES
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.kinds.builtin import KINDS
@@ -172,6 +172,13 @@ class ProjectSettings(_Settings):
         default_factory=list,
         max_length=MAX_ALLOWED,
         description="allowlist: exact texts and /patterns/ that are not secrets",
+    )
+    mask_personal: Annotated[
+        list[PersonalType], BeforeValidator(_split), SettingInfo(Group.SECRETS, label="Mask personal data")
+    ] = Field(
+        default_factory=list,
+        max_length=5,
+        description="types of personal data to mask: email, phone, card, iban, national_id",
     )
     ranking: Annotated[Ranking, SettingInfo(Group.FINDING, InFolder.ANY)] = Field(
         default_factory=Ranking, description="the weight of each part of a query's ranking"

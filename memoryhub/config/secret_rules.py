@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
@@ -28,6 +28,8 @@ def _allowed(text: str) -> str:
     return text if pattern is None else f"/{_taken(pattern)}/"
 
 
+# As in ``memoryhub.core.secrets.personal``, which compiles patterns.
+PersonalType = Literal["email", "phone", "card", "iban", "national_id"]
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
 Allowed = Annotated[str, StringConstraints(min_length=3, max_length=1000), AfterValidator(_allowed)]
 
@@ -49,10 +51,14 @@ class SecretRule(BaseModel):
 
 
 @lru_cache(maxsize=64)
-def compiled_rules(rules: tuple[SecretRule, ...], allow: tuple[str, ...]) -> CustomRules:
-    """Return compiled rules and allowlist; the same object for equal arguments."""
+def compiled_rules(
+    rules: tuple[SecretRule, ...], allow: tuple[str, ...], personal: tuple[str, ...] = ()
+) -> CustomRules:
+    """Return compiled rules, allowlist and types of personal data; the same object for equal arguments."""
     from memoryhub.core.secrets.custom_rules import NO_RULES, CustomRule, compile_rules
+    from memoryhub.core.secrets.personal import Personal
 
-    if not rules and not allow:
+    if not rules and not allow and not personal:
         return NO_RULES
-    return compile_rules((CustomRule(rule.id, rule.pattern, rule.type, rule.keywords) for rule in rules), allow)
+    custom = (CustomRule(rule.id, rule.pattern, rule.type, rule.keywords) for rule in rules)
+    return compile_rules(custom, allow, map(Personal, personal))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from django import forms
 from django.contrib import messages
@@ -16,6 +16,7 @@ from django.views.decorators.cache import never_cache
 from pydantic import ValidationError
 
 from memoryhub.config.project_settings import ProjectSettings, project_settings, settings_decided_elsewhere
+from memoryhub.config.secret_rules import PersonalType
 from memoryhub.core.errors import HubError
 from memoryhub.core.secrets.catalogue import RuleInfo, catalogue
 from memoryhub.core.validation import explain
@@ -41,6 +42,14 @@ class TextForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 4, **_CODE}),
         help_text="Texts that are not secrets, one per line: an exact text, or a pattern between slashes that matches "
         "all of it, such as /test_[a-z]+/. Private blocks are always masked.",
+    )
+
+    personal = forms.MultipleChoiceField(
+        required=False,
+        label="Mask personal data",
+        choices=[(name, name.replace("_", " ")) for name in get_args(PersonalType)],
+        widget=forms.CheckboxSelectMultiple,
+        help_text="Kept unless you choose a type here.",
     )
 
     def allowed(self) -> list[str]:
@@ -73,7 +82,11 @@ class SecretsForm:
     def __init__(self, request: HttpRequest, settings: ProjectSettings) -> None:
         posted = request.POST or None
         current = [{**rule.model_dump(), "keywords": ", ".join(rule.keywords)} for rule in settings.secret_rules]
-        self.fields = TextForm(posted, initial={"allow": "\n".join(settings.secret_allow)}, label_suffix="")
+        self.fields = TextForm(
+            posted,
+            initial={"allow": "\n".join(settings.secret_allow), "personal": settings.mask_personal},
+            label_suffix="",
+        )
         self.rules = RuleForms(posted, initial=current, prefix="rule", form_kwargs={"label_suffix": ""})
         self.problem = ""
 
@@ -86,10 +99,14 @@ class SecretsForm:
 
     def settings(self) -> dict[str, Any]:
         rules = [rule for rule in (form.rule() for form in self.rules) if rule]
-        return {"secret_rules": rules, "secret_allow": self.fields.allowed()}
+        return {
+            "secret_rules": rules,
+            "secret_allow": self.fields.allowed(),
+            "mask_personal": self.fields.cleaned_data["personal"],
+        }
 
 
-_CUSTOM = ("secret_rules", "secret_allow")
+_CUSTOM = ("secret_rules", "secret_allow", "mask_personal")
 _RULES_PER_PAGE = 40
 
 

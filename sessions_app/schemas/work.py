@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, StringConstraints, WithJsonSchema
 
-from memoryhub.config.secret_rules import MAX_ALLOWED, MAX_RULES, Allowed, SecretRule
+from memoryhub.config.secret_rules import MAX_ALLOWED, MAX_RULES, Allowed, PersonalType, SecretRule
 from memoryhub.core.schemas import (
     LISTED_AS,
     Command,
@@ -198,6 +198,9 @@ class Sanitise(Command):
     )
     secret_allow: list[Allowed] | None = Field(
         None, max_length=MAX_ALLOWED, description="instead of the project's allow-list"
+    )
+    mask_personal: list[PersonalType] | None = Field(
+        None, max_length=5, description="instead of the project's types of personal data"
     )
 
 

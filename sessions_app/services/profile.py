@@ -83,7 +83,8 @@ def try_rules(*, command: Sanitise) -> Sanitised:
     settings = project_settings()
     rules = settings.secret_rules if command.secret_rules is None else command.secret_rules
     allow = settings.secret_allow if command.secret_allow is None else command.secret_allow
-    with use_rules(compiled_rules(tuple(rules), tuple(allow))):
+    personal = settings.mask_personal if command.mask_personal is None else command.mask_personal
+    with use_rules(compiled_rules(tuple(rules), tuple(allow), tuple(personal))):
         clean, findings = sanitize_text(command.text)
     own = {rule.id: rule for rule in rules}
     return Sanitised(text=clean, found=[_found(finding, own) for finding in findings])
@@ -136,6 +137,7 @@ def _refuse_settings_from_elsewhere(command: SettingsChange) -> None:
 
 # Sanitise a change of the allowlist with the new allowlist: the old one would mask the allowed values.
 def _rules_of(command: SettingsChange, checked: ProjectSettings) -> AbstractContextManager[None]:
-    if not command.settings.keys() & {"secret_rules", "secret_allow"}:
+    if not command.settings.keys() & {"secret_rules", "secret_allow", "mask_personal"}:
         return nullcontext()
-    return use_rules(compiled_rules(tuple(checked.secret_rules), tuple(checked.secret_allow)))
+    rules, allow = tuple(checked.secret_rules), tuple(checked.secret_allow)
+    return use_rules(compiled_rules(rules, allow, tuple(checked.mask_personal)))

@@ -12,10 +12,13 @@ from unittest import mock
 
 from django.core.management import CommandError, call_command
 
+from memories.schemas import MemoryWrite
+from memories.services import write_memory
 from memoryhub.config import current_rules
 from memoryhub.core import log
 from memoryhub.core.errors import Invalid
 from memoryhub.core.models import RawEvent
+from memoryhub.core.secrets import remembered
 from memoryhub.core.secrets.sanitize import sanitize_text
 from sessions_app.models import Setting
 from sessions_app.schemas import SettingsChange
@@ -59,6 +62,42 @@ class TagTests(SecretsTestCase):
 
     def test_without_a_store_the_tag_is_plain(self):
         self.assertEqual(sanitize_text(TOKEN)[0], "[REDACTED:npm-token]")
+
+
+class RememberedTests(SecretsTestCase):
+    def write(self, text: str, project: str = "alpha") -> str:
+        with self.store(project):
+            write_memory(command=MemoryWrite(title=f"Note of {len(text)}", content=text))
+            return str(RawEvent.objects.latest("position").payload_json)
+
+    def test_a_secret_is_masked_bare_in_later_events_of_its_project(self):
+        secret = "kX3vR9pLm2Qw7TzB4nYs8HcJ5dFg"
+        self.write(f"API key - {secret}")
+        later = self.write(f"I called /v1/{secret}/items, and {secret}.")
+        self.assertEqual(later.count("[REDACTED:secret:"), 2)
+        self.assertIn(secret, self.write(secret, "beta"))
+        with self.store("alpha"):
+            self.assertTrue(log.rebuild().identical)
+
+    def test_the_store_keeps_a_keyed_digest_and_another_process_reads_it(self):
+        secret = "kX3vR9pLm2Qw7TzB4nYs8HcJ5dFg"
+        self.write(f"password: {secret}")
+        for file in self.home.glob("projects/*/*"):
+            self.assertNotIn(secret.encode(), file.read_bytes())
+        remembered.forget()
+        self.assertIn("[REDACTED:secret:", self.kept(f"see {secret}"))
+
+    def test_words_digests_and_tried_texts_are_not_remembered(self):
+        digest = "0b7f3c1d52e64a8b0b7f3c1d52e64a8b"
+        self.write(f"api_token: {digest} and postgres://ann:password@db/x")
+        self.assertEqual(self.kept(f"commit {digest}, password"), f"commit {digest}, password")
+        self.tried("api_key=tX3vR9pLm2Qw7TzB4nYs8HcJ5dFg")
+        self.assertIn("tX3v", self.kept("see tX3vR9pLm2Qw7TzB4nYs8HcJ5dFg"))
+
+    def test_an_allowed_value_is_stored_again(self):
+        self.write("api_key=kX3vR9pLm2Qw7TzB4nYs8HcJ5dFg")
+        self.change(secret_allow=["kX3vR9pLm2Qw7TzB4nYs8HcJ5dFg"])
+        self.assertIn("kX3v", self.kept("see kX3vR9pLm2Qw7TzB4nYs8HcJ5dFg"))
 
 
 class OwnRulesTests(SecretsTestCase):

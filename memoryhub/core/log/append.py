@@ -21,6 +21,7 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import Origin, current_origin
 from memoryhub.core.permissions import demand, demand_hub
 from memoryhub.core.schemas import Payload
+from memoryhub.core.secrets.remembered import store_pending
 from memoryhub.core.secrets.sanitize import sanitize, sanitize_text
 from memoryhub.core.secrets.shapes import payload_shape
 from memoryhub.core.stores import rows
@@ -166,6 +167,7 @@ def append(draft: Draft[P], *, stream: str = "", entity: str = "", idempotency_k
     event = _event(draft, position, stream or f"{entity}:{position}", origin, new_stream=not stream)
     head.digest = _insert(event, draft.data, head, origin, _checked_key(idempotency_key))
     head.position = position
+    store_pending()
     apply(event)
     return event
 

@@ -4,34 +4,92 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memoryhub.core.secrets.rule import NOWHERE, Span, compiled
+from memoryhub.core.secrets.rule import NOWHERE, Span, compiled, spelled
+
+
+def _without_groups(pattern: bytes) -> bytes:
+    head, *rest = pattern.split(b"(?P<")
+    return b"(?:".join([head, *(part.partition(b">")[2] for part in rest)])
+
+
+def _unbounded(pattern: bytes) -> bytes:
+    # A counted repetition needs a state for each count.
+    for counted, repeated in ((b"{0,32}?", b"*?"), (b"{1,14}", b"+"), (b"{1,6}", b"+")):
+        pattern = pattern.replace(counted, repeated)
+    for most in (b"4", b"20", b"24", b"40", b"60", b"80"):
+        pattern = pattern.replace(b"{0," + most + b"}", b"*")
+    return pattern
+
 
 # The longest name, sign and space together. It bounds every repetition below, which keeps the automata small.
 _LONGEST_HEAD = 200
+_MEMORY = 4 << 20
 _LONGEST_VALUE = 512
 _GAP = rb"(?:\s|\\+[nrt])*"  # also escaped by JSON, once or twice
 _REST = rb"(?P<rest>[\w.-]*)"
 _CLOSE = rb"(?:\[\w*\]|%5[Dd])?[\"'`\\)\]*]*"
 _DECLARED = rb"(?: ?:? ?(?i:string|str|char\*?|const|final)\b)?"
-_VALUE_OF = rb"[,:=]?" + _GAP + rb"\{?" + _GAP + rb"-?[\"'\\]*(?i:value)[\"'\\]*" + _GAP + rb"[:=]"
-_SIGN = (
-    rb"(?:" + _VALUE_OF + rb"|:{1,3}=|[?.+!]={1,3}|=>|->|<-|={1,3}|[:,]|\|\|:?|(?i:is|was)\b(?:" + _GAP + rb"[:=])?"
-    rb"|(?:\.[a-z]+)?\([\"']|\?\?|%3[Dd])"
+_VALUE_OF = (
+    rb"(?:,\s?[\"'\\]*\w{1,20}[\"'\\]*:\s?[\"'\\]*\w{1,20}[\"'\\]*)?[,:=]?"
+    + _GAP
+    + rb"\{?"
+    + _GAP
+    + rb"-?[\"'\\]*(?i:value)[\"'\\]*"
+    + _GAP
+    + rb"[:=]"
 )
-_TAG = rb"[\"'\\]*(?:\s[^<>]*)?>"
-_NEW = rb"(?:(?:new\b ?[\w:.]{0,32}(?:\[\])? ?[({]|\[) ?)?"
-_OPEN = rb"(?:" + _NEW + rb"[@$bBrRfFuUL]{0,2}(?P<quote>\"\"\"|'''|\\*[\"'`]))?"
-_WORDS = rb"(?P<words>(?:[ \t][ \t\w.-]{0,24}?)??)"
-_HEAD = (
-    _REST + _WORDS + rb"(?:" + _CLOSE + _DECLARED + _GAP + rb"(?P<sign>" + _SIGN + rb")|(?P<tag>" + _TAG + rb"))"
-    + _GAP + _OPEN
+# ``|`` and ``>`` of a YAML block, and the line after them; a fence of Markdown.
+_BLOCK = rb"(?:(?:[ \t]*[|>][-+\d]{0,3})?[ \t]*(?:#[^\n\\]{0,60})?(?:\n|\\+n)" + _GAP + rb"(?:`{3}\w*" + _GAP + rb")?)?"
+_SIGN = (
+    rb"(?:" + _VALUE_OF + rb"|:{1,3}=|[?.+!]={1,3}|[=-]{1,3}>|<-|={1,3}|(?:[:,]|" + spelled("：", "＝") + rb")" + _BLOCK
+    + rb"|\|\|:?|(?:\.[a-z]+)?\([\"']|\?\?|%3[Dd])"
 )  # fmt: skip
+_IS = rb"\b(?:es|sono|ist|lautet|est|wynosi)\b|" + spelled(*"está è é это такой är là 是 为 為 は が 는 은".split())
+_SAID = (
+    rb"(?i:\b(?:(?:should|must|will|can|has|been|now|is|was|are|be|changed|set|reset|you need)\s){0,3}"
+    rb"(?:is|was|are|be|to|equals?)\b|,?\s?\bit(?:'|\xe2\x80\x99)?\s?i?s\b|" + _IS + rb")(?:" + _GAP + rb"[:=])?"
+)
+_ARROW = rb"\xe2[\x86\x87][\x80-\xbf]|\xe2\x9e[\x80-\xbf]|\xe2\x9f[\xb0-\xbf]|\xe2\x80[\x92-\x95]|\xe2\x89\xab"
+_ESCAPED_ARROW = rb"\\{1,2}u(?i:21[9ab][0-9a-f]|27[9ab][0-9a-f]|27f[0-9a-f]|201[2-5]|226b)"
+# Signs that also stand where nothing is assigned: the value must look like a secret by itself.
+_LOOSE = (
+    rb"(?:-{1,3}[ \t]|>>|\|{1,2}|\.{2,}|\?[ \t]{0,2}(?:[Aa]:)?|\bor\b|[ \t][(\[]|"
+    + _ARROW + rb"|" + _ESCAPED_ARROW + rb"|" + spelled("»", "│") + rb"|" + _SAID + rb")"
+)  # fmt: skip
+_MARKUP = rb"(?:</?[\w:!-][^<>\n]{0,80}>" + _GAP + rb"){1,6}\{?"
+_TAG = rb"[\"'\\]*(?:\s[^<>]*)?>\{?"
+_NEW = rb"(?:(?:new\b ?[\w:.]{0,32}(?:\[\])? ?[({]|\[) ?)?"
+_WRAP = (
+    rb"(?:(?P<bold>\*{1,3}|__)|<(?i:code|b|strong|kbd|tt|pre|em|i|span)\b[^<>\n]{0,40}>|<!\[CDATA\[|"
+    + spelled("“", "„", "«", "「", "『", "‘") + rb")?"
+)  # fmt: skip
+_OPEN = rb"(?:" + _NEW + rb"[@$bBrRfFuUL]{0,2}(?P<quote>\"\"\"|'''|\\*[\"'`]))?"
+_WORDS = rb"(?P<words>(?:[ \t]" + rb"(?:[ \t\w./'\x80-\xff-]|\\{1,2}u[0-9a-fA-F]{4}){0,32}?)??)"
+_FEW_WORDS = rb"[\w.:-]{1,14}(?:[ ,]{1,2}[\w.:-]{1,14}){0,4}"
+_NOTE = rb"(?P<note>[ \t]?(?:\(" + _FEW_WORDS + rb"\)|\[" + _FEW_WORDS + rb"\]))?"
+_HEAD = (
+    _REST + _WORDS + _NOTE + rb"(?:" + _CLOSE + _DECLARED + rb"(?:" + _GAP + rb"(?P<sign>" + _SIGN + rb")|" + _GAP
+    + rb"(?P<loose>" + _LOOSE + rb")|" + _GAP + rb"" + _MARKUP + rb")|" + _TAG + rb")"
+    + _GAP + _WRAP + _OPEN
+)  # fmt: skip
+# What every secret has: a digit, a sign, or many letters.
+_SECRET = rb"(?:\S*[0-9]|[A-Za-z]{12}|[\w.-]*[^\s\w.()\[\]{}<>\"'`,;-])"
+# Most keywords have no sign and no such value after them. Without groups and counts, RE2 sees this in a tenth of the
+# time.
+_LIKELY = _unbounded(_without_groups(_HEAD)) + _SECRET
 _SPACED = (
     _REST + _CLOSE + rb"(?:\s|\\+[nrt])" + _GAP + rb"\(?(?P<quote>\\*[\"'`])?"
     rb"([^\s\"'`<>,;(){}\[\]\\|]{8,})"
 )  # fmt: skip
-_BARE = rb"[^\s\"'`<>,;(){}\[\]\\|]+"
+# A character of three bytes or more ends the value: sentences continue without a space in Chinese and Japanese.
+_BARE = rb"[^\s\"'`<>,;(){}\[\]\\|\xe0-\xff]+"
+# In the query of an address, and in the body of a form
+_NEXT_FIELD = rb"&(?:amp;)?[\w.%@-]+="
 _STOP = b".,;:!?)]}>*"
+
+
+# The sign of an assignment that only the value can confirm: *is*, a dash, an arrow, a table cell.
+LOOSE = "is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +98,7 @@ class Assignment:
     rest: bytes
     # Words between the name and the sign.
     words: bytes
-    # ``=``, ``:``, ``is``, ``>`` of a tag, ``(`` of a call; empty if there is only space.
+    # ``=``, ``:``, ``>`` of a tag, ``(`` of a call, ``LOOSE``; empty if there is only space.
     sign: str
     start: int
     end: int
@@ -52,20 +110,24 @@ class Assignment:
 def assignment_at(data: bytes, position: int, limit: int, *, spaced: bool) -> Assignment | None:
     """Return the assignment to the name in which a keyword ends at ``position``, if there is one."""
     stop = min(limit, position + _LONGEST_HEAD)
-    head = compiled(_HEAD).at(data, position, stop)
-    if head is not None:
-        return _signed(data, head, limit)
+    if compiled(_LIKELY, memory=_MEMORY).at(data, position, min(limit, stop + 64)) is not None:
+        head = compiled(_HEAD).at(data, position, stop)
+        return _signed(data, head, limit) if head is not None else None
     head = compiled(_SPACED).at(data, position, stop) if spaced else None
     return _spaced(data, head, limit) if head is not None else None
 
 
 def _signed(data: bytes, head: list[Span], limit: int) -> Assignment | None:
-    (_, start), rest, words, sign, _, quote = head
+    (_, start), rest, words, note, sign, loose, bold, quote = head
     text = _plain(data[slice(*sign)]) if sign != NOWHERE else ">"
     mark = data[slice(*quote)]
     if text.endswith(('("', "('")):
         text, mark = "(", text[-1].encode()
+    if loose != NOWHERE or note != NOWHERE:
+        text = LOOSE
     end = _end(data, start, limit, mark)
+    if bold != NOWHERE and data[end - 2 : end] == b"__":
+        end -= 2
     return _assignment(data, (rest, words), text, (start, end), mark) if end > start else None
 
 
@@ -102,6 +164,8 @@ def _quoted_end(data: bytes, start: int, limit: int, quote: bytes) -> int:
 def _bare_end(data: bytes, start: int, limit: int) -> int:
     run = compiled(_BARE).at(data, start, min(limit, start + _LONGEST_VALUE))
     end = run[0][1] if run else start
+    following = compiled(_NEXT_FIELD).find(data, start, end) if b"&" in data[start:end] else None
+    end = following[0][0] if following else end
     while end > start and data[end - 1] in _STOP:
         end -= 1
     return end

@@ -45,6 +45,9 @@ _OTHERS = {
     "private-block": RuleInfo(
         "private-block", "private", "A private block.", ("<private>",), "", ("Memory Hub (MIT)",)
     ),
+    "repeated-secret": RuleInfo(
+        "repeated-secret", "secret", "A secret that was found elsewhere.", (), "", ("Memory Hub (MIT)",)
+    ),
     "too-many-rounds": RuleInfo(
         "too-many-rounds", "text", "A text built to hide secrets inside secrets.", (), "", ("Memory Hub (MIT)",)
     ),
@@ -57,8 +60,18 @@ def catalogue() -> dict[str, RuleInfo]:
     return {line["id"]: _info(line, head["sources"]) for line in rules}
 
 
+@cache
+def _personal() -> dict[str, RuleInfo]:
+    from memoryhub.core.secrets.personal import personal_rules
+
+    return {
+        rule.id: RuleInfo(rule.id, rule.type, description, (), rule.pattern.decode("latin-1"), ("Memory Hub (MIT)",))
+        for rule, description in personal_rules()
+    }
+
+
 def about(rule: str) -> RuleInfo | None:
-    return _OTHERS.get(rule) or catalogue().get(rule)
+    return _OTHERS.get(rule) or catalogue().get(rule) or _personal().get(rule)
 
 
 def _info(line: dict[str, Any], sources: dict[str, Any]) -> RuleInfo:

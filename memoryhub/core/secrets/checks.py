@@ -17,6 +17,7 @@ from memoryhub.core.secrets.plausible import (
     is_placeholder,
     is_sample,
     is_template,
+    is_uuid,
     looks_random,
     matches,
     reads_as_words,
@@ -59,8 +60,14 @@ Check = Callable[[Found], Span | None]
 _BASE64 = LETTERS | frozenset(b"+/=")
 _WORD = LETTERS | frozenset(b"_")
 _WEB_SAMPLE = rb"(?i)\b(?:https?|ftp):(?:\\?/){2}(?:user|username|usr|login|foo|name|abc|123|me|[a-z])?:$"
+# Characters that end a user and password in an address, but that people type in passwords.
+_RAW = rb"[/?#]"
+# A port and a path, or another address.
+_NO_PASSWORD = rb"^\d{0,5}(?:[/?#]|$)|://|^[\]\[]|[{}<>$]|/@|^(?i:port)\b"
+_HOST_AFTER = rb"^[\w-]+(?:\.[\w-]+)*(?::\d|[/?\"'\s),;]|$)"
 _WEB_PASSWORD = rb"(?i)pass(?:wd|word)?|pwd|pw|abc|xyz|123|[a-z]"
 _NAMED = rb"(?i)passw|pwd|_pass|^pass|secret|^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$"
+_PUBLISHED = "pk_live_", "pk_test_", "diff-"
 _SNOWFLAKE = rb"[MNO][\w-]{22,28}"
 _DIGEST_BEFORE = rb"(?i)(?:sha\d{0,3}|md5|hash|digest|checksum|integrity)[\"' ]{0,2}[-=:]?[\"' ]{0,2}$"
 
@@ -116,8 +123,15 @@ def chosen(found: Found) -> Span | None:
 
 def login(found: Found) -> Span | None:
     """Accept any password in a URL except templates, and ``user:password`` in web addresses."""
-    is_web = matches(_WEB_SAMPLE, found.before.decode(errors="replace")) and fits(_WEB_PASSWORD, found.secret)
+    secret = found.secret
+    if matches(_RAW, secret) and (matches(_NO_PASSWORD, secret) or not matches(_HOST_AFTER, _following(found))):
+        return None
+    is_web = matches(_WEB_SAMPLE, found.before.decode(errors="replace")) and fits(_WEB_PASSWORD, secret)
     return None if is_web else given(found)
+
+
+def _following(found: Found) -> str:
+    return found.data[found.end + 1 : min(found.end + 80, found.limit)].decode(errors="replace")
 
 
 def spoken(found: Found) -> Span | None:
@@ -137,6 +151,10 @@ def no_word(found: Found) -> Span | None:
     return found.span if any(c.isdigit() for c in secret) or is_gibberish(secret) else None
 
 
+def no_uuid(found: Found) -> Span | None:
+    return None if is_uuid(found.secret) else found.span
+
+
 def no_digest(found: Found) -> Span | None:
     """Reject values after the name of a hash, such as ``sha256=…``."""
     return None if matches(_DIGEST_BEFORE, found.before.decode(errors="replace")) else found.span
@@ -145,6 +163,8 @@ def no_digest(found: Found) -> Span | None:
 def strong(found: Found) -> Span | None:
     """Require mixed case, digits and high entropy, and no words."""
     secret = found.secret.rsplit("_", 1)[-1]
+    if found.secret.startswith(_PUBLISHED):
+        return None
     accepted = is_mixed(secret) and entropy(secret) >= 3.7 and not is_placeholder(secret)
     return found.span if accepted and not reads_as_words(secret) else None
 
@@ -217,6 +237,7 @@ CHECKS: dict[str, Check] = {
     "typed": typed,
     "no-word": no_word,
     "no-digest": no_digest,
+    "no-uuid": no_uuid,
     "aws-secret": aws_secret,
     "basic-credentials": basic_credentials,
     "long-enough": long_enough,

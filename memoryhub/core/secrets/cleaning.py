@@ -8,7 +8,9 @@ from typing import NamedTuple
 from memoryhub.core.secrets.catalogue import detector
 from memoryhub.core.secrets.custom_rules import CustomRules
 from memoryhub.core.secrets.found import Finding, Hit, apart
+from memoryhub.core.secrets.personal import PERSONAL_PREFIX
 from memoryhub.core.secrets.private import private_spans
+from memoryhub.core.secrets.repeats import NOTHING_KNOWN, RULE, Known, is_repeatable, repeats
 from memoryhub.core.secrets.tags import tag, tag_spans
 
 Edit = tuple[int, int, str]
@@ -55,10 +57,11 @@ _MAX_ROUNDS = 12
 _SHORTEST = 7  # a password in a URL: ://:p@h
 
 
-# What differs by store: the key of its tags, and its custom rules.
+# What differs by store: the key of its tags, its custom rules, and the secrets that it has seen.
 class Context(NamedTuple):
     key: bytes
     custom: CustomRules
+    known: Known = NOTHING_KNOWN
 
 
 class _Secret(NamedTuple):
@@ -71,8 +74,9 @@ class _Secret(NamedTuple):
 def clean_text(text: str, context: Context) -> tuple[str, list[Finding]]:
     traced = TracedText([(0, text)])
     findings: list[Finding] = []
+    values: dict[str, str] = {}
     for _ in range(_MAX_ROUNDS):
-        traced, found = _round(traced, context)
+        traced, found = _round(traced, context, values)
         findings += found
         if not found:
             return traced.text, sorted(findings, key=_start)
@@ -81,17 +85,46 @@ def clean_text(text: str, context: Context) -> tuple[str, list[Finding]]:
     return tag("text", text, context.key), [Finding("text", "too-many-rounds", 0, len(text))]
 
 
-def _start(finding: Finding) -> int:
-    return finding.start
+def _start(found: Finding | _Secret) -> int:
+    return found.start
 
 
-def _round(traced: TracedText, context: Context) -> tuple[TracedText, list[Finding]]:
+def _round(traced: TracedText, context: Context, values: dict[str, str]) -> tuple[TracedText, list[Finding]]:
     spans = private_spans(traced.text)
     findings = [_finding(traced, "private", "private-block", *span) for span in spans]
     traced = traced.edited((start, end, "") for start, end in spans) if spans else traced
     secrets = list(_secrets(traced.text, context.custom)) if len(traced.text) >= _SHORTEST else []
+    secrets = _with_repeats(traced.text, secrets, context, values)
     findings += [_finding(traced, *secret) for secret in secrets]
     return _tagged(traced, secrets, context.key) if secrets else traced, findings
+
+
+def _with_repeats(text: str, secrets: list[_Secret], context: Context, values: dict[str, str]) -> list[_Secret]:
+    for kind, rule, start, end in secrets:
+        if is_repeatable(text[start:end]) and not rule.startswith(PERSONAL_PREFIX):
+            values[text[start:end]] = kind
+    if not values and context.known is NOTHING_KNOWN:
+        return secrets
+    taken = [*tag_spans(text), *((secret.start, secret.end) for secret in secrets)]
+    found = sorted(repeats(text, context.known, values), key=_place)
+    return sorted([*secrets, *_free(text, found, sorted(taken), context.custom)], key=_start)
+
+
+def _place(place: tuple[int, int, str]) -> tuple[int, int]:
+    return place[0], -place[1]
+
+
+def _free(
+    text: str, places: list[tuple[int, int, str]], taken: list[tuple[int, int]], custom: CustomRules
+) -> Iterator[_Secret]:
+    index = cursor = 0
+    for start, end, kind in places:
+        while index < len(taken) and taken[index][1] <= start:
+            index += 1
+        beside = index == len(taken) or end <= taken[index][0]
+        if beside and start >= cursor and not custom.allows(text[start:end]):
+            yield _Secret(kind, RULE, start, end)
+            cursor = end
 
 
 def _tagged(traced: TracedText, secrets: list[_Secret], key: bytes) -> TracedText:
@@ -115,6 +148,8 @@ def _secrets(text: str, custom: CustomRules) -> Iterator[_Secret]:
 def _secrets_of(stretch: str, offset: int, custom: CustomRules) -> Iterator[_Secret]:
     data = stretch.encode()
     hits = detector().find(data)
+    if custom.personal:
+        hits = _with_custom(hits, custom.personal.find(data))
     if custom.rules:
         hits = _with_custom(custom.find(data), hits)
     for hit, start, end in _in_characters(hits, data, len(stretch)):

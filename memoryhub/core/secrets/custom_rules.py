@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import re2
 
+from memoryhub.core.secrets.engine import Detector
 from memoryhub.core.secrets.found import Hit
+from memoryhub.core.secrets.personal import Personal, personal_detector
 from memoryhub.core.secrets.rule import Form, Pattern, Rule, compiled
 
 # Prefix of a custom rule's id in findings.
@@ -31,6 +33,8 @@ class CustomRule:
 class CustomRules:
     rules: tuple[Rule, ...] = ()
     texts: frozenset[str] = frozenset()
+    # Finds the types of personal data that the project masks.
+    personal: Detector | None = None
     patterns: tuple[Pattern, ...] = ()
 
     def allows(self, secret: str) -> bool:
@@ -48,20 +52,23 @@ class CustomRules:
 NO_RULES = CustomRules()
 
 
-def compile_rules(rules: Iterable[CustomRule], allow: Iterable[str]) -> CustomRules:
+def compile_rules(rules: Iterable[CustomRule], allow: Iterable[str], personal: Iterable[Personal] = ()) -> CustomRules:
     """Compile a project's rules and allowlist.
 
     Args:
         rules: each has an RE2 pattern; if it has keywords, one must occur in a text for the pattern to be tried.
         allow: exact texts, and patterns between slashes (``/test_[a-z]+/``) that match a whole secret.
+        personal: types of personal data to mask as well.
 
     Raises:
         ValueError: a pattern is invalid or matches the empty text.
     """
     patterns = {text: pattern_of(text) for text in allow}
+    kinds = frozenset(personal)
     return CustomRules(
         tuple(_rule(rule) for rule in rules),
         frozenset(text for text, pattern in patterns.items() if pattern is None),
+        personal_detector(kinds) if kinds else None,
         tuple(checked_pattern(pattern) for pattern in patterns.values() if pattern is not None),
     )
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from memoryhub.core.secrets.assignment import Assignment, assignment_at
+import re2
+
+from memoryhub.core.secrets.assignment import LOOSE, Assignment, assignment_at
 from memoryhub.core.secrets.checks import CHECKS
+from memoryhub.core.secrets.columns import cells_below
 from memoryhub.core.secrets.found import Candidate, Found, Hit, Place, Places, apart
 from memoryhub.core.secrets.plausible import entropy, is_identifier, is_uuid, matches
 from memoryhub.core.secrets.rule import LETTERS, NOWHERE, Form, Rule, Span, begins_word, compiled
@@ -41,7 +44,8 @@ class Detector:
         known = list(_known(data, places))
         for rule in self._without_keyword:
             known = sorted([*known, *apart(list(_everywhere(rule, data)), known)], key=_start)
-        return sorted([*known, *_values(data, places, known)], key=_start)
+        found = sorted([*known, *_values(data, places, known)], key=_start)
+        return sorted([*found, *apart(list(_cells(data, places)), found)], key=_start)
 
     def places(self, data: bytes) -> list[Place]:
         return list(self._places.of(data))
@@ -162,6 +166,20 @@ def _values(data: bytes, places: list[Place], known: list[Hit]) -> Iterator[Hit]
             run_end = max(run_end, read)
 
 
+def _cells(data: bytes, places: list[Place]) -> Iterator[Hit]:
+    """Yield the secrets in table cells below a name, without overlap."""
+    hits: dict[int, Hit] = {}
+    for start, candidates in places:
+        for rule, size in candidates:
+            if rule.spaced:
+                for first, end in cells_below(data, start, start + size):
+                    read = Assignment(b"", b"", LOOSE, first, end, quoted=False, called=False)
+                    if end > first and _accepts(rule, data, start, start + size, read):
+                        hits[first] = Hit(rule, first, end)
+                break
+    yield from sorted(hits.values(), key=_start)
+
+
 def _read(data: bytes, start: int, limit: int, candidates: tuple[Candidate, ...]) -> Hit | int:
     read: Assignment | None = None
     position = -1
@@ -180,11 +198,20 @@ def _accepts(rule: Rule, data: bytes, start: int, position: int, read: Assignmen
     if rule.pattern:
         return _fits(rule, data, start, read)
     first = _first(data, start)
-    name = (data[first:position] + read.rest).decode(errors="replace")
+    name = _unescaped((data[first:position] + read.rest).decode(errors="replace"))
     value = data[read.start : read.end].decode(errors="replace")
     if _of_badge(data, start) or _of_resource(data, first) or not is_assigned(read, name, value):
         return False
     return VALUE_CHECKS[rule.checks[0]](name, value, read)
+
+
+def _unescaped(name: str) -> str:
+    # ``\\u5bc6\\u7801``: a name in JSON, perhaps escaped twice
+    return re2.sub(r"\\{1,2}u([0-9a-fA-F]{4})", _character, name) if "\\u" in name else name
+
+
+def _character(match: re2._Match) -> str:
+    return chr(int(match[1], 16))
 
 
 def _fits(rule: Rule, data: bytes, start: int, read: Assignment) -> bool:

@@ -6,7 +6,10 @@ from itertools import pairwise
 
 from memoryhub.core.secrets.rule import compiled
 
-_TEMPLATE = rb"\$\{|\$\(|\{\{|<%|%\(|(?:^|[^\w])\$[A-Za-z_]|^<[^<>]*>?$|^\{[^{}]*\}?$|^%[sdv%A-Z]|^\$\d$|^@[A-Za-z_]+@$"
+_TEMPLATE = (
+    rb"\$\{|\$\(|\{\{|<%|%\(|(?:^|[^\w])\$[A-Za-z_]|^<[^<>]*>?$|^\{[^{}]*\}?$|^%[sdv%A-Z]|^\$\d$|^@[A-Za-z_]+@$"
+    rb"|^\[[a-z]+\]$"
+)
 _MASK = "xxxxx", "XXXXX", "***", "...", "…", "•••"
 _FILLER = rb"^[xX*._\-#0?=]+$|0{8}"
 _PLACEHOLDER = (
@@ -61,6 +64,8 @@ def is_template(value: str) -> bool:
 def is_sequence(value: str) -> bool:
     """Return whether the value is part of the alphabet or of the digits in order, or contains such a row."""
     lowered = value.lower()
+    if _ROWS[0] in value and _ROWS[0].upper() in value:
+        return True
     return not is_mixed(value) and (lowered in _SEQUENCES or any(row in lowered for row in _ROWS))
 
 
@@ -109,11 +114,13 @@ def reads_as_words(value: str) -> bool:
 
 
 def is_gibberish(value: str) -> bool:
-    """Return whether the value is twelve or more letters of both cases that form no words."""
-    if len(value) < 12 or not value.isascii() or not value.isalpha() or value in (value.lower(), value.upper()):
+    """Return whether the value is letters that form no words: twelve of both cases, or sixteen of any."""
+    if len(value) < 12 or not value.isascii() or not value.isalpha():
+        return False
+    if len(value) < 16 and (value.isupper() or value[1:].islower()):
         return False
     pairs, common = _pairs(value)
-    return common <= 0.3 * pairs and entropy(value) >= 3.2
+    return common <= (0.42 if len(value) >= 16 else 0.3) * pairs and entropy(value) >= 3.0
 
 
 def _pairs(value: str) -> tuple[int, int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from typing import Any
@@ -67,6 +69,17 @@ def escaped(word: bytes) -> bytes:
     return quoted
 
 
+def spelled(*words: str) -> bytes:
+    """Return a pattern for the words, also as JSON escapes them, once or twice."""
+    return b"|".join(pattern for word in words for pattern in _spellings(word))
+
+
+def _spellings(word: str) -> Iterator[bytes]:
+    yield escaped(word.encode())
+    if not word.isascii():
+        yield json.dumps(word)[1:-1].encode().replace(b"\\", rb"\\{1,2}")
+
+
 # How a rule is matched around its keyword.
 class Form(StrEnum):
     # The pattern starts with the keyword.
@@ -110,9 +123,25 @@ class Rule:
     # Characters, besides letters and digits, that the secret may not follow.
     not_after: bytes = b""
 
-    @property
-    def spaced(self) -> bool:
-        return "named-secret" in self.checks
+    # Whether a value may follow its name after a space alone.
+    spaced: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.spaced = "named-secret" in self.checks
+
+
+def _keywords(words: Iterable[str]) -> tuple[bytes, ...]:
+    return tuple(dict.fromkeys(spelling.encode() for word in words for spelling in _spelled_keyword(word)))
+
+
+def _spelled_keyword(word: str) -> Iterator[str]:
+    # Other alphabets: bytes have no case beyond ASCII, and JSON may escape the letters.
+    if word.isascii():
+        yield word
+        return
+    for case in (word, word.capitalize(), word.upper(), word.replace("api", "API")):
+        yield case
+        yield json.dumps(case)[1:-1]
 
 
 def rule_of(data: dict[str, Any]) -> Rule:
@@ -120,7 +149,7 @@ def rule_of(data: dict[str, Any]) -> Rule:
         id=data["id"],
         type=data.get("type", data["id"]),
         form=Form(data.get("form", "at")),
-        keywords=tuple(word.encode() for word in data["keywords"]),
+        keywords=_keywords(data["keywords"]),
         any_case=data.get("any_case", False),
         pattern=data.get("pattern", "").encode(),
         name=data.get("name", "").encode(),

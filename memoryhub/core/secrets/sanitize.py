@@ -18,8 +18,9 @@ from memoryhub.core.secrets.shapes import TEXT, Leaf, Shape
 if TYPE_CHECKING:
     from memoryhub.core.secrets.cleaning import Context
     from memoryhub.core.secrets.custom_rules import CustomRules
+    from memoryhub.core.secrets.repeats import Known
 
-__all__ = ["Finding", "custom_rules_from", "sanitize", "sanitize_text", "tag_key_from", "use_rules"]
+__all__ = ["Finding", "custom_rules_from", "known_from", "sanitize", "sanitize_text", "tag_key_from", "use_rules"]
 
 # Results for texts up to this length (keys, tags, ids, kinds) are cached, because they repeat.
 _CACHED_LENGTH = 64
@@ -27,6 +28,7 @@ _REPLACEMENT = "\ufffd"
 
 _key_sources: list[Callable[[], bytes]] = []
 _rule_sources: list[Callable[[], CustomRules]] = []
+_known_sources: list[tuple[Callable[[], Known], Callable[[str, str], None]]] = []
 _chosen: ContextVar[CustomRules | None] = ContextVar("chosen_secret_rules", default=None)
 
 
@@ -42,6 +44,11 @@ def custom_rules_from(source: Callable[[], CustomRules]) -> Callable[[], CustomR
     return source
 
 
+def known_from(source: Callable[[], Known], remember: Callable[[str, str], None]) -> None:
+    """Register the function that returns the secrets that the current store has seen, and the one that adds one."""
+    _known_sources[:] = [(source, remember)]
+
+
 @contextmanager
 def use_rules(rules: CustomRules) -> Iterator[None]:
     """Sanitise with other rules than the current store's, to try them or before they are saved."""
@@ -53,23 +60,65 @@ def use_rules(rules: CustomRules) -> Iterator[None]:
 
 
 def sanitize_text(text: str) -> tuple[str, list[Finding]]:
-    return _cleaned(text, _context())
+    clean, findings = _cleaned(text, _context())
+    _remember(_values(text, findings))
+    return clean, findings
 
 
 def sanitize(value: Any, shape: Shape = TEXT) -> tuple[Any, list[Finding]]:
-    """Return a sanitised copy of a JSON value, keys included, and the findings, with positions in their string."""
-    findings: list[Finding] = []
-    return _Walk(findings, _context()).of(value, "", shape), findings
+    """Return a sanitised copy of a JSON value, keys included, and the findings, with positions in their string.
+
+    A secret found in one string is masked in all of them.
+    """
+    context = _context()
+    walk = _Walk(context)
+    clean = walk.of(value, "", shape)
+    if walk.values:
+        _remember(walk.values)
+        again = _Walk(_knowing(context, walk.values))
+        clean, walk = again.of(value, "", shape), again
+    return clean, walk.findings
 
 
 def _context() -> Context:
     from memoryhub.core.secrets.cleaning import Context
     from memoryhub.core.secrets.custom_rules import NO_RULES
+    from memoryhub.core.secrets.repeats import NOTHING_KNOWN
 
     rules = _chosen.get()
     if rules is None:
         rules = _rule_sources[0]() if _rule_sources else NO_RULES
-    return Context(_key_sources[0]() if _key_sources else b"", rules)
+    known = _known_sources[0][0]() if _known_sources else NOTHING_KNOWN
+    return Context(_key_sources[0]() if _key_sources else b"", rules, known)
+
+
+def _knowing(context: Context, values: dict[str, str]) -> Context:
+    from memoryhub.core.secrets.repeats import Known
+
+    known = context.known
+    return context._replace(known=Known(values, known.digests, known.key))
+
+
+def _values(text: str, findings: list[Finding]) -> dict[str, str]:
+    if not findings:
+        return {}
+    from memoryhub.core.secrets.personal import PERSONAL_PREFIX
+    from memoryhub.core.secrets.repeats import is_repeatable
+
+    text = _storable(text)
+    found = {
+        text[finding.start : finding.end]: finding.type
+        for finding in findings
+        if not finding.rule.startswith(PERSONAL_PREFIX)
+    }
+    return {value: kind for value, kind in found.items() if is_repeatable(value)}
+
+
+def _remember(values: dict[str, str]) -> None:
+    # Trying rules out writes nothing.
+    if values and _known_sources and _chosen.get() is None:
+        for value, kind in values.items():
+            _known_sources[0][1](value, kind)
 
 
 def _cleaned(text: str, context: Context) -> tuple[str, list[Finding]]:
@@ -102,8 +151,9 @@ def _storable(text: str) -> str:
 
 
 class _Walk:
-    def __init__(self, findings: list[Finding], context: Context) -> None:
-        self._findings = findings
+    def __init__(self, context: Context) -> None:
+        self.findings: list[Finding] = []
+        self.values: dict[str, str] = {}
         self._context = context
 
     def of(self, value: Any, name: str, shape: Shape) -> Any:
@@ -118,7 +168,8 @@ class _Walk:
     def _string(self, text: str, name: str) -> str:
         # A string under a key such as ``password`` is also judged by the key.
         clean, found = _cleaned(text, self._context)
-        self._findings += found
+        self.findings += found
+        self.values |= _values(text, found)
         return self._named(clean, len(text), name) if name else clean
 
     def _named(self, clean: str, size: int, name: str) -> str:
@@ -127,7 +178,9 @@ class _Walk:
 
         if not is_secret_name(name) or not is_secret_value(name, clean) or self._context.custom.allows(clean):
             return clean
-        self._findings.append(Finding("secret", "named-secret", 0, size))
+        finding = Finding("secret", "named-secret", 0, size)
+        self.findings.append(finding)
+        self.values |= _values(clean, [finding])
         return tag("secret", clean, self._context.key)
 
     def _object(self, value: dict[Any, Any], shape: Shape) -> dict[Any, Any]:

@@ -16,21 +16,29 @@ from memoryhub.core.secrets.plausible import (
     matches,
     reads_as_words,
 )
+from memoryhub.core.secrets.rule import spelled
 
 _PASSWORD = (
-    rb"(?i)pass|paas|pwd|psw|pword|_pw$|^pw$|^p/w$|(?:\\u[0-9a-fA-F]{4}){2}$|kennwort|contrase|mot[ _-]?de|senha|"
-    + "hasło|пароль|密码|密碼|口令|パスワード|暗証|비밀번호|비번|패스워드|암호".encode()
+    rb"(?i)pass|paas|pwd|psw|pword|_pw$|^pw$|^p/w$|kennwort|contrase|clave$|mot[ _-]?de|^mdp$|senha"
+    rb"|wachtwoord|heslo|parola|l(?:o|\xc3\xb6)senord|adgangskode|salasana|jelsz|sifre|"
+    + spelled(
+        *"şifre Şifre hasło Hasło пароль Пароль 密码 密碼 口令 パスワード 暗証 비밀번호 비번 패스워드 암호".split(),
+        "รหัสผ่าน",
+        "पासवर्ड",
+        "mật khẩu",
+        "Mật khẩu",
+    )
 )
 _HARMLESS_NAME = (
     rb"(?i)(?:tokeni[sz]|tokenl?ess|secretar|passwordless|authori[sz](?:e|er|ed|ing)\b|authors?\b|authenticated$|authorit(?:y|ies)|credentialed|bypass|compass"
-    rb"|pass(?:oci|ive|age|ion|eng|ing|es\b|port))"
+    rb"|pass(?:oci|ed\b|through|ive|age|ion|eng|ing|es\b|port))"
     rb"|[._-]?(?:hash|digest|sha\d*|checksum|fingerprint|integrity|etag|count|type|name|id|ids|url|uri|path|file"
     rb"|dir|field|number|length|len|size|limit|expir\w*|ttl|at|policy|pattern|regexp?|prefix|suffix|label|format|algorithm"
     rb"|hint|prompt|class|version|ref|arn|endpoint|index|kind|scope|scopes|budget|usage|column|header|param|env|var|alphabet)s?$|__(?:lte?|gte?|in|isnull)$"
 )
 _HASH_NAME = rb"(?i)commit|sha|checksum|fingerprint|integrity|etag|digest|rev"
 _PUBLIC_NAME = (
-    rb"(?i)public[_-]?token|(?:next[a-z]{0,12}|page|starting|import|continuation|pagination|sync|resume|cursor|update|lock|change)[_-]?(?:page)?[_-]?token"
+    rb"(?i)public[_-]?token|websocket[_-]key|(?:next[a-z]{0,12}|page|starting|import|continuation|pagination|sync|resume|cursor|update|lock|change)[_-]?(?:page)?[_-]?token"
     rb"|(?:public|pub|publishable|cache|primary|foreign|sort|partition|idempotency|site|row|object|s3|bucket)[_-]?key"
 )
 # A UUID assigned to such a name only identifies a repeated request.
@@ -48,15 +56,34 @@ _PATH = rb"^(?:[.~]{0,2}/|https?:|[A-Za-z]:\\|file:|\w+://)"
 _HOST = rb"(?i)(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|app|cloud|local|internal|example|test)(?::\d+)?"
 _RESOURCE = rb"arn:aws[\w-]*:.*|[a-z]{2}(?:-[a-z]+){1,3}-\d:\d{0,12}:.*"
 _FILE = rb"[\w@./-]*\.(?:zip|gz|tgz|xz|json|ya?ml|txt|md|html?|js|ts|py|csv|pdf|png|jpg|svg|xml|parquet)"
-_VERSIONED = rb"[A-Za-z@][\w@/+-]*[-:@]v?\d+\.\d+(?:\.[\w-]+)*"
+_VERSIONED = rb"[A-Za-z@][\w@/+-]*[-:@]v?\d+\.\d+(?:\.[\w-]+)*(?::[\w-]+)?"
 _PHRASE = rb"[A-Za-z]+(?:[-_./ :][A-Za-z]+)*_?\d{0,2}[.!?:]?"
 _ALGORITHM = rb"(?i)(?:aes|desede|rsa|hmac|pbkdf2|scrypt|argon2(?:id|[id]))(?:[-_/][a-z]{0,3}[=\d]?[\da-z]{0,12}){1,4}"
 # A table key that is sorted by time.
 _MOMENT = rb"[A-Za-z]+#\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?"
 _BETWEEN = (
-    rb"(?i)(?:\s*\b(?:is|was|value|here|now|for|of|to|the|this|api|access|auth|secret|key|token|password|user|account|app"
-    rb"|client|personal|bot|admin|webhook|service|server|database|db|bearer|appid|in|on|\d)\b"
-    rb"|\b(?:for|of|in|on) [\w.@-]{1,30})*\s*"
+    rb"(?i)(?:[\s:]*\b(?:is|was|value|here|now|for|of|to|the|this|that|you|need|api|access|auth|secret|key|token|password|user"
+    rb"|account|app|client|personal|bot|admin|webhook|service|server|database|db|bearer|appid|in|on|de|del|da|do|d|root|staging"
+    rb"|production|prod|test|new|temporary|current|default|back|\d)\b"
+    rb"|\s*\b(?:for|of|in|on|de|del|para|da|do|du|pour|voor|per|dla)(?:\s[\w.@'-]{1,20}){1,3}"
+    rb"|[\s:]*(?:f(?:\xc3\xbc|\\{1,2}u00fc)r|"
+    + spelled("от", "для", "к", "do")
+    + rb")(?:\s[\w.@\x80-\xff\\-]{1,40}){1,3})*\s*"
+)
+# Versions, scopes, addresses of packages, places in files, names in code, public keys.
+_NO_SECRETS = (
+    rb"(?:npm:|workspace:|file:)?[\^~>=<v]{0,2}\d+(?:\.[\dxX*]+){1,3}(?:[-+.][\w.+-]*)?(?:/go\.mod)?",
+    rb"[a-z][a-z_.-]*(?::[a-z*][a-z_.-]*){1,3}",
+    rb"(?:(?:[\w-]+\.){1,3}[a-z]{2,6}|@[\w-]+)(?:/[\w.@-]{1,40})+/?",
+    rb"[a-z][a-z_-]*(?:/[a-z][a-z_.-]*)+(?:/v\d+)?/?",
+    rb"(?:[a-z][\w-]*/)+<[\w-]+>(?:/[\w<>-]+)*",
+    rb"[\w@./-]*\.\w{1,5}:\d+\S*",
+    rb"(?::{1,2}|&)[A-Za-z_]\w*(?:\.\w+)*",
+    rb"[A-Z][A-Z0-9_]{2,}=\S*",
+    rb"pk_(?:live|test)_\w+",
+    rb"\d{4}_[a-z]\w*",
+    rb"magnet:\S*",
+    rb"\w+=\\*[\"'].*",
 )
 _NUMBER = rb"[-+]?[\d.,:_/-]+(?:T[\d:.]+)?(?:Z|[+-]\d\d:?\d\d)?|0x[0-9a-fA-F]{1,8}"
 _PUNCTUATION = rb"[(){};,\s]"
@@ -66,6 +93,7 @@ _LONG_NUMBER = 20
 _ALL_SIGNS = 4.2
 # This many hexadecimal digits are more often a git SHA than a secret, unless the name says otherwise.
 _GIT = 40
+_SIGN = rb"[^A-Za-z0-9./:]"
 _MARK = rb"[^\w.-]"
 _COMPARISONS = ("==", "===", "!=", "!==")
 _JUDGED = 96
@@ -103,10 +131,17 @@ def is_assigned(read: Assignment, name: str, value: str) -> bool:
 def _is_named_value(name: str, value: str, *, quoted: bool) -> bool:
     if quoted and matches(_PUNCTUATION, value):
         return False
+    if matches(_PASSWORD, name) and _is_typical_password(value):
+        return True
     if len(value) >= 12 and looks_random(value, bits=3.2):
         return not reads_as_words(value)
     typed = is_mixed(value) or (any(c.isdigit() for c in value) and matches(_MARK, value))
     return typed and len(value) >= 8 and matches(_PASSWORD, name) and not reads_as_words(value)
+
+
+def _is_typical_password(value: str) -> bool:
+    # A capital, two digits and a mark, as forms for passwords ask for: ``Winter2024!``
+    return len(value) >= 8 and is_mixed(value) and sum(c.isdigit() for c in value) > 1 and matches(_SIGN, value)
 
 
 def is_secret_value(name: str, value: str, *, quoted: bool = True) -> bool:
@@ -118,7 +153,9 @@ def is_secret_value(name: str, value: str, *, quoted: bool = True) -> bool:
         return False
     if is_uuid(head) and fits(_CLIENT_TOKEN, name):
         return False
-    return _is_password(head, quoted=quoted) if matches(_PASSWORD, name) else _is_token(head)
+    if matches(_PASSWORD, name):
+        return _is_password(head, quoted=quoted)
+    return _is_token(head) or (is_secret_name(name) and _is_numbered(head))
 
 
 def is_key_value(name: str, value: str) -> bool:
@@ -136,7 +173,7 @@ def is_key_value(name: str, value: str) -> bool:
 
 
 def looks_generated(value: str) -> bool:
-    if len(value) < 16 or any(c.isspace() for c in value) or is_uuid(value) or reads_as_words(value):
+    if len(value) < 16 or any(c.isspace() or c in "{}" for c in value) or is_uuid(value) or reads_as_words(value):
         return False
     if is_hex(value):
         return len(value) >= 20 and (len(value) != _GIT or is_mixed(value)) and entropy(value) >= 3.2
@@ -151,7 +188,7 @@ def is_plain(value: str) -> bool:
     """Return whether a value is a placeholder, a digest with its algorithm, a path, a host or a number."""
     if is_placeholder(value) or is_digest(value) or matches(_PATH, value) or _is_number(value):
         return True
-    return any(fits(form, value) for form in (_HOST, _VERSIONED, _RESOURCE, _FILE, _ALGORITHM, _MOMENT))
+    return any(fits(form, value) for form in (_HOST, _VERSIONED, _RESOURCE, _FILE, _ALGORITHM, _MOMENT, *_NO_SECRETS))
 
 
 def _is_number(value: str) -> bool:
@@ -189,7 +226,14 @@ def _is_password(value: str, *, quoted: bool) -> bool:
     return made and entropy(value) >= 2.2
 
 
+def _is_numbered(value: str) -> bool:
+    # Words with digits, this long, under the name of a secret are the secret: ``maple-river-stone-4821``.
+    return len(value) >= 20 and sum(c.isdigit() for c in value) > 1 and not fits(_PHRASE, value) and not is_code(value)
+
+
 def _is_token(value: str) -> bool:
+    if is_gibberish(value):
+        return True
     if len(value) < 10 or fits(_PHRASE, value) or reads_as_words(value):
         return False
     if matches(_BRACKETS, value) and entropy(value) < _ALL_SIGNS:
