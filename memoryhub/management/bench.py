@@ -9,9 +9,8 @@ import shutil
 import statistics
 import subprocess
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import accumulate, product
@@ -30,13 +29,10 @@ from memoryhub.config.layers import PREFIX
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store, use_store
-from memoryhub.core.text import flat
 from memoryhub.mcp.opening import HANDSHAKE_VERSIONS
 
 STARTS = 5
 CALLS = 100
-_SECONDS_TO_ANSWER = 60
-_SECONDS_TO_END = 10
 _STORE = project_store("bench")
 _BATCH = 500
 _HELLO = {
@@ -63,29 +59,29 @@ class Timing:
 def measure(memories: int) -> list[Timing]:
     with temporary_home(keep=False) as home:
         try:
-            fill(memories)
+            _fill(memories)
         finally:
             connections.close_all()
         _start(home)  # compiles modules and saves the snapshot that later starts use
         starts = [_start(home) for _ in range(STARTS)]
         with Client(home) as client:
             client.open()
-            return [timing_of("start", starts), *_calls(client, memories)]
+            return [_timing("start", starts), *_calls(client, memories)]
 
 
 def _calls(client: Client, memories: int) -> Iterator[Timing]:
-    writes = [memory_fields(memories + number) for number in range(CALLS + 1)]
-    subjects = [{"query": memory_fields(memories * number // (CALLS + 1))["title"]} for number in range(CALLS + 1)]
+    writes = [_memory(memories + number) for number in range(CALLS + 1)]
+    subjects = [{"query": _memory(memories * number // (CALLS + 1))["title"]} for number in range(CALLS + 1)]
     for operation, tool, calls in (
         ("write", "memory_write", writes),
         ("search", "memory_search", subjects),
         ("pack", "memory_context", subjects),
     ):
         _warm_up, *seconds = [client.call(tool, arguments) for arguments in calls]
-        yield timing_of(operation, seconds)
+        yield _timing(operation, seconds)
 
 
-def timing_of(operation: str, seconds: list[float]) -> Timing:
+def _timing(operation: str, seconds: list[float]) -> Timing:
     p95 = statistics.quantiles(seconds, n=20, method="inclusive")[-1]
     return Timing(operation, 1000 * statistics.median(seconds), 1000 * p95, len(seconds))
 
@@ -98,119 +94,74 @@ def _start(home: Path) -> float:
         return time.perf_counter() - started
 
 
-def fill(memories: int) -> None:
+def _fill(memories: int) -> None:
     with use_store(_STORE, create=True), use_origin(source="cli", actor="bench"):
         for first in range(0, memories, _BATCH):
             batch = range(first, min(first + _BATCH, memories))
-            write_memories(commands=[MemoryWrite(**memory_fields(index)) for index in batch])
+            write_memories(commands=[MemoryWrite(**_memory(index)) for index in batch])
 
 
 # The same text on every run
-def memory_fields(index: int) -> dict[str, Any]:
+def _memory(index: int) -> dict[str, Any]:
     words = random.Random(index).choices(_WORDS, cum_weights=_WEIGHTS, k=80)  # noqa: S311 - no secret
     return {"title": f"{' '.join(words[:5])} {index}", "content": " ".join(words[5:]), "tags": [words[0]]}
 
 
 class Client:
-    """A client of an MCP server over stdio: of this hub's, or of the one that ``words`` start.
-
-    Args:
-        home: the folder that the server runs in; this hub's home.
-        words: the command of another server.
-    """
-
-    def __init__(self, home: Path, words: Sequence[str] = ()) -> None:
-        self._name = words[0] if words else "mcp"
+    def __init__(self, home: Path) -> None:
         self._errors = home / "mcp.stderr"
         self._requests = 0
-        own = [*command_words(), "mcp", "--project", _STORE.name]
+        unrelated = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
         with self._errors.open("wb") as errors:
-            try:
-                self._process = subprocess.Popen(  # noqa: S603 - our own command line, or the user's
-                    words or own,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                    env=dict(os.environ) if words else _environment(home),
-                    cwd=home,
-                )
-            except OSError as error:
-                raise Unavailable(f"cannot start {self._name!r}: {error.strerror}") from error
+            self._process = subprocess.Popen(  # noqa: S603 - our own command line
+                [*command_words(), "mcp", "--project", _STORE.name],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={
+                    **unrelated,
+                    "MEMORY_HUB_HOME": str(home),
+                    f"{PREFIX}EMBEDDING_MODEL": NONE,
+                    f"{PREFIX}AUTOSTART": "off",
+                },
+                cwd=home,
+            )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        with self._limited(_SECONDS_TO_END):
-            self._process.communicate()  # closes its input, which ends it
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+        self._process.communicate()  # closes its input, which ends it
 
     def open(self) -> None:
         self._ask("initialize", _HELLO)
         self._send({"method": "notifications/initialized"})
-
-    def tools(self) -> list[dict[str, Any]]:
-        tools: list[dict[str, Any]] = self._ask("tools/list", {})["tools"]
-        return tools
 
     def call(self, tool: str, arguments: dict[str, Any]) -> float:
         started = time.perf_counter()
         result = self._ask("tools/call", {"name": tool, "arguments": arguments})
         seconds = time.perf_counter() - started
         if result.get("isError"):
-            raise Unavailable(f"{tool} failed: {_text(result)}")
+            raise Unavailable(f"{tool} failed: {result['content'][0]['text']}")
         return seconds
 
     def _ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         self._requests += 1
         self._send({"id": self._requests, "method": method, "params": params})
-        with self._limited(_SECONDS_TO_ANSWER):
-            for answer in self._answers():
-                if answer.get("id") == self._requests and "error" in answer:
-                    raise Unavailable(f"{self._name} refused {method}: {flat(str(answer['error']))}")
-                if answer.get("id") == self._requests:
-                    result: dict[str, Any] = answer["result"]
-                    return result
-        words = flat(self._errors.read_text(errors="replace").strip()[-500:])
-        raise Unavailable(f"{self._name} ended: {words or 'it was silent'}")
-
-    # Some servers also print lines that are not JSON
-    def _answers(self) -> Iterator[dict[str, Any]]:
         assert self._process.stdout  # noqa: S101 - created with a pipe
-        for line in self._process.stdout:
-            with suppress(ValueError):
-                answer = json.loads(line)
-                if isinstance(answer, dict):
-                    yield answer
-
-    # Kills the server if the block takes longer
-    @contextmanager
-    def _limited(self, seconds: float) -> Iterator[None]:
-        timer = threading.Timer(seconds, self._process.kill)
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
+        for answer in map(json.loads, self._process.stdout):
+            if answer.get("id") == self._requests and "error" in answer:
+                raise Unavailable(f"mcp refused {method}: {answer['error']}")
+            if answer.get("id") == self._requests:
+                result: dict[str, Any] = answer["result"]
+                return result
+        raise Unavailable(f"mcp ended: {self._errors.read_text(errors='replace').strip()[-500:]}")
 
     def _send(self, message: dict[str, Any]) -> None:
         assert self._process.stdin  # noqa: S101 - created with a pipe
         with suppress(BrokenPipeError):  # the process ended; reading its answer raises the reason
             self._process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
             self._process.stdin.flush()
-
-
-def _environment(home: Path) -> dict[str, str]:
-    unrelated = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-    own = {"MEMORY_HUB_HOME": str(home), f"{PREFIX}EMBEDDING_MODEL": NONE, f"{PREFIX}AUTOSTART": "off"}
-    return {**unrelated, **own}
-
-
-def _text(result: dict[str, Any]) -> str:
-    return flat(" ".join(str(part.get("text", "")) for part in result.get("content", ())))[:500]
 
 
 # The user's home is never opened
