@@ -109,12 +109,18 @@ def _of_the_project() -> dict[str, Any]:
 
 
 def _from_environment(names: Collection[str]) -> dict[str, Any]:
-    named = {name: os.environ.get(PREFIX + name.upper()) for name in names}
+    # Iterating over the variables that are set is several times as fast as looking up each setting
+    set_names = [variable[len(PREFIX) :].lower() for variable in os.environ if variable.startswith(PREFIX)]
+    named = {name: os.environ.get(_key(name)) for name in set_names if name in names}
     return {name: _read(name, value) for name, value in named.items() if value is not None}
 
 
+def _key(name: str) -> str:
+    return PREFIX + name.upper()
+
+
 def _variable(name: str) -> str:
-    return f"the environment ({PREFIX}{name.upper()})"
+    return f"the environment ({_key(name)})"
 
 
 def _read(name: str, value: str) -> Any:
@@ -123,8 +129,8 @@ def _read(name: str, value: str) -> Any:
     try:
         return json.loads(value)
     except json.JSONDecodeError as error:
-        variable = f"{PREFIX}{name.upper()}"
-        raise Unavailable(f"setting {variable} is not JSON: {error.msg}; write for example {EXAMPLES[name]}") from error
+        raise Unavailable(
+            f"setting {_key(name)} is not JSON: {error.msg}; write for example {EXAMPLES[name]}"
+        ) from error
     except RecursionError as error:
-        variable = f"{PREFIX}{name.upper()}"
-        raise Unavailable(f"setting {variable} is nested too deeply; write for example {EXAMPLES[name]}") from error
+        raise Unavailable(f"setting {_key(name)} is nested too deeply; write for example {EXAMPLES[name]}") from error
