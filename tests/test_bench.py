@@ -13,6 +13,7 @@ from unittest import mock
 
 from django.core.management import CommandError, call_command
 
+from memoryhub import __version__
 from memoryhub.core.errors import Unavailable
 from memoryhub.management import against, bench
 from tests.home import UNMEASURED
@@ -87,6 +88,7 @@ for line in sys.stdin:
         failed = params["name"] == "refuse"
         text = "".join(line for line in open(path) if params["arguments"]["text"] in line)
     answer = {"content": [{"type": "text", "text": text}], "isError": failed, "tools": tools}
+    answer["serverInfo"] = {"name": "notes", "version": "1.2"}
     if "id" in request:
         print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": answer}), flush=True)
 """
@@ -108,7 +110,8 @@ class AgainstTests(BenchCase):
 
     def test_another_server_is_measured_beside_the_hub(self):
         hub, other = json.loads(self.compare("--json"))
-        self.assertEqual((hub["server"], hub["tools"], other["tools"]), ("memory-hub", 8, 3))
+        self.assertEqual((hub["server"], hub["tools"], other["tools"]), (f"memory-hub {__version__}", 8, 3))
+        self.assertEqual(other["server"], "notes 1.2")
         self.assertEqual((hub["found"], other["found"]), (3, 3))
         for side in (hub, other):
             samples = {timing["operation"]: timing["samples"] for timing in side["timings"]}

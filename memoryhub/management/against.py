@@ -117,7 +117,7 @@ def compare(command: str, write: Template, search: Template, memories: int) -> l
         other = Side(Path(words[0]).name, partial(Client, words, Path(folder), os.environ), write, search)
         hub = Side("memory-hub", partial(hub_client, home), _HUB_WRITE, _HUB_SEARCH)
         with other.connect() as client:  # first, because its template may be wrong
-            client.open()
+            other.server = client.open()
             _check_tools(client, other)
             for index in range(memories):
                 client.timed(write.tool, write.filled(_values(index)))
@@ -143,7 +143,7 @@ def _measured(sides: list[Side], memories: int) -> list[Side]:
     with ExitStack() as stack:
         clients = [stack.enter_context(side.connect()) for side in sides]
         for client, side in zip(clients, sides, strict=True):
-            client.open()
+            side.server = client.open()
             _check_tools(client, side)
         pairs = list(zip(clients, sides, strict=True))
         writes = _alternating(CALLS, [partial(_write, client, side, memories) for client, side in pairs])

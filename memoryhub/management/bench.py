@@ -145,9 +145,11 @@ class Client:
             self._process.wait()
         self._process.stdout.close()
 
-    def open(self) -> None:
-        self.ask("initialize", _HELLO)
+    def open(self) -> str:
+        """Begin the session; return the server's name and version."""
+        about = self.ask("initialize", _HELLO).get("serverInfo", {})
         self._send({"method": "notifications/initialized"})
+        return f"{about.get('name', self.name)} {about.get('version', '')}".strip()
 
     def call(self, tool: str, arguments: dict[str, Any]) -> float:
         return self.timed(tool, arguments)[0]
