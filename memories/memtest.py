@@ -114,7 +114,7 @@ def _texts(hits: Sequence[dict[str, Any]]) -> dict[tuple[str, int], str]:
     for level in scopes.levels():
         with use_store(level.store):
             here = {hit["id"]: hit for hit in hits if hit["scope"] in level.scopes}
-            texts = texts_of(list(here))
+            texts = texts_of(here)
         found |= {(hit["scope"], entry): f"{hit['title']} {texts.get(entry, '')}" for entry, hit in here.items()}
     return {key: flat(text).casefold() for key, text in found.items()}
 

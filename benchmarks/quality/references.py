@@ -34,7 +34,8 @@ def _index(_store: StoreId) -> tuple[list[int], Any]:
     import bm25s
 
     ids = [document for (document,) in rows.fetch("SELECT id FROM memories_searchdocument ORDER BY id")]
-    titles, texts = engine.documents_of(ids), engine.texts_of(ids)
+    titles = engine.documents_of(ids)
+    texts = engine.texts_of(titles)
     documents = [
         texts.get(document, "")
         if titles[document]["source"] == "message"

@@ -36,7 +36,7 @@ def _search(floor: tuple[float, float], goal: tuple[float, float]) -> tuple[Targ
 
 
 _START = (Target(300, 50),)
-_CALL = (Target(1200, 800),)
+_CALL = (Target(1200, 500),)
 
 _ALWAYS: dict[str, tuple[Target, ...]] = {
     **{f"start.{step}.snapshot.{era}": _START for step in ("opening", "lists") for era in ("modern", "handshake")},
@@ -44,8 +44,8 @@ _ALWAYS: dict[str, tuple[Target, ...]] = {
     "tools.core.count": (Target(8, 8),),
     "tools.core.tokens": (Target(1500, 1000),),
     "write.stdio": (Target(6, 3),),
-    **{f"write.{door}": (Target(6, 3, on="ratio"),) for door in ("service", "cpu")},
-    "bulk": (Target(2000, 8000),),
+    **{f"write.{door}": (Target(6, 2.5, on="ratio"),) for door in ("service", "cpu")},
+    "bulk": (Target(2000, 5000),),
     "stores.open": (Target(5, 2),),
     "stores.switch": (Target(1, 0.1),),
     **{f"hook.{state}": (Target(3, 1.5, on="ratio"),) for state in ("running", "stopped")},
@@ -55,9 +55,12 @@ _ALWAYS: dict[str, tuple[Target, ...]] = {
 }
 
 _AT_SIZE: dict[tuple[str, int], tuple[Target, ...]] = {
+    ("search.stdio", 1_000): _search((5, 10), (2, 4)),
     ("search.stdio", 10_000): _search((8, 20), (4, 10)),
-    ("search.stdio", 100_000): _search((30, 120), (15, 60)),
-    ("search.hybrid", 100_000): (Target(60, 30),),
+    ("search.stdio", 100_000): _search((30, 120), (12, 20)),
+    ("search.hybrid", 1_000): (Target(20, 10),),
+    ("search.hybrid", 10_000): (Target(30, 13),),
+    ("search.hybrid", 100_000): (Target(60, 20),),
     ("pack.stdio", 100_000): (Target(150, 50, on="p95"),),
     ("search.stdio", 1_000_000): _search((200, 800), (60, 250)),
 }

@@ -15,7 +15,7 @@ from memories.embeddings.choice import current_engine, wanted_name
 from memories.embeddings.engine import Nearest
 from memories.schemas import Embedding
 from memories.search.blend import Ranker, RankingAnswer, RankingRequest, define_ranker
-from memoryhub.config.project_settings import project_settings
+from memoryhub.config.project_settings import ProjectSettings, project_settings
 from memoryhub.core.errors import HubError, Unavailable
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
@@ -75,9 +75,10 @@ def _why_none() -> str:
     return f"no text is embedded with {name} yet" if name else ""
 
 
-def renewal() -> Embedding:
+def renewal(settings: ProjectSettings | None = None) -> Embedding:
     try:
-        return Embedding.QUEUED if wanted_name(project_settings().embedding_model) else Embedding.OFF
+        model = (settings or project_settings()).embedding_model
+        return Embedding.QUEUED if wanted_name(model) else Embedding.OFF
     except Unavailable:
         return Embedding.OFF
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,10 +18,12 @@ from memories.search.snippets import Factors, Hits, refine
 from memories.search.weights import successors_of, weigh
 from memoryhub.core.search.searchable import text_queries
 from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS
 
 # How many of the best hits are checked for a replacement
 _CHECKED_FOR_SUCCESSORS = 50
 _SHOWN = ("id", "source", "kind", "type", "title", "session_id", "created_at")
+_DOCUMENTS = f"SELECT {', '.join(_SHOWN)} FROM memories_searchdocument WHERE id IN {IDS}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,17 +129,18 @@ def _like(query: ParsedQuery, level: Level | None) -> Hits:
 def documents_of(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
     if not ids:
         return {}
-    found = rows.fetch(
-        f"SELECT {', '.join(_SHOWN)} FROM memories_searchdocument WHERE id IN ({_marks(ids)})", list(ids)
-    )
+    found = rows.fetch(_DOCUMENTS, [json.dumps(list(ids))])
     documents = [dict(zip(_SHOWN, row, strict=True)) for row in found]
     return {
         document["id"]: {**document, "created_at": rows.time_text(document["created_at"])} for document in documents
     }
 
 
-def texts_of(ids: Sequence[int]) -> dict[int, str]:
-    if not ids:
+def texts_of(documents: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
+    """Return the texts of documents by id, in one statement over the tables of their sources."""
+    sources = {document["source"] for document in documents.values()}
+    queries = [sql for source, sql in text_queries().items() if source in sources]
+    if not queries:
         return {}
-    texts = " UNION ALL ".join(f"SELECT * FROM ({sql}) WHERE id IN ({_marks(ids)})" for sql in text_queries().values())
-    return {row[0]: row[2] for row in rows.fetch(texts, list(ids) * len(text_queries()))}
+    texts = " UNION ALL ".join(f"SELECT * FROM ({sql}) WHERE id IN {IDS}" for sql in queries)
+    return {row[0]: row[2] for row in rows.fetch(texts, [json.dumps(list(documents))] * len(queries))}

@@ -70,14 +70,14 @@ def successors_of(ids: Sequence[int]) -> dict[int, list[int]]:
 
 
 def weigh(hits: Hits, query: ParsedQuery, factors: Factors) -> Hits:
-    weights = {hit_id: 1.0 for hit_id, _ in hits}
-    for why, reason in _reasons(list(weights)[:_WEIGHED], query) if hits else ():
+    weights: dict[int, float] = {}
+    for why, reason in _reasons([hit_id for hit_id, _ in hits[:_WEIGHED]], query) if hits else ():
         for hit_id, weight in reason.items():
-            weights[hit_id] *= weight
+            weights[hit_id] = weights.get(hit_id, 1.0) * weight
             factors.setdefault(hit_id, {})[why] = weight
-    if all(weight == 1.0 for weight in weights.values()):
+    if not weights:
         return hits
-    return sorted(((hit_id, score * weights[hit_id]) for hit_id, score in hits), key=lambda hit: -hit[1])
+    return sorted(((hit_id, score * weights.get(hit_id, 1.0)) for hit_id, score in hits), key=lambda hit: -hit[1])
 
 
 def _reasons(ids: list[int], query: ParsedQuery) -> Iterator[Reason]:

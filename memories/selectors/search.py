@@ -115,8 +115,9 @@ def _scale(ranked: engine.Ranked) -> float:
     best = [hit for hit, _ in ranked.hits[:_BEST]]
     if not best or ranked.hits[0][1] <= 0:
         return 1.0
-    titles, texts = engine.documents_of(best), engine.texts_of(best)
-    answers = max(len(words_in(f"{titles[hit]['title']} {texts.get(hit, '')}", ranked.terms)) for hit in best)
+    documents = engine.documents_of(best)
+    texts = engine.texts_of(documents)
+    answers = max(len(words_in(f"{documents[hit]['title']} {texts.get(hit, '')}", ranked.terms)) for hit in best)
     return max(answers / max(len(ranked.terms), 1), _LEAST_SHARE) / ranked.hits[0][1]
 
 
@@ -168,7 +169,8 @@ def hits(
         explained: add ``matches`` and ``why``.
     """
     ids = [document_id for document_id, _ in shown]
-    documents, texts, conflicts = engine.documents_of(ids), engine.texts_of(ids), open_conflicts(ids)
+    documents, conflicts = engine.documents_of(ids), open_conflicts(ids)
+    texts = engine.texts_of(documents)
     notes, successors = notes_of(documents), superseded_by(ids)
     excerpts = {hit_id: excerpt(texts.get(hit_id, ""), ranked.terms) for hit_id in ids}
     found = [

@@ -18,6 +18,7 @@ from memories.events import (
 from memories.models import Memory
 from memories.schemas import WriteResult, WriteStatus
 from memories.selectors.memories import find_memory
+from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core.errors import Conflict, Gone
 from memoryhub.core.log import Draft
 from memoryhub.core.log.quarantine import quarantine_marks
@@ -35,11 +36,11 @@ _STATUS_OF_EVENT = {
 _TEXT_WRITTEN = {WriteStatus.CREATED, WriteStatus.UPDATED, WriteStatus.RESTORED, WriteStatus.CONFLICT}
 
 
-def with_embedding(results: Sequence[WriteResult]) -> list[WriteResult]:
-    """Return the results with the state of the embedding of what they wrote."""
+def with_embedding(results: Sequence[WriteResult], settings: ProjectSettings | None = None) -> list[WriteResult]:
+    """Return the results with the state of the embedding of what they wrote; reads ``settings`` if not given."""
     if not any(map(_lacks_embedding, results)):
         return list(results)
-    update = {"embedding": renewal()}
+    update = {"embedding": renewal(settings)}
     return [result.model_copy(update=update) if _lacks_embedding(result) else result for result in results]
 
 

@@ -67,7 +67,7 @@ def _write_batch(batch: Sequence[MemoryWrite], scope: MemoryScope) -> list[Write
     with log.transaction():
         existing = ExistingMemories([draft.payload for draft in drafts], current_origin().session_id)
         results = with_embedding(
-            [_write(command, draft, existing) for command, draft in zip(batch, drafts, strict=True)]
+            [_write(command, draft, existing) for command, draft in zip(batch, drafts, strict=True)], policy.settings
         )
     return results if len(batch) > 1 else [_with_similar(results[0], drafts[0].payload)]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import select
 import shutil
 import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import accumulate, product
@@ -33,6 +34,8 @@ from memoryhub.mcp.opening import HANDSHAKE_VERSIONS
 
 STARTS = 5
 CALLS = 100
+ANSWER_SECONDS = 60.0
+_END_SECONDS = 10.0
 _STORE = project_store("bench")
 _BATCH = 500
 _HELLO = {
@@ -59,29 +62,29 @@ class Timing:
 def measure(memories: int) -> list[Timing]:
     with temporary_home(keep=False) as home:
         try:
-            _fill(memories)
+            fill(memories)
         finally:
             connections.close_all()
         _start(home)  # compiles modules and saves the snapshot that later starts use
         starts = [_start(home) for _ in range(STARTS)]
-        with Client(home) as client:
+        with hub_client(home) as client:
             client.open()
-            return [_timing("start", starts), *_calls(client, memories)]
+            return [timing("start", starts), *_calls(client, memories)]
 
 
 def _calls(client: Client, memories: int) -> Iterator[Timing]:
-    writes = [_memory(memories + number) for number in range(CALLS + 1)]
-    subjects = [{"query": _memory(memories * number // (CALLS + 1))["title"]} for number in range(CALLS + 1)]
+    writes = [generated_memory(memories + number) for number in range(CALLS + 1)]
+    subjects = [{"query": generated_memory(memories * number // (CALLS + 1))["title"]} for number in range(CALLS + 1)]
     for operation, tool, calls in (
         ("write", "memory_write", writes),
         ("search", "memory_search", subjects),
         ("pack", "memory_context", subjects),
     ):
         _warm_up, *seconds = [client.call(tool, arguments) for arguments in calls]
-        yield _timing(operation, seconds)
+        yield timing(operation, seconds)
 
 
-def _timing(operation: str, seconds: list[float]) -> Timing:
+def timing(operation: str, seconds: list[float]) -> Timing:
     p95 = statistics.quantiles(seconds, n=20, method="inclusive")[-1]
     return Timing(operation, 1000 * statistics.median(seconds), 1000 * p95, len(seconds))
 
@@ -89,79 +92,141 @@ def _timing(operation: str, seconds: list[float]) -> Timing:
 # Seconds from the start of a process to its first answer
 def _start(home: Path) -> float:
     started = time.perf_counter()
-    with Client(home) as client:
+    with hub_client(home) as client:
         client.open()
         return time.perf_counter() - started
 
 
-def _fill(memories: int) -> None:
+def fill(memories: int) -> None:
     with use_store(_STORE, create=True), use_origin(source="cli", actor="bench"):
         for first in range(0, memories, _BATCH):
             batch = range(first, min(first + _BATCH, memories))
-            write_memories(commands=[MemoryWrite(**_memory(index)) for index in batch])
+            write_memories(commands=[MemoryWrite(**generated_memory(index)) for index in batch])
 
 
 # The same text on every run
-def _memory(index: int) -> dict[str, Any]:
+def generated_memory(index: int) -> dict[str, Any]:
     words = random.Random(index).choices(_WORDS, cum_weights=_WEIGHTS, k=80)  # noqa: S311 - no secret
     return {"title": f"{' '.join(words[:5])} {index}", "content": " ".join(words[5:]), "tags": [words[0]]}
 
 
+# Any MCP server over stdio
 class Client:
-    def __init__(self, home: Path) -> None:
-        self._errors = home / "mcp.stderr"
+    def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
+        self.name = Path(command[0]).name
+        self._errors = folder / f"{self.name}.stderr"
         self._requests = 0
-        unrelated = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+        self._buffer = b""
         with self._errors.open("wb") as errors:
-            self._process = subprocess.Popen(  # noqa: S603 - our own command line
-                [*command_words(), "mcp", "--project", _STORE.name],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env={
-                    **unrelated,
-                    "MEMORY_HUB_HOME": str(home),
-                    f"{PREFIX}EMBEDDING_MODEL": NONE,
-                    f"{PREFIX}AUTOSTART": "off",
-                },
-                cwd=home,
-            )
+            try:
+                self._process = subprocess.Popen(  # noqa: S603 - our own command line, or the user's
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    env=dict(environment),
+                    cwd=folder,
+                )
+            except OSError as error:
+                raise Unavailable(f"{command[0]!r} can't be started: {error.strerror}") from error
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self._process.communicate()  # closes its input, which ends it
+        assert self._process.stdin  # noqa: S101 - created with a pipe
+        assert self._process.stdout  # noqa: S101 - created with a pipe
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()  # which ends it
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
 
-    def open(self) -> None:
-        self._ask("initialize", _HELLO)
+    def open(self) -> str:
+        """Begin the session; return the server's name and version."""
+        about = self.ask("initialize", _HELLO).get("serverInfo", {})
         self._send({"method": "notifications/initialized"})
+        return f"{about.get('name', self.name)} {about.get('version', '')}".strip()
 
     def call(self, tool: str, arguments: dict[str, Any]) -> float:
-        started = time.perf_counter()
-        result = self._ask("tools/call", {"name": tool, "arguments": arguments})
-        seconds = time.perf_counter() - started
-        if result.get("isError"):
-            raise Unavailable(f"{tool} failed: {result['content'][0]['text']}")
-        return seconds
+        return self.timed(tool, arguments)[0]
 
-    def _ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    def timed(self, tool: str, arguments: dict[str, Any]) -> tuple[float, str]:
+        """Return the seconds that a call took, and the text of its answer."""
+        started = time.perf_counter()
+        result = self.ask("tools/call", {"name": tool, "arguments": arguments})
+        seconds = time.perf_counter() - started
+        text = "\n".join(part.get("text", "") for part in result.get("content", []))
+        if result.get("isError"):
+            raise Unavailable(f"{tool} failed: {text[:500]}")
+        return seconds, text
+
+    def peak_resident_bytes(self) -> int | None:
+        """Return the peak resident memory of the process and its children; None outside Linux."""
+        try:
+            return _peak_of(self._process.pid)
+        except OSError:
+            return None
+
+    def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         self._requests += 1
         self._send({"id": self._requests, "method": method, "params": params})
+        while True:
+            answer = self._next_message()
+            if "method" in answer or answer.get("id") != self._requests:
+                continue
+            if "error" in answer:
+                raise Unavailable(f"{self.name} refused {method}: {answer['error'].get('message', answer['error'])}")
+            result: dict[str, Any] = answer["result"]
+            return result
+
+    def _next_message(self) -> dict[str, Any]:
+        line = self._line()
+        try:
+            message = json.loads(line)
+        except ValueError:
+            message = None
+        if not isinstance(message, dict):
+            raise Unavailable(
+                f"{self.name} printed a line that is not a message: {line[:80].decode('utf-8', 'replace')!r}"
+            )
+        return message
+
+    def _line(self) -> bytes:
         assert self._process.stdout  # noqa: S101 - created with a pipe
-        for answer in map(json.loads, self._process.stdout):
-            if answer.get("id") == self._requests and "error" in answer:
-                raise Unavailable(f"mcp refused {method}: {answer['error']}")
-            if answer.get("id") == self._requests:
-                result: dict[str, Any] = answer["result"]
-                return result
-        raise Unavailable(f"mcp ended: {self._errors.read_text(errors='replace').strip()[-500:]}")
+        descriptor = self._process.stdout.fileno()
+        while b"\n" not in self._buffer:
+            if not select.select([descriptor], [], [], ANSWER_SECONDS)[0]:
+                raise Unavailable(f"{self.name} did not answer within {ANSWER_SECONDS:.0f} seconds")
+            chunk = os.read(descriptor, 1 << 18)
+            if not chunk:
+                raise Unavailable(f"{self.name} ended: {self._errors.read_text(errors='replace').strip()[-500:]}")
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
 
     def _send(self, message: dict[str, Any]) -> None:
         assert self._process.stdin  # noqa: S101 - created with a pipe
         with suppress(BrokenPipeError):  # the process ended; reading its answer raises the reason
             self._process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
             self._process.stdin.flush()
+
+
+def hub_client(home: Path) -> Client:
+    unrelated = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    own = {"MEMORY_HUB_HOME": str(home), f"{PREFIX}EMBEDDING_MODEL": NONE, f"{PREFIX}AUTOSTART": "off"}
+    client = Client([*command_words(), "mcp", "--project", _STORE.name], home, {**unrelated, **own})
+    client.name = "memory-hub"
+    return client
+
+
+def _peak_of(process: int) -> int:
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines())
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return int(status["VmHWM"].split()[0]) * 1024 + sum(_peak_of(int(child)) for child in children)
 
 
 # The user's home is never opened
