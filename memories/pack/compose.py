@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from memories.models import RECALL
 from memories.pack.sections import Item, Request, Section, all_sections
+from memories.search.parsed_query import parse
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.text import one_line
 
@@ -74,6 +75,25 @@ def gather(request: Request) -> list[Found]:
     """Return the sections that have items, with as many of their items as could fit."""
     found = [(section, section.items(request)) for section in all_sections()]
     return [Found(section, items, _total(section, items, request)) for section, items in found if items]
+
+
+# Until decision 49, sections counted their candidates, and only these two looked at the question
+_BY_QUESTION = ("facts", "decisions")
+_COMMITS_BEFORE = 8
+
+
+def gather_as_before(request: Request) -> list[Found]:
+    """Return the sections as packs that were sent before decision 49 had them."""
+    asked = replace(request, most=_LEAST_CANDIDATES, as_before=True)
+    plain = replace(asked, query=parse(""))
+    found = [(section, section.items(asked if section.name in _BY_QUESTION else plain)) for section in all_sections()]
+    return [Found(section, items, _total_before(section, items)) for section, items in found if items]
+
+
+def _total_before(section: Section, items: Sequence[Item]) -> int:
+    if section.name != "work":
+        return len(items)
+    return min(len(items), _COMMITS_BEFORE + (" open iteration " in items[0].line))
 
 
 def _total(section: Section, items: Sequence[Item], request: Request) -> int:

@@ -123,8 +123,9 @@ def _answering(request: Request) -> list[Item]:
     for level in request.chain:
         with use_store(level.store):
             scores = request.matching(level, SearchSourceName.MEMORY)
-            memories = pack_entries(f"m.id IN {IDS} AND {_IS_FACT}", [json.dumps(list(scores))])
-            found += [(scores[memory.id], _fact(level, memory, request.query.terms)) for memory in memories]
+            ids, words = json.dumps(list(scores)), () if request.as_before else request.query.terms
+            memories = pack_entries(f"m.id IN {IDS} AND {_IS_FACT}", [ids], with_superseded=request.as_before)
+            found += [(scores[memory.id], _fact(level, memory, words)) for memory in memories]
     return [item for _, item in sorted(found, key=lambda scored: (-scored[0], scored[1].reference))]
 
 
@@ -237,7 +238,14 @@ def _memories(request: Request, condition: str, order: str) -> Iterator[tuple[Le
         with use_store(level.store):
             order_by = f"{order}, m.id DESC"
             visible = _visible(condition)
-            found = pack_entries(visible, [level.session_id], order=order_by, most=request.most, now=request.now)
+            found = pack_entries(
+                visible,
+                [level.session_id],
+                order=order_by,
+                most=request.most,
+                now=request.now,
+                with_superseded=request.as_before,
+            )
         found.sort(key=lambda memory: memory.scope != MemoryScope.SESSION)
         yield from ((level, memory) for memory in found)
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from memories.models import ContextPack, MemoryScope
-from memories.pack.compose import compose, gather, most_items
+from memories.pack.compose import Body, compose, gather, gather_as_before, most_items
 from memories.pack.recall import ids_at, recalled_body
 from memories.pack.sections import Request
 from memories.pack.service import Pack, find_pack, pack_text
@@ -42,16 +42,23 @@ def replay_pack(*, command: ContextReplay) -> Pack:
         with use_store(chain[0].store):
             query = parse(sent.query)
             request = Request(chain, sent.created_at, query, sent.session_id, most_items(sent.max_tokens))
-            body = (
-                recalled_body(request, sent.marks)
-                if sent.is_recall
-                else compose(gather(request), sent.max_tokens, only=sent.marks)
-            )
+            body = recalled_body(request, sent.marks) if sent.is_recall else _composed(request, sent)
     marks = body.marks()
     lost = {key for key, mark in sent.marks.items() if marks.get(key) != mark}
     erased = _count_erased(sent, lost) if lost else 0
     text = pack_text(sent.id, body, _positions(sent)[0][0].name, erased=erased)
-    return Pack(sent.id, text, body.digest, body, as_sent=not lost, erased=erased, differs=len(lost) > erased)
+    same = body.digest == sent.digest
+    differs = len(lost) > erased or not (lost or same)
+    return Pack(sent.id, text, body.digest, body, as_sent=same, erased=erased, differs=differs)
+
+
+# The digest tells which version sent the pack
+def _composed(request: Request, sent: ContextPack) -> Body:
+    body = compose(gather(request), sent.max_tokens, only=sent.marks)
+    if body.digest != sent.digest:
+        earlier = compose(gather_as_before(request), sent.max_tokens, only=sent.marks)
+        return earlier if earlier.digest == sent.digest else body
+    return body
 
 
 def _positions(sent: ContextPack) -> list[tuple[StoreId, int]]:

@@ -24,6 +24,8 @@ class Request:
     session_id: str = ""
     # Candidates per section and store
     most: int = 40
+    # As in packs sent before decision 49: with superseded memories, and facts by the beginning of their text
+    as_before: bool = False
 
     def matching(self, level: Level, source: SearchSourceName) -> dict[int, float]:
         """Return the entries of a source in the current store that match the query, best first, with their scores."""

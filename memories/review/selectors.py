@@ -74,11 +74,12 @@ def pack_entries(
     order: str = "m.id",
     most: int = -1,
     now: datetime | None = None,
+    with_superseded: bool = False,
 ) -> list[PackEntry]:
     """Return live memories of the current store as context packs show them.
 
     Unless the project includes everything in its packs, proposed memories are left out; those with an accepted version
-    are shown in that version (decision 24). Superseded ones are left out (decision 49).
+    are shown in that version (decision 24). Superseded ones are left out (decision 49) unless asked for.
 
     Args:
         condition: SQL on ``m``, the memories.
@@ -86,9 +87,11 @@ def pack_entries(
         order: SQL; memories in an earlier version come last.
         most: limit for memories in their current version.
         now: leave out what has expired by then.
+        with_superseded: include superseded ones.
     """
     accepted_only = project_settings().packs_accepted_only
-    condition = f"{condition} AND NOT {is_superseded()}"
+    if not with_superseded:
+        condition = f"{condition} AND NOT {is_superseded()}"
     wanted = [(condition, list(parameters))]
     if accepted_only:
         wanted.append(("m.review = 'accepted'", []))

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 from memories import services
 from memories.models import ContextPack, Memory
 from memories.pack import pack_context, replay_pack
+from memories.pack.compose import gather_as_before
 from memories.pack.service import Pack
 from memories.schemas import MemoryDelete, MemoryTouch, MemoryUpdate, MemoryWrite
 from memories.schemas.links import RelationCreate
@@ -206,6 +208,26 @@ class ReplayTests(PackTestCase):
         self.guideline("Rule of later", 99, scope="global")
         again = replay_pack(command=ContextReplay(id=sent.id))
         self.assertEqual((again.text, again.as_sent), (sent.text, True))
+
+    def test_a_pack_from_before_decision_49_is_replayed_byte_for_byte(self):
+        for number in range(60):
+            self.write(f"Fact {number}")
+        self.write("Notes", content=f"{'Much was tidied. ' * 60}The port rings.{' More.' * 90}")
+        old, new = self.write("Port is 8000"), self.write("Port is 8321")
+        self.commits(20, "Open port {}")
+        create_relation(command=RelationCreate(source=str(new), relation="supersedes", target=str(old)))
+        with mock.patch("memories.pack.service.gather", gather_as_before):
+            sent = self.pack(query="port", max_tokens=900)
+        self.assertIn("8000", sent.text)
+        again = replay_pack(command=ContextReplay(id=sent.id))
+        self.assertEqual((again.text, again.as_sent, again.differs), (sent.text, True, False))
+
+    def test_a_replay_with_other_counts_is_not_reported_as_sent(self):
+        self.write("Port")
+        sent = self.pack()
+        ContextPack.objects.filter(id=sent.id).update(digest="0" * 64)
+        again = replay_pack(command=ContextReplay(id=sent.id))
+        self.assertEqual((again.as_sent, again.differs), (False, True))
 
     def test_a_replay_leaves_out_erased_text_and_reports_it(self):
         port = self.write("Port")
