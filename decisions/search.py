@@ -100,26 +100,26 @@ define_demotion(_REPLACED, REPLACED_WEIGHT, why="replaced")
 define_successors(find_successors)
 define_notes("decision", evidence_notes)
 
-# Sections of a record that were imported as Markdown, if no decision of its file is in force. The condition on the
+# Sections of a record that an older version imported as Markdown: they have its file and its title. The condition on the
 # source is written as in its index.
-_OF_FILE = "FROM decisions_decision d WHERE NOT (d.source = '') AND d.source = m.source"
-_SECTION_OF_REPLACED = (
-    f"substr(m.topic_key, 1, 7) = 'import:' AND EXISTS (SELECT 1 {_OF_FILE}) "
-    f"AND NOT EXISTS (SELECT 1 {_OF_FILE} AND d.status IN ('accepted', 'proposed'))"
+_RECORD_OF_SECTION = (
+    "decisions_decision d WHERE NOT (d.source = '') AND d.source = m.source "
+    "AND replace(m.title, d.title, '') <> m.title"
 )
+_SECTION_OF_RECORD = f"substr(m.topic_key, 1, 7) = 'import:' AND EXISTS (SELECT 1 FROM {_RECORD_OF_SECTION})"
 
 
 def section_notes(ids: Sequence[int]) -> dict[int, str]:
-    """Map sections of records that are no longer in force to a note that names their decision."""
+    """Map sections of records to a note that names the latest decision of their file."""
+    latest = f"(SELECT max(d.id) FROM {_RECORD_OF_SECTION})"
     found = rows.fetch(
-        "SELECT m.id, max(d.id) FROM memories_memory m JOIN decisions_decision d ON d.source = m.source "
-        f"AND NOT (d.source = '') WHERE m.id IN {IDS} AND {_SECTION_OF_REPLACED} GROUP BY m.id",
+        f"SELECT m.id, {latest} FROM memories_memory m WHERE m.id IN {IDS} AND {_SECTION_OF_RECORD}",
         [json.dumps(list(ids))],
     )
-    return {memory_id: f"superseded: part of decision #{decision_id}" for memory_id, decision_id in found}
+    return {memory_id: f"superseded by decision #{decision_id}" for memory_id, decision_id in found}
 
 
-define_superseded(_SECTION_OF_REPLACED)
+define_superseded(_SECTION_OF_RECORD)
 define_notes("memory", section_notes)
 
 

@@ -31,6 +31,8 @@ _TOP = 5
 # Plain text with at least so many lines is a list if fewer than this share of them have several words. It is minified
 # if its lines are this long on average
 _LEAST_LINES, _LEAST_PROSE, _MINIFIED = 50, 0.2, 2_000
+# Plain text with fewer words is test data more often than knowledge
+_LEAST_WORDS = 8
 _SKIPPED_FOLDERS = {"node_modules", "venv", "__pycache__", "site-packages"}
 
 
@@ -82,7 +84,7 @@ def read_text(path: Path) -> str | None:
 
 
 def is_data(name: str, text: str) -> bool:
-    """Return whether a file is a list, generated or minified rather than written: a vocabulary, pinned requirements."""
+    """Return whether a file is a list, generated, minified or a few words: a vocabulary, pinned requirements."""
     if _DATA_NAMES.fullmatch(Path(name).name):
         return True
     lines = [line for line in text.split("\n") if line.strip()]
@@ -92,7 +94,7 @@ def is_data(name: str, text: str) -> bool:
         return False
     prose = sum(len(line.split()) > 2 for line in lines)
     is_list = len(lines) >= _LEAST_LINES and prose < _LEAST_PROSE * len(lines)
-    return is_list or sum(map(len, lines)) > _MINIFIED * len(lines)
+    return is_list or len(text.split()) < _LEAST_WORDS or sum(map(len, lines)) > _MINIFIED * len(lines)
 
 
 def _walk(directory: Path) -> Iterator[str]:

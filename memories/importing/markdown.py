@@ -34,7 +34,7 @@ _MAX_TAGS = 32
 _BATCH = 500
 MAX_HEADINGS = 2_000  # of one file: each becomes a memory, and a file with more is a listing, not a text
 _UNREADABLE = "binary, unreadable or larger than 2 MB"
-_DATA = "a list, or generated: data, not text"
+_DATA = "a list, generated, or a few words: data, not text"
 _BETWEEN = " › "
 Progress = Callable[[int], None]
 # Given paths of files, maps those that the project knows in another form to the reason why they are not imported

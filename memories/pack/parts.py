@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -63,6 +63,8 @@ _COMMITS = f"SELECT id, sha, message, committed_at || '' FROM sessions_app_commi
 _COUNT_COMMITS = f"SELECT count(*) FROM sessions_app_commit WHERE id {OUTSIDE}"
 # Commits with at least this share of the best one's score come first, then so many of the newest
 _NEAR_BEST, _NEWEST = 0.5, 2
+# What the most recent match gains over the oldest
+_RECENT = 0.5
 # A line of a commit is so many times shorter than one of a memory
 _SHORTER = 3
 # Share of the question's words from which a guideline concerns it
@@ -217,9 +219,16 @@ def _commits(request: Request) -> list[Item]:
     newest = rows.fetch(f"{_COMMITS} ORDER BY committed_at DESC, id DESC LIMIT %s", [_SHORTER * request.most])
     scores = request.matching(request.chain[0], SearchSourceName.COMMIT) if newest else {}
     matches = rows.fetch(f"{_COMMITS} AND id IN {IDS}", [json.dumps(list(scores))]) if scores else []
+    scores = _favouring_recent(matches, scores)
     matches = sorted(matches, key=lambda row: -scores[row[0]])
     best = [row for row in matches if scores[row[0]] >= _NEAR_BEST * scores[matches[0][0]]]
     return without_repeats(map(_commit, [*best, *newest[:_NEWEST], *matches, *newest]))
+
+
+# Of equal matches the recent one tells more of the code as it is now. Its time is text in a format that sorts.
+def _favouring_recent(commits: Sequence[tuple[Any, ...]], scores: Mapping[int, float]) -> dict[int, float]:
+    by_time = sorted(commits, key=lambda row: str(row[3]))
+    return {row[0]: scores[row[0]] * (1 + _RECENT * place / len(by_time)) for place, row in enumerate(by_time, 1)}
 
 
 def _commit(row: tuple[Any, ...]) -> Item:

@@ -334,7 +334,7 @@ class ImportingTests(DecisionsTestCase):
         self.assertEqual(Memory.objects.live().count(), 1)
 
     # As a version that imported records twice left them
-    def test_sections_of_a_replaced_record_are_marked_and_left_out_of_packs(self):
+    def test_sections_of_a_record_are_marked_and_left_out_of_packs(self):
         self.write("0001-one.md", nygard("1. One", decision="Use gnutls.", status="Superseded by [2](0002-two.md)"))
         self.write("0002-two.md", nygard("2. Two", decision="Use openssl."))
         self.bring_in()
@@ -342,11 +342,12 @@ class ImportingTests(DecisionsTestCase):
             import_markdown(directory=self.folder)
         hits = search(command=MemorySearch(query="gnutls")).results
         (section,) = [hit for hit in hits if hit["source"] == "memory"]
-        self.assertEqual(section["note"], f"superseded: part of decision #{self.of('0001-one.md').id}")
+        self.assertEqual(section["note"], f"superseded by decision #{self.of('0001-one.md').id}")
         self.assertIn("superseded ×0.3", section["why"])
         text = compose_pack(command=ContextPackRequest(query="gnutls openssl"))
         self.assertIn("Use openssl.", text)
         self.assertNotIn("gnutls", text)
+        self.assertNotIn("0002-two.md ›", text)
 
     def test_bad_files_are_reported_and_the_others_imported(self):
         self.write("0001-one.md", nygard("1. One"))
