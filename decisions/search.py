@@ -100,8 +100,8 @@ define_demotion(_REPLACED, REPLACED_WEIGHT, why="replaced")
 define_successors(find_successors)
 define_notes("decision", evidence_notes)
 
-# Sections of a record that an older version imported as Markdown: they have its file and its title. The condition on the
-# source is written as in its index.
+# Sections of a record that an older version imported as Markdown: they have its file and its title. The condition on
+# the source is written as in its index.
 _RECORD_OF_SECTION = (
     "decisions_decision d WHERE NOT (d.source = '') AND d.source = m.source "
     "AND replace(m.title, d.title, '') <> m.title"
