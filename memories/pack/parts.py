@@ -232,9 +232,12 @@ def _favouring_recent(commits: Sequence[tuple[Any, ...]], scores: Mapping[int, f
 
 
 def _commit(row: tuple[Any, ...]) -> Item:
-    commit, sha, message, committed_at = row
+    return Item(f"#{row[0]}", partial(_commit_line, *row))
+
+
+def _commit_line(commit: int, sha: str, message: str, committed_at: str) -> str:
     subject = one_line(message.split("\n", 1)[0], _SHORT)
-    return Item(f"#{commit}", f"- #{commit} commit {sha[:10]} {committed_at[:10]} {subject}")
+    return f"- #{commit} commit {sha[:10]} {committed_at[:10]} {subject}"
 
 
 def _count_work(_: Request) -> int:
