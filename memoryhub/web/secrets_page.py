@@ -27,6 +27,15 @@ from sessions_app.services.profile import change_settings, try_rules
 _CODE = {"spellcheck": "false", "class": "code", "autocomplete": "off"}
 
 
+_PERSONAL = {
+    "email": "E-mail addresses",
+    "phone": "Phone numbers",
+    "card": "Card numbers",
+    "iban": "Bank account numbers (IBAN)",
+    "national_id": "National ids",
+}
+
+
 class TextForm(forms.Form):
     text = forms.CharField(
         required=False,
@@ -47,9 +56,9 @@ class TextForm(forms.Form):
     personal = forms.MultipleChoiceField(
         required=False,
         label="Mask personal data",
-        choices=[(name, name.replace("_", " ")) for name in get_args(PersonalType)],
+        choices=[(name, _PERSONAL[name]) for name in get_args(PersonalType)],
         widget=forms.CheckboxSelectMultiple,
-        help_text="Kept unless you choose a type here.",
+        help_text="These are stored unless you choose them here. A redaction masks what is stored already.",
     )
 
     def allowed(self) -> list[str]:
