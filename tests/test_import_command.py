@@ -8,6 +8,7 @@ from pathlib import Path
 
 from django.core.management import CommandError, call_command
 
+from decisions.models import Decision
 from memories.models import Memory
 from memoryhub.core import log
 from sessions_app.models import Commit
@@ -117,7 +118,11 @@ class ImportCommandTest(HubTestCase):
         self.assertEqual([path.name for path in (self.home / "projects").iterdir()], ["alpha"])
         with self.store("alpha", create=False):
             sources = set(Memory.objects.live().values_list("source", flat=True))
-        self.assertEqual(sources, {"docs/a.md", "library/docs/a.md", "library/docs/adr/0001-use-wal.md"})
+            decisions = set(Decision.objects.values_list("source", flat=True))
+        # The record's section gave way to the decision
+        self.assertEqual(
+            (sources, decisions), ({"docs/a.md", "library/docs/a.md"}, {"library/docs/adr/0001-use-wal.md"})
+        )
 
     def test_an_error_is_one_sentence_and_a_code(self) -> None:
         code, output, errors = self.run_process("git", "/", "--project", "alpha")

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -100,7 +100,7 @@ def _total(section: Section, items: Sequence[Item], request: Request) -> int:
     return section.count(request) if section.count and len(items) >= request.most else len(items)
 
 
-def compose(found: Sequence[Found], max_tokens: int, *, only: Collection[str] | None = None) -> Body:
+def compose(found: Sequence[Found], max_tokens: int, *, sent: Mapping[str, str] | None = None) -> Body:
     """Return the content within ``max_tokens`` as text, which includes header and footer.
 
     Each section first gets its share of the budget; what is left is given to all sections in turn.
@@ -108,13 +108,13 @@ def compose(found: Sequence[Found], max_tokens: int, *, only: Collection[str] | 
     Args:
         found: the sections with their items.
         max_tokens: the budget.
-        only: keys of an earlier pack's marks, to compose that pack again; other items do not take the place of erased
-            ones.
+        sent: the marks of an earlier pack, to compose it again; where items of it were erased, no other items come in,
+            and no line gets longer.
     """
     budget = max(_LEAST_TOKENS, max_tokens - _FRAME_TOKENS)
     drafts: list[_Draft] = []
     for section, items, total in found:
-        draft = _Draft(section, items if only is None else _only(section, items, only), total)
+        draft = _Draft(section, items if sent is None else _as_sent(section, items, sent), total)
         budget -= draft.begin(int(budget * section.share), budget)
         drafts.append(draft)
     _use_up(drafts, budget)
@@ -122,8 +122,17 @@ def compose(found: Sequence[Found], max_tokens: int, *, only: Collection[str] | 
     return Body([section for section in filled if section.items], any(section.left_out for section in filled))
 
 
-def _only(section: Section, items: Sequence[Item], keys: Collection[str]) -> list[Item]:
-    return [item for item in items if _key(section, item) in keys]
+def _as_sent(section: Section, items: Sequence[Item], sent: Mapping[str, str]) -> list[Item]:
+    marks = [(item, sent.get(_key(section, item))) for item in items]
+    return [_cut_as_sent(_cut(item, section.longest), mark) for item, mark in marks if mark]
+
+
+# The last line of a pack was cut to the budget that was left; an item that has changed stays as it is
+def _cut_as_sent(item: Item, mark: str) -> Item:
+    cut = item
+    while cut.mark != mark and len(cut.line) > _LEAST_TOKENS:
+        cut = _shorter(cut)
+    return cut if cut.mark == mark else item
 
 
 # One item of each section in turn; the last one is cut to what is left
@@ -202,10 +211,13 @@ def _cost(item: Item) -> int:
 
 
 def within(item: Item, tokens: int) -> Item:
-    line = item.line
-    while estimate_tokens(line) >= max(tokens, _LEAST_TOKENS) and len(line) > _LEAST_TOKENS:
-        line = f"{line[: len(line) * 9 // 10]}…"
-    return item if line == item.line else Item(item.reference, line)
+    while estimate_tokens(item.line) >= max(tokens, _LEAST_TOKENS) and len(item.line) > _LEAST_TOKENS:
+        item = _shorter(item)
+    return item
+
+
+def _shorter(item: Item) -> Item:
+    return Item(item.reference, f"{item.line[: len(item.line) * 9 // 10]}…")
 
 
 def _cut(item: Item, longest: int) -> Item:

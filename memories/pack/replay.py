@@ -54,9 +54,9 @@ def replay_pack(*, command: ContextReplay) -> Pack:
 
 # The digest tells which version sent the pack
 def _composed(request: Request, sent: ContextPack) -> Body:
-    body = compose(gather(request), sent.max_tokens, only=sent.marks)
+    body = compose(gather(request), sent.max_tokens, sent=sent.marks)
     if body.digest != sent.digest:
-        earlier = compose(gather_as_before(request), sent.max_tokens, only=sent.marks)
+        earlier = compose(gather_as_before(request), sent.max_tokens, sent=sent.marks)
         return earlier if earlier.digest == sent.digest else body
     return body
 

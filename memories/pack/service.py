@@ -164,11 +164,13 @@ def _compose(request: Request, max_tokens: int) -> tuple[Body, int]:
     found, budget = gather(request), max_tokens
     body = compose(found, budget)
     while answers_json() and (size := _json_tokens(body)) > max_tokens:
-        smaller = min(budget - 1, budget * max_tokens // size)
-        shorter = compose(found, smaller)
-        if not shorter.sections:
+        # In proportion, or by a tenth if nothing is left then
+        budgets = (min(budget - 1, budget * max_tokens // size), budget * 9 // 10)
+        shorter = ((compose(found, smaller), smaller) for smaller in budgets)
+        smaller = next(((fewer, tokens) for fewer, tokens in shorter if fewer.sections), None)
+        if smaller is None:
             break
-        body, budget = shorter, smaller
+        body, budget = smaller
     return body, budget
 
 
