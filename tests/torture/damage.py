@@ -176,6 +176,7 @@ class Damage:
         loses: text that is gone for good, which what `doctor` says must name; "" where nothing may be lost.
         by_hand: what a person does, or the hub while it runs, where the remedy is no command.
         accepted: the remedy adds one event, in which a person accepts what was lost, and changes nothing else.
+        forgets: the digests of remembered secrets are gone, which only the damaged file had (decision 53).
         store: the folder of the store that was damaged.
     """
 
@@ -186,4 +187,5 @@ class Damage:
     loses: str = ""
     by_hand: Act | None = field(default=None)
     accepted: bool = False
+    forgets: bool = False
     store: str = DEMO
