@@ -13,12 +13,11 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from pydantic import ValidationError
 
-from governance.admin.section import GovernanceAdmin
 from governance.models import Redaction
 from governance.redaction.copies import last_look
 from governance.redaction.schemas import Place, RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
-from memoryhub.core.admin import cells
+from memoryhub.core.admin import HubModelAdmin, cells
 from memoryhub.core.admin.access import needs
 from memoryhub.core.errors import ConfirmationRequired, HubError
 from memoryhub.core.permissions import Act
@@ -88,7 +87,9 @@ _LATEST = 20
 
 
 @admin.register(Redaction)
-class RedactionAdmin(GovernanceAdmin):
+class RedactionAdmin(HubModelAdmin):
+    change_list_template = "admin/governance/change_list.html"
+
     def get_urls(self) -> list[URLPattern]:
         act = self.admin_site.admin_view(needs(Act.GOVERN, self.run_view))
         return [path("run/", act, name="governance_redaction_run"), *super().get_urls()]

@@ -14,14 +14,13 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 
 from governance.admin.retention_form import PolicyForm, rules_in_words, share_words
-from governance.admin.section import GovernanceAdmin
 from governance.models import RetentionRun
 from governance.present import size
 from governance.retention.run import run_retention
 from governance.retention.schemas import Going, Kept, Report, RetentionPlanRequest, RetentionRunRequest, RunView
 from governance.retention.selectors import plan_retention, view_run
 from memoryhub.config.project_settings import project_settings
-from memoryhub.core.admin import cells
+from memoryhub.core.admin import HubModelAdmin, cells
 from memoryhub.core.admin.access import needs
 from memoryhub.core.errors import HubError
 from memoryhub.core.permissions import Act
@@ -90,7 +89,9 @@ _LATEST = 20
 
 
 @admin.register(RetentionRun)
-class RetentionAdmin(GovernanceAdmin):
+class RetentionAdmin(HubModelAdmin):
+    change_list_template = "admin/governance/change_list.html"
+
     def get_urls(self) -> list[URLPattern]:
         own = [
             path("run/", self._governed(self.run_view), name="governance_retentionrun_run"),

@@ -12,10 +12,10 @@ from django.shortcuts import redirect
 from django.urls import URLPattern, path
 from django.views.decorators.http import require_POST
 
-from governance.admin.section import GovernanceAdmin
 from governance.models import Hold
 from governance.retention.schemas import HoldLift, HoldPlace
 from governance.retention.selectors import lift_hold, place_hold
+from memoryhub.core.admin import HubModelAdmin
 from memoryhub.core.admin.access import needs
 from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.errors import HubError
@@ -87,7 +87,8 @@ class HoldForm(forms.Form):
 
 
 @admin.register(Hold)
-class HoldAdmin(GovernanceAdmin):
+class HoldAdmin(HubModelAdmin):
+    change_list_template = "admin/governance/change_list.html"
     stream_kind = "hold"
 
     def get_urls(self) -> list[URLPattern]:

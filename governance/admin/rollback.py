@@ -13,12 +13,11 @@ from django.urls import URLPattern, path
 from pydantic import ValidationError
 
 from governance.admin.rollback_rows import counts_text, group_rows, left_rows, selection_text, step_rows
-from governance.admin.section import GovernanceAdmin
 from governance.models import Rollback, RollbackAction
 from governance.rollback.plan import Source, Sources, sources
 from governance.rollback.schemas import Include, Preview, RollbackMake, RollbackPlan, RollbackUndo
 from governance.rollback.services import preview, roll_back, undo_rollback
-from memoryhub.core.admin import cells
+from memoryhub.core.admin import HubModelAdmin, cells
 from memoryhub.core.admin.access import needs
 from memoryhub.core.admin.cells import counted
 from memoryhub.core.errors import ConfirmationRequired, HubError
@@ -120,7 +119,9 @@ _CHANGED = "The log has changed since the preview. Check the new preview and con
 
 
 @admin.register(Rollback)
-class RollbackAdmin(GovernanceAdmin):
+class RollbackAdmin(HubModelAdmin):
+    change_list_template = "admin/governance/change_list.html"
+
     def get_urls(self) -> list[URLPattern]:
         own = [
             path("run/", self._governed(self.run_view), name="governance_rollback_run"),

@@ -14,7 +14,6 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 
-from governance.admin.section import GovernanceAdmin
 from governance.models import Affirmation
 from governance.staleness.schemas import Affirm, AffirmResult, Retire, RetireResult, StaleKind
 from governance.staleness.selectors import Waiting, waiting
@@ -22,7 +21,7 @@ from governance.staleness.services import affirm, retire
 from memories.admin.answers import sentence, warn_of_redactions
 from memories.admin.rendering import render
 from memoryhub.core import clock
-from memoryhub.core.admin import needs
+from memoryhub.core.admin import HubModelAdmin, needs
 from memoryhub.core.errors import Gone, HubError, Invalid, NotFound
 from memoryhub.core.kinds.builtin import KINDS
 from memoryhub.core.permissions import Act
@@ -96,7 +95,9 @@ class VerdictForm(forms.Form):
 
 
 @admin.register(Affirmation)
-class AffirmationAdmin(GovernanceAdmin):
+class AffirmationAdmin(HubModelAdmin):
+    change_list_template = "admin/governance/change_list.html"
+
     def get_urls(self) -> list[URLPattern]:
         see, may_review = self.admin_site.admin_view, Act.REVIEW
         return [

@@ -18,7 +18,6 @@ from memories.admin.filters import most_used_tags, used_types
 from memories.admin.forms import NewMemoryForm
 from memories.admin.listing import MemoryChangeList, search
 from memories.admin.review_item import ReviewActions
-from memories.admin.section import page_name
 from memories.models import Memory, MemoryKind
 from memories.schemas import MemoryTouch
 from memoryhub.core.admin import HubChangeList, cells
@@ -75,7 +74,7 @@ class MemoryListAdmin(ReviewActions):
                 show_error(form, error)
         context: dict[str, Any] = {"title": self.add_label, "form": form, "adding": True, "kinds": self._kinds(kind)}
         if self.kind:
-            context |= {"list_url": self.url("changelist"), "list_label": page_name(kind)}
+            context |= {"list_url": self.url("changelist"), "list_label": KINDS[kind].plural}
         return self.page(request, FORM, None, **context, **offered(kind))
 
     def _kinds(self, current: MemoryKind) -> list[dict[str, Any]]:

@@ -29,7 +29,6 @@ from memories.admin.relations import RelationViews, relations_shown
 from memories.admin.rendering import UseFilter, render, use_shown
 from memories.admin.review import ReviewViews
 from memories.admin.review_item import ReviewFilter
-from memories.admin.section import page_name
 from memories.models import Memory, MemoryVersion
 from memories.selectors import open_conflicts
 from memoryhub.core.admin import cells, needs
@@ -88,7 +87,6 @@ _VERSIONS_SHOWN = 6
 
 @admin.register(Memory)
 class MemoryAdmin(ReviewViews, RelationViews, VersionViews):
-    tab = ""
     add_label = "Write a memory"
     list_display = ("number", "about", "kind_badge", "revision", "author", "updated", "seen")
     list_filter = (
@@ -146,5 +144,5 @@ class MemoryAdmin(ReviewViews, RelationViews, VersionViews):
     def page(self, request: HttpRequest, template: str, found: Any, **context: Any) -> TemplateResponse:
         if found is not None:
             url = reverse(f"admin:memories_{found.kind}_changelist")
-            context = {"list_url": url, "list_label": page_name(found.kind), **context}
+            context = {"list_url": url, "list_label": KINDS[found.kind].plural, **context}
         return super().page(request, template, found, **context)

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from memories.admin import listing
 from memories.admin.answers import sentence
 from memories.admin.diff import word_diff
-from memories.admin.section import SectionAdmin, section_pages
+from memories.admin.section import SectionAdmin
 from memories.models import ContextPack
 from memories.pack import preview_pack, replay_pack
 from memories.pack.compose import Filled
@@ -133,7 +133,7 @@ class ContextPackAdmin(SectionAdmin):
     def now_view(self, request: HttpRequest) -> HttpResponse:
         form = PackForm(request.GET)
         command = form.command()
-        context = {"title": "Context pack", "form": form, "section": section_pages(request)}
+        context = {"title": "Context pack", "form": form}
         if command:
             context |= pack_context_of(preview_pack(command=command), command.max_tokens)
         latest = list(ContextPack.objects.order_by("-id")[:_LATEST])

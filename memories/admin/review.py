@@ -15,12 +15,12 @@ from memories.admin.answers import sentence, warn_of_redactions
 from memories.admin.lists import offered
 from memories.admin.review_forms import EditForm, MergeForm, VerdictForm
 from memories.admin.review_item import Place, merging, shown_item
-from memories.admin.section import SectionAdmin, section_pages
+from memories.admin.section import SectionAdmin
 from memories.events import Verdict
 from memories.models import MemoryKind, ReviewState
 from memories.review import services
 from memories.review.schemas import ReviewResult, ReviewTouch
-from memories.review.selectors import count_waiting, last_verdict_of, queue
+from memories.review.selectors import last_verdict_of, queue
 from memories.selectors.memories import find_memory
 from memoryhub.core.admin import needs
 from memoryhub.core.errors import HubError, PreconditionFailed
@@ -63,9 +63,6 @@ class ReviewViews(SectionAdmin):
             verdict("edit", self.accept_edited_view, "edit"),
             verdict("merge", self.merge_view, "merge"),
         ]
-
-    def tab_count(self) -> int:
-        return count_waiting()
 
     def queue_view(self, request: HttpRequest) -> HttpResponse:
         pending = queue()
@@ -154,7 +151,6 @@ class ReviewViews(SectionAdmin):
         given = last_verdict_of(request.user.get_username())
         context = {
             "title": "Review",
-            "section": section_pages(request),
             "at": place,
             "keys": _KEYS,
             "last": given.payload if given else None,

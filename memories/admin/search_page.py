@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from memories.admin.answers import sentence
 from memories.admin.listing import MAX_QUERY
-from memories.admin.section import SectionAdmin, section_pages
+from memories.admin.section import SectionAdmin
 from memories.models import EmbeddingModel, MemoryKind, MemoryScope, SearchDocument, Vector
 from memories.present import warnings
 from memories.references import reference
@@ -169,7 +169,7 @@ class SearchAdmin(SectionAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         form = SearchForm(request.GET)
         command = form.command()
-        context = {"title": "Search", "form": form, "section": section_pages(request), "health": index_health()}
+        context = {"title": "Search", "form": form, "health": index_health()}
         return self.page(request, "admin/memories/search.html", None, **context, **_answered(command))
 
     def change_view(

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from memories.admin.answers import sentence
 from memories.admin.attributes import faults_by_field
-from memories.admin.section import SectionAdmin, section_pages
+from memories.admin.section import SectionAdmin
 from memories.models import Tag
 from memories.schemas.links import TagCreate, TagView
 from memories.selectors.tags import view_tags
@@ -61,7 +61,6 @@ class TagAdmin(SectionAdmin):
         groups = _by_category(found)
         context = {
             "title": "Tags",
-            "section": section_pages(request),
             "groups": [{"name": name, "tags": tags[:_SHOWN], "total": len(tags)} for name, tags in groups],
             "hidden": sum(len(tags[_SHOWN:]) for _, tags in groups),
             "question": question,

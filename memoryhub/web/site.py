@@ -18,21 +18,6 @@ from memoryhub.core.stores.routing import STORE_APPS, current_alias
 from memoryhub.core.stores.store import current_store
 from memoryhub.web.addresses import Place, other_places
 
-# The lists in the navigation, in this order; others follow
-_TABS = (
-    "memories_memory",
-    "decisions_decision",
-    "sessions_app_session",
-    "sessions_app_turn",
-    "sessions_app_iteration",
-    "sessions_app_commit",
-    "governance_affirmation",
-    "core_rawevent",
-)
-# Its lists are shown in projects only: organisations have no sessions.
-_PROJECT_APP = "sessions_app"
-_ORDER = {name: index for index, name in enumerate(_TABS)}
-
 
 class HubAdminConfig(AdminConfig):
     default_site = "memoryhub.web.site.HubAdminSite"
@@ -80,35 +65,8 @@ class HubAdminSite(AdminSite):
             **context,
             "place": place,
             "others": other_places(store),
-            "tabs": self._tabs(request, context, place),
             "log_warning": anchor_warning() if store else "",
         }
-
-    def _tabs(self, request: HttpRequest, context: dict[str, Any], place: Place | None) -> list[dict[str, Any]]:
-        apps = [
-            app
-            for app in context["available_apps"]
-            if not place or place.is_project or app["app_label"] != _PROJECT_APP
-        ]
-        models = [model for app in apps for model in app["models"] if model["admin_url"]]
-        index = reverse("admin:index", current_app=self.name)
-        tabs = [{"name": "Overview", "url": index, "current": request.path == index}]
-        for name, listed in sorted(self._by_tab(models).items(), key=lambda pair: _ORDER.get(pair[0], len(_ORDER))):
-            current = any(request.path.startswith(model["admin_url"]) for model in listed)
-            first = next(model for model in listed if _name_of(model) == name)
-            name_of_tab = getattr(self._registry[first["model"]], "tab_name", "") or _title(first)
-            count = getattr(self._registry[first["model"]], "tab_count", None)
-            tab = {"name": name_of_tab, "url": first["admin_url"], "current": current}
-            tabs.append({**tab, "count": count() if count and place else 0})
-        return tabs
-
-    def _by_tab(self, models: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-        """Group the lists by the tab they share; most have a tab of their own."""
-        grouped: dict[str, list[dict[str, Any]]] = {}
-        for model in models:
-            tab = getattr(self._registry[model["model"]], "tab", "") or _name_of(model)
-            grouped.setdefault(tab, []).append(model)
-        return grouped
 
     def get_log_entries(self, request: HttpRequest) -> Any:
         return ()  # an object's history is its events; Django's admin log is never written
@@ -184,12 +142,3 @@ class HubAdminSite(AdminSite):
                 except NoReverseMatch:
                     break
         return redirect(reverse("admin:core_rawevent_changelist", query={"stream": stream}))
-
-
-def _name_of(model: dict[str, Any]) -> str:
-    name: str = model["model"]._meta.label_lower
-    return name.replace(".", "_")
-
-
-def _title(model: dict[str, Any]) -> str:
-    return "Log" if model["object_name"] == "RawEvent" else str(model["name"])

@@ -82,10 +82,6 @@ class HubModelAdmin(_ModelAdmin):
     actions: Sequence[Any] | None = ()
     view_on_site = False
 
-    # The list whose tab this one shares, such as ``memories_memory``; default: a tab of its own
-    tab = ""
-    # Label of the tab; default: the name of its first list
-    tab_name = ""
     # Singular and plural for counts; default: the model's names
     nouns: tuple[str, str] | None = None
     list_title = ""

@@ -19,24 +19,6 @@ document.cookie = `hub_time_zone=${Intl.DateTimeFormat().resolvedOptions().timeZ
             menu.querySelector('summary').focus();
         }
     });
-    // Scroll a row of tabs that is wider than the screen to the current tab.
-    for (const current of document.querySelectorAll(':is(.tabs, .section) [aria-current]')) {
-        const row = current.parentElement;
-        const beyond = current.getBoundingClientRect().right - row.getBoundingClientRect().right;
-        if (beyond > 0) {
-            row.scrollLeft += beyond + 36;
-        }
-    }
-    // Fade the edge of a row that has more tabs.
-    for (const row of document.querySelectorAll('.tabs, .section')) {
-        const fade = () => {
-            row.classList.toggle('more-before', row.scrollLeft > 1);
-            row.classList.toggle('more-after', row.scrollLeft + row.clientWidth < row.scrollWidth - 1);
-        };
-        row.addEventListener('scroll', fade, {passive: true});
-        addEventListener('resize', fade);
-        fade();
-    }
 }
 // Focus the first field with an error, or the element marked with data-focus.
 {
@@ -142,7 +124,7 @@ document.cookie = `hub_time_zone=${Intl.DateTimeFormat().resolvedOptions().timeZ
         });
         document.addEventListener('keydown', event => {
             const by = {ArrowLeft: -1, ArrowRight: 1}[event.key];
-            const isTyping = event.target.closest('input, textarea, select, summary, pre, .tabs');
+            const isTyping = event.target.closest('input, textarea, select, summary, pre');
             if (by && !isTyping && !event.altKey && !event.ctrlKey && !event.metaKey) {
                 event.preventDefault();
                 go(Number(slider.value) + by, 120);

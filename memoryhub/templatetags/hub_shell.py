@@ -1,0 +1,39 @@
+"""What surrounds every page: its navigation, and the address of its guide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+from django.urls import reverse
+
+from memoryhub.web.help_page import guide_for
+from memoryhub.web.navigation import hub_pages, sections
+
+register = template.Library()
+
+
+@register.simple_tag(takes_context=True)
+def help_url(context: dict[str, Any]) -> str:
+    """Return the address of the current page's guide."""
+    return f"/help/{guide_for(_url_name(context))}"
+
+
+@register.simple_tag(takes_context=True)
+def navigation(context: dict[str, Any]) -> dict[str, Any]:
+    """Return the links of the current page's navigation, and where its search field leads; empty if signed out."""
+    user, place = getattr(context.get("request"), "user", None), context.get("place")
+    if user is None or not user.is_authenticated:
+        return {}
+    name = _url_name(context)
+    return {
+        "sections": sections(user, place, name) if place else [],
+        "hub_pages": hub_pages(user, "" if place else name),
+        "search": reverse("admin:memories_searchdocument_changelist") if place else "/find",
+    }
+
+
+# Error pages have no URL name
+def _url_name(context: dict[str, Any]) -> str:
+    match = getattr(context.get("request"), "resolver_match", None)
+    return match.url_name or "" if match else ""

@@ -1,0 +1,164 @@
+"""The navigation of every page: the sections of a store, and the pages of the whole hub."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.urls import NoReverseMatch, reverse
+
+from governance.staleness.selectors import count_stale
+from memories.models import Conflict
+from memories.review.selectors import count_waiting
+from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.log.quarantine import outside_quarantine
+from memoryhub.core.permissions import Act, may
+from memoryhub.web.addresses import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    label: str
+    # Of the URL: ``memories_tag`` for all pages of tags, or a whole name such as ``index``
+    name: str
+    # The view that the link opens
+    view: str = "changelist"
+    act: Act = Act.VIEW
+    in_projects_only: bool = False
+    count: Callable[[], int] = int
+
+    @property
+    def url(self) -> str:
+        name = f"{self.name}_{self.view}" if self.view else self.name
+        return reverse(f"admin:{name}")
+
+    def is_shown(self, url_name: str) -> bool:
+        return url_name == self.name or url_name.startswith(f"{self.name}_")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    label: str
+    icon: str
+    pages: Sequence[Page]
+
+
+def _count_conflicts() -> int:
+    return outside_quarantine(Conflict.objects.filter(resolved_at__isnull=True), "memory_id").count()
+
+
+SECTIONS = (
+    Section("Overview", "overview", [Page("Overview", "index", view="")]),
+    Section(
+        "Inbox",
+        "inbox",
+        [
+            Page("Review", "memories_review", count=count_waiting),
+            Page("Conflicts", "memories_conflict", count=_count_conflicts),
+            Page("Needs recheck", "governance_affirmation", count=count_stale),
+        ],
+    ),
+    Section(
+        "Knowledge",
+        "knowledge",
+        [
+            Page("All memories", "memories_memory"),
+            *(Page(kind.plural, f"memories_{kind.name}") for kind in KINDS.values()),
+            Page("Tags", "memories_tag"),
+            Page("Search", "memories_searchdocument"),
+            Page("Context packs", "memories_contextpack", view="now"),
+        ],
+    ),
+    Section("Decisions", "decisions", [Page("Decisions", "decisions_decision")]),
+    Section(
+        "Activity",
+        "activity",
+        [
+            Page("Sessions", "sessions_app_session", in_projects_only=True),
+            Page("Turns", "sessions_app_turn", in_projects_only=True),
+            Page("Iterations", "sessions_app_iteration", in_projects_only=True),
+            Page("Commits", "sessions_app_commit", in_projects_only=True),
+        ],
+    ),
+    Section(
+        "Governance",
+        "governance",
+        [
+            Page("Redaction", "governance_redaction"),
+            Page("Retention", "governance_retentionrun"),
+            Page("Holds", "governance_hold"),
+            Page("Roll back", "governance_rollback"),
+        ],
+    ),
+    Section("Log", "log", [Page("Events", "core_rawevent"), Page("Replay", "replay", view="")]),
+    Section(
+        "Settings",
+        "settings",
+        [
+            Page("Settings", "settings", view="", act=Act.GOVERN),
+            Page("Secrets", "secrets", view=""),
+            Page("Description", "describe", view="", act=Act.GOVERN),
+        ],
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HubPage:
+    label: str
+    icon: str
+    url: str
+    name: str
+    act: Act = Act.VIEW
+
+
+HUB_PAGES = (
+    HubPage("Projects", "projects", "/", "home"),
+    HubPage("Global scope", "global", "/global/admin/", ""),
+    HubPage("Jobs", "jobs", "/jobs", "jobs"),
+    HubPage("People", "people", "/people", "people", Act.ADMINISTER),
+    HubPage("Tokens", "tokens", "/tokens", "tokens", Act.ADMINISTER),
+    HubPage("REST API", "api", "/api/v1/docs", "openapi-view"),
+    HubPage("Help", "help", "/help/index.md", "help"),
+)
+
+
+def sections(user: Any, place: Place, url_name: str) -> list[dict[str, Any]]:
+    """Return the sections of a store with their pages, those that the user may open, and what is pending in each."""
+    found = [_section(section, user, place, url_name) for section in SECTIONS]
+    return [section for section in found if section["pages"]]
+
+
+def _section(section: Section, user: Any, place: Place, url_name: str) -> dict[str, Any]:
+    pages = [_page(page, url, url_name) for page, url in _open_pages(section, user, place)]
+    return {
+        "label": section.label,
+        "icon": section.icon,
+        "url": pages[0]["url"] if pages else "",
+        "pages": pages,
+        "current": any(page["current"] for page in pages),
+        "count": sum(page["count"] for page in pages),
+    }
+
+
+def _open_pages(section: Section, user: Any, place: Place) -> Iterator[tuple[Page, str]]:
+    for page in section.pages:
+        if may(user, page.act) and (place.is_project or not page.in_projects_only):
+            try:
+                yield page, page.url
+            except NoReverseMatch:  # an app may be left out
+                continue
+
+
+def _page(page: Page, url: str, url_name: str) -> dict[str, Any]:
+    return {"label": page.label, "url": url, "current": page.is_shown(url_name), "count": page.count()}
+
+
+def hub_pages(user: Any, url_name: str) -> list[dict[str, Any]]:
+    """Return the pages of the whole hub that the user may open."""
+    return [
+        {"label": page.label, "icon": page.icon, "url": page.url, "current": bool(url_name) and page.name == url_name}
+        for page in HUB_PAGES
+        if may(user, page.act)
+    ]
