@@ -30,6 +30,7 @@ def navigation(context: dict[str, Any]) -> dict[str, Any]:
         "sections": sections(user, place, name) if place else [],
         "hub_pages": hub_pages(user, "" if place else name),
         "search": reverse("admin:memories_searchdocument_changelist") if place else "/find",
+        "field": "query" if place else "q",
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
 from django.urls import NoReverseMatch, reverse
 
 from governance.staleness.selectors import count_stale
@@ -29,9 +30,9 @@ class Page:
     count: Callable[[], int] = int
 
     @property
-    def url(self) -> str:
+    def path(self) -> str:
         name = f"{self.name}_{self.view}" if self.view else self.name
-        return reverse(f"admin:{name}")
+        return reverse(f"admin:{name}", urlconf=settings.STORE_URLCONF)
 
     def is_shown(self, url_name: str) -> bool:
         return url_name == self.name or url_name.startswith(f"{self.name}_")
@@ -146,13 +147,24 @@ def _open_pages(section: Section, user: Any, place: Place) -> Iterator[tuple[Pag
     for page in section.pages:
         if may(user, page.act) and (place.is_project or not page.in_projects_only):
             try:
-                yield page, page.url
+                yield page, page.path
             except NoReverseMatch:  # an app may be left out
                 continue
 
 
 def _page(page: Page, url: str, url_name: str) -> dict[str, Any]:
     return {"label": page.label, "url": url, "current": page.is_shown(url_name), "count": page.count()}
+
+
+def pages_of(user: Any, place: Place) -> list[tuple[str, str, str]]:
+    """Return the pages of any store that the user may open: section, label, path below the store's overview."""
+    root = reverse("admin:index", urlconf=settings.STORE_URLCONF)
+    return [
+        (section.label, page.label, page.path.removeprefix(root))
+        for section in SECTIONS
+        for page in section.pages
+        if may(user, page.act) and (place.is_project or not page.in_projects_only)
+    ]
 
 
 def hub_pages(user: Any, url_name: str) -> list[dict[str, Any]]:

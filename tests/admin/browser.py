@@ -32,6 +32,7 @@ OPTIONS = """--headless=new --no-sandbox --disable-gpu --disable-quic --no-first
 SECONDS = 60  # until what must come is missed; it costs nothing where it comes early
 T = TypeVar("T")
 _PRIORITIES = count(1)
+NAVIGATION = "nav[@id='nav']"
 NARROW = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": False}
 
 

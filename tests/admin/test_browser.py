@@ -31,10 +31,10 @@ class BrowserTests(BrowserTestCase):
         self.see("Keep one file a project", within="main")
 
     def test_search_finds_by_other_words_and_opens_the_answer(self) -> None:
-        self.type_into("q", "where is the log's head anchored?")
-        self.follow("Search")
-        self.see("for “where is the log's head anchored?”")
-        self.assertEqual(self.find("#result_list tbody .title").text, "The anchor of the log")
+        self.press("/")
+        with self.new_page():
+            self.press("where is the log's head anchored?", Keys.ENTER)
+        self.assertEqual(self.find(".hits .row-title").text, "The anchor of the log")
         self.follow("The anchor of the log")
         self.see("Provenance")
         self.assertEqual(self.find("article strong").text, "log")
@@ -111,6 +111,30 @@ class BrowserTests(BrowserTestCase):
         with self.new_page():
             self.press(Keys.ENTER)
         self.see("you can restore it at any time")
+
+    def test_the_palette_leads_anywhere_by_keyboard(self) -> None:
+        self.find("body").send_keys(Keys.CONTROL, "k")
+        self.see("Tags", "dialog.palette")
+        self.press("one file")
+        self.see("Keep one file a project", "dialog.palette")
+        self.wait(lambda: "results" in self.find(".palette [role=status]").text, "the number of results")
+        with self.new_page():
+            self.press(Keys.ENTER)
+        self.see("Provenance")
+        self.press("?")
+        self.see("Show the keys", "dialog.keys-dialog")
+        self.press(Keys.ESCAPE)
+        self.press("/")
+        self.assertEqual(self.browser.switch_to.active_element.get_attribute("id"), "find")
+
+    def test_the_navigation_opens_over_a_narrow_page(self) -> None:
+        self.narrow()
+        self.open("")
+        self.assertFalse(self.find("#nav").is_displayed())
+        self.find(".nav-open").click()
+        self.wait(lambda: self.find("#nav").is_displayed(), "the navigation")
+        self.press(Keys.ESCAPE)
+        self.wait(lambda: not self.find("#nav").is_displayed(), "no navigation")
 
     def test_the_switcher_opens_and_closes_by_keyboard(self) -> None:
         self.rest("POST", "projects", {"project_id": "another-one"})

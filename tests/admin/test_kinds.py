@@ -32,7 +32,7 @@ class KindListTests(KindTestCase):
             self.assertEqual(self.memories(kind=kind), [memory_id], kind)
         self.assertEqual(set(self.memories()), set(ids.values()))
         page = self.page("memories/tool/")
-        self.assertIn('/memories/memory/" aria-current="page">Memories</a>', page)
+        self.assertRegex(page, r'/memories/memory/" class="here"><svg[^>]*><use[^>]*/></svg>Knowledge')
         self.assertIn('/memories/tool/" aria-current="page">Tools</a>', page)
 
     def test_guidelines_come_by_priority_and_filter_by_any_category_in_use(self) -> None:

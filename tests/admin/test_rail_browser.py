@@ -7,7 +7,7 @@ from typing import Any
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from tests.admin.browser import BrowserTestCase
+from tests.admin.browser import NAVIGATION, BrowserTestCase
 
 REPLAY = "core/rawevent/replay/"
 STEP_MILLISECONDS = 900  # between two events that are played
@@ -81,9 +81,10 @@ class RailTests(WorkBrowserTestCase):
 
     def test_turns_and_iterations_are_in_the_navigation(self) -> None:
         self.open("")
-        self.follow("Turns", within="header")
+        self.follow("Activity", within=NAVIGATION)
+        self.follow("Turns", within=NAVIGATION)
         self.see("Cut it")
-        self.follow("Iterations", within="header")
+        self.follow("Iterations", within=NAVIGATION)
         self.see("now: build")
         with self.new_page():
             self.find("#result_list .title").click()

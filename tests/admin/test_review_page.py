@@ -36,7 +36,7 @@ class ReviewPageTests(AdminTestCase):
         return memory.review, memory.review_reason
 
     def test_the_menu_says_how_many_wait_here_and_not_in_another_project(self) -> None:
-        self.assertIn("Memories 2 pending", text_of(self.page()))
+        self.assertIn("Inbox 2 pending", text_of(self.page()))
         self.assertNotIn("pending", text_of(self.page(project="beta")))
         self.assertIn("No memories to review", self.page(QUEUE, project="beta"))
         self.page(f"{QUEUE}{self.first}/", project="beta", status=302)

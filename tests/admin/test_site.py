@@ -50,7 +50,7 @@ class OverviewTests(AdminTestCase):
     def test_the_others_are_one_step_away(self) -> None:
         page = self.page()
         self.assertIn('href="/p/beta/admin/"', page)
-        self.assertIn('<a href="/p/alpha/admin/" aria-current="page">Overview</a>', page)
+        self.assertIn('<a href="/p/alpha/admin/" class="here" aria-current="page">', page)
 
 
 class SiteTests(AdminTestCase):
@@ -164,7 +164,7 @@ class QueryTests(AdminTestCase):
         before = {path: self.queries_of(path) for path in paths}
         self.fill(3, 40)
         self.assertEqual({path: self.queries_of(path) for path in paths}, before)
-        self.assertLessEqual(max(before.values()), 12, before)
+        self.assertLessEqual(max(before.values()), 13, before)
 
     def test_texts_are_not_read_for_lists(self) -> None:
         from django.db import connections

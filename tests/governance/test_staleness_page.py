@@ -88,8 +88,8 @@ class PageTests(AdminTestCase):
         self.assertIn("1 of 3", text_of(self.page(PAGE)))
 
     def test_the_navigation_says_how_much_waits(self):
-        self.assertIn("Needs recheck 3 pending", text_of(self.page("governance/redaction/")))
-        self.assertIn("Governance 3 pending", text_of(self.page()))
+        self.assertIn("Needs recheck 3 pending", text_of(self.page(PAGE)))
+        self.assertIn("Inbox 3 pending", text_of(self.page()))
         self.assertIn("3 items need rechecking", text_of(self.page()))
 
     def test_a_thing_says_on_its_own_page_that_it_waits(self):

@@ -1,0 +1,141 @@
+"""The palette: pages, projects, actions and entries of all stores that contain what was typed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from memories.search.parsed_query import parse
+from memoryhub.core.errors import HubError
+from memoryhub.core.permissions import Act, may
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import (
+    GLOBAL_STORE,
+    StoreId,
+    list_orgs,
+    list_projects,
+    org_store,
+    project_store,
+    use_store,
+)
+from memoryhub.core.text import one_line
+from memoryhub.web.addresses import Place
+from memoryhub.web.hub_pages import hub_page
+from memoryhub.web.navigation import hub_pages, pages_of
+
+# Entries of a store, links of a group, and stores that are searched
+_MOST_OF_A_STORE = 5
+_MOST_OF_A_GROUP = 12
+_MOST_STORES = 200
+_MOST_CHARS = 200
+_PATHS = {
+    "memory": "memories/memory/{}/change/",
+    "decision": "decisions/decision/{}/change/",
+    "session": "sessions_app/session/{}/change/",
+    "commit": "sessions_app/commit/{}/change/",
+}
+_SOURCES = ", ".join(f"'{source}'" for source in _PATHS)
+# What a person does in a store: label, path below its overview, permission
+_ACTIONS = (
+    ("Write a memory", "memories/memory/add/", Act.WRITE),
+    ("Record a decision", "decisions/decision/add/", Act.WRITE),
+    ("Redact a text", "governance/redaction/", Act.GOVERN),
+    ("Roll back a session", "governance/rollback/", Act.GOVERN),
+    ("Delete by age", "governance/retentionrun/", Act.GOVERN),
+    ("Verify the log", "core/rawevent/", Act.WRITE),
+)
+_HUB_ACTIONS = (("New project", "/new/project", Act.GOVERN), ("New organisation", "/new/organisation", Act.GOVERN))
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    label: str
+    url: str
+    # Where it leads: a project, and the kind of the entry
+    about: str = ""
+
+
+@hub_page(Act.VIEW)
+def show_palette(request: HttpRequest) -> HttpResponse:
+    """Show what matches ``q``; with ``fragment``, only the list for ``shell.js``, from the page at ``from``."""
+    typed = " ".join(request.GET.get("q", "").split())[:_MOST_CHARS]
+    groups = find(typed, user=request.user, current=_store_at(request.GET.get("from", "")))
+    template = "memoryhub/palette_results.html" if "fragment" in request.GET else "memoryhub/palette.html"
+    return render(request, template, {"groups": groups, "typed": typed})
+
+
+def find(typed: str, *, user: Any, current: StoreId | None = None) -> list[tuple[str, list[Link]]]:
+    """Return links in groups with a title, those of the current store first."""
+    stores = sorted(_stores(), key=lambda store: store != current)
+    links = {
+        "Pages": [*(_pages(user, current) if current else ()), *_hub_links(user)],
+        "Actions": [*(_actions(user, current) if current else ()), *_hub_actions(user)],
+        "Projects": [Link(Place.of(store).label, Place.of(store).url, Place.of(store).kind) for store in stores],
+    }
+    groups = [(title, _matching(found, typed)[:_MOST_OF_A_GROUP]) for title, found in links.items()]
+    if typed:
+        groups.insert(0, ("Entries", list(_entries(stores, typed))[: 3 * _MOST_OF_A_GROUP]))
+    return [(title, found) for title, found in groups if found]
+
+
+def _stores() -> list[StoreId]:
+    return [*map(project_store, list_projects()), *map(org_store, list_orgs()), GLOBAL_STORE][:_MOST_STORES]
+
+
+def _store_at(path: str) -> StoreId | None:
+    return next((store for store in _stores() if path and path.startswith(Place.of(store).url)), None)
+
+
+def _pages(user: Any, store: StoreId) -> Iterator[Link]:
+    place = Place.of(store)
+    for section, label, path in pages_of(user, place):
+        yield Link(label, f"{place.url}{path}", place.label if section == label else f"{place.label} · {section}")
+
+
+def _hub_links(user: Any) -> Iterator[Link]:
+    return (Link(page["label"], page["url"], "Hub") for page in hub_pages(user, ""))
+
+
+def _actions(user: Any, store: StoreId) -> Iterator[Link]:
+    place = Place.of(store)
+    return (Link(label, f"{place.url}{path}", place.label) for label, path, act in _ACTIONS if may(user, act))
+
+
+def _hub_actions(user: Any) -> Iterator[Link]:
+    return (Link(label, path, "Hub") for label, path, act in _HUB_ACTIONS if may(user, act))
+
+
+def _matching(links: list[Link], typed: str) -> list[Link]:
+    words = typed.lower().split()
+    return [link for link in links if all(word in f"{link.label} {link.about}".lower() for word in words)]
+
+
+# By a part of the title, so that it finds while a word is being typed; or by number
+def _entries(stores: list[StoreId], typed: str) -> Iterator[Link]:
+    number = typed.removeprefix("#")
+    words = [] if number.isdecimal() else typed.lower().split()[:8]
+    likes = " AND ".join(["lower(d.title) LIKE %s ESCAPE '!'"] * len(words)) or "d.id = %s"
+    outside, _ = parse("").conditions(None, "d.id")
+    sql = (
+        f"SELECT d.id, d.source, d.title FROM memories_searchdocument d WHERE d.source IN ({_SOURCES}) "
+        f"AND {' AND '.join(outside)} AND {likes} ORDER BY d.id DESC LIMIT {_MOST_OF_A_STORE}"
+    )
+    parameters: list[Any] = [f"%{_escaped(word)}%" for word in words] or [int(number[:15])]
+    for store in stores:
+        place = Place.of(store)
+        try:
+            with use_store(store):
+                found = rows.fetch(sql, parameters)
+        except HubError:  # a damaged store is named on the home page
+            continue
+        for entry, source, title in found:
+            about = f"{place.label} · {source} #{entry}"
+            yield Link(one_line(title, 120), f"{place.url}{_PATHS[source].format(entry)}", about)
+
+
+def _escaped(word: str) -> str:
+    return word.replace("!", "!!").replace("%", "!%").replace("_", "!_")

@@ -1,0 +1,73 @@
+"""The rail, the search field and the palette, which are on every page."""
+
+from __future__ import annotations
+
+from memories.schemas import MemoryDelete
+from memories.services import delete_memory
+from memoryhub.registry.people import PersonAdd, add_person
+from tests.admin.base import AdminTestCase, text_of
+
+
+class RailTests(AdminTestCase):
+    def test_the_pages_of_the_current_section_are_listed(self) -> None:
+        page = text_of(self.page("memories/tag/"))
+        self.assertIn("Knowledge All memories Observations Guidelines Tools Knowledge Tags Search", page)
+        self.assertNotIn("Sessions Turns", page)
+        self.assertIn("Activity Sessions Turns Iterations Commits", text_of(self.page("sessions_app/turn/")))
+
+    def test_an_organisation_has_no_sessions(self) -> None:
+        self.assertNotIn("Activity", text_of(self.client.get("/global/admin/").content.decode()))
+
+    def test_pages_of_the_hub_have_the_same_shell(self) -> None:
+        for path in ("/", "/jobs", "/help/index.md"):
+            page = self.client.get(path).content.decode()
+            self.assertIn('aria-label="Pages of the hub"', page, path)
+            self.assertIn('action="/find"', page, path)
+
+    def test_signed_out_there_is_no_navigation(self) -> None:
+        self.client.logout()
+        self.assertNotIn('id="nav"', self.client.get("/admin/login/").content.decode())
+
+
+class PaletteTests(AdminTestCase):
+    def find(self, typed: str, **query: str) -> str:
+        return self.client.get("/find", {"q": typed, **query}).content.decode()
+
+    def test_entries_of_all_projects_are_found_by_a_part_of_their_title_or_by_number(self) -> None:
+        first = self.write("The SMS gateway takes 20 seconds")
+        second = self.write("Warn by SMS", project="beta")
+        page = self.find("sm")
+        self.assertIn(f"/p/alpha/admin/memories/memory/{first}/change/", page)
+        self.assertIn(f"/p/beta/admin/memories/memory/{second}/change/", page)
+        self.assertNotIn("Warn by SMS", self.find("SMS gateway"))
+        self.assertIn("The SMS gateway", self.find(f"#{first}"))
+
+    def test_the_current_projects_entries_pages_and_actions_come_first(self) -> None:
+        self.write("A note")
+        self.write("A note", project="beta")
+        found = self.find("note", **{"from": "/p/beta/admin/memories/tag/", "fragment": "1"})
+        self.assertLess(found.index("/p/beta/"), found.index("/p/alpha/"))
+        self.assertNotIn("<html", found)
+        self.assertIn("/p/beta/admin/memories/tag/", self.find("tags", **{"from": "/p/beta/admin/"}))
+        self.assertIn("Write a memory", self.find("write", **{"from": "/p/beta/admin/"}))
+
+    def test_wildcards_and_odd_input_are_text(self) -> None:
+        self.write("100 % of_them")
+        for typed in ("100 %", "of_", "!"):
+            self.assertEqual(self.client.get("/find", {"q": typed}).status_code, 200, typed)
+        self.assertIn("100 % of_them", self.find("0 %"))
+        self.assertNotIn("100 % of_them", self.find("of%them"))
+        self.assertIn("No results", self.find("9" * 300))
+
+    def test_deleted_entries_are_not_found(self) -> None:
+        memory = self.write("Short-lived")
+        with self.store("alpha"):
+            delete_memory(command=MemoryDelete(id=memory))
+        self.assertNotIn("Short-lived", self.find("short"))
+
+    def test_actions_are_those_that_the_person_may_do(self) -> None:
+        self.client.force_login(add_person(command=PersonAdd(name="reader", role="viewer")))
+        page = self.find("", **{"from": "/p/alpha/admin/"})
+        self.assertNotIn("Redact a text", page)
+        self.assertNotIn("New project", page)
+        self.assertNotIn("Tokens", page)
