@@ -6,13 +6,15 @@ from django.urls import path
 
 from memoryhub.rest.api import api
 from memoryhub.rest.problems import not_found_in_a_line
-from memoryhub.web import create_pages, help_page, jobs_page, palette, people_page, projects_page, signin
+from memoryhub.web import create_pages, first_run, help_page, jobs_page, palette, people_page, projects_page, signin
 from memoryhub.web import people_page as tokens_page
 
 urlpatterns = [
     path(".well-known/<path:name>", not_found_in_a_line),
     path("", projects_page.show_projects, name="home"),
     path("find", palette.show_palette, name="find"),
+    path("sample", first_run.load_sample, name="load-sample"),
+    path("first-steps/<str:project>/hide", first_run.hide_first_steps, name="hide-first-steps"),
     path("new/project", create_pages.new_project, name="new-project"),
     path("new/organisation", create_pages.new_org, name="new-org"),
     path("people", people_page.show_people, name="people"),

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_safe
 from memoryhub.core.permissions import Act, may
 from memoryhub.registry.organizations import OrgOverview
 from memoryhub.registry.summaries import ProjectSummary, summarize_orgs, summarize_projects
+from memoryhub.web.first_run import client_commands
 
 Group = tuple[OrgOverview | None, list[ProjectSummary]]
 
@@ -20,7 +21,9 @@ Group = tuple[OrgOverview | None, list[ProjectSummary]]
 def show_projects(request: HttpRequest) -> HttpResponse:
     if not may(request.user, Act.VIEW):
         return redirect(settings.LOGIN_URL)
-    return render(request, "memoryhub/home.html", {"groups": _grouped(summarize_projects())})
+    return render(
+        request, "memoryhub/home.html", {"groups": _grouped(summarize_projects()), "clients": client_commands()}
+    )
 
 
 def _grouped(projects: list[ProjectSummary]) -> list[Group]:

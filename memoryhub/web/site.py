@@ -73,8 +73,16 @@ class HubAdminSite(AdminSite):
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
         from memoryhub.web.dashboard import overview
+        from memoryhub.web.first_run import can_load_sample, client_commands, first_steps
 
-        return super().index(request, {**overview(), **(extra_context or {})})
+        steps = first_steps(request, Place.of(current_store()))
+        context = {
+            "steps": steps,
+            "steps_done": sum(step.is_done for step in steps),
+            "clients": client_commands(),
+            "can_load_sample": can_load_sample(),
+        }
+        return super().index(request, {**overview(), **context, **(extra_context or {})})
 
     def app_index(self, request: HttpRequest, app_label: str, extra_context: dict[str, Any] | None = None) -> Any:
         return redirect("admin:index")

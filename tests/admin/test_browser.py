@@ -149,4 +149,4 @@ class BrowserTests(BrowserTestCase):
         self.tab_to("another-one")
         with self.new_page():
             self.press(Keys.ENTER)
-        self.see("This project is empty")
+        self.see("First steps")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from decisions.schemas import DecisionRecord
+from decisions.services import record_decision
+from memories.review.schemas import ReviewVerdict
+from memories.review.services import review_memory
 from memories.schemas import MemoryDelete
 from memories.services import delete_memory
 from memoryhub.registry.people import PersonAdd, add_person
@@ -71,3 +75,37 @@ class PaletteTests(AdminTestCase):
         self.assertNotIn("Redact a text", page)
         self.assertNotIn("New project", page)
         self.assertNotIn("Tokens", page)
+
+
+class FirstStepsTests(AdminTestCase):
+    def test_the_steps_follow_what_happened(self) -> None:
+        page = text_of(self.page())
+        self.assertIn("First steps 0 of 4", page)
+        self.assertIn("Waiting for its first call. Run one of these in the project’s folder Claude Code", page)
+        memory = self.write("The port is 8321")
+        page = text_of(self.page())
+        self.assertIn("First steps 2 of 4", page)
+        self.assertIn("agent made the first call.", page)
+        self.assertIn("“The port is 8321”", page)
+        with self.store("alpha"):
+            record_decision(command=DecisionRecord(title="Use WAL", chosen="WAL", impact="low"))
+            review_memory(command=ReviewVerdict(id=memory, verdict="rejected", reason="wrong"))
+        self.assertNotIn("First steps", text_of(self.page()))
+        self.assertIn("First steps 0 of 4", text_of(self.page(project="beta")))
+
+    def test_hidden_steps_stay_hidden_in_one_project(self) -> None:
+        self.client.post("/first-steps/alpha/hide")
+        self.assertNotIn("First steps", text_of(self.page()))
+        self.assertIn("First steps", text_of(self.page(project="beta")))
+
+    def test_the_sample_project_is_loaded_once(self) -> None:
+        self.assertIn("Load the sample project", self.page())
+        answer = self.client.post("/sample", follow=True)
+        self.assertIn("Tidewatch (sample)", answer.content.decode())
+        self.assertNotIn("Load the sample project", self.page())
+        self.assertIn("already exists", self.client.post("/sample", follow=True).content.decode())
+
+    def test_a_reader_can_not_load_it(self) -> None:
+        self.client.force_login(add_person(command=PersonAdd(name="reader", role="viewer")))
+        self.assertNotIn("Load the sample project", self.page())
+        self.assertEqual(self.client.post("/sample").status_code, 403)
