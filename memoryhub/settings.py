@@ -38,7 +38,6 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
-    "ninja",
     "django_q",
     *STORE_APPS,
 ]

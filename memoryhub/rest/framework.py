@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationErrorContext
-from ninja.openapi.docs import Swagger
 from ninja.parser import Parser
 from ninja.renderers import JSONRenderer
 from pydantic import BaseModel
@@ -28,21 +27,7 @@ from memoryhub.core.validation import explain_faults
 from memoryhub.rest.auth import HOW_TO_AUTHENTICATE
 from memoryhub.rest.openapi import MAX_HEADER, complete
 from memoryhub.rest.problems import problem, problem_response
-
-
-class DocsPage(Swagger):
-    """``/api/v1/docs``; authenticates with the admin's session, or with the token entered under *Authorize*."""
-
-    template = "memoryhub/api_docs.html"
-    default_settings = {
-        "layout": "BaseLayout",
-        "deepLinking": True,
-        "docExpansion": "list",
-        "defaultModelsExpandDepth": 0,
-        "displayRequestDuration": True,
-        "validatorUrl": None,
-    }
-
+from memoryhub.rest.reference import ReferencePage
 
 View = Callable[..., Any]
 
@@ -191,7 +176,7 @@ class HubAPI(NinjaAPI):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(
-            parser=JsonParser(), renderer=CompactRenderer(), docs=DocsPage(), urls_namespace="api-v1", **options
+            parser=JsonParser(), renderer=CompactRenderer(), docs=ReferencePage(), urls_namespace="api-v1", **options
         )
 
     def set_default_exception_handlers(self) -> None:
