@@ -109,7 +109,7 @@ class RunningTests(TestCase):
         self.assertEqual(self.server.request("GET", path).status, 410)
 
     def test_files_of_packages_are_served_and_may_be_kept(self) -> None:
-        for path in ("/static/admin/css/base.css", "/static/ninja/swagger-ui-bundle.js"):
+        for path in ("/static/admin/css/base.css", "/static/memoryhub/hub.css"):
             reply = self.server.request("GET", path)
             self.assertEqual(reply.status, 200)
             self.assertIn("max-age=300", reply.headers["Cache-Control"])
