@@ -94,6 +94,35 @@ class RememberedTests(SecretsTestCase):
         self.tried("api_key=tX3vR9pLm2Qw7TzB4nYs8HcJ5dFg")
         self.assertIn("tX3v", self.kept("see tX3vR9pLm2Qw7TzB4nYs8HcJ5dFg"))
 
+    def test_names_and_versions_are_masked_beside_their_name_only(self):
+        for value in (
+            "gpt-4o-mini",
+            "localhost:8000",
+            "Python3.11",
+            "ABC-1234",
+            "claude-opus-4-20250514",
+            "utf8mb4_general",
+        ):
+            self.write(f"password: {value}\ntoken = {value}\n| password | {value} |")
+            self.assertEqual(self.kept(f"we use {value} here"), f"we use {value} here")
+
+    def test_a_session_goes_on_after_a_text_gave_its_id_as_a_token(self):
+        own, other = "ses_4f8aF3kd9Xq", "ses_7b2cK9mT4Wz"
+        with self.store("alpha", session_id=own):
+            write_memory(command=MemoryWrite(title="Cookies", content=f"Cookie: sessionid={own}, password: {other}"))
+        with self.store("alpha", session_id=other):
+            write_memory(command=MemoryWrite(title="Later", content=f"{own} and {other}"))
+            event = RawEvent.objects.latest("position")
+        self.assertEqual(event.session_id, other)
+        self.assertIn(own, event.payload_json)
+        self.assertNotIn(other, event.payload_json)
+
+    def test_the_secrets_of_a_text_are_looked_up_at_once(self):
+        text = "".join(f"password=kX3vR9pLm2Qw{number:04}TzB\n" for number in range(40))
+        with self.store("alpha"), mock.patch.object(remembered, "_read", wraps=remembered._read) as read:
+            sanitize_text(text)
+        self.assertLessEqual(read.call_count, 2)
+
     def test_an_allowed_value_is_stored_again(self):
         self.write("api_key=kX3vR9pLm2Qw7TzB4nYs8HcJ5dFg")
         self.change(secret_allow=["kX3vR9pLm2Qw7TzB4nYs8HcJ5dFg"])

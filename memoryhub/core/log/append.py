@@ -22,6 +22,7 @@ from memoryhub.core.origin import Origin, current_origin
 from memoryhub.core.permissions import demand, demand_hub
 from memoryhub.core.schemas import Payload
 from memoryhub.core.secrets.remembered import store_pending
+from memoryhub.core.secrets.repeats import RULE as REPEATED
 from memoryhub.core.secrets.sanitize import sanitize, sanitize_text
 from memoryhub.core.secrets.shapes import payload_shape
 from memoryhub.core.stores import rows
@@ -222,8 +223,10 @@ def _insert(event: Event[Any], data: dict[str, Any], head: _Head, origin: Origin
 def _checked_name(field: str, value: str) -> str:
     # Refused rather than masked: two different names could become the same tag, and headers cannot be redacted
     # (decision 28).
+    # Only its own form counts: a session must not end because a text gave its id as the value of a cookie.
     clean, findings = sanitize_text(value)
-    if findings or clean != value or len(value) > 200:
+    has_secret = any(finding.rule != REPEATED for finding in findings)
+    if has_secret or (clean != value and not findings) or len(value) > 200:
         raise Invalid(f"{field} must have at most 200 characters and contain no secret")
     return value
 

@@ -7,10 +7,13 @@ Sanitising reads them before an event is appended; projectors and a rebuild do n
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from itertools import islice
 
 from django.db import transaction
 
 from memoryhub import env
+from memoryhub.core.origin import current_origin
 from memoryhub.core.secrets.repeats import NOTHING_KNOWN, Known, digest, is_memorable
 from memoryhub.core.secrets.sanitize import known_from
 from memoryhub.core.secrets.tags import current_tag_key
@@ -57,14 +60,18 @@ def _read(before: Known | None, pending: dict[str, str]) -> Known:
     return Known(digests=digests, key=current_tag_key()) if digests else NOTHING_KNOWN
 
 
-def _remember(value: str, kind: str) -> None:
+def _remember(values: Mapping[str, str]) -> None:
     place, key = _place(), current_tag_key()
-    if not key or not is_memorable(value):
+    # A session may print its own id as a token, and events name it by that.
+    own = current_origin()
+    memorable = {value: kind for value, kind in values.items() if is_memorable(value)} if key else {}
+    found = {digest(value, key): kind for value, kind in memorable.items() if value not in (own.session_id, own.actor)}
+    if not found:
         return
-    pending = _pending.setdefault(place, {})
-    found = digest(value, key)
-    if found not in known_secrets().digests and len(pending) < _MOST_PENDING:
-        pending[found] = kind
+    known, pending = known_secrets().digests, _pending.setdefault(place, {})
+    added = {each: kind for each, kind in found.items() if each not in known}
+    if added:
+        pending |= dict(islice(added.items(), max(0, _MOST_PENDING - len(pending))))
         _cache.pop(place, None)
 
 

@@ -6,7 +6,7 @@ rules of a store come from functions registered below; without them tags have no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -28,7 +28,7 @@ _REPLACEMENT = "\ufffd"
 
 _key_sources: list[Callable[[], bytes]] = []
 _rule_sources: list[Callable[[], CustomRules]] = []
-_known_sources: list[tuple[Callable[[], Known], Callable[[str, str], None]]] = []
+_known_sources: list[tuple[Callable[[], Known], Callable[[Mapping[str, str]], None]]] = []
 _chosen: ContextVar[CustomRules | None] = ContextVar("chosen_secret_rules", default=None)
 
 
@@ -44,8 +44,8 @@ def custom_rules_from(source: Callable[[], CustomRules]) -> Callable[[], CustomR
     return source
 
 
-def known_from(source: Callable[[], Known], remember: Callable[[str, str], None]) -> None:
-    """Register the function that returns the secrets that the current store has seen, and the one that adds one."""
+def known_from(source: Callable[[], Known], remember: Callable[[Mapping[str, str]], None]) -> None:
+    """Register the function that returns the secrets that the current store has seen, and the one that adds some."""
     _known_sources[:] = [(source, remember)]
 
 
@@ -117,8 +117,7 @@ def _values(text: str, findings: list[Finding]) -> dict[str, str]:
 def _remember(values: dict[str, str]) -> None:
     # Trying rules out writes nothing.
     if values and _known_sources and _chosen.get() is None:
-        for value, kind in values.items():
-            _known_sources[0][1](value, kind)
+        _known_sources[0][1](values)
 
 
 def _cleaned(text: str, context: Context) -> tuple[str, list[Finding]]:
