@@ -86,6 +86,8 @@ class RememberedTests(SecretsTestCase):
             self.assertNotIn(secret.encode(), file.read_bytes())
         remembered.forget()
         self.assertIn("[REDACTED:secret:", self.kept(f"see {secret}"))
+        with self.store("alpha"), self.assertRaisesRegex(Invalid, "idempotency_key"):
+            write_memory(command=MemoryWrite(title="Later", content="x", idempotency_key=secret))
 
     def test_words_digests_and_tried_texts_are_not_remembered(self):
         digest = "0b7f3c1d52e64a8b0b7f3c1d52e64a8b"
