@@ -76,6 +76,9 @@ class RememberedTests(SecretsTestCase):
         later = self.write(f"I called /v1/{secret}/items, and {secret}.")
         self.assertEqual(later.count("[REDACTED:secret:"), 2)
         self.assertIn(secret, self.write(secret, "beta"))
+        slashed = "wJ4lrXUtnF3MI/K7MDENGbPxRfiCYz9Q"
+        self.write(f"api_key={slashed}")
+        self.assertNotIn(slashed, self.kept(f"?x={slashed}&y=1"))
         with self.store("alpha"):
             self.assertTrue(log.rebuild().identical)
 

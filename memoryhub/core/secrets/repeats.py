@@ -23,6 +23,8 @@ _TYPED = rb"[!$%^&*]"
 _UNBROKEN = 14
 _APART = b"\"'`<>,;(){}[]\\|\t\r\n" + bytes(range(128, 256))
 _PARTS = b"=:/@&?#"
+# Between a name and its value, which may have slashes
+_SIGNS = b"=&?"
 _ENDS = b".,;:!?*_"
 _DIGITS = b"0123456789"
 
@@ -31,7 +33,7 @@ def _spaced_out(signs: bytes) -> bytes:
     return bytes.maketrans(signs, b" " * len(signs))
 
 
-_WORDS, _PIECES = _spaced_out(_APART), _spaced_out(_APART + _PARTS)
+_SPLITS = [_spaced_out(_APART + signs) for signs in (b"", _SIGNS, _PARTS)]
 
 Place = tuple[int, int, str]
 
@@ -119,7 +121,7 @@ def _among_words(text: str, known: Known) -> dict[str, str]:
 def _candidates(text: str) -> Iterator[str]:
     # On bytes and without a call per character: this reads every text of a store that has seen a secret.
     data = text.encode()
-    words = {*data.translate(_WORDS).split(), *data.translate(_PIECES).split()}
+    words = {word for split in _SPLITS for word in data.translate(split).split()}
     likely = [word for word in words if _SHORTEST <= len(word) <= _LONGEST and _is_mixture(word)]
     return (word.decode() for word in {*likely, *(word.strip(_ENDS) for word in likely)})
 
