@@ -19,10 +19,11 @@ from memoryhub.core import log
 from memoryhub.core.errors import Invalid
 from memoryhub.core.models import RawEvent
 from memoryhub.core.secrets import remembered
-from memoryhub.core.secrets.sanitize import sanitize_text
-from sessions_app.models import Setting
-from sessions_app.schemas import SettingsChange
+from memoryhub.core.secrets.sanitize import sanitize, sanitize_text
+from sessions_app.models import Session, Setting
+from sessions_app.schemas import SessionEnd, SessionStart, SettingsChange
 from sessions_app.schemas.work import Sanitise, Sanitised
+from sessions_app.services import end_session, start_session
 from sessions_app.services.profile import change_settings, try_rules
 from tests.api.client import RestTestCase
 from tests.core.test_sanitize import HEX, TOKENS
@@ -114,13 +115,22 @@ class RememberedTests(SecretsTestCase):
     def test_a_session_goes_on_after_a_text_gave_its_id_as_a_token(self):
         own, other = "ses_4f8aF3kd9Xq", "ses_7b2cK9mT4Wz"
         with self.store("alpha", session_id=own):
-            write_memory(command=MemoryWrite(title="Cookies", content=f"Cookie: sessionid={own}, password: {other}"))
+            start_session(command=SessionStart(session_id=own))
+            write_memory(command=MemoryWrite(title="Cookies", content=f"password: {own}, password: {other}"))
+            end_session(command=SessionEnd(session_id=own, summary=f"password: {own}"))
         with self.store("alpha", session_id=other):
+            start_session(command=SessionStart(session_id=other))
             write_memory(command=MemoryWrite(title="Later", content=f"{own} and {other}"))
-            event = RawEvent.objects.latest("position")
-        self.assertEqual(event.session_id, other)
-        self.assertIn(own, event.payload_json)
-        self.assertNotIn(other, event.payload_json)
+            self.assertIn(f"{own} and [REDACTED", RawEvent.objects.latest("position").payload_json)
+            end_session(command=SessionEnd(session_id=other, summary="Done."))
+            self.assertEqual(list(Session.objects.values_list("session_id", flat=True)), [own, other])
+            self.assertEqual(Session.objects.exclude(summary="").count(), 2)
+            self.assertTrue(log.rebuild().identical)
+
+    def test_the_id_of_a_session_stays_in_an_event_that_waits_in_the_spool(self):
+        event = {"session_id": "ses_4f8aF3kd9Xq", "prompt": "password: ses_4f8aF3kd9Xq"}
+        clean, _ = sanitize(event)
+        self.assertEqual(clean, {**event, "prompt": "password: [REDACTED:secret]"})
 
     def test_the_secrets_of_a_text_are_looked_up_at_once(self):
         text = "".join(f"password=kX3vR9pLm2Qw{number:04}TzB\n" for number in range(40))

@@ -25,6 +25,8 @@ __all__ = ["Finding", "custom_rules_from", "known_from", "sanitize", "sanitize_t
 # Results for texts up to this length (keys, tags, ids, kinds) are cached, because they repeat.
 _CACHED_LENGTH = 64
 _REPLACEMENT = "\ufffd"
+# Fields of an event that name its session and turn. They stay as they are where its texts give one as a token.
+_NAMES = "session_id", "turn_id", "conversation_id"
 
 _key_sources: list[Callable[[], bytes]] = []
 _rule_sources: list[Callable[[], CustomRules]] = []
@@ -70,14 +72,20 @@ def sanitize(value: Any, shape: Shape = TEXT) -> tuple[Any, list[Finding]]:
 
     A secret found in one string is masked in all of them.
     """
-    context = _context()
-    walk = _Walk(context)
+    context, names = _context(), _names(value)
+    walk = _Walk(context, names)
     clean = walk.of(value, "", shape)
-    if walk.values:
-        _remember(walk.values)
-        again = _Walk(_knowing(context, walk.values))
-        clean, walk = again.of(value, "", shape), again
+    values = {found: kind for found, kind in walk.values.items() if found not in names}
+    if values:
+        _remember(values)
+        walk = _Walk(_knowing(context, values), names)
+        clean = walk.of(value, "", shape)
     return clean, walk.findings
+
+
+def _names(value: Any) -> frozenset[str]:
+    found = [value.get(name) for name in _NAMES] if isinstance(value, dict) else []
+    return frozenset(name for name in found if isinstance(name, str))
 
 
 def _context() -> Context:
@@ -150,10 +158,11 @@ def _storable(text: str) -> str:
 
 
 class _Walk:
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, names: frozenset[str]) -> None:
         self.findings: list[Finding] = []
         self.values: dict[str, str] = {}
         self._context = context
+        self._names = names
 
     def of(self, value: Any, name: str, shape: Shape) -> Any:
         if isinstance(value, str):
@@ -166,10 +175,15 @@ class _Walk:
 
     def _string(self, text: str, name: str) -> str:
         # A string under a key such as ``password`` is also judged by the key.
-        clean, found = _cleaned(text, self._context)
+        clean, found = _cleaned(text, self._without_known() if text in self._names else self._context)
         self.findings += found
         self.values |= _values(text, found)
         return self._named(clean, len(text), name) if name else clean
+
+    def _without_known(self) -> Context:
+        from memoryhub.core.secrets.repeats import NOTHING_KNOWN
+
+        return self._context._replace(known=NOTHING_KNOWN)
 
     def _named(self, clean: str, size: int, name: str) -> str:
         from memoryhub.core.secrets.tags import tag
