@@ -89,6 +89,8 @@ class SectionsTest(TestCase):
 
     def test_sections_that_only_lead_to_others_are_left_out(self) -> None:
         self.assertEqual(sections("# A\n\n## Contents\n\n* [B](#b)\n\n## B\n\nb\n"), [(("A", "B"), "a/b", "b")])
+        prose = "The box has a key.\n\n- and a lock"
+        self.assertEqual(sections(f"## Contents\n\n{prose}"), [(("Contents",), "contents", prose)])
         self.assertEqual(sections(".. _a:\n\nAlpha\n=====\n\na\n", ".rst"), [(("Alpha",), "alpha", "a")])
 
     def test_long_texts_are_split_between_paragraphs_lines_or_words(self) -> None:
