@@ -12,6 +12,9 @@ from memoryhub.core.events.rollback import reverses, sets_aside
 from memoryhub.core.schemas import Instant, Payload
 from sessions_app.events.work import EVIDENCE
 
+# Prefix of the idempotency keys of records that were imported from files.
+IMPORT_KEY = "import:adr:"
+
 
 class Alternative(Payload):
     """An option that was not chosen, and why."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from decisions.events import (
     DECISION_EVIDENCED,
     DECISION_RECORDED,
+    IMPORT_KEY,
     DecisionEvidenced,
     DecisionRecorded,
 )
@@ -21,6 +22,7 @@ from memories.search.weights import define_demotion, define_successors
 from memories.superseded import SUPERSEDED_WEIGHT, define_superseded
 from memoryhub.core import clock
 from memoryhub.core.events.projection import Event
+from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.search.searchable import Document, define_text, indexed_when
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
@@ -100,11 +102,12 @@ define_demotion(_REPLACED, REPLACED_WEIGHT, why="replaced")
 define_successors(find_successors)
 define_notes("decision", evidence_notes)
 
-# Sections of a record that an older version imported as Markdown: they have its file and its title. The condition on
-# the source is written as in its index.
+# Sections of a record that an older version imported as Markdown: they have its file and its title. A decision that was
+# recorded by hand may name any file as its source. The condition on the source is written as in its index.
 _RECORD_OF_SECTION = (
     "decisions_decision d WHERE NOT (d.source = '') AND d.source = m.source "
-    "AND replace(m.title, d.title, '') <> m.title"
+    "AND replace(m.title, d.title, '') <> m.title AND EXISTS (SELECT 1 FROM raw_events e "
+    f"WHERE e.position = d.id AND substr(e.idempotency_key, 1, {len(IMPORT_KEY)}) = '{IMPORT_KEY}') AND d.id {OUTSIDE}"
 )
 _SECTION_OF_RECORD = f"substr(m.topic_key, 1, 7) = 'import:' AND EXISTS (SELECT 1 FROM {_RECORD_OF_SECTION})"
 

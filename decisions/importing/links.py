@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from decisions.events import DECISION_MARKED, DECISION_RECORDED
+from decisions.events import DECISION_MARKED, DECISION_RECORDED, IMPORT_KEY
 from decisions.models import Decision, DecisionEdge, DecisionStatus, EdgeRelation
 from memoryhub.core.models import RawEvent
 
-_KEY = "import:adr:"
 # Stored as the reason of a mark: by it an import recognises the statuses that it set itself.
 STATUS_OF_FILE = "its file says so"
 
@@ -24,7 +23,7 @@ def key_of(path: str, *content: Any) -> str:
 
 
 def _prefix_of(path: str) -> str:
-    return f"{_KEY}{_digest(path)}:"
+    return f"{IMPORT_KEY}{_digest(path)}:"
 
 
 def _digest(text: str) -> str:
@@ -56,7 +55,7 @@ class Imported:
 
 def read_imported() -> Imported:
     imported = Imported()
-    recorded = RawEvent.objects.filter(event_type=DECISION_RECORDED.name, idempotency_key__startswith=_KEY)
+    recorded = RawEvent.objects.filter(event_type=DECISION_RECORDED.name, idempotency_key__startswith=IMPORT_KEY)
     for position, key, text in recorded.order_by("position").values_list("position", "idempotency_key", "payload_json"):
         imported.versions.setdefault(key[: key.rfind(":") + 1], []).append(position)
         payload = json.loads(text or "{}")

@@ -22,10 +22,18 @@ _LINK = "a link, which may lead out of the folder, or not a file"
 # Names of text files that hold data
 _DATA_NAMES = re.compile(
     r"(?:.*[-_.])?(?:requirements|constraints|vocab|words|wordlist|stopwords|robots|SOURCES|top_level)"
-    r"(?:[-_.].*)?\.(?:txt|rst)",
+    r"(?:[-_.].*)?\.txt",
     re.IGNORECASE,
 )
-_GENERATED = re.compile(r"@generated|\b(?:auto-?generated|code generated|file (?:is|was) generated)\b", re.IGNORECASE)
+# What a generator says of its file, not what a text says about generators
+_GENERATED = re.compile(
+    r"@generated\b|\bthis (?:file|document|page|table|list) (?:is|was|has been) (?:automatically |auto-?)?generated\b"
+    r"|\bgenerated\b.*(?-i:DO NOT (?:EDIT|MODIFY|CHANGE))|(?-i:DO NOT (?:EDIT|MODIFY|CHANGE)).*\bgenerated\b"
+    r"|^\s*(?:<!--|\.\. |//|;).*\b(?:auto-?generated|automatically generated|generated (?:by|from|with))\b",
+    re.IGNORECASE,
+)
+# Words of a line that is a sentence
+_SENTENCE = 6
 # Lines at the top of a file in which a generator says that it made it
 _TOP = 5
 # Plain text with at least so many lines is a list if fewer than this share of them have several words. It is minified
@@ -85,9 +93,9 @@ def read_text(path: Path) -> str | None:
 
 def is_data(name: str, text: str) -> bool:
     """Return whether a file is a list, generated, minified or a few words: a vocabulary, pinned requirements."""
-    if _DATA_NAMES.fullmatch(Path(name).name):
-        return True
     lines = [line for line in text.split("\n") if line.strip()]
+    if _DATA_NAMES.fullmatch(Path(name).name):
+        return sum(len(line.split()) >= _SENTENCE for line in lines) * 2 <= len(lines)
     if any(_GENERATED.search(line[:200]) for line in lines[:_TOP]):
         return True
     if Path(name).suffix.lower() != ".txt":

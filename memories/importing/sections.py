@@ -21,8 +21,9 @@ _MARKS = re.compile(r"[`*]|<[^<>]*>|[ \t]*\{#[^{}]*\}[ \t]*$|\s+#+[ \t]*$|(?<!\w
 
 # Targets of links in reStructuredText, and horizontal rules: a section that has nothing else says nothing
 _NAVIGATION = re.compile(r"^(?:\.\. _[^\n]*:[ \t]*|[-*_=]{3,})$", re.MULTILINE)
-# Headings of sections that only list the other ones
+# Headings of sections that list the other ones, and lines of such a list
 _LISTINGS = {"table-of-contents", "contents", "toc"}
+_LISTED = re.compile(r"\s|[-*+<\[|]|\d+[.)]|\.\. |\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,8 @@ def _sections(lines: list[str], headings: Iterable[Heading]) -> Iterator[Section
 
 def _section(path: list[tuple[int, str, str]], key: str, lines: list[str]) -> Iterator[Section]:
     text = "\n".join(lines).strip("\n").rstrip()
-    if _NAVIGATION.sub("", text).strip() and not (path and _slug(path[-1][1]) in _LISTINGS):
+    is_listing = path and _slug(path[-1][1]) in _LISTINGS and all(map(_LISTED.match, text.split("\n")))
+    if _NAVIGATION.sub("", text).strip() and not is_listing:
         yield Section(tuple(heading for _, heading, _ in path if heading), key, text)
 
 

@@ -22,6 +22,7 @@ from memoryhub.core.contributions import define_opening, define_recall
 from memoryhub.core.errors import Locked, NotFound, Unavailable
 from memoryhub.core.origin import current_origin, use_origin
 from memoryhub.core.paging import answering, answers_json, estimate_tokens
+from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store, use_store
 from memoryhub.core.text import compact_json, counted
@@ -185,7 +186,8 @@ def _request(command: ContextPackRequest) -> Request:
     now = clock.from_text(
         clock.to_text(clock.now())
     )  # rounded to the precision of the log, so that a replay sees the same time
-    query = parse(" ".join(command.query.split()))
+    # As the event will have it, so that a replay ranks by the same words
+    query = parse(sanitize_text(" ".join(command.query.split()))[0])
     return Request(chain, now, query, session_id, most_items(command.max_tokens))
 
 

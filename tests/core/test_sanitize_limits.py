@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from memoryhub.core.secrets import sanitize as sanitizing
 from memoryhub.core.secrets.catalogue import detector, lines
 from memoryhub.core.secrets.checks import CHECKS
+from memoryhub.core.secrets.columns import Read, cells_below
 from memoryhub.core.secrets.engine import VALUE_CHECKS
 from memoryhub.core.secrets.found import Places
 from memoryhub.core.secrets.rule import Form, Rule, compiled
@@ -171,3 +172,10 @@ class RulesTest(TestCase):
         for unit in (b"token=", b"eyJ", b"-----BEGIN PRIVATE KEY-----", b"://a:", b"sk-proj-", b"password='x"):
             few, many = (len(detector().places(unit * n)) for n in (100, 1000))
             self.assertLessEqual(many, 11 * few + 20, unit)
+
+    def test_the_rows_below_a_name_are_read_once(self) -> None:
+        for unit in ("token,a\n", "token,token,token\n", "| token | a |\n|---|---|\n", "token,a\n----\n"):
+            data, read = unit.encode() * 500, dict[int, Read]()
+            starts = [place for place in range(len(data)) if data.startswith(b"token", place)]
+            cells = sum(len(list(cells_below(data, start, start + 5, read))) for start in starts)
+            self.assertLessEqual(cells, len(starts), unit)

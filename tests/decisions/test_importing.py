@@ -16,7 +16,8 @@ from decisions.importing import AdrReport, import_adrs, read_adr
 from decisions.importing.links import links_in
 from decisions.importing.outline import moment_of, status_of
 from decisions.models import Decision, DecisionEdge
-from decisions.schemas import DecisionMark, DecisionSupersede
+from decisions.schemas import DecisionMark, DecisionRecord, DecisionSupersede
+from decisions.services import record_decision
 from memories.importing import import_markdown
 from memories.models import Memory
 from memories.pack import compose_pack
@@ -348,6 +349,15 @@ class ImportingTests(DecisionsTestCase):
         self.assertIn("Use openssl.", text)
         self.assertNotIn("gnutls", text)
         self.assertNotIn("0002-two.md ›", text)
+
+    def test_a_decision_that_names_a_file_as_its_source_supersedes_none_of_its_sections(self):
+        self.write("README.md", "# Install\n\nRun make install.\n")
+        import_markdown(directory=self.folder)
+        fields = {"title": "Install", "context": "c", "chosen": "make", "rationale": "r", "source": "README.md"}
+        record_decision(command=DecisionRecord.model_validate(fields))
+        self.assertEqual(import_markdown(directory=self.folder).unchanged, 1)
+        hits = search(command=MemorySearch(query="make install")).results
+        self.assertEqual([hit.get("note") for hit in hits if hit["source"] == "memory"], [""])
 
     def test_bad_files_are_reported_and_the_others_imported(self):
         self.write("0001-one.md", nygard("1. One"))

@@ -59,7 +59,7 @@ class DemoTests(AdminTestCase):
             )
             self.assertGreater(Session.objects.count(), 10)
             self.assertGreater(Commit.objects.count(), 8)
-            self.assertFalse(RawEvent.objects.filter(payload_json__contains="Ebb-and-Flow").exists())
+            self.assertFalse(RawEvent.objects.filter(payload_json__contains="Ebb7Flow").exists())
             self.assertTrue(RawEvent.objects.filter(payload_json__contains='"exit_code":1').exists())
             self.assertLess(RawEvent.objects.latest("position").occurred_at, clock.to_text(clock.now()))
             self.assertFalse(plan_retention(command=RetentionPlanRequest()).going)

@@ -222,6 +222,15 @@ class ReplayTests(PackTestCase):
         again = replay_pack(command=ContextReplay(id=sent.id))
         self.assertEqual((again.text, again.as_sent, again.differs), (sent.text, True, False))
 
+    def test_a_pack_whose_question_has_a_secret_is_replayed_as_sent(self):
+        secret = "kX3vR9pLm2Qw7TzB4nYs8HcJ5dFg"
+        self.write("Log", content=f"It said {secret} twice: {secret}.")
+        self.write("Key", content=f"api key: {secret}")
+        sent = self.pack(query=f"who uses {secret}")
+        again = replay_pack(command=ContextReplay(id=sent.id))
+        self.assertEqual((again.text, again.as_sent), (sent.text, True))
+        self.assertEqual(self.pack(query=f"who uses {secret}").id, sent.id)
+
     def test_a_replay_with_other_counts_is_not_reported_as_sent(self):
         self.write("Port")
         sent = self.pack()

@@ -19,10 +19,11 @@ from memoryhub.core import log
 from memoryhub.core.errors import Invalid
 from memoryhub.core.models import RawEvent
 from memoryhub.core.secrets import remembered
-from memoryhub.core.secrets.sanitize import sanitize_text
-from sessions_app.models import Setting
-from sessions_app.schemas import SettingsChange
+from memoryhub.core.secrets.sanitize import sanitize, sanitize_text
+from sessions_app.models import Session, Setting
+from sessions_app.schemas import SessionEnd, SessionStart, SettingsChange
 from sessions_app.schemas.work import Sanitise, Sanitised
+from sessions_app.services import end_session, start_session
 from sessions_app.services.profile import change_settings, try_rules
 from tests.api.client import RestTestCase
 from tests.core.test_sanitize import HEX, TOKENS
@@ -76,6 +77,9 @@ class RememberedTests(SecretsTestCase):
         later = self.write(f"I called /v1/{secret}/items, and {secret}.")
         self.assertEqual(later.count("[REDACTED:secret:"), 2)
         self.assertIn(secret, self.write(secret, "beta"))
+        slashed = "wJ4lrXUtnF3MI/K7MDENGbPxRfiCYz9Q"
+        self.write(f"api_key={slashed}")
+        self.assertNotIn(slashed, self.kept(f"?x={slashed}&y=1"))
         with self.store("alpha"):
             self.assertTrue(log.rebuild().identical)
 
@@ -86,6 +90,8 @@ class RememberedTests(SecretsTestCase):
             self.assertNotIn(secret.encode(), file.read_bytes())
         remembered.forget()
         self.assertIn("[REDACTED:secret:", self.kept(f"see {secret}"))
+        with self.store("alpha"), self.assertRaisesRegex(Invalid, "idempotency_key"):
+            write_memory(command=MemoryWrite(title="Later", content="x", idempotency_key=secret))
 
     def test_words_digests_and_tried_texts_are_not_remembered(self):
         digest = "0b7f3c1d52e64a8b0b7f3c1d52e64a8b"
@@ -93,6 +99,44 @@ class RememberedTests(SecretsTestCase):
         self.assertEqual(self.kept(f"commit {digest}, password"), f"commit {digest}, password")
         self.tried("api_key=tX3vR9pLm2Qw7TzB4nYs8HcJ5dFg")
         self.assertIn("tX3v", self.kept("see tX3vR9pLm2Qw7TzB4nYs8HcJ5dFg"))
+
+    def test_names_and_versions_are_masked_beside_their_name_only(self):
+        for value in (
+            "gpt-4o-mini",
+            "localhost:8000",
+            "Python3.11",
+            "ABC-1234",
+            "claude-opus-4-20250514",
+            "utf8mb4_general",
+        ):
+            self.write(f"password: {value}\ntoken = {value}\n| password | {value} |")
+            self.assertEqual(self.kept(f"we use {value} here"), f"we use {value} here")
+
+    def test_a_session_goes_on_after_a_text_gave_its_id_as_a_token(self):
+        own, other = "ses_4f8aF3kd9Xq", "ses_7b2cK9mT4Wz"
+        with self.store("alpha", session_id=own):
+            start_session(command=SessionStart(session_id=own))
+            write_memory(command=MemoryWrite(title="Cookies", content=f"password: {own}, password: {other}"))
+            end_session(command=SessionEnd(session_id=own, summary=f"password: {own}"))
+        with self.store("alpha", session_id=other):
+            start_session(command=SessionStart(session_id=other))
+            write_memory(command=MemoryWrite(title="Later", content=f"{own} and {other}"))
+            self.assertIn(f"{own} and [REDACTED", RawEvent.objects.latest("position").payload_json)
+            end_session(command=SessionEnd(session_id=other, summary="Done."))
+            self.assertEqual(list(Session.objects.values_list("session_id", flat=True)), [own, other])
+            self.assertEqual(Session.objects.exclude(summary="").count(), 2)
+            self.assertTrue(log.rebuild().identical)
+
+    def test_the_id_of_a_session_stays_in_an_event_that_waits_in_the_spool(self):
+        event = {"session_id": "ses_4f8aF3kd9Xq", "prompt": "password: ses_4f8aF3kd9Xq"}
+        clean, _ = sanitize(event)
+        self.assertEqual(clean, {**event, "prompt": "password: [REDACTED:secret]"})
+
+    def test_the_secrets_of_a_text_are_looked_up_at_once(self):
+        text = "".join(f"password=kX3vR9pLm2Qw{number:04}TzB\n" for number in range(40))
+        with self.store("alpha"), mock.patch.object(remembered, "_read", wraps=remembered._read) as read:
+            sanitize_text(text)
+        self.assertLessEqual(read.call_count, 2)
 
     def test_an_allowed_value_is_stored_again(self):
         self.write("api_key=kX3vR9pLm2Qw7TzB4nYs8HcJ5dFg")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from memoryhub.core.secrets.rule import Span
 
 _LONGEST_LINE = 400
 _MOST_ROWS = 50
+# Names in one cell that are tried.
+_MOST_NAMES = 4
 _LINE_ENDS = (b"\n", b"\\n")
 _RULER = frozenset(b"-=+|: \t")
 _AROUND = b" \t\r\"'`*"
@@ -17,8 +20,18 @@ _BESIDE = b" \r\"'`*_-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _EDGES = _SEPARATORS + b"\n\\"
 
 
-def cells_below(data: bytes, start: int, end: int) -> Iterator[Span]:
-    """Yield the cells below the cell that contains ``start`` to ``end``, if its line is the first row of a table."""
+# Where the header of a column starts, where the rows read below it end, and how many names of the header were tried.
+class Read(NamedTuple):
+    first: int
+    end: int
+    names: int
+
+
+def cells_below(data: bytes, start: int, end: int, read: dict[int, Read]) -> Iterator[Span]:
+    """Yield the cells below the cell that contains ``start`` to ``end``, if its line is the first row of a table.
+
+    ``read`` keeps what was read by column, so that a table with a name in each row is read once.
+    """
     after = data[end : end + 24].lstrip(_BESIDE)
     if after and after[0] not in _EDGES:
         return
@@ -35,10 +48,21 @@ def cells_below(data: bytes, start: int, end: int) -> Iterator[Span]:
     before = data[max(0, start - 24) : start].rstrip(_BESIDE)
     if separator is None or (before and before[-1] not in _EDGES):
         return
-    yield from _column(data, last, line_end, separator, (header.count(separator), data[first:start].count(separator)))
+    shape = header.count(separator), data[first:start].count(separator)
+    before_this = read.get(shape[1], Read(-1, 0, 0))
+    names = before_this.names + 1 if before_this.first == first else 1
+    if before_this.first < first < before_this.end or names > _MOST_NAMES:
+        return
+    read[shape[1]] = Read(first, last, names)
+    for row_end, cell in _column(data, last, line_end, separator, shape):
+        read[shape[1]] = Read(first, row_end, names)
+        if cell:
+            yield cell
 
 
-def _column(data: bytes, last: int, line_end: bytes, separator: bytes, shape: tuple[int, int]) -> Iterator[Span]:
+def _column(
+    data: bytes, last: int, line_end: bytes, separator: bytes, shape: tuple[int, int]
+) -> Iterator[tuple[int, Span | None]]:
     for _ in range(_MOST_ROWS):
         first = last + len(line_end)
         last = data.find(line_end, first, first + _LONGEST_LINE)
@@ -46,8 +70,7 @@ def _column(data: bytes, last: int, line_end: bytes, separator: bytes, shape: tu
         row = data[first:last]
         if not row or (row.count(separator) != shape[0] and not _RULER.issuperset(row)):
             return
-        if not _RULER.issuperset(row):
-            yield _cell(first, row.split(separator), shape[1])
+        yield last, None if _RULER.issuperset(row) else _cell(first, row.split(separator), shape[1])
 
 
 def _cell(first: int, cells: list[bytes], column: int) -> Span:

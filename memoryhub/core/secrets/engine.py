@@ -8,7 +8,7 @@ import re2
 
 from memoryhub.core.secrets.assignment import LOOSE, Assignment, assignment_at
 from memoryhub.core.secrets.checks import CHECKS
-from memoryhub.core.secrets.columns import cells_below
+from memoryhub.core.secrets.columns import Read, cells_below
 from memoryhub.core.secrets.found import Candidate, Found, Hit, Place, Places, apart
 from memoryhub.core.secrets.plausible import entropy, is_identifier, is_uuid, matches
 from memoryhub.core.secrets.rule import LETTERS, NOWHERE, Form, Rule, Span, begins_word, compiled
@@ -169,15 +169,20 @@ def _values(data: bytes, places: list[Place], known: list[Hit]) -> Iterator[Hit]
 def _cells(data: bytes, places: list[Place]) -> Iterator[Hit]:
     """Yield the secrets in table cells below a name, without overlap."""
     hits: dict[int, Hit] = {}
+    columns: dict[int, Read] = {}
     for start, candidates in places:
         for rule, size in candidates:
             if rule.spaced:
-                for first, end in cells_below(data, start, start + size):
+                for first, end in cells_below(data, start, start + size, columns):
                     read = Assignment(b"", b"", LOOSE, first, end, quoted=False, called=False)
                     if end > first and _accepts(rule, data, start, start + size, read):
                         hits[first] = Hit(rule, first, end)
                 break
-    yield from sorted(hits.values(), key=_start)
+    cursor = 0
+    for hit in sorted(hits.values(), key=_start):
+        if hit.start >= cursor:
+            yield hit
+            cursor = hit.end
 
 
 def _read(data: bytes, start: int, limit: int, candidates: tuple[Candidate, ...]) -> Hit | int:

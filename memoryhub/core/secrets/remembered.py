@@ -7,15 +7,18 @@ Sanitising reads them before an event is appended; projectors and a rebuild do n
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from django.db import transaction
 
 from memoryhub import env
+from memoryhub.core.origin import current_origin
 from memoryhub.core.secrets.repeats import NOTHING_KNOWN, Known, digest, is_memorable
 from memoryhub.core.secrets.sanitize import known_from
 from memoryhub.core.secrets.tags import current_tag_key
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import upsert
+from memoryhub.core.stores.dialect import TEXTS, json_list, upsert
 from memoryhub.core.stores.routing import current_alias, require_current_alias
 
 _PREFIX = "secret:"
@@ -57,15 +60,24 @@ def _read(before: Known | None, pending: dict[str, str]) -> Known:
     return Known(digests=digests, key=current_tag_key()) if digests else NOTHING_KNOWN
 
 
-def _remember(value: str, kind: str) -> None:
+def _remember(values: Mapping[str, str]) -> None:
     place, key = _place(), current_tag_key()
-    if not key or not is_memorable(value):
+    found = {digest(value, key): value for value in values if is_memorable(value)} if key else {}
+    known = known_secrets().digests if found else {}
+    added = {each: value for each, value in found.items() if each not in known}
+    if not added:
         return
-    pending = _pending.setdefault(place, {})
-    found = digest(value, key)
-    if found not in known_secrets().digests and len(pending) < _MOST_PENDING:
-        pending[found] = kind
-        _cache.pop(place, None)
+    pending, names = _pending.setdefault(place, {}), _names_among(list(added.values()))
+    wanted = {each: values[value] for each, value in added.items() if value not in names}
+    pending |= dict(islice(wanted.items(), max(0, _MOST_PENDING - len(pending))))
+    _cache.pop(place, None)
+
+
+# A text may give the id of a session as a token. Events name the session by it.
+def _names_among(values: Sequence[str]) -> set[str]:
+    own = current_origin()
+    found = rows.fetch(f"SELECT DISTINCT session_id FROM raw_events WHERE session_id IN {TEXTS}", [json_list(values)])
+    return {own.session_id, own.actor, *(session_id for (session_id,) in found)}
 
 
 known_from(known_secrets, _remember)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
-from memoryhub.core.secrets.plausible import is_identifier, is_mixed, is_sample, looks_random, reads_as_words
+from memoryhub.core.secrets.plausible import is_identifier, is_mixed, is_sample, looks_random, matches, reads_as_words
 from memoryhub.core.secrets.value_rules import is_plain
 
 RULE = "repeated-secret"
@@ -16,8 +17,14 @@ _INSIDE_WORDS = 16
 # With more values than this, whole words are compared instead of searching the text for each value.
 _MOST_SEARCHED = 64
 _DIGEST_BYTES = 16
+# Signs of passwords, which names do not have.
+_TYPED = rb"[!$%^&*]"
+# Letters and digits in a row, from which on a value that is no words is generated.
+_UNBROKEN = 14
 _APART = b"\"'`<>,;(){}[]\\|\t\r\n" + bytes(range(128, 256))
 _PARTS = b"=:/@&?#"
+# Between a name and its value, which may have slashes
+_SIGNS = b"=&?"
 _ENDS = b".,;:!?*_"
 _DIGITS = b"0123456789"
 
@@ -26,7 +33,7 @@ def _spaced_out(signs: bytes) -> bytes:
     return bytes.maketrans(signs, b" " * len(signs))
 
 
-_WORDS, _PIECES = _spaced_out(_APART), _spaced_out(_APART + _PARTS)
+_SPLITS = [_spaced_out(_APART + signs) for signs in (b"", _SIGNS, _PARTS)]
 
 Place = tuple[int, int, str]
 
@@ -60,8 +67,26 @@ def is_repeatable(value: str) -> bool:
 
 
 def is_memorable(value: str) -> bool:
-    """Return whether a store remembers the value. Digests and UUIDs also identify other things."""
-    return is_repeatable(value) and not is_identifier(value)
+    """Return whether a store remembers the value: no digest, UUID or name such as ``gpt-4o-mini`` or ``Python3.11``."""
+    return is_repeatable(value) and not is_identifier(value) and not _may_be_name(value)
+
+
+def _may_be_name(value: str) -> bool:
+    # Names of models, versions and hosts are a few words and numbers; generated values change after a letter or two.
+    if matches(_TYPED, value) and is_mixed(value):
+        return False
+    pieces, size = sum(_begins_piece(before, c) for before, c in pairwise(" " + value)), len(value)
+    if pieces * 5 >= size * 3 or (pieces > 5 and pieces * 2 >= size):
+        return False
+    shortest = _UNBROKEN if pieces < 5 else _SHORTEST
+    parts = "".join(c if c.isalnum() else " " for c in value).split()
+    return not any(len(part) >= shortest and looks_random(part) and not reads_as_words(part) for part in parts)
+
+
+def _begins_piece(before: str, c: str) -> bool:
+    if c.isdigit():
+        return not before.isdigit()
+    return c.isalpha() and (not before.isalpha() or (c.isupper() and before.islower()))
 
 
 def _may_repeat(value: str) -> bool:
@@ -96,7 +121,7 @@ def _among_words(text: str, known: Known) -> dict[str, str]:
 def _candidates(text: str) -> Iterator[str]:
     # On bytes and without a call per character: this reads every text of a store that has seen a secret.
     data = text.encode()
-    words = {*data.translate(_WORDS).split(), *data.translate(_PIECES).split()}
+    words = {word for split in _SPLITS for word in data.translate(split).split()}
     likely = [word for word in words if _SHORTEST <= len(word) <= _LONGEST and _is_mixture(word)]
     return (word.decode() for word in {*likely, *(word.strip(_ENDS) for word in likely)})
 

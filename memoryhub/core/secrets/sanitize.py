@@ -6,7 +6,7 @@ rules of a store come from functions registered below; without them tags have no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -25,10 +25,12 @@ __all__ = ["Finding", "custom_rules_from", "known_from", "sanitize", "sanitize_t
 # Results for texts up to this length (keys, tags, ids, kinds) are cached, because they repeat.
 _CACHED_LENGTH = 64
 _REPLACEMENT = "\ufffd"
+# Fields of an event that name its session and turn. They stay as they are where its texts give one as a token.
+_NAMES = "session_id", "turn_id", "conversation_id"
 
 _key_sources: list[Callable[[], bytes]] = []
 _rule_sources: list[Callable[[], CustomRules]] = []
-_known_sources: list[tuple[Callable[[], Known], Callable[[str, str], None]]] = []
+_known_sources: list[tuple[Callable[[], Known], Callable[[Mapping[str, str]], None]]] = []
 _chosen: ContextVar[CustomRules | None] = ContextVar("chosen_secret_rules", default=None)
 
 
@@ -44,8 +46,8 @@ def custom_rules_from(source: Callable[[], CustomRules]) -> Callable[[], CustomR
     return source
 
 
-def known_from(source: Callable[[], Known], remember: Callable[[str, str], None]) -> None:
-    """Register the function that returns the secrets that the current store has seen, and the one that adds one."""
+def known_from(source: Callable[[], Known], remember: Callable[[Mapping[str, str]], None]) -> None:
+    """Register the function that returns the secrets that the current store has seen, and the one that adds some."""
     _known_sources[:] = [(source, remember)]
 
 
@@ -70,14 +72,20 @@ def sanitize(value: Any, shape: Shape = TEXT) -> tuple[Any, list[Finding]]:
 
     A secret found in one string is masked in all of them.
     """
-    context = _context()
-    walk = _Walk(context)
+    context, names = _context(), _names(value)
+    walk = _Walk(context, names)
     clean = walk.of(value, "", shape)
-    if walk.values:
-        _remember(walk.values)
-        again = _Walk(_knowing(context, walk.values))
-        clean, walk = again.of(value, "", shape), again
+    values = {found: kind for found, kind in walk.values.items() if found not in names}
+    if values:
+        _remember(values)
+        walk = _Walk(_knowing(context, values), names)
+        clean = walk.of(value, "", shape)
     return clean, walk.findings
+
+
+def _names(value: Any) -> frozenset[str]:
+    found = [value.get(name) for name in _NAMES] if isinstance(value, dict) else []
+    return frozenset(name for name in found if isinstance(name, str))
 
 
 def _context() -> Context:
@@ -117,8 +125,7 @@ def _values(text: str, findings: list[Finding]) -> dict[str, str]:
 def _remember(values: dict[str, str]) -> None:
     # Trying rules out writes nothing.
     if values and _known_sources and _chosen.get() is None:
-        for value, kind in values.items():
-            _known_sources[0][1](value, kind)
+        _known_sources[0][1](values)
 
 
 def _cleaned(text: str, context: Context) -> tuple[str, list[Finding]]:
@@ -151,10 +158,11 @@ def _storable(text: str) -> str:
 
 
 class _Walk:
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, names: frozenset[str]) -> None:
         self.findings: list[Finding] = []
         self.values: dict[str, str] = {}
         self._context = context
+        self._names = names
 
     def of(self, value: Any, name: str, shape: Shape) -> Any:
         if isinstance(value, str):
@@ -167,10 +175,15 @@ class _Walk:
 
     def _string(self, text: str, name: str) -> str:
         # A string under a key such as ``password`` is also judged by the key.
-        clean, found = _cleaned(text, self._context)
+        clean, found = _cleaned(text, self._without_known() if text in self._names else self._context)
         self.findings += found
         self.values |= _values(text, found)
         return self._named(clean, len(text), name) if name else clean
+
+    def _without_known(self) -> Context:
+        from memoryhub.core.secrets.repeats import NOTHING_KNOWN
+
+        return self._context._replace(known=NOTHING_KNOWN)
 
     def _named(self, clean: str, size: int, name: str) -> str:
         from memoryhub.core.secrets.tags import tag
