@@ -57,6 +57,7 @@ class HubAdminSite(AdminSite):
 
     def get_urls(self) -> list[URLPattern | URLResolver]:
         from memoryhub.core.admin import needs  # imports models, which are not loaded yet when the site is created
+        from memoryhub.web.live import follow_store
 
         verify = require_POST(needs(Act.WRITE, self.verify_chain))
         pages = [
@@ -66,6 +67,7 @@ class HubAdminSite(AdminSite):
             path("log/verify/", self.admin_view(verify), name="verify_chain"),
             path("core/rawevent/replay/", self.admin_view(self.replay), name="replay"),
             path("core/rawevent/as-of/", self.admin_view(self.past), name="as_of"),
+            path("live/", self.admin_view(follow_store), name="live"),
             path("stream/<path:stream>/", self.admin_view(self.show_stream), name="stream"),
         ]
         return [*pages, *super().get_urls()]
