@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 from memories.scopes import Level
 from memories.uses.events import NOTED, Use
@@ -23,6 +24,9 @@ FOLDER = "uses"
 WAITING = ".notes"
 # Of one file
 MAX_BYTES = 64 * 1024
+
+# Marks the name of a session in a line
+_SESSION = "@"
 
 _SLOTS = 16
 _AT_ONCE = 100
@@ -38,6 +42,8 @@ class Note:
     at: float
     use: Use
     ids: tuple[int, ...]
+    # Name of the session that read them
+    session: str = ""
 
 
 def folder_of(store: StoreId) -> Path:
@@ -75,7 +81,8 @@ def note_packed(references: Iterable[str], chain: Sequence[Level]) -> None:
 def _note(store: StoreId, use: Use, ids: Sequence[int]) -> None:
     if store.scope is Scope.VIEW:
         return
-    line = f"{int(time.time() * 1000)} {use.value[:2]} {' '.join(map(str, ids[:_AT_ONCE]))}\n"
+    session = f"{_SESSION}{quote(current_origin().session_id)} " if current_origin().session_id else ""
+    line = f"{int(time.time() * 1000)} {use.value[:2]} {session}{' '.join(map(str, ids[:_AT_ONCE]))}\n"
     path = folder_of(store) / f"{os.getpid() % _SLOTS:02d}{WAITING}"
     with contextlib.suppress(OSError):
         _append(path, line.encode())
@@ -114,6 +121,14 @@ def _is_still(path: Path, descriptor: int) -> bool:
 
 def read_notes(path: Path) -> Iterator[Note]:
     for line in path.read_bytes().decode("ascii", "replace").splitlines():
-        with contextlib.suppress(ValueError, KeyError):
+        with contextlib.suppress(ValueError, KeyError, IndexError):
             at, letters, *ids = line.split()
-            yield Note(int(at) / 1000, _LETTERS[letters], tuple(map(int, ids)))
+            session = unquote(ids.pop(0)[1:]) if ids[0][0] == _SESSION else ""
+            yield Note(int(at) / 1000, _LETTERS[letters], tuple(map(int, ids)), session)
+
+
+def waiting_notes(store: StoreId) -> Iterator[Note]:
+    """Yield the notes that are not in an event yet."""
+    for path in folder_of(store).glob("*.*"):
+        with contextlib.suppress(OSError):
+            yield from read_notes(path)
