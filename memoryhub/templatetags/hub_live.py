@@ -14,5 +14,5 @@ register = template.Library()
 def live_mark(context: dict[str, Any]) -> dict[str, Any]:
     """Renew the page's elements with ``data-live-part`` and an id when the store, or a job, has changed."""
     request = context["request"]
-    url = reverse("admin:live") if getattr(request, "store", None) else reverse("live-jobs")
+    url = context.get("live_url") or reverse("admin:live" if getattr(request, "store", None) else "live-jobs")
     return {"url": url, "version": getattr(request, "live_version", "")}

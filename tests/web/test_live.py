@@ -22,6 +22,20 @@ class Streams(bridge.Streams):
         signal.signal(signal.SIGUSR1, lambda *_: print("open:", *self.counts, flush=True))
 bridge.Streams = Streams
 web._GRACE_SECONDS = 600
+
+# Redaction is long, and waits for a file after its first step
+import time
+from pathlib import Path
+from governance.admin import redaction
+from memoryhub.core import background
+background.LONG_EVENTS = 0
+redact = redaction.redact
+def wait(*, command, progress):
+    progress(2)
+    while not Path(os.environ["MEMORY_HUB_HOME"], "go").exists():
+        time.sleep(0.02)
+    return redact(command=command, progress=progress)
+redaction.redact = wait
 sys.exit(main(sys.argv))
 """
 
@@ -83,6 +97,32 @@ class LivePageTests(BrowserTestCase):
         self.browser.get("about:blank")
         poll(lambda: self.counts() == (0, 0), what="the end of the stream of a closed page")
         self.assertLessEqual(len(list(Path(f"/proc/{self.server.process.pid}/task").iterdir())), threads + 8)
+
+    def test_long_work_shows_its_progress_and_then_its_result(self) -> None:
+        self.remember("The cipher is swordfish")
+        self.open("governance/redaction/")
+        self.type_into("wanted", "swordfish")
+        with self.new_page():
+            self.click("Preview")
+        self.type_into("typed", "redact")
+        with self.new_page():
+            self.click("Redact permanently")
+        self.see("Redaction in progress", "h1")
+        self.see("2 of 3 events", "#task")
+        self.see_live()
+        page = self.browser.current_url
+        self.browser.get(f"{self.server.address}/jobs")
+        self.see(f"Redaction of {self.project}", "#tasks")
+        self.see("2 of 3", "#tasks")
+        self.see_live()
+        self.browser.get(page)
+        self.see_live()
+        (self.server.home / "go").touch()
+        self.see("Redacted 2 matches", ".messagelist")
+        self.see("Past redactions")
+        self.browser.get(f"{self.server.address}/jobs")
+        self.see("Backup", "#jobs")
+        self.assertEqual(self.find("#tasks").text, "")
 
     def test_open_streams_do_not_delay_the_end_of_the_hub(self) -> None:
         self.open("sessions_app/session/named/work/")

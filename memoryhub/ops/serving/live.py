@@ -29,12 +29,26 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 
-# What a page shows. ``version`` is called only when one of the files has changed.
 @dataclass(frozen=True, slots=True)
 class Source:
+    """What a page shows. ``version`` is called only if ``stamp``, which must be cheap, differs from before."""
+
     name: str
-    files: Callable[[], Iterable[Path]]
+    stamp: Callable[[], object]
     version: Callable[[], str]
+
+
+def file_stamp(files: Iterable[Path]) -> list[tuple[str, int, int]]:
+    """Return what differs when one of the files has changed."""
+    found = []
+    for path in files:
+        with contextlib.suppress(OSError):
+            stat = path.stat()
+            found.append((path.name, stat.st_mtime_ns, stat.st_size))
+    newest = max((changed for _, changed, _ in found), default=0)
+    if abs(time.time_ns() - newest) <= _SETTLED_SECONDS * 1e9:
+        found.append(("", time.monotonic_ns(), 0))
+    return found
 
 
 class _Watcher:
@@ -50,9 +64,9 @@ class _Watcher:
     async def _watch(self) -> None:
         seen: object = None
         while True:
-            stamp = _stamp(self._source.files())
+            stamp = self._source.stamp()
             if stamp != seen:
-                seen = stamp if _is_settled(stamp) else None
+                seen = stamp
                 await self._read()
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -78,20 +92,6 @@ class _Watcher:
                     await self._changed.wait_for(lambda: self.version != sent)  # noqa: B023 - awaited here
             except TimeoutError:
                 yield b":\n\n"
-
-
-def _stamp(files: Iterable[Path]) -> list[tuple[str, int, int]]:
-    found = []
-    for path in files:
-        with contextlib.suppress(OSError):
-            stat = path.stat()
-            found.append((path.name, stat.st_mtime_ns, stat.st_size))
-    return found
-
-
-def _is_settled(stamp: list[tuple[str, int, int]]) -> bool:
-    newest = max((changed for _, changed, _ in stamp), default=0)
-    return abs(time.time_ns() - newest) > _SETTLED_SECONDS * 1e9
 
 
 class Streams:

@@ -66,6 +66,10 @@
             stop();
             return;
         }
+        if (page.querySelector('[data-live-end]')) {
+            location.reload(); // leads on to the result, and to its messages
+            return;
+        }
         const isAtEnd = innerHeight + scrollY >= document.documentElement.scrollHeight - NEAR_END;
         for (const part of document.querySelectorAll('[data-live-part][id]')) {
             const found = page.getElementById(part.id);
