@@ -9,13 +9,13 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_GET, require_safe
 
 from memoryhub import env
 from memoryhub.core import log
@@ -28,23 +28,20 @@ from memoryhub.ops.serving.live import Source, file_stamp
 HEADER = "Hub-Live"
 
 
-class LiveResponse(HttpResponse):
+class LiveResponse(StreamingHttpResponse):
     """The head of a stream; the bridge to the ASGI server sends its messages (decision 57)."""
 
-    # So that Django does not add a length
-    streaming = True
-
     def __init__(self, source: Source) -> None:
-        super().__init__(content_type="text/event-stream; charset=utf-8", headers={"Cache-Control": "no-store"})
+        super().__init__([], content_type="text/event-stream; charset=utf-8", headers={"Cache-Control": "no-store"})
         self.source = source
 
 
-@require_safe
+@require_GET
 def follow_store(_request: HttpRequest) -> HttpResponseBase:
     return LiveResponse(_source_of(current_store()))
 
 
-@require_safe
+@require_GET
 def follow_jobs(request: HttpRequest) -> HttpResponseBase:
     if not may(request.user, Act.VIEW):
         return redirect(settings.LOGIN_URL)
@@ -83,7 +80,7 @@ def jobs_version() -> str:
     return hashlib.sha256(repr((files, tasks)).encode()).hexdigest()[:16]
 
 
-@require_safe
+@require_GET
 def follow_task(_request: HttpRequest, task_id: str) -> HttpResponseBase:
     task = find_task(task_id)
     if task is None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from pathlib import Path
+from typing import Any
+from unittest import TestCase, mock
 
+from memoryhub.ops.serving import live
+from memoryhub.ops.serving.bridge import WsgiBridge
+from tests.admin.base import AdminTestCase
 from tests.admin.browser import BrowserTestCase
 from tests.mcp.client import Server as McpServer
 from tests.web.server import poll
@@ -131,3 +137,103 @@ class LivePageTests(BrowserTestCase):
         self.see("Reconnecting", "[data-live]")
         self.browser.get("about:blank")
         self.browser.get_log("browser")
+
+
+class RightsTests(AdminTestCase):
+    def test_a_stream_needs_the_rights_of_its_page(self) -> None:
+        memory = self.write("The pump hums")
+        stream = self.client.get(self.address("live/"))
+        self.assertEqual((stream.status_code, stream["Content-Type"]), (200, "text/event-stream; charset=utf-8"))
+        self.assertFalse(stream.has_header("Content-Length"))
+        self.assertEqual(stream.source.version(), str(memory))  # type: ignore[attr-defined]
+        self.assertEqual(self.client.get(self.address("live/", "gone")).status_code, 404)
+        self.assertEqual(self.client.get(self.address("tasks/none/live/")).status_code, 204)
+        self.assertRedirects(
+            self.client.get(self.address("tasks/none/")), self.address(""), fetch_redirect_response=False
+        )
+        self.client.logout()
+        for path in (self.address("live/"), "/live/jobs", self.address("tasks/none/live/")):
+            self.assertEqual(self.client.get(path).status_code, 302, path)
+
+    def test_a_page_that_is_fetched_again_leaves_messages_for_the_next_page(self) -> None:
+        self.client.get(self.address("tasks/none/"))
+        fetched = self.client.get(self.address(""), headers={"Hub-Live": "1"})
+        self.assertNotContains(fetched, "The hub was started again since")
+        self.assertIn("The hub was started again since", self.page())
+
+
+class StreamTests(TestCase):
+    """The streams of a bridge, without a browser."""
+
+    def setUp(self) -> None:
+        self.version = "1"
+        source = live.Source("pump", lambda: self.version, lambda: self.version)
+        response = mock.MagicMock(source=source)
+
+        def application(_: Any, start: Any) -> Any:
+            start("200 OK", [("Content-Type", "text/event-stream")])
+            return response
+
+        self.bridge = WsgiBridge(application, max_body=10, threads=2)
+        self.addCleanup(self.bridge.close)
+
+    async def open(self, sent: list[Any], closed: asyncio.Event) -> None:
+        scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "http_version": "1.1"}
+        messages = [{"type": "http.request", "body": b""}]
+
+        async def receive() -> dict[str, Any]:
+            if messages:
+                return messages.pop()
+            await closed.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message.get("body", message.get("status")))
+
+        await self.bridge({**scope, "headers": [(b"accept", b"text/event-stream")]}, receive, send)
+
+    def test_many_streams_have_one_watcher_which_ends_with_the_last(self) -> None:
+        async def follow() -> None:
+            closed = asyncio.Event()
+            sent: list[list[Any]] = [[] for _ in range(20)]
+            pages = [asyncio.ensure_future(self.open(messages, closed)) for messages in sent]
+            await self.until(lambda: all(b"data: 1\n\n" in messages for messages in sent))
+            self.assertEqual(self.bridge.streams.counts, (20, 1))
+            self.version = "2"
+            await self.until(lambda: all(b"data: 2\n\n" in messages for messages in sent))
+            with mock.patch.object(live, "MOST_STREAMS", 20):
+                refused: list[Any] = []
+                await self.open(refused, closed)
+                self.assertEqual(refused, [503, b""])
+            closed.set()
+            await asyncio.gather(*pages)
+            self.assertEqual(self.bridge.streams.counts, (0, 0))
+            self.assertEqual(sent[0], [200, b"data: 1\n\n", b"data: 2\n\n", b""])
+            await self.until(lambda: len(asyncio.all_tasks()) == 1)
+
+        asyncio.run(follow())
+
+    def test_a_stream_beats_and_ends_with_its_time_or_the_server(self) -> None:
+        async def follow() -> None:
+            sent: list[Any] = []
+            with mock.patch.multiple(live, HEARTBEAT_SECONDS=0.01, LIFE_SECONDS=0.3):
+                await self.open(sent, asyncio.Event())
+            self.assertIn(b":\n\n", sent)
+            self.assertEqual(sent[-1], b"")
+            page = asyncio.ensure_future(self.open(sent, asyncio.Event()))
+            await self.until(lambda: self.bridge.streams.counts == (1, 1))
+            self.bridge.streams.close()
+            await page
+            self.assertEqual(self.bridge.streams.counts, (0, 0))
+
+        asyncio.run(follow())
+
+    async def until(self, condition: Any) -> None:
+        async with asyncio.timeout(60):
+            while not condition():
+                await asyncio.sleep(0.01)
+
+    def test_a_change_within_the_clocks_tick_is_seen(self) -> None:
+        self.assertEqual(live.file_stamp([Path(__file__), Path("missing")]), live.file_stamp([Path(__file__)]))
+        with mock.patch("time.time_ns", return_value=Path(__file__).stat().st_mtime_ns + 1):
+            self.assertNotEqual(live.file_stamp([Path(__file__)]), live.file_stamp([Path(__file__)]))
