@@ -45,7 +45,8 @@ class JobsPageTests(HubTestCase):
         with locks.hold(find_job("rebuild"), Target(project_store("alpha")), asked_by="ada") as held:
             held.report(250, 1000)
             page = self.page()
-        self.assertInHTML('<progress max="1000" value="250" aria-label="Progress of rebuild"></progress>', page)
+        bar = '<progress class="long-progress" max="1000" value="250" aria-label="Progress of rebuild"></progress>'
+        self.assertInHTML(bar, page)
 
     def test_without_a_worker_nothing_is_queued_and_the_way_is_said(self) -> None:
         self.assertIn("No worker is running", self.page())
