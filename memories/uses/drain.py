@@ -14,7 +14,7 @@ from pathlib import Path
 
 from memories.events import USE
 from memories.uses.events import MEMORIES_USED, MemoriesUsed, Use
-from memories.uses.notes import WAITING, Note, folder_of, read_notes
+from memories.uses.notes import TAKEN, WAITING, Note, folder_of, read_notes
 from memoryhub.core import clock, log
 from memoryhub.core.events.event_types import Retention, define_event
 from memoryhub.core.events.projection import Event, projects
@@ -82,7 +82,6 @@ def forget_uses(event: Event[UsesPruned]) -> None:
     rows.execute(f"DELETE FROM memories_memoryuse WHERE memory_id IN {IDS}", listed)
 
 
-_TAKEN = ".taken"
 # Small files per event, which bounds its size
 _FILES_AT_ONCE = 4
 _STREAM = "uses"
@@ -123,11 +122,11 @@ def _exclusive(folder: Path) -> Iterator[bool]:
 # Renames the files away from the readers; returns them with those left by a killed process, oldest first
 def _take(folder: Path) -> list[Path]:
     for path in folder.glob(f"*{WAITING}"):
-        taken = path.with_name(f"{time.time_ns()}-{path.stem}{_TAKEN}")
+        taken = path.with_name(f"{time.time_ns()}-{path.stem}{TAKEN}")
         path.rename(taken)
         with taken.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # waits for a reader that opened it before the rename
-    return sorted(folder.glob(f"*{_TAKEN}"))
+    return sorted(folder.glob(f"*{TAKEN}"))
 
 
 def _fold(files: Sequence[Path]) -> int:

@@ -22,6 +22,8 @@ from memoryhub.core.stores.store import Scope, StoreId, current_store
 
 FOLDER = "uses"
 WAITING = ".notes"
+# Of a file that the job folds
+TAKEN = ".taken"
 # Of one file
 MAX_BYTES = 64 * 1024
 
@@ -48,6 +50,19 @@ class Note:
 
 def folder_of(store: StoreId) -> Path:
     return store.path.parent / FOLDER
+
+
+def notes_files(store: StoreId) -> list[Path]:
+    return sorted(folder_of(store).glob(f"*{WAITING}"))
+
+
+def notes_size(store: StoreId) -> int:
+    """Return the size of all waiting notes, which grows with each read."""
+    size = 0
+    for path in notes_files(store):
+        with contextlib.suppress(FileNotFoundError):  # the job has just taken it
+            size += path.stat().st_size
+    return size
 
 
 def note_read(use: Use, ids: Sequence[int], store: StoreId | None = None) -> None:
@@ -129,6 +144,6 @@ def read_notes(path: Path) -> Iterator[Note]:
 
 def waiting_notes(store: StoreId) -> Iterator[Note]:
     """Yield the notes that are not in an event yet."""
-    for path in folder_of(store).glob("*.*"):
+    for path in [*notes_files(store), *folder_of(store).glob(f"*{TAKEN}")]:
         with contextlib.suppress(OSError):
             yield from read_notes(path)

@@ -17,6 +17,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_safe
 
+from memories.uses.notes import notes_files, notes_size
 from memoryhub import env
 from memoryhub.core import log
 from memoryhub.core.background import find_task, running_tasks
@@ -51,16 +52,19 @@ def follow_jobs(request: HttpRequest) -> HttpResponseBase:
 def _source_of(store: StoreId) -> Source:
     files = [store.path, store.path.with_name(f"{store.path.name}-wal")]
 
+    def stamp() -> object:
+        return file_stamp([*files, *notes_files(store)])
+
     def version() -> str:
         with use_store(store):
             return store_version()
 
-    return Source(store.alias, lambda: file_stamp(files), version)
+    return Source(store.alias, stamp, version)
 
 
 def store_version() -> str:
-    """Return what changes with every event of the current store."""
-    return str(log.head()[0])
+    """Return what changes with every event of the current store, and every read by an agent."""
+    return f"{log.head()[0]}-{notes_size(current_store())}"
 
 
 def _files_of_jobs() -> Iterator[Path]:
@@ -75,7 +79,7 @@ def _stamp_of_jobs() -> object:
 
 def jobs_version() -> str:
     """Return what changes with every run of a job, its progress, every schedule, and every task."""
-    files = [(path.name, path.stat().st_mtime_ns) for path in _files_of_jobs() if path.exists()]
+    files = [stamp for stamp in file_stamp(_files_of_jobs()) if stamp[0]]
     tasks = [(task.id, task.version) for task in running_tasks()]
     return hashlib.sha256(repr((files, tasks)).encode()).hexdigest()[:16]
 
