@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 from unittest import TestCase, mock
 
+from django.contrib import messages
+
+from memoryhub.core import background, log
+from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.ops.serving import live
 from memoryhub.ops.serving.bridge import WsgiBridge
-from tests.admin.base import AdminTestCase
+from tests.admin.base import AdminTestCase, text_of
 from tests.admin.browser import BrowserTestCase
 from tests.mcp.client import Server as McpServer
 from tests.web.server import poll
@@ -178,6 +183,49 @@ class RightsTests(AdminTestCase):
         fetched = self.client.get(self.address(""), headers={"Hub-Live": "1"})
         self.assertNotContains(fetched, "The hub was started again since")
         self.assertIn("The hub was started again since", self.page())
+
+
+class TaskTests(AdminTestCase):
+    def start(self, work: Any, actor: str = "owner") -> background.Task:
+        with self.store(actor=actor, source="admin"):
+            done = lambda result: [(messages.SUCCESS, f"Done: {result}.")]  # noqa: E731
+            return background.start_task(
+                "Sweep", page=self.address("governance/hold/"), work=work, describe=done, failed=messages.ERROR
+            )
+
+    def result_of(self, task: background.Task) -> str:
+        poll(lambda: task.ended, what="the end of the task")
+        return text_of(self.client.get(self.address(f"tasks/{task.id}/"), follow=True).content.decode())
+
+    def test_the_result_or_the_error_is_shown_once_to_the_person_who_started_it(self) -> None:
+        def refuse(_: Any) -> None:
+            raise Invalid("the broom is missing")
+
+        with mock.patch.object(background.logger, "exception") as logged:
+            broken = self.result_of(self.start(lambda _: 1 // 0))
+        self.assertIn("Sweep failed. The hub’s own log has the error.", broken)
+        logged.assert_called_once()
+        self.assertIn("The broom is missing.", self.result_of(self.start(refuse)))
+        self.assertNotIn("Done: ", self.result_of(self.start(lambda _: log.head()[0], actor="someone")))
+        self.assertIn("Done: 0.", self.result_of(self.start(lambda _: log.head()[0])))
+        self.assertNotIn("Done: 0.", self.page("governance/hold/"))
+
+    def test_a_store_has_one_task_at_a_time(self) -> None:
+        ends = threading.Event()
+        self.addCleanup(ends.set)
+        task = self.start(lambda progress: (progress(1, 4), ends.wait(60)))
+        with self.assertRaisesRegex(Conflict, "sweep of alpha is still running; wait until it has ended"):
+            self.start(lambda _: None)
+        poll(lambda: task.done, what="its progress")
+        page = self.page(f"tasks/{task.id}/")
+        self.assertIn("1 of 4", page)
+        self.assertNotIn("data-live-end", page)
+        self.assertIn("Sweep of alpha", text_of(self.client.get("/jobs").content.decode()))
+        self.page(f"tasks/{task.id}/", "beta", status=302)
+        ends.set()
+        poll(lambda: task.ended, what="the end of the task")
+        fetched = self.client.get(self.address(f"tasks/{task.id}/"), headers={"Hub-Live": "1"})
+        self.assertContains(fetched, "data-live-end")  # the browser loads the page again, which redirects
 
 
 class StreamTests(TestCase):
