@@ -6,7 +6,17 @@ from django.urls import path
 
 from memoryhub.rest.api import api
 from memoryhub.rest.problems import not_found_in_a_line
-from memoryhub.web import create_pages, first_run, help_page, jobs_page, palette, people_page, projects_page, signin
+from memoryhub.web import (
+    create_pages,
+    first_run,
+    help_page,
+    jobs_page,
+    live,
+    palette,
+    people_page,
+    projects_page,
+    signin,
+)
 from memoryhub.web import people_page as tokens_page
 
 urlpatterns = [
@@ -24,6 +34,7 @@ urlpatterns = [
     path("jobs", jobs_page.show_jobs, name="jobs"),
     path("jobs/run", jobs_page.run_now, name="run-job"),
     path("jobs/plan", jobs_page.plan_job, name="plan-job"),
+    path("live/jobs", live.follow_jobs, name="live-jobs"),
     path("signin/<str:token>", signin.follow_link, name="signin"),
     path("help/<path:page>", help_page.show_help, name="help"),
     path("signout", signin.sign_out, name="signout"),

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from itertools import groupby
 from typing import Any
 
-from django.db.models import Count, Min, Q, QuerySet
+from django.db.models import Count, Min, Q, QuerySet, Sum
+from django.db.models.functions import Length
 
 from memoryhub.core import clock
 from memoryhub.core.events.event_types import Speech, event_type, names_of_speech
 from memoryhub.core.log.event_view import entity_of
 from memoryhub.core.models import RawEvent
+from memoryhub.core.paging import BYTES_PER_TOKEN
 from memoryhub.core.text import first_line
 from sessions_app.event_summaries import about, body
 from sessions_app.events.sessions import TURN_BEGAN, TURN_ENDED
@@ -65,6 +67,11 @@ class Part:
     prompt: str
     entries: list[Entry] = field(default_factory=list)
     is_last: bool = False
+    # Of all texts of the turn, estimated
+    tokens: int = 0
+    # Percent of the longest turn of the page, and of the one with most tokens
+    time_share: int = 0
+    token_share: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +171,29 @@ def _days(events: list[RawEvent]) -> list[Day]:
     with_turn = [part for day in days for part in day.parts if part.turn]
     if with_turn:
         with_turn[-1].is_last = True
+        _measure(with_turn)
     return days
+
+
+def _measure(parts: list[Part]) -> None:
+    turns = {part.turn.id: part.turn for part in parts if part.turn}
+    tokens = _count_tokens(turns.values())
+    seconds = {turn.id: ((turn.ended_at or clock.now()) - turn.began_at).total_seconds() for turn in turns.values()}
+    longest, most = max(seconds.values()) or 1, max(tokens.values()) or 1
+    for part in parts:
+        if part.turn:
+            part.tokens = tokens[part.turn.id]
+            part.token_share = round(100 * part.tokens / most)
+            part.time_share = round(100 * seconds[part.turn.id] / longest)
+
+
+def _count_tokens(turns: Collection[Turn]) -> dict[int, int]:
+    events = RawEvent.objects.filter(
+        session_id__in={turn.session_id for turn in turns}, turn_id__in={turn.turn_id for turn in turns}
+    )
+    sizes = events.order_by().values("session_id", "turn_id").annotate(size=Sum(Length("payload_json")))
+    sized = {(session, turn): size for session, turn, size in sizes.values_list("session_id", "turn_id", "size")}
+    return {turn.id: (sized.get((turn.session_id, turn.turn_id)) or 0) // BYTES_PER_TOKEN for turn in turns}
 
 
 def _parts(

@@ -11,6 +11,8 @@ from decisions.schemas import DecisionGet, DecisionList
 from decisions.selectors.decisions import find_decisions, views
 from decisions.selectors.edges import Step, ancestors, descendants, heads
 from memories.selectors.tags import ids_among
+from memories.uses.events import Use
+from memories.uses.notes import note_read
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.log.quarantine import OUTSIDE, outside_quarantine
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
@@ -34,6 +36,7 @@ def get_decisions(*, command: DecisionGet) -> list[dict[str, Any]]:
         if len(given) != 1:
             raise Invalid(f"give one of ids, topic and file_path; got {' and '.join(given) or 'none'}")
         found = views(_wanted(command))
+        note_read(Use.FETCHED, [decision["id"] for decision in found])
         if not command.lineage:
             return found
         return [{**decision, "lineage": lineage_of(decision["id"])} for decision in found]

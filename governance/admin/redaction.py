@@ -17,8 +17,10 @@ from governance.models import Redaction
 from governance.redaction.copies import last_look
 from governance.redaction.schemas import Place, RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
+from memoryhub.core import log
 from memoryhub.core.admin import HubModelAdmin, cells
 from memoryhub.core.admin.access import needs
+from memoryhub.core.background import Progress, is_long, start_task
 from memoryhub.core.errors import ConfirmationRequired, HubError
 from memoryhub.core.permissions import Act
 from memoryhub.core.validation import explain_faults
@@ -107,8 +109,11 @@ class RedactionAdmin(HubModelAdmin):
         if request.POST.get("typed", "").strip().lower() != WORD_TO_TYPE:
             problem = f"Type {WORD_TO_TYPE} to confirm. Nothing was changed."
             return self._page(request, form, **self._previewed(request, form), unconfirmed=problem)
+        command = RedactionRun(**selection, **_confirmed(request))
         try:
-            done = redact(command=RedactionRun(**selection, **_confirmed(request)))
+            if is_long():
+                return self._redact_later(command)
+            done = redact(command=command)
         except ConfirmationRequired:
             changed = (
                 "The log has changed since the preview. Check the new preview and confirm it. Nothing was changed."
@@ -116,8 +121,20 @@ class RedactionAdmin(HubModelAdmin):
             return self._page(request, form, **self._previewed(request, form), unconfirmed=changed)
         except HubError as error:
             return self._page(request, form, problem=error.message)
-        _report(request, done)
+        for level, text in _described(done):
+            messages.add_message(request, level, text)
         return redirect(self.url("changelist"))
+
+    def _redact_later(self, command: RedactionRun) -> HttpResponse:
+        total = log.head()[0]
+
+        def work(report: Progress) -> RedactionDone:
+            report(0, total)
+            return redact(command=command, progress=lambda events: report(min(events, total), total))
+
+        page = self.url("changelist")
+        task = start_task("Redaction", page=page, work=work, describe=_described, failed=messages.ERROR)
+        return redirect("admin:task", task.id)
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -156,11 +173,11 @@ def _marked(place: Place) -> SafeString:
     return format_html("{}{}", format_html_join("", "{}<del>{}</del>", parts), place.before[at:])
 
 
-def _report(request: HttpRequest, done: RedactionDone) -> None:
+def _described(done: RedactionDone) -> list[tuple[int, str]]:
     matches, events = cells.counted(done.finds, "match", "matches"), cells.counted(done.events, "event")
     events += f" and {cells.counted(done.spooled, 'event')} in the spool" if done.spooled else ""
     searched = f"{cells.counted(done.searched_files, 'file')} ({done.searched_bytes / 1e6:.1f} MB)"
     proof = "" if done.left else " No copy was found."
-    messages.success(request, f"Redacted {matches} in {events}, then searched {searched} byte by byte.{proof}")
-    for kept in done.left:
-        messages.warning(request, f"Still in {kept.where}: {kept.why}.")
+    summary = f"Redacted {matches} in {events}, then searched {searched} byte by byte.{proof}"
+    kept = [(messages.WARNING, f"Still in {kept.where}: {kept.why}.") for kept in done.left]
+    return [(messages.SUCCESS, summary), *kept]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from django.contrib import admin, messages
@@ -22,6 +23,7 @@ from governance.retention.selectors import plan_retention, view_run
 from memoryhub.config.project_settings import project_settings
 from memoryhub.core.admin import HubModelAdmin, cells
 from memoryhub.core.admin.access import needs
+from memoryhub.core.background import Progress, is_long, start_task
 from memoryhub.core.errors import HubError
 from memoryhub.core.permissions import Act
 from memoryhub.core.stores.store import current_store
@@ -110,7 +112,10 @@ class RetentionAdmin(HubModelAdmin):
         if request.POST.get("typed", "").strip() != name:
             return self._page(request, unconfirmed=f"Type {name} to confirm. Nothing was deleted.")
         try:
-            run = run_retention(command=RetentionRunRequest(digest=request.POST.get("digest", "")))
+            command = RetentionRunRequest(digest=request.POST.get("digest", ""))
+            if is_long():
+                return self._run_later(command)
+            run = run_retention(command=command)
         except HubError as error:
             return self._page(request, unconfirmed=_sentence(error.message))
         except ValueError:
@@ -119,8 +124,16 @@ class RetentionAdmin(HubModelAdmin):
             )
         if run is None:
             return redirect(self.url("changelist"))
-        messages.success(request, f"{_outcome(run)} This cannot be undone.")
+        for level, text in _described(run):
+            messages.add_message(request, level, text)
         return redirect(self.url("change", run.id))
+
+    def _run_later(self, command: RetentionRunRequest) -> HttpResponse:
+        page = self.url("changelist")
+        work = partial(_run, command)
+        return redirect(
+            "admin:task", start_task("Retention", page=page, work=work, describe=_described, failed=messages.ERROR).id
+        )
 
     def policy_view(self, request: HttpRequest) -> HttpResponse:
         form = PolicyForm(request.POST)
@@ -165,6 +178,14 @@ def _shown(report: Report) -> dict[str, Any]:
         "size": size(report.bytes),
         "kept_things": sum(kept.things for kept in report.kept),
     }
+
+
+def _run(command: RetentionRunRequest, report: Progress) -> RunView | None:
+    return run_retention(command=command, progress=report)
+
+
+def _described(run: RunView | None) -> list[tuple[int, str]]:
+    return [(messages.SUCCESS, f"{_outcome(run)} This cannot be undone.")] if run else []
 
 
 def _outcome(run: RunView) -> str:

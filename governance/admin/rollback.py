@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from django import forms
@@ -15,11 +15,12 @@ from pydantic import ValidationError
 from governance.admin.rollback_rows import counts_text, group_rows, left_rows, selection_text, step_rows
 from governance.models import Rollback, RollbackAction
 from governance.rollback.plan import Source, Sources, sources
-from governance.rollback.schemas import Include, Preview, RollbackMake, RollbackPlan, RollbackUndo
+from governance.rollback.schemas import Include, Preview, RollbackMake, RollbackPlan, RollbackUndo, RollbackView
 from governance.rollback.services import preview, roll_back, undo_rollback
 from memoryhub.core.admin import HubModelAdmin, cells
 from memoryhub.core.admin.access import needs
 from memoryhub.core.admin.cells import counted
+from memoryhub.core.background import Progress, is_long, start_task
 from memoryhub.core.errors import ConfirmationRequired, HubError
 from memoryhub.core.permissions import Act
 from memoryhub.core.validation import explain_faults
@@ -115,6 +116,8 @@ def _time(source: Source) -> str:
 
 _LATEST = 20
 _SHOWN = 200
+# Items of a roll-back that takes longer than a person should wait
+_LONG_STEPS = 200
 _CHANGED = "The log has changed since the preview. Check the new preview and confirm it. Nothing was changed."
 
 
@@ -141,14 +144,23 @@ class RollbackAdmin(HubModelAdmin):
         if plan is None:
             return redirect(self.url("changelist"))
         confirmed = {name: request.POST.get(name, "") for name in ("confirm_token", "reason")}
+        command = RollbackMake(**plan.model_dump(), **confirmed)
         try:
-            made = roll_back(command=RollbackMake(**plan.model_dump(), **confirmed))
+            if is_long() and sum(preview(command=plan).counts.values()) > _LONG_STEPS:
+                return self._later(lambda _: roll_back(command=command))
+            made = roll_back(command=command)
         except ConfirmationRequired:
             return self._show_preview(request, request.POST, unconfirmed=_CHANGED)
         except HubError as error:
             return self._show_preview(request, request.POST, problem=_sentence(error))
-        messages.success(request, f"Made roll-back #{made.id}: {counts_text(made.counts)}. You can undo it below.")
+        for level, text in _described(made):
+            messages.add_message(request, level, text)
         return redirect(self.url("changelist"))
+
+    def _later(self, work: Callable[[Progress], RollbackView]) -> HttpResponse:
+        page = self.url("changelist")
+        task = start_task("Roll-back", page=page, work=work, describe=_described, failed=messages.ERROR)
+        return redirect("admin:task", task.id)
 
     def undo_view(self, request: HttpRequest, rollback_id: int) -> HttpResponse:
         if request.method != "POST":
@@ -210,6 +222,10 @@ def _shown(shown: Preview, plan: RollbackPlan) -> dict[str, Any]:
         "total": total,
         "act_label": f"{verb} {cells.counted(total, 'item')}",
     }
+
+
+def _described(made: RollbackView) -> list[tuple[int, str]]:
+    return [(messages.SUCCESS, f"Made roll-back #{made.id}: {counts_text(made.counts)}. You can undo it below.")]
 
 
 def _made(rollback: Rollback) -> dict[str, Any]:

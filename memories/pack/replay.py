@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection
 
 from memories.models import ContextPack, MemoryScope
 from memories.pack.compose import Body, compose, gather, gather_as_before, most_items
@@ -14,12 +13,10 @@ from memories.schemas.query import ContextReplay
 from memories.scopes import Level
 from memories.search.parsed_query import parse
 from memoryhub.core import clock, log
-from memoryhub.core.contributions import define_part
 from memoryhub.core.log.redact import redacted_digests
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, json_list
 from memoryhub.core.stores.store import Scope, StoreId, use_store
-from sessions_app.models import Session
 
 _SCOPE_OF_STORE = {Scope.PROJECT: MemoryScope.PROJECT, Scope.ORG: MemoryScope.ORG, Scope.GLOBAL: MemoryScope.GLOBAL}
 # Entries that lost the payload of an event, or a part of it
@@ -84,20 +81,3 @@ def _count_erased(sent: ContextPack, lost: Collection[str]) -> int:
             erased = {entry for (entry,) in rows.fetch(_ERASED, [json_list(ids), json_list(redacted_digests())])}
         count += sum(entry in erased for entry in ids)
     return count
-
-
-# Packs that a session's page shows
-_MOST_SHOWN = 20
-
-
-def packs_of_sessions(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
-    """Map sessions to the packs that they were given, latest first."""
-    names = dict(Session.objects.filter(id__in=ids).values_list("session_id", "id"))
-    found: dict[int, list[dict[str, Any]]] = {entity: [] for entity in ids}
-    for pack in ContextPack.objects.filter(session_id__in=names).order_by("-id")[:_MOST_SHOWN]:
-        shown = {"id": pack.id, "topic": pack.topic, "tokens": pack.tokens, "sent_at": pack.created_at}
-        found[names[pack.session_id]].append(shown)
-    return found
-
-
-define_part("session", "packs", packs_of_sessions)

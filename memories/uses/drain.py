@@ -14,7 +14,7 @@ from pathlib import Path
 
 from memories.events import USE
 from memories.uses.events import MEMORIES_USED, MemoriesUsed, Use
-from memories.uses.notes import WAITING, folder_of, read_notes
+from memories.uses.notes import TAKEN, WAITING, Note, folder_of, read_notes
 from memoryhub.core import clock, log
 from memoryhub.core.events.event_types import Retention, define_event
 from memoryhub.core.events.projection import Event, projects
@@ -25,6 +25,7 @@ from memoryhub.core.schemas import Payload
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
 from memoryhub.core.stores.store import current_store
+from sessions_app.models import Session
 
 # Protocol: files are renamed first, so that no reader appends to them. The event with their counts names them, and they
 # are deleted once it is committed: a file that is still there and named by the last such event is not counted again.
@@ -81,10 +82,10 @@ def forget_uses(event: Event[UsesPruned]) -> None:
     rows.execute(f"DELETE FROM memories_memoryuse WHERE memory_id IN {IDS}", listed)
 
 
-_TAKEN = ".taken"
 # Small files per event, which bounds its size
 _FILES_AT_ONCE = 4
 _STREAM = "uses"
+_IDS_OF_SESSION = 1_000
 
 
 def count_uses() -> int:
@@ -121,11 +122,11 @@ def _exclusive(folder: Path) -> Iterator[bool]:
 # Renames the files away from the readers; returns them with those left by a killed process, oldest first
 def _take(folder: Path) -> list[Path]:
     for path in folder.glob(f"*{WAITING}"):
-        taken = path.with_name(f"{time.time_ns()}-{path.stem}{_TAKEN}")
+        taken = path.with_name(f"{time.time_ns()}-{path.stem}{TAKEN}")
         path.rename(taken)
         with taken.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # waits for a reader that opened it before the rename
-    return sorted(folder.glob(f"*{_TAKEN}"))
+    return sorted(folder.glob(f"*{TAKEN}"))
 
 
 def _fold(files: Sequence[Path]) -> int:
@@ -139,10 +140,21 @@ def _fold(files: Sequence[Path]) -> int:
         for use, counted in counts.items()
     }
     uses = {use: counted for use, counted in uses.items() if counted}
-    if uses:
+    sessions = _by_session(notes)
+    if uses or sessions:
         last = datetime.fromtimestamp(max(note.at for note in notes), UTC)
-        _keep(MemoriesUsed(uses=uses, used_at=clock.to_text(last), files=[path.name for path in files]))
+        names = [path.name for path in files]
+        _keep(MemoriesUsed(uses=uses, sessions=sessions, used_at=clock.to_text(last), files=names))
     return sum(sum(counted.values()) for counted in uses.values())
+
+
+def _by_session(notes: Sequence[Note]) -> dict[int, list[int]]:
+    ids: dict[str, set[int]] = {}
+    for note in notes:
+        if note.session and note.use is not Use.GIVEN:
+            ids.setdefault(note.session, set()).update(note.ids)
+    sessions = Session.objects.filter(session_id__in=ids).values_list("id", "session_id")
+    return {session: sorted(ids[name])[:_IDS_OF_SESSION] for session, name in sessions}
 
 
 def _keep(payload: MemoriesUsed) -> None:

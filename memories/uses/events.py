@@ -35,6 +35,8 @@ NotesFile = Annotated[str, Generated(r"\d{1,20}-\d{2}(?:\.[a-z]+){0,2}", "the na
 
 class MemoriesUsed(Payload):
     uses: dict[Use, dict[int, int]] = Field(default_factory=dict)
+    # What sessions found and fetched: ids of memories and decisions by the session's
+    sessions: dict[int, list[int]] = Field(default_factory=dict)
     # Time of the last use, ISO 8601
     used_at: Instant
     # The files of notes in these counts

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 from memories.scopes import Level
 from memories.uses.events import NOTED, Use
@@ -21,8 +22,13 @@ from memoryhub.core.stores.store import Scope, StoreId, current_store
 
 FOLDER = "uses"
 WAITING = ".notes"
+# Of a file that the job folds
+TAKEN = ".taken"
 # Of one file
 MAX_BYTES = 64 * 1024
+
+# Marks the name of a session in a line
+_SESSION = "@"
 
 _SLOTS = 16
 _AT_ONCE = 100
@@ -38,10 +44,25 @@ class Note:
     at: float
     use: Use
     ids: tuple[int, ...]
+    # Name of the session that read them
+    session: str = ""
 
 
 def folder_of(store: StoreId) -> Path:
     return store.path.parent / FOLDER
+
+
+def notes_files(store: StoreId) -> list[Path]:
+    return sorted(folder_of(store).glob(f"*{WAITING}"))
+
+
+def notes_size(store: StoreId) -> int:
+    """Return the size of all waiting notes, which grows with each read."""
+    size = 0
+    for path in notes_files(store):
+        with contextlib.suppress(FileNotFoundError):  # the job has just taken it
+            size += path.stat().st_size
+    return size
 
 
 def note_read(use: Use, ids: Sequence[int], store: StoreId | None = None) -> None:
@@ -75,7 +96,8 @@ def note_packed(references: Iterable[str], chain: Sequence[Level]) -> None:
 def _note(store: StoreId, use: Use, ids: Sequence[int]) -> None:
     if store.scope is Scope.VIEW:
         return
-    line = f"{int(time.time() * 1000)} {use.value[:2]} {' '.join(map(str, ids[:_AT_ONCE]))}\n"
+    session = f"{_SESSION}{quote(current_origin().session_id)} " if current_origin().session_id else ""
+    line = f"{int(time.time() * 1000)} {use.value[:2]} {session}{' '.join(map(str, ids[:_AT_ONCE]))}\n"
     path = folder_of(store) / f"{os.getpid() % _SLOTS:02d}{WAITING}"
     with contextlib.suppress(OSError):
         _append(path, line.encode())
@@ -114,6 +136,14 @@ def _is_still(path: Path, descriptor: int) -> bool:
 
 def read_notes(path: Path) -> Iterator[Note]:
     for line in path.read_bytes().decode("ascii", "replace").splitlines():
-        with contextlib.suppress(ValueError, KeyError):
+        with contextlib.suppress(ValueError, KeyError, IndexError):
             at, letters, *ids = line.split()
-            yield Note(int(at) / 1000, _LETTERS[letters], tuple(map(int, ids)))
+            session = unquote(ids.pop(0)[1:]) if ids[0][0] == _SESSION else ""
+            yield Note(int(at) / 1000, _LETTERS[letters], tuple(map(int, ids)), session)
+
+
+def waiting_notes(store: StoreId) -> Iterator[Note]:
+    """Yield the notes that are not in an event yet."""
+    for path in [*notes_files(store), *folder_of(store).glob(f"*{TAKEN}")]:
+        with contextlib.suppress(OSError):
+            yield from read_notes(path)

@@ -1,17 +1,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel
 
 from memories.models import MemoryUse
-from memories.uses.events import Use
+from memories.uses.events import MEMORIES_USED, Use
+from memories.uses.notes import waiting_notes
 from memoryhub.config.project_settings import project_settings
+from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
+from memoryhub.core.stores.store import current_store
 
 # Use adds at most this share to a score: it decides between nearly equal answers
 MOST = 0.10
@@ -40,6 +43,26 @@ def use_weights(ids: Sequence[int]) -> dict[int, float]:
 def weight_of(points: int) -> float:
     """Return the factor for points of use: 1.05 at five points, always below 1.1."""
     return 1 + MOST * points / (points + _HALF)
+
+
+# Events that are read for a session: notes are folded every hour, so those of a session follow its start
+_FOLDED = 500
+
+
+def ids_read_in(sessions: Mapping[int, str]) -> dict[int, set[int]]:
+    """Map sessions to what they found or fetched; ``sessions`` are names by id."""
+    read: dict[int, set[int]] = {session: set() for session in sessions}
+    by_name = {name: session for session, name in sessions.items()}
+    for note in waiting_notes(current_store()):
+        if note.use is not Use.GIVEN and note.session in by_name:
+            read[by_name[note.session]].update(note.ids)
+    folded = RawEvent.objects.filter(event_type=MEMORIES_USED.name, payload_json__isnull=False)
+    folded = folded.filter(position__gt=min(sessions, default=0)).order_by("position")
+    for payload in folded.values_list("payload_json", flat=True)[:_FOLDED]:
+        for session, ids in json.loads(payload or "{}").get("sessions", {}).items():
+            if int(session) in read:
+                read[int(session)].update(ids)
+    return read
 
 
 class UseView(BaseModel):

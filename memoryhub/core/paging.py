@@ -15,14 +15,14 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.schemas import Listing, Meta
 from memoryhub.core.text import compact_json, hanging
 
-_BYTES_PER_TOKEN = 4
+BYTES_PER_TOKEN = 4
 # Stands for the count while its digits are counted too
 _MOST_TOKENS = 99_999_999
 
 
 def estimate_tokens(text: str) -> int:
     """Estimate tokens at four UTF-8 bytes each; real tokenizers differ by about a fifth."""
-    return -(-size_of(text) // _BYTES_PER_TOKEN)
+    return -(-size_of(text) // BYTES_PER_TOKEN)
 
 
 _is_json: ContextVar[bool] = ContextVar("answer_is_json", default=False)
@@ -57,9 +57,9 @@ def fit(sizes: Sequence[int], frame: Callable[[int], int], max_tokens: int | Non
     sums = [0, *accumulate(sizes)]
     kept = len(sizes)
     if max_tokens is not None:
-        kept = min(kept, max(bisect_right(sums, max_tokens * _BYTES_PER_TOKEN) - 1, 1))
+        kept = min(kept, max(bisect_right(sums, max_tokens * BYTES_PER_TOKEN) - 1, 1))
     while True:
-        tokens = -(-(sums[kept] + frame(kept)) // _BYTES_PER_TOKEN)
+        tokens = -(-(sums[kept] + frame(kept)) // BYTES_PER_TOKEN)
         if max_tokens is None or tokens <= max_tokens or kept <= 1:
             return kept, tokens
         kept -= 1

@@ -14,8 +14,9 @@ from governance.retention.selectors import place_hold
 from memories.events import Verdict
 from memories.review.schemas import ReviewVerdict
 from memories.review.services import review_memory
-from memories.schemas import MemoryUpdate, MemoryWrite
+from memories.schemas import MemoryGet, MemoryUpdate, MemoryWrite
 from memories.schemas.links import RelationCreate
+from memories.selectors import get_memories
 from memories.services import update_memory, write_memory
 from memories.services.relations import create_relation
 from memoryhub.core import clock
@@ -118,6 +119,10 @@ def _decide(_: Stage, step: Step) -> int:
     return record_decision(command=DecisionRecord(**_named(step, "title"))).id
 
 
+def _fetch(_: Stage, step: Step) -> None:
+    get_memories(command=MemoryGet(ids=step["fetch"]))
+
+
 def _relate(_: Stage, step: Step) -> int:
     return create_relation(command=RelationCreate(**_named(step, "source"))).id
 
@@ -180,6 +185,7 @@ _WORDS: dict[str, Callable[[Stage, Step], Any]] = {
     "remember": _remember,
     "revise": _revise,
     "decide": _decide,
+    "fetch": _fetch,
     "relate": _relate,
     "commit": _commit,
     "begin": _begin,

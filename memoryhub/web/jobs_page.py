@@ -15,6 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.core import clock
 from memoryhub.core.admin.cells import counted, lasted
+from memoryhub.core.background import running_tasks
 from memoryhub.core.errors import Forbidden, HubError, Invalid
 from memoryhub.core.jobs import Every, find_job
 from memoryhub.core.permissions import Act, may, require
@@ -25,7 +26,9 @@ from memoryhub.ops.jobs.planning import AT_A_TIME, HOWS, JobPlan, change_plan, d
 from memoryhub.ops.jobs.requests import ask_worker
 from memoryhub.ops.jobs.status import JobStatus, OverOne, job_statuses
 from memoryhub.registry.access_history import history_of
+from memoryhub.web.addresses import Place
 from memoryhub.web.hub_pages import hub_page
+from memoryhub.web.live import jobs_version
 
 _BADGES = {"ok": "settled", "failed": "broken", "interrupted": "incomplete", "running": "active", "queued": "review"}
 
@@ -33,20 +36,19 @@ _BADGES = {"ok": "settled", "failed": "broken", "interrupted": "incomplete", "ru
 @never_cache
 @require_safe
 def show_jobs(request: HttpRequest) -> HttpResponse:
-    """Show the jobs; with ``fragment``, only the list, which ``jobs.js`` polls."""
     if not may(request.user, Act.VIEW):
         return redirect(settings.LOGIN_URL)
+    request.live_version = jobs_version()  # type: ignore[attr-defined]
     administers = may(request.user, Act.ADMINISTER)
     shown = [_shown(status) for status in job_statuses()]
     context = {
         "jobs": shown,
-        "busy": any(job["result"] in ("running", "queued") for job in shown),
+        "tasks": [(task, Place.of(task.store)) for task in running_tasks()],
         "worker": worker.is_there(),
         "may_run": administers,
         "history": history_of(Subject.JOB, before=request.GET.get("before", "")) if administers else None,
     }
-    page = "memoryhub/jobs_list.html" if "fragment" in request.GET else "memoryhub/jobs.html"
-    return render(request, page, context)
+    return render(request, "memoryhub/jobs.html", context)
 
 
 @never_cache

@@ -19,6 +19,7 @@ from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import Act, grant_of, may, use_grant
 from memoryhub.core.stores.store import GLOBAL_STORE, SLUG, StoreId, org_store, project_store, use_store
 from memoryhub.rest.problems import problem_for_status, problem_response, refuse_body
+from memoryhub.web import live
 from memoryhub.web.addresses import Place
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
@@ -141,6 +142,8 @@ class CurrentStore:
     def process_view(
         self, request: HttpRequest, view: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
     ) -> HttpResponseBase | None:
+        if live.HEADER in request.headers and hasattr(request, "_messages"):
+            del request._messages  # they are for the page that the person opens next
         # The view is called here because ``use_store`` translates database errors to HubError.
         store: StoreId | None = request.store  # type: ignore[attr-defined]
         if store is None or not may(request.user, Act.VIEW):
@@ -151,6 +154,7 @@ class CurrentStore:
                 use_origin(source="admin", actor=request.user.get_username()),
                 use_grant(grant_of(request.user)),
             ):
+                request.live_version = live.store_version()  # type: ignore[attr-defined]
                 return _finished(view(request, *args, **kwargs), store)
         except HubError as error:
             return error_page(request, error)

@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.contrib.admin import AdminSite
 from django.contrib.admin.apps import AdminConfig
 from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, URLPattern, URLResolver, path, reverse
@@ -42,6 +43,7 @@ class HubAdminSite(AdminSite):
 
     def get_urls(self) -> list[URLPattern | URLResolver]:
         from memoryhub.core.admin import needs  # imports models, which are not loaded yet when the site is created
+        from memoryhub.web.live import follow_store, follow_task
 
         verify = require_POST(needs(Act.WRITE, self.verify_chain))
         pages = [
@@ -51,6 +53,9 @@ class HubAdminSite(AdminSite):
             path("log/verify/", self.admin_view(verify), name="verify_chain"),
             path("core/rawevent/replay/", self.admin_view(self.replay), name="replay"),
             path("core/rawevent/as-of/", self.admin_view(self.past), name="as_of"),
+            path("live/", self.admin_view(follow_store), name="live"),
+            path("tasks/<str:task_id>/", self.admin_view(self.task), name="task"),
+            path("tasks/<str:task_id>/live/", self.admin_view(follow_task), name="live_task"),
             path("stream/<path:stream>/", self.admin_view(self.show_stream), name="stream"),
         ]
         return [*pages, *super().get_urls()]
@@ -109,6 +114,11 @@ class HubAdminSite(AdminSite):
         from memoryhub.web.secrets_page import secrets_page
 
         return secrets_page(request, {**self.each_context(request), "title": "Secrets"})
+
+    def task(self, request: HttpRequest, task_id: str) -> HttpResponseBase:
+        from memoryhub.web.live import show_task
+
+        return show_task(request, task_id, self.each_context(request))
 
     def verify_chain(self, request: HttpRequest) -> HttpResponse:
         from memoryhub.ops.chain_state import check_chain

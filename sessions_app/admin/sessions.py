@@ -38,6 +38,10 @@ def counted_things(types: dict[str, int]) -> list[tuple[int, str]]:
     return [(types[type_.name], type_.nouns[types[type_.name] != 1]) for type_ in tallied if type_.nouns]
 
 
+# What a session leaves, by the names of its events; the upper ones are declared by apps above this one
+_WRITTEN = {"memories": "memory.written", "decisions": "decision.recorded", "commits": COMMIT_RECORDED.name}
+
+
 class StartedFilter(SinceFilter):
     title = "start"
     field = "started_at"
@@ -100,6 +104,7 @@ class SessionAdmin(HubModelAdmin):
             "duration": cells.lasted(found.started_at, found.ended_at),
             "counts": counted_things(types),
             "event_total": sum(types.values()),
+            "wrote": {thing: types.get(name, 0) for thing, name in _WRITTEN.items()},
             "parts": parts_of("session", [found.id])[found.id],
             **rail(request, events),
         }

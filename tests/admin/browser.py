@@ -111,6 +111,8 @@ class BrowserTestCase(SimpleTestCase):
 
     has_own_server: ClassVar[bool] = False
     """Whether other tests' projects, people or tokens would be in the way."""
+    program: ClassVar[str] = ""
+    """What its own server runs instead of the usual command."""
     browser: ClassVar[webdriver.Chrome]
     server: ClassVar[Server]
 
@@ -120,7 +122,7 @@ class BrowserTestCase(SimpleTestCase):
         require_browser()
         cls.browser = this_process_browser()
         if cls.has_own_server:
-            signed_in = SignedIn(cls.enterClassContext(serving("--no-worker")), cls.browser)
+            signed_in = SignedIn(cls.enterClassContext(serving("--no-worker", program=cls.program)), cls.browser)
         else:
             signed_in = this_process_server()
         signed_in.take_over(cls.browser)

@@ -68,7 +68,7 @@ class RailTests(WorkingTestCase):
         first = self.ask("s-1", "Measure it")
         self.ask("s-1", "Cut it", ends=False)
         rail = self.rail()
-        turns = re.findall(r'<li class="rail-turn is-(\w+)">\s*<details( open)?>', rail)
+        turns = re.findall(r'<li class="rail-turn is-(\w+)" id="t\d+-\d+">\s*<details( open)?>', rail)
         self.assertEqual(turns, [("closed", ""), ("open", " open")])
         for text in ("Measure it", "Closed", "Automatic", "1 event ", f"Turn #{first.id}"):
             self.assertIn(text, text_of(rail))

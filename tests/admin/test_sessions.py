@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 from memories.models import ContextPack
+from memories.schemas import MemoryGet
+from memories.selectors import get_memories
+from memories.uses.drain import count_uses
 from memoryhub.core import clock
 from sessions_app.events import FileChange
 from sessions_app.hook_parser import parse_hook
-from sessions_app.models import Session
+from sessions_app.models import Commit, Session
 from sessions_app.schemas import CommitRecord, SessionEnd
 from sessions_app.services import end_session, record_commits
 from sessions_app.services.capture import take_event
@@ -54,10 +58,61 @@ class SessionTests(WorkingTestCase):
             page = self.page(f"sessions_app/session/{Session.objects.get(session_id='s-1').id}/change/")
         shown = text_of(page)
         self.assertIn("Given to the agent", shown)
-        for text in (f"#{started} latest changes", f"#{given} for a prompt", "1 entry", "for this prompt: #"):
+        for text in ("Latest changes", "For a prompt", f"Pack #{started}", f"Pack #{given}", "not used yet", "1 entry"):
             self.assertIn(text, shown)
         self.assertEqual(page.count(f"memories/contextpack/{given}/change/"), 1)
         self.assertIn(f"stream/pack:{given}/", page)
+
+    def test_each_line_that_the_agent_was_given_shows_what_became_of_it(self) -> None:
+        notes = [self.write(title, f"{title}, in full") for title in ("The pump", "The valve", "The hose", "The tap")]
+        self.hook("SessionStart")
+        with self.store():
+            session = Session.objects.get(session_id="s-1")
+        page = f"sessions_app/session/{session.id}/change/"
+        self.assertEqual(self.outcomes(page), dict.fromkeys(notes, "Not used yet"))
+        with self.store(actor="agent", source="mcp", session_id="s-1"):
+            get_memories(command=MemoryGet(ids=notes[:1]))
+            self.assertEqual(self.outcomes(page)[notes[0]], "Used")
+            count_uses()
+            cites = self.write("The pump leaks", f"See #{notes[1]}.", session="s-1")
+            record_commits(
+                commits=[CommitRecord(sha=SHA, message=f"Mend it\n\nAs #{notes[2]} says", committed_at=NOON)]
+            )
+            commit = Commit.objects.get().id
+        with self.store(session_id="s-2", source="mcp"):
+            get_memories(command=MemoryGet(ids=notes[3:]))
+        expected = dict(zip(notes, ("Used", "Cited", "Cited", "Not used yet"), strict=True))
+        self.assertEqual(self.outcomes(page), expected)
+        with self.store(session_id="s-1"):
+            end_session(command=SessionEnd(session_id="s-1", summary="done"))
+        self.assertEqual(self.outcomes(page), expected | {notes[3]: "Ignored"})
+        shown = text_of(self.page(page))
+        self.assertIn(f"#{notes[1]} The valve Cited in memory #{cites} The pump leaks", shown)
+        self.assertIn(f"#{notes[2]} The hose Cited in commit #{commit} Mend it", shown)
+        self.assertIn("3 used 2 of them cited", shown)
+
+    def outcomes(self, page: str) -> dict[int, str]:
+        lines = re.findall(
+            r"<code class=\"id\">#(\d+)</code>.*?badge-\w+\">([\w ]+)</span>", self.given_part(page), re.S
+        )
+        return {int(memory): outcome for memory, outcome in lines}
+
+    def given_part(self, page: str) -> str:
+        return self.page(page).partition('id="given"')[2].partition("</section>")[0].partition("given-verbatim")[2]
+
+    def test_the_number_of_queries_does_not_depend_on_the_packs(self) -> None:
+        self.write("Port of the hub", "The deployment listens on port 8321.")
+        self.hook("SessionStart")
+        with self.store():
+            page = f"sessions_app/session/{Session.objects.get(session_id='s-1').id}/change/"
+        queries = []
+        for number in range(4):
+            self.write(f"Pump {number}", f"The pump {number} has its own port.")
+            self.hook("UserPromptSubmit", prompt=f"Which port does the pump {number} have?")
+            queries.append(self.queries_of(page))
+        with self.store():
+            self.assertGreater(ContextPack.objects.count(), 3)
+        self.assertEqual(queries[-1], queries[0])
 
     def hook(self, name: str, **fields: str) -> str:
         data = {"session_id": "s-1", "cwd": str(self.home), **fields}

@@ -167,7 +167,7 @@ class FoldingTests(UsesTestCase):
     def events(self) -> int:
         return RawEvent.objects.filter(event_type="memories.used").count()
 
-    def test_a_read_writes_no_event_and_its_note_contains_only_ids(self) -> None:
+    def test_a_read_writes_no_event_and_its_note_contains_only_ids_and_the_session(self) -> None:
         before = RawEvent.objects.count()
         self.find("port")
         self.fetch(self.port)
@@ -175,7 +175,7 @@ class FoldingTests(UsesTestCase):
         folder = notes.folder_of(current_store())
         (path,) = folder.iterdir()
         self.assertEqual([stat.S_IMODE(item.stat().st_mode) for item in (folder, path)], [0o700, 0o600])
-        self.assertRegex(path.read_text(), rf"\A\d+ fo {self.port}\n\d+ fe {self.port}\n\Z")
+        self.assertRegex(path.read_text(), rf"\A\d+ fo @s-1 {self.port}\n\d+ fe @s-1 {self.port}\n\Z")
 
     def test_notes_become_one_event(self) -> None:
         self.find("port")

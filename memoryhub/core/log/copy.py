@@ -29,7 +29,7 @@ _PRAGMAS = (
     "PRAGMA cache_size=-32000",
 )
 
-_PROGRESS_EVENTS = 2000
+_PROGRESS_EVENTS = 200
 # Events per statement; SQLite keeps the undo data of one statement in memory.
 _COPIED_AT_ONCE = 5000
 

@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from memoryhub.ops.serving.live import Source, Streams
+
 THREADS = 8
 
 Scope = dict[str, Any]
@@ -35,6 +37,7 @@ class WsgiBridge:
         self._on_request = on_request
         self._max_body = max_body
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="web")
+        self.streams = Streams(self._threads)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -42,7 +45,8 @@ class WsgiBridge:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        self._on_request()
+        if not _is_automatic(scope):
+            self._on_request()
         body = await self._read(receive)
         if body is None:
             return
@@ -50,6 +54,16 @@ class WsgiBridge:
         await exchange.loop.run_in_executor(
             self._threads, exchange.run, self._application, environ_of(scope, body, self._max_body)
         )
+        if exchange.source:
+            await self._stream(exchange.source, exchange, receive, send)
+
+    async def _stream(self, source: Source, exchange: _Exchange, receive: Receive, send: Send) -> None:
+        if self.streams.is_full:
+            await send({"type": "http.response.start", "status": 503, "headers": []})
+        else:
+            await send(exchange.start)
+            await self.streams.run(source, receive, send)
+        await send(_body(b"", more=False))
 
     # None if the client has disconnected
     async def _read(self, receive: Receive) -> bytes | None:
@@ -67,15 +81,20 @@ class _Exchange:
     def __init__(self, loop: asyncio.AbstractEventLoop, send: Send) -> None:
         self.loop = loop
         self._send = send
-        self._start: Message = {}
+        self.start: Message = {}
+        # What the client follows, if the response is a stream of messages
+        self.source: Source | None = None
 
     def run(self, application: Application, environ: dict[str, Any]) -> None:
         chunks = application(environ, self._start_response)
         try:
-            if isinstance(chunks, list | tuple) or getattr(chunks, "streaming", True) is False:
-                self._emit(self._start, _body(b"".join(chunks), more=False))
+            self.source = getattr(chunks, "source", None)
+            if self.source:
                 return
-            self._emit(self._start)
+            if isinstance(chunks, list | tuple) or getattr(chunks, "streaming", True) is False:
+                self._emit(self.start, _body(b"".join(chunks), more=False))
+                return
+            self._emit(self.start)
             for chunk in chunks:
                 self._emit(_body(chunk, more=True))
             self._emit(_body(b"", more=False))
@@ -87,7 +106,7 @@ class _Exchange:
     def _start_response(self, status: str, headers: list[tuple[str, str]], _exc_info: object = None) -> None:
         # Django writes cookies with a space before them.
         encoded = [(name.lower().encode("latin-1"), value.strip().encode("latin-1")) for name, value in headers]
-        self._start = {"type": "http.response.start", "status": int(status.split(" ", 1)[0]), "headers": encoded}
+        self.start = {"type": "http.response.start", "status": int(status.split(" ", 1)[0]), "headers": encoded}
 
     def _emit(self, *messages: Message) -> None:
         asyncio.run_coroutine_threadsafe(self._send_all(messages), self.loop).result()
@@ -95,6 +114,12 @@ class _Exchange:
     async def _send_all(self, messages: tuple[Message, ...]) -> None:
         for message in messages:
             await self._send(message)
+
+
+# Of a page that follows changes: it does not keep an idle hub running
+def _is_automatic(scope: Scope) -> bool:
+    headers = dict(scope["headers"])
+    return b"hub-live" in headers or headers.get(b"accept") == b"text/event-stream"
 
 
 def _body(content: bytes, *, more: bool) -> Message:

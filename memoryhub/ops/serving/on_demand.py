@@ -10,6 +10,7 @@ import time
 from logging.handlers import RotatingFileHandler
 
 from memoryhub import env
+from memoryhub.core.background import running_tasks
 from memoryhub.core.clients import connected_clients
 from memoryhub.core.windows import forget_closed
 
@@ -66,7 +67,7 @@ class Idle:
 
     def watch(self, stop: threading.Event) -> None:
         while not stop.wait(min(5.0, self._seconds / 4)):
-            if connected_clients():
+            if connected_clients() or running_tasks():
                 self.note_use()
             forget_closed()
             if not env.home().is_dir():

@@ -51,6 +51,16 @@ def _loopback(host: str) -> str:
     return address
 
 
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, bridge: WsgiBridge) -> None:
+        super().__init__(config)
+        self._bridge = bridge
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._bridge.streams.close()  # otherwise uvicorn waits for them until its time limit
+        await super().shutdown(sockets)
+
+
 def serve(listener: socket.socket, *, idle: Idle | None = None) -> None:
     import_module(settings.ROOT_URLCONF)  # half a second that the first request, perhaps a hook, can't wait for
     bridge = WsgiBridge(
@@ -68,7 +78,7 @@ def serve(listener: socket.socket, *, idle: Idle | None = None) -> None:
         server_header=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    server = uvicorn.Server(config)
+    server = _Server(config, bridge)
 
     # A signal that comes before uvicorn handles it must not be lost; after its shutdown uvicorn raises it again, and
     # this process ends by returning.

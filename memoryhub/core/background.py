@@ -1,0 +1,116 @@
+"""Long work of a page: a thread with its progress, so that the page answers at once.
+
+What is redacted must not be stored, so such work is not in the job queue, whose arguments are in a file. It must
+survive being killed at any point: it ends with the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db import connections
+
+from memoryhub.core import clock, ids, log
+from memoryhub.core.errors import Conflict, HubError
+from memoryhub.core.origin import current_origin
+from memoryhub.core.stores.store import StoreId, current_store, use_store
+
+logger = logging.getLogger(__name__)
+
+# Work over a log with more events is long: it reads them all, at about a millisecond each
+LONG_EVENTS = 1_000
+_KEPT = 50
+
+Progress = Callable[[int, int], None]
+# The level of ``django.contrib.messages``, and the sentence
+Messages = Sequence[tuple[int, str]]
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    title: str
+    store: StoreId
+    # Who started it, and is shown its messages
+    actor: str
+    # The page that shows the result
+    page: str
+    id: str = field(default_factory=lambda: ids.random_bytes(8).hex())
+    started_at: datetime = field(default_factory=clock.now)
+    done: int = 0
+    total: int = 0
+    ended: bool = False
+    messages: Messages = ()
+
+    def report(self, done: int, total: int) -> None:
+        self.done, self.total = done, total
+
+    @property
+    def version(self) -> str:
+        return f"{self.done}/{self.total}/{self.ended}"
+
+
+_tasks: dict[str, Task] = {}
+_lock = threading.Lock()
+
+
+def is_long() -> bool:
+    """Return whether work over the whole log of the current store takes longer than a person should wait."""
+    return log.head()[0] > LONG_EVENTS
+
+
+def find_task(task_id: str) -> Task | None:
+    """Return a task of the current store."""
+    task = _tasks.get(task_id)
+    return task if task and task.store == current_store() else None
+
+
+def running_tasks() -> list[Task]:
+    return [task for task in _tasks.values() if not task.ended]
+
+
+def start_task(
+    title: str, *, page: str, work: Callable[[Progress], Any], describe: Callable[[Any], Messages], failed: int
+) -> Task:
+    """Do the work in a thread, in the current store and as the present caller.
+
+    Args:
+        title: a noun, such as "Redaction".
+        page: address of the page that shows the result.
+        work: gets a function for its progress: steps done, and in all (0 if unknown).
+        describe: sentences on the result of the work.
+        failed: the level of the message if the work raises an error.
+
+    Raises:
+        Conflict: the store has a task already.
+    """
+    task = Task(title, current_store(), current_origin().actor, page)
+    with _lock:
+        for other in running_tasks():
+            if other.store == task.store:
+                raise Conflict(f"{other.title.lower()} of {other.store.name} is still running; wait until it has ended")
+        for old in [task_id for task_id, ended in _tasks.items() if ended.ended][:-_KEPT]:
+            del _tasks[old]
+        _tasks[task.id] = task
+    arguments = (_run, task, work, describe, failed)
+    threading.Thread(target=copy_context().run, args=arguments, name="task", daemon=True).start()
+    return task
+
+
+def _run(task: Task, work: Callable[[Progress], Any], describe: Callable[[Any], Messages], failed: int) -> None:
+    try:
+        with use_store(task.store):
+            task.messages = describe(work(task.report))
+    except HubError as error:
+        task.messages = [(failed, f"{error.message[:1].upper()}{error.message[1:]}.")]
+    except Exception:
+        logger.exception("%s of %s failed", task.title, task.store.name)
+        task.messages = [(failed, f"{task.title} failed. The hub’s own log has the error.")]
+    finally:
+        task.ended = True
+        connections.close_all()

@@ -1,0 +1,147 @@
+"""Server-sent events: tell open pages that the files behind them have changed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from memoryhub.core.errors import HubError
+
+logger = logging.getLogger(__name__)
+
+# Streams of one process; one more is refused, and its page shows that it is not live
+MOST_STREAMS = 200
+LOOK_SECONDS = 0.25
+HEARTBEAT_SECONDS = 15.0
+# Then the browser connects again, which checks the person's rights again
+LIFE_SECONDS = 600.0
+# A file that changed this recently may change again without a visible difference in its time
+_SETTLED_SECONDS = 0.1
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a page shows. ``version`` is called only if ``stamp``, which must be cheap, differs from before."""
+
+    name: str
+    stamp: Callable[[], object]
+    version: Callable[[], str]
+
+
+def file_stamp(files: Iterable[Path]) -> list[tuple[str, int, int]]:
+    """Return what differs when one of the files has changed."""
+    found = []
+    for path in files:
+        with contextlib.suppress(OSError):
+            stat = path.stat()
+            found.append((path.name, stat.st_mtime_ns, stat.st_size))
+    newest = max((changed for _, changed, _ in found), default=0)
+    if abs(time.time_ns() - newest) <= _SETTLED_SECONDS * 1e9:
+        found.append(("", time.monotonic_ns(), 0))
+    return found
+
+
+class _Watcher:
+    """Watches one source for all of its listeners."""
+
+    def __init__(self, source: Source, threads: Executor) -> None:
+        self._source, self._threads = source, threads
+        self._changed = asyncio.Condition()
+        self.version = ""
+        self.listeners = 0
+        self.task = asyncio.ensure_future(self._watch())
+
+    async def _watch(self) -> None:
+        seen: object = None
+        while True:
+            stamp = self._source.stamp()
+            if stamp != seen:
+                seen = stamp
+                await self._read()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _read(self) -> None:
+        try:
+            version = await asyncio.get_running_loop().run_in_executor(self._threads, self._source.version)
+        except HubError as error:
+            logger.info("%s cannot be followed: %s", self._source.name, error)
+            return
+        if version != self.version:
+            self.version = version
+            async with self._changed:
+                self._changed.notify_all()
+
+    async def messages(self) -> AsyncIterator[bytes]:
+        ends, sent = time.monotonic() + LIFE_SECONDS, ""
+        while time.monotonic() < ends:
+            if self.version != sent:
+                sent = self.version
+                yield f"data: {sent}\n\n".encode()
+            try:
+                async with asyncio.timeout(HEARTBEAT_SECONDS), self._changed:
+                    await self._changed.wait_for(lambda: self.version != sent)  # noqa: B023 - awaited here
+            except TimeoutError:
+                yield b":\n\n"
+
+
+class Streams:
+    """The open streams of a server. A source has one watcher, which ends with its last listener."""
+
+    def __init__(self, threads: Executor) -> None:
+        self._threads = threads
+        self._watchers: dict[str, _Watcher] = {}
+        self._open: set[asyncio.Future[None]] = set()
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """The open streams, and the watchers."""
+        return len(self._open), len(self._watchers)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._open) >= MOST_STREAMS
+
+    async def run(self, source: Source, receive: Receive, send: Send) -> None:
+        """Send messages until the client disconnects, its time is over, or the server stops."""
+        sending = asyncio.ensure_future(self._send(source, send))
+        gone = asyncio.ensure_future(_disconnected(receive))
+        self._open.add(sending)
+        try:
+            await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._open.discard(sending)
+            sending.cancel()
+            gone.cancel()
+            await asyncio.gather(sending, gone, return_exceptions=True)
+
+    async def _send(self, source: Source, send: Send) -> None:
+        watcher = self._watchers.get(source.name) or _Watcher(source, self._threads)
+        self._watchers[source.name] = watcher
+        watcher.listeners += 1
+        try:
+            async for message in watcher.messages():
+                await send({"type": "http.response.body", "body": message, "more_body": True})
+        finally:
+            watcher.listeners -= 1
+            if not watcher.listeners:
+                del self._watchers[source.name]
+                watcher.task.cancel()
+
+    def close(self) -> None:
+        for sending in self._open:
+            sending.cancel()
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
