@@ -1,0 +1,65 @@
+"""axe on every page, in light and dark."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from django.test import SimpleTestCase
+
+from tests.admin.browser import quitting, require_browser, start_browser
+from tests.web.all_pages import Page, Walk
+from tests.web.screenshots import emulate_scheme, sample_hub
+from tests.web.server import ROOT
+
+AXE = ROOT / ".node" / "node_modules" / "axe-core" / "axe.min.js"
+# All rules of WCAG 2.2 A and AA, axe's best practices, and one that axe has off; in dark, only what colours decide.
+_RUN = """
+const [dark, done] = arguments;
+const light = {
+    runOnly: {type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']},
+    rules: {'label-content-name-mismatch': {enabled: true}},
+};
+const colours = {runOnly: {type: 'rule', values: ['color-contrast', 'link-in-text-block']}};
+const what = ({target, html, failureSummary}) => [target.join(' '), html.slice(0, 200), failureSummary];
+axe.run({...(dark ? colours : light), resultTypes: ['violations'], preload: false, iframes: false}).then(
+    found => done(found.violations.map(({id, nodes}) => ({id, nodes: nodes.map(what)}))),
+    error => done(String(error)));
+"""
+
+
+class AccessibilityTests(SimpleTestCase):
+    def setUp(self) -> None:
+        require_browser()
+        if not AXE.exists():
+            if os.environ.get("CI"):
+                self.fail("axe is not installed; run .ci/node")
+            self.skipTest("axe is not installed; run .ci/node")
+        place = Path(self.enterContext(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
+        self.server = self.enterContext(sample_hub(place / "home"))
+        self.browser = start_browser(f"{place}/browser")
+        self.enterContext(quitting(self.browser))
+        self.browser.get(self.server.link)
+
+    def test_axe_finds_nothing_on_any_page(self) -> None:
+        source = AXE.read_text("utf-8")
+        self.browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": source})
+        walk = Walk(self.browser, self.server.address)
+        rules: Counter[str] = Counter()
+        report = [line for page in walk.pages() for line in self.violations(page, rules)]
+        self.assertEqual(report, [], f"{dict(rules)}\n" + "\n".join(report))
+        self.assertGreater(len(walk.seen), 60)
+
+    def violations(self, page: Page, rules: Counter[str]) -> list[str]:
+        lines = []
+        for scheme in ("light", "dark"):
+            emulate_scheme(self.browser, scheme)
+            found: Any = self.browser.execute_async_script(_RUN, scheme == "dark")
+            self.assertIsInstance(found, list, f"{page.path}: {found}")
+            for violation in found:
+                rules[violation["id"]] += len(violation["nodes"])
+                lines += [f"{page.path} {scheme} {violation['id']}: {' | '.join(node)}" for node in violation["nodes"]]
+        return lines
