@@ -33,6 +33,8 @@ STARTS = (
             "memories/memory/?use=used",
             "memories/memory/?state=deleted",
             "core/rawevent/as-of/?position=40",
+            "secrets/",
+            "secrets/?part=rules",
             "secrets/?q=github",
             "no-such-page/",
         )
