@@ -1,16 +1,21 @@
 'use strict';
-// Copies a secret that is shown only once; without this script, select and copy it by hand.
+// Copies what is shown only once; without this script, select and copy it by hand.
 for (const button of document.querySelectorAll('[data-copy]')) {
-    const field = document.getElementById(button.dataset.copy);
-    field.addEventListener('focus', () => field.select());
+    const shown = document.getElementById(button.dataset.copy);
+    const select = () => shown.select ? shown.select() : getSelection().selectAllChildren(shown);
+    const label = button.firstChild;
+    if (shown.select) {
+        shown.addEventListener('focus', select);
+    }
     button.hidden = false;
     button.addEventListener('click', async () => {
         try {
-            await navigator.clipboard.writeText(field.value);
-            button.textContent = 'Copied';
+            await navigator.clipboard.writeText(shown.value ?? shown.textContent);
+            label.textContent = 'Copied';
         } catch {
-            field.focus();
-            button.textContent = 'Press Ctrl+C';
+            shown.focus();
+            select();
+            label.textContent = 'Press Ctrl+C';
         }
     });
 }
