@@ -133,7 +133,9 @@ def description() -> dict[str, Any]:
 def activity() -> BarChart:
     counts = events_per_day(DAYS)
     total = sum(counts.values())
-    return bar_chart(counts, description=f"{counted(total, 'event')} in the past {DAYS} days")
+    return bar_chart(
+        counts, description=f"{counted(total, 'event')} in the past {DAYS} days; a day begins at midnight UTC"
+    )
 
 
 def events_per_day(days: int) -> dict[date, int]:
