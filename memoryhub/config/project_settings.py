@@ -70,6 +70,8 @@ class SettingInfo:
     in_folder: InFolder = InFolder.NOTHING
     # On the Settings page; by default derived from the setting's name
     label: str = ""
+    # Below the label; by default the description
+    help: str = ""
     # After the field, such as ``minutes``
     unit: str = ""
     # What the page calls each choice, if not by its value
@@ -130,9 +132,10 @@ _PERSONAL = {
 class ProjectSettings(_Settings):
     """All settings of a project."""
 
-    turn_policy: Annotated[TurnPolicy, SettingInfo(Group.SESSIONS, InFolder.STRICTER, choices=_TURN_POLICIES)] = Field(
-        TurnPolicy.AUTO, description="strict requires an open turn's token for every write"
-    )
+    turn_policy: Annotated[
+        TurnPolicy,
+        SettingInfo(Group.SESSIONS, InFolder.STRICTER, help="Who opens and closes turns.", choices=_TURN_POLICIES),
+    ] = Field(TurnPolicy.AUTO, description="strict requires an open turn's token for every write")
     ack_token_minutes: Annotated[
         int, SettingInfo(Group.SESSIONS, InFolder.STRICTER, label="Turn timeout", unit="minutes")
     ] = Field(30, ge=1, le=24 * 60, description="minutes that a turn stays open after its last event")
@@ -150,9 +153,9 @@ class ProjectSettings(_Settings):
     ] = Field(
         5.0, ge=0, le=3600, description="two writes from one version within this time are both kept, as a conflict"
     )
-    search_mode: Annotated[SearchMode, SettingInfo(Group.FINDING, InFolder.ANY, choices=_SEARCH_MODES)] = Field(
-        SearchMode.AUTO, description="auto; fts5: by words only, not by meaning; basic: by LIKE"
-    )
+    search_mode: Annotated[
+        SearchMode, SettingInfo(Group.FINDING, InFolder.ANY, help="How searches look for words.", choices=_SEARCH_MODES)
+    ] = Field(SearchMode.AUTO, description="auto; fts5: by words only, not by meaning; basic: by LIKE")
     rank_by_use: Annotated[bool, SettingInfo(Group.FINDING, InFolder.ANY)] = Field(
         True, description="entries that were fetched, cited or updated rank up to a tenth higher"
     )
@@ -169,7 +172,13 @@ class ProjectSettings(_Settings):
         description="model for search by meaning: auto, none, a folder, or a hub id",
     )
     review_policy: Annotated[
-        ReviewPolicy, SettingInfo(Group.REVIEW, label="Writes to review", choices=_REVIEW_POLICIES)
+        ReviewPolicy,
+        SettingInfo(
+            Group.REVIEW,
+            label="Writes to review",
+            help="What agents write that a person accepts before others see it.",
+            choices=_REVIEW_POLICIES,
+        ),
     ] = Field(ReviewPolicy.OFF, description="which writes of agents need review: off, sampled or all")
     review_sample_percent: Annotated[int, SettingInfo(Group.REVIEW, label="Size of the sample", unit="percent")] = (
         Field(10, ge=1, le=100, description="percentage of texts to sample")
@@ -208,7 +217,12 @@ class ProjectSettings(_Settings):
     mask_personal: Annotated[
         list[PersonalType],
         BeforeValidator(_split),
-        SettingInfo(Group.SECRETS, label="Mask personal data", choices=_PERSONAL),
+        SettingInfo(
+            Group.SECRETS,
+            label="Mask personal data",
+            help="Personal data that is masked as secrets are.",
+            choices=_PERSONAL,
+        ),
     ] = Field(
         default_factory=list,
         max_length=5,

@@ -141,9 +141,9 @@ def setting_form(name: str, value: Any, posted: QueryDict | None) -> SettingForm
 
 
 def help_of(name: str) -> str:
-    """Return the description of a setting as a sentence."""
+    """Return what a setting does, as a sentence."""
     text = str(ProjectSettings.model_fields[name].description)
-    return f"{text[:1].upper()}{text[1:]}."
+    return setting_info(name).help or f"{text[:1].upper()}{text[1:]}."
 
 
 def _resolved(schema: Any, definitions: Mapping[str, Schema]) -> Any:

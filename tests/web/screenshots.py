@@ -60,10 +60,11 @@ def take_pictures(browser: webdriver.Chrome, folder: Path, name: str) -> None:
     for width in _WIDTHS:
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        height = browser.execute_script("return document.documentElement.scrollHeight")
+        height = min(browser.execute_script("return document.documentElement.scrollHeight"), _TALLEST)
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {**size, "height": max(height, 900)})
         for scheme in _SCHEMES:
             emulate_scheme(browser, scheme)
-            clip = {"x": 0, "y": 0, "width": width, "height": min(height, _TALLEST), "scale": 1}
+            clip = {"x": 0, "y": 0, "width": width, "height": max(height, 900), "scale": 1}
             picture = browser.execute_cdp_cmd(
                 "Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip, "optimizeForSpeed": True}
             )
