@@ -142,7 +142,7 @@ class SettingsForm:
 def _before(posted: QueryDict | None, own: dict[str, Any]) -> dict[str, Any]:
     """Return what the project set when the page was shown, so that others' changes since then stay."""
     try:
-        before = json.loads((posted or {}).get("before", ""))
+        before = json.loads(posted.get("before", "") if posted else "")
         check_settings(before)
     except (json.JSONDecodeError, RecursionError, TypeError, Invalid):
         return own
