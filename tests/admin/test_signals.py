@@ -9,6 +9,8 @@ from governance.rollback.schemas import RollbackMake
 from governance.rollback.services import preview, roll_back
 from memories.schemas.links import RelationCreate
 from memories.services.relations import create_relation
+from sessions_app.schemas import SettingsChange
+from sessions_app.services.profile import change_settings
 from tests.admin.base import text_of
 from tests.admin.deciding import PAGE, DecidingTestCase
 
@@ -29,6 +31,12 @@ class SignalTests(DecidingTestCase):
             self.assertNotIn("badge-accepted", html)
         for page in ("memories/memory/?quarantine=inside", f"memories/memory/{memory}/change/"):
             self.assertIn('badge-quarantined">In quarantine</span>', self.page(page))
+
+    def test_the_overview_marks_what_awaits_review(self) -> None:
+        with self.store():
+            change_settings(command=SettingsChange(settings={"review_policy": "all"}))
+        self.write("A note")
+        self.assertIn("Note Proposed", text_of(self.page()))
 
     def test_no_badge_is_struck_through(self) -> None:
         for path in STYLES.glob("*.css"):
