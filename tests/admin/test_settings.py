@@ -6,11 +6,14 @@ import os
 import re
 from unittest import mock
 
+from selenium.webdriver.common.keys import Keys
+
 from memoryhub.config.project_settings import Group, ProjectSettings, project_settings, setting_info
 from memoryhub.core.errors import Invalid
 from sessions_app.schemas import SettingsChange
 from sessions_app.services.profile import change_settings
 from tests.admin.base import AdminTestCase, text_of
+from tests.admin.browser import BrowserTestCase
 
 PAGE = "settings/"
 
@@ -113,3 +116,18 @@ class SettingsPageTests(AdminTestCase):
             self.assertEqual(self.settings_of().turn_policy, "auto")
             with self.store("alpha"), self.assertRaisesRegex(Invalid, "'turn_policy' is set by the environment"):
                 change_settings(command=SettingsChange(settings={"turn_policy": "auto"}))
+
+
+class SettingsBrowserTests(BrowserTestCase):
+    def test_a_setting_is_changed_and_reset_by_keyboard_alone(self) -> None:
+        self.open(PAGE)
+        self.tab_to("session_idle_hours-value")
+        with self.new_page():
+            self.press("7", Keys.ENTER)
+        self.see("Changed: Session timeout.")
+        self.assertEqual(self.find("[name=session_idle_hours-value]").get_attribute("value"), "7")
+        self.tab_to("Reset Session timeout to the default")
+        with self.new_page():
+            self.press(Keys.ENTER)
+        self.see("Reset: Session timeout is 12 hours.")
+        self.assertEqual(self.find("[name=session_idle_hours-value]").get_attribute("value"), "12")

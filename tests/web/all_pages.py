@@ -12,13 +12,13 @@ from selenium import webdriver
 
 LONG = "a-project-with-the-longest-name-that-anyone-would-ever-give-it"
 EMPTY = "empty-project"
-_DEMO = "/p/demo/admin/"
+DEMO = "/p/demo/admin/"
 # Where the links begin: what shows most of the sample, what only a form leads to, and what nothing links to.
 STARTS = (
     "/",
-    _DEMO,
+    DEMO,
     *(
-        f"{_DEMO}{path}"
+        f"{DEMO}{path}"
         for path in (
             "sessions_app/session/",
             "decisions/decision/",

@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from django.test import SimpleTestCase
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.admin.browser import NARROW, quitting, require_browser, start_browser
-from tests.web.all_pages import Page, Walk
+from tests.admin.browser import NARROW, SECONDS, quitting, require_browser, start_browser
+from tests.web.all_pages import DEMO, Page, Walk
 from tests.web.screenshots import emulate_scheme, sample_hub
 from tests.web.server import ROOT
 
@@ -56,9 +61,25 @@ class AccessibilityTests(SimpleTestCase):
         self.browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": source})
         walk = Walk(self.browser, self.server.address)
         rules: Counter[str] = Counter()
-        report = [line for page in walk.pages() for line in self.violations(page, rules)]
+        pages = chain(walk.pages(), self.answered_forms())
+        report = [line for page in pages for line in self.violations(page, rules)]
         self.assertEqual(report, [], f"{dict(rules)}\n" + "\n".join(report))
         self.assertGreater(len(walk.seen), 60)
+
+    def answered_forms(self) -> Iterator[Page]:
+        """Yield what only a form leads to: a page with errors, and one that shows a token."""
+        self.browser.get(f"{self.server.address}{DEMO}settings/")
+        self.browser.find_element(By.NAME, "review_sample_percent-value").send_keys("500", Keys.ENTER)
+        self.wait_for(".errornote")
+        yield Page("settings-error", "settings with an error")
+        self.browser.get(f"{self.server.address}/tokens")
+        self.browser.find_element(By.CSS_SELECTOR, "[name=projects][value=demo]").send_keys(Keys.SPACE)
+        self.browser.find_element(By.NAME, "name").send_keys("ci", Keys.ENTER)
+        self.wait_for("#shown-once")
+        yield Page("token", "a new token")
+
+    def wait_for(self, selector: str) -> None:
+        WebDriverWait(self.browser, SECONDS).until(lambda browser: browser.find_elements(By.CSS_SELECTOR, selector))
 
     def violations(self, page: Page, rules: Counter[str]) -> list[str]:
         lines = []
