@@ -184,7 +184,13 @@ class ProjectSettings(_Settings):
         Field(10, ge=1, le=100, description="percentage of texts to sample")
     )
     review_sources: Annotated[
-        list[Source], BeforeValidator(_split), SettingInfo(Group.REVIEW, label="Sources to review")
+        list[Source],
+        BeforeValidator(_split),
+        SettingInfo(
+            Group.REVIEW,
+            label="Sources to review",
+            help="Interfaces and agents whose writes all need review, one per line: mcp, import, agent:codex.",
+        ),
     ] = Field(default_factory=list, max_length=50, description="interfaces and agents whose writes all need review")
     review_below_confidence: Annotated[float, SettingInfo(Group.REVIEW, label="Confidence threshold for review")] = (
         Field(0.0, ge=0, le=1, description="knowledge with a lower confidence needs review")
@@ -192,9 +198,15 @@ class ProjectSettings(_Settings):
     packs_accepted_only: Annotated[bool, SettingInfo(Group.REVIEW, label="Only accepted entries in packs")] = Field(
         True, description="context packs leave out entries that await review"
     )
-    review_after: Annotated[ReviewAfter, SettingInfo(Group.REVIEW, label="Recheck after", unit="days")] = Field(
-        default_factory=dict, description="days without a look after which an entry needs a recheck, by kind"
-    )
+    review_after: Annotated[
+        ReviewAfter,
+        SettingInfo(
+            Group.REVIEW,
+            label="Recheck after",
+            help="Days without a look after which an entry needs a recheck, by kind: decision/critical.",
+            unit="days",
+        ),
+    ] = Field(default_factory=dict, description="days without a look after which an entry needs a recheck, by kind")
     retention_days: Annotated[Days, SettingInfo(Group.RETENTION, label="Delete captured events after", unit="days")] = (
         Field(365, description="captured events are deleted after this many days; never keeps them")
     )
