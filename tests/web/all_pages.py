@@ -12,6 +12,7 @@ from selenium import webdriver
 
 LONG = "a-project-with-the-longest-name-that-anyone-would-ever-give-it"
 EMPTY = "empty-project"
+ORG = "acme"
 DEMO = "/p/demo/admin/"
 # Where the links begin: what shows most of the sample, what only a form leads to, and what nothing links to.
 STARTS = (
@@ -44,13 +45,18 @@ STARTS = (
     f"/p/{LONG}/admin/",
     f"/p/{LONG}/admin/memories/memory/",
     f"/p/{LONG}/admin/sessions_app/session/",
+    *(f"/p/{LONG}/admin/governance/{name}/" for name in ("rollback", "redaction", "hold")),
+    f"/o/{ORG}/admin/",
     "/global/admin/",
     "/api/v1/docs",
     "/admin/login/",
     "/no-such-page",
 )
-# Of the documents, two; of the projects, one.
-_FOLLOWED = re.compile(r"/p/demo/admin/|/(people|jobs|api/v1/docs|help/|help/reference/settings\.md)$|/(tokens|new)")
+# Of the documents, two; of the projects, the sample, and what only the one with the long name has.
+_FOLLOWED = re.compile(
+    r"/p/demo/admin/|/(people|jobs|api/v1/docs|help/|help/reference/settings\.md)$|/(tokens|new)"
+    rf"|/p/{LONG}/admin/(governance/\w+|memories/memory)/\d+/(change|compare)?"
+)
 _LINKS = """
 return [...document.querySelectorAll('a[href]:not([download])')]
     .filter(link => link.origin === location.origin).map(link => link.pathname + link.search);

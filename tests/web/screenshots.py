@@ -14,11 +14,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from selenium import webdriver
 
 from tests.admin.browser import quitting, start_browser
-from tests.web.all_pages import EMPTY, LONG, Walk
+from tests.web.all_pages import EMPTY, LONG, ORG, Walk
 from tests.web.server import ROOT, Server
 
 _WIDTHS = (1440, 400)
@@ -49,11 +50,30 @@ def sample_hub(home: Path, checkout: Path = ROOT) -> Iterator[Server]:
     server = Server(home, process=process)
     try:
         server.wait_until_ready()
-        for project in (EMPTY, LONG):
-            server.api("POST", "projects", {"project_id": project})
+        _fill(server)
         yield server
     finally:
         server.close()
+
+
+def _fill(server: Server) -> None:
+    """Add an empty project, an organisation, and a project with what the sample lacks: what cannot be undone."""
+
+    def post(path: str, body: dict[str, Any]) -> Any:
+        reply = server.api("POST", path, body)
+        assert reply.status in (200, 201), (path, reply.body)
+        return reply.json()
+
+    post("orgs", {"org_id": ORG})
+    for project in (EMPTY, LONG):
+        post("projects", {"project_id": project})
+    post(f"projects/{LONG}/memories", {"title": "Wrong", "content": "Written by mistake."})
+    for route, selection in (("rollbacks", {"source": "rest"}), ("redactions", {"text": "by mistake"})):
+        token = post(f"projects/{LONG}/{route}/preview", selection)["confirm_token"]
+        post(f"projects/{LONG}/{route}", {**selection, "confirm_token": token, "reason": "A test"})
+    memory = post(f"projects/{LONG}/memories", {"title": "Right", "content": "First text."})["id"]
+    server.api("PATCH", f"projects/{LONG}/memories/{memory}", {"content": "Second text."})
+    post(f"projects/{LONG}/holds", {"stream_id": f"memory:{memory}", "reason": "Evidence"})
 
 
 def take_pictures(browser: webdriver.Chrome, folder: Path, name: str) -> None:

@@ -77,6 +77,8 @@ class AccessibilityTests(SimpleTestCase):
         self.browser.find_element(By.NAME, "name").send_keys("ci", Keys.ENTER)
         self.wait_for("#shown-once")
         yield Page("token", "a new token")
+        self.browser.get(f"{self.server.address}/tokens/ci/revoke")
+        yield Page("revoke", "the revocation of a token")
 
     def wait_for(self, selector: str) -> None:
         WebDriverWait(self.browser, SECONDS).until(lambda browser: browser.find_elements(By.CSS_SELECTOR, selector))
