@@ -23,6 +23,7 @@ from memories.admin.relations import shown_of
 from memories.admin.rendering import render
 from memoryhub.core.admin import needs
 from memoryhub.core.admin.cells import counted
+from memoryhub.core.log.quarantine import quarantined_among
 from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act
 from sessions_app.models import Iteration, Turn
@@ -50,14 +51,17 @@ def edges_shown(decision: Decision) -> dict[str, Any]:
     shown = sorted(found[:MAX_SHOWN], key=lambda edge: (edge[0] != decision.id, order.index(EdgeRelation(edge[1]))))
     ends = {start if end == decision.id else end for start, _, end in shown}
     others = Decision.objects.only("title", "status", "decided_at").in_bulk(ends)
+    quarantined = quarantined_among(list(ends))
     return {
-        "edges": [_shown(edge, decision.id, others) for edge in shown],
+        "edges": [_shown(edge, decision.id, others, quarantined) for edge in shown],
         "edges_cut": MAX_SHOWN if len(found) > MAX_SHOWN else 0,
         "edge_choices": [(relation.value, str(relation.label).lower()) for relation in _OFFERED],
     }
 
 
-def _shown(edge: tuple[int, str, int], decision_id: int, others: dict[int, Decision]) -> dict[str, Any]:
+def _shown(
+    edge: tuple[int, str, int], decision_id: int, others: dict[int, Decision], quarantined: set[int]
+) -> dict[str, Any]:
     start, name, end = edge
     relation = EdgeRelation(name)
     is_out = start == decision_id
@@ -67,7 +71,7 @@ def _shown(edge: tuple[int, str, int], decision_id: int, others: dict[int, Decis
         "id": other.id,
         "title": other.title,
         "struck": listing.is_struck(other.status),
-        "mark": listing.status(other.status),
+        "mark": listing.status(other.status, is_quarantined=other.id in quarantined),
         "decided_at": other.decided_at,
     }
 
@@ -155,7 +159,7 @@ class DecisionAdmin(DecisionEditing):
         (view,) = views([found], with_heads=False)
         return {
             "title": found.title,
-            "mark": listing.status(found.status),
+            "mark": listing.status(found.status, is_quarantined=found.id in quarantined_among([found.id])),
             "impact": listing.impact(found.impact),
             "struck": listing.is_struck(found.status),
             "texts": [(name, label, render(getattr(found, name))) for name, label in _TEXTS if getattr(found, name)],

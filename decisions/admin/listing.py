@@ -23,13 +23,19 @@ from memories.admin.listing import BEST, MAX_QUERY, RankedChangeList, in_order
 from memories.schemas import MemorySearch, SearchSourceName
 from memories.selectors import search
 from memoryhub.core.admin import HubChangeList, HubModelAdmin, cells
+from memoryhub.core.log.quarantine import quarantined_among
 from memoryhub.core.permissions import Act, may
 
 _FIRST = 160
 
 
-def status(value: str) -> SafeString:
-    return cells.badge(value, str(DecisionStatus(value).label))
+def status(value: str, *, is_quarantined: bool = False) -> SafeString:
+    label = str(DecisionStatus(value).label)
+    return (
+        cells.badge("quarantined", f"In quarantine, was {label.lower()}")
+        if is_quarantined
+        else cells.badge(value, label)
+    )
 
 
 def impact(value: str) -> SafeString:
@@ -62,9 +68,11 @@ class DecisionChangeList(RankedChangeList):
         decisions = list(self.result_list)
         links = CommitLink.objects.filter(decision_id__in=[decision.id for decision in decisions])
         counts = dict(links.values_list("decision_id").annotate(commits=Count("commit_id")))
+        quarantined = quarantined_among([decision.id for decision in decisions])
         for decision in decisions:
             decision.commit_count = counts.get(decision.id, 0)
             decision.snippet = snippets.get(decision.id, "")
+            decision.is_quarantined = decision.id in quarantined
         self.result_list = decisions
 
 
@@ -118,7 +126,7 @@ class DecisionListAdmin(HubModelAdmin):
 
     @admin.display(description="status", ordering="status")
     def state(self, decision: Decision) -> SafeString:
-        return status(decision.status)
+        return status(decision.status, is_quarantined=getattr(decision, "is_quarantined", False))
 
     @admin.display(description="impact")
     def weight(self, decision: Decision) -> SafeString:

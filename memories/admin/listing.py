@@ -21,6 +21,7 @@ from memories.search.text import terms
 from memoryhub.core import clock
 from memoryhub.core.admin import HubChangeList, cells
 from memoryhub.core.kinds.builtin import DEFAULT_KIND, KINDS
+from memoryhub.core.log.quarantine import quarantined_among
 
 _WIDTH = 56
 
@@ -33,6 +34,7 @@ def warnings(memory: Memory, *, with_expiry: bool = True) -> SafeString:
     """Return badges for the states that readers should know, such as deleted or expired."""
     states = [
         ("deleted", "Deleted", bool(memory.deleted_at)),
+        ("quarantined", "In quarantine", getattr(memory, "is_quarantined", False)),
         ("proposed", "Proposed", memory.review == ReviewState.PROPOSED),
         ("rejected", "Rejected", memory.review == ReviewState.REJECTED),
         ("expired", "Expired", with_expiry and is_expired(memory)),
@@ -98,9 +100,11 @@ class MemoryChangeList(RankedChangeList):
         snippets: dict[int, str] = getattr(request, "memory_snippets", {})
         memories = list(self.result_list)
         conflicts = selectors.open_conflicts([memory.id for memory in memories])
+        quarantined = quarantined_among([memory.id for memory in memories])
         for memory in memories:
             memory.snippet = snippets.get(memory.id, "")
             memory.open_conflicts = conflicts.get(memory.id, [])
+            memory.is_quarantined = memory.id in quarantined
         self.result_list = memories
 
     def url_for_result(self, result: Any) -> str:

@@ -34,6 +34,7 @@ from memories.selectors import open_conflicts
 from memoryhub.core.admin import cells, needs
 from memoryhub.core.errors import NotFound
 from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.log.quarantine import quarantined_among
 from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act
 from sessions_app.admin.turns import SessionFilter
@@ -128,6 +129,7 @@ class MemoryAdmin(ReviewViews, RelationViews, VersionViews):
     def detail(self, request: HttpRequest, found: Memory) -> dict[str, Any]:
         versions = MemoryVersion.objects.filter(memory_id=found.id).order_by("-version")
         found.open_conflicts = open_conflicts([found.id]).get(found.id, [])  # type: ignore[attr-defined]
+        found.is_quarantined = found.id in quarantined_among([found.id])  # type: ignore[attr-defined]
         return {
             "title": found.title,
             "rendered": render(found.content, KINDS[found.kind].rendering),

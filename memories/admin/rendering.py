@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -12,6 +12,7 @@ from django.http import HttpRequest
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
 
 from memories.models import Memory, MemoryCitation, MemoryUse
 from memories.uses.selectors import uses_of
@@ -35,7 +36,7 @@ def render(text: str, rendering: Rendering = Rendering.MARKDOWN) -> SafeString:
     if rendering is Rendering.CODE:
         return format_html('<pre class="json" tabindex="0">{}</pre>', text)
     if rendering is Rendering.PLAIN or len(text) > MAX_RENDERED:
-        return format_html('<pre class="plain">{}</pre>', text)
+        return format_html('<pre class="plain" tabindex="0">{}</pre>', text)
     rendered: SafeString = mark_safe(_renderer().render(text))  # noqa: S308 - it escapes everything; see the tests
     return rendered
 
@@ -45,7 +46,22 @@ def _renderer() -> MarkdownIt:
     markdown = _Markdown("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("image")
     markdown.add_render_rule("text", _text)
     markdown.add_render_rule("link_open", _link_open)
+    scroll_by_keyboard(markdown)
     return markdown
+
+
+def scroll_by_keyboard(markdown: MarkdownIt) -> None:
+    """Let the keyboard reach code blocks, which scroll if a line is long."""
+    for name in ("fence", "code_block"):
+        markdown.add_render_rule(name, _reachable(name))
+
+
+def _reachable(name: str) -> Callable[..., str]:
+    def block(renderer: Any, *arguments: Any) -> str:
+        rendered: str = getattr(RendererHTML, name)(renderer, *arguments)
+        return rendered.replace("<pre>", '<pre tabindex="0">', 1)
+
+    return block
 
 
 def _text(_renderer: Any, tokens: Sequence[Any], index: int, _options: Any, _env: Any) -> str:

@@ -9,6 +9,9 @@ from memoryhub.core.fields import PositionField
 from memoryhub.core.models import StoreModel
 from memoryhub.core.stores.routing import StoreManager
 
+# How many packs must have included a memory before it counts as ignored
+IGNORED_AFTER = 5
+
 
 class SearchDocument(StoreModel):
     """A findable entity of any app, with what searches filter by. Its text is stored elsewhere (decision 3)."""
@@ -74,8 +77,8 @@ class Vector(StoreModel):
 
 class MemoryUseQuerySet(models.QuerySet["MemoryUse"]):
     def ignored(self) -> MemoryUseQuerySet:
-        """Filter for memories that packs included and nobody used."""
-        return self.filter(given__gt=0, found=0, fetched=0, cited=0, updated=0)
+        """Filter for memories that at least ``IGNORED_AFTER`` packs included and nobody used."""
+        return self.filter(given__gte=IGNORED_AFTER, found=0, fetched=0, cited=0, updated=0)
 
     def used(self) -> MemoryUseQuerySet:
         return self.exclude(found=0, fetched=0, cited=0, updated=0)

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from memories.models import MemoryUse
+from memories.models.search import IGNORED_AFTER
 from memories.uses.events import MEMORIES_USED, Use
 from memories.uses.notes import waiting_notes
 from memoryhub.config.project_settings import project_settings
@@ -78,7 +79,7 @@ class UseView(BaseModel):
     cited: int = 0
     # Versions after the first
     updated: int = 0
-    # Given by packs, but never used
+    # Given by at least IGNORED_AFTER packs, but never used
     ignored: bool = False
     last_given_at: datetime | None = None
     # When it was last found, fetched, cited or updated
@@ -96,6 +97,6 @@ def uses_of(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
 
 def _shown(use: MemoryUse) -> dict[str, Any]:
     counts = {name.value: getattr(use, name.value) for name in Use}
-    ignored = bool(counts.pop("given")) and not any(counts.values())
+    ignored = counts.pop("given") >= IGNORED_AFTER and not any(counts.values())
     times = {"last_given_at": use.last_given_at, "last_used_at": use.last_used_at}
     return UseView(given=use.given, **counts, ignored=ignored, **times).model_dump(mode="json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterator
 from enum import StrEnum
@@ -13,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from memoryhub.core.errors import NotFound
 
+# The name of the hub's entry in a client's file
+SERVER = "memory-hub"
 FILE = Path(__file__).with_name("clients.toml")
 
 
@@ -117,6 +120,14 @@ class Hooks(_Declared):
         return {name: hook for name, hook in self.events.items() if hook.is_set_up}
 
 
+class Http(_Declared):
+    """The keys of a client's entry for a server over HTTP."""
+
+    url: str = "url"
+    headers: str = "headers"
+    entry: dict[str, Any] = Field(default_factory=dict)
+
+
 class Client(_Declared):
     """The fields are explained in ``clients.toml``."""
 
@@ -134,7 +145,28 @@ class Client(_Declared):
     command_is_list: bool = False
     names_no_folder: bool = False
     note: str = ""
+    http: Http | None = None
     hooks: Hooks | None = None
+
+    def http_text(self, url: str, token: str) -> str:
+        """Return the text of the configuration file for a hub over HTTP; empty if the client has no such entry."""
+        if self.http is None:
+            return ""
+        headers = {"Authorization": f"Bearer {token}"}
+        entry = {**self.http.entry, self.http.url: url, self.http.headers: headers}
+        place = (*self.servers, SERVER)
+        if self.user[0].endswith(".toml"):
+            rows = [f"{key} = {_toml(value)}" for key, value in entry.items()]
+            return "\n".join([f"[{'.'.join(place)}]", *rows])
+        for name in reversed(place):
+            entry = {name: entry}
+        return json.dumps(entry, indent=2)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
+    return json.dumps(value)  # a text of JSON is one of TOML
 
 
 @cache

@@ -40,7 +40,7 @@ def decided(names: Collection[str]) -> Layers:
     """Return the settings that any source sets for the current store, if there is one, with their source."""
     folder = current_folder()
     layers: Layers = {name: (folder.path, value) for name, value in folder.values.items()}
-    layers |= {name: (PROJECT, value) for name, value in _of_the_project().items()}
+    layers |= {name: (PROJECT, value) for name, value in of_the_project().items()}
     return layers | decided_outside(names)
 
 
@@ -118,7 +118,8 @@ def _broken(error: Exception) -> str:
     return f" cannot be read: {getattr(error, 'strerror', None) or error}"
 
 
-def _of_the_project() -> dict[str, Any]:
+def of_the_project() -> dict[str, Any]:
+    """Return the values that the current store sets itself; none if there is no current store."""
     if current_alias.get() is None:
         return {}
     return {name: json.loads(value) for name, value in rows.fetch("SELECT name, value FROM sessions_app_setting")}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from typing import Annotated, Any
 
 from django.core.exceptions import ImproperlyConfigured
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
-from memoryhub.config.layers import CONFIG_FILE, OF_THE_HUB, decided, decided_outside, read_config
+from memoryhub.config.layers import CONFIG_FILE, OF_THE_HUB, decided, decided_outside, of_the_project, read_config
 from memoryhub.config.retention_rules import MAX_RULES, Days, RetentionRule, ReviewPolicy, SearchMode, TurnPolicy
 from memoryhub.config.secret_rules import MAX_ALLOWED, Allowed, PersonalType, SecretRule
 from memoryhub.config.secret_rules import MAX_RULES as MAX_SECRET_RULES
@@ -44,6 +44,15 @@ class Group(StrEnum):
     FINDING = "Search"
 
 
+GROUP_HELP = {
+    Group.SESSIONS: "What agents record, and when their turns and sessions end.",
+    Group.REVIEW: "Which memories a person accepts before agents see them, and which are looked at again later.",
+    Group.RETENTION: "How long captured events and deleted memories are kept.",
+    Group.SECRETS: "What is masked before a text is stored.",
+    Group.FINDING: "How memories are found and ranked, and what agents get at a prompt.",
+}
+
+
 class InFolder(Enum):
     """Which values a folder's file may set; the file may be a stranger's and must not weaken protection."""
 
@@ -61,6 +70,12 @@ class SettingInfo:
     in_folder: InFolder = InFolder.NOTHING
     # On the Settings page; by default derived from the setting's name
     label: str = ""
+    # Below the label; by default the description
+    help: str = ""
+    # After the field, such as ``minutes``
+    unit: str = ""
+    # What the page calls each choice, if not by its value
+    choices: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 def _split(value: Any) -> Any:
@@ -90,37 +105,57 @@ class _Settings(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        for name, field in cls.model_fields.items():
-            if not any(isinstance(info, SettingInfo) for info in field.metadata):
+        for name, about in cls.model_fields.items():
+            if not any(isinstance(info, SettingInfo) for info in about.metadata):
                 raise ImproperlyConfigured(f"setting {name!r} declares no group; annotate it with SettingInfo(Group.…)")
+
+
+_TURN_POLICIES = {
+    "auto": "Automatic: the hub opens and closes turns",
+    "strict": "Strict: every write needs a turn's token",
+}
+_SEARCH_MODES = {
+    "auto": "Automatic: by words, and by meaning where there is a model",
+    "fts5": "By words only, with the full-text index",
+    "basic": "Basic: by parts of words, without an index",
+}
+_REVIEW_POLICIES = {"off": "None", "sampled": "A sample", "all": "All of them"}
+_PERSONAL = {
+    "email": "E-mail addresses",
+    "phone": "Phone numbers",
+    "card": "Card numbers",
+    "iban": "Bank account numbers (IBAN)",
+    "national_id": "National ids",
+}
 
 
 class ProjectSettings(_Settings):
     """All settings of a project."""
 
-    turn_policy: Annotated[TurnPolicy, SettingInfo(Group.SESSIONS, InFolder.STRICTER)] = Field(
-        TurnPolicy.AUTO, description="strict requires an open turn's token for every write"
-    )
+    turn_policy: Annotated[
+        TurnPolicy,
+        SettingInfo(Group.SESSIONS, InFolder.STRICTER, help="Who opens and closes turns.", choices=_TURN_POLICIES),
+    ] = Field(TurnPolicy.AUTO, description="strict requires an open turn's token for every write")
     ack_token_minutes: Annotated[
-        int, SettingInfo(Group.SESSIONS, InFolder.STRICTER, label="Turn timeout (minutes)")
+        int, SettingInfo(Group.SESSIONS, InFolder.STRICTER, label="Turn timeout", unit="minutes")
     ] = Field(30, ge=1, le=24 * 60, description="minutes that a turn stays open after its last event")
-    session_idle_hours: Annotated[int, SettingInfo(Group.SESSIONS, label="Session idle timeout (hours)")] = Field(
+    session_idle_hours: Annotated[int, SettingInfo(Group.SESSIONS, label="Session timeout", unit="hours")] = Field(
         12, ge=1, le=24 * 30, description="idle hours after which an open session ends"
     )
-    capture_decisions: Annotated[bool, SettingInfo(Group.SESSIONS, InFolder.ANY)] = Field(
+    capture_decisions: Annotated[bool, SettingInfo(Group.SESSIONS, InFolder.ANY, label="Decisions by agents")] = Field(
         True, description="agents may record decisions; people always may"
     )
     capture_commits: Annotated[bool, SettingInfo(Group.SESSIONS, InFolder.ANY)] = Field(
         True, description="record commits seen in tool events"
     )
     conflict_window_seconds: Annotated[
-        float, SettingInfo(Group.SESSIONS, InFolder.STRICTER, label="Conflict window (seconds)")
+        float, SettingInfo(Group.SESSIONS, InFolder.STRICTER, label="Conflict window", unit="seconds")
     ] = Field(
         5.0, ge=0, le=3600, description="two writes from one version within this time are both kept, as a conflict"
     )
-    search_mode: Annotated[SearchMode, SettingInfo(Group.FINDING, InFolder.ANY)] = Field(
-        SearchMode.AUTO, description="auto; fts5: by words only, not by meaning; basic: by LIKE"
-    )
+    search_mode: Annotated[
+        SearchMode, SettingInfo(Group.FINDING, InFolder.ANY, help="How searches look for words.", choices=_SEARCH_MODES)
+    ] = Field(SearchMode.AUTO, description="auto; fts5: by words only, not by meaning; basic: by LIKE")
     rank_by_use: Annotated[bool, SettingInfo(Group.FINDING, InFolder.ANY)] = Field(
         True, description="entries that were fetched, cited or updated rank up to a tenth higher"
     )
@@ -136,29 +171,47 @@ class ProjectSettings(_Settings):
         max_length=300,
         description="model for search by meaning: auto, none, a folder, or a hub id",
     )
-    review_policy: Annotated[ReviewPolicy, SettingInfo(Group.REVIEW)] = Field(
-        ReviewPolicy.OFF, description="which writes of agents need review: off, sampled or all"
+    review_policy: Annotated[
+        ReviewPolicy,
+        SettingInfo(
+            Group.REVIEW,
+            label="Writes to review",
+            help="What agents write that a person accepts before others see it.",
+            choices=_REVIEW_POLICIES,
+        ),
+    ] = Field(ReviewPolicy.OFF, description="which writes of agents need review: off, sampled or all")
+    review_sample_percent: Annotated[int, SettingInfo(Group.REVIEW, label="Size of the sample", unit="percent")] = (
+        Field(10, ge=1, le=100, description="percentage of texts to sample")
     )
-    review_sample_percent: Annotated[int, SettingInfo(Group.REVIEW, label="Percentage to sample")] = Field(
-        10, ge=1, le=100, description="percentage of texts to sample"
-    )
-    review_sources: Annotated[list[Source], BeforeValidator(_split), SettingInfo(Group.REVIEW)] = Field(
-        default_factory=list, max_length=50, description="interfaces and agents whose writes all need review"
-    )
+    review_sources: Annotated[
+        list[Source],
+        BeforeValidator(_split),
+        SettingInfo(
+            Group.REVIEW,
+            label="Sources to review",
+            help="Interfaces and agents whose writes all need review, one per line: mcp, import, agent:codex.",
+        ),
+    ] = Field(default_factory=list, max_length=50, description="interfaces and agents whose writes all need review")
     review_below_confidence: Annotated[float, SettingInfo(Group.REVIEW, label="Confidence threshold for review")] = (
         Field(0.0, ge=0, le=1, description="knowledge with a lower confidence needs review")
     )
     packs_accepted_only: Annotated[bool, SettingInfo(Group.REVIEW, label="Only accepted entries in packs")] = Field(
         True, description="context packs leave out entries that await review"
     )
-    review_after: Annotated[ReviewAfter, SettingInfo(Group.REVIEW, label="Recheck after (days, by kind)")] = Field(
-        default_factory=dict, description="days without a look after which an entry needs a recheck, by kind"
-    )
-    retention_days: Annotated[Days, SettingInfo(Group.RETENTION, label="Delete captured events after (days)")] = Field(
-        365, description="captured events are deleted after this many days; never keeps them"
+    review_after: Annotated[
+        ReviewAfter,
+        SettingInfo(
+            Group.REVIEW,
+            label="Recheck after",
+            help="Days without a look after which an entry needs a recheck, by kind: decision/critical.",
+            unit="days",
+        ),
+    ] = Field(default_factory=dict, description="days without a look after which an entry needs a recheck, by kind")
+    retention_days: Annotated[Days, SettingInfo(Group.RETENTION, label="Delete captured events after", unit="days")] = (
+        Field(365, description="captured events are deleted after this many days; never keeps them")
     )
     purge_deleted_after_days: Annotated[
-        Days, SettingInfo(Group.RETENTION, label="Erase deleted memories after (days)")
+        Days, SettingInfo(Group.RETENTION, label="Erase deleted memories after", unit="days")
     ] = Field(90, description="deleted memories are erased after this many days; never keeps them")
     retention: Annotated[list[RetentionRule], SettingInfo(Group.RETENTION, label="Retention rules")] = Field(
         default_factory=list,
@@ -174,7 +227,14 @@ class ProjectSettings(_Settings):
         description="allowlist: exact texts and /patterns/ that are not secrets",
     )
     mask_personal: Annotated[
-        list[PersonalType], BeforeValidator(_split), SettingInfo(Group.SECRETS, label="Mask personal data")
+        list[PersonalType],
+        BeforeValidator(_split),
+        SettingInfo(
+            Group.SECRETS,
+            label="Mask personal data",
+            help="Personal data that is masked as secrets are.",
+            choices=_PERSONAL,
+        ),
     ] = Field(
         default_factory=list,
         max_length=5,
@@ -203,6 +263,16 @@ def project_settings() -> ProjectSettings:
 def settings_decided_by() -> dict[str, str]:
     """Return the source of each setting that any source sets."""
     return {name: by for name, (by, _) in decided(ProjectSettings.model_fields).items()}
+
+
+def settings_of_the_project() -> dict[str, Any]:
+    """Return what the project itself sets, whether or not another source overrides it."""
+    return {name: value for name, value in of_the_project().items() if name in ProjectSettings.model_fields}
+
+
+def setting_label(name: str) -> str:
+    """Return what people call a setting."""
+    return setting_info(name).label or name.replace("_", " ").capitalize()
 
 
 def settings_decided_elsewhere() -> dict[str, str]:

@@ -10,14 +10,16 @@ from typing import Any
 from django.db.models import Count
 from django.db.models.functions import Substr
 from django.urls import reverse
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from decisions.admin.listing import brief, status
+from decisions.admin.listing import brief, status, warnings
 from decisions.contributions import IN_FORCE
 from decisions.models import Decision
 from governance.redaction.copies import last_look
 from governance.staleness.selectors import count_stale
 from memories.admin.listing import kind_and_type
+from memories.admin.listing import warnings as memory_warnings
 from memories.models import Conflict, Memory, MemoryKind
 from memories.review.selectors import count_waiting
 from memoryhub.core import clock, log
@@ -107,15 +109,18 @@ def count_by_kind() -> dict[str, int]:
 
 
 def latest_memories() -> list[tuple[Memory, SafeString]]:
-    """Return the last changed memories, each with a badge of its kind and type."""
+    """Return the last changed memories, each with badges of its kind, its type and its state."""
     latest = Memory.objects.live().defer("content", "resource_links").order_by("-updated_at", "-id")[:_LATEST]
-    return [(memory, kind_and_type(memory)) for memory in latest]
+    return [(memory, format_html("{} {}", kind_and_type(memory), memory_warnings(memory))) for memory in latest]
 
 
 def latest_decisions() -> list[tuple[Decision, SafeString, str]]:
     in_force = outside_quarantine(Decision.objects.filter(status__in=IN_FORCE))
     latest = in_force.defer("context", "rationale", "alternatives").order_by("-id")[:_DECISIONS]
-    return [(decision, status(decision.status), brief(decision.chosen)) for decision in latest]
+    return [
+        (decision, format_html("{} {}", status(decision.status), warnings(decision)), brief(decision.chosen))
+        for decision in latest
+    ]
 
 
 def description() -> dict[str, Any]:
@@ -133,7 +138,9 @@ def description() -> dict[str, Any]:
 def activity() -> BarChart:
     counts = events_per_day(DAYS)
     total = sum(counts.values())
-    return bar_chart(counts, description=f"{counted(total, 'event')} in the past {DAYS} days")
+    return bar_chart(
+        counts, description=f"{counted(total, 'event')} in the past {DAYS} days; a day begins at midnight UTC"
+    )
 
 
 def events_per_day(days: int) -> dict[date, int]:

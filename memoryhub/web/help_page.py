@@ -16,6 +16,8 @@ from django.utils.safestring import mark_safe
 from django.views.decorators.http import require_safe
 from markdown_it import MarkdownIt
 
+from memories.admin.rendering import scroll_by_keyboard
+
 _PACKAGE = Path(__file__).parents[1]
 # In a wheel the documentation is inside the package; in a checkout it is beside it.
 DOCS = next(filter(Path.is_dir, (_PACKAGE / "docs", _PACKAGE.parent / "docs"))).resolve()
@@ -78,6 +80,7 @@ def _renderer() -> MarkdownIt:
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     markdown.add_render_rule("heading_open", _heading_open)
     markdown.add_render_rule("link_open", _link_open)
+    scroll_by_keyboard(markdown)
     return markdown
 
 

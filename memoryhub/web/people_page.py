@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from django import forms
@@ -9,6 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
+from memoryhub.config.clients import all_clients
 from memoryhub.core import clock
 from memoryhub.core.errors import Conflict, HubError
 from memoryhub.core.permissions import ROLES, Act
@@ -140,7 +142,34 @@ def show_tokens(request: HttpRequest) -> HttpResponse:
     except HubError as error:
         form.add_error("name", sentence(error.message))
         return _tokens_page(request, form)
-    return _tokens_page(request, TokenForm(), token=token, text=text)
+    address = request.build_absolute_uri("/").rstrip("/")
+    return _tokens_page(request, TokenForm(), token=token, text=text, snippets=_snippets(address, token, text))
+
+
+# Where `memory-hub mcp --http 8322` listens, as in the documentation
+_MCP_ADDRESS = "http://127.0.0.1:8322/mcp"
+
+
+def _snippets(address: str, token: Any, text: str) -> list[dict[str, str]]:
+    """Return how scripts and clients use a token, as titles, notes and texts to copy."""
+    project = token.projects[0] if token.projects else ""
+    path = f"projects/{project}/memories?limit=5" if project else "projects"
+    curl = f"curl -H 'Authorization: Bearer {text}' '{address}/api/v1/{path}'"
+    start = "Start the server with “memory-hub mcp --http 8322”, and put this into {}."
+    clients = [
+        {
+            "title": client.name,
+            "about": start.format(_on_linux(client.user[-1])),
+            "text": client.http_text(_MCP_ADDRESS, text),
+        }
+        for client in all_clients().values()
+        if client.http
+    ]
+    return [{"title": "curl", "about": "Over REST, as a script would.", "text": curl}, *clients]
+
+
+def _on_linux(path: str) -> str:
+    return re.sub(r"\{(\w+)\}", lambda name: "~" if name[1] == "home" else "~/.config", path)
 
 
 @hub_page(Act.ADMINISTER)

@@ -1,39 +1,35 @@
-"""The page about secrets: a text to test, the project's custom rules, and the rule pack."""
+"""The pages about secrets: a text to try, the rules of the project, and the rule pack."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 from django import forms
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
+from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from pydantic import ValidationError
 
-from memoryhub.config.project_settings import ProjectSettings, project_settings, settings_decided_elsewhere
-from memoryhub.config.secret_rules import PersonalType
+from memoryhub.config.project_settings import (
+    ProjectSettings,
+    project_settings,
+    setting_info,
+    settings_decided_elsewhere,
+)
 from memoryhub.core.errors import HubError
 from memoryhub.core.secrets.catalogue import RuleInfo, catalogue
 from memoryhub.core.validation import explain
 from sessions_app.schemas import SettingsChange
-from sessions_app.schemas.work import MAX_TEXT, FoundSecret, Sanitise, Sanitised
+from sessions_app.schemas.work import MAX_TEXT, FoundSecret, Sanitise
 from sessions_app.services.profile import change_settings, try_rules
 
 _CODE = {"spellcheck": "false", "class": "code", "autocomplete": "off"}
-
-
-_PERSONAL = {
-    "email": "E-mail addresses",
-    "phone": "Phone numbers",
-    "card": "Card numbers",
-    "iban": "Bank account numbers (IBAN)",
-    "national_id": "National ids",
-}
 
 
 class TextForm(forms.Form):
@@ -43,8 +39,14 @@ class TextForm(forms.Form):
         max_length=MAX_TEXT,
         label="Text",
         widget=forms.Textarea(attrs={"rows": 8, **_CODE}),
-        help_text="The text is not stored. It is tested with the rules below, saved or not.",
+        help_text="The text is not stored.",
     )
+
+    def clean_text(self) -> str:
+        return str(self.cleaned_data["text"]).replace("\r\n", "\n")
+
+
+class ListsForm(forms.Form):
     allow = forms.CharField(
         required=False,
         label="Allowlist",
@@ -52,11 +54,10 @@ class TextForm(forms.Form):
         help_text="Texts that are not secrets, one per line: an exact text, or a pattern between slashes that matches "
         "all of it, such as /test_[a-z]+/. Private blocks are always masked.",
     )
-
     personal = forms.MultipleChoiceField(
         required=False,
         label="Mask personal data",
-        choices=[(name, _PERSONAL[name]) for name in get_args(PersonalType)],
+        choices=list(setting_info("mask_personal").choices.items()),
         widget=forms.CheckboxSelectMultiple,
         help_text="These are stored unless you choose them here. A redaction masks what is stored already.",
     )
@@ -85,36 +86,28 @@ class RuleForm(forms.Form):
 RuleForms = forms.formset_factory(RuleForm, extra=1, max_num=100)
 
 
-class SecretsForm:
-    """All fields of the page, with the project's current rules as initial values."""
+class RulesForm:
+    """All fields of the project's rules, with the current rules as initial values."""
 
-    def __init__(self, request: HttpRequest, settings: ProjectSettings) -> None:
-        posted = request.POST or None
+    def __init__(self, posted: QueryDict | None, settings: ProjectSettings) -> None:
         current = [{**rule.model_dump(), "keywords": ", ".join(rule.keywords)} for rule in settings.secret_rules]
-        self.fields = TextForm(
-            posted,
-            initial={"allow": "\n".join(settings.secret_allow), "personal": settings.mask_personal},
-            label_suffix="",
-        )
+        initial = {"allow": "\n".join(settings.secret_allow), "personal": settings.mask_personal}
+        self.lists = ListsForm(posted, initial=initial, label_suffix="")
         self.rules = RuleForms(posted, initial=current, prefix="rule", form_kwargs={"label_suffix": ""})
-        self.problem = ""
 
     def is_valid(self) -> bool:
-        return bool(self.fields.is_valid() and self.rules.is_valid())
-
-    @property
-    def text(self) -> str:
-        return str(self.fields.cleaned_data["text"]).replace("\r\n", "\n")
+        return bool(self.lists.is_valid() and self.rules.is_valid())
 
     def settings(self) -> dict[str, Any]:
         rules = [rule for rule in (form.rule() for form in self.rules) if rule]
         return {
             "secret_rules": rules,
-            "secret_allow": self.fields.allowed(),
-            "mask_personal": self.fields.cleaned_data["personal"],
+            "secret_allow": self.lists.allowed(),
+            "mask_personal": self.lists.cleaned_data["personal"],
         }
 
 
+_PARTS = {"try": "Try a text", "rules": "Rules of this project", "pack": "Rule pack"}
 _CUSTOM = ("secret_rules", "secret_allow", "mask_personal")
 _RULES_PER_PAGE = 40
 
@@ -129,47 +122,56 @@ class Piece:
 
 @never_cache
 def secrets_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
-    form = SecretsForm(request, project_settings())
-    result = None
-    if request.method == "POST" and form.is_valid():
-        if request.POST.get("do") == "save":
-            if _save(request, form):
-                return redirect("admin:secrets")
-        else:
-            result = _test(form)
+    part = request.GET.get("part", "pack" if "q" in request.GET else "try")
+    if part not in _PARTS or "rule-TOTAL_FORMS" in request.POST:
+        part = "rules" if "rule-TOTAL_FORMS" in request.POST else "try"
+    page = {"try": _try_page, "rules": _rules_page, "pack": _pack}[part](request)
+    if isinstance(page, HttpResponse):
+        return page
+    parts = [(name, label, name == part) for name, label in _PARTS.items()]
+    return TemplateResponse(request, f"admin/secrets/{part}.html", {**context, "parts": parts, **page})
+
+
+def _try_page(request: HttpRequest) -> dict[str, Any]:
+    text = TextForm(request.POST or None, label_suffix="")
+    tried = _tried(text.cleaned_data["text"], {}) if text.is_valid() else {}
+    rules = len(project_settings().secret_rules)
+    return {"text": text, "rules": rules, "all_rules": len(catalogue()), **tried}
+
+
+def _rules_page(request: HttpRequest) -> dict[str, Any] | HttpResponse:
+    posted = request.POST if request.method == "POST" else None
+    text, form = TextForm(posted, label_suffix=""), RulesForm(posted, project_settings())
+    tried: dict[str, Any] = {}
+    if posted and form.is_valid() and text.is_valid():
+        tried = (
+            _save(request, form) if posted.get("do") == "save" else _tried(text.cleaned_data["text"], form.settings())
+        )
+        if tried.get("is_saved"):
+            return redirect(reverse("admin:secrets", query={"part": "rules"}))
     elsewhere = settings_decided_elsewhere()
-    return TemplateResponse(
-        request,
-        "admin/secrets.html",
-        {
-            **context,
-            "form": form,
-            "result": result,
-            "pieces": list(_pieces(form.text, result.found)) if result else [],
-            "elsewhere": [elsewhere[name] for name in _CUSTOM if name in elsewhere],
-            **_pack(request),
-        },
-    )
+    sources = [elsewhere[name] for name in _CUSTOM if name in elsewhere]
+    return {"text": text, "form": form, "elsewhere": sources, **tried}
 
 
-def _save(request: HttpRequest, form: SecretsForm) -> bool:
+def _save(request: HttpRequest, form: RulesForm) -> dict[str, Any]:
     try:
         change_settings(command=SettingsChange(settings=form.settings()))
     except HubError as error:
-        form.problem = _sentence(error.message)
-        return False
+        return {"problem": f"Not saved. {_sentence(error.message)}"}
     messages.success(request, "The rules of this project were saved.")
-    return True
+    return {"is_saved": True}
 
 
-def _test(form: SecretsForm) -> Sanitised | None:
+def _tried(text: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return what is found in a text with the rules of the project, or with others."""
     try:
-        return try_rules(command=Sanitise(text=form.text, **form.settings()))
+        result = try_rules(command=Sanitise(text=text, **settings))
     except ValidationError as error:
-        form.problem = _sentence(explain(error))
+        return {"problem": _sentence(explain(error))}
     except HubError as error:
-        form.problem = _sentence(error.message)
-    return None
+        return {"problem": _sentence(error.message)}
+    return {"result": result, "pieces": list(_pieces(text, result.found))}
 
 
 def _sentence(text: str) -> str:

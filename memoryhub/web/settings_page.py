@@ -1,151 +1,215 @@
-"""The page of a project's settings: value, source, and a field to change each."""
+"""The page of a project's settings, by topic: value, source, and fields to change or reset each."""
 
 from __future__ import annotations
 
 import json
-from enum import Enum
-from functools import cache
-from typing import Any, get_origin
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
-from django import forms
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
-from pydantic.fields import FieldInfo
 
 from memoryhub.config.folder import read_folder
 from memoryhub.config.identity import bound_folders
 from memoryhub.config.project_settings import (
+    GROUP_HELP,
     Group,
     ProjectSettings,
+    check_settings,
     project_settings,
     setting_info,
+    setting_label,
     settings_decided_by,
     settings_decided_elsewhere,
+    settings_of_the_project,
 )
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.stores.store import Scope, current_store
+from memoryhub.web.setting_forms import SettingForm, help_of, setting_form
 from sessions_app.schemas import SettingsChange
 from sessions_app.services.profile import change_settings
 
-# Groups that also have a page of their own.
-_PAGES = {Group.RETENTION: "governance_retentionrun_changelist", Group.SECRETS: "secrets"}
-_CODE = forms.Textarea(attrs={"rows": 4, "spellcheck": "false", "class": "code"})
-_YES_OR_NO = [("true", "yes"), ("false", "no")]
+# Topics that also have a page of their own, and whether their settings are changed there only
+_PAGES = {Group.RETENTION: ("governance_retentionrun_changelist", False), Group.SECRETS: ("secrets", True)}
 
 
-class SettingsForm(forms.Form):
-    """A field for each setting. Only changed fields are saved."""
+@dataclass
+class Setting:
+    """A setting on the page: its form, and what decides its value."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        current = project_settings().model_dump(mode="json")
-        fields = ProjectSettings.model_fields
-        initial = {name: _shown(value, lines=_has_lines(fields[name])) for name, value in current.items()}
-        super().__init__(*args, **{"label_suffix": "", "initial": initial, **kwargs})
-        elsewhere, decided_by = settings_decided_elsewhere(), settings_decided_by()
-        for name, about in ProjectSettings.model_fields.items():
-            self.fields[name] = _field(name, about, elsewhere.get(name, ""), is_set=name in decided_by)
+    name: str
+    value: Any
+    # What the project itself sets, or None
+    own: Any
+    # The source that overrides the project, or ""
+    elsewhere: str
+    # Values in the files of the project's folders, as (file, value)
+    in_folders: list[tuple[str, str]]
+    posted: QueryDict | None = None
+    error: str = ""
 
-    def groups(self) -> list[tuple[str, str, list[forms.BoundField]]]:
-        """Return each group's heading, page ("" if it has none) and fields."""
-        return [
-            (group, _PAGES.get(group, ""), [self[name] for name in self.fields if setting_info(name).group is group])
-            for group in Group
+    @cached_property
+    def form(self) -> SettingForm:
+        is_posted = self.posted is not None and any(key.startswith(f"{self.name}-") for key in self.posted)
+        return setting_form(self.name, self.value, self.posted if is_posted else None)
+
+    @property
+    def group(self) -> Group:
+        return setting_info(self.name).group
+
+    @property
+    def is_read_only(self) -> bool:
+        return bool(self.elsewhere) or _PAGES.get(self.group, ("", False))[1]
+
+    @property
+    def label(self) -> str:
+        return setting_label(self.name)
+
+    @property
+    def help(self) -> str:
+        return help_of(self.name)
+
+    @property
+    def shown(self) -> str:
+        return shown(self.name, self.value)
+
+    @property
+    def shown_own(self) -> str:
+        return shown(self.name, _value_of(self.name, self.own))
+
+    @property
+    def shown_default(self) -> str:
+        return shown(self.name, _value_of(self.name, None))
+
+    def change(self, before: Any) -> dict[str, Any]:
+        """Return the change that was typed, compared with what the project set when the page was shown."""
+        if self.is_read_only or not self.form.form.is_bound:
+            return {}
+        try:
+            typed = self.form.value()
+        except Invalid as error:
+            self.error = f"{error.message}."
+            return {}
+        is_same = _value_of(self.name, typed) == _value_of(self.name, before)
+        return {} if is_same and (typed is not None or before is None) else {self.name: typed}
+
+
+def _value_of(name: str, value: Any) -> Any:
+    return check_settings({name: value}).model_dump(mode="json")[name]
+
+
+class SettingsForm:
+    """All settings of the current store, with what was posted."""
+
+    def __init__(self, posted: QueryDict | None = None) -> None:
+        values, own = project_settings().model_dump(mode="json"), settings_of_the_project()
+        elsewhere, self.folders = settings_decided_elsewhere(), _folders()
+        self.before = _before(posted, own)
+        self.settings = [
+            Setting(name, values[name], own.get(name), elsewhere.get(name, ""), _in_folders(self.folders, name), posted)
+            for name in ProjectSettings.model_fields
         ]
 
-    def changes(self) -> dict[str, Any] | None:
-        """Return the changed settings, with None to reset one to its default; None if the form has errors."""
-        if not self.is_valid():
-            return None
-        try:
-            return {name: self._value(name) for name in self.changed_data}
-        except json.JSONDecodeError as error:
-            self.add_error(None, f"This is not valid JSON: {error.msg} in “{error.doc[:60]}”.")
-            return None
-        except RecursionError:
-            self.add_error(None, "This is nested too deeply; use fewer levels.")
-            return None
+    def groups(self) -> list[dict[str, Any]]:
+        """Return each topic with its settings, its text, and its own page if it has one."""
+        found = []
+        for group in Group:
+            settings = [setting for setting in self.settings if setting.group is group]
+            page, _ = _PAGES.get(group, ("", False))
+            own = sum(setting.own is not None for setting in settings)
+            found.append({"name": group, "help": GROUP_HELP[group], "page": page, "settings": settings, "own": own})
+        return found
 
-    def _value(self, name: str) -> Any:
-        typed = self.cleaned_data[name].strip()
-        if not typed:
-            return None
-        about = ProjectSettings.model_fields[name]
-        if _has_lines(about):
-            return [line.strip() for line in typed.splitlines() if line.strip()]
-        return json.loads(typed) if _has_parts(about) else _read(typed, about)
+    @property
+    def errors(self) -> list[Setting]:
+        return [setting for setting in self.settings if setting.error]
 
+    @property
+    def before_json(self) -> str:
+        return json.dumps(self.before)
 
-def _field(name: str, about: FieldInfo, elsewhere: str, *, is_set: bool) -> forms.Field:
-    text = f"{str(about.description)[:1].upper()}{str(about.description)[1:]}. "
-    text += "One per line. " if _has_lines(about) else ""
-    default = f"{'Set for this project. ' if is_set else ''}Default: {_default(about)}."
-    text += f"Source: {elsewhere}." if elsewhere else default
-    options: dict[str, Any] = {"required": False, "label": _label(name), "help_text": text}
-    kind = about.annotation
-    if kind is bool:
-        field: forms.Field = forms.ChoiceField(choices=_YES_OR_NO, **options)
-    elif isinstance(kind, type) and issubclass(kind, Enum):
-        field = forms.ChoiceField(choices=[(choice.value, choice.value) for choice in kind], **options)
-    else:
-        field = forms.CharField(widget=_CODE if _has_parts(about) else forms.TextInput(), **options)
-    field.disabled, field.show_hidden_initial = bool(elsewhere), not elsewhere
-    return field
+    def changes(self) -> dict[str, Any]:
+        """Return the changed settings, with None to reset one to its default."""
+        changes: dict[str, Any] = {}
+        for setting in self.settings:
+            changes |= setting.change(self.before.get(setting.name))
+        return changes
 
 
-def _has_parts(about: FieldInfo) -> bool:
-    kind = about.annotation
-    return get_origin(kind) in (list, dict) or hasattr(kind, "model_fields")
-
-
-@cache
-def _lists() -> frozenset[str]:
-    """Return the settings that are lists of words, which have one word per line."""
-    properties = ProjectSettings.model_json_schema()["properties"]
-    return frozenset(name for name, schema in properties.items() if schema.get("items", {}).get("type") == "string")
-
-
-def _has_lines(about: FieldInfo) -> bool:
-    return any(about is ProjectSettings.model_fields[name] for name in _lists())
-
-
-def _default(about: FieldInfo) -> str:
-    value = _plain(about.get_default(call_default_factory=True))
-    return "none" if value in ([], {}) else _short(value)
-
-
-def _read(typed: str, about: FieldInfo) -> Any:
-    """Return a number as a number, and a word, such as ``never``, unchanged."""
-    if about.annotation is str:
-        return typed
+def _before(posted: QueryDict | None, own: dict[str, Any]) -> dict[str, Any]:
+    """Return what the project set when the page was shown, so that others' changes since then stay."""
     try:
-        return json.loads(typed)
-    except json.JSONDecodeError:
-        return typed
+        before = json.loads(posted.get("before", "") if posted else "")
+        check_settings(before)
+    except (json.JSONDecodeError, RecursionError, TypeError, Invalid):
+        return own
+    return dict(before)
 
 
-def _plain(value: Any) -> Any:
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
-    return value.value if isinstance(value, Enum) else value
-
-
-def _shown(value: Any, *, lines: bool = False) -> str:
-    if lines:
-        return "\n".join(value)
-    if value is None or isinstance(value, str):
-        return value or "never"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return json.dumps(value, ensure_ascii=False, indent=2 if isinstance(value, dict | list) and value else None)
+def shown(name: str, value: Any) -> str:
+    """Return a value as people read it."""
+    info = setting_info(name)
+    if isinstance(value, bool):
+        return "Yes" if value else "No"
+    if isinstance(value, list):
+        words = [info.choices.get(item, item) for item in value if isinstance(item, str)]
+        return ", ".join(words) or (f"{len(value)} rule{'s' * (len(value) != 1)}" if value else "None")
+    if isinstance(value, dict):
+        return ", ".join(f"{part} {each:g}" for part, each in value.items()) or "None"
+    if value is None or value == "never":
+        return "Never"
+    text = info.choices.get(str(value), f"{value:g}" if isinstance(value, float) else str(value))
+    return f"{text} {info.unit}" if info.unit else text
 
 
 def settings_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
-    form = SettingsForm(request.POST or None)
-    if request.method == "POST" and _save(request, form):
+    form = SettingsForm(request.POST if request.method == "POST" else None)
+    reset = request.POST.get("reset", "") if request.method == "POST" else ""
+    if reset in ProjectSettings.model_fields:
+        form = _reset(request, reset)
+    elif request.method == "POST" and _save(request, form):
         return redirect("admin:settings")
-    return TemplateResponse(request, "admin/settings.html", {**context, "form": form, "folders": _folders()})
+    return TemplateResponse(request, "admin/settings.html", {**context, "form": form, "folders": form.folders})
+
+
+def _reset(request: HttpRequest, name: str) -> SettingsForm:
+    """Reset one setting at once, and show the page with what was typed into the others."""
+    try:
+        change_settings(command=SettingsChange(settings={name: None}))
+    except HubError as error:
+        messages.error(request, _sentence(error.message))
+        return SettingsForm(request.POST)
+    left = request.POST.copy()
+    for key in [key for key in left if key.startswith(f"{name}-")]:
+        del left[key]
+    form = SettingsForm(left)
+    form.before.pop(name, None)
+    value = next(setting.shown for setting in form.settings if setting.name == name)
+    messages.success(request, f"Reset: {setting_label(name)} is {value}.")
+    return form
+
+
+def _save(request: HttpRequest, form: SettingsForm) -> bool:
+    changes = form.changes()
+    if form.errors:
+        return False
+    if not changes:
+        messages.info(request, "No changes to save.")
+        return True
+    try:
+        change_settings(command=SettingsChange(settings=changes))
+    except HubError as error:
+        messages.error(request, _sentence(error.message))
+        return False
+    messages.success(request, f"Changed: {', '.join(setting_label(name) for name in changes)}.")
+    return True
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _folders() -> list[dict[str, Any]]:
@@ -159,32 +223,18 @@ def _folders() -> list[dict[str, Any]]:
             folders.append({"path": folder, "problem": f"{error.message}."})
         else:
             values = [
-                {"label": _label(name), "value": _short(value), "overridden_by": sources.get(name, "")}
+                {
+                    "name": name,
+                    "label": setting_label(name),
+                    "value": shown(name, _value_of(name, value)),
+                    "overridden_by": sources.get(name, ""),
+                }
                 for name, value in file.values.items()
             ]
             folders += [{"path": file.path, "values": values}] if values else []
     return folders
 
 
-def _label(name: str) -> str:
-    return setting_info(name).label or name.replace("_", " ").capitalize()
-
-
-def _short(value: Any) -> str:
-    return ("yes" if value else "no") if isinstance(value, bool) else " ".join(_shown(value).split())
-
-
-def _save(request: HttpRequest, form: SettingsForm) -> bool:
-    changes = form.changes()
-    if changes is None:
-        return False
-    if not changes:
-        messages.info(request, "No changes to save.")
-        return True
-    try:
-        change_settings(command=SettingsChange(settings=changes))
-    except HubError as error:
-        form.add_error(None, f"{error.message[:1].upper()}{error.message[1:]}.")
-        return False
-    messages.success(request, f"Changed: {', '.join(_label(name) for name in changes)}.")
-    return True
+def _in_folders(folders: list[dict[str, Any]], name: str) -> list[tuple[str, str]]:
+    found = [(folder["path"], value) for folder in folders for value in folder.get("values", ())]
+    return [(path, value["value"]) for path, value in found if value["name"] == name and not value["overridden_by"]]

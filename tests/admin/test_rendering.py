@@ -30,7 +30,7 @@ _TAGS = {
     "p", "a", "code", "pre", "table", "thead", "tbody", "tr", "th", "td", "h1", "h2", "h3", "h4", "h5", "h6", "mark",
     "strong", "em", "s", "ul", "ol", "li", "blockquote", "hr", "br",
 }  # fmt: skip
-_ATTRIBUTE = re.compile(r'\s(href|rel|title|class|start)="[^"<>]*"')
+_ATTRIBUTE = re.compile(r'\s(href|rel|title|class|start|tabindex)="[^"<>]*"')
 
 
 def assert_harmless(case: SimpleTestCase, html: str) -> None:
@@ -64,7 +64,7 @@ class RenderingTests(SimpleTestCase):
 
     def test_a_very_long_text_is_shown_as_it_is(self) -> None:
         html = render("<b>" + "x" * MAX_RENDERED)
-        self.assertTrue(html.startswith('<pre class="plain">&lt;b&gt;x'))
+        self.assertTrue(html.startswith('<pre class="plain" tabindex="0">&lt;b&gt;x'))
 
 
 class DiffTests(SimpleTestCase):

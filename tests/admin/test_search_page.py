@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from memories.admin.pack_page import token_bar
 from memories.admin.search_page import marked_excerpt, reasons
 from memories.models import ContextPack, MemoryUse
+from memories.models.search import IGNORED_AFTER
 from memories.pack import pack_context, preview_pack
 from memories.schemas import MemoryDelete, MemoryGet, MemorySearch
 from memories.schemas.query import ContextPackRequest
@@ -187,7 +188,8 @@ class UsePageTests(AdminTestCase):
     def test_lists_show_what_was_ignored_used_or_never_given(self) -> None:
         used, ignored = self.write("Port of the hub", "8321"), self.write("Colour of the logo", "teal")
         with self.store("alpha", source="mcp"):
-            pack_context(command=ContextPackRequest())
+            for _ in range(IGNORED_AFTER):
+                pack_context(command=ContextPackRequest())
             get_memories(command=MemoryGet(ids=[used]))
             count_uses()
         never = self.write("Written since", "and never given")

@@ -6,6 +6,7 @@ from tests.admin.base import AdminTestCase
 from tests.core.test_sanitize import TOKENS
 
 PAGE = "secrets/"
+RULES = f"{PAGE}?part=rules"
 TOKEN = TOKENS["npm-token"]
 
 
@@ -24,29 +25,30 @@ class SecretsPageTests(AdminTestCase):
         self.assertRegex(html, r"Use \[REDACTED:npm-token:[0-9a-f]{4}\]")
         self.assertIn("Memory Hub (MIT)", html)
         self.assertNotIn(TOKEN, self.page(PAGE))
+        self.assertIn(f">{TOKEN}</mark>", self.post(PAGE, text=TOKEN))
 
     def test_rules_are_tried_without_being_saved(self):
         html = self.post(PAGE, **rules({"id": "badge", "pattern": "ACME-[0-9]{6}"}) | {"text": "badge ACME-123456"})
         self.assertIn(">ACME-123456</mark>", html)
-        self.assertNotIn('value="badge"', self.page(PAGE))
+        self.assertNotIn('value="badge"', self.page(RULES))
 
     def test_rules_and_what_is_no_secret_are_saved_for_this_project_alone(self):
         typed = {"id": "badge", "pattern": "ACME-[0-9]{6}", "keywords": "acme, other", "description": "A badge"}
         self.assertIn("were saved", self.post(PAGE, **rules(typed) | {"do": "save", "allow": f"{TOKEN}\n\n"}))
-        html = self.page(PAGE)
+        html = self.page(RULES)
         for shown in ('value="badge"', 'value="acme, other"', f">\n{TOKEN}</textarea>"):
             self.assertIn(shown, html)
         self.assertEqual(self.memory(self.write("A", f"ACME-123456 {TOKEN}")).content[-len(TOKEN) :], TOKEN)
         self.assertNotIn("ACME-123456", self.memory(self.write("B", "ACME-123456")).content)
         other = self.write("A", f"ACME-123456 {TOKEN}", project="beta")
         self.assertRegex(self.memory(other, "beta").content, r"^ACME-123456 \[REDACTED:npm-token:[0-9a-f]{4}\]$")
-        self.assertNotIn('value="badge"', self.page(PAGE, project="beta"))
+        self.assertNotIn('value="badge"', self.page(RULES, project="beta"))
 
     def test_a_bad_pattern_is_refused_in_one_sentence_and_nothing_is_saved(self):
         html = self.post(PAGE, **rules({"id": "badge", "pattern": "ACME-("}) | {"do": "save"})
         self.assertIn("is not a valid RE2 pattern: missing )", html)
         self.assertIn('value="ACME-("', html)
-        self.assertNotIn('value="badge"', self.page(PAGE))
+        self.assertNotIn('value="badge"', self.page(RULES))
 
     def test_the_rule_pack_is_searched_by_all_words(self):
         html = self.page(PAGE, q="github pat gitleaks")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from unittest import mock
 
-from memoryhub.config.project_settings import ProjectSettings, project_settings
+from selenium.webdriver.common.keys import Keys
+
+from memoryhub.config.project_settings import Group, ProjectSettings, project_settings, setting_info
 from memoryhub.core.errors import Invalid
 from sessions_app.schemas import SettingsChange
 from sessions_app.services.profile import change_settings
 from tests.admin.base import AdminTestCase, text_of
+from tests.admin.browser import BrowserTestCase
 
 PAGE = "settings/"
 
@@ -19,14 +23,16 @@ class SettingsPageTests(AdminTestCase):
         with self.store(project):
             return project_settings()
 
-    def test_every_setting_has_a_field_with_its_value(self):
+    def test_every_setting_has_a_field_or_a_page_with_fields(self):
         html = self.page(PAGE)
         for name in ProjectSettings.model_fields:
-            self.assertIn(f'name="{name}"', html)
+            self.assertIn(f'id="setting-{name}"', html)
+            self.assertEqual(f'name="{name}-' in html, setting_info(name).group is not Group.SECRETS, name)
 
     def test_only_what_was_changed_is_kept_and_only_here(self):
-        said = self.post(PAGE, **self.unchanged(), review_policy="all", retention_days="never", ranking='{"text": 2}')
-        self.assertIn("Changed:", said)
+        ranking = {"ranking-text": "2"}
+        said = self.save(**{"review_policy-value": "all", "retention_days-value": "never", **ranking})
+        self.assertIn("Changed: Writes to review, Delete captured events after, Ranking.", said)
         now = self.settings_of()
         self.assertEqual((now.review_policy, now.retention_days, now.ranking.text), ("all", None, 2))
         self.assertEqual(self.settings_of("beta").review_policy, "off")
@@ -36,45 +42,92 @@ class SettingsPageTests(AdminTestCase):
             self.assertEqual(
                 set(Setting.objects.values_list("name", flat=True)), {"review_policy", "retention_days", "ranking"}
             )
+        self.assertIn("No changes to save.", self.save())
 
-    def unchanged(self) -> dict[str, str]:
-        """What the form sends for the fields that nobody touched: itself, and what it was."""
-        from memoryhub.web.settings_page import SettingsForm
+    def fields(self) -> dict[str, str]:
+        """What the form sends while nobody touches it."""
+        html = self.page(PAGE)
+        main = html[html.index('name="before"') - 60 :]
+        fields = dict(re.findall(r'<input type="(?:text|hidden)" name="([^"]+)" value="([^"]*)"', main))
+        fields["before"] = re.search(r'name="before" value="(.*?)">', main)[1]  # type: ignore[index]
+        fields |= dict(re.findall(r'<input type="radio" name="([^"]+)" value="([^"]*)"[^>]* checked', main))
+        fields |= dict(re.findall(r'<select name="([^"]+)".*?<option value="([^"]*)" selected', main, re.DOTALL))
+        return fields | dict(re.findall(r'<textarea name="([^"]+)"[^>]*>\n(.*?)</', main, re.DOTALL))
 
-        with self.store("alpha"):
-            form = SettingsForm()
-        skipped = ("review_policy", "retention_days", "ranking")
-        sent = {f"initial-{name}": str(form.initial[name]) for name in form.fields}
-        return sent | {name: str(form.initial[name]) for name in form.fields if name not in skipped}
+    def save(self, **fields: str) -> str:
+        return text_of(self.post(PAGE, **{**self.fields(), **fields}))
 
-    def test_a_field_that_was_emptied_goes_back_to_its_default(self):
-        self.post(PAGE, **{**self.unchanged(), "review_sample_percent": "55"})
-        self.assertEqual(self.settings_of().review_sample_percent, 55)
-        self.post(PAGE, **{**self.unchanged(), "review_sample_percent": ""})
-        self.assertEqual(self.settings_of().review_sample_percent, 10)
+    def test_a_field_that_was_emptied_or_reset_goes_back_to_its_default(self):
+        for reset in ({"review_sample_percent-value": ""}, {"reset": "review_sample_percent"}):
+            self.save(**{"review_sample_percent-value": "55"})
+            self.assertIn("Set for this project Default: 10 percent.", text_of(self.page(PAGE)))
+            self.assertEqual(self.settings_of().review_sample_percent, 55)
+            self.save(**reset)
+            self.assertEqual(self.settings_of().review_sample_percent, 10)
 
-    def test_lists_of_words_are_typed_a_line_each(self):
-        self.post(PAGE, **{**self.unchanged(), "review_sources": "agent:codex\r\n\r\nrest"})
-        self.assertEqual(self.settings_of().review_sources, ["agent:codex", "rest"])
+    def test_a_reset_keeps_what_was_typed_elsewhere(self):
+        self.save(**{"review_sample_percent-value": "55"})
+        html = self.post(PAGE, **{**self.fields(), "session_idle_hours-value": "7", "reset": "review_sample_percent"})
+        self.assertIn("Reset: Size of the sample is 10 percent.", html)
+        self.assertRegex(html, r'name="session_idle_hours-value" value="7"')
+        self.assertEqual(self.settings_of().session_idle_hours, 12)
+
+    def test_a_page_that_is_open_for_long_does_not_undo_what_others_change(self):
+        before = self.fields()
+        self.save(**{"session_idle_hours-value": "7"})
+        self.post(PAGE, **{**before, "review_policy-value": "all"})
+        now = self.settings_of()
+        self.assertEqual((now.session_idle_hours, now.review_policy), (7, "all"))
+
+    def test_lists_and_rows_have_fields(self):
+        rows = {"review_after-0-name": "decision", "review_after-0-value": "90"}
+        rule = {"retention-0-what": "captured", "retention-0-after_days": "never"}
+        self.save(**rows, **rule, **{"review_sources-value": "agent:codex\r\n\r\nrest"})
+        now = self.settings_of()
+        self.assertEqual(now.review_sources, ["agent:codex", "rest"])
+        self.assertEqual(now.review_after, {"decision": 90})
+        self.assertEqual([rule.sentence() for rule in now.retention], ["captured never"])
         self.assertIn("agent:codex\nrest</textarea>", self.page(PAGE))
+        self.save(**{"review_after-0-name": "", "review_after-0-value": ""})
+        self.assertEqual(self.settings_of().review_after, {})
 
-    def test_what_is_wrong_is_said_and_changes_nothing(self):
-        for name, typed, sentence in (
-            ("review_sample_percent", "500", "review_sample_percent' must be at most 100"),
-            ("review_sample_percent", "many", "must be a whole number"),
-            ("ranking", "{text: 2}", "This is not valid JSON"),
-            ("ranking", "[" * 20_000, "This is nested too deeply"),
-            ("review_sample_percent", "[" * 20_000, "This is nested too deeply"),
+    def test_what_is_wrong_is_said_beside_its_field_and_changes_nothing(self):
+        for typed, sentence in (
+            ({"review_sample_percent-value": "500"}, "Size of the sample : Must be at most 100, not 500."),
+            ({"review_sample_percent-value": "many"}, "Must be a whole number"),
+            ({"review_sample_percent-value": "[" * 20_000}, "Must be a whole number"),
+            ({"ranking-text": "-1"}, "Text: must be at least 0.0, not -1."),
+            ({"retention-0-after_days": "3"}, "Row 1, what: "),
+            ({"review_after-0-name": "decision"}, "Decision: must be a whole number."),
+            ({"review_policy-value": "some"}, "Select one of the choices."),
+            ({"before": "["}, "No changes to save."),
         ):
             with self.subTest(typed=typed):
-                said = text_of(self.post(PAGE, **{**self.unchanged(), name: typed}))
-                self.assertIn(sentence, said)
+                self.assertIn(sentence, self.save(**{"session_idle_hours-value": "12", **typed}))
         self.assertEqual(self.settings_of(), ProjectSettings())
 
     def test_what_the_environment_decides_cannot_be_changed_here(self):
-        with mock.patch.dict(os.environ, MEMORY_HUB_TURN_POLICY="strict"):
-            self.assertIn("Source: the environment (MEMORY_HUB_TURN_POLICY).", text_of(self.page(PAGE)))
-            self.post(PAGE, **{**self.unchanged(), "turn_policy": "auto"})
-            self.assertEqual(self.settings_of().turn_policy, "strict")
+        self.save(**{"turn_policy-value": "strict"})
+        with mock.patch.dict(os.environ, MEMORY_HUB_TURN_POLICY="auto"):
+            text = text_of(self.page(PAGE))
+            self.assertIn("Fixed Set by the environment (MEMORY_HUB_TURN_POLICY); change it there.", text)
+            self.assertIn("This project’s own value, Strict: every write needs a turn's token, has no effect.", text)
+            self.post(PAGE, **{"turn_policy-value": "strict"})
+            self.assertEqual(self.settings_of().turn_policy, "auto")
             with self.store("alpha"), self.assertRaisesRegex(Invalid, "'turn_policy' is set by the environment"):
                 change_settings(command=SettingsChange(settings={"turn_policy": "auto"}))
+
+
+class SettingsBrowserTests(BrowserTestCase):
+    def test_a_setting_is_changed_and_reset_by_keyboard_alone(self) -> None:
+        self.open(PAGE)
+        self.tab_to("session_idle_hours-value")
+        with self.new_page():
+            self.press("7", Keys.ENTER)
+        self.see("Changed: Session timeout.")
+        self.assertEqual(self.find("[name=session_idle_hours-value]").get_attribute("value"), "7")
+        self.tab_to("Reset Session timeout to the default")
+        with self.new_page():
+            self.press(Keys.ENTER)
+        self.see("Reset: Session timeout is 12 hours.")
+        self.assertEqual(self.find("[name=session_idle_hours-value]").get_attribute("value"), "12")

@@ -42,7 +42,7 @@ class OverviewTests(AdminTestCase):
         self.write("A note")
         page = self.page()
         self.assertRegex(
-            page, r'<svg class="activity"[^>]* role="img" aria-labelledby="activity-svg-title activity-svg-desc"'
+            page, r'<svg class="activity"[^>]* role="group" aria-labelledby="activity-svg-title activity-svg-desc"'
         )
         self.assertIn("1 event in the past 30 days", page)
         self.assertIn("Show as a table", page)

@@ -52,10 +52,10 @@ class ToolTests(McpTestCase):
 
 class SettingTests(AdminTestCase):
     def test_each_has_a_field_in_its_group(self) -> None:
-        page = text_of(self.page("settings/"))
-        retention = page.partition("Retention")[2].partition("Secrets")[0]
-        self.assertIn("Keep drafts", retention)
-        self.assertIn("Days after which a draft is deleted. Default: 7.", page)
+        _, _, html = self.page("settings/").partition(">Retention</h2>")
+        retention = text_of(html.partition(">Secrets</h2>")[0])
+        self.assertIn("Keep drafts Drafts are kept. Yes No Default", retention)
+        self.assertIn("Draft days Days after which a draft is deleted.", retention)
 
     def test_each_is_set_and_read(self) -> None:
         with self.store("alpha"):

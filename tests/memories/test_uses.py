@@ -12,6 +12,7 @@ from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
 from memories import services
 from memories.models import MemoryUse
+from memories.models.search import IGNORED_AFTER
 from memories.pack import pack_context
 from memories.query import query
 from memories.schemas import MemoryDelete, MemoryGet, MemorySearch, MemoryUpdate, MemoryWrite
@@ -84,12 +85,16 @@ class UsesTestCase(HubTestCase):
 
 
 class CountingTests(UsesTestCase):
-    def test_memories_in_packs_count_as_given_and_ignored_until_used(self) -> None:
+    def test_memories_in_enough_packs_count_as_ignored_until_used(self) -> None:
         given, left = self.write("Port of the hub"), self.write("Colour of the logo")
-        pack_context(command=ContextPackRequest())
-        self.assertEqual([self.use(given), uses_of([given])[given]["ignored"]], [{"given": 1}, True])
+        for number in range(1, IGNORED_AFTER + 1):
+            with use_origin(session_id=f"s-{number}"):
+                pack_context(command=ContextPackRequest())
+            is_ignored = uses_of([given])[given]["ignored"]
+            self.assertEqual([self.use(given), is_ignored], [{"given": number}, number == IGNORED_AFTER])
+            self.assertEqual(MemoryUse.objects.ignored().count(), 2 * (number == IGNORED_AFTER))
         self.fetch(given)
-        self.assertEqual(self.use(given), {"given": 1, "fetched": 1})
+        self.assertEqual(self.use(given), {"given": IGNORED_AFTER, "fetched": 1})
         self.assertEqual(list(MemoryUse.objects.ignored().values_list("memory_id", flat=True)), [left])
 
     def test_only_shown_hits_count_as_found(self) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
+
+from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from memoryhub.config.clients import all_clients
 from tests.admin.browser import BrowserTestCase
 
 
@@ -17,6 +21,9 @@ class AccessPages(BrowserTestCase):
         with self.new_page():
             self.tab_to(text)
             self.press(Keys.ENTER)
+
+    def click_summary(self, name: str) -> None:
+        self.browser.find_element(By.XPATH, f"//summary[.='{name}']").click()
 
     def says_when_it_was_used(self) -> bool:
         self.open_page("tokens")
@@ -36,7 +43,13 @@ class AccessPages(BrowserTestCase):
         self.tab_to("Copy")
         self.press(Keys.ENTER)
         self.wait(lambda: self.find("[data-copy]").text != "Copy", "what the button says then")
-        self.assertEqual(self.server.request("GET", "/api/v1/projects", Authorization=f"Bearer {text}").status, 200)
+        curl = shlex.split(self.find("#snippet-1").text)
+        path = curl[-1].removeprefix(self.server.address)
+        self.assertEqual(curl[:3], ["curl", "-H", f"Authorization: Bearer {text}"])
+        self.assertEqual(self.server.request("GET", path, Authorization=f"Bearer {text}").status, 200)
+        for client in (client for client in all_clients().values() if client.http):
+            self.click_summary(client.name)
+            self.see(f"Bearer {text}", within="details[open]")
         self.open_page("tokens")
         self.assertNotIn(text, self.browser.page_source)
         self.wait(self.says_when_it_was_used, "when the token was used last: noted after the answer is sent")

@@ -137,5 +137,7 @@ class OnThePageTests(AdminTestCase):
     def test_types_are_chosen_and_saved(self):
         fields = {"rule-TOTAL_FORMS": "0", "rule-INITIAL_FORMS": "0", "text": "", "allow": ""}
         self.assertIn("were saved", self.post("secrets/", **fields, personal="email", do="save"))
-        self.assertIn('value="email" id="id_personal_0" checked', self.page("secrets/").replace("\n", " "))
+        self.assertIn(
+            'value="email" id="id_personal_0" checked', self.page("secrets/", part="rules").replace("\n", " ")
+        )
         self.assertNotIn("ann@example.org", self.memory(self.write("A", TEXT)).content)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from memoryhub.client.setup import json_text
 from memoryhub.client.setup import json_text as toml_text
+from memoryhub.config.clients import all_clients
 
 ENTRY = {"command": "/a b/memory-hub", "args": ["mcp"]}
 KEYS = st.text(max_size=6).filter(lambda key: key != "hub")
@@ -75,3 +76,17 @@ class TomlTextTests(SimpleTestCase):
         changed = toml_text.put_table(text, self.TABLE, entry)
         self.assertEqual(tomllib.loads(changed)["mcp_servers"]["memory-hub"], entry)
         self.assertTrue(changed.startswith(self.TEXT) and changed.endswith("\n[last]\n"))
+
+
+class HttpTextTests(SimpleTestCase):
+    def test_every_client_can_read_its_entry_over_http(self) -> None:
+        for client in all_clients().values():
+            text = client.http_text("http://hub/mcp", 'a"b')
+            if client.http is None:
+                self.assertEqual(text, "", client.id)
+                continue
+            entry = tomllib.loads(text) if text.startswith("[") else json.loads(text)
+            for name in (*client.servers, "memory-hub"):
+                entry = entry[name]
+            self.assertEqual(entry[client.http.url], "http://hub/mcp", client.id)
+            self.assertEqual(entry[client.http.headers], {"Authorization": 'Bearer a"b'}, client.id)

@@ -13,7 +13,7 @@ from typing import Any
 
 from memoryhub import env
 from memoryhub.client.setup.document import Document, Place
-from memoryhub.config.clients import Client, Effect, Hooks
+from memoryhub.config.clients import SERVER, Client, Effect, Hooks
 from memoryhub.core.errors import Conflict, Invalid
 
 _PROGRAM, _SCRIPT = "memory-hub", "manage.py"
@@ -46,9 +46,6 @@ def own_part(words: Sequence[str], verb: str) -> int:
 
 def _is_hub(word: object) -> bool:
     return isinstance(word, str) and Path(word).name in (_PROGRAM, _SCRIPT)
-
-
-SERVER = "memory-hub"
 
 
 def find_server(client: Client, document: Document) -> dict[str, Any] | None:

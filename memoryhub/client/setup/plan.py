@@ -15,7 +15,6 @@ from memoryhub.client.setup.document import (
     write_document,
 )
 from memoryhub.client.setup.entries import (
-    SERVER,
     find_server,
     found_hooks,
     has_hooks,
@@ -31,7 +30,7 @@ from memoryhub.client.setup.entries import (
     wanted_hooks,
 )
 from memoryhub.client.setup.json_text import put_table
-from memoryhub.config.clients import Client
+from memoryhub.config.clients import SERVER, Client
 from memoryhub.core.errors import HubError
 
 

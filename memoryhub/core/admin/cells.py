@@ -46,17 +46,23 @@ def link(url: str, text: Any, css: str = "") -> SafeString:
     return format_html('<a href="{}" class="{}">{}</a>', url, css, text)
 
 
+def zone_mark() -> str:
+    """Return `` UTC`` where times are shown in UTC, as before the viewer's zone is known; else nothing."""
+    return " UTC" if timezone.get_current_timezone_name() == "UTC" else ""
+
+
 def moment(value: datetime | str | None) -> SafeString:
     """Return a time's age and the time in the viewer's zone; the tooltip has it in UTC."""
     if not value:
         return NONE
     exact = (clock.from_text(value) if isinstance(value, str) else value).astimezone(UTC)
     return format_html(
-        '<time datetime="{}" title="{} UTC">{} <span class="date">{}</span></time>',
+        '<time datetime="{}" title="{} UTC">{} <span class="date">{}{}</span></time>',
         exact.isoformat(),
         exact.strftime("%Y-%m-%d %H:%M:%S"),
         ago(exact),
         timezone.localtime(exact).strftime("%Y-%m-%d %H:%M"),
+        zone_mark(),
     )
 
 

@@ -13,6 +13,9 @@ register.filter("moment", cells.moment)
 register.filter("counted", cells.counted)
 
 
+register.simple_tag(cells.zone_mark)
+
+
 @register.filter
 def number(value: int) -> str:
     return f"{value:,}"
