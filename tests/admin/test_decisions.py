@@ -108,7 +108,7 @@ class DecisionPageTests(DecidingTestCase):
         third = self.record("Push in batches", refines=[second])
         page = self.shown(first)
         self.assertIn("is-superseded is-current", page)
-        self.assertIn(f'aria-label="#{third} Push in batches, accepted, decided', page)
+        self.assertIn(f"<title>#{third} Push in batches, accepted, decided", page)
         self.assertIn(f"Replaced by #{second} Push", text_of(page))
         self.assertIn(f"it refines #{second}", text_of(page))
         self.assertNotIn("Lineage", text_of(self.shown(self.record("Alone"))))

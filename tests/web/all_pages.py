@@ -17,6 +17,9 @@ DEMO = "/p/demo/admin/"
 # Where the links begin: what shows most of the sample, what only a form leads to, and what nothing links to.
 STARTS = (
     "/",
+    f"{DEMO}decisions/decision/?status=superseded",  # with a lineage
+    f"{DEMO}memories/conflict/",
+    f"{DEMO}sessions_app/session/?status=ended",
     DEMO,
     *(
         f"{DEMO}{path}"
@@ -24,7 +27,6 @@ STARTS = (
             "sessions_app/session/",
             "decisions/decision/",
             "memories/memory/review/",
-            "memories/conflict/",
             "governance/affirmation/",
             "governance/retentionrun/",
             "governance/rollback/?session_id=quick-fixes",
