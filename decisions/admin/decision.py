@@ -140,6 +140,21 @@ EVIDENCE = [
 class DecisionAdmin(DecisionEditing):
     stream_kind = "decision"
     detail_template = "admin/decisions/detail.html"
+    export_fields = (
+        "id",
+        "title",
+        "status",
+        "chosen",
+        "context",
+        "rationale",
+        "alternatives",
+        "impact",
+        "phase",
+        "topic",
+        "author",
+        "source",
+        "decided_at",
+    )
 
     def get_urls(self) -> list[URLPattern]:
         def page(name: str, view: Callable[..., HttpResponse]) -> URLPattern:

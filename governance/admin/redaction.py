@@ -97,7 +97,10 @@ class RedactionAdmin(HubModelAdmin):
         return [path("run/", act, name="governance_redaction_run"), *super().get_urls()]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        form = RedactionForm(request.POST if request.method == "POST" else None)
+        # Pages of items link here with their number
+        form = RedactionForm(
+            request.POST if request.method == "POST" else None, initial={"ids": request.GET.get("ids", "")}
+        )
         shown = needs(Act.GOVERN, self._previewed)(request, form) if form.is_bound else {}
         return self._page(request, form, **shown)
 

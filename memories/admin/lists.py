@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.db.models import QuerySet
+from django.db.models.functions import Substr
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html
@@ -24,10 +25,13 @@ from memoryhub.core.admin import HubChangeList, cells
 from memoryhub.core.errors import Conflict, Gone, HubError
 from memoryhub.core.kinds.builtin import DEFAULT_KIND, KINDS
 from memoryhub.core.permissions import Act, may, require
+from memoryhub.core.text import one_line
 
 FORM = "admin/memories/memory/form.html"
 _AT_ONCE = 200
 _TAGS_OFFERED = 200
+# Of a text in a list
+_SHOWN_CHARS = 200
 
 
 class MemoryListAdmin(ReviewActions):
@@ -35,6 +39,22 @@ class MemoryListAdmin(ReviewActions):
 
     kind: MemoryKind | None = None  # None: all kinds
     list_display_links = ("number",)
+    export_fields = (
+        "id",
+        "title",
+        "kind",
+        "type",
+        "content",
+        "tags",
+        "author",
+        "scope",
+        "review",
+        "session_id",
+        "version",
+        "seen_count",
+        "created_at",
+        "updated_at",
+    )
     search_fields = ("title",)
     search_help_text = "Search in your own words; best matches first"
     quarantine_field = "pk"
@@ -51,9 +71,12 @@ class MemoryListAdmin(ReviewActions):
         return MemoryChangeList
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        memories = super().get_queryset(request)
+        memories: QuerySet[Any] = super().get_queryset(request)
         named = (request.resolver_match and request.resolver_match.url_name) or ""
-        return memories.defer("content", "resource_links") if named.endswith("_changelist") else memories
+        if not named.endswith("_changelist"):
+            return memories
+        without_texts: QuerySet[Any] = memories.defer("content", "resource_links")
+        return without_texts.annotate(beginning=Substr("content", 1, _SHOWN_CHARS))
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -112,29 +135,29 @@ class MemoryListAdmin(ReviewActions):
 
     @admin.display(description="memory", ordering="title")
     def about(self, memory: Memory) -> SafeString:
-        """Return the title, warnings, the snippet of a search result, and the tags."""
+        """Return the title, warnings, the beginning of the text or a search result's snippet, and the tags."""
         title = cells.link(reverse("admin:memories_memory_change", args=[memory.id]), memory.title, "title")
-        snippet = getattr(memory, "snippet", "")
+        snippet = getattr(memory, "snippet", "") or one_line(getattr(memory, "beginning", ""), _SHOWN_CHARS)
         under = format_html('<span class="snippet">{}</span>', snippet) if snippet else ""
         tags = cells.tag_links(memory.tags, "") if memory.tags else ""
         has_column = self.kind is not None and "valid_until" in KINDS[self.kind].columns
-        return format_html("{} {}{}{}", title, listing.warnings(memory, with_expiry=not has_column), under, tags)
+        marks = format_html("{} {}", listing.warnings(memory, with_expiry=not has_column), _repeats(memory))
+        return format_html("{} {}{}{}", title, marks, under, tags)
 
     @admin.display(description="kind", ordering="kind")
     def kind_badge(self, memory: Memory) -> SafeString:
         return listing.kind_and_type(memory)
 
-    @admin.display(description="version", ordering="version")
-    def revision(self, memory: Memory) -> str:
-        return f"v{memory.version}"
-
     @admin.display(description="updated", ordering="updated_at")
     def updated(self, memory: Memory) -> SafeString:
         return cells.moment(memory.updated_at)
 
-    @admin.display(description="seen", ordering="seen_count")
-    def seen(self, memory: Memory) -> str:
-        return f"{memory.seen_count:,}×"
+
+# Every memory has a version 1 and was seen once
+def _repeats(memory: Memory) -> SafeString:
+    marks = [f"v{memory.version}"] if memory.version > 1 else []
+    marks += [f"seen {memory.seen_count:,}×"] if memory.seen_count > 1 else []
+    return format_html('<span class="quiet repeats">{}</span>', " · ".join(marks)) if marks else SafeString()
 
 
 def offered(kind: MemoryKind) -> dict[str, Any]:

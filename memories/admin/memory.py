@@ -89,7 +89,7 @@ _VERSIONS_SHOWN = 6
 @admin.register(Memory)
 class MemoryAdmin(ReviewViews, RelationViews, VersionViews):
     add_label = "Write a memory"
-    list_display = ("number", "about", "kind_badge", "revision", "author", "updated", "seen")
+    list_display = ("number", "about", "kind_badge", "author", "updated")
     list_filter = (
         KindFilter,
         TypeFilter,

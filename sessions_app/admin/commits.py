@@ -33,6 +33,7 @@ class CommitAdmin(HubModelAdmin):
     search_fields = ("sha", "message", "author")
     search_help_text = "Message, author or start of the hash"
     quarantine_field = "pk"
+    export_fields = ("id", "message", "sha", "author", "committed_at")
     ordering = ("-committed_at",)
     stream_kind = "commit"
     detail_template = "admin/sessions_app/commit/detail.html"

@@ -175,7 +175,7 @@ class QueryTests(AdminTestCase):
             self.page("memories/memory/")
             self.page("core/rawevent/")
         sql = " ".join(query["sql"] for query in queries)
-        self.assertNotIn('"content"', sql)
+        self.assertNotIn('"content"', sql.replace('SUBSTR("memories_memory"."content", 1, 200)', ""))
         self.assertNotIn('"payload_json"', sql)
 
 

@@ -15,16 +15,18 @@ from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.template.response import TemplateResponse
-from django.urls import reverse
+from django.urls import URLPattern, path, reverse
 
+from memoryhub.core.admin import export
 from memoryhub.core.admin.cells import event_title
 from memoryhub.core.admin.filters import DefaultFilter
 from memoryhub.core.errors import NotFound
 from memoryhub.core.log.quarantine import quarantine_marks
 from memoryhub.core.models import Quarantine, RawEvent
 from memoryhub.core.permissions import Act, may, require
+from memoryhub.core.stores.store import current_store
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]
@@ -94,6 +96,25 @@ class HubModelAdmin(_ModelAdmin):
     # The next step, if the list is empty
     empty_text = ""
 
+    # Columns of downloads, the number and the title first; none if the list can't be downloaded
+    export_fields: tuple[str, ...] = ()
+
+    def get_urls(self) -> list[URLPattern]:
+        name = f"{self.opts.app_label}_{self.opts.model_name}_export"
+        exports = [path("export.<str:form>", self.admin_site.admin_view(self.export_view), name=name)]
+        return [*(exports if self.export_fields else ()), *super().get_urls()]
+
+    def export_view(self, request: HttpRequest, form: str) -> StreamingHttpResponse:
+        """Return all rows that the list shows with the same query, without pages."""
+        if form not in export.FORMATS:
+            raise Http404(f"there is no format {form!r}")
+        found = self.get_changelist_instance(request).get_queryset(request).values_list(*self.export_fields)
+        rows = export.lines(form, self.export_fields, found.iterator(chunk_size=500))
+        response = StreamingHttpResponse(rows, content_type=f"{export.FORMATS[form]}; charset=utf-8")
+        name = str(self.opts.verbose_name_plural).replace(" ", "-")
+        response["Content-Disposition"] = f'attachment; filename="{current_store().name or "global"}-{name}.{form}"'
+        return response
+
     def has_module_permission(self, request: HttpRequest) -> bool:
         return may(request.user, Act.VIEW)
 
@@ -125,7 +146,13 @@ class HubModelAdmin(_ModelAdmin):
         if request.method == "POST":
             require(request.user, Act.WRITE)
         title = self.list_title or str(self.opts.verbose_name_plural).capitalize()
-        context = {"empty_title": self.empty_title, "empty_text": self.empty_text, **(extra_context or {})}
+        formats = (("csv", "CSV"), ("json", "JSON"), ("md", "Markdown"))
+        context = {
+            "export_formats": formats,
+            "empty_title": self.empty_title,
+            "empty_text": self.empty_text,
+            **(extra_context or {}),
+        }
         response = super().changelist_view(request, context)
         if isinstance(response, TemplateResponse) and response.context_data is not None:
             response.context_data["title"] = title

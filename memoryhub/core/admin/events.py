@@ -88,6 +88,17 @@ StreamFilter = value_filter("stream", field="stream_id")
 class RawEventAdmin(HubModelAdmin):
     list_display = ("number", "time", "type_badge", "stream", "actor", "source_badge", "session")
     list_display_links = ("number",)
+    export_fields = (
+        "position",
+        "event_type",
+        "stream_id",
+        "occurred_at",
+        "actor",
+        "source",
+        "session_id",
+        "turn_id",
+        "payload_json",
+    )
     list_filter = (GroupFilter, TypeFilter, SourceFilter, DayFilter, SessionFilter, StreamFilter)
     ordering = ("-position",)
     paginator = LogPaginator

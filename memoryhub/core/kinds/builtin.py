@@ -85,7 +85,7 @@ OBSERVATION = define_kind(
         text_help="Markdown or plain text.",
         add_label="Write an observation",
         empty_text="Notes, tasks, references and conversations that agents record while they work appear here.",
-        columns=("revision", "author", "updated", "seen"),
+        columns=("author", "updated"),
         entry=None,
         pack=None,
     )
@@ -105,7 +105,7 @@ GUIDELINE = define_kind(
         add_label="Write a guideline",
         empty_text="Write down how things are done in this project; agents get the most important guidelines when a "
         "session starts.",
-        columns=("priority", "revision", "updated"),
+        columns=("priority", "updated"),
         order="priority",
         panel_title="Weight",
         entry=Entry(noun="guideline"),
@@ -127,7 +127,7 @@ TOOL = define_kind(
         add_label="Describe a tool",
         empty_text="Describe a command, a function or a service that agents may use: its arguments, and when to use "
         "it.",
-        columns=("revision", "author", "updated"),
+        columns=("author", "updated"),
         entry=Entry(noun="tool", text="description"),
         pack=None,
     )
@@ -147,7 +147,7 @@ KNOWLEDGE = define_kind(
         text_help="The fact itself. Markdown or plain text.",
         add_label="Write down a fact",
         empty_text="Write down facts, decisions, the project's context and where to look things up.",
-        columns=("confidence", "valid_until", "revision", "updated"),
+        columns=("confidence", "valid_until", "updated"),
         filters=("valid_until",),
         panel_title="Confidence",
         entry=Entry(noun="knowledge entry", name="title", lists_source=True),

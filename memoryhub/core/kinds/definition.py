@@ -14,7 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 from memoryhub.core.kinds.attributes import INDEXED, Shape, Show, shapes_of
 from memoryhub.core.schemas import Payload
 
-SHARED_COLUMNS = frozenset({"revision", "author", "updated", "seen"})
+SHARED_COLUMNS = frozenset({"author", "updated"})
 _NAME = re.compile(r"[a-z]{1,16}")
 # Names of tools, models or filters of other entities
 _TAKEN = frozenset(
