@@ -49,6 +49,11 @@ class Line:
     y: float
 
 
+# Pixels; ``decisions.css`` has the first as the least width
+_LEAST_SHRUNK = 960
+_MOST_SHRUNK = 1_300
+
+
 @dataclass(frozen=True, slots=True)
 class Drawing:
     # In tab order: the earliest first.
@@ -57,6 +62,11 @@ class Drawing:
     width: int
     height: int
     box: tuple[int, int] = (WIDTH, HEIGHT)
+
+    @property
+    def may_shrink(self) -> bool:
+        """Whether it is shown whole and a little smaller where it does not fit; wider drawings scroll."""
+        return _LEAST_SHRUNK < self.width <= _MOST_SHRUNK
 
 
 @dataclass(slots=True)

@@ -51,6 +51,12 @@ class DrawLineageTests(SimpleTestCase):
         self.assertLess(drawing.nodes[1].x + WIDTH, drawing.nodes[2].x)
         self.assertEqual(len({node.y for node in drawing.nodes}), 1)
 
+    def test_a_drawing_a_little_wider_than_a_page_is_shown_whole(self):
+        def shrinks(length):
+            return drawn([(n + 1, "supersedes", n) for n in range(1, length)], current=1).may_shrink
+
+        self.assertEqual([length for length in range(2, 9) if shrinks(length)], [4])
+
     def test_a_superseded_one_is_struck_and_each_is_described_in_words(self) -> None:
         drawing = draw_lineage([decision(1, "superseded"), decision(2)], [(2, "supersedes", 1)], 2)
         self.assertEqual([node.is_struck for node in drawing.nodes], [True, False])
