@@ -18,7 +18,7 @@ from memories.admin.answers import done, sentence, show_error
 from memories.admin.filters import most_used_tags, used_types
 from memories.admin.forms import NewMemoryForm
 from memories.admin.listing import MemoryChangeList, search
-from memories.admin.review_item import ReviewActions
+from memories.admin.review_item import CAN_UNDO, ReviewActions
 from memories.models import Memory, MemoryKind
 from memories.schemas import MemoryTouch
 from memoryhub.core.admin import HubChangeList, cells
@@ -84,6 +84,10 @@ class MemoryListAdmin(ReviewActions):
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
         return (search(request, queryset, search_term, self.kind) if search_term.strip() else queryset), False
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        undo = request.session.pop(CAN_UNDO, ()) if request.method == "GET" else ()
+        return super().changelist_view(request, {"can_undo": undo, **(extra_context or {})})
 
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None

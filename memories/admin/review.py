@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST
 from memories.admin.answers import sentence, warn_of_redactions
 from memories.admin.lists import offered
 from memories.admin.review_forms import EditForm, MergeForm, VerdictForm
-from memories.admin.review_item import Place, merging, shown_item
+from memories.admin.review_item import AT_ONCE, Place, merging, shown_item
 from memories.admin.section import SectionAdmin
 from memories.events import Verdict
 from memories.models import MemoryKind, ReviewState
@@ -22,7 +22,7 @@ from memories.review import services
 from memories.review.schemas import ReviewResult, ReviewTouch
 from memories.review.selectors import last_verdict_of, queue
 from memories.selectors.memories import find_memory
-from memoryhub.core.admin import needs
+from memoryhub.core.admin import cells, needs
 from memoryhub.core.errors import HubError, PreconditionFailed
 from memoryhub.core.permissions import Act
 
@@ -57,6 +57,7 @@ class ReviewViews(SectionAdmin):
         return [
             page("", self.queue_view, "changelist"),
             page("undo/", require_POST(needs(Act.REVIEW, self.undo_view)), "undo"),
+            page("undo/chosen/", require_POST(needs(Act.REVIEW, self.undo_chosen_view)), "undo_chosen"),
             page("<int:memory_id>/", self.item_view, "item"),
             verdict("accept", require_POST(self.accept_view), "accept"),
             verdict("reject", require_POST(self.reject_view), "reject"),
@@ -121,6 +122,20 @@ class ReviewViews(SectionAdmin):
             messages.error(request, sentence(error))
             return redirect("admin:memories_review_changelist")
         return self._done(request, result, result.id)
+
+    def undo_chosen_view(self, request: HttpRequest) -> HttpResponse:
+        """Undo the verdicts that were given together in a list."""
+        ids = [int(part) for part in request.POST.get("ids", "").split() if part.isdecimal()][:AT_ONCE]
+        undone = 0
+        for memory_id in ids:
+            try:
+                services.withdraw_verdict(command=ReviewTouch(id=memory_id))
+                undone += 1
+            except HubError as error:
+                messages.warning(request, sentence(error))
+        if undone:
+            messages.success(request, f"{cells.counted(undone, 'verdict')} undone.")
+        return redirect("admin:memories_memory_changelist")
 
     def _give(self, request: HttpRequest, memory_id: int, verdict: Verdict) -> HttpResponse:
         place = Place.of(memory_id, queue())

@@ -30,7 +30,7 @@ from memoryhub.core.admin import DefaultFilter, cells
 from memoryhub.core.errors import HubError
 from memoryhub.core.kinds.builtin import KINDS
 
-_AT_ONCE = 200
+AT_ONCE = 200
 
 
 class ReviewFilter(DefaultFilter):
@@ -56,18 +56,22 @@ class ReviewActions(SectionAdmin):
         _review_chosen(request, queryset, Verdict.REJECTED)
 
 
+CAN_UNDO = "verdicts_to_undo"
+
+
 def _review_chosen(request: HttpRequest, queryset: QuerySet[Memory], verdict: Verdict) -> None:
-    ids = list(queryset.values_list("id", flat=True)[: _AT_ONCE + 1])
-    if len(ids) > _AT_ONCE:
-        messages.error(request, f"Select at most {_AT_ONCE} memories at a time. Nothing was changed.")
+    ids = list(queryset.values_list("id", flat=True)[: AT_ONCE + 1])
+    if len(ids) > AT_ONCE:
+        messages.error(request, f"Select at most {AT_ONCE} memories at a time. Nothing was changed.")
         return
     outcomes = review_many(commands=[ReviewVerdict(id=memory_id, verdict=verdict) for memory_id in ids])
     for outcome in outcomes:
         if outcome.refused:
             messages.warning(request, sentence(HubError(outcome.refused)))
-    done = sum(not outcome.refused for outcome in outcomes)
+    done = [outcome.id for outcome in outcomes if not outcome.refused]
     if done:
-        messages.success(request, f"{cells.counted(done, 'memory', 'memories')} {verdict}.")
+        request.session[CAN_UNDO] = done  # the list shows a button once
+        messages.success(request, f"{cells.counted(len(done), 'memory', 'memories')} {verdict}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,18 @@ class ReviewPageTests(AdminTestCase):
         self.assertIn("Accepted", self.say(self.second, "accept", base_version="1", back="memory"))
         self.assertEqual(set(self.memories()), {self.first, self.second})
 
+    def test_verdicts_given_together_are_undone_together(self) -> None:
+        action: dict[str, Any] = {"action": "reject_chosen", "_selected_action": [str(self.first), str(self.second)]}
+        page = self.post("memories/memory/", **action)
+        self.assertIn("Verdicts given together: 2.", page)
+        ids = re.search(r'name="ids" value="([\d ]+)"', page)
+        self.assertNotIn("Verdicts given together", self.page("memories/memory/"))
+        self.post(f"{QUEUE}undo/")
+        page = self.post(f"{QUEUE}undo/chosen/", ids=ids[1] if ids else "")
+        self.assertIn("1 verdict undone.", page)
+        self.assertIn("There is no verdict on #", page)
+        self.assertEqual([self.standing(each)[0] for each in (self.first, self.second)], ["proposed", "proposed"])
+
     def test_a_viewer_sees_the_queue_and_gives_no_verdict(self) -> None:
         viewer = get_user_model().objects.create_user("vic")
         viewer.groups.add(Group.objects.get(name="viewer"))
@@ -166,7 +178,7 @@ class ReviewByKeyTests(BrowserTestCase):
         self.see("Proposal 2", within="article")
         self.go("k")
         self.go("a")
-        self.see(f"Accepted #{first} “Proposal 1”.", within="[data-live]")
+        self.see(f"Accepted #{first} “Proposal 1”.", within="[data-announce]")
         self.see("1 of 3")
         self.press("r")
         self.wait_for_focus("reason")
@@ -182,7 +194,7 @@ class ReviewByKeyTests(BrowserTestCase):
         self.press(Keys.END, ", corrected")
         with self.new_page():
             self.press_with_control(Keys.ENTER)
-        self.see(f"Accepted #{third} “Proposal 3, corrected”.", within="[data-live]")
+        self.see(f"Accepted #{third} “Proposal 3, corrected”.", within="[data-announce]")
         self.press("m")
         self.wait_for_focus("into")
         self.press(Keys.TAB)
@@ -190,7 +202,7 @@ class ReviewByKeyTests(BrowserTestCase):
         self.wait_for_focus("content")
         with self.new_page():
             self.press_with_control(Keys.ENTER)
-        self.see(f"Merged #{fourth} into #{self.known}.", within="[data-live]")
+        self.see(f"Merged #{fourth} into #{self.known}.", within="[data-announce]")
         self.see("No memories to review")
         merged = self.get(self.known)["content"]
         self.assertEqual(merged, "Three times, then we stop and say so.\nWhat number 4 says of the work at hand.")

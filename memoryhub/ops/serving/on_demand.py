@@ -10,7 +10,6 @@ import time
 from logging.handlers import RotatingFileHandler
 
 from memoryhub import env
-from memoryhub.core.background import running_tasks
 from memoryhub.core.clients import connected_clients
 from memoryhub.core.windows import forget_closed
 
@@ -66,6 +65,8 @@ class Idle:
         self._used_at = time.monotonic()
 
     def watch(self, stop: threading.Event) -> None:
+        from memoryhub.core.background import running_tasks  # needs Django, which is not loaded when the log begins
+
         while not stop.wait(min(5.0, self._seconds / 4)):
             if connected_clients() or running_tasks():
                 self.note_use()

@@ -56,7 +56,7 @@
         }
     });
     // Screen readers announce a live region only when it changes.
-    const live = document.querySelector('[data-live]');
+    const live = document.querySelector('[data-announce]');
     if (live && live.children.length) {
         const lines = [...live.children];
         live.replaceChildren();
