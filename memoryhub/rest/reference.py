@@ -54,7 +54,7 @@ class ReferencePage(DocsBase):
         context = {
             "api": schema["info"],
             "groups": groups(schema, address),
-            "openapi": f"{address}/api/v1/openapi.json",
+            "openapi": "/api/v1/openapi.json",
         }
         return render(request, "memoryhub/api_docs.html", context)
 

@@ -9,6 +9,7 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
+from decisions.contributions import IN_FORCE
 from decisions.models import Decision
 from memories.events import MEMORY_REVIEWED
 from memories.models import Memory
@@ -69,9 +70,11 @@ def _memory(place: Place) -> Step:
 
 
 def _decision() -> Step:
-    first = Decision.objects.order_by("id").first()
-    text = f"“{first.title}”" if first else "Tell the agent what you chose and why, or import decision records."
-    return Step("decision", "Record a decision", text, first is not None, reverse("admin:decisions_decision_add"))
+    first = Decision.objects.filter(status__in=IN_FORCE).order_by("id").first()
+    is_done = first is not None or Decision.objects.exists()
+    to_do = "Tell the agent what you chose and why, or import decision records."
+    text = f"“{first.title}”" if first else "Done." if is_done else to_do
+    return Step("decision", "Record a decision", text, is_done, reverse("admin:decisions_decision_add"))
 
 
 def _review() -> Step:
@@ -94,7 +97,7 @@ def load_sample(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@hub_page(Act.VIEW)
+@hub_page(Act.WRITE)
 def hide_first_steps(request: HttpRequest, project: str) -> HttpResponse:
     request.session[_HIDDEN] = sorted({*request.session.get(_HIDDEN, ()), project})
     return redirect(f"/p/{project}/admin/")

@@ -21,7 +21,7 @@ from memoryhub.core.errors import ConfirmationRequired
 from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import estimate_tokens
 from tests.admin.base import AdminTestCase, text_of
-from tests.admin.browser import BrowserTestCase
+from tests.admin.browser import NAVIGATION, BrowserTestCase
 
 SEARCH, PACKS = "memories/searchdocument/", "memories/contextpack/"
 
@@ -188,8 +188,8 @@ class UsePageTests(AdminTestCase):
     def test_lists_show_what_was_ignored_used_or_never_given(self) -> None:
         used, ignored = self.write("Port of the hub", "8321"), self.write("Colour of the logo", "teal")
         with self.store("alpha", source="mcp"):
-            for _ in range(IGNORED_AFTER):
-                pack_context(command=ContextPackRequest())
+            for number in range(IGNORED_AFTER):
+                pack_context(command=ContextPackRequest(session_id=f"s-{number}"))
             get_memories(command=MemoryGet(ids=[used]))
             count_uses()
         never = self.write("Written since", "and never given")
@@ -203,13 +203,14 @@ class SearchPageBrowserTests(BrowserTestCase):
             self.rest("POST", f"projects/{self.project}/memories", {"title": title, "content": f"{title} 8321"})
         self.narrow()
         self.open(SEARCH)
-        self.type_into("query", "8321")
-        self.follow("Search", within="form")
+        self.find("#id_query").send_keys("8321")
+        self.follow("Search", within="main//form")
         self.see("#1 note", within=".verbatim")
         self.see("2 of 2", within=".ranked")
         width = "return document.documentElement.scrollWidth <= window.innerWidth"
         self.assertTrue(self.script(width))
-        self.follow("Context pack")
+        self.find(".nav-open").click()
+        self.follow("Context packs", within=NAVIGATION)
         self.see("Port of the hub", within=".pack-text")
         self.assertTrue(self.script(width))
         self.assertGreater(self.script("return document.querySelectorAll('.pack-bar > svg .part').length"), 1)

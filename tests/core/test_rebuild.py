@@ -160,7 +160,7 @@ class RebuildTests(SpoiltStoreTestCase):
         self.assertTrue(log.rebuild(write_elsewhere).identical)
         self.assertGreaterEqual(len(written), 2)
         self.assertEqual(Memory.objects.filter(id__in=written).count(), len(written))
-        self.assertEqual(sorted(self.found("meanwhile")), ["meanwhile 2000", "meanwhile 4000"])
+        self.assertEqual(len(self.found("meanwhile")), min(len(written), 20))
 
     def write_one(self, number: int, written: list[int]) -> None:
         from django.db import connections

@@ -107,7 +107,7 @@ class LivePageTests(BrowserTestCase):
 
         self.remember("The pump stops")
         self.see("The pump stops", "#rail")
-        self.see("1 new row", "[role=status]")
+        self.see("1 new row", ".visually-hidden[role=status]")
         self.assertTrue(self.script("return window.isSamePage && document.activeElement.closest('details').open"))
         self.assertEqual(self.script("return document.activeElement"), first)
         self.assertEqual(self.counts(), (1, 1))
