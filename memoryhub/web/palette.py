@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -78,7 +79,7 @@ def find(typed: str, *, user: Any, current: StoreId | None = None) -> list[tuple
     }
     groups = [(title, _matching(found, typed)[:_MOST_OF_A_GROUP]) for title, found in links.items()]
     if typed:
-        groups.insert(0, ("Entries", list(_entries(stores, typed))[: 3 * _MOST_OF_A_GROUP]))
+        groups.insert(0, ("Entries", list(islice(_entries(stores, typed), 3 * _MOST_OF_A_GROUP))))
     return [(title, found) for title, found in groups if found]
 
 
@@ -118,13 +119,17 @@ def _matching(links: list[Link], typed: str) -> list[Link]:
 def _entries(stores: list[StoreId], typed: str) -> Iterator[Link]:
     number = typed.removeprefix("#")
     words = [] if number.isdecimal() else typed.lower().split()[:8]
-    likes = " AND ".join(["lower(d.title) LIKE %s ESCAPE '!'"] * len(words)) or "d.id = %s"
+    # SQLite lowers ASCII alone, so a word may also begin with its capital
+    like = "(lower(d.title) LIKE %s ESCAPE '!' OR d.title LIKE %s ESCAPE '!')"
+    likes = " AND ".join([like] * len(words)) or "d.id = %s"
     outside, _ = parse("").conditions(None, "d.id")
     sql = (
         f"SELECT d.id, d.source, d.title FROM memories_searchdocument d WHERE d.source IN ({_SOURCES}) "
         f"AND {' AND '.join(outside)} AND {likes} ORDER BY d.id DESC LIMIT {_MOST_OF_A_STORE}"
     )
-    parameters: list[Any] = [f"%{_escaped(word)}%" for word in words] or [int(number[:15])]
+    parameters: list[Any] = [f"%{_escaped(form)}%" for word in words for form in (word, word.capitalize())] or [
+        int(number[:15])
+    ]
     for store in stores:
         place = Place.of(store)
         try:

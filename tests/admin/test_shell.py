@@ -55,6 +55,11 @@ class PaletteTests(AdminTestCase):
         self.assertIn("/p/beta/admin/memories/tag/", self.find("tags", **{"from": "/p/beta/admin/"}))
         self.assertIn("Write a memory", self.find("write", **{"from": "/p/beta/admin/"}))
 
+    def test_a_word_with_an_umlaut_is_found_in_either_case(self) -> None:
+        self.write("Ärger über den Ölstand")
+        for typed in ("ärger", "Ärger", "ölstand", "ÜBER"):
+            self.assertIn("Ärger über den Ölstand", self.find(typed), typed)
+
     def test_wildcards_and_odd_input_are_text(self) -> None:
         self.write("100 % of_them")
         for typed in ("100 %", "of_", "!"):

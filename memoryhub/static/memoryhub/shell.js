@@ -8,7 +8,7 @@
         const field = palette.querySelector('input');
         const list = palette.querySelector('[role=listbox]');
         const status = palette.querySelector('[role=status]');
-        let waiting, request;
+        let waiting, request, isFresh = false, isEntered = false;
 
         const options = () => [...list.querySelectorAll('[role=option]')];
         const mark = option => {
@@ -38,7 +38,11 @@
                     option.tabIndex = -1;
                 });
                 mark(options()[0]);
-                status.textContent = `${options().length} results`;
+                status.textContent = options().length === 1 ? '1 result' : `${options().length} results`;
+                isFresh = true;
+                if (isEntered && options()[0]) {
+                    location.assign(options()[0].href);
+                }
             } catch (error) {
                 if (error.name !== 'AbortError') {
                     status.textContent = 'The hub does not answer.';
@@ -47,11 +51,13 @@
         };
         const open = () => {
             field.value = '';
+            isFresh = isEntered = false;
             list.replaceChildren();
             palette.showModal();
             load();
         };
         field.addEventListener('input', () => {
+            isFresh = isEntered = false;
             clearTimeout(waiting);
             waiting = setTimeout(load, 90);
         });
@@ -62,6 +68,9 @@
             if (by && all.length) {
                 event.preventDefault();
                 mark(all[(at + by + all.length) % all.length]);
+            } else if (event.key === 'Enter' && !isFresh) {
+                event.preventDefault();
+                isEntered = true; // until the results of what was typed are there
             } else if (event.key === 'Enter' && all[at]) {
                 event.preventDefault();
                 event.ctrlKey || event.metaKey ? openInTab(all[at].href) : location.assign(all[at].href);
