@@ -129,7 +129,7 @@ class BrowserTests(BrowserTestCase):
         self.narrow()
         self.open("")
         self.assertFalse(self.find("#nav").is_displayed())
-        edges = "return [...document.querySelectorAll('#header :is(a, button, input)')].map("
+        edges = "return [...document.querySelectorAll('#header :is(summary, button, .find, .brand)')].map("
         self.assertLessEqual(max(self.script(f"{edges}control => control.getBoundingClientRect().right)")), 400)
         self.find(".nav-open").click()
         self.wait(lambda: self.find("#nav").is_displayed(), "the navigation")
