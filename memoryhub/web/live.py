@@ -9,6 +9,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
+from django.contrib.messages.storage.base import BaseStorage, Message
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
@@ -27,6 +28,16 @@ from memoryhub.ops.serving.live import Source, file_stamp
 
 # Sent by ``live.js`` when it fetches a page again
 HEADER = "Hub-Live"
+
+
+class NoMessages(BaseStorage):
+    """Leaves the messages to the page that the person opens next, and takes none for a page that is fetched again."""
+
+    def _get(self, *_args: Any, **_kwargs: Any) -> tuple[list[Message], bool]:
+        return [], True
+
+    def _store(self, *_args: Any, **_kwargs: Any) -> list[Message]:
+        return []
 
 
 class LiveResponse(StreamingHttpResponse):

@@ -142,8 +142,8 @@ class CurrentStore:
     def process_view(
         self, request: HttpRequest, view: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
     ) -> HttpResponseBase | None:
-        if live.HEADER in request.headers and hasattr(request, "_messages"):
-            del request._messages  # they are for the page that the person opens next
+        if live.HEADER in request.headers:
+            request._messages = live.NoMessages(request)  # type: ignore[attr-defined]
         # The view is called here because ``use_store`` translates database errors to HubError.
         store: StoreId | None = request.store  # type: ignore[attr-defined]
         if store is None or not may(request.user, Act.VIEW):

@@ -184,6 +184,12 @@ class RightsTests(AdminTestCase):
         self.assertNotContains(fetched, "The hub was started again since")
         self.assertIn("The hub was started again since", self.page())
 
+    def test_a_page_that_is_fetched_again_may_lead_elsewhere_with_a_message(self) -> None:
+        gone = self.address("memories/memory/review/99/")
+        fetched = self.client.get(gone, headers={"Hub-Live": "1"})
+        self.assertRedirects(fetched, self.address("memories/memory/review/"))
+        self.assertNotIn("#99 is not in review", self.page())
+
 
 class TaskTests(AdminTestCase):
     def start(self, work: Any, actor: str = "owner") -> background.Task:

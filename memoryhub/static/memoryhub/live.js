@@ -62,7 +62,7 @@
         const answer = await fetch(location.href, {headers: {'Hub-Live': '1'}});
         const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
         const fresh = page.querySelector('[data-live]');
-        if (!answer.ok || !fresh) {
+        if (!answer.ok || answer.redirected || !fresh) { // what the page shows is gone
             stop();
             return;
         }
