@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
-from django.db.models import Count
+from django.db.models import Count, QuerySet
 from django.db.models.functions import Substr
 from django.urls import reverse
 from django.utils.html import format_html
@@ -39,7 +39,12 @@ class Pending:
     count: int
     # With the count: "2 memories need review"
     label: str
-    url: str
+    view: str
+    query: str = ""
+
+    @property
+    def url(self) -> str:
+        return reverse(self.view) + self.query
 
 
 def pending_work() -> list[Pending]:
@@ -51,26 +56,26 @@ def pending_work() -> list[Pending]:
 def _conflicts() -> Pending:
     count = outside_quarantine(Conflict.objects.filter(resolved_at__isnull=True), "memory_id").count()
     label = f"{count} unresolved conflict{'' if count == 1 else 's'}"
-    return Pending(count, label, f"{reverse('admin:memories_conflict_changelist')}?state=open")
+    return Pending(count, label, "admin:memories_conflict_changelist", "?state=open")
 
 
 def _secrets() -> Pending:
     look = last_look()
     count = look.finds if look else 0
     label = f"{counted(count, 'possible secret')} found in older texts by the current rules"
-    return Pending(count, label, reverse("admin:governance_redaction_changelist"))
+    return Pending(count, label, "admin:governance_redaction_changelist")
 
 
 def _proposed() -> Pending:
     count = count_waiting()
     label = f"{counted(count, 'memory', 'memories')} {_need(count)} review"
-    return Pending(count, label, reverse("admin:memories_review_changelist"))
+    return Pending(count, label, "admin:memories_review_changelist")
 
 
 def _stale() -> Pending:
     count = count_stale()
     label = f"{counted(count, 'item')} {_need(count)} rechecking"
-    return Pending(count, label, reverse("admin:governance_affirmation_changelist"))
+    return Pending(count, label, "admin:governance_affirmation_changelist")
 
 
 def _need(count: int) -> str:
@@ -114,9 +119,12 @@ def latest_memories() -> list[tuple[Memory, SafeString]]:
     return [(memory, format_html("{} {}", kind_and_type(memory), memory_warnings(memory))) for memory in latest]
 
 
+def decisions_in_force() -> QuerySet[Decision]:
+    return outside_quarantine(Decision.objects.filter(status__in=IN_FORCE))
+
+
 def latest_decisions() -> list[tuple[Decision, SafeString, str]]:
-    in_force = outside_quarantine(Decision.objects.filter(status__in=IN_FORCE))
-    latest = in_force.defer("context", "rationale", "alternatives").order_by("-id")[:_DECISIONS]
+    latest = decisions_in_force().defer("context", "rationale", "alternatives").order_by("-id")[:_DECISIONS]
     return [
         (decision, format_html("{} {}", status(decision.status), warnings(decision)), brief(decision.chosen))
         for decision in latest

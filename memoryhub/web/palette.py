@@ -32,14 +32,16 @@ from memoryhub.web.navigation import hub_pages, pages_of
 _MOST_OF_A_STORE = 5
 _MOST_OF_A_GROUP = 12
 _MOST_STORES = 200
+# Stores of which entries are looked for while a person types: opening one takes milliseconds
+_MOST_AT_ONCE = 24
 _MOST_CHARS = 200
-_PATHS = {
+PATHS = {
     "memory": "memories/memory/{}/change/",
     "decision": "decisions/decision/{}/change/",
     "session": "sessions_app/session/{}/change/",
     "commit": "sessions_app/commit/{}/change/",
 }
-_SOURCES = ", ".join(f"'{source}'" for source in _PATHS)
+_SOURCES = ", ".join(f"'{source}'" for source in PATHS)
 # What a person does in a store: label, path below its overview, permission
 _ACTIONS = (
     ("Write a memory", "memories/memory/add/", Act.WRITE),
@@ -49,7 +51,12 @@ _ACTIONS = (
     ("Delete by age", "governance/retentionrun/", Act.GOVERN),
     ("Verify the log", "core/rawevent/", Act.WRITE),
 )
-_HUB_ACTIONS = (("New project", "/new/project", Act.GOVERN), ("New organisation", "/new/organisation", Act.GOVERN))
+_HUB_ACTIONS = (
+    ("New project", "/new/project", Act.GOVERN),
+    ("New organisation", "/new/organisation", Act.GOVERN),
+    ("New token", "/tokens#new", Act.ADMINISTER),
+    ("Invite a person", "/people#new", Act.ADMINISTER),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +71,20 @@ class Link:
 def show_palette(request: HttpRequest) -> HttpResponse:
     """Show what matches ``q``; with ``fragment``, only the list for ``shell.js``, from the page at ``from``."""
     typed = " ".join(request.GET.get("q", "").split())[:_MOST_CHARS]
-    groups = find(typed, user=request.user, current=_store_at(request.GET.get("from", "")))
-    template = "memoryhub/palette_results.html" if "fragment" in request.GET else "memoryhub/palette.html"
-    return render(request, template, {"groups": groups, "typed": typed})
+    is_typing = "fragment" in request.GET
+    most = _MOST_AT_ONCE if is_typing else _MOST_STORES
+    groups = find(typed, user=request.user, current=_store_at(request.GET.get("from", "")), most_stores=most)
+    template = "memoryhub/palette_results.html" if is_typing else "memoryhub/palette.html"
+    return render(request, template, {"groups": groups, "typed": typed, "more": is_typing and len(_stores()) > most})
 
 
-def find(typed: str, *, user: Any, current: StoreId | None = None) -> list[tuple[str, list[Link]]]:
-    """Return links in groups with a title, those of the current store first."""
+def find(
+    typed: str, *, user: Any, current: StoreId | None = None, most_stores: int = _MOST_STORES
+) -> list[tuple[str, list[Link]]]:
+    """Return links in groups with a title, those of the current store first.
+
+    Entries come from the current store and the ``most_stores`` that were changed last.
+    """
     stores = sorted(_stores(), key=lambda store: store != current)
     links = {
         "Pages": [*(_pages(user, current) if current else ()), *_hub_links(user)],
@@ -79,12 +93,20 @@ def find(typed: str, *, user: Any, current: StoreId | None = None) -> list[tuple
     }
     groups = [(title, _matching(found, typed)[:_MOST_OF_A_GROUP]) for title, found in links.items()]
     if typed:
-        groups.insert(0, ("Entries", list(islice(_entries(stores, typed), 3 * _MOST_OF_A_GROUP))))
+        searched = sorted(stores, key=lambda store: (store != current, -_changed(store)))[:most_stores]
+        groups.insert(0, ("Entries", list(islice(_entries(searched, typed), 3 * _MOST_OF_A_GROUP))))
     return [(title, found) for title, found in groups if found]
 
 
 def _stores() -> list[StoreId]:
     return [*map(project_store, list_projects()), *map(org_store, list_orgs()), GLOBAL_STORE][:_MOST_STORES]
+
+
+def _changed(store: StoreId) -> float:
+    try:
+        return store.path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _store_at(path: str) -> StoreId | None:
@@ -139,7 +161,7 @@ def _entries(stores: list[StoreId], typed: str) -> Iterator[Link]:
             continue
         for entry, source, title in found:
             about = f"{place.label} · {source} #{entry}"
-            yield Link(one_line(title, 120), f"{place.url}{_PATHS[source].format(entry)}", about)
+            yield Link(one_line(title, 120), f"{place.url}{PATHS[source].format(entry)}", about)
 
 
 def _escaped(word: str) -> str:

@@ -8,7 +8,10 @@ from memories.review.schemas import ReviewVerdict
 from memories.review.services import review_memory
 from memories.schemas import MemoryDelete
 from memories.services import delete_memory
+from memoryhub.core.stores.store import project_store
 from memoryhub.registry.people import PersonAdd, add_person
+from sessions_app.schemas import SettingsChange
+from sessions_app.services.profile import change_settings
 from tests.admin.base import AdminTestCase, text_of
 
 
@@ -31,6 +34,31 @@ class RailTests(AdminTestCase):
     def test_signed_out_there_is_no_navigation(self) -> None:
         self.client.logout()
         self.assertNotIn('id="nav"', self.client.get("/admin/login/").content.decode())
+
+
+class HomeTests(AdminTestCase):
+    def home_page(self) -> str:
+        return text_of(self.client.get("/").content.decode())
+
+    def test_it_shows_what_happened_in_all_projects_and_what_is_pending(self) -> None:
+        self.write("The SMS gateway takes 20 seconds")
+        with self.store("beta"):
+            record_decision(command=DecisionRecord(title="Warn by SMS", chosen="SMS"))
+            change_settings(command=SettingsChange(settings={"review_policy": "all"}))
+        self.write("A proposal", project="beta")
+        page = self.home_page()
+        self.assertIn("alpha Memories 1 Decisions 0", page)
+        self.assertIn("beta Memories 1 Decisions 1", page)
+        self.assertIn("1 memory needs review", page)
+        self.assertIn("Warn by SMS Decision beta", page)
+        self.assertIn("The SMS gateway takes 20 seconds Memory alpha", page)
+
+    def test_a_damaged_project_has_its_problem_and_nothing_else(self) -> None:
+        self.write("A note")
+        project_store("beta").path.write_bytes(b"no database" * 1000)
+        page = self.home_page()
+        self.assertIn("A note Memory alpha", page)
+        self.assertNotIn("beta Memories", page)
 
 
 class PaletteTests(AdminTestCase):

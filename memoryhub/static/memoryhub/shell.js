@@ -82,12 +82,14 @@
                 palette.close();
             }
         });
-        document.querySelector('[data-palette]')?.addEventListener('click', event => {
-            if (!event.ctrlKey && !event.metaKey) {
-                event.preventDefault();
-                open();
-            }
-        });
+        for (const opener of document.querySelectorAll('[data-palette]')) {
+            opener.addEventListener('click', event => {
+                if (!event.ctrlKey && !event.metaKey) {
+                    event.preventDefault();
+                    open();
+                }
+            });
+        }
         document.addEventListener('keydown', event => {
             if (event.key.toLowerCase() === 'k' && (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey) {
                 event.preventDefault();
