@@ -10,11 +10,16 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
+from markdown_it import MarkdownIt
 from ninja import NinjaAPI
 from ninja.openapi.docs import DocsBase
 
 _METHODS = ("get", "post", "put", "patch", "delete")
 _DEPTH = 3
+# Shown of the values of an enumeration
+_MOST_VALUES = 12
 # A parameter in a path
 _PLACE = re.compile(r"\{(\w+)\}")
 _PLACEHOLDER = r"<\1>"
@@ -25,9 +30,17 @@ class Parameter:
     name: str
     # ``path``, ``query``, ``header`` or ``body``
     place: str
-    type: str
+    type: SafeString
     is_required: bool
     description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: str
+    meaning: str
+    # "" without a body
+    type: SafeString
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +51,7 @@ class Operation:
     summary: str
     description: str
     parameters: list[Parameter]
-    # Status and meaning
-    answers: list[tuple[str, str]]
+    answers: list[Answer]
     # JSON with the required fields, "" without a body
     body: str
     curl: str
@@ -53,10 +65,16 @@ class ReferencePage(DocsBase):
         address = request.build_absolute_uri("/").rstrip("/")
         context = {
             "api": schema["info"],
+            "description": _rendered(schema["info"]["description"]),
             "groups": groups(schema, address),
+            "schemas": list(schemas(schema)),
             "openapi": "/api/v1/openapi.json",
         }
         return render(request, "memoryhub/api_docs.html", context)
+
+
+def _rendered(text: str) -> SafeString:
+    return mark_safe(MarkdownIt("commonmark", {"html": False}).render(text))  # noqa: S308 - HTML is escaped
 
 
 def groups(schema: dict[str, Any], address: str) -> list[tuple[str, list[Operation]]]:
@@ -70,6 +88,13 @@ def groups(schema: dict[str, Any], address: str) -> list[tuple[str, list[Operati
     return list(found.items())
 
 
+def schemas(schema: dict[str, Any]) -> Iterator[tuple[str, list[Parameter]]]:
+    """Return the fields of every object that routes take or return, by name."""
+    for name, model in sorted(schema["components"]["schemas"].items()):
+        if "properties" in model:
+            yield name, list(_fields(schema, model))
+
+
 def _operation(schema: dict[str, Any], address: str, path: str, method: str, found: dict[str, Any]) -> Operation:
     content = found.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
     parameters = [*_parameters(schema, found), *(_fields(schema, content) if content else ())]
@@ -81,10 +106,22 @@ def _operation(schema: dict[str, Any], address: str, path: str, method: str, fou
         found.get("summary", ""),
         found.get("description", ""),
         parameters,
-        [(status, answer["description"]) for status, answer in sorted(found["responses"].items())],
+        [_answer(schema, status, answer) for status, answer in sorted(found["responses"].items())],
         body,
-        _curl(f"{address}{path}", method.upper(), body),
+        _curl(f"{address}{path}{_query(found)}", method.upper(), body),
     )
+
+
+def _answer(schema: dict[str, Any], status: str, answer: dict[str, Any]) -> Answer:
+    contents: list[dict[str, Any]] = list(answer.get("content", {}).values())
+    return Answer(status, answer["description"], _type(schema, contents[0]["schema"]) if contents else SafeString())
+
+
+def _query(operation: dict[str, Any]) -> str:
+    needed = [
+        found["name"] for found in operation.get("parameters", ()) if found["in"] == "query" and found["required"]
+    ]
+    return "?" + "&".join(f"{name}=<{name}>" for name in needed) if needed else ""
 
 
 def _parameters(schema: dict[str, Any], operation: dict[str, Any]) -> Iterator[Parameter]:
@@ -107,20 +144,29 @@ def _resolved(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _type(schema: dict[str, Any], part: dict[str, Any], depth: int = 0) -> str:
-    part = _resolved(schema, part)
-    choices = part.get("anyOf") or part.get("oneOf") or part.get("allOf")
-    if depth >= _DEPTH:
-        return "object"
+def _type(schema: dict[str, Any], part: dict[str, Any]) -> SafeString:
+    """Return the type in words; objects are links to their fields."""
+    found = _resolved(schema, part)
+    choices = found.get("anyOf") or found.get("oneOf") or found.get("allOf")
     if choices:
-        return " or ".join(dict.fromkeys(_type(schema, choice, depth + 1) for choice in choices))
-    if "enum" in part:
-        return " or ".join(json.dumps(value) for value in part["enum"])
-    if "const" in part:
-        return json.dumps(part["const"])
-    if part.get("type") == "array":
-        return f"list of {_type(schema, part.get('items', {}), depth + 1)}"
-    return str(part.get("format") if part.get("format") == "date-time" else part.get("type", "any"))
+        return format_html_join(
+            " or ", "{}", ((kind,) for kind in dict.fromkeys(_type(schema, one) for one in choices))
+        )
+    if "enum" in found:
+        return _joined([json.dumps(value) for value in found["enum"]])
+    if "const" in found:
+        return _joined([json.dumps(found["const"])])
+    if found.get("type") == "array":
+        return format_html("list of {}", _type(schema, found.get("items", {})))
+    if found is not part and "properties" in found:
+        name = part["$ref"].rpartition("/")[2]
+        return format_html('<a href="#schema-{}">{}</a>', name, name)
+    return _joined(["date-time" if found.get("format") == "date-time" else found.get("type", "any")])
+
+
+def _joined(values: list[str]) -> SafeString:
+    shown = [*values[:_MOST_VALUES], "…"] if len(values) > _MOST_VALUES else values
+    return format_html_join(" or ", "{}", ((value,) for value in shown))
 
 
 # The required fields, each with a value of its type

@@ -20,6 +20,12 @@ class DocsPageTests(BrowserTestCase):
         self.find("#api-token").send_keys(self.server.token)
         self.assertEqual(self.make_project("by-token"), "201")
 
+    def test_the_fields_of_what_is_returned_are_a_link_away(self) -> None:
+        self.browser.get(f"{self.server.address}/api/v1/docs")
+        self.find(f"{ROUTE} summary").click()
+        self.find(f"{ROUTE} .answers-list a[href='#schema-ProjectReport']").click()
+        self.see("chain_finding", within="#schema-ProjectReport")
+
     def sign_out_for_this_test(self) -> None:
         for cookie in self.browser.get_cookies():
             self.addCleanup(self.browser.add_cookie, cookie)
