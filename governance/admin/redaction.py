@@ -99,7 +99,8 @@ class RedactionAdmin(HubModelAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         # Pages of items link here with their number
         form = RedactionForm(
-            request.POST if request.method == "POST" else None, initial={"ids": request.GET.get("ids", "")}
+            request.POST if request.method == "POST" else None,
+            initial={name: request.GET[name] for name in ("ids", "way") if name in request.GET},
         )
         shown = needs(Act.GOVERN, self._previewed)(request, form) if form.is_bound else {}
         return self._page(request, form, **shown)

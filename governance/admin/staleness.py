@@ -21,7 +21,7 @@ from governance.staleness.services import affirm, retire
 from memories.admin.answers import sentence, warn_of_redactions
 from memories.admin.rendering import render
 from memoryhub.core import clock
-from memoryhub.core.admin import HubModelAdmin, needs
+from memoryhub.core.admin import HubModelAdmin, needs, next_page
 from memoryhub.core.errors import Gone, HubError, Invalid, NotFound
 from memoryhub.core.kinds.builtin import KINDS
 from memoryhub.core.permissions import Act
@@ -62,7 +62,7 @@ _KEYS = (
     ("a", "still valid"),
     ("n", "still valid, with a note"),
     ("s", "supersede the decision or revise the memory"),
-    ("x", "retire, with an optional reason"),
+    ("r", "retire, with an optional reason"),
     ("j", "next"),
     ("k", "previous"),
     ("Esc", "close"),
@@ -143,7 +143,8 @@ class AffirmationAdmin(HubModelAdmin):
         messages.success(request, f"{_became(result)} #{result.id} “{result.title}”.")
         if isinstance(result, AffirmResult):
             warn_of_redactions(request, result.redacted)
-        return self._go(following)
+        following_page = next_page(request)
+        return redirect(following_page) if following_page else self._go(following)
 
     def _go(self, entity_id: int | None) -> HttpResponse:
         return redirect(self.url("changelist") if entity_id is None else self.url("item", entity_id))
@@ -175,7 +176,6 @@ def _shown(at: Waiting) -> dict[str, Any]:
     return {
         "item": item,
         "label": _label(item["kind"]),
-        "next_ones": [{**following, "label": _label(following["kind"])} for following in at.next_ones],
         "is_decision": is_decision,
         "has_expired": any(reason["why"] == "expired" for reason in item["reasons"]),
         "rendered": render(item["text"]) if is_decision else render(item["text"], KINDS[item["kind"]].rendering),

@@ -22,7 +22,7 @@ from memories.admin.section import SectionAdmin
 from memories.diff import merge_texts
 from memories.models import Conflict, Resolution
 from memories.schemas import ConflictResolve
-from memoryhub.core.admin import DefaultFilter, cells, needs
+from memoryhub.core.admin import DefaultFilter, cells, needs, next_page
 from memoryhub.core.errors import Conflict as Refused
 from memoryhub.core.errors import Gone, Invalid
 from memoryhub.core.permissions import Act
@@ -133,7 +133,7 @@ class ConflictAdmin(SectionAdmin):
             return self._show_problem(request, conflict, form, sentence(refusal))
         split = f" The earlier version is now #{result.split_id}." if result.split_id else ""
         messages.success(request, f"Resolved. Version {result.version} is current.{split}")
-        return redirect(self.url("change", conflict.pk))
+        return redirect(next_page(request) or self.url("change", conflict.pk))
 
     def _show_problem(self, request: HttpRequest, conflict: Conflict, form: ResolveForm, problem: str) -> HttpResponse:
         typed = {name: form[name].value() or "" for name in form.fields}

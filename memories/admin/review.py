@@ -22,7 +22,7 @@ from memories.review import services
 from memories.review.schemas import ReviewResult, ReviewTouch
 from memories.review.selectors import last_verdict_of, queue
 from memories.selectors.memories import find_memory
-from memoryhub.core.admin import cells, needs
+from memoryhub.core.admin import cells, needs, next_page
 from memoryhub.core.errors import HubError, PreconditionFailed
 from memoryhub.core.permissions import Act
 
@@ -135,7 +135,7 @@ class ReviewViews(SectionAdmin):
                 messages.warning(request, sentence(error))
         if undone:
             messages.success(request, f"{cells.counted(undone, 'verdict')} undone.")
-        return redirect("admin:memories_memory_changelist")
+        return redirect(next_page(request) or "admin:memories_memory_changelist")
 
     def _give(self, request: HttpRequest, memory_id: int, verdict: Verdict) -> HttpResponse:
         place = Place.of(memory_id, queue())
@@ -155,7 +155,8 @@ class ReviewViews(SectionAdmin):
         warn_of_redactions(request, result.redacted)
         if request.POST.get("back") == "memory":
             return redirect("admin:memories_memory_change", result.id)
-        return self._go(following)
+        following_page = next_page(request)
+        return redirect(following_page) if following_page else self._go(following)
 
     def _go(self, memory_id: int | None) -> HttpResponse:
         if memory_id is None:
@@ -163,12 +164,10 @@ class ReviewViews(SectionAdmin):
         return redirect("admin:memories_review_item", memory_id)
 
     def _show(self, request: HttpRequest, place: Place | None = None, **more: Any) -> HttpResponse:
-        given = last_verdict_of(request.user.get_username())
         context = {
-            "title": "Review",
+            "title": "Inbox",
             "at": place,
             "keys": _KEYS,
-            "last": given.payload if given else None,
             **(shown_item(place.id) if place else {}),
             **more,
         }

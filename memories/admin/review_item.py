@@ -64,14 +64,19 @@ def _review_chosen(request: HttpRequest, queryset: QuerySet[Memory], verdict: Ve
     if len(ids) > AT_ONCE:
         messages.error(request, f"Select at most {AT_ONCE} memories at a time. Nothing was changed.")
         return
-    outcomes = review_many(commands=[ReviewVerdict(id=memory_id, verdict=verdict) for memory_id in ids])
+    review_and_report(request, [ReviewVerdict(id=memory_id, verdict=verdict) for memory_id in ids])
+
+
+def review_and_report(request: HttpRequest, commands: Sequence[ReviewVerdict]) -> None:
+    """Give verdicts that can be undone together."""
+    outcomes = review_many(commands=commands)
     for outcome in outcomes:
         if outcome.refused:
             messages.warning(request, sentence(HubError(outcome.refused)))
     done = [outcome.id for outcome in outcomes if not outcome.refused]
     if done:
         request.session[CAN_UNDO] = done  # the list shows a button once
-        messages.success(request, f"{cells.counted(len(done), 'memory', 'memories')} {verdict}.")
+        messages.success(request, f"{cells.counted(len(done), 'memory', 'memories')} {commands[0].verdict}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from django import template
 from django.urls import reverse
 
 from memoryhub.web.help_page import guide_for
+from memoryhub.web.inbox import inbox_of
 from memoryhub.web.navigation import hub_pages, sections
 
 register = template.Library()
@@ -17,6 +18,16 @@ register = template.Library()
 def help_url(context: dict[str, Any]) -> str:
     """Return the address of the current page's guide."""
     return f"/help/{guide_for(_url_name(context))}"
+
+
+@register.simple_tag(takes_context=True)
+def inbox(context: dict[str, Any]) -> dict[str, Any]:
+    """Return the list of the inbox beside the current page's item, once for the whole page."""
+    request = context["request"]
+    if not hasattr(request, "inbox"):
+        request.inbox = inbox_of(request)
+    found: dict[str, Any] = request.inbox
+    return found
 
 
 @register.simple_tag(takes_context=True)

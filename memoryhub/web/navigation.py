@@ -9,11 +9,8 @@ from typing import Any
 from django.conf import settings
 from django.urls import NoReverseMatch, reverse
 
-from governance.staleness.selectors import count_stale
-from memories.models import Conflict
-from memories.review.selectors import count_waiting
+from governance.inbox import count_entries
 from memoryhub.core.kinds.builtin import KINDS
-from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.permissions import Act, may
 from memoryhub.web.addresses import Place
 
@@ -28,6 +25,8 @@ class Page:
     act: Act = Act.VIEW
     in_projects_only: bool = False
     count: Callable[[], int] = int
+    # Further names of URLs
+    also: Sequence[str] = ()
 
     @property
     def path(self) -> str:
@@ -35,7 +34,7 @@ class Page:
         return reverse(f"admin:{name}", urlconf=settings.STORE_URLCONF)
 
     def is_shown(self, url_name: str) -> bool:
-        return url_name == self.name or url_name.startswith(f"{self.name}_")
+        return any(url_name == name or url_name.startswith(f"{name}_") for name in (self.name, *self.also))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +44,8 @@ class Section:
     pages: Sequence[Page]
 
 
-def _count_conflicts() -> int:
-    return outside_quarantine(Conflict.objects.filter(resolved_at__isnull=True), "memory_id").count()
+def _count_inbox() -> int:
+    return sum(count_entries().values())
 
 
 SECTIONS = (
@@ -55,9 +54,8 @@ SECTIONS = (
         "Inbox",
         "inbox",
         [
-            Page("Review", "memories_review", count=count_waiting),
-            Page("Conflicts", "memories_conflict", count=_count_conflicts),
-            Page("Needs recheck", "governance_affirmation", count=count_stale),
+            Page("Inbox", "inbox", view="", count=_count_inbox, also=("memories_review", "governance_affirmation")),
+            Page("Conflicts", "memories_conflict"),
         ],
     ),
     Section(

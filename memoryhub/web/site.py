@@ -43,12 +43,16 @@ class HubAdminSite(AdminSite):
 
     def get_urls(self) -> list[URLPattern | URLResolver]:
         from memoryhub.core.admin import needs  # imports models, which are not loaded yet when the site is created
+        from memoryhub.web.inbox import give_verdicts
         from memoryhub.web.live import follow_store, follow_task
 
         verify = require_POST(needs(Act.WRITE, self.verify_chain))
+        verdicts = require_POST(needs(Act.REVIEW, give_verdicts))
         pages = [
             path("describe/", self.admin_view(needs(Act.GOVERN, self.describe)), name="describe"),
             path("settings/", self.admin_view(needs(Act.GOVERN, self.settings)), name="settings"),
+            path("inbox/", self.admin_view(self.inbox), name="inbox"),
+            path("inbox/verdicts/", self.admin_view(verdicts), name="inbox_verdicts"),
             path("secrets/", self.admin_view(self.secrets), name="secrets"),
             path("log/verify/", self.admin_view(verify), name="verify_chain"),
             path("core/rawevent/replay/", self.admin_view(self.replay), name="replay"),
@@ -109,6 +113,11 @@ class HubAdminSite(AdminSite):
         from memoryhub.web.settings_page import settings_page
 
         return settings_page(request, {**self.each_context(request), "title": "Settings"})
+
+    def inbox(self, request: HttpRequest) -> HttpResponse:
+        from memoryhub.web.inbox import show_inbox
+
+        return show_inbox(request, self.each_context(request))
 
     def secrets(self, request: HttpRequest) -> HttpResponse:
         from memoryhub.web.secrets_page import secrets_page

@@ -1,5 +1,5 @@
 from memoryhub.core.admin import cells
-from memoryhub.core.admin.access import needs, needs_to_change
+from memoryhub.core.admin.access import needs, needs_to_change, next_page
 from memoryhub.core.admin.base import HubChangeList, HubModelAdmin
 from memoryhub.core.admin.events import RawEventAdmin
 from memoryhub.core.admin.filters import DefaultFilter, SinceFilter, ValueFilter, value_filter
@@ -14,5 +14,6 @@ __all__ = [
     "cells",
     "needs",
     "needs_to_change",
+    "next_page",
     "value_filter",
 ]

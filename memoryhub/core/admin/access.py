@@ -8,6 +8,7 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.utils.http import url_has_allowed_host_and_scheme
 
 from memoryhub.core.permissions import Act, may, require
 
@@ -40,6 +41,12 @@ def needs_to_change(act: Act, view: Callable[..., Any]) -> Callable[..., Any]:
         return response
 
     return checked
+
+
+def next_page(request: HttpRequest) -> str:
+    """Return the page of this hub that a form leads to with ``next``, or "" if it names none."""
+    page: str = request.POST.get("next", "")
+    return page if page.startswith("/") and url_has_allowed_host_and_scheme(page, allowed_hosts=None) else ""
 
 
 class Rights:
