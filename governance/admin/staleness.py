@@ -58,15 +58,6 @@ def _lines(lines: list[str]) -> SafeString:
 
 
 _PAGE = "admin/governance/staleness.html"
-_KEYS = (
-    ("a", "still valid"),
-    ("n", "still valid, with a note"),
-    ("s", "supersede the decision or revise the memory"),
-    ("r", "retire, with an optional reason"),
-    ("j", "next"),
-    ("k", "previous"),
-    ("Esc", "close"),
-)
 
 
 class VerdictForm(forms.Form):
@@ -150,7 +141,9 @@ class AffirmationAdmin(HubModelAdmin):
         return redirect(self.url("changelist") if entity_id is None else self.url("item", entity_id))
 
     def _show(self, request: HttpRequest, at: Waiting | None) -> HttpResponse:
-        context = {"title": "Needs recheck", "at": at, "keys": _KEYS, **(_shown(at) if at else {})}
+        if at:
+            request.inbox_key = f"recheck-{at.item['id']}"  # type: ignore[attr-defined]
+        context = {"title": "Inbox", "at": at, **(_shown(at) if at else {})}
         return self.page(request, _PAGE, None, **context)
 
 

@@ -100,6 +100,7 @@ class ConflictAdmin(SectionAdmin):
         return Conflict.objects.select_related("memory").filter(id=wanted).first()
 
     def detail(self, request: HttpRequest, found: Conflict) -> dict[str, Any]:
+        request.inbox_key = f"conflict-{found.pk}"  # type: ignore[attr-defined]
         versions = {version["version"]: version for version in history_of(found.memory)}
         first, second = versions[found.version_a], versions[found.version_b]
         base = versions.get(second["base_version"])

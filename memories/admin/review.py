@@ -34,16 +34,6 @@ _MESSAGES = {
 }
 _REVISION_REJECTED = "Rejected the revision of #{id}. Version {version} restores the accepted text."
 _MERGED = "Merged #{id} into #{merged_into}."
-_KEYS = (
-    ("a", "accept"),
-    ("r", "reject, with an optional reason"),
-    ("e", "edit, then accept"),
-    ("m", "merge into another memory"),
-    ("u", "undo your last verdict"),
-    ("j", "next"),
-    ("k", "previous"),
-    ("Esc", "close, or go back"),
-)
 
 
 class ReviewViews(SectionAdmin):
@@ -164,10 +154,10 @@ class ReviewViews(SectionAdmin):
         return redirect("admin:memories_review_item", memory_id)
 
     def _show(self, request: HttpRequest, place: Place | None = None, **more: Any) -> HttpResponse:
+        request.inbox_key = f"proposal-{place.id if place else 0}"  # type: ignore[attr-defined]
         context = {
             "title": "Inbox",
             "at": place,
-            "keys": _KEYS,
             **(shown_item(place.id) if place else {}),
             **more,
         }

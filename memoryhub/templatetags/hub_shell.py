@@ -8,10 +8,21 @@ from django import template
 from django.urls import reverse
 
 from memoryhub.web.help_page import guide_for
+from memoryhub.web.inbox import KEYS as INBOX_KEYS
 from memoryhub.web.inbox import inbox_of
 from memoryhub.web.navigation import hub_pages, sections
 
 register = template.Library()
+
+Keys = tuple[tuple[str, str], ...]
+# By the start of the URL's name
+_KEYS: dict[str, Keys] = {
+    "inbox": INBOX_KEYS,
+    "memories_review": INBOX_KEYS,
+    "memories_conflict_change": INBOX_KEYS,
+    "governance_affirmation": INBOX_KEYS,
+    "replay": (("←", "previous event"), ("→", "next event")),
+}
 
 
 @register.simple_tag(takes_context=True)
@@ -28,6 +39,13 @@ def inbox(context: dict[str, Any]) -> dict[str, Any]:
         request.inbox = inbox_of(request)
     found: dict[str, Any] = request.inbox
     return found
+
+
+@register.simple_tag(takes_context=True)
+def page_keys(context: dict[str, Any]) -> Keys:
+    """Return the keys of the current page, beside those of every page."""
+    name = _url_name(context)
+    return next((keys for prefix, keys in _KEYS.items() if name.startswith(prefix)), ())
 
 
 @register.simple_tag(takes_context=True)

@@ -79,7 +79,7 @@ def inbox_of(request: HttpRequest) -> dict[str, Any]:
     """Return the list beside an item's page: rows in groups, and where the neighbours of the item are."""
     shown = _shown(request)
     counts = count_entries()
-    current = _current(request)
+    current = getattr(request, "inbox_key", "")  # set by the view of an item
     entries = list_entries([shown] if shown else tuple(EntryType))
     can_select = may(request.user, Act.REVIEW)
     groups = [
@@ -118,16 +118,6 @@ def _shown(request: HttpRequest) -> EntryType | None:
     return EntryType(wanted) if wanted in set(EntryType) else None
 
 
-def _current(request: HttpRequest) -> str:
-    match = request.resolver_match
-    name, arguments = (match.url_name or "", match.kwargs) if match else ("", {})
-    if name.startswith("memories_review_"):
-        return f"proposal-{arguments.get('memory_id')}"
-    if name.startswith("memories_conflict_"):
-        return f"conflict-{arguments.get('object_id')}"
-    return f"recheck-{arguments.get('entity_id')}" if name.startswith("governance_affirmation_") else ""
-
-
 def _row(entry: Entry, shown: EntryType | None, current: str, *, can_select: bool) -> Row:
     view = _VIEWS[entry.type]
     url = f"{reverse(view)}?way=rules" if entry.type is EntryType.SECRET else reverse(view, args=[entry.id])
@@ -157,7 +147,7 @@ def _filters(counts: dict[EntryType, int], shown: EntryType | None) -> list[dict
 
 
 def show_inbox(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
-    return TemplateResponse(request, "admin/inbox.html", {**context, "title": "Inbox", "keys": KEYS})
+    return TemplateResponse(request, "admin/inbox.html", {**context, "title": "Inbox"})
 
 
 def give_verdicts(request: HttpRequest) -> HttpResponse:

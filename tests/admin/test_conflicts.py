@@ -38,7 +38,7 @@ class ConflictTests(AdminTestCase):
         self.assertIn(f"Resolve conflict #{self.conflict_id}", page)
         self.assertIn(self.address(f"{self.one}change/"), page)
         self.assertIn("Inbox 1 pending", text_of(self.page("memories/tag/")))
-        self.assertIn("Conflicts 1 pending", text_of(self.page("memories/conflict/")))
+        self.assertIn("Inbox 1 pending", text_of(self.page("memories/conflict/")))
         self.assertIn("1 unresolved conflict<", self.page())
         self.assertNotIn("to be settled", self.page(project="beta"))
         self.assertIn("with v2", text_of(self.page(f"memories/memory/{self.memory_id}/versions/")))

@@ -203,14 +203,14 @@ class ReviewByKeyTests(BrowserTestCase):
         with self.new_page():
             self.press_with_control(Keys.ENTER)
         self.see(f"Merged #{fourth} into #{self.known}.", within="[data-announce]")
-        self.see("No memories to review")
+        self.see("The inbox is empty")
         merged = self.get(self.known)["content"]
         self.assertEqual(merged, "Three times, then we stop and say so.\nWhat number 4 says of the work at hand.")
 
     def test_keys_are_shown_and_close_and_do_nothing_while_one_types(self) -> None:
         self.open(QUEUE)
         self.press("?")
-        self.see("undo your last verdict")
+        self.see("Undo your last verdict")
         self.press(Keys.ESCAPE)
         self.wait(lambda: not self.find_all("details[open]"), "the menu closed")
         self.press("r")
@@ -220,7 +220,7 @@ class ReviewByKeyTests(BrowserTestCase):
         self.press(Keys.ESCAPE)
         self.assertEqual(self.tab_to("Keys ?"), ["Edit e", "Merge… m", "Keys ?"])
         self.press(Keys.ENTER)
-        self.see("undo your last verdict")
+        self.see("Undo your last verdict")
 
     def test_no_page_is_wider_than_a_narrow_screen(self) -> None:
         self.narrow()

@@ -52,7 +52,7 @@ class StalenessBrowserTests(BrowserTestCase):
         self.go("k")
         self.see("Check tokens at the edge", "article")
         self.press("?")
-        self.see("still valid, with a note", ".keys")
+        self.see("Still valid, with a note", ".keys-dialog")
         self.press(Keys.ESCAPE)
         self.press("n")
         self.press("just read it")  # typed into the note: its letters are no keys here
@@ -63,14 +63,14 @@ class StalenessBrowserTests(BrowserTestCase):
         self.see("Record and supersede", "main")
         self.browser.back()
         self.see("Tokens live an hour", "article")
-        self.press("x")
+        self.press("r")
         self.press("60 seconds now")
         self.go(Keys.ENTER)
         self.see(f"Deprecated #{self.decision}", ".live-messages")
         self.see("Tokens are signed", "article")
         self.go("a")
         self.see(f"Confirmed #{self.other}", ".live-messages")
-        self.see("Nothing to recheck", "main")
+        self.see("The inbox is empty", "main")
 
     def test_on_a_narrow_screen_nothing_is_cut_off(self) -> None:
         self.narrow()

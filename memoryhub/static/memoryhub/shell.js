@@ -97,6 +97,10 @@
             }
         });
     }
+    for (const opener of document.querySelectorAll('[data-keys]')) {
+        opener.hidden = !keys;
+        opener.addEventListener('click', () => keys.showModal());
+    }
     document.addEventListener('keydown', event => {
         if (event.key === 'Escape' && location.hash === '#nav') {
             location.hash = '#content-start';
@@ -111,7 +115,7 @@
                 field.focus();
                 field.select();
             }
-        } else if (event.key === '?' && keys && !document.querySelector('[data-key="?"]')) {
+        } else if (event.key === '?' && keys) {
             event.preventDefault();
             keys.showModal();
         }
