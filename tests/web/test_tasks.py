@@ -63,6 +63,22 @@ class TaskTests(BrowserTestCase):
         self.acts += 1
         self.follow(button)
 
+    def test_review_50_proposals_by_keyboard(self) -> None:
+        self.project = "reviewed"
+        self.rest("POST", "projects", {"project_id": self.project})
+        self.rest("PATCH", f"projects/{self.project}/settings", {"settings": {"review_policy": "all"}})
+        for number in range(50):
+            body = {"title": f"Proposal {number}", "content": f"What number {number} says of the work at hand."}
+            self.rest("POST", f"projects/{self.project}/memories", body)
+        self.open("")
+        self.started = time.perf_counter()
+        self.follow("50 memories need review")
+        for number in range(50):
+            self.see(f"Proposal {number}", within="article h2")
+            self.go("a")
+        self.see("The inbox is empty")
+        self.done("review 50 proposals", most=51)
+
     def test_find_a_memory_and_its_evidence(self) -> None:
         self.press("/", "sms gateway")
         self.go(Keys.ENTER)
