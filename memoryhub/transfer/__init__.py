@@ -1,0 +1,1 @@
+"""Imports from other tools, in batches that can be undone."""
