@@ -50,6 +50,7 @@ _after_rebuild: list[Callable[[], None]] = []
 _companions: dict[str, tuple[str, ...]] = {}
 _text_caches: dict[str, str] = {}
 _checks: dict[str, Check] = {}
+_voids: list[Callable[[], Iterable[int]]] = []
 
 
 def projects(*event_types: EventType[Any]) -> Callable[[Projector], Projector]:
@@ -111,6 +112,18 @@ def define_text_cache(table: str, column: str) -> None:
 
 def text_caches() -> dict[str, str]:
     return dict(_text_caches)
+
+
+def define_void(positions: Callable[[], Iterable[int]]) -> Callable[[], Iterable[int]]:
+    """Register a function that returns positions of events that a later event has taken back."""
+    # The type of that later event needs ``removes_text``, so that copies and views of the log are built again.
+    _voids.append(positions)
+    return positions
+
+
+def void_positions() -> frozenset[int]:
+    """Return the positions of events that no read model contains; read models are built without them."""
+    return frozenset(position for positions in _voids for position in positions())
 
 
 def apply(event: Event[Any]) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from django.db import IntegrityError, transaction
 
 from memoryhub.core.errors import Damaged
-from memoryhub.core.events.projection import apply
+from memoryhub.core.events.projection import apply, void_positions
 from memoryhub.core.log.append import COLUMNS
 from memoryhub.core.log.read import head, read_all
 from memoryhub.core.stores import files, rows
@@ -86,8 +86,10 @@ def apply_events(after: int, progress: Progress = lambda _: None) -> int:
     """Apply the copy's events after a position to its read models; return their number."""
     count = 0
     with transaction.atomic(using=require_current_alias()), rows.gathering():
+        void = void_positions()
         for event in read_all(after=after):
-            apply(event)
+            if event.position not in void:
+                apply(event)
             count += 1
             if count % _PROGRESS_EVENTS == 0:
                 progress(count)
