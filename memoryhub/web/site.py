@@ -50,6 +50,7 @@ class HubAdminSite(AdminSite):
             path("describe/", self.admin_view(needs(Act.GOVERN, self.describe)), name="describe"),
             path("settings/", self.admin_view(needs(Act.GOVERN, self.settings)), name="settings"),
             path("secrets/", self.admin_view(self.secrets), name="secrets"),
+            path("worth/", self.admin_view(self.worth), name="worth"),
             path("log/verify/", self.admin_view(verify), name="verify_chain"),
             path("core/rawevent/replay/", self.admin_view(self.replay), name="replay"),
             path("core/rawevent/as-of/", self.admin_view(self.past), name="as_of"),
@@ -114,6 +115,11 @@ class HubAdminSite(AdminSite):
         from memoryhub.web.secrets_page import secrets_page
 
         return secrets_page(request, {**self.each_context(request), "title": "Secrets"})
+
+    def worth(self, request: HttpRequest) -> HttpResponse:
+        from memoryhub.web.worth_page import worth_page
+
+        return worth_page(request, {**self.each_context(request), "title": "Worth"})
 
     def task(self, request: HttpRequest, task_id: str) -> HttpResponseBase:
         from memoryhub.web.live import show_task
