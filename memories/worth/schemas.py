@@ -137,6 +137,19 @@ class Verdict(StrEnum):
     HIGHER = "higher"
     LOWER = "lower"
 
+    @property
+    def label(self) -> str:
+        return _LABELS[self]
+
+
+_LABELS = {
+    Verdict.TOO_FEW: "Too few sessions",
+    Verdict.NO_SPREAD: "All the same",
+    Verdict.NO_DIFFERENCE: "No difference shown",
+    Verdict.HIGHER: "More without memory",
+    Verdict.LOWER: "Fewer without memory",
+}
+
 
 class Measure(BaseModel):
     """One outcome, as means of a session."""
@@ -169,6 +182,12 @@ class HeldOut(BaseModel):
     @property
     def is_enough(self) -> bool:
         return min(self.held_out, self.given) >= self.least
+
+    @property
+    def too_few(self) -> str:
+        """One sentence if a group is too small to compare; else empty."""
+        groups = f"{self.held_out} held out, {self.given} given"
+        return "" if self.is_enough else f"Too few sessions: {groups}; at least {self.least} each are needed."
 
 
 class WorthReport(BaseModel):

@@ -15,12 +15,15 @@ from memories.review.schemas import ReviewTouch, ReviewVerdict
 from memories.review.services import review_many, withdraw_verdict
 from memories.schemas import SearchSourceName
 from memories.scopes import levels
+from memories.uses.events import Use
+from memories.uses.notes import waiting_notes
 from memories.worth.schemas import Zombie, Zombies
 from memoryhub.core import clock
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.kinds.builtin import KINDS
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.paging import estimate_tokens
+from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import one_line
 
 MOST = 25
@@ -44,13 +47,21 @@ def packable() -> QuerySet[Memory]:
 def find_zombies() -> Zombies:
     """Return the memories that enough packs included and nobody ever used, those given most often first."""
     memories = packable().exclude(kind__in=FOLLOWED)
-    ignored = MemoryUse.objects.ignored().filter(memory_id__in=memories.values("id"))
+    ignored = _ignored().filter(memory_id__in=memories.values("id"))
     uses = {use.memory_id: use for use in ignored.order_by("-given", "memory_id")[:MOST]}
     found = Memory.objects.in_bulk(uses)
     lines = recallable_sources()[SearchSourceName.MEMORY](levels()[0], list(uses), clock.now())
     items = [_zombie(found[memory], use, lines[memory].line if memory in lines else "") for memory, use in uses.items()]
     total = len(items) if len(items) < MOST else ignored.count()
     return Zombies(total=total, least_packs=IGNORED_AFTER, tokens=sum(item.tokens for item in items), items=items)
+
+
+# Reads of the last hour may not be counted yet
+def _ignored() -> QuerySet[MemoryUse]:
+    notes = waiting_notes(current_store())
+    read = {memory for note in notes if note.use is not Use.GIVEN for memory in note.ids}
+    ignored: QuerySet[MemoryUse] = MemoryUse.objects.ignored().exclude(memory_id__in=read)
+    return ignored
 
 
 def _zombie(memory: Memory, use: MemoryUse, line: str) -> Zombie:
@@ -78,7 +89,7 @@ def reject_zombies(versions: Mapping[int, int]) -> Changed:
     """
     if not 0 < len(versions) <= MOST:
         raise Invalid(f"choose 1 to {MOST} memories; nothing was changed")
-    given = dict(MemoryUse.objects.ignored().filter(memory_id__in=versions).values_list("memory_id", "given"))
+    given = dict(_ignored().filter(memory_id__in=versions).values_list("memory_id", "given"))
     outcomes = review_many(
         commands=[
             ReviewVerdict(

@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from memories.admin.answers import sentence
 from memories.worth.report import worth_report
-from memories.worth.schemas import HeldOut, Lines, Measure, Period, Verdict, WorthReport, WorthRequest
+from memories.worth.schemas import Lines, Measure, Period, WorthReport, WorthRequest
 from memories.worth.zombies import FOLLOWED, reject_zombies, restore_zombies
 from memoryhub.core.admin.charts import BarChart, bar_chart
 from memoryhub.core.errors import HubError
@@ -31,13 +31,6 @@ _OUTCOMES = {
     "used": ("Used", "read again or changed"),
     "ignored": ("Ignored", "in five packs or more of sessions that did neither"),
     "undecided": ("Too early to say", "in fewer packs so far"),
-}
-_READINGS = {
-    Verdict.TOO_FEW: "Too few sessions",
-    Verdict.NO_SPREAD: "All the same",
-    Verdict.NO_DIFFERENCE: "No difference shown",
-    Verdict.HIGHER: "More without memory",
-    Verdict.LOWER: "Fewer without memory",
 }
 
 
@@ -59,7 +52,6 @@ class Row:
     """One outcome of the comparison, with its interval on a scale around zero."""
 
     measure: Measure
-    reading: str
     # In units of the SVG's view box; None without an interval
     low: float | None = None
     width: float = 0
@@ -80,8 +72,7 @@ def worth_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
         "periods": [(choice.value, choice.label, choice is period) for choice in Period],
         "parts": _parts(report.lines),
         "chart": _chart(report),
-        "rows": _rows(report.experiment),
-        "too_few": _too_few(report.experiment),
+        "rows": [_row(measure) for measure in report.experiment.measures],
         "percents": _percents(report),
         "followed": " and ".join(KINDS[kind].plural for kind in FOLLOWED),
         "can_undo": request.session.pop(_CAN_UNDO, ()),
@@ -147,25 +138,11 @@ def _chart(report: WorthReport) -> BarChart:
     return bar_chart(counts, description=description, label_every=max(1, len(counts) // 5))
 
 
-def _too_few(experiment: HeldOut) -> str:
-    if experiment.is_enough or not (experiment.held_out or experiment.given):
-        return ""
-    return (
-        f"Too few sessions: {experiment.held_out} held out, {experiment.given} given; at least {experiment.least} "
-        "each are needed."
-    )
-
-
-def _rows(experiment: HeldOut) -> list[Row]:
-    return [_row(measure) for measure in experiment.measures]
-
-
 def _row(measure: Measure) -> Row:
-    reading = _READINGS[measure.verdict]
     if measure.low is None or measure.high is None:
-        return Row(measure, reading)
+        return Row(measure)
     unit = _SCALE / 2 / (1.1 * max(abs(measure.low), abs(measure.high)))
     low, high, middle = (
         round(_SCALE / 2 + unit * value, 1) for value in (measure.low, measure.high, measure.difference)
     )
-    return Row(measure, reading, low, round(high - low, 1), middle)
+    return Row(measure, low, round(high - low, 1), middle)
