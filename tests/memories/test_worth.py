@@ -282,6 +282,12 @@ class WorthPageTests(AdminTestCase, WorthTestCase):
         self.assertEqual(self.memory(self.idle).review, "accepted")
         self.assertIn("1 memory rejected", self.post("worth/", do="all", all=f"{self.idle}:1"))
 
+    def test_a_held_out_session_is_marked(self) -> None:
+        with mock.patch.dict("os.environ", MEMORY_HUB_HELD_OUT_PERCENT="50"):
+            name = next(f"n-{number}" for number in range(100) if held_out.assign(f"n-{number}"))
+            started = start_session(command=SessionStart(session_id=name))
+        self.assertIn("Memory was held out of this session", self.page(f"sessions_app/session/{started.id}/change/"))
+
     def test_bad_input_changes_nothing(self) -> None:
         for fields in ({"do": "chosen"}, {"do": "chosen", "memory": "x:1"}, {"do": "all", "memory": f"{self.idle}:1"}):
             self.assertIn("Choose 1 to 25 memories; nothing was changed.", self.post("worth/", **fields))
