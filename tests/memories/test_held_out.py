@@ -39,7 +39,8 @@ class HeldOutTests(HubTestCase):
     def begin(self, name: str) -> bool | None:
         start_session(command=SessionStart(session_id=name))
         started = RawEvent.objects.filter(event_type=SESSION_STARTED.name).latest("position")
-        return json.loads(started.payload_json).get("held_out")
+        found: bool | None = json.loads(started.payload_json).get("held_out")
+        return found
 
     def hook(self, name: str) -> str:
         data = {"session_id": name, "cwd": str(self.home), "source": "startup"}
