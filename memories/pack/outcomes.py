@@ -143,6 +143,10 @@ class _Activity:
     # Ids of what it wrote, by the id that they cite
     cited: dict[int, list[int]] = field(default_factory=dict)
 
+    @property
+    def touched(self) -> set[int]:
+        return self.read | self.cited.keys()
+
     def outcome_of(self, entity: int) -> Outcome:
         citing = self.cited.get(entity)
         if citing and citing != [entity]:
@@ -244,16 +248,20 @@ def judge_packs(packs: Sequence[ContextPack]) -> dict[int, dict[int, Outcome]]:
 
 
 def _outcomes(pack: ContextPack, activity: _Activity, judged: Mapping[str, int]) -> dict[int, Outcome]:
-    lines = [(key, judged[key]) for key in pack.marks if key in judged]
-    found = {entity: _of_section(key, activity.outcome_of(entity)) for key, entity in lines}
-    return {entity: outcome for entity, outcome in found.items() if outcome}
+    # Most lines are untouched, so that one outcome is that of all of them
+    touched, other = activity.touched, activity.outcome_of(0)
+    found = {judged[key]: key for key in pack.marks if key in judged}
+    outcomes = {
+        entity: _of_section(key, activity.outcome_of(entity) if entity in touched else other)
+        for entity, key in found.items()
+    }
+    return {entity: outcome for entity, outcome in outcomes.items() if outcome}
 
 
 # None for a line that is followed without being named
 def _of_section(key: str, outcome: Outcome) -> Outcome | None:
-    if outcome in (Outcome.CITED, Outcome.USED) or key.rpartition(" ")[0] not in _FOLLOWED:
-        return outcome
-    return None
+    is_followed = key.partition(" ")[0] in _FOLLOWED
+    return None if is_followed and outcome not in (Outcome.CITED, Outcome.USED) else outcome
 
 
 def _activity(sessions: Mapping[str, Session], *, most_read: int = 500, most_written: int = 0) -> dict[str, _Activity]:

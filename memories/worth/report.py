@@ -67,13 +67,15 @@ _SESSIONS = Count("session_id", distinct=True, filter=~Q(session_id=""))
 
 def _verdict(outcomes: Mapping[int, Outcome]) -> Outcome:
     """Return the best that became of a pack's lines."""
-    return min(outcomes.values(), key=list(Outcome).index)
+    became = set(outcomes.values())
+    return next(outcome for outcome in Outcome if outcome in became)
 
 
 def _judged_packs(packs: Sequence[ContextPack], judged: Judged) -> PacksJudged:
     verdicts = {pack: _verdict(outcomes) for pack, outcomes in judged.items()}
     counted = Counter(verdicts.values())
     return PacksJudged(
+        latest=len(packs),
         used=sum(counted[outcome] for outcome in _USED),
         unused=counted[Outcome.IGNORED],
         pending=counted[Outcome.PENDING],

@@ -53,6 +53,9 @@ class Lines(BaseModel):
 class PacksJudged(BaseModel):
     """Packs of the period whose lines can be judged; the latest if they are many."""
 
+    # Packs that were looked at
+    latest: int = 0
+
     # At least one line was cited or used
     used: int = 0
     # No line was, and the session has ended

@@ -23,7 +23,7 @@ from sessions_app.models import SessionStatus
 # Ended sessions that each group needs before their difference is judged
 LEAST_SESSIONS = 20
 # Latest prompts that are read, and characters of each
-_MOST_PROMPTS, _PROMPT_CHARS = 5_000, 1_000
+_MOST_PROMPTS, _PROMPT_CHARS = 3_000, 1_000
 # Latest prompts with a word that are compared with another one
 _COMPARED = 20
 
@@ -149,13 +149,19 @@ def count_repeats(prompts: Iterable[Prompt]) -> Counter[str]:
         if len(words) < LEAST_WORDS:
             continue
         counted[prompt.session] += any(
-            second in others and session != prompt.session and share_of(words, others) >= ALIKE
+            second in others and session != prompt.session and _are_alike(words, others)
             for first, second in rare_pairs(words)
             for session, others in by_word[first][-_COMPARED:]
         )
         for word in words:
             by_word[word].append((prompt.session, words))
     return counted
+
+
+# A share of the words of both can't exceed the shorter text's share of the longer one, which is faster to tell
+def _are_alike(first: frozenset[str], second: frozenset[str]) -> bool:
+    shorter, longer = sorted((len(first), len(second)))
+    return shorter >= ALIKE * longer and share_of(first, second) >= ALIKE
 
 
 def _measure(name: str, out: Sequence[int], given: Sequence[int]) -> Measure:
