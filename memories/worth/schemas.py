@@ -129,7 +129,7 @@ class Spent(BaseModel):
     tokens: int
 
 
-class Verdict(StrEnum):
+class Reading(StrEnum):
     """What the difference of two groups of sessions shows."""
 
     TOO_FEW = "too_few"
@@ -146,11 +146,11 @@ class Verdict(StrEnum):
 
 
 _LABELS = {
-    Verdict.TOO_FEW: "Too few sessions",
-    Verdict.NO_SPREAD: "All the same",
-    Verdict.NO_DIFFERENCE: "No difference shown",
-    Verdict.HIGHER: "More without memory",
-    Verdict.LOWER: "Fewer without memory",
+    Reading.TOO_FEW: "Too few sessions",
+    Reading.NO_SPREAD: "All the same",
+    Reading.NO_DIFFERENCE: "No difference shown",
+    Reading.HIGHER: "More without memory",
+    Reading.LOWER: "Fewer without memory",
 }
 
 
@@ -165,7 +165,7 @@ class Measure(BaseModel):
     difference: float
     low: float | None = None
     high: float | None = None
-    verdict: Verdict
+    reading: Reading
 
 
 class HeldOut(BaseModel):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from memories.similar import ALIKE, LEAST_WORDS, rare_pairs, share_of, words_of
 from memories.worth.interval import difference_interval
-from memories.worth.schemas import HeldOut, Measure, Verdict
+from memories.worth.schemas import HeldOut, Measure, Reading
 from memoryhub.config.project_settings import project_settings
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
 from memoryhub.core.log.quarantine import OUTSIDE
@@ -169,13 +169,13 @@ def _measure(name: str, out: Sequence[int], given: Sequence[int]) -> Measure:
     is_enough = min(len(out), len(given)) >= LEAST_SESSIONS
     interval = difference_interval(out, given) if is_enough else None
     if not is_enough:
-        verdict = Verdict.TOO_FEW
+        reading = Reading.TOO_FEW
     elif interval is None:
-        verdict = Verdict.NO_SPREAD
+        reading = Reading.NO_SPREAD
     elif interval.contains_zero:
-        verdict = Verdict.NO_DIFFERENCE
+        reading = Reading.NO_DIFFERENCE
     else:
-        verdict = Verdict.HIGHER if interval.low > 0 else Verdict.LOWER
+        reading = Reading.HIGHER if interval.low > 0 else Reading.LOWER
     return Measure(
         name=name,
         label=_MEASURES[name],
@@ -184,5 +184,5 @@ def _measure(name: str, out: Sequence[int], given: Sequence[int]) -> Measure:
         difference=means[0] - means[1],
         low=interval.low if interval else None,
         high=interval.high if interval else None,
-        verdict=verdict,
+        reading=reading,
     )

@@ -21,7 +21,7 @@ from memories.selectors import get_memories
 from memories.worth import sessions
 from memories.worth.interval import difference_interval, t_quantile
 from memories.worth.report import worth_report
-from memories.worth.schemas import Period, Verdict, WorthReport, WorthRequest
+from memories.worth.schemas import Period, Reading, WorthReport, WorthRequest
 from memories.worth.sessions import Prompt, count_corrections, count_repeats, is_correction
 from memories.worth.zombies import reject_zombies, restore_zombies
 from memoryhub.core import clock, log
@@ -241,7 +241,7 @@ class ComparisonTests(WorthTestCase):
         self.sessions(3, correct=2)
         experiment = self.report().experiment
         self.assertEqual(experiment.too_few, "Too few sessions: 3 held out, 3 given; at least 4 each are needed.")
-        self.assertEqual({measure.verdict for measure in experiment.measures}, {Verdict.TOO_FEW})
+        self.assertEqual({measure.reading for measure in experiment.measures}, {Reading.TOO_FEW})
         self.assertEqual({measure.low for measure in experiment.measures}, {None})
 
     def test_a_difference_has_an_interval_and_survives_a_rebuild(self) -> None:
@@ -252,11 +252,11 @@ class ComparisonTests(WorthTestCase):
         by_name = {measure.name: measure for measure in first.measures}
         self.assertEqual((first.held_out, first.given, first.active, first.too_few), (6, 6, 1, ""))
         corrections = by_name["corrections"]
-        self.assertEqual((corrections.held_out, corrections.given, corrections.verdict), (2.5, 0, Verdict.HIGHER))
+        self.assertEqual((corrections.held_out, corrections.given, corrections.reading), (2.5, 0, Reading.HIGHER))
         assert corrections.low is not None and corrections.high is not None
         self.assertLess(0, corrections.low)
         self.assertLess(corrections.low, 2.5)
-        self.assertEqual(by_name["repeats"].verdict, Verdict.NO_SPREAD)
+        self.assertEqual(by_name["repeats"].reading, Reading.NO_SPREAD)
         self.assertTrue(log.rebuild().identical)
         self.assertEqual(self.report().experiment, first)
 

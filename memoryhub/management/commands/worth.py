@@ -56,4 +56,4 @@ def _compared(experiment: HeldOut) -> Iterator[str]:
 def _measure(measure: Measure) -> str:
     means = f"  {measure.label}: {measure.held_out:.2f} held out, {measure.given:.2f} given"
     interval = "" if measure.low is None else f"{measure.difference:+.2f} ({measure.low:+.2f} to {measure.high:+.2f}), "
-    return f"{means}; {interval}{measure.verdict.label.lower()}"
+    return f"{means}; {interval}{measure.reading.label.lower()}"
