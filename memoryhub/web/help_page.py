@@ -26,6 +26,7 @@ _START = "index.md"
 # Which document the link "Help" of a page opens, by the beginning of the page's URL name.
 GUIDES = {
     "memories_review": "guides/review.md",
+    "worth": "guides/worth.md",
     "memories_conflict": "concepts.md#memories",
     "memories_contextpack": "concepts.md#context-packs-and-search",
     "memories_pack": "concepts.md#context-packs-and-search",

@@ -54,6 +54,7 @@ class HubAdminSite(AdminSite):
             path("inbox/", self.admin_view(self.inbox), name="inbox"),
             path("inbox/verdicts/", self.admin_view(verdicts), name="inbox_verdicts"),
             path("secrets/", self.admin_view(self.secrets), name="secrets"),
+            path("worth/", self.admin_view(self.worth), name="worth"),
             path("log/verify/", self.admin_view(verify), name="verify_chain"),
             path("core/rawevent/replay/", self.admin_view(self.replay), name="replay"),
             path("core/rawevent/as-of/", self.admin_view(self.past), name="as_of"),
@@ -123,6 +124,11 @@ class HubAdminSite(AdminSite):
         from memoryhub.web.secrets_page import secrets_page
 
         return secrets_page(request, {**self.each_context(request), "title": "Secrets"})
+
+    def worth(self, request: HttpRequest) -> HttpResponse:
+        from memoryhub.web.worth_page import worth_page
+
+        return worth_page(request, {**self.each_context(request), "title": "Worth"})
 
     def task(self, request: HttpRequest, task_id: str) -> HttpResponseBase:
         from memoryhub.web.live import show_task

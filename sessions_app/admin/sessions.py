@@ -15,6 +15,7 @@ from memoryhub.core.contributions import parts_of
 from memoryhub.core.events.event_types import event_types
 from memoryhub.core.models import RawEvent
 from sessions_app.events import COMMIT_RECORDED
+from sessions_app.held_out import is_held_out
 from sessions_app.models import Session
 from sessions_app.timeline import count_types, session_events, session_titles, timeline_page
 
@@ -117,6 +118,7 @@ class SessionAdmin(HubModelAdmin):
             "event_total": sum(types.values()),
             "wrote": {thing: types.get(name, 0) for thing, name in _WRITTEN.items()},
             "parts": parts_of("session", [found.id])[found.id],
+            "held_out": is_held_out(found.session_id),
             **rail(request, events),
         }
 

@@ -39,6 +39,7 @@ STARTS = (
             "secrets/",
             "secrets/?part=rules",
             "secrets/?q=github",
+            "worth/?period=all",
             "no-such-page/",
         )
     ),
