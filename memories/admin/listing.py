@@ -116,9 +116,11 @@ def search(request: HttpRequest, queryset: QuerySet[Any], question: str, kind: M
 
     The index does not contain those, so their text is searched, and only if the list's filters show them.
     """
-    found = selectors.search(command=_command(request, question, kind), whole_store=True).results
-    request.memory_snippets = {hit["id"]: _marked(hit) for hit in found}  # type: ignore[attr-defined]
-    ids = [hit["id"] for hit in found]
+    # The facets ask for the same results again
+    if not hasattr(request, "memory_snippets"):
+        found = selectors.search(command=_command(request, question, kind), whole_store=True).results
+        request.memory_snippets = {hit["id"]: _marked(hit) for hit in found}  # type: ignore[attr-defined]
+    ids = list(request.memory_snippets)  # type: ignore[attr-defined]
     matching: QuerySet[Any] = queryset.filter(id__in=ids)
     if request.GET.get("state") in ("deleted", "all") or request.GET.get("review") in ("rejected", "all"):
         matching = matching | _gone_with(queryset, question)
@@ -142,16 +144,22 @@ def _marked(hit: dict[str, Any]) -> SafeString:
 
 
 def _command(request: HttpRequest, question: str, kind: MemoryKind | None) -> MemorySearch:
-    chosen, tag = request.GET.get("kind", ""), request.GET.get("tag", "").strip()
+    chosen = _only(request, "kind")
     return MemorySearch(
         query=question[:MAX_QUERY],
         sources=[SearchSourceName.MEMORY],
         limit=BEST,
         kind=kind or (MemoryKind(chosen) if chosen in MemoryKind.values else None),
-        type=request.GET.get("type", "")[:64] or None,
-        tags=[tag[:64]] if tag else [],
-        session_id=request.GET.get("session", "")[:200] or None,
+        type=_only(request, "type")[:64] or None,
+        tags=[tag.strip()[:64] for tag in request.GET.getlist("tag") if tag.strip()],
+        session_id=_only(request, "session")[:200] or None,
     )
+
+
+# The search takes one value of each; the list filters by several
+def _only(request: HttpRequest, name: str) -> str:
+    values = [value for value in request.GET.getlist(name) if value]
+    return values[0] if len(values) == 1 else ""
 
 
 def _gone_with(queryset: QuerySet[Memory], question: str) -> QuerySet[Memory]:
