@@ -6,7 +6,8 @@ from datetime import UTC
 from typing import Any
 
 from django.contrib.admin.views.main import ORDER_VAR
-from django.db.models import Case, F, IntegerField, Q, QuerySet, Value, When
+from django.db.models import CharField, F, Func, Q, QuerySet, Value
+from django.db.models.functions import Cast, Concat, NullIf, StrIndex
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
@@ -131,7 +132,9 @@ def in_order(request: HttpRequest, matching: QuerySet[Any], ids: list[int], *the
     """Order rows as in ``ids``, others last, unless the user ordered by a column."""
     if ORDER_VAR in request.GET:
         return matching
-    ranked: QuerySet[Any] = matching.annotate(place=_places(ids)).order_by("place", *then, "-id")
+    ranked: QuerySet[Any] = matching.annotate(place=_places(ids)).order_by(
+        F("place").asc(nulls_last=True), *then, "-id"
+    )
     return ranked
 
 
@@ -169,6 +172,7 @@ def _gone_with(queryset: QuerySet[Memory], question: str) -> QuerySet[Memory]:
     return gone
 
 
-def _places(ids: list[int]) -> Case:
-    whens = [When(id=memory_id, then=Value(place)) for place, memory_id in enumerate(ids)]
-    return Case(*whens, default=Value(len(ids)), output_field=IntegerField())
+# The place of "," + id + "," in the text of all ids; a CASE with 100 branches takes Django 10 ms to compile
+def _places(ids: list[int]) -> Func:
+    text = Value(f",{','.join(map(str, ids))},")
+    return NullIf(StrIndex(text, Concat(Value(","), Cast("id", CharField()), Value(","))), Value(0))
