@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import date, timedelta
 from functools import cached_property, reduce
 from operator import or_
@@ -63,8 +63,8 @@ class DayFilter(ValueFilter):
     def key(self) -> Any:
         return Substr("occurred_at", 1, len("2026-01-01"))
 
-    def labels(self, values: Iterable[str]) -> Mapping[str, str]:
-        return {day: day for day in sorted(values, reverse=True)}
+    def order(self, counts: Mapping[str, int]) -> list[str]:
+        return sorted(counts, reverse=True)
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if not self.values:

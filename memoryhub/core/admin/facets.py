@@ -53,15 +53,11 @@ class FacetedChangeList(ChangeList):
         self._request = request
         super().__init__(request, *arguments, **options)
 
-    def get_filters_params(self, params: dict[str, Any] | None = None) -> dict[str, Any]:
-        found: dict[str, Any] = super().get_filters_params(params)  # type: ignore[misc]
-        found.pop(MORE, None)
-        return found
-
     def get_filters(self, request: HttpRequest) -> Any:
-        found = super().get_filters(request)
-        self._other_lookups: dict[str, Any] = found[2]
-        return found
+        self.filter_params.pop(MORE, None)
+        specs, _, self._other_lookups, *others = super().get_filters(request)
+        # False: Django's own sidebar is not shown
+        return specs, False, self._other_lookups, *others
 
     @property
     def _facets(self) -> list[Facet]:
@@ -71,8 +67,8 @@ class FacetedChangeList(ChangeList):
     def facets(self) -> list[FacetView]:
         """The facets with something to choose, each counted under the filters of the others."""
         counts = self._counts()
-        views = [self._view(facet, counts[facet.parameter_name or ""]) for facet in self._facets]
-        return [view for view in views if len(view.choices) > 1 or any(choice.is_chosen for choice in view.choices)]
+        shown = [facet for facet in self._facets if facet.active() or facet.distinguishes(counts[facet.name])]
+        return [self._view(facet, counts[facet.name]) for facet in shown]
 
     @cached_property
     def chips(self) -> list[Chip]:
@@ -87,20 +83,19 @@ class FacetedChangeList(ChangeList):
     def kept_parameters(self) -> Iterator[tuple[str, str]]:
         """Yield what a new search keeps of the address: the filters."""
         for name, values in self.filter_params.items():
-            if name not in (SEARCH_VAR, ORDER_VAR, MORE):
+            if name not in (SEARCH_VAR, ORDER_VAR):
                 yield from ((name, value) for value in values)
 
     def _address(self, name: str, values: Collection[str]) -> str:
-        kept = {key: value for key, value in self.filter_params.items() if key != MORE}
-        return f"?{urlencode({**kept, name: list(values)}, doseq=True)}"
+        return f"?{urlencode({**self.filter_params, name: list(values)}, doseq=True)}"
 
     def _facet_chips(self) -> Iterator[Chip]:
         for facet in self._facets:
-            name, chosen = facet.parameter_name or "", facet.active()
+            chosen = facet.active()
             labels = facet.labels(chosen)
             for value in chosen:
                 others = [other for other in chosen if other != value]
-                yield Chip(f"{facet.title}: {labels.get(value, value)}", self._address(name, others))
+                yield Chip(f"{facet.title}: {labels.get(value, value)}", self._address(facet.name, others))
 
     def _lookup_chips(self) -> Iterator[Chip]:
         for name in self._other_lookups:
@@ -108,9 +103,9 @@ class FacetedChangeList(ChangeList):
             yield Chip(f"{label}: {self.params.get(name, '')}", self._address(name, ()))
 
     def _view(self, facet: Facet, counts: Mapping[str, int]) -> FacetView:
-        name, chosen = facet.parameter_name or "", facet.active() or [facet.default]
+        name, chosen = facet.name, facet.active() or [facet.default]
         limit = _ALL if self.params.get(MORE) == name else _SHOWN
-        values = sorted(counts, key=lambda value: (-counts[value], value))
+        values = facet.order(counts)
         shown = dict.fromkeys([*(value for value in chosen if value), *values[:limit]])
         # A search finds the best of the chosen value, so the others are not counted
         shown |= dict.fromkeys(facet.always() if self.query and facet.values else ())
@@ -125,13 +120,13 @@ class FacetedChangeList(ChangeList):
         values = others if is_chosen or value == facet.default else [*others, value]
         more = "+" if count and self._floor else ""
         text = f"{count:,}{more}" if count is not None else ""
-        return Choice(label, self._address(facet.parameter_name or "", values), is_chosen, text)
+        return Choice(label, self._address(facet.name, values), is_chosen, text)
 
     def _counts(self) -> dict[str, dict[str, int]]:
         together = [facet for facet in self._facets if facet.has_key]
         counts = count_together(together, self._rows(together)) if together else {}
         for facet in self._facets:
-            name = facet.parameter_name or ""
+            name = facet.name
             if name not in counts:
                 most = _ALL if self.params.get(MORE) == name else _SHOWN + 1
                 counts[name] = facet.count_alone(self._rows([facet] if facet.is_any else []), most)
@@ -166,7 +161,7 @@ def count_together(facets: Sequence[Facet], rows: QuerySet[Any]) -> dict[str, di
         for place in _counted_in(refusing, len(found)):
             for value in facets[place].values_of(found[place]):
                 counters[place][value] += total
-    return {facet.parameter_name or "": dict(counter) for facet, counter in zip(facets, counters, strict=True)}
+    return {facet.name: dict(counter) for facet, counter in zip(facets, counters, strict=True)}
 
 
 def _counted_in(refusing: Sequence[int], total: int) -> Iterable[int]:

@@ -30,8 +30,12 @@ class Facet(SimpleListFilter):
     has_key = True
 
     def __init__(self, request: HttpRequest, params: dict[str, Any], model: Any, model_admin: Any) -> None:
-        self.values = list(dict.fromkeys(value for value in params.get(self.parameter_name or "", ()) if value))
+        self.values = list(dict.fromkeys(value for value in params.get(self.name, ()) if value))
         super().__init__(request, params, model, model_admin)
+
+    @property
+    def name(self) -> str:
+        return self.parameter_name or ""
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         return []
@@ -53,6 +57,14 @@ class Facet(SimpleListFilter):
     def count_alone(self, rows: QuerySet[Any], most: int) -> dict[str, int]:
         """Return the ``most`` frequent values; ``rows`` are all rows of the list, without this facet's filter."""
         return {}
+
+    def distinguishes(self, counts: Mapping[str, int]) -> bool:
+        """Return whether a choice would leave out rows."""
+        return len(counts) > 1
+
+    def order(self, counts: Mapping[str, int]) -> list[str]:
+        """Return the values in the order in which the first ones are shown."""
+        return sorted(counts, key=lambda value: (-counts[value], value))
 
     def labels(self, values: Iterable[str]) -> Mapping[str, str]:
         """Return the values to show, in order, with their labels."""
@@ -155,6 +167,10 @@ class ConditionFilter(Facet):
     def chosen(self) -> str:
         value = self.value() or ""
         return value if value in self.options else self.default
+
+    def distinguishes(self, counts: Mapping[str, int]) -> bool:
+        totals = {counts[name] for name in self.options if counts.get(name)}
+        return len(totals | ({counts.get(self.default, 0)} if self.default else set())) > 1
 
     def active(self) -> list[str]:
         return [self.chosen()] if self.chosen() != self.default else []
