@@ -45,6 +45,7 @@ class HubAdminSite(AdminSite):
         from memoryhub.core.admin import needs  # imports models, which are not loaded yet when the site is created
         from memoryhub.web.inbox import give_verdicts
         from memoryhub.web.live import follow_store, follow_task
+        from memoryhub.web.palette import show_matching
 
         verify = require_POST(needs(Act.WRITE, self.verify_chain))
         verdicts = require_POST(needs(Act.REVIEW, give_verdicts))
@@ -53,6 +54,7 @@ class HubAdminSite(AdminSite):
             path("settings/", self.admin_view(needs(Act.GOVERN, self.settings)), name="settings"),
             path("inbox/", self.admin_view(self.inbox), name="inbox"),
             path("inbox/verdicts/", self.admin_view(verdicts), name="inbox_verdicts"),
+            path("pick/", self.admin_view(show_matching), name="pick"),
             path("secrets/", self.admin_view(self.secrets), name="secrets"),
             path("worth/", self.admin_view(self.worth), name="worth"),
             path("log/verify/", self.admin_view(verify), name="verify_chain"),

@@ -52,6 +52,8 @@ class MemoriesBrowserTests(BrowserTestCase):
         self.assertEqual(draft, "Retry five times.\n\nWait a minute.\n")
         self.follow("Resolve conflict")
         self.see("Resolved. Version 4 is current.")
+        self.see("The inbox is empty")
+        self.open(f"memories/conflict/{conflict_id}/change/")
         self.see("merge them", within=".settled-banner")
 
     def test_a_guideline_gets_one_more_example(self) -> None:
@@ -71,6 +73,18 @@ class MemoriesBrowserTests(BrowserTestCase):
         self.type_into("tags", "python, ")
         options = "return [...document.querySelectorAll('#known-tags option:enabled')].map(each => each.value)"
         self.wait(lambda: self.script(options) == ["python, errors"], "the other tag")
+
+    def test_the_other_end_of_a_relation_is_picked_by_its_title_with_the_keyboard(self) -> None:
+        self.open(f"memories/memory/{self.rule}/change/")
+        self.script("document.getElementById('id_relation').focus()")
+        self.press(Keys.TAB, "a-command")
+        self.see(TOOL["title"], within=".pick-list")
+        self.press(Keys.ARROW_DOWN, Keys.ENTER)
+        self.assertEqual(self.find("[name=target]").get_attribute("value"), f"#{self.tool}")
+        self.see(f"Tool: {TOOL['title']}", within=".relate")
+        with self.new_page():
+            self.press(Keys.TAB, Keys.ENTER)
+        self.see(TOOL["title"], within=".relations")
 
     def test_a_relation_says_what_its_number_names_before_it_is_added(self) -> None:
         self.open(f"memories/memory/{self.rule}/change/")
