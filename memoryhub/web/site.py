@@ -54,6 +54,7 @@ class HubAdminSite(AdminSite):
             path("settings/", self.admin_view(needs(Act.GOVERN, self.settings)), name="settings"),
             path("inbox/", self.admin_view(self.inbox), name="inbox"),
             path("inbox/verdicts/", self.admin_view(verdicts), name="inbox_verdicts"),
+            path("graph/<int:entity_id>/", self.admin_view(self.graph), name="graph"),
             path("pick/", self.admin_view(show_matching), name="pick"),
             path("secrets/", self.admin_view(self.secrets), name="secrets"),
             path("worth/", self.admin_view(self.worth), name="worth"),
@@ -121,6 +122,11 @@ class HubAdminSite(AdminSite):
         from memoryhub.web.inbox import show_inbox
 
         return show_inbox(request, self.each_context(request))
+
+    def graph(self, request: HttpRequest, entity_id: int) -> HttpResponse:
+        from memoryhub.web.graph_page import show_graph
+
+        return show_graph(request, entity_id, self.each_context(request))
 
     def secrets(self, request: HttpRequest) -> HttpResponse:
         from memoryhub.web.secrets_page import secrets_page
