@@ -23,7 +23,7 @@ from memories.review.schemas import ReviewResult, ReviewTouch
 from memories.review.selectors import last_verdict_of, queue
 from memories.selectors.memories import find_memory
 from memoryhub.core.admin import cells, needs, next_page
-from memoryhub.core.errors import HubError, PreconditionFailed
+from memoryhub.core.errors import HubError, NotFound, PreconditionFailed
 from memoryhub.core.permissions import Act
 
 _PAGE = "admin/memories/review/page.html"
@@ -64,7 +64,11 @@ class ReviewViews(SectionAdmin):
         if memory_id not in pending:
             messages.info(request, f"#{memory_id} is not in review.")
             return redirect("admin:memories_review_changelist")
-        return self._show(request, Place.of(memory_id, pending))
+        try:
+            return self._show(request, Place.of(memory_id, pending))
+        except NotFound as error:  # erased meanwhile
+            messages.info(request, sentence(error))
+            return redirect("admin:inbox")
 
     def accept_view(self, request: HttpRequest, memory_id: int) -> HttpResponse:
         return self._give(request, memory_id, Verdict.ACCEPTED)
