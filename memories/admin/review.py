@@ -119,11 +119,12 @@ class ReviewViews(SectionAdmin):
 
     def undo_chosen_view(self, request: HttpRequest) -> HttpResponse:
         """Undo the verdicts that were given together in a list."""
-        ids = [int(part) for part in request.POST.get("ids", "").split() if part.isdecimal()][:AT_ONCE]
+        parts = request.POST.get("ids", "").split()
+        ids = [int(part) for part in parts if part.isdecimal() and len(part) < 16 and int(part)][:AT_ONCE]
         undone = 0
         for memory_id in ids:
             try:
-                services.withdraw_verdict(command=ReviewTouch(id=memory_id))
+                services.withdraw_verdict(command=ReviewTouch(id=memory_id), by=request.user.get_username())
                 undone += 1
             except HubError as error:
                 messages.warning(request, sentence(error))

@@ -13,6 +13,9 @@ from selenium.webdriver import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from governance.inbox import MOST, Entry, EntryType, count_entries, open_entries, with_texts
+from memories.events import Verdict
+from memories.review.schemas import ReviewVerdict
+from memories.review.services import review_memory
 from memories.schemas import MemoryUpdate, MemoryWrite
 from memories.services import update_memory, write_memory
 from sessions_app.schemas import SessionStart, SettingsChange
@@ -119,6 +122,17 @@ class InboxTests(AdminTestCase):
         shown = text_of(self.post("memories/memory/review/undo/chosen/", ids=f"{self.first} {self.third}"))
         self.assertIn("2 verdicts undone.", shown)
         self.assertEqual(self.review_of(self.first, self.third), ["proposed", "proposed"])
+
+    def test_the_undo_keeps_what_someone_else_decided_since(self) -> None:
+        self.give("accepted", *self.values(self.first, self.third))
+        with self.store(actor="rita", source="admin"):
+            review_memory(command=ReviewVerdict(id=self.third, verdict=Verdict.REJECTED))
+        shown = text_of(
+            self.post("memories/memory/review/undo/chosen/", ids=f"{self.first} {self.third} 0 {'9' * 25} x")
+        )
+        self.assertIn("1 verdict undone.", shown)
+        self.assertIn(f"last verdict on #{self.third} is of rita", shown)
+        self.assertEqual(self.review_of(self.first, self.third), ["proposed", "rejected"])
 
     def test_several_items_are_confirmed_together(self) -> None:
         shown = self.give("affirmed", f"recheck-{self.expired}-0", *self.values(self.first))
