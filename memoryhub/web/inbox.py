@@ -47,8 +47,6 @@ _VIEWS = {
 # Types whose verdicts can be given to several at once
 _IN_BULK = (EntryType.PROPOSAL, EntryType.RECHECK)
 _TYPE_OF = {"accepted": EntryType.PROPOSAL, "rejected": EntryType.PROPOSAL, "affirmed": EntryType.RECHECK}
-# A page number in the address beyond the last page shows the last one
-_MOST_PAGES = 10_000
 KEYS = (
     ("j", "next item"),
     ("k", "previous item"),
@@ -87,7 +85,7 @@ def inbox_of(request: HttpRequest) -> dict[str, Any]:
     current = getattr(request, "inbox_key", "")  # set by the view of an item
     entries = open_entries([shown] if shown else tuple(EntryType))
     at = next((number for number, entry in enumerate(entries) if entry.key == current), None)
-    page = _page(request, len(entries)) if at is None else at // MOST
+    page = min(_page(request), max(len(entries) - 1, 0) // MOST) if at is None else at // MOST
     listed = with_texts(entries[page * MOST : (page + 1) * MOST])
     can_select = may(request.user, Act.REVIEW)
     home = reverse("admin:inbox")
@@ -125,11 +123,10 @@ def _neighbours(entries: list[Entry], at: int | None, page: int, shown: EntryTyp
     }
 
 
-def _page(request: HttpRequest, count: int) -> int:
-    """Return the number of the requested page from 0, at most that of the last one."""
+def _page(request: HttpRequest) -> int:
+    """Return the number of the requested page, from 0."""
     wanted = request.GET.get("page", "")
-    number = int(wanted) if wanted.isdecimal() and len(wanted) < 9 else 1
-    return max(0, min(number - 1, (count - 1) // MOST))
+    return max(0, int(wanted) - 1) if wanted.isdecimal() and len(wanted) < 9 else 0
 
 
 def _to_undo(request: HttpRequest) -> list[int]:
@@ -157,7 +154,8 @@ def _url(entry: Entry, shown: EntryType | None) -> str:
 
 
 def _address(url: str, shown: EntryType | None, page: int = 0) -> str:
-    query = {**({"show": shown} if shown else {}), **({"page": page + 1} if page else {})}
+    query = {"show": str(shown or ""), "page": str(page + 1) if page else ""}
+    query = {name: value for name, value in query.items() if value}
     return f"{url}?{urlencode(query)}" if query else url
 
 
@@ -193,7 +191,7 @@ def give_verdicts(request: HttpRequest) -> HttpResponse:
         given = Verdict(verdict)
         commands = [ReviewVerdict(id=number, base_version=version, verdict=given) for number, version in chosen]
         review_and_report(request, commands)
-    return redirect(_address(reverse("admin:inbox"), _shown(request), _page(request, MOST * _MOST_PAGES)))
+    return redirect(_address(reverse("admin:inbox"), _shown(request), _page(request)))
 
 
 def _parsed(value: str) -> tuple[EntryType, int, int] | None:

@@ -13,6 +13,7 @@ from selenium.webdriver import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from governance.inbox import MOST, Entry, EntryType, count_entries, open_entries, with_texts
+from governance.redaction.copies import Look
 from memories.events import Verdict
 from memories.review.schemas import ReviewVerdict
 from memories.review.services import review_memory
@@ -108,6 +109,15 @@ class InboxTests(AdminTestCase):
             self.assertEqual(len(re.findall(r'<li id="inbox-', page)), 5, path)
             self.assertEqual(len(re.findall(r'<li id="inbox-[^"]*" class="[^"]* here"', page)), 1, path)
         self.assertIn("3 of 5", text_of(self.page(f"memories/memory/review/{self.second}/")))
+
+    def test_secrets_that_newer_rules_find_lead_the_list(self) -> None:
+        with mock.patch("governance.inbox.last_look", return_value=Look("digest", 9, 3, 2)):
+            page = self.page(PAGE)
+        self.assertIn("3 possible secrets in older texts", page)
+        self.assertEqual(re.findall(r'<li id="inbox-(\w+)-', page)[0], "secret")
+        link = re.search(r'<li id="inbox-secret-0".*?href="([^"]*)"', page, re.DOTALL)
+        assert link
+        self.assertEqual(self.client.get(link[1]).status_code, 200)
 
     def test_one_type_can_be_shown(self) -> None:
         page = self.page(PAGE, show="recheck")
