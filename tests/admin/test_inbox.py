@@ -249,6 +249,7 @@ class InboxBrowserTests(BrowserTestCase):
         boxes[1].click()
         ActionChains(self.browser).key_down(Keys.SHIFT).click(boxes[3]).key_up(Keys.SHIFT).perform()
         self.assertEqual([box.is_selected() for box in boxes], [False, True, True, True, False, False])
+        self.assertFalse(self.find(".for-rechecks").is_displayed())
         self.follow("Accept selected")
         self.see("3 memories accepted.", ".toast")
         self.assertEqual(self.in_review(), 3)
