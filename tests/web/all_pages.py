@@ -26,6 +26,7 @@ STARTS = (
         for path in (
             "sessions_app/session/",
             "decisions/decision/",
+            "inbox/",
             "memories/memory/review/",
             "governance/affirmation/",
             "governance/retentionrun/",
