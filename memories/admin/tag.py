@@ -27,7 +27,7 @@ from memoryhub.core.permissions import Act, may, require
 from memoryhub.core.validation import explain_faults
 
 # Tags in use of a page, and unused ones of a category
-_PAGE, _SHOWN = 100, 50
+_PAGE, _SHOWN = 60, 50
 _ORDERS: dict[str, dict[str, Any]] = {
     "name": {"key": lambda use: use.name},
     "used": {"key": lambda use: use.used_at, "reverse": True},
