@@ -146,10 +146,11 @@ class FacetedChangeList(ChangeList):
 
     @cached_property
     def _floor(self) -> int:
-        if self.query:
+        rows = self.root_queryset.order_by("-pk").values_list("pk", flat=True)
+        # Counted first, because an index is enough for that
+        if self.query or rows[: COUNTED_AT_MOST + 1].count() <= COUNTED_AT_MOST:
             return 0
-        newest = self.root_queryset.order_by("-pk").values_list("pk", flat=True)
-        return next(iter(newest[COUNTED_AT_MOST : COUNTED_AT_MOST + 1]), 0)
+        return next(iter(rows[COUNTED_AT_MOST : COUNTED_AT_MOST + 1]), 0)
 
 
 def count_together(facets: Sequence[Facet], rows: QuerySet[Any]) -> dict[str, dict[str, int]]:
