@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import admin
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -29,7 +31,7 @@ def change_views(request: HttpRequest) -> HttpResponse:
     posted, store = request.POST, current_store()
     address, query = list_of(posted.get("page", "")), normal_query(posted.get("query", ""))
     name, number = posted.get("name", ""), posted.get("view", "")
-    own = {"user": request.user, "store": store}
+    own: dict[str, Any] = {"user": request.user, "store": store}
     if number:
         view_id = int(number) if number.isdecimal() and len(number) <= 15 else 0
         if "delete" in posted:

@@ -48,7 +48,7 @@ class Chip:
 
 
 class FacetedChangeList(ChangeList):
-    filter_specs: Sequence[Any]
+    filter_specs: list[Any]
 
     def __init__(self, request: HttpRequest, *arguments: Any, **options: Any) -> None:
         self._request = request
@@ -56,9 +56,10 @@ class FacetedChangeList(ChangeList):
 
     def get_filters(self, request: HttpRequest) -> Any:
         self.filter_params.pop(MORE, None)
-        specs, _, self._other_lookups, *others = super().get_filters(request)
+        specs, _, lookups, *others = super().get_filters(request)
+        self._other_lookups: dict[str, Any] = lookups
         # False: Django's own sidebar is not shown
-        return specs, False, self._other_lookups, *others
+        return specs, False, lookups, *others
 
     @property
     def _facets(self) -> list[Facet]:
