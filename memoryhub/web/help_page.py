@@ -31,6 +31,8 @@ GUIDES = {
     "memories_contextpack": "concepts.md#context-packs-and-search",
     "memories_pack": "concepts.md#context-packs-and-search",
     "memories_searchdocument": "concepts.md#context-packs-and-search",
+    "memories_memory_changelist": "guides/lists.md",
+    "memories_tag": "guides/lists.md#tags",
     "memories_": "concepts.md#memories",
     "decisions_": "guides/decision-records.md",
     "governance_redaction": "guides/redact.md",

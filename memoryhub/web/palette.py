@@ -26,6 +26,7 @@ from memoryhub.core.stores.store import (
     use_store,
 )
 from memoryhub.core.text import one_line
+from memoryhub.registry.saved_views import saved_views
 from memoryhub.web.addresses import Place
 from memoryhub.web.hub_pages import hub_page
 from memoryhub.web.navigation import hub_pages, pages_of
@@ -100,6 +101,7 @@ def find(
     stores = sorted(_stores(), key=lambda store: store != current)
     links = {
         "Pages": [*(_pages(user, current) if current else ()), *_hub_links(user)],
+        "Views": _views(user, stores),
         "Actions": [*(_actions(user, current) if current else ()), *_hub_actions(user)],
         "Projects": [Link(Place.of(store).label, Place.of(store).url, Place.of(store).kind) for store in stores],
     }
@@ -129,6 +131,14 @@ def _pages(user: Any, store: StoreId) -> Iterator[Link]:
     place = Place.of(store)
     for section, label, path in pages_of(user, place):
         yield Link(label, f"{place.url}{path}", place.label if section == label else f"{place.label} · {section}")
+
+
+def _views(user: Any, stores: list[StoreId]) -> list[Link]:
+    places = {store.alias: Place.of(store) for store in stores}
+    found = sorted(saved_views(user=user, stores=stores), key=lambda view: list(places).index(view.store))
+    return [
+        Link(view.name, f"{places[view.store].url}{view.page}?{view.query}", places[view.store].label) for view in found
+    ]
 
 
 def _hub_links(user: Any) -> Iterator[Link]:

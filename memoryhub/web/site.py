@@ -46,6 +46,7 @@ class HubAdminSite(AdminSite):
         from memoryhub.web.inbox import give_verdicts
         from memoryhub.web.live import follow_store, follow_task
         from memoryhub.web.palette import show_matching
+        from memoryhub.web.saved_views import change_views
 
         verify = require_POST(needs(Act.WRITE, self.verify_chain))
         verdicts = require_POST(needs(Act.REVIEW, give_verdicts))
@@ -61,6 +62,7 @@ class HubAdminSite(AdminSite):
             path("log/verify/", self.admin_view(verify), name="verify_chain"),
             path("core/rawevent/replay/", self.admin_view(self.replay), name="replay"),
             path("core/rawevent/as-of/", self.admin_view(self.past), name="as_of"),
+            path("views/", self.admin_view(require_POST(change_views)), name="views"),
             path("live/", self.admin_view(follow_store), name="live"),
             path("tasks/<str:task_id>/", self.admin_view(self.task), name="task"),
             path("tasks/<str:task_id>/live/", self.admin_view(follow_task), name="live_task"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from typing import Any
 from unittest import mock
 
 from django.utils.http import urlencode
@@ -18,7 +19,7 @@ MEMORIES = "memories/memory/"
 
 
 class FacetTests(AdminTestCase):
-    def facets(self, path: str = MEMORIES, **query: object) -> dict[str, dict[str, str]]:
+    def facets(self, path: str = MEMORIES, **query: Any) -> dict[str, dict[str, str]]:
         """Return the counts by value and facet; ✓ follows those of chosen values."""
         answer = self.client.get(self.address(path) + f"?{urlencode(query, doseq=True)}")
         self.assertEqual(answer.status_code, 200)
@@ -27,7 +28,7 @@ class FacetTests(AdminTestCase):
             for view in answer.context["cl"].facets
         }
 
-    def ids(self, **query: object) -> list[int]:
+    def ids(self, **query: Any) -> list[int]:
         answer = self.client.get(self.address(MEMORIES) + f"?{urlencode(query, doseq=True)}")
         return [memory.id for memory in answer.context["cl"].result_list]
 
@@ -95,8 +96,9 @@ class FacetTests(AdminTestCase):
 
     def test_unknown_values_find_nothing_and_can_be_removed(self) -> None:
         for name in ("kind", "tag", "author", "session"):
-            self.assertEqual(self.ids(**{name: "no-such"}), [], name)
-            self.assertIn(f"Remove filter </span>{name}: no-such<", self.page(MEMORIES, **{name: "no-such"}))
+            unknown: dict[str, Any] = {name: "no-such"}
+            self.assertEqual(self.ids(**unknown), [], name)
+            self.assertIn(f"Remove filter </span>{name}: no-such<", self.page(MEMORIES, **unknown))
         self.assertEqual(self.ids(state="no-such"), self.ids())
         self.assertEqual(self.listed("core/rawevent/", day="yesterday"), [])
 

@@ -35,6 +35,7 @@ STARTS = (
             "decisions/decision/?q=gauge",
             "governance/redaction/?q=gauge",
             "memories/memory/?use=used",
+            "memories/memory/?kind=guideline&kind=knowledge&since=365",
             "memories/memory/?state=deleted",
             "core/rawevent/as-of/?position=40",
             "secrets/",

@@ -56,7 +56,7 @@ MAX_HISTORY = 200
 
 
 class BoundedPaginator(_Paginator):
-    # Counting stops at 50,000 rows, so that pages of large stores stay fast.
+    # Counting stops at 25,000 rows, so that pages of large stores stay fast.
     @cached_property
     def count(self) -> int:
         rows: QuerySet[Any] = self.object_list  # type: ignore[assignment]

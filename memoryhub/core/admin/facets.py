@@ -16,7 +16,8 @@ from django.http import HttpRequest
 
 from memoryhub.core.admin.filters import Facet
 
-COUNTED_AT_MOST = 50_000
+# Rows of a large store that are counted, the newest ones, so that pages of any store stay fast
+COUNTED_AT_MOST = 25_000
 # The facet whose values are all shown
 MORE = "more"
 _SHOWN, _ALL = 10, 500
@@ -47,7 +48,7 @@ class Chip:
 
 
 class FacetedChangeList(ChangeList):
-    filter_specs: Sequence[Any]
+    filter_specs: list[Any]
 
     def __init__(self, request: HttpRequest, *arguments: Any, **options: Any) -> None:
         self._request = request
@@ -55,9 +56,10 @@ class FacetedChangeList(ChangeList):
 
     def get_filters(self, request: HttpRequest) -> Any:
         self.filter_params.pop(MORE, None)
-        specs, _, self._other_lookups, *others = super().get_filters(request)
+        specs, _, lookups, *others = super().get_filters(request)
+        self._other_lookups: dict[str, Any] = lookups
         # False: Django's own sidebar is not shown
-        return specs, False, self._other_lookups, *others
+        return specs, False, lookups, *others
 
     @property
     def _facets(self) -> list[Facet]:
@@ -145,10 +147,11 @@ class FacetedChangeList(ChangeList):
 
     @cached_property
     def _floor(self) -> int:
-        if self.query:
+        rows = self.root_queryset.order_by("-pk").values_list("pk", flat=True)
+        # Counted first, because an index is enough for that
+        if self.query or rows[: COUNTED_AT_MOST + 1].count() <= COUNTED_AT_MOST:
             return 0
-        newest = self.root_queryset.order_by("-pk").values_list("pk", flat=True)
-        return next(iter(newest[COUNTED_AT_MOST : COUNTED_AT_MOST + 1]), 0)
+        return next(iter(rows[COUNTED_AT_MOST : COUNTED_AT_MOST + 1]), 0)
 
 
 def count_together(facets: Sequence[Facet], rows: QuerySet[Any]) -> dict[str, dict[str, int]]:
