@@ -27,7 +27,7 @@ def normal_query(query: str) -> str:
 
 def saved_views(*, user: Any, stores: Iterable[StoreId] | None = None, page: str = "") -> QuerySet[SavedView]:
     """Return a person's views by name, of all stores and lists by default."""
-    views = SavedView.objects.filter(user_id=user.pk).order_by("name")
+    views = SavedView.objects.filter(username=user.get_username()).order_by("name")
     views = views if stores is None else views.filter(store__in=[store.alias for store in stores])
     return views.filter(page=page) if page else views
 
@@ -47,7 +47,7 @@ def save_view(*, user: Any, store: StoreId, page: str, name: str, query: str) ->
         raise Invalid(f"a view's address may have at most {_MAX_QUERY:,} characters")
     if saved_views(user=user, stores=[store], page=page).count() >= _MAX_VIEWS:
         raise Invalid(f"a list may have at most {_MAX_VIEWS} views; delete one first")
-    return _stored(SavedView(user_id=user.pk, store=store.alias, page=page, query=kept), name)
+    return _stored(SavedView(username=user.get_username(), store=store.alias, page=page, query=kept), name)
 
 
 def rename_view(*, user: Any, store: StoreId, view_id: int, name: str) -> SavedView:

@@ -68,6 +68,27 @@ class MemoriesBrowserTests(BrowserTestCase):
         good = [each.text for each in self.find_all(".good pre")]
         self.assertEqual(good, ["raise Invalid(1)", "raise Gone(2)", "raise Locked(3)"])
 
+    def test_a_filtered_list_becomes_a_view_also_on_a_narrow_screen(self) -> None:
+        self.open("memories/memory/")
+        is_shown = "return document.querySelector('.facet').checkVisibility()"
+        self.assertTrue(self.script(is_shown))
+        self.assertFalse(self.find(".facets > summary").is_displayed())
+        self.narrow()
+        self.open("memories/memory/")
+        self.assertFalse(self.script(is_shown))
+        self.find(".facets > summary").click()
+        self.follow("Guideline 1")
+        self.see("kind: Guideline", within=".chips")
+        self.see(RULE["title"])
+        self.find(".view-form summary").click()
+        self.type_into("name", "Rules")
+        self.follow("Save")
+        self.see("Rules", within=".views [aria-current]")
+        self.follow("Remove filter kind: Guideline×")
+        self.see(TOOL["title"])
+        self.follow("Rules")
+        self.see("kind: Guideline", within=".chips")
+
     def test_tags_are_suggested_behind_those_that_were_typed(self) -> None:
         self.open("memories/tool/add/")
         self.type_into("tags", "python, ")
