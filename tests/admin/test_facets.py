@@ -120,7 +120,7 @@ class FacetTests(AdminTestCase):
         self.assertLessEqual(before, 11)
 
     def test_other_lists_have_facets(self) -> None:
-        self.assertEqual(self.facets("core/rawevent/")["type"], {"memory.written": "4", "memory.deleted": "1"})
+        self.assertEqual(self.facets("core/rawevent/")["type"], {"Memory written": "4", "Memory deleted": "1"})
         self.assertEqual(self.listed("core/rawevent/", group="memories"), [5, 4, 3, 2, 1])
         page = self.page("core/rawevent/", stream=f"memory:{self.bug}")
         self.assertIn(f"Remove filter </span>stream: memory:{self.bug}<", page)

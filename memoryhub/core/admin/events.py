@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import date, timedelta
 from functools import cached_property, reduce
 from operator import or_
@@ -54,6 +54,10 @@ class TypeFilter(ValueFilter):
     title = "type"
     parameter_name = "type"
     field = "event_type"
+
+    def labels(self, values: Iterable[str]) -> Mapping[str, str]:
+        names = {type_.name: type_.label for type_ in event_types()}
+        return {value: names.get(value, value) for value in values}
 
 
 class DayFilter(ValueFilter):
