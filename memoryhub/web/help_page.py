@@ -33,6 +33,8 @@ GUIDES = {
     "memories_searchdocument": "concepts.md#context-packs-and-search",
     "memories_memory_changelist": "guides/lists.md",
     "memories_tag": "guides/lists.md#tags",
+    "graph": "guides/lists.md#see-what-surrounds-an-item",
+    "inbox": "guides/review.md",
     "memories_": "concepts.md#memories",
     "decisions_": "guides/decision-records.md",
     "governance_redaction": "guides/redact.md",
