@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from itertools import groupby
 
-from django.db.models import F, OuterRef, QuerySet, Subquery
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.db.models.functions import Substr
 
 from decisions.models import Decision
@@ -19,8 +19,9 @@ from memories.models import Conflict, Memory, MemoryVersion, ReviewState
 from memories.review.selectors import count_waiting
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.text import counted, one_line
+from sessions_app.models import Session
 
-# Entries in a list; the counts are of all
+# Entries on a page of the list
 MOST = 200
 _TEXT = 160
 
@@ -37,19 +38,30 @@ class Entry:
     type: EntryType
     # Of the memory, the conflict, or the item to recheck; 0 for secrets, which are one entry
     id: int
-    title: str
-    text: str
     # Why it is here, in a few words
     why: str
+    # The memory or decision that it is about; 0 for secrets
+    about: int = 0
     since: datetime | None = None
     # Where it was written, "" if outside any session
     session_id: str = ""
     # Of a proposed memory
     version: int = 0
+    # Of the memory or decision; read for the entries of a page only, except the title of secrets
+    kind: str = ""
+    title: str = ""
+    text: str = ""
 
     @property
     def key(self) -> str:
         return f"{self.type}-{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    session_id: str
+    purpose: str
+    entries: list[Entry]
 
 
 def count_entries() -> dict[EntryType, int]:
@@ -63,8 +75,8 @@ def count_entries() -> dict[EntryType, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def list_entries(types: Collection[EntryType] = tuple(EntryType)) -> list[Entry]:
-    """Return at most ``MOST`` entries: those of a session together, the oldest session first, the others last."""
+def open_entries(types: Collection[EntryType] = tuple(EntryType)) -> list[Entry]:
+    """Return all entries, without texts: those of a session together, the oldest session first, the others last."""
     found = [entry for name, read in _READERS.items() if name in types for entry in read()]
     begins: dict[str, datetime] = {}
     for entry in found:
@@ -74,24 +86,45 @@ def list_entries(types: Collection[EntryType] = tuple(EntryType)) -> list[Entry]
     by_age = sorted(begins, key=lambda session_id: (not session_id, begins[session_id]))
     place = {session_id: number for number, session_id in enumerate(by_age)}
     found.sort(key=lambda entry: (place[entry.session_id], entry.since, entry.id) if entry.since else (-1,))
-    return found[:MOST]
+    return found
 
 
-def by_session(entries: list[Entry]) -> list[tuple[str, list[Entry]]]:
-    return [(session_id, list(group)) for session_id, group in groupby(entries, key=lambda entry: entry.session_id)]
+def with_texts(entries: Collection[Entry]) -> list[Entry]:
+    """Return entries with kind, title and text, without those whose memory was erased meanwhile; two queries."""
+    ids = {entry.about for entry in entries}
+    memories = Memory.objects.filter(id__in=ids).values_list("id", "kind", "title", Substr("content", 1, 2 * _TEXT))
+    decisions = Decision.objects.filter(id__in=ids).values_list("id", "title", Substr("chosen", 1, 2 * _TEXT))
+    heads = {memory_id: head for memory_id, *head in memories}
+    heads |= {decision_id: ["decision", *head] for decision_id, *head in decisions}
+    return [_with_text(entry, heads) for entry in entries if not entry.about or entry.about in heads]
+
+
+def _with_text(entry: Entry, heads: dict[int, list[str]]) -> Entry:
+    if not entry.about:
+        return entry
+    kind, title, text = heads[entry.about]
+    return replace(entry, kind=kind, title=title, text=one_line(text, _TEXT))
+
+
+def by_session(entries: list[Entry]) -> list[Group]:
+    """Return entries in groups, each with the purpose of its session; one query."""
+    ids = {entry.session_id for entry in entries if entry.session_id}
+    purposes = dict(Session.objects.filter(session_id__in=ids).values_list("session_id", "purpose"))
+    return [
+        Group(session_id, one_line(purposes.get(session_id, ""), _TEXT), list(group))
+        for session_id, group in groupby(entries, key=lambda entry: entry.session_id)
+    ]
 
 
 def _proposals() -> Iterator[Entry]:
     written = MemoryVersion.objects.filter(memory_id=OuterRef("id"), version=OuterRef("version"))
-    memories = Memory.objects.in_review(ReviewState.PROPOSED).order_by("updated_at", "id")
-    rows = memories.annotate(
-        text=Substr("content", 1, 2 * _TEXT), written_in=Subquery(written.values("session_id")[:1])
-    ).values_list("id", "title", "text", "review_reason", "updated_at", "written_in", "version", "accepted_version")
-    for memory_id, title, text, reason, updated, session_id, version, accepted in rows[:MOST]:
+    memories = Memory.objects.in_review(ReviewState.PROPOSED).annotate(
+        written_in=Subquery(written.values("session_id")[:1])
+    )
+    rows = memories.values_list("id", "review_reason", "updated_at", "written_in", "version", "accepted_version")
+    for memory_id, reason, updated, session_id, version, accepted in rows:
         why = "revision" if accepted else (reason or "returned to review")
-        yield Entry(
-            EntryType.PROPOSAL, memory_id, title, one_line(text, _TEXT), why, updated, session_id or "", version
-        )
+        yield Entry(EntryType.PROPOSAL, memory_id, why, memory_id, updated, session_id or "", version)
 
 
 def _open_conflicts() -> QuerySet[Conflict]:
@@ -100,31 +133,24 @@ def _open_conflicts() -> QuerySet[Conflict]:
 
 def _conflicts() -> Iterator[Entry]:
     written = MemoryVersion.objects.filter(memory_id=OuterRef("memory_id"), version=OuterRef("version_b"))
-    rows = (
-        _open_conflicts()
-        .order_by("id")
-        .annotate(about=F("memory__title"), written_in=Subquery(written.values("session_id")[:1]))
-        .values_list("id", "about", "version_a", "version_b", "detected_at", "written_in")
-    )
-    for conflict_id, title, first, second, detected, session_id in rows[:MOST]:
-        text = f"Version {second} was written without knowing version {first}."
-        yield Entry(EntryType.CONFLICT, conflict_id, title, text, "conflict", detected, session_id or "")
+    conflicts = _open_conflicts().annotate(written_in=Subquery(written.values("session_id")[:1]))
+    rows = conflicts.values_list("id", "memory_id", "version_a", "version_b", "detected_at", "written_in")
+    for conflict_id, memory_id, first, second, detected, session_id in rows:
+        why = f"versions {first} and {second} were written from one version"
+        yield Entry(EntryType.CONFLICT, conflict_id, why, memory_id, detected, session_id or "")
 
 
 def _rechecks() -> Iterator[Entry]:
-    due = queue().due[:MOST]
-    ids = [item.id for item in due]
-    titles = dict(Memory.objects.filter(id__in=ids).values_list("id", "title"))
-    titles |= dict(Decision.objects.filter(id__in=ids).values_list("id", "title"))
-    for item in due:
-        reasons = one_line("; ".join(reason.says for reason in item.reasons), _TEXT)
-        yield Entry(EntryType.RECHECK, item.id, titles.get(item.id, ""), reasons, "recheck", moment_of(item.since))
+    for item in queue().due:
+        why = one_line("; ".join(reason.says for reason in item.reasons), _TEXT)
+        yield Entry(EntryType.RECHECK, item.id, why, item.id, moment_of(item.since))
 
 
 def _secrets() -> Iterator[Entry]:
     if found := _secrets_found():
         text = "The current rules match texts that were stored before."
-        yield Entry(EntryType.SECRET, 0, f"{counted(found, 'possible secret')} in older texts", text, "secret rules")
+        title = f"{counted(found, 'possible secret')} in older texts"
+        yield Entry(EntryType.SECRET, 0, "newer secret rules", title=title, text=text)
 
 
 def _secrets_found() -> int:

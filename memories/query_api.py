@@ -1,4 +1,4 @@
-"""REST routes of queries, conflicts and context packs."""
+"""REST routes of queries, conflicts, context packs and what they are worth."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from memories.schemas.query import (
     MemoryQuery,
 )
 from memories.selectors import conflicts
+from memories.worth.report import worth_report
+from memories.worth.schemas import WorthReport, WorthRequest
 from memoryhub.core.rest import command_of, problems, without
 from memoryhub.core.schemas import EntityId, Listing
 
@@ -95,3 +97,12 @@ def get_context(
 def get_sent_context(request: HttpRequest, pack_id: EntityId) -> Any:
     """From the stores as of that time. ``meta.erased`` is how many of its lines were erased since."""
     return replay_pack(command=ContextReplay(id=pack_id)).data()
+
+
+@router.get("worth", response=WorthReport, tags=["projects"], summary="Get what the project's memory is worth")
+def get_worth(request: HttpRequest, command: Query[WorthRequest]) -> Any:
+    """Tokens of packs, what became of them, memories never used, and sessions with memory held out.
+
+    ``period`` is ``7d``, ``30d``, ``90d`` or ``all``.
+    """
+    return worth_report(command=command)

@@ -27,25 +27,22 @@ _CANDIDATES = 8
 _PAIRS = 2
 _LONGEST = 12
 # Shorter texts are alike too easily
-_LEAST_WORDS = 6
+LEAST_WORDS = 6
 
 
 def similar_memories(memory_id: int, state: MemoryState) -> list[SimilarMemory]:
     """Return live memories of the current store with nearly the same text, most similar first; needs FTS5."""
-    words = _words(f"{state.title} {state.content}")
-    if len(words) < _LEAST_WORDS or not has_full_text():
+    words = words_of(f"{state.title} {state.content}")
+    if len(words) < LEAST_WORDS or not has_full_text():
         return []
-    # Long words are mostly rare, and similar texts share nearly all of them: a few pairs find every similar text in
-    # the time of a lookup
-    longest = _longest(words, 2 * _PAIRS)
-    pairs = [f'("{first}" AND "{second}")' for first, second in zip(longest[::2], longest[1::2], strict=False)]
+    pairs = [f'("{first}" AND "{second}")' for first, second in rare_pairs(words)]
     return _alike(words, _candidates(memory_id, " OR ".join(pairs), "rowid DESC"), ALIKE)
 
 
 # Ranks all memories with any of the longest words, which takes as long as a search
 def near_memories(memory_id: int, state: MemoryState) -> list[SimilarMemory]:
     """Return live memories of the current store that may be about the same subject, most similar first."""
-    words = _words(f"{state.title} {state.content}")
+    words = words_of(f"{state.title} {state.content}")
     if not words or not has_full_text():
         return []
     any_of = " OR ".join(f'"{word}"' for word in _longest(words, _LONGEST))
@@ -54,17 +51,27 @@ def near_memories(memory_id: int, state: MemoryState) -> list[SimilarMemory]:
 
 def _alike(words: frozenset[str], candidates: list[tuple[Any, ...]], least: float) -> list[SimilarMemory]:
     found = [
-        SimilarMemory(id=candidate, title=title, alike=round(_share(words, _words(f"{title} {content}")), 2))
+        SimilarMemory(id=candidate, title=title, alike=round(share_of(words, words_of(f"{title} {content}")), 2))
         for candidate, title, content in candidates
     ]
     return sorted((memory for memory in found if memory.alike >= least), key=lambda memory: -memory.alike)[:_SHOWN]
 
 
-def _words(text: str) -> frozenset[str]:
+def words_of(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(folded(text[:_MOST_CHARACTERS]).lower())) - STOP_WORDS
 
 
-def _share(first: frozenset[str], second: frozenset[str]) -> float:
+def rare_pairs(words: frozenset[str]) -> list[tuple[str, str]]:
+    """Return pairs of the longest words.
+
+    Long words are mostly rare, and similar texts share nearly all of them: a few pairs find every similar text.
+    """
+    longest = _longest(words, 2 * _PAIRS)
+    return list(zip(longest[::2], longest[1::2], strict=False))
+
+
+def share_of(first: frozenset[str], second: frozenset[str]) -> float:
+    """Return the share of the words of both texts that they have in common."""
     return len(first & second) / len(first | second)
 
 

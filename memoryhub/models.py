@@ -134,3 +134,20 @@ class JobRun(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job} of {self.store or 'the hub'} at {self.started_at:%Y-%m-%d %H:%M:%S}: {self.result}"
+
+
+class SavedView(models.Model):
+    """A person's name for the filters, search and order of a list of a store."""
+
+    # No foreign key: MCP processes have no app for people
+    username = models.CharField(max_length=150)
+    store = models.CharField(max_length=128, help_text="The store's alias")
+    page = models.CharField(max_length=100, help_text="Path of the list below the store's overview")
+    name = models.CharField(max_length=60)
+    query = models.TextField(help_text="The address's query, without the page number")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["username", "store", "page", "name"], name="saved_view_name")]
+
+    def __str__(self) -> str:
+        return f"view {self.name} of {self.page} in {self.store}"

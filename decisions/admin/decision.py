@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST
 from decisions.admin import listing
 from decisions.admin.editing import DecisionEditing
 from decisions.events import DECISION_MARKED
-from decisions.lineage_svg import Edge, draw_lineage
+from decisions.lineage_svg import draw_lineage
 from decisions.models import LINEAGE, ArtifactKind, Decision, DecisionEdge, DecisionStatus, EdgeRelation, LinkType
 from decisions.selectors.decisions import views
 from decisions.selectors.reading import lineage_of
@@ -23,6 +23,7 @@ from memories.admin.relations import shown_of
 from memories.admin.rendering import render
 from memoryhub.core.admin import needs
 from memoryhub.core.admin.cells import counted
+from memoryhub.core.admin.diagram import Edge
 from memoryhub.core.log.quarantine import quarantined_among
 from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.db.models import Count, Q, QuerySet
@@ -11,8 +12,8 @@ from memoryhub.core.admin import DefaultFilter, ValueFilter, value_filter
 from sessions_app.models import Iteration
 
 _OFFERED = 20
-_ITERATIONS = 8
 _LABEL = 40
+_DIGITS = 16
 
 
 StatusFilter = value_filter("status", DecisionStatus.choices)
@@ -26,44 +27,30 @@ class ReviewFilter(DefaultFilter):
     conditions = {"open": ~Q(review="")}
 
 
-class _UsedFilter(ValueFilter):
-    """Offers the 20 most used values of a field, and the selected one."""
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        words = used_words(self.field, at_least=2)
-        used = dict(super().lookups(request, model_admin))
-        return list({**used, **{word: word for word in words}}.items())
-
-
-class PhaseFilter(_UsedFilter):
-    title = "phase"
-    parameter_name = "phase"
-    field = "phase"
-
-
-class TopicFilter(_UsedFilter):
-    title = "topic"
-    parameter_name = "topic"
-    field = "topic"
+PhaseFilter = value_filter("phase")
+TopicFilter = value_filter("topic", wide=True)
+AuthorFilter = value_filter("author")
 
 
 class IterationFilter(ValueFilter):
     title = "iteration"
     parameter_name = "iteration"
     field = "iteration_id"
+    wide = True
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        latest = Iteration.objects.order_by("-id")[:_ITERATIONS]
-        named = {
-            str(iteration.id): f"#{iteration.id} {iteration.description or iteration.command}" for iteration in latest
-        }
-        offered = {value: Truncator(name).chars(_LABEL) for value, name in named.items()}
-        used = {value: f"#{value}" for value, _ in super().lookups(request, model_admin)}
-        return list({**used, **offered}.items())
+    def count_alone(self, rows: QuerySet[Any], most: int) -> dict[str, int]:
+        counted = rows.filter(iteration_id__isnull=False).order_by().values_list("iteration_id")
+        return {str(number): total for number, total in counted.annotate(total=Count("pk")).order_by("-pk")[:most]}
+
+    def labels(self, values: Iterable[str]) -> Mapping[str, str]:
+        found = list(values)
+        numbers = [value for value in found if value.isdecimal() and len(value) <= _DIGITS]
+        named = {str(iteration.id): str(iteration) for iteration in Iteration.objects.filter(id__in=numbers)}
+        return {value: Truncator(named.get(value, f"#{value}")).chars(_LABEL) for value in found}
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        value = self.value() or ""
-        return super().queryset(request, queryset) if value.isdecimal() or not value else queryset.none()
+        valid = all(value.isdecimal() and len(value) <= _DIGITS for value in self.values)
+        return super().queryset(request, queryset) if valid else queryset.none()
 
 
 def used_words(field: str, *, at_least: int = 1) -> list[str]:

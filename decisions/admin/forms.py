@@ -6,7 +6,9 @@ from typing import Any
 
 from django import forms
 from django.template.loader import render_to_string
+from django.urls import reverse_lazy
 from django.utils.safestring import SafeString
+from django.utils.text import format_lazy
 from pydantic import BaseModel, ValidationError
 
 from decisions.models import Decision, DecisionStatus, Impact
@@ -84,6 +86,12 @@ class AlternativesField(forms.Field):
         return [row for row in rows if any(row.values())]
 
 
+def _numbers_input() -> forms.TextInput:
+    # ``pick.js`` offers decisions by their titles
+    address = format_lazy("{}?of=decision", reverse_lazy("admin:pick"))
+    return forms.TextInput(attrs={"placeholder": "#412", "autocomplete": "off", "data-pick": address})
+
+
 class DecisionForm(forms.Form):
     title = forms.CharField(required=False, widget=forms.TextInput(attrs={"autocomplete": "off"}))
     context = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 4}))
@@ -98,7 +106,7 @@ class DecisionForm(forms.Form):
     def __init__(self, schema: type[BaseModel], *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"label_suffix": "", **kwargs})
         self.schema = schema
-        numbers = {name: forms.TextInput(attrs={"placeholder": "#412"}) for name in _IDS}
+        numbers = {name: _numbers_input() for name in _IDS}
         areas = {name: forms.Textarea(attrs={"rows": 2}) for name in _LISTS}
         for name, widget in {**numbers, **areas}.items():
             self.fields[name] = forms.CharField(required=False, widget=widget)
@@ -148,7 +156,7 @@ class DecisionForm(forms.Form):
 
 
 class RecordForm(DecisionForm):
-    supersedes = forms.CharField(required=False, widget=forms.TextInput(attrs={"placeholder": "#412"}))
+    supersedes = forms.CharField(required=False, widget=_numbers_input())
     branch = forms.BooleanField(required=False)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

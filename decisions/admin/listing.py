@@ -11,6 +11,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from decisions.admin.filters import (
+    AuthorFilter,
     ImpactFilter,
     IterationFilter,
     PhaseFilter,
@@ -79,7 +80,7 @@ class DecisionChangeList(RankedChangeList):
 class DecisionListAdmin(HubModelAdmin):
     list_display = ("number", "about", "state", "weight", "decided", "commits", "author")
     list_display_links = ("number",)
-    list_filter = (StatusFilter, ReviewFilter, ImpactFilter, PhaseFilter, TopicFilter, IterationFilter)
+    list_filter = (StatusFilter, ReviewFilter, ImpactFilter, PhaseFilter, TopicFilter, AuthorFilter, IterationFilter)
     search_fields = ("title",)
     search_help_text = "Search in your own words; best matches first"
     quarantine_field = "pk"
@@ -107,10 +108,12 @@ class DecisionListAdmin(HubModelAdmin):
     ) -> tuple[QuerySet[Any], bool]:
         if not search_term.strip():
             return queryset, False
-        question = MemorySearch(query=search_term[:MAX_QUERY], sources=[SearchSourceName.DECISION], limit=BEST)
-        found = search(command=question, whole_store=True).results
-        request.decision_snippets = {hit["id"]: hit["snippet"] for hit in found}  # type: ignore[attr-defined]
-        ids = [hit["id"] for hit in found]
+        # The facets ask for the same results again
+        if not hasattr(request, "decision_snippets"):
+            question = MemorySearch(query=search_term[:MAX_QUERY], sources=[SearchSourceName.DECISION], limit=BEST)
+            found = search(command=question, whole_store=True).results
+            request.decision_snippets = {hit["id"]: hit["snippet"] for hit in found}  # type: ignore[attr-defined]
+        ids = list(request.decision_snippets)  # type: ignore[attr-defined]
         return in_order(request, queryset.filter(id__in=ids), ids), False
 
     @admin.display(description="#", ordering="id")

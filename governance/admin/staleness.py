@@ -131,7 +131,7 @@ class AffirmationAdmin(HubModelAdmin):
         except HubError as error:
             messages.error(request, sentence(error))
             return self._go(entity_id)
-        messages.success(request, f"{_became(result)} #{result.id} “{result.title}”.")
+        messages.success(request, f"{_became(result)} #{result.id} “{result.title}”.{_UNDO[type(result)]}")
         if isinstance(result, AffirmResult):
             warn_of_redactions(request, result.redacted)
         following_page = next_page(request)
@@ -145,6 +145,10 @@ class AffirmationAdmin(HubModelAdmin):
             request.inbox_key = f"recheck-{at.item['id']}"  # type: ignore[attr-defined]
         context = {"title": "Inbox", "at": at, **(_shown(at) if at else {})}
         return self.page(request, _PAGE, None, **context)
+
+
+# Only a verdict on a proposal has an undo
+_UNDO = {AffirmResult: " This cannot be undone.", RetireResult: ""}
 
 
 def _became(result: AffirmResult | RetireResult) -> str:

@@ -22,7 +22,6 @@ MAX_TEXT = 2_000
 MAX_PATHS = 50
 # Shown per item
 MAX_COMMITS = 5
-MAX_NEXT = 8
 # Shown per commit
 MAX_FILES = 20
 
@@ -55,8 +54,6 @@ class Waiting:
     total: int
     before: int | None
     after: int | None
-    # ``{"id", "title", "kind"}`` of the following items, at most 8
-    next_ones: list[dict[str, Any]]
 
 
 def waiting(*, entity_id: int | None = None) -> Waiting | None:
@@ -72,21 +69,16 @@ def waiting(*, entity_id: int | None = None) -> Waiting | None:
     if not ids:
         return None
     at = 0 if entity_id is None else ids.index(entity_id)
+    shown = views(found, [found.due[at]], diff=True)
+    if not shown:
+        raise NotFound(f"#{ids[at]} was erased while it was read; open the queue again", id=ids[at])
     return Waiting(
-        item=views(found, [found.due[at]], diff=True)[0],
+        item=shown[0],
         number=at + 1,
         total=len(ids),
         before=ids[at - 1] if at else None,
         after=ids[at + 1] if at + 1 < len(ids) else None,
-        next_ones=_briefly(ids[at + 1 : at + 1 + MAX_NEXT]),
     )
-
-
-def _briefly(ids: Sequence[int]) -> list[dict[str, Any]]:
-    heads = {**_memories(ids), **_decisions(ids)}
-    return [
-        {"id": entity_id, "title": heads[entity_id]["title"], "kind": heads[entity_id]["kind"]} for entity_id in ids
-    ]
 
 
 def count_stale() -> int:
@@ -122,6 +114,9 @@ def views(found: Queue, due: Sequence[Due], *, diff: bool = False, compact: bool
         return []
     ids = [thing.id for thing in due]
     heads = {**_memories(ids), **_decisions(ids)}
+    # Without what was erased after the queue was read
+    due = [thing for thing in due if thing.id in heads]
+    ids = [thing.id for thing in due]
     if compact:
         return [{"id": entity_id, "title": heads[entity_id]["title"]} for entity_id in ids]
     affirmed = {affirmation.entity_id: affirmation for affirmation in Affirmation.objects.filter(entity_id__in=ids)}

@@ -13,6 +13,7 @@ from memories.admin.diff import marked, side_by_side, word_diff
 from memories.models import Memory
 from memories.selectors import versions_of
 from memoryhub.core.admin import cells
+from memoryhub.core.errors import NotFound
 from memoryhub.core.kinds.builtin import KINDS
 
 # A version as ``memories.selectors.versions_of`` returns it.
@@ -34,6 +35,18 @@ def history_of(memory: Memory) -> list[Version]:
     """Return all versions of a memory, newest first; each has a type."""
     default = KINDS[memory.kind].default_type
     return [{**version, "type": version["type"] or default} for version in versions_of([memory.id])[memory.id]]
+
+
+def version_in(history: list[Version], number: int, memory: Memory) -> Version:
+    """Return a version of a memory.
+
+    Raises:
+        NotFound: it is not in the history, because the memory was erased after it was read.
+    """
+    found = next((version for version in history if version["version"] == number), None)
+    if found is None:
+        raise NotFound(f"#{memory.pk} was changed or erased while it was read; open it again", id=memory.pk)
+    return found
 
 
 def sides(first: Version, second: Version) -> tuple[Side, Side]:

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from memories import services
 from memories.admin.answers import sentence
-from memories.admin.comparing import head, history_of, sides
+from memories.admin.comparing import head, history_of, sides, version_in
 from memories.admin.section import SectionAdmin
 from memories.diff import merge_texts
 from memories.models import Conflict, Resolution
@@ -101,8 +101,12 @@ class ConflictAdmin(SectionAdmin):
 
     def detail(self, request: HttpRequest, found: Conflict) -> dict[str, Any]:
         request.inbox_key = f"conflict-{found.pk}"  # type: ignore[attr-defined]
-        versions = {version["version"]: version for version in history_of(found.memory)}
-        first, second = versions[found.version_a], versions[found.version_b]
+        history = history_of(found.memory)
+        versions = {version["version"]: version for version in history}
+        first, second, current = (
+            version_in(history, number, found.memory)
+            for number in (found.version_a, found.version_b, found.memory.version)
+        )
         base = versions.get(second["base_version"])
         draft = merge_texts((base or {}).get("content") or "", first["content"] or "", second["content"] or "")
         return {
@@ -114,7 +118,7 @@ class ConflictAdmin(SectionAdmin):
             "draft": draft,
             "typed": {"resolution": "", "content": draft, "title": found.memory.title, "split_title": "", "reason": ""},
             "split_title": f"{(first['title'] or '')[:180]} (version {found.version_a} of #{found.memory_id})",
-            "current": versions[found.memory.version],
+            "current": current,
             "labels": (f"Version {found.version_a} (earlier)", f"Version {found.version_b} (later)"),
             "draft_rows": min(max(draft.count("\n") + 3, 6), 24),
             "resolutions": _resolutions(found),

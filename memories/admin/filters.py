@@ -1,18 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from django.contrib.admin import SimpleListFilter
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, F, Q, QuerySet
 from django.http import HttpRequest
 
 from memories.models import Conflict, Memory, MemoryKind, MemoryScope, MemoryTag
-from memories.scopes import own_scope
 from memoryhub.core import clock
-from memoryhub.core.admin import DefaultFilter, SinceFilter, ValueFilter, value_filter
+from memoryhub.core.admin import ConditionFilter, DefaultFilter, Facet, SinceFilter, ValueFilter, value_filter
 from memoryhub.core.kinds.attributes import Shape
-from memoryhub.core.kinds.builtin import DEFAULT_KIND, KINDS
+from memoryhub.core.kinds.builtin import KINDS
 
 _OFFERED = 20
 
@@ -30,33 +28,32 @@ class TypeFilter(ValueFilter):
             self.title = KINDS[model_admin.kind].type_label.lower()
         super().__init__(request, params, model, model_admin)
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        kind = model_admin.kind or _kind_in(request)
-        return [(name, type_label(name)) for name in KINDS[kind].types or used_types(kind)]
+    def labels(self, values: Iterable[str]) -> Mapping[str, str]:
+        return {value: type_label(value) for value in values}
 
 
-class TagFilter(SimpleListFilter):
+class TagFilter(Facet):
     title = "tag"
     parameter_name = "tag"
+    # A memory must have all of the chosen tags
+    multiple = True
+    is_any = False
+    has_key = False
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        tags = most_used_tags(_OFFERED)
-        used = request.GET.get("tag")
-        return [(tag, tag) for tag in ([used] if used and used not in tags else []) + tags]
+    def count_alone(self, rows: QuerySet[Any], most: int) -> dict[str, int]:
+        # "+ 0": SQLite reads the tags in their order, instead of looking up those of each memory
+        owned = MemoryTag.objects.annotate(owner=F("memory_id") + 0).filter(owner__in=rows.values("pk"))
+        counted = owned.values_list("tag")
+        return dict(counted.annotate(total=Count("memory_id")).order_by("-total", "tag")[:most])
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        tag = self.value()
-        return queryset.filter(id__in=MemoryTag.objects.filter(tag=tag).values("memory_id")) if tag else queryset
+        for tag in self.values:
+            queryset = queryset.filter(id__in=MemoryTag.objects.filter(tag=tag).values("memory_id"))
+        return queryset
 
 
-class ScopeFilter(ValueFilter):
-    title = "scope"
-    parameter_name = "scope"
-    field = "scope"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        shared = (MemoryScope.PROJECT, MemoryScope.SESSION) if own_scope() is MemoryScope.PROJECT else ()
-        return [(scope.value, str(scope.label)) for scope in shared]
+ScopeFilter = value_filter("scope", MemoryScope.choices)
+AuthorFilter = value_filter("author")
 
 
 class UpdatedFilter(SinceFilter):
@@ -76,10 +73,8 @@ class ConflictFilter(DefaultFilter):
     parameter_name = "conflicts"
     options = {"any": "All", "open": "Unresolved"}
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        if self.chosen() == "any":
-            return queryset
-        return queryset.filter(id__in=Conflict.objects.filter(resolved_at__isnull=True).values("memory_id"))
+    def conditions_now(self) -> dict[str, Q]:
+        return {"open": Q(id__in=Conflict.objects.filter(resolved_at__isnull=True).values("memory_id"))}
 
 
 class ValidityFilter(DefaultFilter):
@@ -87,37 +82,36 @@ class ValidityFilter(DefaultFilter):
     parameter_name = "validity"
     options = {"any": "All", "valid": "Valid", "expired": "Expired"}
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        expired = Q(valid_until__lte=clock.now())
-        if self.chosen() == "any":
-            return queryset
-        valid = Q(valid_until__isnull=True) | Q(valid_until__gt=clock.now())
-        return queryset.filter(expired if self.chosen() == "expired" else valid)
+    def __init__(self, request: HttpRequest, params: dict[str, Any], model: Any, model_admin: Any) -> None:
+        self._now = clock.now()
+        super().__init__(request, params, model, model_admin)
+
+    def conditions_now(self) -> dict[str, Q]:
+        valid = Q(valid_until__isnull=True) | Q(valid_until__gt=self._now)
+        return {"valid": valid, "expired": Q(valid_until__lte=self._now)}
 
 
-class AttributeFilter(SimpleListFilter):
+class AttributeFilter(ConditionFilter):
     shape: Shape
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        if self.shape.type == "boolean":
-            return [("yes", "Yes"), ("no", "No")]
-        return [(choice, type_label(choice)) for choice in self.shape.choices]
+    def conditions_now(self) -> dict[str, Q]:
+        return {choice: self._having(choice) for choice in self.options}
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        if self.value() not in {choice for choice, _ in self.lookup_choices}:
-            return queryset
-        wanted = self.value() == "yes" if self.shape.type == "boolean" else self.value()
+    def _having(self, choice: str) -> Q:
+        wanted = choice == "yes" if self.shape.type == "boolean" else choice
         path = f"attributes__{self.shape.name}"
         matching = Q(**{path: wanted})
         # An attribute that was never set is not stored; its value is the default.
-        is_unset = Q(**{f"{path}__isnull": True})
-        return queryset.filter(matching | is_unset if wanted == self.shape.default else matching)
+        return matching | Q(**{f"{path}__isnull": True}) if wanted == self.shape.default else matching
 
 
-def attribute_filter(shape: Shape) -> type[SimpleListFilter]:
+def attribute_filter(shape: Shape) -> type[ConditionFilter]:
     if shape.name == "valid_until":
         return ValidityFilter
-    members = {"title": shape.name.replace("_", " "), "parameter_name": shape.name, "shape": shape}
+    names = ("yes", "no") if shape.type == "boolean" else shape.choices
+    options = {name: type_label(name) for name in names}
+    title = shape.name.replace("_", " ")
+    members = {"title": title, "parameter_name": shape.name, "shape": shape, "options": options}
     return type(f"{shape.name.title()}Filter", (AttributeFilter,), members)
 
 
@@ -134,8 +128,3 @@ def used_types(kind: str) -> Iterable[str]:
 def most_used_tags(limit: int) -> list[str]:
     counted = MemoryTag.objects.values("tag").annotate(memories=Count("memory_id")).order_by("-memories", "tag")
     return [row["tag"] for row in counted[:limit]]
-
-
-def _kind_in(request: HttpRequest) -> str:
-    chosen = request.GET.get("kind", "")
-    return chosen if chosen in KINDS else DEFAULT_KIND

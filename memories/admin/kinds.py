@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from memories.admin.filters import (
+    AuthorFilter,
     ConflictFilter,
     DeletedFilter,
     ScopeFilter,
@@ -26,7 +27,17 @@ from memoryhub.core.kinds.builtin import KINDS
 from memoryhub.core.kinds.definition import Kind
 from sessions_app.admin.turns import SessionFilter
 
-_COMMON = (ReviewFilter, DeletedFilter, ConflictFilter, UseFilter, ScopeFilter, UpdatedFilter, TagFilter, SessionFilter)
+_COMMON = (
+    TagFilter,
+    ReviewFilter,
+    DeletedFilter,
+    ConflictFilter,
+    UseFilter,
+    UpdatedFilter,
+    AuthorFilter,
+    ScopeFilter,
+    SessionFilter,
+)
 
 
 class KindAdmin(MemoryListAdmin):

@@ -6,7 +6,8 @@ from datetime import UTC
 from typing import Any
 
 from django.contrib.admin.views.main import ORDER_VAR
-from django.db.models import Case, F, IntegerField, Q, QuerySet, Value, When
+from django.db.models import CharField, F, Func, Q, QuerySet, Value
+from django.db.models.functions import Cast, Concat, NullIf, StrIndex
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
@@ -116,9 +117,11 @@ def search(request: HttpRequest, queryset: QuerySet[Any], question: str, kind: M
 
     The index does not contain those, so their text is searched, and only if the list's filters show them.
     """
-    found = selectors.search(command=_command(request, question, kind), whole_store=True).results
-    request.memory_snippets = {hit["id"]: _marked(hit) for hit in found}  # type: ignore[attr-defined]
-    ids = [hit["id"] for hit in found]
+    # The facets ask for the same results again
+    if not hasattr(request, "memory_snippets"):
+        found = selectors.search(command=_command(request, question, kind), whole_store=True).results
+        request.memory_snippets = {hit["id"]: _marked(hit) for hit in found}  # type: ignore[attr-defined]
+    ids = list(request.memory_snippets)  # type: ignore[attr-defined]
     matching: QuerySet[Any] = queryset.filter(id__in=ids)
     if request.GET.get("state") in ("deleted", "all") or request.GET.get("review") in ("rejected", "all"):
         matching = matching | _gone_with(queryset, question)
@@ -129,7 +132,9 @@ def in_order(request: HttpRequest, matching: QuerySet[Any], ids: list[int], *the
     """Order rows as in ``ids``, others last, unless the user ordered by a column."""
     if ORDER_VAR in request.GET:
         return matching
-    ranked: QuerySet[Any] = matching.annotate(place=_places(ids)).order_by("place", *then, "-id")
+    ranked: QuerySet[Any] = matching.annotate(place=_places(ids)).order_by(
+        F("place").asc(nulls_last=True), *then, "-id"
+    )
     return ranked
 
 
@@ -142,16 +147,22 @@ def _marked(hit: dict[str, Any]) -> SafeString:
 
 
 def _command(request: HttpRequest, question: str, kind: MemoryKind | None) -> MemorySearch:
-    chosen, tag = request.GET.get("kind", ""), request.GET.get("tag", "").strip()
+    chosen = _only(request, "kind")
     return MemorySearch(
         query=question[:MAX_QUERY],
         sources=[SearchSourceName.MEMORY],
         limit=BEST,
         kind=kind or (MemoryKind(chosen) if chosen in MemoryKind.values else None),
-        type=request.GET.get("type", "")[:64] or None,
-        tags=[tag[:64]] if tag else [],
-        session_id=request.GET.get("session", "")[:200] or None,
+        type=_only(request, "type")[:64] or None,
+        tags=[tag.strip()[:64] for tag in request.GET.getlist("tag") if tag.strip()],
+        session_id=_only(request, "session")[:200] or None,
     )
+
+
+# The search takes one value of each; the list filters by several
+def _only(request: HttpRequest, name: str) -> str:
+    values = [value for value in request.GET.getlist(name) if value]
+    return values[0] if len(values) == 1 else ""
 
 
 def _gone_with(queryset: QuerySet[Memory], question: str) -> QuerySet[Memory]:
@@ -161,6 +172,7 @@ def _gone_with(queryset: QuerySet[Memory], question: str) -> QuerySet[Memory]:
     return gone
 
 
-def _places(ids: list[int]) -> Case:
-    whens = [When(id=memory_id, then=Value(place)) for place, memory_id in enumerate(ids)]
-    return Case(*whens, default=Value(len(ids)), output_field=IntegerField())
+# The place of "," + id + "," in the text of all ids; a CASE with 100 branches takes Django 10 ms to compile
+def _places(ids: list[int]) -> Func:
+    text = Value(f",{','.join(map(str, ids))},")
+    return NullIf(StrIndex(text, Concat(Value(","), Cast("id", CharField()), Value(","))), Value(0))

@@ -16,6 +16,7 @@ from memories.admin import listing
 from memories.admin.comparing import change, head, history_of, sides
 from memories.admin.editing import EditingViews
 from memories.admin.filters import (
+    AuthorFilter,
     ConflictFilter,
     DeletedFilter,
     KindFilter,
@@ -93,13 +94,14 @@ class MemoryAdmin(ReviewViews, RelationViews, VersionViews):
     list_filter = (
         KindFilter,
         TypeFilter,
+        TagFilter,
         ReviewFilter,
         DeletedFilter,
         ConflictFilter,
         UseFilter,
-        ScopeFilter,
         UpdatedFilter,
-        TagFilter,
+        AuthorFilter,
+        ScopeFilter,
         SessionFilter,
     )
     stream_kind = "memory"

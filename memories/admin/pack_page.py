@@ -21,10 +21,11 @@ from memories.pack import preview_pack, replay_pack
 from memories.pack.compose import Filled
 from memories.pack.service import Pack
 from memories.schemas.query import DEFAULT_TOKENS, ContextPackRequest, ContextReplay
-from memoryhub.core.admin import cells, value_filter
+from memoryhub.core.admin import cells
 from memoryhub.core.admin.filters import SinceFilter
 from memoryhub.core.errors import HubError
 from memoryhub.core.paging import estimate_tokens
+from sessions_app.admin.turns import SessionFilter
 
 WIDTH = 1000  # of the SVG's view box
 FRAME = "frame"
@@ -112,7 +113,7 @@ class PackForm(forms.Form):
 class ContextPackAdmin(SectionAdmin):
     list_display = ("number", "about", "sent", "tokens_bar", "items", "short_digest")
     list_display_links = ("number",)
-    list_filter = (SinceFilter, value_filter("session", field="session_id"))
+    list_filter = (SinceFilter, SessionFilter)
     ordering = ("-id",)
     sortable_by = ("number",)
     stream_kind = "pack"

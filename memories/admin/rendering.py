@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.db.models import Q
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
@@ -88,16 +87,12 @@ class UseFilter(DefaultFilter):
     parameter_name = "use"
     options = {"any": "All", "ignored": "Ignored", "used": "Used", "never": "Never in a pack"}
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        choice = self.chosen()
-        if choice == "any":
-            return queryset
-        if choice == "never":
-            return queryset.exclude(id__in=MemoryUse.objects.filter(given__gt=0).values("memory_id"))
-        ignored = MemoryUse.objects.ignored().values("memory_id")
-        if choice == "ignored":
-            return queryset.filter(id__in=ignored)
-        return queryset.filter(id__in=MemoryUse.objects.used().values("memory_id"))
+    def conditions_now(self) -> dict[str, Q]:
+        return {
+            "ignored": Q(id__in=MemoryUse.objects.ignored().values("memory_id")),
+            "used": Q(id__in=MemoryUse.objects.used().values("memory_id")),
+            "never": ~Q(id__in=MemoryUse.objects.filter(given__gt=0).values("memory_id")),
+        }
 
 
 def use_shown(memory: Memory) -> dict[str, Any]:

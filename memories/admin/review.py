@@ -23,7 +23,7 @@ from memories.review.schemas import ReviewResult, ReviewTouch
 from memories.review.selectors import last_verdict_of, queue
 from memories.selectors.memories import find_memory
 from memoryhub.core.admin import cells, needs, next_page
-from memoryhub.core.errors import HubError, PreconditionFailed
+from memoryhub.core.errors import HubError, NotFound, PreconditionFailed
 from memoryhub.core.permissions import Act
 
 _PAGE = "admin/memories/review/page.html"
@@ -64,7 +64,11 @@ class ReviewViews(SectionAdmin):
         if memory_id not in pending:
             messages.info(request, f"#{memory_id} is not in review.")
             return redirect("admin:memories_review_changelist")
-        return self._show(request, Place.of(memory_id, pending))
+        try:
+            return self._show(request, Place.of(memory_id, pending))
+        except NotFound as error:  # erased meanwhile
+            messages.info(request, sentence(error))
+            return redirect("admin:inbox")
 
     def accept_view(self, request: HttpRequest, memory_id: int) -> HttpResponse:
         return self._give(request, memory_id, Verdict.ACCEPTED)
@@ -115,11 +119,12 @@ class ReviewViews(SectionAdmin):
 
     def undo_chosen_view(self, request: HttpRequest) -> HttpResponse:
         """Undo the verdicts that were given together in a list."""
-        ids = [int(part) for part in request.POST.get("ids", "").split() if part.isdecimal()][:AT_ONCE]
+        parts = request.POST.get("ids", "").split()
+        ids = [int(part) for part in parts if part.isdecimal() and len(part) < 16 and int(part)][:AT_ONCE]
         undone = 0
         for memory_id in ids:
             try:
-                services.withdraw_verdict(command=ReviewTouch(id=memory_id))
+                services.withdraw_verdict(command=ReviewTouch(id=memory_id), by=request.user.get_username())
                 undone += 1
             except HubError as error:
                 messages.warning(request, sentence(error))

@@ -13,7 +13,7 @@ from django.http import HttpRequest
 from memories.admin import listing
 from memories.admin.answers import sentence
 from memories.admin.attributes import attribute_fields, outer_name, shown_attributes
-from memories.admin.comparing import Version, change, history_of
+from memories.admin.comparing import Version, change, history_of, version_in
 from memories.admin.diff import side_by_side
 from memories.admin.rendering import render
 from memories.admin.section import SectionAdmin
@@ -104,8 +104,9 @@ class Place:
 
 def shown_item(memory_id: int) -> dict[str, Any]:
     memory = find_memory(memory_id)
-    history = {version["version"]: version for version in history_of(memory)}
-    current = history[memory.version]
+    versions = history_of(memory)
+    current = version_in(versions, memory.version, memory)
+    history = {version["version"]: version for version in versions}
     return {
         "memory": memory,
         "rendered": render(memory.content, KINDS[memory.kind].rendering),
@@ -155,6 +156,7 @@ def _similar(memory: Memory) -> list[dict[str, Any]]:
             "warnings": listing.warnings(others[near.id]),
         }
         for near in found
+        if near.id in others
     ]
 
 

@@ -1,4 +1,4 @@
-"""The admin of tags: the vocabulary by category, and the form that describes a tag."""
+"""The admin of tags: those in use, the rest of the vocabulary, and the form that describes a tag."""
 
 from __future__ import annotations
 
@@ -7,23 +7,31 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from pydantic import ValidationError
 
 from memories.admin.answers import sentence
 from memories.admin.attributes import faults_by_field
+from memories.admin.listing import bar
 from memories.admin.section import SectionAdmin
 from memories.models import Tag
 from memories.schemas.links import TagCreate, TagView
-from memories.selectors.tags import view_tags
+from memories.selectors.tags import TagUse, tags_in_use, view_tags
 from memories.services.tags import create_tag
 from memories.vocabulary import CATEGORIES, FREE
 from memoryhub.core.errors import Conflict
+from memoryhub.core.kinds.builtin import KINDS
 from memoryhub.core.permissions import Act, may, require
 from memoryhub.core.validation import explain_faults
 
-_SHOWN = 200  # tags of one category; a search finds the others
+# Tags in use of a page, and unused ones of a category
+_PAGE, _SHOWN = 60, 50
+_ORDERS: dict[str, dict[str, Any]] = {
+    "name": {"key": lambda use: use.name},
+    "used": {"key": lambda use: use.used_at, "reverse": True},
+}
 
 
 class TagForm(forms.Form):
@@ -56,15 +64,25 @@ class TagAdmin(SectionAdmin):
         return may(request.user, Act.WRITE)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        question, used = request.GET.get("q", "").strip().lower()[:64], "used" in request.GET
-        found = [tag for tag in view_tags() if question in tag.name and not (used and not _is_used(tag))]
-        groups = _by_category(found)
+        question, order = request.GET.get("q", "").strip().lower()[:64], request.GET.get("o", "")
+        described = {tag.name: tag for tag in view_tags() if question in tag.name}
+        used = sorted(
+            [use for use in tags_in_use() if question in use.name], **_ORDERS.get(order, {"key": lambda _: 0})
+        )
+        most = max((use.memories for use in used), default=0)
+        page = Paginator(used, _PAGE).get_page(request.GET.get("p"))
+        unused = [tag for tag in described.values() if tag.name not in {use.name for use in used}]
         context = {
             "title": "Tags",
-            "groups": [{"name": name, "tags": tags[:_SHOWN], "total": len(tags)} for name, tags in groups],
-            "hidden": sum(len(tags[_SHOWN:]) for _, tags in groups),
+            "page": page,
+            "rows": [_row(use, described.get(use.name), most) for use in page],
+            "unused": [
+                {"name": name, "tags": tags[:_SHOWN], "total": len(tags)} for name, tags in _by_category(unused)
+            ],
+            "unused_total": len(unused),
             "question": question,
-            "used": used,
+            "order": order if order in _ORDERS else "memories",
+            "orders": (("name", "Tag"), ("memories", "Memories"), ("used", "Last used")),
         }
         return self.page(request, "admin/memories/tag/list.html", None, **context)
 
@@ -94,8 +112,9 @@ class TagAdmin(SectionAdmin):
         return self.page(request, "admin/memories/tag/form.html", None, **context)
 
 
-def _is_used(tag: TagView) -> bool:
-    return bool(tag.memories or tag.on_project)
+def _row(use: TagUse, tag: TagView | None, most: int) -> dict[str, Any]:
+    kinds = [(kind, KINDS[kind].label, total) for kind, total in use.kinds.items()]
+    return {"use": use, "tag": tag, "kinds": kinds, "bar": bar(use.memories, most)}
 
 
 def _by_category(tags: list[TagView]) -> list[tuple[str, list[TagView]]]:

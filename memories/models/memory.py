@@ -130,7 +130,11 @@ class Memory(StoreModel):
             models.Index(fields=["content_hash"], name="memory_content_hash"),
             models.Index(fields=["title"], name="memory_title"),
             models.Index(fields=["updated_at", "id"], name="memory_updated"),
-            models.Index(fields=["kind", "updated_at"], name="memory_kind"),
+            # The other columns: lists count their facets in this index alone, without reading the texts
+            models.Index(
+                fields=["kind", "updated_at", "type", "review", "deleted_at", "scope", "author", "session_id"],
+                name="memory_facets",
+            ),
             models.Index(fields=["session_id"], condition=_OF_SESSION, name="memory_of_session"),
             models.Index(fields=["valid_until"], condition=models.Q(valid_until__isnull=False), name="memory_expiry"),
             models.Index(fields=["deleted_at"], condition=models.Q(deleted_at__isnull=False), name="memory_deleted"),

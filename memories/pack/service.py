@@ -26,6 +26,7 @@ from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store, use_store
 from memoryhub.core.text import compact_json, counted
+from sessions_app.held_out import is_held_out
 
 # Stands for numbers while the size of an answer is counted
 _MOST_TOKENS = 99_999_999
@@ -36,6 +37,12 @@ _LAST_LIKE_IT = (
 
 
 _PROMPT_CHARS = 2_000
+
+# What a session gets instead of its first pack if memory is held out of it
+HELD_OUT = (
+    "Memory Hub gives this session no memory unasked, to measure what memory is worth. "
+    "memory_search and memory_context work as always."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +125,8 @@ def preview_pack(*, command: ContextPackRequest) -> Pack:
 
 def opening_pack(session_id: str) -> str:
     """Return the pack for a new session; empty if nothing is stored yet."""
+    if is_held_out(session_id):
+        return HELD_OUT
     with answering(as_json=False):
         sent = pack_context(command=ContextPackRequest(session_id=session_id or None))
     return sent.text if sent.body.sections else ""
@@ -126,7 +135,7 @@ def opening_pack(session_id: str) -> str:
 def recall_context(session_id: str, prompt: str) -> str:
     """Return what the session should know for its prompt and was not given yet; empty if nothing is relevant enough."""
     settings = project_settings()
-    if not (settings.recall and session_id and prompt):
+    if not (settings.recall and session_id and prompt) or is_held_out(session_id):
         return ""
     # Only the first words of a prompt count, and parsing takes long for a word without end
     request = _request(ContextPackRequest(session_id=session_id, query=prompt[:_PROMPT_CHARS]))

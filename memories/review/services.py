@@ -140,13 +140,17 @@ def _target(command: ReviewMerge) -> Memory:
     return target
 
 
-def withdraw_verdict(*, command: ReviewTouch) -> ReviewResult:
+def withdraw_verdict(*, command: ReviewTouch, by: str = "") -> ReviewResult:
     """Undo the last verdict on a memory, and the merge that came with it.
+
+    Args:
+        command: the memory.
+        by: who gave the verdict; default: anyone.
 
     Raises:
         NotFound: there is no such memory.
         Gone: it is deleted.
-        Conflict: there is no verdict, or it is undone already.
+        Conflict: there is no verdict, it is undone already, or someone else gave it.
         PreconditionFailed: the memory, or the one it was merged into, has changed since.
     """
     with scopes.writing(command.scope), log.transaction():
@@ -154,6 +158,8 @@ def withdraw_verdict(*, command: ReviewTouch) -> ReviewResult:
         given = last_verdict(memory.id)
         if given is None or given.payload.verdict is Verdict.WITHDRAWN:
             raise Conflict(f"there is no verdict on #{memory.id} to undo", id=memory.id)
+        if by and given.actor != by:
+            raise Conflict(f"the last verdict on #{memory.id} is of {given.actor}, so it was not undone", id=memory.id)
         verdict = given.payload
         _refuse_changed(memory, verdict.stands)
         if verdict.merged and verdict.merged.version != verdict.merged.before_version:

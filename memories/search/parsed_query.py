@@ -78,7 +78,8 @@ def _filters(command: MemorySearch) -> Iterator[Condition]:
     if command.iteration_id:
         yield _in_iteration(command.iteration_id)
     for tag in command.tags:
-        yield "{id} IN (SELECT memory_id FROM memories_memorytag WHERE tag = %s)", [tag]
+        # Unary plus: SQLite would otherwise match the text once for each memory with the tag
+        yield "+{id} IN (SELECT memory_id FROM memories_memorytag WHERE tag = %s)", [tag]
 
 
 def one_of(column: str, values: Sequence[str]) -> Condition:

@@ -24,7 +24,7 @@ def versions_of(memory_ids: list[int]) -> dict[int, list[dict[str, Any]]]:
     )
     histories: dict[int, list[dict[str, Any]]] = {memory_id: [] for memory_id in memory_ids}
     for version in versions:
-        histories[version.memory_id].append(_version_view(version, json.loads(payloads[version.id] or "{}")))
+        histories[version.memory_id].append(_version_view(version, json.loads(payloads.get(version.id) or "{}")))
     for history in histories.values():
         for newer, older in pairwise(history):
             newer["diff"] = marked_diff(older["content"] or "", newer["content"] or "")

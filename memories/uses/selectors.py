@@ -50,7 +50,7 @@ def weight_of(points: int) -> float:
 _FOLDED = 500
 
 
-def ids_read_in(sessions: Mapping[int, str]) -> dict[int, set[int]]:
+def ids_read_in(sessions: Mapping[int, str], *, most: int = _FOLDED) -> dict[int, set[int]]:
     """Map sessions to what they found or fetched; ``sessions`` are names by id."""
     read: dict[int, set[int]] = {session: set() for session in sessions}
     by_name = {name: session for session, name in sessions.items()}
@@ -59,7 +59,7 @@ def ids_read_in(sessions: Mapping[int, str]) -> dict[int, set[int]]:
             read[by_name[note.session]].update(note.ids)
     folded = RawEvent.objects.filter(event_type=MEMORIES_USED.name, payload_json__isnull=False)
     folded = folded.filter(position__gt=min(sessions, default=0)).order_by("position")
-    for payload in folded.values_list("payload_json", flat=True)[:_FOLDED]:
+    for payload in folded.values_list("payload_json", flat=True)[:most]:
         for session, ids in json.loads(payload or "{}").get("sessions", {}).items():
             if int(session) in read:
                 read[int(session)].update(ids)

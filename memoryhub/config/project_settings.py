@@ -165,6 +165,15 @@ class ProjectSettings(_Settings):
     recall_threshold: Annotated[float, SettingInfo(Group.FINDING, InFolder.ANY)] = Field(
         0.42, ge=0, le=1, description="share of the prompt's words, by rarity, that such an entry has at least"
     )
+    held_out_percent: Annotated[
+        int,
+        SettingInfo(
+            Group.FINDING,
+            label="Sessions without memory",
+            help="Share of new sessions that get no memory unasked, to measure what it is worth.",
+            unit="percent",
+        ),
+    ] = Field(0, ge=0, le=50, description="percentage of new sessions that get no memory unasked, to measure its worth")
     embedding_model: Annotated[str, SettingInfo(Group.FINDING)] = Field(
         "auto",
         min_length=1,

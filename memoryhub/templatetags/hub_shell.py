@@ -21,6 +21,7 @@ _KEYS: dict[str, Keys] = {
     "memories_review": INBOX_KEYS,
     "memories_conflict_change": INBOX_KEYS,
     "governance_affirmation": INBOX_KEYS,
+    "graph": (("← → ↑ ↓", "next box in that direction"), ("g", "graph around the box")),
     "replay": (("←", "previous event"), ("→", "next event")),
 }
 

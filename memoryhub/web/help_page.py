@@ -26,10 +26,15 @@ _START = "index.md"
 # Which document the link "Help" of a page opens, by the beginning of the page's URL name.
 GUIDES = {
     "memories_review": "guides/review.md",
+    "worth": "guides/worth.md",
     "memories_conflict": "concepts.md#memories",
     "memories_contextpack": "concepts.md#context-packs-and-search",
     "memories_pack": "concepts.md#context-packs-and-search",
     "memories_searchdocument": "concepts.md#context-packs-and-search",
+    "memories_memory_changelist": "guides/lists.md",
+    "memories_tag": "guides/lists.md#tags",
+    "graph": "guides/lists.md#see-what-surrounds-an-item",
+    "inbox": "guides/review.md",
     "memories_": "concepts.md#memories",
     "decisions_": "guides/decision-records.md",
     "governance_redaction": "guides/redact.md",

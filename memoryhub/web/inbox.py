@@ -12,7 +12,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from governance.inbox import Entry, EntryType, by_session, count_entries, list_entries
+from governance.inbox import MOST, Entry, EntryType, by_session, count_entries, open_entries, with_texts
 from governance.staleness.schemas import Affirm
 from governance.staleness.services import affirm
 from memories.admin.answers import sentence
@@ -21,6 +21,7 @@ from memories.events import Verdict
 from memories.review.schemas import ReviewVerdict
 from memories.review.selectors import last_verdict_of
 from memoryhub.core.errors import HubError
+from memoryhub.core.kinds.builtin import KINDS
 from memoryhub.core.permissions import Act, may
 from memoryhub.core.text import counted
 from memoryhub.web.live import HEADER
@@ -45,12 +46,14 @@ _VIEWS = {
 }
 # Types whose verdicts can be given to several at once
 _IN_BULK = (EntryType.PROPOSAL, EntryType.RECHECK)
+_TYPE_OF = {"accepted": EntryType.PROPOSAL, "rejected": EntryType.PROPOSAL, "affirmed": EntryType.RECHECK}
 KEYS = (
     ("j", "next item"),
     ("k", "previous item"),
     ("x", "select"),
     ("Shift j", "select, and the next"),
     ("a", "accept, or still valid"),
+    ("v", "still valid"),
     ("r", "reject or retire, with an optional reason"),
     ("e", "edit, then accept"),
     ("m", "merge into another memory"),
@@ -66,6 +69,7 @@ class Row:
     entry: Entry
     url: str
     label: str
+    kind_label: str
     is_current: bool
     can_select: bool
 
@@ -76,35 +80,53 @@ class Row:
 
 
 def inbox_of(request: HttpRequest) -> dict[str, Any]:
-    """Return the list beside an item's page: rows in groups, and where the neighbours of the item are."""
-    shown = _shown(request)
-    counts = count_entries()
+    """Return the list beside an item's page: the rows of the item's part of it, in groups, and its neighbours."""
+    shown, counts = _shown(request), count_entries()
     current = getattr(request, "inbox_key", "")  # set by the view of an item
-    entries = list_entries([shown] if shown else tuple(EntryType))
+    entries = open_entries([shown] if shown else tuple(EntryType))
+    at = next((number for number, entry in enumerate(entries) if entry.key == current), None)
+    page = min(_page(request), max(len(entries) - 1, 0) // MOST) if at is None else at // MOST
+    listed = with_texts(entries[page * MOST : (page + 1) * MOST])
     can_select = may(request.user, Act.REVIEW)
-    groups = [
-        (session_id, [_row(entry, shown, current, can_select=can_select) for entry in group])
-        for session_id, group in by_session(entries)
-    ]
-    rows = [row for _, group in groups for row in group]
-    at = next((number for number, row in enumerate(rows) if row.is_current), None)
-    before = rows[at - 1] if at else None
-    after = (rows[at + 1] if at + 1 < len(rows) else None) if at is not None else (rows[0] if rows else None)
-    following = after if at is not None and after else before
+    home = reverse("admin:inbox")
     return {
-        "groups": groups,
+        **_neighbours(entries, at, page, shown),
+        "groups": [
+            (group, [_row(entry, shown, current, can_select=can_select) for entry in group.entries])
+            for group in by_session(listed)
+        ],
         "number": at + 1 if at is not None else None,
-        "total": sum(count for name, count in counts.items() if not shown or name == shown),
-        "listed": len(rows),
+        "total": len(entries),
+        "listed": len(listed),
+        "first": page * MOST + 1,
+        "last_listed": min((page + 1) * MOST, len(entries)),
+        "earlier": _address(home, shown, page - 1) if page else "",
+        "later": _address(home, shown, page + 1) if (page + 1) * MOST < len(entries) else "",
         "filters": _filters(counts, shown),
-        "before": before.url if before else "",
-        "after": after.url if after else "",
-        # Where a verdict leads
-        "next": following.url if following else reverse("admin:inbox"),
         "undo_ids": _to_undo(request),
         "last": last_verdict_of(request.user.get_username()) if can_select else None,
-        "url": _with_filter(reverse("admin:inbox"), shown),
+        "url": _address(home, shown, page),
+        "action": _address(reverse("admin:inbox_verdicts"), shown, page),
     }
+
+
+def _neighbours(entries: list[Entry], at: int | None, page: int, shown: EntryType | None) -> dict[str, str]:
+    # Beside no item, the next one is the first of the list
+    before = entries[at - 1] if at else None
+    after = next(iter(entries[page * MOST if at is None else at + 1 :]), None)
+    following = (after or before) if at is not None else None
+    return {
+        "before": _url(before, shown) if before else "",
+        "after": _url(after, shown) if after else "",
+        # Where a verdict leads
+        "next": _url(following, shown) if following else _address(reverse("admin:inbox"), shown),
+    }
+
+
+def _page(request: HttpRequest) -> int:
+    """Return the number of the requested page, from 0."""
+    wanted = request.GET.get("page", "")
+    return max(0, int(wanted) - 1) if wanted.isdecimal() and len(wanted) < 9 else 0
 
 
 def _to_undo(request: HttpRequest) -> list[int]:
@@ -119,19 +141,22 @@ def _shown(request: HttpRequest) -> EntryType | None:
 
 
 def _row(entry: Entry, shown: EntryType | None, current: str, *, can_select: bool) -> Row:
+    kind = KINDS[entry.kind].label if entry.kind in KINDS else entry.kind.capitalize()
+    selectable = can_select and entry.type in _IN_BULK
+    return Row(entry, _url(entry, shown), _NAMES[entry.type], kind, entry.key == current, selectable)
+
+
+def _url(entry: Entry, shown: EntryType | None) -> str:
     view = _VIEWS[entry.type]
-    url = f"{reverse(view)}?way=rules" if entry.type is EntryType.SECRET else reverse(view, args=[entry.id])
-    return Row(
-        entry,
-        url if entry.type is EntryType.SECRET else _with_filter(url, shown),
-        _NAMES[entry.type],
-        entry.key == current,
-        can_select and entry.type in _IN_BULK,
-    )
+    if entry.type is EntryType.SECRET:
+        return f"{reverse(view)}?way=rules"
+    return _address(reverse(view, args=[entry.id]), shown)
 
 
-def _with_filter(url: str, shown: EntryType | None) -> str:
-    return f"{url}?{urlencode({'show': shown})}" if shown else url
+def _address(url: str, shown: EntryType | None, page: int = 0) -> str:
+    query = {"show": str(shown or ""), "page": str(page + 1) if page else ""}
+    query = {name: value for name, value in query.items() if value}
+    return f"{url}?{urlencode(query)}" if query else url
 
 
 def _filters(counts: dict[EntryType, int], shown: EntryType | None) -> list[dict[str, Any]]:
@@ -140,7 +165,7 @@ def _filters(counts: dict[EntryType, int], shown: EntryType | None) -> list[dict
     return [
         every,
         *(
-            {"label": _LABELS[name], "count": count, "url": _with_filter(url, name), "is_shown": name == shown}
+            {"label": _LABELS[name], "count": count, "url": _address(url, name), "is_shown": name == shown}
             for name, count in counts.items()
         ),
     ]
@@ -151,30 +176,30 @@ def show_inbox(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
 
 
 def give_verdicts(request: HttpRequest) -> HttpResponse:
-    """Give one verdict on the items that were selected in the list."""
-    here = _with_filter(reverse("admin:inbox"), _shown(request))
-    chosen = [parts for value in request.POST.getlist("entry") if (parts := _parsed(value))]
+    """Give one verdict on the items that were selected in the list; it applies to one type of them."""
     verdict = request.POST.get("verdict", "")
-    if not chosen or verdict not in ("accepted", "rejected", "affirmed"):
-        messages.error(request, "Select items and choose a verdict. Nothing was changed.")
+    wanted = _TYPE_OF.get(verdict)
+    selected = [parts for value in request.POST.getlist("entry") if (parts := _parsed(value))]
+    chosen = [(number, version) for name, number, version in selected if name is wanted]
+    if not chosen:
+        messages.error(request, "Select items and choose a verdict for their type. Nothing was changed.")
     elif len(chosen) > AT_ONCE:
         messages.error(request, f"Select at most {AT_ONCE} items at a time. Nothing was changed.")
-    elif verdict == "affirmed":
-        _affirm(request, [number for name, number, _ in chosen if name is EntryType.RECHECK])
+    elif wanted is EntryType.RECHECK:
+        _affirm(request, [number for number, _ in chosen])
     else:
-        proposals = [(number, version) for name, number, version in chosen if name is EntryType.PROPOSAL]
-        commands = [
-            ReviewVerdict(id=number, base_version=version or None, verdict=Verdict(verdict))
-            for number, version in proposals
-        ]
+        given = Verdict(verdict)
+        commands = [ReviewVerdict(id=number, base_version=version, verdict=given) for number, version in chosen]
         review_and_report(request, commands)
-    return redirect(here)
+    return redirect(_address(reverse("admin:inbox"), _shown(request), _page(request)))
 
 
 def _parsed(value: str) -> tuple[EntryType, int, int] | None:
     name, _, rest = value.partition("-")
     number, _, version = rest.partition("-")
-    if name not in set(EntryType) or not (number.isdecimal() and version.isdecimal()) or len(rest) > 30:
+    if name not in set(EntryType) or not all(part.isdecimal() and len(part) < 16 for part in (number, version)):
+        return None
+    if not int(number) or (name == EntryType.PROPOSAL and not int(version)):
         return None
     return EntryType(name), int(number), int(version)
 
@@ -188,4 +213,4 @@ def _affirm(request: HttpRequest, ids: list[int]) -> None:
         except HubError as error:
             messages.warning(request, sentence(error))
     if done:
-        messages.success(request, f"{counted(done, 'item')} confirmed as still valid.")
+        messages.success(request, f"{counted(done, 'item')} confirmed as still valid. This cannot be undone.")

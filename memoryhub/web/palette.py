@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -12,11 +12,13 @@ from django.shortcuts import render
 
 from memories.search.parsed_query import parse
 from memoryhub.core.errors import HubError
+from memoryhub.core.events.event_types import quoted
 from memoryhub.core.permissions import Act, may
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import (
     GLOBAL_STORE,
     StoreId,
+    current_store,
     list_orgs,
     list_projects,
     org_store,
@@ -24,24 +26,25 @@ from memoryhub.core.stores.store import (
     use_store,
 )
 from memoryhub.core.text import one_line
+from memoryhub.registry.saved_views import saved_views
 from memoryhub.web.addresses import Place
 from memoryhub.web.hub_pages import hub_page
 from memoryhub.web.navigation import hub_pages, pages_of
 
 # Entries of a store, links of a group, and stores that are searched
 _MOST_OF_A_STORE = 5
+_MOST_TO_PICK = 8
 _MOST_OF_A_GROUP = 12
 _MOST_STORES = 200
 # Stores of which entries are looked for while a person types: opening one takes milliseconds
 _MOST_AT_ONCE = 24
-_MOST_CHARS = 200
+_MAX_CHARS = 200
 PATHS = {
     "memory": "memories/memory/{}/change/",
     "decision": "decisions/decision/{}/change/",
     "session": "sessions_app/session/{}/change/",
     "commit": "sessions_app/commit/{}/change/",
 }
-_SOURCES = ", ".join(f"'{source}'" for source in PATHS)
 # What a person does in a store: label, path below its overview, permission
 _ACTIONS = (
     ("Write a memory", "memories/memory/add/", Act.WRITE),
@@ -65,17 +68,27 @@ class Link:
     url: str
     # Where it leads: a project, and the kind of the entry
     about: str = ""
+    # Of an entry
+    number: int = 0
 
 
 @hub_page(Act.VIEW)
 def show_palette(request: HttpRequest) -> HttpResponse:
     """Show what matches ``q``; with ``fragment``, only the list for ``shell.js``, from the page at ``from``."""
-    typed = " ".join(request.GET.get("q", "").split())[:_MOST_CHARS]
+    typed = " ".join(request.GET.get("q", "").split())[:_MAX_CHARS]
     is_typing = "fragment" in request.GET
     most = _MOST_AT_ONCE if is_typing else _MOST_STORES
     groups = find(typed, user=request.user, current=_store_at(request.GET.get("from", "")), most_stores=most)
     template = "memoryhub/palette_results.html" if is_typing else "memoryhub/palette.html"
     return render(request, template, {"groups": groups, "typed": typed, "more": is_typing and len(_stores()) > most})
+
+
+def show_matching(request: HttpRequest) -> HttpResponse:
+    """Show entries of the current store whose titles contain ``q``, for ``pick.js``; ``of`` names their types."""
+    typed = " ".join(request.GET.get("q", "").split())[:_MAX_CHARS]
+    sources = [source for source in request.GET.get("of", "").split(",") if source in PATHS] or list(PATHS)
+    links = list(_entries([current_store()], typed, sources=sources, most=_MOST_TO_PICK)) if typed else []
+    return render(request, "memoryhub/pick_results.html", {"links": links})
 
 
 def find(
@@ -88,6 +101,7 @@ def find(
     stores = sorted(_stores(), key=lambda store: store != current)
     links = {
         "Pages": [*(_pages(user, current) if current else ()), *_hub_links(user)],
+        "Views": _views(user, stores),
         "Actions": [*(_actions(user, current) if current else ()), *_hub_actions(user)],
         "Projects": [Link(Place.of(store).label, Place.of(store).url, Place.of(store).kind) for store in stores],
     }
@@ -119,6 +133,14 @@ def _pages(user: Any, store: StoreId) -> Iterator[Link]:
         yield Link(label, f"{place.url}{path}", place.label if section == label else f"{place.label} · {section}")
 
 
+def _views(user: Any, stores: list[StoreId]) -> list[Link]:
+    places = {store.alias: Place.of(store) for store in stores}
+    found = sorted(saved_views(user=user, stores=stores), key=lambda view: list(places).index(view.store))
+    return [
+        Link(view.name, f"{places[view.store].url}{view.page}?{view.query}", places[view.store].label) for view in found
+    ]
+
+
 def _hub_links(user: Any) -> Iterator[Link]:
     return (Link(page["label"], page["url"], "Hub") for page in hub_pages(user, ""))
 
@@ -138,7 +160,9 @@ def _matching(links: list[Link], typed: str) -> list[Link]:
 
 
 # By a part of the title, so that it finds while a word is being typed; or by number
-def _entries(stores: list[StoreId], typed: str) -> Iterator[Link]:
+def _entries(
+    stores: list[StoreId], typed: str, *, sources: Sequence[str] = tuple(PATHS), most: int = _MOST_OF_A_STORE
+) -> Iterator[Link]:
     number = typed.removeprefix("#")
     words = [] if number.isdecimal() else typed.lower().split()[:8]
     # SQLite lowers ASCII alone, so a word may also begin with its capital
@@ -146,8 +170,8 @@ def _entries(stores: list[StoreId], typed: str) -> Iterator[Link]:
     likes = " AND ".join([like] * len(words)) or "d.id = %s"
     outside, _ = parse("").conditions(None, "d.id")
     sql = (
-        f"SELECT d.id, d.source, d.title FROM memories_searchdocument d WHERE d.source IN ({_SOURCES}) "
-        f"AND {' AND '.join(outside)} AND {likes} ORDER BY d.id DESC LIMIT {_MOST_OF_A_STORE}"
+        f"SELECT d.id, d.source, d.title FROM memories_searchdocument d WHERE d.source IN ({quoted(list(sources))}) "
+        f"AND {' AND '.join(outside)} AND {likes} ORDER BY d.id DESC LIMIT {most}"
     )
     parameters: list[Any] = [f"%{_escaped(form)}%" for word in words for form in (word, word.capitalize())] or [
         int(number[:15])
@@ -161,7 +185,7 @@ def _entries(stores: list[StoreId], typed: str) -> Iterator[Link]:
             continue
         for entry, source, title in found:
             about = f"{place.label} · {source} #{entry}"
-            yield Link(one_line(title, 120), f"{place.url}{PATHS[source].format(entry)}", about)
+            yield Link(one_line(title, 120), f"{place.url}{PATHS[source].format(entry)}", about, entry)
 
 
 def _escaped(word: str) -> str:

@@ -45,6 +45,8 @@ class HubAdminSite(AdminSite):
         from memoryhub.core.admin import needs  # imports models, which are not loaded yet when the site is created
         from memoryhub.web.inbox import give_verdicts
         from memoryhub.web.live import follow_store, follow_task
+        from memoryhub.web.palette import show_matching
+        from memoryhub.web.saved_views import change_views
 
         verify = require_POST(needs(Act.WRITE, self.verify_chain))
         verdicts = require_POST(needs(Act.REVIEW, give_verdicts))
@@ -53,10 +55,14 @@ class HubAdminSite(AdminSite):
             path("settings/", self.admin_view(needs(Act.GOVERN, self.settings)), name="settings"),
             path("inbox/", self.admin_view(self.inbox), name="inbox"),
             path("inbox/verdicts/", self.admin_view(verdicts), name="inbox_verdicts"),
+            path("graph/<int:entity_id>/", self.admin_view(self.graph), name="graph"),
+            path("pick/", self.admin_view(show_matching), name="pick"),
             path("secrets/", self.admin_view(self.secrets), name="secrets"),
+            path("worth/", self.admin_view(self.worth), name="worth"),
             path("log/verify/", self.admin_view(verify), name="verify_chain"),
             path("core/rawevent/replay/", self.admin_view(self.replay), name="replay"),
             path("core/rawevent/as-of/", self.admin_view(self.past), name="as_of"),
+            path("views/", self.admin_view(require_POST(change_views)), name="views"),
             path("live/", self.admin_view(follow_store), name="live"),
             path("tasks/<str:task_id>/", self.admin_view(self.task), name="task"),
             path("tasks/<str:task_id>/live/", self.admin_view(follow_task), name="live_task"),
@@ -119,10 +125,20 @@ class HubAdminSite(AdminSite):
 
         return show_inbox(request, self.each_context(request))
 
+    def graph(self, request: HttpRequest, entity_id: int) -> HttpResponse:
+        from memoryhub.web.graph_page import show_graph
+
+        return show_graph(request, entity_id, self.each_context(request))
+
     def secrets(self, request: HttpRequest) -> HttpResponse:
         from memoryhub.web.secrets_page import secrets_page
 
         return secrets_page(request, {**self.each_context(request), "title": "Secrets"})
+
+    def worth(self, request: HttpRequest) -> HttpResponse:
+        from memoryhub.web.worth_page import worth_page
+
+        return worth_page(request, {**self.each_context(request), "title": "Worth"})
 
     def task(self, request: HttpRequest, task_id: str) -> HttpResponseBase:
         from memoryhub.web.live import show_task

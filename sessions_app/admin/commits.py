@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.contrib import admin
@@ -10,7 +11,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memoryhub.core.admin import HubModelAdmin, SinceFilter, cells
+from memoryhub.core.admin import HubModelAdmin, SinceFilter, ValueFilter, cells
 from memoryhub.core.admin.charts import change_widths
 from memoryhub.core.contributions import parts_of
 from memoryhub.core.models import RawEvent
@@ -25,11 +26,21 @@ class CommittedFilter(SinceFilter):
     field = "committed_at"
 
 
+class AuthorFilter(ValueFilter):
+    title = "author"
+    parameter_name = "author"
+    field = "author"
+    wide = True
+
+    def labels(self, values: Iterable[str]) -> Mapping[str, str]:
+        return {value: value.partition(" <")[0] for value in values}
+
+
 @admin.register(Commit)
 class CommitAdmin(HubModelAdmin):
     list_display = ("number", "subject", "author_name", "committed", "change")
     list_display_links = ("number", "subject")
-    list_filter = (CommittedFilter,)
+    list_filter = (AuthorFilter, CommittedFilter)
     search_fields = ("sha", "message", "author")
     search_help_text = "Message, author or start of the hash"
     quarantine_field = "pk"

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memoryhub.core.admin import HubChangeList, HubModelAdmin, SinceFilter, cells
+from memoryhub.core.admin import HubChangeList, HubModelAdmin, SinceFilter, cells, value_filter
 from memoryhub.core.text import first_line
 from sessions_app.admin.sessions import rail
 from sessions_app.models import Commit, Iteration, IterationStatus
@@ -60,7 +60,7 @@ def steps_of(iteration: Iteration) -> list[Step]:
 class IterationAdmin(HubModelAdmin):
     list_display = ("number", "about", "state", "phases", "commits", "started", "duration")
     list_display_links = ("number", "about")
-    list_filter = ("status", "command", StartedFilter)
+    list_filter = (value_filter("status", IterationStatus.choices), value_filter("command"), StartedFilter)
     search_fields = ("command", "description", "outcome")
     search_help_text = "Command, description or outcome"
     quarantine_field = "pk"

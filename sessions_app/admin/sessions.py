@@ -10,12 +10,13 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memoryhub.core.admin import HubChangeList, HubModelAdmin, SinceFilter, cells
+from memoryhub.core.admin import HubChangeList, HubModelAdmin, SinceFilter, cells, value_filter
 from memoryhub.core.contributions import parts_of
 from memoryhub.core.events.event_types import event_types
 from memoryhub.core.models import RawEvent
 from sessions_app.events import COMMIT_RECORDED
-from sessions_app.models import Session
+from sessions_app.held_out import is_held_out
+from sessions_app.models import Session, SessionMode, SessionStatus
 from sessions_app.timeline import count_types, session_events, session_titles, timeline_page
 
 
@@ -66,7 +67,12 @@ class SessionChangeList(HubChangeList):
 class SessionAdmin(HubModelAdmin):
     list_display = ("number", "about", "state", "agent", "started", "duration", "events")
     list_display_links = ("number", "about")
-    list_filter = ("status", "mode", StartedFilter)
+    list_filter = (
+        value_filter("status", SessionStatus.choices),
+        value_filter("mode", SessionMode.choices),
+        value_filter("agent"),
+        StartedFilter,
+    )
     search_fields = ("session_id", "purpose", "summary", "agent")
     search_help_text = "Purpose, summary, agent or session ID"
     quarantine_field = "pk"
@@ -117,6 +123,7 @@ class SessionAdmin(HubModelAdmin):
             "event_total": sum(types.values()),
             "wrote": {thing: types.get(name, 0) for thing, name in _WRITTEN.items()},
             "parts": parts_of("session", [found.id])[found.id],
+            "held_out": is_held_out(found.session_id),
             **rail(request, events),
         }
 

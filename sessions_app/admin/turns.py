@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from django.contrib import admin
@@ -8,14 +9,15 @@ from django.shortcuts import redirect
 from django.urls import NoReverseMatch, URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.text import Truncator
 
-from memoryhub.core.admin import HubChangeList, HubModelAdmin, SinceFilter, ValueFilter, cells
+from memoryhub.core.admin import HubChangeList, HubModelAdmin, SinceFilter, ValueFilter, cells, value_filter
 from memoryhub.core.models import RawEvent
 from sessions_app.admin.sessions import counted_things, rail
-from sessions_app.models import Session, Turn
+from sessions_app.models import Session, Turn, TurnStatus
 from sessions_app.timeline import count_types, first_prompts, session_titles, turn_events
 
-_OFFERED = 8
+_LABEL = 40
 
 
 class StartedFilter(SinceFilter):
@@ -27,21 +29,25 @@ class SessionFilter(ValueFilter):
     title = "session"
     parameter_name = "session"
     field = "session_id"
+    wide = True
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        latest = Session.objects.order_by("-id").values_list("session_id", "purpose")[:_OFFERED]
-        offered = {name: purpose[:40] or name for name, purpose in latest}
-        return list({**dict(super().lookups(request, model_admin)), **offered}.items())
+    def labels(self, values: Iterable[str]) -> Mapping[str, str]:
+        names = list(values)
+        purposes = dict(Session.objects.filter(session_id__in=names).values_list("session_id", "purpose"))
+        return {name: Truncator(purposes.get(name) or name).chars(_LABEL) for name in names}
 
 
 class RecorderFilter(ValueFilter):
     title = "recorded by"
     parameter_name = "keeper"
-
+    field = "automatic"
     offered = (("hub", "Hub (automatic)"), ("client", "Client (with a token)"))
 
+    def values_of(self, key: Any) -> Collection[str]:
+        return ("hub" if key else "client",)
+
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        return queryset.filter(automatic=self.value() == "hub") if self.value() else queryset
+        return queryset.filter(automatic__in=[value == "hub" for value in self.values]) if self.values else queryset
 
 
 class TurnChangeList(HubChangeList):
@@ -62,7 +68,7 @@ class TurnChangeList(HubChangeList):
 class TurnAdmin(HubModelAdmin):
     list_display = ("number", "about", "state", "session", "began", "duration", "events")
     list_display_links = ("number", "about")
-    list_filter = ("status", RecorderFilter, StartedFilter, SessionFilter)
+    list_filter = (value_filter("status", TurnStatus.choices), RecorderFilter, StartedFilter, SessionFilter)
     search_fields = ("turn_id", "session_id", "summary", "actor")
     search_help_text = "Summary, actor, turn ID or session ID"
     quarantine_field = "pk"

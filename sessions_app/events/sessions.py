@@ -25,6 +25,8 @@ class SessionStarted(Payload):
     agent: str = ""
     # As the client gave it; it may hold auto_promote.
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
+    # Whether memory is held out of the session; None if the project held out none
+    held_out: bool | None = None
 
 
 class SessionEnded(Payload):

@@ -21,6 +21,7 @@ from sessions_app.events import (
     SessionStarted,
     SessionTouched,
 )
+from sessions_app.held_out import assign
 from sessions_app.models import Session, SessionMode, SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import SessionEnd, SessionStart, SessionTouch
 from sessions_app.selectors import metadata_of
@@ -34,6 +35,7 @@ def start_session(*, command: SessionStart) -> Session:
         Conflict: a session of that name exists.
     """
     name = command.session_id or _free(current_origin().session_id) or ids.short_id()
+    held_out = assign(name)
     payload = SessionStarted(
         session_id=name,
         purpose=command.purpose,
@@ -41,6 +43,7 @@ def start_session(*, command: SessionStart) -> Session:
         directory=command.directory,
         agent=command.agent or current_origin().actor,
         **({"metadata": command.metadata.model_dump(mode="json", exclude_unset=True)} if command.metadata else {}),
+        **({} if held_out is None else {"held_out": held_out}),
     )
     draft = log.prepare(SESSION_STARTED, payload)
     with log.transaction():

@@ -61,7 +61,8 @@ class BrowserTests(BrowserTestCase):
         self.see("Deleted #")
         self.open("memories/memory/")
         self.assertNotIn("Measure the first search", self.find("#result_list").text)
-        self.follow("Deleted")
+        with self.new_page():
+            self.find(".facets a[href*='state=deleted']").send_keys(Keys.ENTER)
         self.see("Measure the first search")
         self.follow("Measure the first search")
         self.follow("Restore")

@@ -118,7 +118,7 @@ class DecisionPageTests(DecidingTestCase):
         for number in range(1, 54):
             chain.append(self.record(f"Step {number}", refines=[chain[-1]]))
         page = self.shown(chain[-1])
-        self.assertEqual(page.count('class="lineage-node'), 51)
+        self.assertEqual(page.count('class="diagram-node lineage-node'), 51)
         self.assertIn("Not shown: 3 earlier decisions.", page)
         self.assertLessEqual(self.queries_of(f"{PAGE}/{chain[-1]}/change/"), 20)
 

@@ -74,7 +74,7 @@ class DecisionsBrowserTests(BrowserTestCase):
         self.narrow()
         self.open(f"{PAGE}/{self.second}/change/")
         box = self.find("[data-lineage]")
-        current = self.find(".lineage-node.is-current .lineage-box")
+        current = self.find(".lineage-node.is-current .diagram-box")
         self.wait(lambda: self.browser.execute_script(SEEN, current, box), "the decision in question")
         self.assertEqual(self.order_of_focus(4), self.in_order())
         self.script(f"document.querySelector('[href*=\"/{self.third}/change/\"]').focus()")

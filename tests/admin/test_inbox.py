@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.keys import Keys
 
-from governance.inbox import MOST, EntryType, count_entries, list_entries
+from governance.inbox import MOST, Entry, EntryType, count_entries, open_entries, with_texts
+from governance.redaction.copies import Look
+from memories.events import Verdict
+from memories.review.schemas import ReviewVerdict
+from memories.review.services import review_memory
 from memories.schemas import MemoryUpdate, MemoryWrite
 from memories.services import update_memory, write_memory
-from sessions_app.schemas import SettingsChange
+from sessions_app.schemas import SessionStart, SettingsChange
+from sessions_app.services import start_session
 from sessions_app.services.profile import change_settings
 from tests.admin.base import AdminTestCase, text_of
 from tests.admin.browser import BrowserTestCase
@@ -48,9 +55,37 @@ class InboxTests(AdminTestCase):
     def review_of(self, *ids: int) -> list[str]:
         return [str(self.memory(memory_id).review) for memory_id in ids]
 
+    def path_of(self, entry: Entry) -> str:
+        return {
+            EntryType.PROPOSAL: f"memories/memory/review/{entry.id}/",
+            EntryType.CONFLICT: f"memories/conflict/{entry.id}/change/",
+            EntryType.RECHECK: f"governance/affirmation/{entry.id}/",
+        }[entry.type]
+
+    def test_a_row_tells_kind_text_and_reason_below_the_purpose_of_its_session(self) -> None:
+        with self.store(actor="agent", source="mcp"):
+            start_session(command=SessionStart(session_id="planned", purpose="Settle the style of the code"))
+        proposal = self.write("Wrap long lines", "At 120 characters.", kind="guideline", session="planned")
+        page = self.page(PAGE)
+        row = re.search(rf'<li id="inbox-proposal-{proposal}".*?</li>', page, re.DOTALL)
+        assert row
+        for part in ("Wrap long lines", "At 120 characters.", "Proposal", "Guideline", "Policy"):
+            self.assertIn(part.lower(), text_of(row[0]).lower())
+        self.assertIn("Settle the style of the code", page)
+        self.assertIn("No session", page)
+
+    def test_an_item_that_is_erased_while_it_is_read_gives_a_message(self) -> None:
+        for path in (f"memories/memory/review/{self.first}/", f"memories/conflict/{self.conflict}/change/"):
+            with mock.patch("memories.admin.comparing.versions_of", lambda ids: {memory_id: [] for memory_id in ids}):
+                answer = self.client.get(self.address(path), follow=True)
+            self.assertIn("was changed or erased while it was read", text_of(answer.content.decode()))
+            self.assertLess(answer.status_code, 500)
+        with self.store():
+            self.assertEqual(with_texts([replace(open_entries()[0], about=10**9)]), [])
+
     def test_all_types_are_in_one_list_with_those_of_a_session_together(self) -> None:
         with self.store():
-            entries = list_entries()
+            entries = open_entries()
             counts = count_entries()
         self.assertEqual(
             [(entry.type, entry.id, entry.session_id) for entry in entries],
@@ -75,6 +110,15 @@ class InboxTests(AdminTestCase):
             self.assertEqual(len(re.findall(r'<li id="inbox-[^"]*" class="[^"]* here"', page)), 1, path)
         self.assertIn("3 of 5", text_of(self.page(f"memories/memory/review/{self.second}/")))
 
+    def test_secrets_that_newer_rules_find_lead_the_list(self) -> None:
+        with mock.patch("governance.inbox.last_look", return_value=Look("digest", 9, 3, 2)):
+            page = self.page(PAGE)
+        self.assertIn("3 possible secrets in older texts", page)
+        self.assertEqual(re.findall(r'<li id="inbox-(\w+)-', page)[0], "secret")
+        link = re.search(r'<li id="inbox-secret-0".*?href="([^"]*)"', page, re.DOTALL)
+        assert link
+        self.assertEqual(self.client.get(link[1]).status_code, 200)
+
     def test_one_type_can_be_shown(self) -> None:
         page = self.page(PAGE, show="recheck")
         self.assertEqual(re.findall(r'<li id="inbox-(\w+)-', page), ["recheck"])
@@ -89,9 +133,20 @@ class InboxTests(AdminTestCase):
         self.assertIn("2 verdicts undone.", shown)
         self.assertEqual(self.review_of(self.first, self.third), ["proposed", "proposed"])
 
+    def test_the_undo_keeps_what_someone_else_decided_since(self) -> None:
+        self.give("accepted", *self.values(self.first, self.third))
+        with self.store(actor="rita", source="admin"):
+            review_memory(command=ReviewVerdict(id=self.third, verdict=Verdict.REJECTED))
+        shown = text_of(
+            self.post("memories/memory/review/undo/chosen/", ids=f"{self.first} {self.third} 0 {'9' * 25} x")
+        )
+        self.assertIn("1 verdict undone.", shown)
+        self.assertIn(f"last verdict on #{self.third} is of rita", shown)
+        self.assertEqual(self.review_of(self.first, self.third), ["proposed", "rejected"])
+
     def test_several_items_are_confirmed_together(self) -> None:
         shown = self.give("affirmed", f"recheck-{self.expired}-0", *self.values(self.first))
-        self.assertIn("1 item confirmed as still valid.", shown)
+        self.assertIn("1 item confirmed as still valid. This cannot be undone.", shown)
         self.assertEqual(self.review_of(self.first), ["proposed"])
 
     def test_what_changed_since_it_was_shown_is_refused_and_named(self) -> None:
@@ -108,6 +163,11 @@ class InboxTests(AdminTestCase):
             ("accepted", "proposal-x-1"),
             ("accepted", "nothing-1-1"),
             ("accepted", f"proposal-{'9' * 40}-1"),
+            ("accepted", f"proposal-{'9' * 25}-1"),
+            ("accepted", "proposal-0-1"),
+            ("accepted", f"proposal-{self.first}-0"),
+            ("accepted", f"recheck-{self.expired}-0"),
+            ("affirmed", f"proposal-{self.first}-1"),
             ("withdrawn", f"proposal-{self.first}-1"),
         ):
             self.assertIn("Nothing was changed.", self.give(verdict, value), value)
@@ -147,7 +207,20 @@ class InboxTests(AdminTestCase):
             for number in range(MOST):
                 write_memory(command=MemoryWrite(title=f"Note {number}", content=f"What note {number} says."))
         self.assertLessEqual(self.queries_of(PAGE), before)
-        self.assertIn(f"The first {MOST} of {MOST + 5}.", text_of(self.page(PAGE)))
+        total = MOST + 5
+        self.assertIn(f"1 to {MOST} of {total}", text_of(self.page(PAGE)))
+        second = self.page(PAGE, page="2")
+        self.assertIn(f"{MOST + 1} to {total} of {total}", text_of(second))
+        self.assertEqual(len(re.findall(r'<li id="inbox-', second)), 5)
+        self.assertEqual(self.page(PAGE, page="99").count('<li id="inbox-'), 5)
+        for strange in ("0", "x", "9" * 30):
+            self.assertEqual(self.page(PAGE, page=strange).count('<li id="inbox-'), MOST)
+        # The last of a page leads to the first of the next one, which is listed beside it
+        with self.store():
+            entries = open_entries()
+        item = self.page(self.path_of(entries[MOST - 1]))
+        self.assertIn(f'href="{self.address(self.path_of(entries[MOST]))}" data-key="j"', item)
+        self.assertIn(f"{MOST + 1} to {total} of {total}", text_of(self.page(self.path_of(entries[MOST]))))
 
 
 class InboxBrowserTests(BrowserTestCase):
@@ -176,6 +249,7 @@ class InboxBrowserTests(BrowserTestCase):
         boxes[1].click()
         ActionChains(self.browser).key_down(Keys.SHIFT).click(boxes[3]).key_up(Keys.SHIFT).perform()
         self.assertEqual([box.is_selected() for box in boxes], [False, True, True, True, False, False])
+        self.assertFalse(self.find(".for-rechecks").is_displayed())
         self.follow("Accept selected")
         self.see("3 memories accepted.", ".toast")
         self.assertEqual(self.in_review(), 3)

@@ -1,18 +1,47 @@
 from __future__ import annotations
 
+from unittest import mock
+
+from memories.admin import tag
 from memories.models import Relation, Tag
-from memories.schemas import MemoryTouch
-from memories.services import delete_memory
+from memories.schemas import MemoryTouch, MemoryWrite
+from memories.services import delete_memory, write_memories
 from tests.admin.base import AdminTestCase, text_of
 
 
 class TagTests(AdminTestCase):
-    def test_shows_the_vocabulary_by_category_with_how_many_have_each(self) -> None:
+    def test_tags_in_use_come_first_with_kinds_and_last_use(self) -> None:
         self.write("one", "1", tags=["python", "payments"])
-        self.write("two", "2", tags=["payments"])
-        page = text_of(self.page("memories/tag/"))
-        self.assertRegex(page, r"Custom 1 tag payments describe : payments 2 memories")
-        self.assertRegex(page, r"Language 9 tags python predefined 1 memories")
+        self.write("two", "2", tags=["payments"], kind="guideline")
+        with self.store():
+            delete_memory(command=MemoryTouch(id=self.write("gone", "3", tags=["payments", "old"])))
+        self.write("of a session", "4", tags=["scratch"], scope="session", session="s1")
+        page = self.page("memories/tag/")
+        shown = text_of(page)
+        self.assertRegex(
+            shown, r"In use 3 tags .* payments 2 just now .* Guideline 1 Observation 1 describe : payments"
+        )
+        self.assertRegex(shown, r"python 1 just now .* Observation 1 predefined: language")
+        self.assertRegex(shown, r"Not in use \d+ tags \w+ \d+ ")
+        self.assertNotIn(">old<", page)
+        for name, kind in (("payments", "guideline"), ("scratch", "observation")):
+            self.assertIn(f"?tag={name}&kind={kind}", page)
+            self.assertEqual(len(self.memories(tag=name, kind=kind)), 1)
+
+    def test_a_thousand_tags_are_shown_in_pages_and_ordered(self) -> None:
+        commands = [
+            MemoryWrite(title=f"Note {number}", content=f"Text {number}", tags=[f"tag-{number}", f"tag-{number + 20}"])
+            for number in range(20)
+        ]
+        with self.store(), mock.patch.object(tag, "_PAGE", 30):
+            write_memories(commands=commands)
+            first, last = self.page("memories/tag/"), self.page("memories/tag/", p="2", o="name")
+            queries = self.queries_of("memories/tag/")
+        self.assertEqual((first.count("of-tag"), last.count("of-tag")), (30, 10))
+        self.assertIn("?p=2&o=memories", first)
+        self.assertRegex(last, r'aria-sort="ascending"><a href="\?o=name"')
+        self.assertIn(">tag-9</a>", last)
+        self.assertLessEqual(queries, 6)
 
     def test_a_tag_is_described(self) -> None:
         self.write("one", "1", tags=["payments"])
@@ -36,7 +65,7 @@ class TagTests(AdminTestCase):
         page = self.page("memories/tag/", q="PAY")
         self.assertIn("?tag=payments", page)
         self.assertNotIn("?tag=python", page)
-        self.assertNotIn("?tag=python", self.page("memories/tag/", used="1"))
+        self.assertNotIn("?tag=python", self.page("memories/tag/"))
         self.assertIn("No matching tags", self.page("memories/tag/", q="nowhere"))
 
     def test_the_forms_suggest_the_tags_and_categories_in_use(self) -> None:

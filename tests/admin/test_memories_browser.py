@@ -52,6 +52,8 @@ class MemoriesBrowserTests(BrowserTestCase):
         self.assertEqual(draft, "Retry five times.\n\nWait a minute.\n")
         self.follow("Resolve conflict")
         self.see("Resolved. Version 4 is current.")
+        self.see("The inbox is empty")
+        self.open(f"memories/conflict/{conflict_id}/change/")
         self.see("merge them", within=".settled-banner")
 
     def test_a_guideline_gets_one_more_example(self) -> None:
@@ -66,11 +68,44 @@ class MemoriesBrowserTests(BrowserTestCase):
         good = [each.text for each in self.find_all(".good pre")]
         self.assertEqual(good, ["raise Invalid(1)", "raise Gone(2)", "raise Locked(3)"])
 
+    def test_a_filtered_list_becomes_a_view_also_on_a_narrow_screen(self) -> None:
+        self.open("memories/memory/")
+        is_shown = "return document.querySelector('.facet').checkVisibility()"
+        self.assertTrue(self.script(is_shown))
+        self.assertFalse(self.find(".facets > summary").is_displayed())
+        self.narrow()
+        self.open("memories/memory/")
+        self.assertFalse(self.script(is_shown))
+        self.find(".facets > summary").click()
+        self.follow("Guideline 1")
+        self.see("kind: Guideline", within=".chips")
+        self.see(RULE["title"])
+        self.find(".view-form summary").click()
+        self.type_into("name", "Rules")
+        self.follow("Save")
+        self.see("Rules", within=".views [aria-current]")
+        self.follow("Remove filter kind: Guideline×")
+        self.see(TOOL["title"])
+        self.follow("Rules")
+        self.see("kind: Guideline", within=".chips")
+
     def test_tags_are_suggested_behind_those_that_were_typed(self) -> None:
         self.open("memories/tool/add/")
         self.type_into("tags", "python, ")
         options = "return [...document.querySelectorAll('#known-tags option:enabled')].map(each => each.value)"
         self.wait(lambda: self.script(options) == ["python, errors"], "the other tag")
+
+    def test_the_other_end_of_a_relation_is_picked_by_its_title_with_the_keyboard(self) -> None:
+        self.open(f"memories/memory/{self.rule}/change/")
+        self.script("document.getElementById('id_relation').focus()")
+        self.press(Keys.TAB, "a-command")
+        self.see(TOOL["title"], within=".pick-list")
+        self.press(Keys.ARROW_DOWN, Keys.ENTER)
+        self.assertEqual(self.find("[name=target]").get_attribute("value"), f"#{self.tool}")
+        self.see(f"Tool: {TOOL['title']}", within=".relate")
+        with self.new_page():
+            self.press(Keys.TAB, Keys.ENTER)
+        self.see(TOOL["title"], within=".relations")
 
     def test_a_relation_says_what_its_number_names_before_it_is_added(self) -> None:
         self.open(f"memories/memory/{self.rule}/change/")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
 from memories.review.schemas import ReviewVerdict
@@ -73,6 +76,20 @@ class PaletteTests(AdminTestCase):
         self.assertIn(f"/p/beta/admin/memories/memory/{second}/change/", page)
         self.assertNotIn("Warn by SMS", self.find("SMS gateway"))
         self.assertIn("The SMS gateway", self.find(f"#{first}"))
+
+    def test_items_are_picked_from_the_current_project_by_type_and_by_a_part_of_the_title(self) -> None:
+        memory = self.write("Warn by SMS first")
+        self.write("Warn by SMS", project="beta")
+        with self.store():
+            decision = record_decision(command=DecisionRecord(title="Warn by SMS and mail", chosen="both")).id
+        self.assertEqual(self.picked("by sms"), [decision, memory])
+        self.assertEqual(self.picked("by sms", of="decision"), [decision])
+        self.assertEqual(self.picked("sms", of="nonsense"), [decision, memory])
+        self.assertEqual([self.picked(typed) for typed in ("", "nothing of it", "%")], [[], [], []])
+
+    def picked(self, typed: str, **query: Any) -> list[int]:
+        page = self.page("pick/", q=typed, **query)
+        return [int(number) for number in re.findall(r'data-number="(\d+)"', page)]
 
     def test_the_current_projects_entries_pages_and_actions_come_first(self) -> None:
         self.write("A note")

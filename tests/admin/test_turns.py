@@ -90,8 +90,9 @@ class TurnTests(WorkingTestCase):
         self.assertNotIn("Measure it", self.page("sessions_app/session/1/change/"))
 
     def test_the_list_makes_as_many_queries_for_many_as_for_few(self) -> None:
-        self.start("s-1")
-        self.ask("s-1", "one")
+        for name in ("s-1", "s-2"):
+            self.start(name)
+            self.ask(name, "one")
         few = self.queries_of(TURNS)
         for number in range(12):
             self.start(f"other-{number}")

@@ -111,7 +111,7 @@ class AdminDoorTests(InventedTestCase, WorkingTestCase):
     def test_the_log_shows_its_label_and_filters_by_its_group(self) -> None:
         self.write("Another thing")
         page = self.page("core/rawevent/")
-        for shown in ('title="Question">question.asked<', ">Invented things<", ">Question<"):
+        for shown in ('title="Question">question.asked<', ">Invented things <", ">Question <"):
             self.assertIn(shown, page)
         self.assertEqual([self.position], self.listed("core/rawevent/", group="invented"))
         self.assertEqual([self.position], self.listed("core/rawevent/", type="question.asked"))

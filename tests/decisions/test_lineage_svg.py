@@ -9,7 +9,8 @@ from django.test import SimpleTestCase
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decisions.lineage_svg import HEIGHT, WIDTH, Drawing, Edge, Node, draw_lineage
+from decisions.lineage_svg import Drawing, Node, draw_lineage
+from memoryhub.core.admin.diagram import HEIGHT, WIDTH, Edge
 
 
 def decision(number: int, status: str = "accepted", title: str = "") -> dict[str, Any]:
@@ -53,7 +54,7 @@ class DrawLineageTests(SimpleTestCase):
 
     def test_a_drawing_a_little_wider_than_a_page_is_shown_whole(self):
         def shrinks(length):
-            return drawn([(n + 1, "supersedes", n) for n in range(1, length)], current=1).may_shrink
+            return drawn([(n + 1, "supersedes", n) for n in range(1, length)], current=1).layout.may_shrink
 
         self.assertEqual([length for length in range(2, 9) if shrinks(length)], [4])
 
@@ -71,16 +72,16 @@ class DrawLineageTests(SimpleTestCase):
 
     def test_labels_of_edges_that_meet_do_not_cover_each_other(self) -> None:
         drawing = drawn([(number, "depends_on", 1) for number in range(2, 12)], current=1)
-        heights = sorted(line.y for line in drawing.lines)
+        heights = sorted(line.y for line in drawing.layout.lines)
         self.assertTrue(all(below - above >= 15 for above, below in pairwise(heights)))
 
     def test_several_edges_between_two_share_a_path(self) -> None:
         drawing = drawn([(2, "refines", 1), (2, "supersedes", 1)], current=2)
-        self.assertEqual([bool(line.path) for line in drawing.lines], [True, False])
-        self.assertEqual([line.label for line in drawing.lines], ["refines", "supersedes"])
+        self.assertEqual([bool(line.path) for line in drawing.layout.lines], [True, False])
+        self.assertEqual([line.label for line in drawing.layout.lines], ["refines", "supersedes"])
 
     def test_edges_to_what_is_not_drawn_are_left_out(self) -> None:
-        self.assertEqual(draw_lineage([decision(1)], [(1, "refines", 9), (9, "refines", 1)], 1).lines, [])
+        self.assertEqual(draw_lineage([decision(1)], [(1, "refines", 9), (9, "refines", 1)], 1).layout.lines, [])
 
     @settings(max_examples=60, deadline=None)
     @given(graphs())
@@ -88,10 +89,10 @@ class DrawLineageTests(SimpleTestCase):
         edges, current = graph
         drawing = drawn(edges, current)
         places = columns(drawing)
-        self.assertEqual(len(drawing.lines), len(edges))
+        self.assertEqual(len(drawing.layout.lines), len(edges))
         for start, _, end in edges:
             self.assertGreater(places[start], places[end])
         for index, node in enumerate(drawing.nodes):
             self.assertFalse(any(overlaps(node, other) for other in drawing.nodes[index + 1 :]))
-            self.assertLessEqual(node.x + WIDTH, drawing.width)
-            self.assertLessEqual(node.y + HEIGHT, drawing.height)
+            self.assertLessEqual(node.x + WIDTH, drawing.layout.width)
+            self.assertLessEqual(node.y + HEIGHT, drawing.layout.height)

@@ -68,8 +68,9 @@ class StalenessBrowserTests(BrowserTestCase):
         self.go(Keys.ENTER)
         self.see(f"Deprecated #{self.decision}", ".live-messages")
         self.see("Tokens are signed", "article")
-        self.go("a")
+        self.go("v")
         self.see(f"Confirmed #{self.other}", ".live-messages")
+        self.see("This cannot be undone.", ".live-messages")
         self.see("The inbox is empty", "main")
 
     def test_on_a_narrow_screen_nothing_is_cut_off(self) -> None:

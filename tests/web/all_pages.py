@@ -26,6 +26,7 @@ STARTS = (
         for path in (
             "sessions_app/session/",
             "decisions/decision/",
+            "inbox/",
             "memories/memory/review/",
             "governance/affirmation/",
             "governance/retentionrun/",
@@ -34,11 +35,13 @@ STARTS = (
             "decisions/decision/?q=gauge",
             "governance/redaction/?q=gauge",
             "memories/memory/?use=used",
+            "memories/memory/?kind=guideline&kind=knowledge&since=365",
             "memories/memory/?state=deleted",
             "core/rawevent/as-of/?position=40",
             "secrets/",
             "secrets/?part=rules",
             "secrets/?q=github",
+            "worth/?period=all",
             "no-such-page/",
         )
     ),

@@ -21,16 +21,19 @@ from tests.web.screenshots import emulate_scheme, sample_hub
 from tests.web.server import ROOT
 
 AXE = ROOT / ".node" / "node_modules" / "axe-core" / "axe.min.js"
-# All rules of WCAG 2.2 A and AA, axe's best practices, and one that axe has off; in dark, only what colours decide.
+# All rules of WCAG 2.2 A and AA, axe's best practices, and one that axe has off; in dark, only what colours decide; on
+# a telephone, only what depends on what is shown there.
 _RUN = """
-const [dark, done] = arguments;
+const [mode, done] = arguments;
 const light = {
     runOnly: {type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']},
     rules: {'label-content-name-mismatch': {enabled: true}},
 };
 const colours = {runOnly: {type: 'rule', values: ['color-contrast', 'link-in-text-block']}};
 const what = ({target, html, failureSummary}) => [target.join(' '), html.slice(0, 200), failureSummary];
-axe.run({...(dark ? colours : light), resultTypes: ['violations'], preload: false, iframes: false}).then(
+const shownOrNot = ['link-name', 'button-name', 'label', 'target-size', 'aria-hidden-focus'];
+const narrow = {runOnly: {type: 'rule', values: shownOrNot}};
+axe.run({...{light, dark: colours, narrow}[mode], resultTypes: ['violations'], preload: false, iframes: false}).then(
     found => done(found.violations.map(({id, nodes}) => ({id, nodes: nodes.map(what)}))),
     error => done(String(error)));
 """
@@ -87,15 +90,23 @@ class AccessibilityTests(SimpleTestCase):
         lines = []
         for scheme in ("light", "dark"):
             emulate_scheme(self.browser, scheme)
-            found: Any = self.browser.execute_async_script(_RUN, scheme == "dark")
-            self.assertIsInstance(found, list, f"{page.path}: {found}")
-            for violation in found:
-                rules[violation["id"]] += len(violation["nodes"])
-                lines += [f"{page.path} {scheme} {violation['id']}: {' | '.join(node)}" for node in violation["nodes"]]
+            lines += self.found_by_axe(page, scheme, rules)
         unreached = self.browser.execute_script(_UNREACHED)
         lines += [f"{page.path} is not reached by keyboard: {html}" for html in unreached]
         self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", NARROW)
         if (width := self.browser.execute_script("return document.documentElement.scrollWidth")) > NARROW["width"]:
             lines.append(f"{page.path} is {width} pixels wide")
+        lines += self.found_by_axe(page, "narrow", rules)
         self.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         return lines
+
+    def found_by_axe(self, page: Page, mode: str, rules: Counter[str]) -> list[str]:
+        found: Any = self.browser.execute_async_script(_RUN, mode)
+        self.assertIsInstance(found, list, f"{page.path}: {found}")
+        for violation in found:
+            rules[violation["id"]] += len(violation["nodes"])
+        return [
+            f"{page.path} {mode} {violation['id']}: {' | '.join(node)}"
+            for violation in found
+            for node in violation["nodes"]
+        ]

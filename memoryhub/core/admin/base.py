@@ -14,13 +14,14 @@ from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
-from django.db.models import Model, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from memoryhub.core.admin import export
 from memoryhub.core.admin.cells import event_title
+from memoryhub.core.admin.facets import COUNTED_AT_MOST, FacetedChangeList
 from memoryhub.core.admin.filters import DefaultFilter
 from memoryhub.core.errors import NotFound
 from memoryhub.core.log.quarantine import quarantine_marks
@@ -42,32 +43,27 @@ class QuarantineFilter(DefaultFilter):
     parameter_name = "quarantine"
     options = {"outside": "Not in quarantine", "inside": "In quarantine", "all": "All"}
 
-    _field = "pk"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+    def __init__(self, request: HttpRequest, params: dict[str, Any], model: Any, model_admin: Any) -> None:
         self._field = model_admin.quarantine_field
-        return super().lookups(request, model_admin) if Quarantine.objects.exists() else []
+        super().__init__(request, params, model, model_admin)
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        quarantined = {f"{self._field}__in": Quarantine.objects.values("id")}
-        if self.chosen() == "all":
-            return queryset
-        return queryset.filter(**quarantined) if self.chosen() == "inside" else queryset.exclude(**quarantined)
+    def conditions_now(self) -> dict[str, Q]:
+        inside = Q(**{f"{self._field}__in": Quarantine.objects.values("id")})
+        return {"outside": ~inside, "inside": inside}
 
 
-COUNTED_AT_MOST = 10_000
 MAX_HISTORY = 200
 
 
 class BoundedPaginator(_Paginator):
-    # Counting stops at 10,000 rows, so that pages of large stores stay fast.
+    # Counting stops at 25,000 rows, so that pages of large stores stay fast.
     @cached_property
     def count(self) -> int:
         rows: QuerySet[Any] = self.object_list  # type: ignore[assignment]
         return rows.order_by().values("pk")[:COUNTED_AT_MOST].count()
 
 
-class HubChangeList(ChangeList):
+class HubChangeList(FacetedChangeList):
     @property
     def counted(self) -> str:
         more = "+" if self.result_count == COUNTED_AT_MOST else ""

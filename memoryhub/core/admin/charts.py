@@ -41,8 +41,8 @@ class BarChart:
         return self.highest == 0
 
 
-def bar_chart(counts: Mapping[date, int], *, description: str) -> BarChart:
-    """Lay out one bar per day; every count above zero gets a visible bar."""
+def bar_chart(counts: Mapping[date, int], *, description: str, label_every: int = _LABEL_EVERY) -> BarChart:
+    """Lay out one bar per day or week; every count above zero gets a visible bar."""
     highest = max(counts.values(), default=0)
     step = WIDTH / max(1, len(counts))
     last = len(counts) - 1
@@ -50,7 +50,7 @@ def bar_chart(counts: Mapping[date, int], *, description: str) -> BarChart:
     for index, (label, value) in enumerate(counts.items()):
         height = round(max(2.0, (HEIGHT - TOP) * value / highest), 1) if value else 0.0
         x, width = round(index * step + _GAP / 2, 1), round(step - _GAP, 1)
-        bars.append(Bar(x, HEIGHT - height, width, height, label, value, (last - index) % _LABEL_EVERY == 0))
+        bars.append(Bar(x, HEIGHT - height, width, height, label, value, (last - index) % label_every == 0))
     return BarChart(bars, highest, description)
 
 

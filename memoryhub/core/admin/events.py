@@ -1,25 +1,24 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta
-from functools import cached_property
+from collections.abc import Collection, Iterable, Mapping
+from datetime import date, timedelta
+from functools import cached_property, reduce
+from operator import or_
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Max, QuerySet
+from django.db.models import Max, Q, QuerySet
+from django.db.models.functions import Substr
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
-from memoryhub.core import clock
 from memoryhub.core.admin import cells
 from memoryhub.core.admin.base import BoundedPaginator, HubModelAdmin
 from memoryhub.core.admin.filters import ValueFilter, value_filter
 from memoryhub.core.events.event_types import event_types, names_where
 from memoryhub.core.models import RawEvent
 from memoryhub.core.text import shortened
-
-_SOURCES = ("mcp", "hook", "rest", "admin", "cli", "job", "service")
-_DAYS = 7
 
 
 class LogPaginator(BoundedPaginator):
@@ -35,15 +34,20 @@ class LogPaginator(BoundedPaginator):
 class GroupFilter(ValueFilter):
     title = "group"
     parameter_name = "group"
+    field = "event_type"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return list(dict.fromkeys((type_.group.name, type_.group.label) for type_ in event_types()))
+    def __init__(self, request: HttpRequest, params: dict[str, Any], model: Any, model_admin: Any) -> None:
+        super().__init__(request, params, model, model_admin)
+        self.offered = list(dict.fromkeys((type_.group.name, type_.group.label) for type_ in event_types()))
+        self._groups = {type_.name: (type_.group.name,) for type_ in event_types()}
+
+    def values_of(self, key: Any) -> Collection[str]:
+        return self._groups.get(key, ())
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        group = self.value()
-        if not group:
+        if not self.values:
             return queryset
-        return queryset.filter(event_type__in=names_where(lambda type_: type_.group.name == group))
+        return queryset.filter(event_type__in=names_where(lambda type_: type_.group.name in self.values))
 
 
 class TypeFilter(ValueFilter):
@@ -51,37 +55,40 @@ class TypeFilter(ValueFilter):
     parameter_name = "type"
     field = "event_type"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(type_.name, type_.label) for type_ in event_types()]
-
-
-SourceFilter = value_filter("source", [(name, name) for name in _SOURCES])
+    def labels(self, values: Iterable[str]) -> Mapping[str, str]:
+        names = {type_.name: type_.label for type_ in event_types()}
+        return {value: names.get(value, value) for value in values}
 
 
 class DayFilter(ValueFilter):
     title = "day"
     parameter_name = "day"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        days = {str((clock.now() - timedelta(days=back)).date()) for back in range(_DAYS)}
-        days.update(value for value, _ in super().lookups(request, model_admin))
-        return [(day, day) for day in sorted(days, reverse=True)]
+    def key(self) -> Any:
+        return Substr("occurred_at", 1, len("2026-01-01"))
+
+    def order(self, counts: Mapping[str, int]) -> list[str]:
+        return sorted(counts, reverse=True)
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        day = self.value()
-        if not day:
+        if not self.values:
             return queryset
-        try:
-            start = datetime.fromisoformat(day)
-        except ValueError:
-            return queryset.none()
-        return queryset.filter(occurred_at__gte=str(start.date()), occurred_at__lt=str((start + timedelta(1)).date()))
+        days = [day for day in map(_date, self.values) if day]
+        spans = [Q(occurred_at__gte=str(day), occurred_at__lt=str(day + timedelta(1))) for day in days]
+        return queryset.filter(reduce(or_, spans)) if spans else queryset.none()
 
 
-SessionFilter = value_filter("session", field="session_id")
+def _date(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
 
 
-StreamFilter = value_filter("stream", field="stream_id")
+SourceFilter = value_filter("source")
+ActorFilter = value_filter("actor")
+SessionFilter = value_filter("session", field="session_id", wide=True)
+StreamFilter = value_filter("stream", field="stream_id", listed=False)
 
 
 @admin.register(RawEvent)
@@ -99,7 +106,7 @@ class RawEventAdmin(HubModelAdmin):
         "turn_id",
         "payload_json",
     )
-    list_filter = (GroupFilter, TypeFilter, SourceFilter, DayFilter, SessionFilter, StreamFilter)
+    list_filter = (GroupFilter, TypeFilter, SourceFilter, ActorFilter, DayFilter, SessionFilter, StreamFilter)
     ordering = ("-position",)
     paginator = LogPaginator
     sortable_by = ("number",)

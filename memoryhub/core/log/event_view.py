@@ -85,8 +85,13 @@ def quarantine_notes(events: Sequence[RawEvent]) -> dict[int, str]:
 
 def entity_of(event: RawEvent) -> int:
     """Return the id of the entity that the event is about, or the event's own position."""
-    _, _, tail = event.stream_id.partition(":")
-    return int(tail) if tail.isdigit() else event.position
+    return entity_of_stream(event.stream_id, event.position)
+
+
+def entity_of_stream(stream: str, position: int) -> int:
+    """Return the id of a stream's entity, or the position of its event if it has none."""
+    _, _, tail = stream.partition(":")
+    return int(tail) if tail.isdigit() else position
 
 
 def main_text(payload: Mapping[str, Any]) -> str:

@@ -19,3 +19,10 @@ register.simple_tag(cells.zone_mark)
 @register.filter
 def number(value: int) -> str:
     return f"{value:,}"
+
+
+@register.filter
+def signed(value: float) -> str:
+    """Return a number with two decimals and its sign; 0 has none."""
+    text = f"{value:+.2f}".replace("-", "−")
+    return "0.00" if text[1:] == "0.00" else text

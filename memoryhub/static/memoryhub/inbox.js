@@ -4,7 +4,7 @@
 {
     const list = document.querySelector('.inbox-list');
     const rows = list.querySelector('.inbox-rows');
-    const KEPT = `inbox ${list.action.split('?')[0]}`;
+    const KEPT = `inbox ${location.pathname.split('/admin/')[0]}`;
     const boxes = () => [...list.querySelectorAll('input[name=entry]')];
     const keep = () => sessionStorage.setItem(KEPT, JSON.stringify({
         chosen: boxes().filter(box => box.checked).map(box => box.value),

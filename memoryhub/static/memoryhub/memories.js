@@ -62,7 +62,7 @@
         input.addEventListener('input', () => {
             clearTimeout(timer);
             request?.abort();
-            if (input.value.trim()) {
+            if (input.value.trim() && !(input.dataset.pick && /[^\d#\s]/.test(input.value))) { // a title is being typed
                 timer = setTimeout(lookUp, 150);
             } else {
                 show(help);

@@ -34,7 +34,7 @@
                 form.requestSubmit();
             }
         } else if (!event.ctrlKey && !event.metaKey && !event.repeat && !isTyping(event.target)) {
-            const target = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+            const target = document.querySelector(`[data-key~="${CSS.escape(event.key)}"]`);
             if (target) {
                 event.preventDefault();
                 press(target);

@@ -1,0 +1,156 @@
+"""The numbers of a project's worth, from its packs and what became of them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from django.db.models import Count, Q, QuerySet, Sum
+from django.db.models.functions import TruncDate
+
+from memories.models import ContextPack, MemoryUse
+from memories.models.search import IGNORED_AFTER
+from memories.pack.outcomes import Outcome, judge_packs
+from memories.worth.schemas import (
+    Lines,
+    PacksJudged,
+    Period,
+    Spent,
+    TopEntry,
+    UnusedPack,
+    WorthReport,
+    WorthRequest,
+)
+from memories.worth.sessions import compare_sessions
+from memories.worth.zombies import find_zombies, packable
+from memoryhub.core import clock
+from memoryhub.core.entities import find_entities
+
+# Latest packs of a period that are judged
+MOST_PACKS = 2_000
+_UNUSED_SHOWN, _TOP_SHOWN = 20, 10
+# Weeks of the chart of all packs
+_WEEKS = 26
+_SINCE_EVER = datetime(1970, 1, 1, tzinfo=UTC)
+_USED = (Outcome.CITED, Outcome.USED)
+
+Judged = Mapping[int, Mapping[int, Outcome]]
+
+
+def worth_report(*, command: WorthRequest) -> WorthReport:
+    """Return what the current project's memory cost and what became of it, in the command's period."""
+    period = command.period
+    since = clock.now() - timedelta(days=period.days) if period.days else _SINCE_EVER
+    packs = ContextPack.objects.filter(created_at__gte=since)
+    latest = list(packs.order_by("-id").defer("positions", "digest")[:MOST_PACKS])
+    judged = judge_packs(latest)
+    totals = packs.aggregate(packs=Count("id"), tokens=Sum("tokens", default=0), sessions=_SESSIONS)
+    return WorthReport(
+        period=period,
+        since=since if period.days else None,
+        **totals,
+        judged=_judged_packs(latest, judged),
+        lines=_lines(judged),
+        unused_packs=_unused_packs(latest, judged),
+        top=_top(latest, judged),
+        **_never_given(),
+        zombies=find_zombies(),
+        **_spent(packs, period),
+        experiment=compare_sessions(since),
+    )
+
+
+_SESSIONS = Count("session_id", distinct=True, filter=~Q(session_id=""))
+
+
+def _verdict(outcomes: Mapping[int, Outcome]) -> Outcome:
+    """Return the best that became of a pack's lines."""
+    became = set(outcomes.values())
+    return next(outcome for outcome in Outcome if outcome in became)
+
+
+def _judged_packs(packs: Sequence[ContextPack], judged: Judged) -> PacksJudged:
+    verdicts = {pack: _verdict(outcomes) for pack, outcomes in judged.items()}
+    counted = Counter(verdicts.values())
+    return PacksJudged(
+        latest=len(packs),
+        used=sum(counted[outcome] for outcome in _USED),
+        unused=counted[Outcome.IGNORED],
+        pending=counted[Outcome.PENDING],
+        unused_tokens=sum(pack.tokens for pack in packs if verdicts.get(pack.id) is Outcome.IGNORED),
+    )
+
+
+def _lines(judged: Judged) -> Lines:
+    by_entity: dict[int, Counter[Outcome]] = defaultdict(Counter)
+    for outcomes in judged.values():
+        for entity, outcome in outcomes.items():
+            by_entity[entity][outcome] += 1
+    return Lines(**Counter(map(_became, by_entity.values())))
+
+
+def _became(outcomes: Counter[Outcome]) -> str:
+    best = next((outcome for outcome in _USED if outcomes[outcome]), None)
+    if best:
+        return best.value
+    return "ignored" if outcomes[Outcome.IGNORED] >= IGNORED_AFTER else "undecided"
+
+
+def _unused_packs(packs: Sequence[ContextPack], judged: Judged) -> list[UnusedPack]:
+    unused = [pack for pack in packs if pack.id in judged and _verdict(judged[pack.id]) is Outcome.IGNORED]
+    return [
+        UnusedPack(
+            id=pack.id,
+            session_id=pack.session_id,
+            topic=pack.topic,
+            tokens=pack.tokens,
+            lines=len(pack.marks),
+            sent_at=pack.created_at,
+        )
+        for pack in unused[:_UNUSED_SHOWN]
+    ]
+
+
+def _top(packs: Sequence[ContextPack], judged: Judged) -> list[TopEntry]:
+    sessions = {pack.id: pack.session_id for pack in packs}
+    users: dict[int, set[str]] = defaultdict(set)
+    given: Counter[int] = Counter()
+    for pack, outcomes in judged.items():
+        given.update(list(outcomes))
+        for entity, outcome in outcomes.items():
+            if outcome in _USED:
+                users[entity].add(sessions[pack])
+    best = sorted(users, key=lambda entity: (-len(users[entity]), -entity))[:_TOP_SHOWN]
+    known = find_entities(best)
+    return [
+        TopEntry(
+            id=entity,
+            type=known[entity].type,
+            title=known[entity].title,
+            used_by=len(users[entity]),
+            given=given[entity],
+        )
+        for entity in best
+    ]
+
+
+def _never_given() -> dict[str, int]:
+    memories = packable().count()
+    given = packable().filter(id__in=MemoryUse.objects.filter(given__gt=0).values("memory_id")).count()
+    return {"memories": memories, "never_given": memories - given}
+
+
+def _spent(packs: QuerySet[ContextPack], period: Period) -> dict[str, Any]:
+    """Return the tokens of each day, or of each week of a longer period; the last one ends today, in UTC."""
+    step = 1 if period in (Period.WEEK, Period.MONTH) else 7
+    steps = -(-period.days // step) if period.days else _WEEKS
+    today = clock.now().astimezone(UTC).date()
+    first = today - timedelta(days=steps * step - 1)
+    recent = packs.filter(created_at__gte=datetime(first.year, first.month, first.day, tzinfo=UTC))
+    per_day = recent.annotate(day=TruncDate("created_at", tzinfo=UTC)).values("day").annotate(sum=Sum("tokens"))
+    spent: dict[date, int] = {first + timedelta(days=step * index): 0 for index in range(steps)}
+    for row in per_day.order_by("day"):
+        spent[first + timedelta(days=(row["day"] - first).days // step * step)] += row["sum"]
+    return {"step_days": step, "spent": [Spent(day=day, tokens=tokens) for day, tokens in spent.items()]}

@@ -1,0 +1,171 @@
+"""Lists with facets: values with the number of rows that have them, and the active filters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib.admin.utils import build_q_object_from_lookup_parameters
+from django.contrib.admin.views.main import ORDER_VAR, SEARCH_VAR, ChangeList
+from django.db.models import Count, QuerySet
+from django.http import HttpRequest
+
+from memoryhub.core.admin.filters import Facet
+
+# Rows of a large store that are counted, the newest ones, so that pages of any store stay fast
+COUNTED_AT_MOST = 25_000
+# The facet whose values are all shown
+MORE = "more"
+_SHOWN, _ALL = 10, 500
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    label: str
+    url: str
+    is_chosen: bool
+    count: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FacetView:
+    title: str
+    multiple: bool
+    choices: Sequence[Choice]
+    # Address that shows all values, if there are others
+    more: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    label: str
+    # Address without this filter
+    url: str
+
+
+class FacetedChangeList(ChangeList):
+    filter_specs: list[Any]
+
+    def __init__(self, request: HttpRequest, *arguments: Any, **options: Any) -> None:
+        self._request = request
+        super().__init__(request, *arguments, **options)
+
+    def get_filters(self, request: HttpRequest) -> Any:
+        self.filter_params.pop(MORE, None)
+        specs, _, lookups, *others = super().get_filters(request)
+        self._other_lookups: dict[str, Any] = lookups
+        # False: Django's own sidebar is not shown
+        return specs, False, lookups, *others
+
+    @property
+    def _facets(self) -> list[Facet]:
+        return [spec for spec in self.filter_specs if isinstance(spec, Facet)]
+
+    @cached_property
+    def facets(self) -> list[FacetView]:
+        """The facets with something to choose, each counted under the filters of the others."""
+        counts = self._counts()
+        shown = [facet for facet in self._facets if facet.active() or facet.distinguishes(counts[facet.name])]
+        return [self._view(facet, counts[facet.name]) for facet in shown]
+
+    @cached_property
+    def chips(self) -> list[Chip]:
+        """The active filters."""
+        return [*self._facet_chips(), *self._lookup_chips()]
+
+    @property
+    def clear_url(self) -> str:
+        kept = {name: self.filter_params[name] for name in (SEARCH_VAR, ORDER_VAR) if name in self.filter_params}
+        return f"?{urlencode(kept, doseq=True)}"
+
+    def kept_parameters(self) -> Iterator[tuple[str, str]]:
+        """Yield what a new search keeps of the address: the filters."""
+        for name, values in self.filter_params.items():
+            if name not in (SEARCH_VAR, ORDER_VAR):
+                yield from ((name, value) for value in values)
+
+    def _address(self, name: str, values: Collection[str]) -> str:
+        return f"?{urlencode({**self.filter_params, name: list(values)}, doseq=True)}"
+
+    def _facet_chips(self) -> Iterator[Chip]:
+        for facet in self._facets:
+            chosen = facet.active()
+            labels = facet.labels(chosen)
+            for value in chosen:
+                others = [other for other in chosen if other != value]
+                yield Chip(f"{facet.title}: {labels.get(value, value)}", self._address(facet.name, others))
+
+    def _lookup_chips(self) -> Iterator[Chip]:
+        for name in self._other_lookups:
+            label = name.removesuffix("__exact").replace("_", " ")
+            yield Chip(f"{label}: {self.params.get(name, '')}", self._address(name, ()))
+
+    def _view(self, facet: Facet, counts: Mapping[str, int]) -> FacetView:
+        name, chosen = facet.name, facet.active() or [facet.default]
+        limit = _ALL if self.params.get(MORE) == name else _SHOWN
+        values = facet.order(counts)
+        shown = dict.fromkeys([*(value for value in chosen if value), *values[:limit]])
+        # A search finds the best of the chosen value, so the others are not counted
+        shown |= dict.fromkeys(facet.always() if self.query and facet.values else ())
+        labels = facet.labels(shown)
+        choices = [self._choice(facet, value, label, counts.get(value)) for value, label in labels.items()]
+        more = self._address(MORE, [name]) if len(values) > limit and limit == _SHOWN else ""
+        return FacetView(str(facet.title), facet.multiple, choices, more)
+
+    def _choice(self, facet: Facet, value: str, label: str, count: int | None) -> Choice:
+        is_chosen = value in (facet.active() or [facet.default])
+        others = [other for other in facet.active() if other != value] if facet.multiple or is_chosen else []
+        values = others if is_chosen or value == facet.default else [*others, value]
+        more = "+" if count and self._floor else ""
+        text = f"{count:,}{more}" if count is not None else ""
+        return Choice(label, self._address(facet.name, values), is_chosen, text)
+
+    def _counts(self) -> dict[str, dict[str, int]]:
+        together = [facet for facet in self._facets if facet.has_key]
+        counts = count_together(together, self._rows(together)) if together else {}
+        for facet in self._facets:
+            name = facet.name
+            if name not in counts:
+                most = _ALL if self.params.get(MORE) == name else _SHOWN + 1
+                counts[name] = facet.count_alone(self._rows([facet] if facet.is_any else []), most)
+        return counts
+
+    # The list's rows without the filters of these facets; of a large store, the newest
+    def _rows(self, excluded: Sequence[Facet]) -> QuerySet[Any]:
+        rows: QuerySet[Any] = self.root_queryset
+        for spec in self.filter_specs:
+            rows = rows if spec in excluded else spec.queryset(self._request, rows)
+        rows = rows.filter(build_q_object_from_lookup_parameters(self._other_lookups))
+        if self._floor:
+            rows = rows.filter(pk__gt=self._floor)
+        found, _ = self.model_admin.get_search_results(self._request, rows, self.query)
+        return found.order_by()
+
+    @cached_property
+    def _floor(self) -> int:
+        rows = self.root_queryset.order_by("-pk").values_list("pk", flat=True)
+        # Counted first, because an index is enough for that
+        if self.query or rows[: COUNTED_AT_MOST + 1].count() <= COUNTED_AT_MOST:
+            return 0
+        return next(iter(rows[COUNTED_AT_MOST : COUNTED_AT_MOST + 1]), 0)
+
+
+def count_together(facets: Sequence[Facet], rows: QuerySet[Any]) -> dict[str, dict[str, int]]:
+    """Return the counts of each facet's values under the filters of the other facets, in one query."""
+    keys = {f"facet_{place}": facet.key() for place, facet in enumerate(facets)}
+    counters: list[Counter[str]] = [Counter() for _ in facets]
+    for *found, total in rows.annotate(**keys).values_list(*keys).annotate(total=Count("pk")):
+        refusing = [place for place, key in enumerate(found) if not facets[place].accepts(key)]
+        # What one facet alone refuses is counted in that facet
+        for place in _counted_in(refusing, len(found)):
+            for value in facets[place].values_of(found[place]):
+                counters[place][value] += total
+    return {facet.name: dict(counter) for facet, counter in zip(facets, counters, strict=True)}
+
+
+def _counted_in(refusing: Sequence[int], total: int) -> Iterable[int]:
+    return range(total) if not refusing else refusing if len(refusing) == 1 else ()

@@ -1,0 +1,148 @@
+"""The page of a project's worth: what packs cost, what became of them, and sessions without memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+
+from memories.admin.answers import sentence
+from memories.worth.report import worth_report
+from memories.worth.schemas import Lines, Measure, Period, WorthReport, WorthRequest
+from memories.worth.zombies import FOLLOWED, reject_zombies, restore_zombies
+from memoryhub.core.admin.charts import BarChart, bar_chart
+from memoryhub.core.errors import HubError
+from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.permissions import Act, require
+from memoryhub.core.stores.store import Scope, current_store
+from memoryhub.core.text import counted
+
+_CAN_UNDO = "zombies_to_undo"
+# Of the SVG's view boxes
+_BAR, _SCALE = 600, 200
+_OUTCOMES = {
+    "cited": ("Cited", "named by what a session wrote"),
+    "used": ("Used", "read again or changed"),
+    "ignored": ("Ignored", "in five packs or more of sessions that did neither"),
+    "undecided": ("Too early to say", "in fewer packs so far"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of the bar of outcomes, and its row in the legend."""
+
+    name: str
+    label: str
+    help: str
+    count: int
+    percent: int
+    x: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One outcome of the comparison, with its interval on a scale around zero."""
+
+    measure: Measure
+    # In units of the SVG's view box; None without an interval
+    low: float | None = None
+    width: float = 0
+    middle: float = 0
+
+
+def worth_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
+    if current_store().scope is not Scope.PROJECT:
+        raise Http404("packs are sent in projects")
+    chosen = request.GET.get("period", "")
+    period = Period(chosen) if chosen in list(Period) else Period.MONTH
+    if request.method == "POST":
+        _change(request)
+        return redirect(reverse("admin:worth", query={"period": period.value}))
+    report = worth_report(command=WorthRequest(period=period))
+    shown = {
+        "report": report,
+        "periods": [(choice.value, choice.label, choice is period) for choice in Period],
+        "parts": _parts(report.lines),
+        "chart": _chart(report),
+        "rows": [_row(measure) for measure in report.experiment.measures],
+        "percents": _percents(report),
+        "followed": " and ".join(KINDS[kind].plural for kind in FOLLOWED),
+        "can_undo": request.session.pop(_CAN_UNDO, ()),
+    }
+    return TemplateResponse(request, "admin/worth/page.html", {**context, **shown})
+
+
+def _change(request: HttpRequest) -> None:
+    require(request.user, Act.REVIEW)
+    is_undo = request.POST.get("do") == "undo"
+    chosen = request.POST.getlist("all" if request.POST.get("do") == "all" else "memory")
+    try:
+        done = restore_zombies(_ids(chosen)) if is_undo else reject_zombies(_versions(chosen))
+    except HubError as error:
+        messages.error(request, sentence(error))
+        return
+    for refusal in done.refused:
+        messages.warning(request, sentence(HubError(refusal)))
+    if done.ids:
+        what = "back in packs and search" if is_undo else "rejected; packs and searches leave them out"
+        messages.success(request, f"{counted(len(done.ids), 'memory', 'memories')} {what}.")
+    if done.ids and not is_undo:
+        request.session[_CAN_UNDO] = done.ids
+
+
+# ``412:3``: the memory and the version that the page showed
+def _versions(chosen: Sequence[str]) -> dict[int, int]:
+    pairs = (value.partition(":") for value in chosen)
+    return {int(memory): int(version) for memory, _, version in pairs if memory.isdecimal() and version.isdecimal()}
+
+
+def _ids(chosen: Sequence[str]) -> list[int]:
+    return [int(value) for value in chosen if value.isdecimal()]
+
+
+def _percent(part: int, whole: int) -> int:
+    return round(100 * part / whole) if whole else 0
+
+
+def _percents(report: WorthReport) -> dict[str, int]:
+    lines, judged = report.lines, report.judged
+    return {
+        "used": _percent(lines.cited + lines.used, lines.total),
+        "unused": _percent(judged.unused, judged.ended),
+        "never_given": _percent(report.never_given, report.memories),
+    }
+
+
+def _parts(lines: Lines) -> list[Part]:
+    parts, x = [], 0.0
+    for name, (label, about) in _OUTCOMES.items():
+        count = getattr(lines, name)
+        width = _BAR * count / max(1, lines.total)
+        parts.append(Part(name, label, about, count, _percent(count, lines.total), round(x, 1), round(width, 1)))
+        x += width
+    return parts
+
+
+def _chart(report: WorthReport) -> BarChart:
+    counts = {spent.day: spent.tokens for spent in report.spent}
+    each = "day" if report.step_days == 1 else "week"
+    description = f"{sum(counts.values()):,} tokens in {counted(len(counts), each)}; a day begins at midnight UTC"
+    return bar_chart(counts, description=description, label_every=max(1, len(counts) // 5))
+
+
+def _row(measure: Measure) -> Row:
+    if measure.low is None or measure.high is None:
+        return Row(measure)
+    unit = _SCALE / 2 / (1.1 * max(abs(measure.low), abs(measure.high)))
+    low, high, middle = (
+        round(_SCALE / 2 + unit * value, 1) for value in (measure.low, measure.high, measure.difference)
+    )
+    return Row(measure, low, round(high - low, 1), middle)

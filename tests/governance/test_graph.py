@@ -1,0 +1,132 @@
+"""The graph around an item: what is in it, what is not, and how a person walks it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
+from selenium.webdriver.common.keys import Keys
+
+from decisions.schemas import DecisionRecord
+from decisions.services import record_decision
+from governance.graph import NodeType, graph_around
+from memories.schemas import MemoryTouch
+from memories.schemas.links import RelationCreate
+from memories.services import delete_memory
+from memories.services.relations import create_relation
+from memoryhub.core import log
+from memoryhub.core.errors import NotFound
+from memoryhub.core.log.quarantine import QUARANTINE_PLACED, QuarantinePlaced
+from memoryhub.core.stores.store import project_store
+from sessions_app.schemas import SessionStart
+from sessions_app.services import start_session
+from tests.admin.base import AdminTestCase, text_of
+from tests.admin.browser import BrowserTestCase
+
+
+class GraphTests(AdminTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        with self.store(actor="claude", source="mcp"):
+            start_session(command=SessionStart(session_id="work", purpose="measure the pump"))
+        self.memory_id = self.write("The pump is slow", session="work")
+        with self.store(session_id="work"):
+            command = DecisionRecord(title="Buy a pump", chosen="the blue one", files=["src/pump.py"])
+            self.decision = record_decision(command=command).id
+            self.relate(self.memory_id, "applies_to", self.decision)
+        self.other = self.write("Far away", "another text")
+
+    def relate(self, source: int, relation: str, target: int) -> None:
+        create_relation(command=RelationCreate(source=source, relation=relation, target=target))
+
+    def around(self, entity_id: int, **options: Any) -> list[tuple[str, str]]:
+        with self.store():
+            graph = graph_around(entity_id, **options)
+        return sorted((node.type.value, node.title) for node in graph.nodes.values())
+
+    def test_neighbours_of_all_types_are_found(self) -> None:
+        expected = [
+            ("decision", "Buy a pump"),
+            ("file", "src/pump.py"),
+            ("memory", "The pump is slow"),
+            ("session", "measure the pump"),
+        ]
+        self.assertEqual(self.around(self.decision), expected)
+        self.assertNotIn(("file", "src/pump.py"), self.around(self.memory_id))
+        self.assertIn(("file", "src/pump.py"), self.around(self.memory_id, depth=2))
+
+    def test_types_can_be_left_out(self) -> None:
+        found = self.around(self.decision, types=[NodeType.MEMORY])
+        self.assertEqual(found, [("decision", "Buy a pump"), ("memory", "The pump is slow")])
+
+    def test_what_is_named_is_on_the_left_and_what_names_it_on_the_right(self) -> None:
+        with self.store():
+            graph = graph_around(self.decision)
+        columns = {graph.nodes[number].type: column for number, column in graph.columns.items()}
+        self.assertEqual(columns[NodeType.SESSION], -1)
+        self.assertEqual((columns[NodeType.MEMORY], columns[NodeType.FILE]), (1, 1))
+
+    def test_quarantined_items_are_not_in_it_and_deleted_ones_are_marked(self) -> None:
+        with self.store():
+            delete_memory(command=MemoryTouch(id=self.memory_id))
+        self.assertIn("deleted", text_of(self.page(f"graph/{self.decision}/")))
+        with self.store():
+            self.quarantine(self.memory_id)
+        self.assertNotIn(("memory", "The pump is slow"), self.around(self.decision))
+        with self.store(), self.assertRaises(NotFound):
+            graph_around(self.memory_id)
+
+    def quarantine(self, entity_id: int) -> None:
+        draft = log.prepare(QUARANTINE_PLACED, QuarantinePlaced(ids=[entity_id]))
+        with log.transaction():
+            log.append(draft, stream="quarantine")
+
+    def test_many_neighbours_are_counted_and_take_no_more_queries(self) -> None:
+        before = self.queries_around(self.decision)
+        with self.store():
+            for number in range(20):
+                self.relate(self.write(f"Note {number}", f"What note {number} says."), "applies_to", self.decision)
+            graph = graph_around(self.decision)
+        self.assertEqual(self.queries_around(self.decision), before)
+        self.assertEqual(len([node for node in graph.nodes.values() if node.type is NodeType.MEMORY]), 12)
+        self.assertEqual(graph.hidden[NodeType.MEMORY], 9)
+        self.assertIn("and 9 more", text_of(self.page(f"graph/{self.decision}/")))
+
+    def queries_around(self, entity_id: int) -> int:
+        with self.store(), CaptureQueriesContext(connections[project_store("alpha").alias]) as queries:
+            graph_around(entity_id)
+        return len(queries)
+
+    def test_the_page_lists_what_it_draws(self) -> None:
+        page = self.page(f"graph/{self.memory_id}/")
+        self.assertIn("applies to Buy a pump", text_of(page))
+        self.assertIn(self.address(f"graph/{self.memory_id}/"), self.page(f"memories/memory/{self.memory_id}/change/"))
+        self.assertIn("No neighbours", self.page(f"graph/{self.other}/"))
+        self.page("graph/999999/", status=404)
+        self.page(f"graph/{self.memory_id}/", type="nonsense", depth="x")
+
+
+class GraphBrowserTests(BrowserTestCase):
+    def test_arrow_keys_walk_and_g_shows_the_graph_of_a_neighbour(self) -> None:
+        written = [
+            self.rest("POST", f"projects/{self.project}/memories", {"title": title, "content": f"{title}, in full"})[
+                "id"
+            ]
+            for title in ("The cause", "The effect")
+        ]
+        body = {"source": written[1], "relation": "derived_from", "target": written[0]}
+        self.rest("POST", f"projects/{self.project}/relations", body)
+        self.open(f"graph/{written[0]}/")
+        self.script("document.querySelector('[data-diagram]').focus()")
+        self.press(Keys.ARROW_RIGHT)
+        self.assertEqual(self.focused(), "The cause")
+        self.press(Keys.ARROW_RIGHT)
+        self.assertEqual(self.focused(), "The effect")
+        with self.new_page():
+            self.press("g")
+        self.see("The effect", within="h1")
+
+    def focused(self) -> str:
+        text: str = self.script("return document.activeElement.querySelector('.diagram-text').textContent")
+        return text
