@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from django.db import transaction as django_transaction
@@ -24,7 +26,7 @@ from memoryhub.core.schemas import Payload
 from memoryhub.core.secrets.remembered import store_pending
 from memoryhub.core.secrets.repeats import RULE as REPEATED
 from memoryhub.core.secrets.sanitize import sanitize, sanitize_text
-from memoryhub.core.secrets.shapes import payload_shape
+from memoryhub.core.secrets.shapes import Shape, payload_shape
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import STORE_PREFIX, require_current_alias
 from memoryhub.core.stores.store import Scope, StoreId, current_store
@@ -46,16 +48,17 @@ class Draft(Generic[P]):
     redactions: tuple[str, ...]
 
 
-def prepare(event_type: EventType[P], payload: P) -> Draft[P]:
+def prepare(event_type: EventType[P], payload: P, shape: Shape | None = None) -> Draft[P]:
     """Sanitise all free text of ``payload``; services compare and store the draft's payload.
 
-    Values that the hub generated, such as digests and times, are left unchanged (see ``Generated``).
+    Values that the hub generated, such as digests and times, are left unchanged (see ``Generated``), unless ``shape``
+    names other parts of the payload.
 
     Raises:
         Invalid: the sanitised payload no longer fits the schema, for example because the title is empty.
     """
     raw = payload.model_dump(mode="json", exclude_unset=True)
-    clean, findings = sanitize(raw, payload_shape(event_type.schema))
+    clean, findings = sanitize(raw, shape or payload_shape(event_type.schema))
     if clean != raw:
         payload = _validated(event_type, clean)
     return Draft(event_type, payload, clean, tuple(sorted({finding.type for finding in findings})))
@@ -190,14 +193,91 @@ def _event(draft: Draft[P], position: int, stream: str, origin: Origin, *, new_s
     )
 
 
+# The header of an event of another log; positions in its stream's name are those of this log.
+@dataclass(frozen=True, slots=True)
+class CopiedHeader:
+    event_id: str
+    session_id: str
+    turn_id: str
+    stream_id: str
+    # 0 for the next one
+    stream_seq: int
+    version: int
+    occurred_at: str
+    actor: str
+    source: str
+    trace_id: str
+    idempotency_key: str | None
+
+
+def append_copy(draft: Draft[P] | EventType[P], header: CopiedHeader, *, erased_digest: str = "") -> Event[P]:
+    """Append an event of another log, with its own time and origin, and apply its projectors.
+
+    Guards are not asked: its turn was open where it happened. An idempotency key that is taken here is left out.
+
+    Args:
+        draft: the result of ``prepare``; the event's type if its payload was erased.
+        header: checked by the caller, except for secrets.
+        erased_digest: of the payload that was erased.
+    """
+    head = _head.get()
+    if head is None:
+        raise RuntimeError("append_copy() needs an open log.transaction()")
+    origin = Origin(trace_id=_name("trace_id", header.trace_id))
+    event = _copied(draft, header, head.position + 1)
+    data = draft.data if isinstance(draft, Draft) else erased_digest
+    head.digest = _insert(event, data, head, origin, _free_key(header.idempotency_key, head))
+    head.position = event.position
+    store_pending()
+    apply(event)
+    return event
+
+
+def _free_key(key: str | None, head: _Head) -> str | None:
+    is_taken = bool(key and head.start and rows.fetch(_KEY_TAKEN, [key]))
+    return _checked_name("idempotency_key", key, allowed="") if key and not is_taken else None
+
+
+def _copied(draft: Draft[P] | EventType[P], header: CopiedHeader, position: int) -> Event[P]:
+    return Event(
+        position=position,
+        event_id=header.event_id,
+        type=draft.type.name if isinstance(draft, Draft) else draft.name,
+        version=header.version,
+        stream_id=_checked_stream(header.stream_id),
+        stream_seq=header.stream_seq or _next_in(header.stream_id),
+        session_id=_name("session_id", header.session_id),
+        turn_id=_name("turn_id", header.turn_id),
+        actor=_name("actor", header.actor),
+        source=header.source,
+        occurred_text=header.occurred_at,
+        payload=draft.payload if isinstance(draft, Draft) else None,  # type: ignore[arg-type]
+    )
+
+
+# A digest can look like a secret.
+_GENERATED_STREAM = re.compile(r"[a-z]+(?::[0-9a-f]{1,64})?")
+
+
+def _checked_stream(name: str) -> str:
+    return name if _GENERATED_STREAM.fullmatch(name) else _name("stream_id", name)
+
+
+@lru_cache(maxsize=4096)
+def _name(field: str, value: str) -> str:
+    return _checked_name(field, value)
+
+
 def _next_in(stream: str) -> int:
     found = rows.fetch("SELECT max(stream_seq) FROM raw_events WHERE stream_id = %s", [stream])
     return (found[0][0] or 0) + 1
 
 
-def _insert(event: Event[Any], data: dict[str, Any], head: _Head, origin: Origin, key: str | None) -> str:
-    payload_json = new_payload_json(data)
-    salt = ids.random_bytes(16).hex()
+# ``data`` is the digest of a payload that was erased before the event was copied.
+def _insert(event: Event[Any], data: dict[str, Any] | str, head: _Head, origin: Origin, key: str | None) -> str:
+    payload_json = salt = None
+    if isinstance(data, dict):
+        payload_json, salt = new_payload_json(data), ids.random_bytes(16).hex()
     header = (
         event.position,
         event.event_id,
@@ -214,7 +294,7 @@ def _insert(event: Event[Any], data: dict[str, Any], head: _Head, origin: Origin
         key,
         origin.trace_id,
     )
-    payload = payload_digest(salt, payload_json)
+    payload = payload_digest(salt, payload_json) if salt and payload_json else str(data)
     chained = chain_digest(head.digest, header, payload)
     rows.put("raw_events", _INSERT, [*header, payload_json, salt, payload, chained])
     return chained
@@ -231,10 +311,13 @@ def _checked_name(field: str, value: str, *, allowed: str = REPEATED) -> str:
     return value
 
 
+_KEY_TAKEN = "SELECT 1 FROM raw_events WHERE idempotency_key = %s"
+
+
 def _checked_key(key: str | None) -> str | None:
     if key is None:
         return None
-    if rows.fetch("SELECT 1 FROM raw_events WHERE idempotency_key = %s", [key]):
+    if rows.fetch(_KEY_TAKEN, [key]):
         raise Conflict("idempotency_key is already used by another event; use a new one")
     return _checked_name("idempotency_key", key, allowed="")
 
