@@ -9,21 +9,31 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from decisions.exporting import chosen_decisions, madr_files, mermaid_graph
+from memories.models import MemoryScope
 from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.core.text import counted
-from memoryhub.management.base import Group, ProjectCommand
+from memoryhub.core.validation import command_from
+from memoryhub.management.base import Group, StoreCommand
+from memoryhub.transfer.folder import Form, Kind, Selection, write_folder
 from memoryhub.transfer.jsonl import export_lines
 
 _GRAPH = "decisions.mmd"
+_FORMS = {
+    Form.MARKDOWN: "memories and decisions as a folder of Markdown files",
+    Form.OBSIDIAN: "the same as an Obsidian vault, with wiki links",
+}
 
 
-class Command(ProjectCommand):
-    help = "Export a whole store, or its decisions as architecture decision records (MADR) or a Mermaid graph."
+class Command(StoreCommand):
+    help = (
+        "Export a whole store, or its memories and decisions as Markdown, or its decisions as architecture decision "
+        "records (MADR) or a Mermaid graph."
+    )
     group = Group.CONTENT
     is_slim = True
 
     def add_arguments(self, parser: CommandParser) -> None:
-        kinds = parser.add_subparsers(dest="kind", required=True, metavar="adr|jsonl")
+        kinds = parser.add_subparsers(dest="kind", required=True, metavar="adr|jsonl|markdown|obsidian")
         adr = kinds.add_parser("adr", help="decisions with context, options, outcome and links")
         adr.add_argument("ids", metavar="ID", nargs="*", type=_id, help="which decisions; default: all")
         adr.add_argument("--lineage", action="store_true", help="include their predecessors and successors")
@@ -33,11 +43,20 @@ class Command(ProjectCommand):
         jsonl = kinds.add_parser("jsonl", help="the whole store, for `memory-hub import jsonl`")
         jsonl.add_argument("--out", metavar="FILE", type=Path, help="default: standard output")
         jsonl.add_argument("--force", action="store_true", help="overwrite an existing file")
-        for kind in (adr, jsonl):
+        for form, help_text in _FORMS.items():
+            _add_selection(kinds.add_parser(form, help=help_text))
+        for kind in kinds.choices.values():
             super().add_arguments(kind)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        {"adr": self._adr, "jsonl": self._jsonl}[options["kind"]](options)
+        {"adr": self._adr, "jsonl": self._jsonl}.get(options["kind"], self._folder)(options)
+
+    def _folder(self, options: dict[str, Any]) -> None:
+        selection = command_from(Selection, {**options, "kind": options["kinds"]})
+        folder: Path = options["out"].expanduser().absolute()
+        with self.store(options):
+            files = write_folder(folder, Form(options["kind"]), selection, force=options["force"])
+        self.stdout.write(f"wrote {counted(files, 'file')} to {folder}")
 
     def _jsonl(self, options: dict[str, Any]) -> None:
         with self.store(options):
@@ -63,6 +82,16 @@ class Command(ProjectCommand):
         _write(folder, files, force=options["force"])
         place = folder / _GRAPH if is_graph else folder
         self.stdout.write(f"wrote {counted(len(decisions), 'decision')} to {place}")
+
+
+def _add_selection(parser: CommandParser) -> None:
+    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="the folder")
+    parser.add_argument("--force", action="store_true", help="overwrite existing files that differ")
+    parser.add_argument("--kind", action="append", dest="kinds", choices=list(Kind), help="only these; may be repeated")
+    parser.add_argument("--tag", action="append", help="only memories with this tag; may be repeated")
+    parser.add_argument("--scope", choices=list(MemoryScope), help="only memories of this scope")
+    parser.add_argument("--since", metavar="TIME", help="only what was created since (ISO 8601)")
+    parser.add_argument("--until", metavar="TIME", help="only what was created before (ISO 8601)")
 
 
 # The file appears when it is complete.
