@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal
 
+from django.db import Error as DatabaseError
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from memoryhub import __version__
-from memoryhub.core.errors import Invalid
+from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.events.event_types import EventType, event_type
 from memoryhub.core.log.append import CopiedHeader
-from memoryhub.core.log.digests import canonical_json
+from memoryhub.core.log.digests import canonical_json, new_payload_json
 from memoryhub.core.log.erase import PAYLOAD_ERASED
-from memoryhub.core.schemas import Instant, Position, Sha256, Version
+from memoryhub.core.schemas import STORED, Instant, Payload, Position, Renumbering, Sha256, Version
+from memoryhub.core.secrets.shapes import TEXT, Shape
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import flat
@@ -110,6 +112,26 @@ class EventLine(_Model):
             raise ValueError(f"this version does not know events of type {flat(self.event_type)[:80]!r}{version}")
         return found
 
+    def read_payload(self, context: Renumbering, *, is_same: bool) -> tuple[Payload, Shape | None]:
+        """Return the payload in this log's numbers, and which of its parts are free text, if not those of its type.
+
+        ``is_same``: the numbers stay the same, so that a payload of an earlier version, which checked less, can be read
+        as the log reads it; then no part of it counts as generated.
+        """
+        schema = self.known_type.schema
+        try:
+            return schema.model_validate(self.payload, context=context), None
+        except ValidationError:
+            if not is_same:
+                raise
+            return schema.model_validate(self.payload, context=STORED), TEXT
+
+    def check(self) -> None:
+        """Check the payload as far as it can be without the events before it."""
+        if self.payload is not None:
+            self.read_payload(Renumbering(lambda position: require_earlier(position, self.position)), is_same=True)
+            new_payload_json(self.payload).encode()
+
     def header(self, stream: str, stream_seq: int) -> CopiedHeader:
         return CopiedHeader(
             event_id=self.event_id,
@@ -126,6 +148,25 @@ class EventLine(_Model):
         )
 
 
+# What an event raises that does not fit; any other exception is a fault of the hub.
+UNFIT = (HubError, ValidationError, DatabaseError, LookupError, ValueError, TypeError)
+
+
+def refusal(position: int, error: Exception) -> Invalid:
+    if isinstance(error, ValidationError):
+        return _wrong(position, explain(error))
+    if isinstance(error, HubError):
+        return _wrong(position, error.message)
+    return _wrong(position, f"it does not fit the events before it ({type(error).__name__})")
+
+
+def require_earlier(position: int, last: int) -> int:
+    """Return the position of an event that the export has before, or Invalid."""
+    if not 0 < position <= last:
+        raise Invalid(f"it names #{position}, and there is no such event before it")
+    return position
+
+
 _EVENT = TypeAdapter(EventLine)
 
 
@@ -139,7 +180,14 @@ class Export:
         """Read the whole file and return the number of its events; Invalid if it is no complete export."""
         if not self.path.is_file():
             raise Invalid(f"{flat(str(self.path))} is not a file")
-        return sum(1 for _ in self.events())
+        count = 0
+        for event in self.events():
+            try:
+                event.check()
+            except UNFIT as error:
+                raise refusal(event.position, error) from error
+            count += 1
+        return count
 
     def events(self) -> Iterator[EventLine]:
         """Yield the events, each checked by itself; Invalid with the number of the line."""

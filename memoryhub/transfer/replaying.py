@@ -7,24 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import Error as DatabaseError
-from pydantic import ValidationError
-
 from memories.events import MEMORY_WRITTEN, RELATION_CREATED, MemoryWritten, RelationCreated
 from memories.models import MemoryScope
 from memoryhub.core import log
-from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.log.append import Draft, append_copy, prepare
 from memoryhub.core.log.erase import PAYLOAD_ERASED, remove_payloads
 from memoryhub.core.log.redact import PAYLOAD_REDACTED
 from memoryhub.core.permissions import Act, demand
-from memoryhub.core.schemas import STORED, LeftOut, Payload, Renumbering
-from memoryhub.core.secrets.shapes import TEXT
+from memoryhub.core.schemas import LeftOut, Payload, Renumbering
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.wal import mark_unwiped
-from memoryhub.core.validation import explain
-from memoryhub.transfer.jsonl import EventLine, Export
+from memoryhub.transfer.jsonl import UNFIT, EventLine, Export, refusal, require_earlier
 from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED, CommitRecorded, SessionStarted
 from sessions_app.events.sessions import TURN_BEGAN, TurnBegan
 
@@ -63,22 +57,12 @@ def replay_export(export: Export, progress: Callable[[int], None] = lambda _: No
                 replay.take(event)
             except LeftOut:
                 replay.leave(event, "they belong to events that were left out")
-            except (HubError, ValidationError, DatabaseError, LookupError, ValueError, TypeError) as error:
-                raise _refused(event, error) from error
+            except UNFIT as error:
+                raise refusal(event.position, error) from error
             if replay.report.events % 500 == 0:
                 progress(replay.report.events)
     progress(replay.report.events)
     return replay.report
-
-
-def _refused(event: EventLine, error: Exception) -> HubError:
-    if isinstance(error, ValidationError):
-        reason = explain(error)
-    elif isinstance(error, HubError):
-        reason = error.message
-    else:
-        reason = f"this {event.event_type} event does not fit the events before it ({type(error).__name__})"
-    return Invalid(f"line {event.position + 1}: {reason}; nothing was imported")
 
 
 class _Replay:
@@ -138,14 +122,7 @@ class _Replay:
         kind = event.known_type
         if event.payload is None:
             return kind
-        try:
-            draft = prepare(kind, kind.schema.model_validate(event.payload, context=self._context))
-        except ValidationError:
-            if not self._is_empty:
-                raise
-            # Earlier versions checked less. What they stored is read as the log reads it, and no part of it is taken
-            # for generated.
-            draft = prepare(kind, kind.schema.model_validate(event.payload, context=STORED), TEXT)
+        draft = prepare(kind, *event.read_payload(self._context, is_same=self._is_empty))
         for name in draft.redactions:
             self.report.redactions[name] = self.report.redactions.get(name, 0) + 1
         return _with_digests(draft) if kind is PAYLOAD_REDACTED else draft
@@ -162,9 +139,7 @@ class _Replay:
         self.report.added += 1
 
     def _position_of(self, position: int) -> int | None:
-        if not 0 < position < len(self._positions):
-            raise Invalid(f"it names #{position}, and there is no such event before it")
-        found = self._positions[position]
+        found = self._positions[require_earlier(position, len(self._positions) - 1)]
         return None if found == _LEFT_OUT else found
 
     def _count(self, reason: str) -> None:
