@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from decisions.projectors import mentions
 from memories.events import MEMORY_WRITTEN, RELATION_CREATED, MemoryWritten, RelationCreated
 from memories.models import MemoryScope
 from memoryhub.core import log
@@ -122,10 +123,19 @@ class _Replay:
         kind = event.known_type
         if event.payload is None:
             return kind
-        draft = prepare(kind, *event.read_payload(self._context, is_same=self._is_empty))
+        payload, shape = event.read_payload(self._context, is_same=self._is_empty)
+        if isinstance(payload, CommitRecorded) and payload.mentions is None and not self._is_empty:
+            payload = payload.model_copy(update={"mentions": self._mentioned(payload.message)})
+        draft = prepare(kind, payload, shape)
         for name in draft.redactions:
             self.report.redactions[name] = self.report.redactions.get(name, 0) + 1
         return _with_digests(draft) if kind is PAYLOAD_REDACTED else draft
+
+    # The message keeps its numbers; the decisions that they name here are in the payload.
+    def _mentioned(self, message: str) -> dict[int, str]:
+        last = len(self._positions) - 1
+        named = [(self._position_of(old), link) for old, link in mentions(message) if old <= last]
+        return {new: link.value for new, link in named if new}
 
     def _append(self, event: EventLine, draft: Draft[Any] | EventType[Any]) -> None:
         stream = self._context.stream(event.stream_id)

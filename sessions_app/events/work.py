@@ -60,6 +60,8 @@ class CommitRecorded(Payload):
     files: list[FileChange] = Field(default_factory=list)
     decision_ids: list[EventRef] = Field(default_factory=list)
     link_type: DecisionLink = "implements"
+    # The decisions that the message names, if it was written where they had other ids.
+    mentions: dict[EventRef, DecisionLink] | None = None
     # None for the active one.
     iteration_id: EventRef | None = None
 

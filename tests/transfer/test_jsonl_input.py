@@ -8,6 +8,7 @@ from typing import Any, ClassVar, get_args
 from django.core.management import CommandError, call_command
 from pydantic import AfterValidator, BaseModel
 
+from decisions.models import CommitLink, Decision
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
 from memories.models import Memory, Relation
@@ -24,6 +25,9 @@ from memoryhub.core.schemas import _renumbered_all, renumbered
 from memoryhub.transfer import jsonl
 from memoryhub.transfer.jsonl import Export, export_lines
 from memoryhub.transfer.replaying import replay_export
+from sessions_app.models import Commit
+from sessions_app.schemas import CommitRead
+from sessions_app.services import record_commit
 from tests.secrets_made import SECRETS
 from tests.support import HubTestCase
 
@@ -219,6 +223,21 @@ class FilledStoreTests(HubTestCase):
         export.path.write_text(export.path.read_text().replace('"actor":"ada"', f'"actor":"{secret}"'))
         with self.store("gamma"), self.assertRaisesRegex(Invalid, "line 2: actor must have"):
             replay_export(export)
+
+    def test_a_commit_names_the_decisions_by_their_new_ids(self) -> None:
+        decision = record_decision(command=DecisionRecord(title="Keep it", chosen="SQLite")).id
+        message = f"Store\n\nDecision: #{decision}\nRefs: #99"
+        record_commit(command=CommitRead(sha="a" * 40, message=message, files=["a.py"]))
+        export = self.export()
+        with self.store("beta"):
+            self.write("Own")
+            record_decision(command=DecisionRecord(title="Not this", chosen="Nothing"))
+            self.write("Another")
+            replay_export(export)
+            (linked,) = CommitLink.objects.values_list("decision_id", flat=True)
+            self.assertEqual(Decision.objects.get(id=linked).title, "Keep it")
+            self.assertEqual(Commit.objects.get().message, message)
+            self.assertTrue(log.rebuild().identical)
 
     def test_only_an_owner_imports_a_store(self) -> None:
         export = self.export()
