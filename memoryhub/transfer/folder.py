@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from pydantic import Field
 
@@ -206,13 +206,13 @@ def _write(path: Path, text: str) -> None:
 def export_archive(form: Form, selection: Selection) -> Iterator[bytes]:
     """Yield the files of an export as a gzipped tar archive, in pieces."""
     sink = _Sink()
-    with tarfile.open(mode="w|gz", fileobj=sink) as archive:
+    with tarfile.open(name=None, mode="w|gz", fileobj=cast("IO[bytes]", sink)) as archive:
         for name, text in export_files(form, selection):
             data = text.encode()
             entry = tarfile.TarInfo(name)
             entry.size = len(data)
             archive.addfile(entry, BytesIO(data))
-            archive.members.clear()  # type: ignore[attr-defined]  # it would remember every entry
+            archive.members.clear()  # it would remember every entry
             yield sink.taken()
     yield sink.taken()
 

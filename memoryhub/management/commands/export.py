@@ -4,7 +4,7 @@ import os
 from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 from django.core.management.base import CommandParser
 
@@ -61,8 +61,7 @@ class Command(StoreCommand):
     def _jsonl(self, options: dict[str, Any]) -> None:
         with self.store(options):
             if options["out"] is None:
-                for line in export_lines():
-                    self.stdout.unfiltered.write(line)
+                cast("TextIO", self.stdout.unfiltered).writelines(export_lines())
                 return
             path: Path = options["out"].expanduser().absolute()
             events = _write_lines(path, export_lines(), force=options["force"]) - 2
