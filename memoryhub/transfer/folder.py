@@ -212,7 +212,7 @@ def export_archive(form: Form, selection: Selection) -> Iterator[bytes]:
             entry = tarfile.TarInfo(name)
             entry.size = len(data)
             archive.addfile(entry, BytesIO(data))
-            archive.members.clear()  # it would remember every entry
+            archive.members.clear()  # type: ignore[attr-defined]  # it would remember every entry
             yield sink.taken()
     yield sink.taken()
 
