@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 from memoryhub import __version__
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.events.event_types import EventType, event_type
-from memoryhub.core.log.append import CopiedHeader
+from memoryhub.core.log.append_copy import CopiedHeader
 from memoryhub.core.log.digests import canonical_json, new_payload_json
 from memoryhub.core.log.erase import PAYLOAD_ERASED
 from memoryhub.core.schemas import STORED, Instant, Payload, Position, Renumbering, Sha256, Version

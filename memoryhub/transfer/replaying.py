@@ -12,7 +12,8 @@ from memories.events import MEMORY_WRITTEN, RELATION_CREATED, MemoryWritten, Rel
 from memories.models import MemoryScope
 from memoryhub.core import log
 from memoryhub.core.events.event_types import EventType
-from memoryhub.core.log.append import Draft, append_copy, prepare
+from memoryhub.core.log.append import Draft, prepare
+from memoryhub.core.log.append_copy import append_copy
 from memoryhub.core.log.erase import PAYLOAD_ERASED, remove_payloads
 from memoryhub.core.log.redact import PAYLOAD_REDACTED
 from memoryhub.core.permissions import Act, demand

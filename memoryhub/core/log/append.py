@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from django.db import transaction as django_transaction
@@ -75,7 +73,7 @@ def _validated(event_type: EventType[P], data: Mapping[str, Any]) -> P:
         raise Invalid(f"after removing private text and secrets, {explain(error)}") from error
 
 
-class _Head:
+class Head:
     def __init__(self, store: StoreId) -> None:
         self.store = store
         self.start, self.digest = end_of_log()
@@ -107,7 +105,14 @@ def _admitted(event_type: EventType[Any], store: StoreId) -> Origin:
     return origin
 
 
-_head: ContextVar[_Head | None] = ContextVar("log_head", default=None)
+_head: ContextVar[Head | None] = ContextVar("log_head", default=None)
+
+
+def open_head() -> Head:
+    head = _head.get()
+    if head is None:
+        raise RuntimeError("appending needs an open log.transaction()")
+    return head
 
 
 @contextmanager
@@ -137,9 +142,9 @@ def transaction(*, anchored: bool = True) -> Iterator[None]:
 
 
 @contextmanager
-def appending_to(store: StoreId) -> Iterator[_Head]:
+def appending_to(store: StoreId) -> Iterator[Head]:
     """Append to ``store``'s log over the current connection; requires an open transaction."""
-    head = _Head(store)
+    head = Head(store)
     token = _head.set(head)
     try:
         yield head
@@ -163,13 +168,11 @@ def append(draft: Draft[P], *, stream: str = "", entity: str = "", idempotency_k
     Raises:
         Conflict: the key is already used.
     """
-    head = _head.get()
-    if head is None:
-        raise RuntimeError("append() needs an open log.transaction()")
+    head = open_head()
     origin = _admitted(draft.type, head.store)
     position = head.position + 1  # after the guards: they may append events of their own
     event = _event(draft, position, stream or f"{entity}:{position}", origin, new_stream=not stream)
-    head.digest = _insert(event, draft.data, head, origin, _checked_key(idempotency_key))
+    head.digest = insert_event(event, draft.data, head, origin, _checked_key(idempotency_key))
     head.position = position
     store_pending()
     apply(event)
@@ -183,98 +186,23 @@ def _event(draft: Draft[P], position: int, stream: str, origin: Origin, *, new_s
         type=draft.type.name,
         version=draft.type.version,
         stream_id=stream,
-        stream_seq=1 if new_stream else _next_in(stream),
-        session_id=_checked_name("session_id", origin.session_id),
-        turn_id=_checked_name("turn_id", origin.turn_id),
-        actor=_checked_name("actor", origin.actor),
+        stream_seq=1 if new_stream else next_in(stream),
+        session_id=checked_name("session_id", origin.session_id),
+        turn_id=checked_name("turn_id", origin.turn_id),
+        actor=checked_name("actor", origin.actor),
         source=origin.source,
         occurred_text=clock.to_text(clock.now()),
         payload=draft.payload,
     )
 
 
-# The header of an event of another log; positions in its stream's name are those of this log.
-@dataclass(frozen=True, slots=True)
-class CopiedHeader:
-    event_id: str
-    session_id: str
-    turn_id: str
-    stream_id: str
-    # 0 for the next one
-    stream_seq: int
-    version: int
-    occurred_at: str
-    actor: str
-    source: str
-    trace_id: str
-    idempotency_key: str | None
-
-
-def append_copy(draft: Draft[P] | EventType[P], header: CopiedHeader, *, erased_digest: str = "") -> Event[P]:
-    """Append an event of another log, with its own time and origin, and apply its projectors.
-
-    Guards are not asked: its turn was open where it happened. An idempotency key that is taken here is left out.
-
-    Args:
-        draft: the result of ``prepare``; the event's type if its payload was erased.
-        header: checked by the caller, except for secrets.
-        erased_digest: of the payload that was erased.
-    """
-    head = _head.get()
-    if head is None:
-        raise RuntimeError("append_copy() needs an open log.transaction()")
-    origin = Origin(trace_id=_name("trace_id", header.trace_id))
-    event = _copied(draft, header, head.position + 1)
-    data = draft.data if isinstance(draft, Draft) else erased_digest
-    head.digest = _insert(event, data, head, origin, _free_key(header.idempotency_key, head))
-    head.position = event.position
-    store_pending()
-    apply(event)
-    return event
-
-
-def _free_key(key: str | None, head: _Head) -> str | None:
-    is_taken = bool(key and head.start and rows.fetch(_KEY_TAKEN, [key]))
-    return _checked_name("idempotency_key", key, allowed="") if key and not is_taken else None
-
-
-def _copied(draft: Draft[P] | EventType[P], header: CopiedHeader, position: int) -> Event[P]:
-    return Event(
-        position=position,
-        event_id=header.event_id,
-        type=draft.type.name if isinstance(draft, Draft) else draft.name,
-        version=header.version,
-        stream_id=_checked_stream(header.stream_id),
-        stream_seq=header.stream_seq or _next_in(header.stream_id),
-        session_id=_name("session_id", header.session_id),
-        turn_id=_name("turn_id", header.turn_id),
-        actor=_name("actor", header.actor),
-        source=header.source,
-        occurred_text=header.occurred_at,
-        payload=draft.payload if isinstance(draft, Draft) else None,  # type: ignore[arg-type]
-    )
-
-
-# A digest can look like a secret.
-_GENERATED_STREAM = re.compile(r"[a-z]+(?::[0-9a-f]{1,64})?")
-
-
-def _checked_stream(name: str) -> str:
-    return name if _GENERATED_STREAM.fullmatch(name) else _name("stream_id", name)
-
-
-@lru_cache(maxsize=4096)
-def _name(field: str, value: str) -> str:
-    return _checked_name(field, value)
-
-
-def _next_in(stream: str) -> int:
+def next_in(stream: str) -> int:
     found = rows.fetch("SELECT max(stream_seq) FROM raw_events WHERE stream_id = %s", [stream])
     return (found[0][0] or 0) + 1
 
 
 # ``data`` is the digest of a payload that was erased before the event was copied.
-def _insert(event: Event[Any], data: dict[str, Any] | str, head: _Head, origin: Origin, key: str | None) -> str:
+def insert_event(event: Event[Any], data: dict[str, Any] | str, head: Head, origin: Origin, key: str | None) -> str:
     payload_json = salt = None
     if isinstance(data, dict):
         payload_json, salt = new_payload_json(data), ids.random_bytes(16).hex()
@@ -301,7 +229,7 @@ def _insert(event: Event[Any], data: dict[str, Any] | str, head: _Head, origin: 
 
 
 # Of a session or an actor, only the form counts: it must not end because a text gave its id as the value of a cookie.
-def _checked_name(field: str, value: str, *, allowed: str = REPEATED) -> str:
+def checked_name(field: str, value: str, *, allowed: str = REPEATED) -> str:
     # Refused rather than masked: two different names could become the same tag, and headers cannot be redacted
     # (decision 28).
     clean, findings = sanitize_text(value)
@@ -311,15 +239,15 @@ def _checked_name(field: str, value: str, *, allowed: str = REPEATED) -> str:
     return value
 
 
-_KEY_TAKEN = "SELECT 1 FROM raw_events WHERE idempotency_key = %s"
+KEY_TAKEN = "SELECT 1 FROM raw_events WHERE idempotency_key = %s"
 
 
 def _checked_key(key: str | None) -> str | None:
     if key is None:
         return None
-    if rows.fetch(_KEY_TAKEN, [key]):
+    if rows.fetch(KEY_TAKEN, [key]):
         raise Conflict("idempotency_key is already used by another event; use a new one")
-    return _checked_name("idempotency_key", key, allowed="")
+    return checked_name("idempotency_key", key, allowed="")
 
 
 def find_by_key(key: str | None, *types: EventType[Any]) -> RawEvent | None:
