@@ -39,6 +39,8 @@ class ReplayReport:
     left_out: dict[str, int] = field(default_factory=dict)
     # Strings in which a secret was masked, by its type
     redactions: dict[str, int] = field(default_factory=dict)
+    # Events of this store with text that the other store has redacted since they were imported
+    unredacted: list[int] = field(default_factory=list)
 
 
 def replay_export(export: Export, progress: Callable[[int], None] = lambda _: None) -> ReplayReport:
@@ -70,7 +72,7 @@ def replay_export(export: Export, progress: Callable[[int], None] = lambda _: No
 class _Replay:
     def __init__(self, start: int) -> None:
         self.report = ReplayReport()
-        self._head = start
+        self._start = self._head = start
         # An empty store keeps all positions.
         self._is_empty = start == 0
         # This store's position of each event of the export; memory is 8 bytes an event.
@@ -130,7 +132,10 @@ class _Replay:
         draft = prepare(kind, payload, shape)
         for name in draft.redactions:
             self.report.redactions[name] = self.report.redactions.get(name, 0) + 1
-        return _with_digests(draft) if kind is PAYLOAD_REDACTED else draft
+        if kind is not PAYLOAD_REDACTED:
+            return draft
+        self.report.unredacted += [position for position in draft.payload.digests if position <= self._start]
+        return _with_digests(draft)
 
     # The message keeps its numbers; the decisions that they name here are in the payload.
     def _mentioned(self, message: str) -> dict[int, str]:

@@ -184,6 +184,22 @@ class FilledStoreTests(HubTestCase):
             self.assertTrue(log.verify().ok)
             self.assertTrue(log.rebuild().identical)
 
+    def test_text_that_was_redacted_since_is_named(self) -> None:
+        export = self.export()
+        with self.store("beta"):
+            self.write("Own")
+            replay_export(export)
+        written = json.loads(RawEvent.objects.get(position=2).payload_json)
+        log.redact_payloads({2: {**written, "content": "[removed]"}}, what="a name")
+        export = self.export()
+        with self.store("beta"):
+            self.assertEqual(replay_export(export).unredacted, [3])
+            self.assertTrue(log.verify().ok)
+        with self.store("gamma"):
+            self.assertEqual(replay_export(export).unredacted, [])
+            self.assertEqual(self.texts()["Two"], "[removed]")
+            self.assertTrue(log.verify().ok)
+
     def test_what_both_have_changed_stays_as_it_is_here(self) -> None:
         export = self.export()
         with self.store("beta"):

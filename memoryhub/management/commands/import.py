@@ -138,6 +138,12 @@ class Command(ProjectCommand):
             report = replay_export(Export(path), advance)
         for reason, events in report.left_out.items():
             self.stderr.write(f"left out {counted(events, 'event')}: {reason}")
+        if report.unredacted:
+            listed = ", ".join(f"#{position}" for position in report.unredacted[:_MOST_NAMED])
+            self.stderr.write(
+                f"{counted(len(report.unredacted), 'event')} imported before still have text that was redacted since: "
+                f"{listed}; redact it here too"
+            )
         for name, strings in sorted(report.redactions.items()):
             self.stderr.write(f"masked {name} in {counted(strings, 'event')}")
         return (
