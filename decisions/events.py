@@ -9,7 +9,7 @@ from decisions.models import ArtifactKind, DecisionStatus, EdgeRelation, Impact,
 from memoryhub.core.entities import define_entity
 from memoryhub.core.events.event_types import EventGroup, Retention, define_event
 from memoryhub.core.events.rollback import reverses, sets_aside
-from memoryhub.core.schemas import Instant, Payload
+from memoryhub.core.schemas import EventRef, Instant, Payload
 from sessions_app.events.work import EVIDENCE
 
 # Prefix of the idempotency keys of records that were imported from files.
@@ -25,7 +25,7 @@ class Alternative(Payload):
 
 class Edge(Payload):
     relation: EdgeRelation
-    to: int
+    to: EventRef
 
 
 class Artifact(Payload):
@@ -36,7 +36,7 @@ class Artifact(Payload):
 
 
 class CommitEvidence(Payload):
-    commit_id: int
+    commit_id: EventRef
     link_type: LinkType = LinkType.IMPLEMENTS
 
 
@@ -60,14 +60,14 @@ class DecisionRecorded(Payload):
 
 
 class DecisionLinked(Payload):
-    decision_id: int
+    decision_id: EventRef
     edge: Edge
 
 
 class DecisionMarked(Payload):
     """A new status or review note of a decision; its text never changes."""
 
-    decision_id: int
+    decision_id: EventRef
     status: DecisionStatus | None = None
     # Why the decision needs review; empty once reviewed.
     review: str | None = None
@@ -75,7 +75,7 @@ class DecisionMarked(Payload):
 
 
 class DecisionEvidenced(Payload):
-    decision_id: int
+    decision_id: EventRef
     artifacts: list[Artifact] = Field(default_factory=list)
     commits: list[CommitEvidence] = Field(default_factory=list)
 

@@ -105,23 +105,26 @@ _MAX_CHOSEN = 200
 
 def madr_files(decisions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Map file names to the decisions' MADR texts; edges between them are links."""
-    names = {decision["id"]: _name(decision) for decision in decisions}
-    return {names[decision["id"]]: _document(decision, names) for decision in decisions}
+    names = {decision["id"]: file_name(decision["id"], decision["title"]) for decision in decisions}
+    return {names[decision["id"]]: madr_document(decision, names) for decision in decisions}
 
 
-def _name(decision: Mapping[str, Any]) -> str:
-    plain = unicodedata.normalize("NFKD", decision["title"]).encode("ascii", "ignore").decode()
+def file_name(entity_id: int, title: str) -> str:
+    """Return a name for a file of an entity: unique, also where case does not count, and safe on every system."""
+    plain = unicodedata.normalize("NFKD", title[: 4 * _MAX_SLUG]).encode("ascii", "ignore").decode()
     slug = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:_MAX_SLUG].strip("-")
-    return f"{decision['id']:04}-{slug}.md" if slug else f"{decision['id']:04}.md"
+    return f"{entity_id:04}-{slug}.md" if slug else f"{entity_id:04}.md"
 
 
-def _document(decision: Mapping[str, Any], names: Mapping[int, str]) -> str:
+def madr_document(decision: Mapping[str, Any], names: Mapping[int, str]) -> str:
+    """Return a decision as a MADR text; ``names`` are the files of the decisions that it may link to."""
     links = [f"{EdgeRelation(edge['relation']).label} {_link(edge['to'], names)}" for edge in decision["edges"]]
     matter, body = dict(_front_matter(decision, names)), "\n".join(_body(decision, links))
-    return _with(matter | _lost_fields({**decision, "links": links}, _with(matter, body)), body)
+    return with_front_matter(matter | _lost_fields({**decision, "links": links}, with_front_matter(matter, body)), body)
 
 
-def _with(matter: Mapping[str, Any], body: str) -> str:
+def with_front_matter(matter: Mapping[str, Any], body: str) -> str:
+    """Return a Markdown file; the values are JSON, which is YAML too."""
     lines = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in matter.items())
     return "\n".join(["---", *lines, "---", "", body])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from decisions.events import (
@@ -113,12 +113,17 @@ def link_commit(event: Event[CommitRecorded]) -> None:
         f"INSERT INTO decisions_commitfile (path, commit_id) SELECT DISTINCT value, %s FROM {elements()} AS path",
         [event.position, paths],
     )
-    named = dict(mentions(payload.message)) | dict.fromkeys(payload.decision_ids, LinkType(payload.link_type))
+    own = dict(mentions(payload.message)) if payload.mentions is None else _linked(payload.mentions)
+    named = own | dict.fromkeys(payload.decision_ids, LinkType(payload.link_type))
     _link_existing(event.position, event.position, named)
     _link_unresolved(event)
     reverted = reverted_sha(payload.message)
     if reverted:
         _link_reverted(event, reverted)
+
+
+def _linked(mentioned: Mapping[int, str]) -> dict[int, LinkType]:
+    return {decision_id: LinkType(link_type) for decision_id, link_type in mentioned.items()}
 
 
 @projects(COMMIT_LINKED)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, JsonValue
+from pydantic import AfterValidator, Field, JsonValue
 
 from governance.models import RollbackAction
 from memoryhub.core.events.event_types import GOVERNANCE, Retention, define_event, define_governance_event
 from memoryhub.core.events.rollback import sets_aside
-from memoryhub.core.schemas import EntityId, Instant, Payload, Sha256
+from memoryhub.core.schemas import EntityId, EventRef, Instant, Payload, Sha256, StreamRef, renumbered
 
 
 class HoldPlaced(Payload):
-    stream_id: str = Field(min_length=1, max_length=200)
+    stream_id: StreamRef = Field(min_length=1, max_length=200)
     reason: str = Field(min_length=1, max_length=1_000)
 
 
 class HoldLifted(Payload):
-    hold_id: int
+    hold_id: EventRef
     reason: str = Field("", max_length=1_000)
 
 
@@ -39,7 +39,7 @@ class RetentionBegan(Payload):
 
 
 class RetentionRan(Payload):
-    run_id: int
+    run_id: EventRef
     events: int
     bytes: int
     # What was deleted, what was kept and why
@@ -48,8 +48,8 @@ class RetentionRan(Payload):
 
 HOLD_PLACED = define_governance_event("hold.placed", HoldPlaced, label="Hold placed")
 HOLD_LIFTED = define_governance_event("hold.lifted", HoldLifted, label="Hold lifted")
-RETENTION_BEGAN = define_governance_event("retention.began", RetentionBegan, label="Retention began")
-RETENTION_RAN = define_governance_event("retention.ran", RetentionRan, label="Retention ran")
+RETENTION_BEGAN = define_governance_event("retention.began", RetentionBegan, label="Retention began", is_local=True)
+RETENTION_RAN = define_governance_event("retention.ran", RetentionRan, label="Retention ran", is_local=True)
 
 
 class RollbackMade(Payload):
@@ -61,18 +61,18 @@ class RollbackMade(Payload):
 
 
 class RollbackUndone(Payload):
-    rollback_id: int
+    rollback_id: EventRef
     steps: list[dict[str, Any]] = Field(default_factory=list)
     left: list[dict[str, Any]] = Field(default_factory=list)
     reason: str = ""
 
 
-ROLLBACK_MADE = define_governance_event("rollback.made", RollbackMade, label="Roll-back made")
-ROLLBACK_UNDONE = define_governance_event("rollback.undone", RollbackUndone, label="Roll-back undone")
+ROLLBACK_MADE = define_governance_event("rollback.made", RollbackMade, label="Roll-back made", is_local=True)
+ROLLBACK_UNDONE = define_governance_event("rollback.undone", RollbackUndone, label="Roll-back undone", is_local=True)
 
 
 class ThingAffirmed(Payload):
-    entity_id: EntityId
+    entity_id: Annotated[EntityId, AfterValidator(renumbered)]
     reason: str = ""
 
 

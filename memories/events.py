@@ -13,7 +13,7 @@ from memoryhub.core.events.event_types import EventGroup, Retention, TurnRule, d
 from memoryhub.core.events.rollback import NOTHING_DEPENDS, reverses, sets_aside
 from memoryhub.core.kinds.builtin import DEFAULT_KIND, KINDS
 from memoryhub.core.permissions import Act
-from memoryhub.core.schemas import Generated, Instant, Payload, Sha256, StoredTag
+from memoryhub.core.schemas import EventRef, Generated, Instant, Payload, Sha256, StoredTag
 from memoryhub.core.stores.store import SLUG
 from memoryhub.core.text import counted
 
@@ -71,7 +71,7 @@ class MemoryWritten(MemoryState):
 class MemoryRevised(MemoryState):
     """A new version, made from the version that the writer had read."""
 
-    memory_id: int
+    memory_id: EventRef
     version: int
     base_version: int
     reason: str = ""
@@ -89,7 +89,7 @@ class Verdict(StrEnum):
 
 
 class Merged(Payload):
-    memory_id: int
+    memory_id: EventRef
     # After the merge
     version: int
     before_version: int
@@ -97,7 +97,7 @@ class Merged(Payload):
 
 
 class MemoryReviewed(Payload):
-    memory_id: int
+    memory_id: EventRef
     verdict: Verdict
     # The version that was reviewed
     version: int
@@ -110,18 +110,18 @@ class MemoryReviewed(Payload):
 
 
 class MemoryTouched(Payload):
-    memory_id: int
+    memory_id: EventRef
     reason: str = ""
 
 
 class ConflictResolved(Payload):
-    conflict_id: int
-    memory_id: int
+    conflict_id: EventRef
+    memory_id: EventRef
     resolution: Resolution
     # Current after the resolution
     version: int
     # The memory created from the earlier version, where both were kept
-    split_id: int | None = None
+    split_id: EventRef | None = None
     reason: str = ""
     # Empty: the actor of the event
     resolved_by: str = ""
@@ -136,13 +136,13 @@ class TagCreated(Payload):
 class RelationCreated(Payload):
     relation: RelationType
     source_type: EndType
-    source_id: int
+    source_id: EventRef
     target_type: EndType
-    target_id: int
+    target_id: EventRef
 
 
 class RelationDeleted(Payload):
-    relation_id: int
+    relation_id: EventRef
     reason: str = ""
 
 
@@ -246,6 +246,7 @@ CONTEXT_PACKED = define_event(
     "context.packed",
     ContextPacked,
     label="Context packed",
+    is_local=True,  # a pack is composed again from positions of the log
     group=USE,
     retention=Retention.PACK,
     rollback=NOTHING_DEPENDS,

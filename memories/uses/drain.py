@@ -21,7 +21,7 @@ from memoryhub.core.events.projection import Event, projects
 from memoryhub.core.events.rollback import NOTHING_DEPENDS
 from memoryhub.core.file_locks import try_lock
 from memoryhub.core.models import RawEvent
-from memoryhub.core.schemas import Payload
+from memoryhub.core.schemas import EventRef, Payload
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
 from memoryhub.core.stores.store import current_store
@@ -40,7 +40,7 @@ _DELETED = (
 
 
 class UsesPruned(Payload):
-    memory_ids: list[int]
+    memory_ids: list[EventRef]
 
 
 USES_PRUNED = define_event(

@@ -8,7 +8,7 @@ from pydantic import Field
 from memories.events import USE
 from memoryhub.core.events.event_types import Retention, define_event
 from memoryhub.core.events.rollback import NOTHING_DEPENDS
-from memoryhub.core.schemas import Generated, Instant, Payload
+from memoryhub.core.schemas import EventRef, Generated, Instant, Payload
 
 
 class Use(StrEnum):
@@ -34,9 +34,9 @@ NotesFile = Annotated[str, Generated(r"\d{1,20}-\d{2}(?:\.[a-z]+){0,2}", "the na
 
 
 class MemoriesUsed(Payload):
-    uses: dict[Use, dict[int, int]] = Field(default_factory=dict)
+    uses: dict[Use, dict[EventRef, int]] = Field(default_factory=dict)
     # What sessions found and fetched: ids of memories and decisions by the session's
-    sessions: dict[int, list[int]] = Field(default_factory=dict)
+    sessions: dict[EventRef, list[EventRef]] = Field(default_factory=dict)
     # Time of the last use, ISO 8601
     used_at: Instant
     # The files of notes in these counts

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
@@ -93,6 +95,69 @@ class Generated(GeneratedMark):
         if info.context != STORED and not re.fullmatch(self.pattern, value, re.ASCII):
             raise ValueError(f"it must be {self.name}")
         return value
+
+
+class LeftOut(Exception):
+    """The event of another log that a payload names is not imported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Renumbering:
+    """Validation context of payloads from another log: their positions are replaced by those in this log."""
+
+    # The position of an event in this log; None if it is not imported
+    to: Callable[[int], int | None]
+
+    def require(self, position: int) -> int:
+        found = self.to(position)
+        if found is None:
+            raise LeftOut(position)
+        return found
+
+    def stream(self, name: str) -> str:
+        """Return the name of a stream in this log; most have the position of their first event."""
+        thing, _, number = name.partition(":")
+        is_numbered = number.isascii() and number.isdigit() and thing not in STREAMS_WITH_NAMES
+        return f"{thing}:{self.require(int(number))}" if is_numbered else name
+
+
+# Streams named after something else than a position
+STREAMS_WITH_NAMES = frozenset({"session", "turn", "commit"})
+
+
+def renumbered(position: int, info: ValidationInfo) -> int:
+    """Validate a position of the log: an import replaces it by the one in this log."""
+    return info.context.require(position) if position and isinstance(info.context, Renumbering) else position
+
+
+def _renumbered_stream(name: str, info: ValidationInfo) -> str:
+    return info.context.stream(name) if isinstance(info.context, Renumbering) else name
+
+
+def _renumbered_all(positions: list[int], info: ValidationInfo) -> list[int]:
+    if not isinstance(info.context, Renumbering):
+        return positions
+    found = [new for position in positions if (new := info.context.to(position)) is not None]
+    if positions and not found:
+        raise LeftOut(positions[0])
+    return found
+
+
+def _renumbered_streams(names: list[str], info: ValidationInfo) -> list[str]:
+    found = []
+    for name in names:
+        with suppress(LeftOut):
+            found.append(_renumbered_stream(name, info))
+    return found
+
+
+# The position of an event of the same log, and so the id of an entity; 0 for none. Imports renumber these fields.
+EventRef = Annotated[int, AfterValidator(renumbered)]
+# The name of a stream of the same log
+StreamRef = Annotated[str, AfterValidator(_renumbered_stream)]
+# Imports leave out those that they do not know.
+EventRefs = Annotated[list[int], AfterValidator(_renumbered_all)]
+RenumberedStreams = AfterValidator(_renumbered_streams)
 
 
 Sha256 = Annotated[str, Generated("[0-9a-f]{64}", "a SHA-256 of 64 hexadecimal digits")]

@@ -21,6 +21,7 @@ from memoryhub.core.schemas import Paging
 from memoryhub.ops import health, metrics
 from memoryhub.registry import organizations, projects, summaries
 from memoryhub.rest.auth import BearerToken, SignedIn, is_known
+from memoryhub.rest.export_routes import router as exports
 from memoryhub.rest.framework import HubAPI, from_caller, granted, in_project
 from memoryhub.rest.hook_routes import router as hooks
 from sessions_app.api import by_name as sessions_by_name
@@ -165,6 +166,7 @@ for router in (
     work,
     governance,
     sessions_by_name,
+    exports,
 ):
     router.add_decorator(in_project)
     api.add_router("projects/{project_id}", router)

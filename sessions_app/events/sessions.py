@@ -13,7 +13,7 @@ from memoryhub.core.entities import define_entity
 from memoryhub.core.events.event_types import EventGroup, Retention, TurnRule, define_event
 from memoryhub.core.events.rollback import NOTHING_DEPENDS, Effect, Values, define_effect, reverses, sets_aside, stays
 from memoryhub.core.permissions import Act
-from memoryhub.core.schemas import Payload, Sha256
+from memoryhub.core.schemas import EventRef, Payload, Sha256
 from sessions_app.models import SessionMode, SessionStatus
 
 
@@ -36,7 +36,7 @@ class SessionEnded(Payload):
     # What happens to the entries of a scratch session.
     entries: EndedWith | None = None
     # Ids of entries that are promoted even if the session is discarded.
-    kept: list[int] = Field(default_factory=list)
+    kept: list[EventRef] = Field(default_factory=list)
 
 
 class SessionTouched(Payload):
@@ -99,6 +99,7 @@ PROJECT_CONFIGURED = define_event(
     "project.configured",
     ProjectConfigured,
     label="Settings",
+    is_local=True,
     group=SETTINGS,
     retention=Retention.KEPT,
     rollback=reverses("settings", "Settings changed", order=150, by="configure", can_leave=False),

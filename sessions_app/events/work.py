@@ -14,7 +14,7 @@ from memoryhub.core.entities import define_entity
 from memoryhub.core.events.event_types import EventGroup, Retention, TurnRule, define_event
 from memoryhub.core.events.rollback import Effect, Values, define_effect, reverses, sets_aside, stays
 from memoryhub.core.permissions import Act
-from memoryhub.core.schemas import STORED, GitSha, Instant, Payload, StoredTag
+from memoryhub.core.schemas import STORED, EventRef, GitSha, Instant, Payload, StoredTag
 from memoryhub.core.stores.store import SLUG
 from memoryhub.core.text import first_line
 from sessions_app.event_summaries import joined
@@ -58,21 +58,23 @@ class CommitRecorded(Payload):
     author: str = ""
     committed_at: Instant
     files: list[FileChange] = Field(default_factory=list)
-    decision_ids: list[int] = Field(default_factory=list)
+    decision_ids: list[EventRef] = Field(default_factory=list)
     link_type: DecisionLink = "implements"
+    # The decisions that the message names, if it was written where they had other ids.
+    mentions: dict[EventRef, DecisionLink] | None = None
     # None for the active one.
-    iteration_id: int | None = None
+    iteration_id: EventRef | None = None
 
 
 class CommitLinked(Payload):
     """A recorded commit was linked with decisions, or moved to an iteration."""
 
-    commit_id: int
+    commit_id: EventRef
     sha: GitSha | Literal[""] = ""
-    decision_ids: list[int] = Field(default_factory=list)
+    decision_ids: list[EventRef] = Field(default_factory=list)
     link_type: DecisionLink = "implements"
     # None leaves it in its iteration.
-    iteration_id: int | None = None
+    iteration_id: EventRef | None = None
 
 
 def _about_commit(payload: Mapping[str, Any]) -> str:
@@ -118,14 +120,14 @@ class IterationStarted(Payload):
 
 
 class IterationAdvanced(Payload):
-    iteration_id: int
+    iteration_id: EventRef
     completed: str = ""
     phase: str = ""
     artifacts: list[str] = Field(default_factory=list)
 
 
 class IterationEnded(Payload):
-    iteration_id: int
+    iteration_id: EventRef
     outcome: str = ""
 
 
@@ -209,6 +211,7 @@ PROJECT_DESCRIBED = define_event(
     "project.described",
     ProjectDescribed,
     label="Project described",
+    is_local=True,
     group=SETTINGS,
     retention=Retention.KEPT,
     rollback=reverses("profile", "The project described", order=160, by="describe", can_leave=False),

@@ -90,6 +90,8 @@ class EventType(Generic[P]):
     # Whether clients may append it (``event_append``, hooks).
     from_clients: bool = False
     speech: Speech | None = None
+    # Whether it tells of its store as a whole, such as a setting; a store with events of its own does not import it.
+    is_local: bool = False
     # Whether it records that text of other events was erased or redacted.
     removes_text: bool = False
 

@@ -24,7 +24,7 @@ from memoryhub.core.schemas import Payload
 from memoryhub.core.secrets.remembered import store_pending
 from memoryhub.core.secrets.repeats import RULE as REPEATED
 from memoryhub.core.secrets.sanitize import sanitize, sanitize_text
-from memoryhub.core.secrets.shapes import payload_shape
+from memoryhub.core.secrets.shapes import Shape, payload_shape
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import STORE_PREFIX, require_current_alias
 from memoryhub.core.stores.store import Scope, StoreId, current_store
@@ -46,16 +46,17 @@ class Draft(Generic[P]):
     redactions: tuple[str, ...]
 
 
-def prepare(event_type: EventType[P], payload: P) -> Draft[P]:
+def prepare(event_type: EventType[P], payload: P, shape: Shape | None = None) -> Draft[P]:
     """Sanitise all free text of ``payload``; services compare and store the draft's payload.
 
-    Values that the hub generated, such as digests and times, are left unchanged (see ``Generated``).
+    Values that the hub generated, such as digests and times, are left unchanged (see ``Generated``), unless ``shape``
+    names other parts of the payload.
 
     Raises:
         Invalid: the sanitised payload no longer fits the schema, for example because the title is empty.
     """
     raw = payload.model_dump(mode="json", exclude_unset=True)
-    clean, findings = sanitize(raw, payload_shape(event_type.schema))
+    clean, findings = sanitize(raw, shape or payload_shape(event_type.schema))
     if clean != raw:
         payload = _validated(event_type, clean)
     return Draft(event_type, payload, clean, tuple(sorted({finding.type for finding in findings})))
@@ -72,7 +73,7 @@ def _validated(event_type: EventType[P], data: Mapping[str, Any]) -> P:
         raise Invalid(f"after removing private text and secrets, {explain(error)}") from error
 
 
-class _Head:
+class Head:
     def __init__(self, store: StoreId) -> None:
         self.store = store
         self.start, self.digest = end_of_log()
@@ -104,7 +105,14 @@ def _admitted(event_type: EventType[Any], store: StoreId) -> Origin:
     return origin
 
 
-_head: ContextVar[_Head | None] = ContextVar("log_head", default=None)
+_head: ContextVar[Head | None] = ContextVar("log_head", default=None)
+
+
+def open_head() -> Head:
+    head = _head.get()
+    if head is None:
+        raise RuntimeError("appending needs an open log.transaction()")
+    return head
 
 
 @contextmanager
@@ -134,9 +142,9 @@ def transaction(*, anchored: bool = True) -> Iterator[None]:
 
 
 @contextmanager
-def appending_to(store: StoreId) -> Iterator[_Head]:
+def appending_to(store: StoreId) -> Iterator[Head]:
     """Append to ``store``'s log over the current connection; requires an open transaction."""
-    head = _Head(store)
+    head = Head(store)
     token = _head.set(head)
     try:
         yield head
@@ -160,13 +168,11 @@ def append(draft: Draft[P], *, stream: str = "", entity: str = "", idempotency_k
     Raises:
         Conflict: the key is already used.
     """
-    head = _head.get()
-    if head is None:
-        raise RuntimeError("append() needs an open log.transaction()")
+    head = open_head()
     origin = _admitted(draft.type, head.store)
     position = head.position + 1  # after the guards: they may append events of their own
     event = _event(draft, position, stream or f"{entity}:{position}", origin, new_stream=not stream)
-    head.digest = _insert(event, draft.data, head, origin, _checked_key(idempotency_key))
+    head.digest = insert_event(event, draft.data, head, origin, _checked_key(idempotency_key))
     head.position = position
     store_pending()
     apply(event)
@@ -180,24 +186,26 @@ def _event(draft: Draft[P], position: int, stream: str, origin: Origin, *, new_s
         type=draft.type.name,
         version=draft.type.version,
         stream_id=stream,
-        stream_seq=1 if new_stream else _next_in(stream),
-        session_id=_checked_name("session_id", origin.session_id),
-        turn_id=_checked_name("turn_id", origin.turn_id),
-        actor=_checked_name("actor", origin.actor),
+        stream_seq=1 if new_stream else next_in(stream),
+        session_id=checked_name("session_id", origin.session_id),
+        turn_id=checked_name("turn_id", origin.turn_id),
+        actor=checked_name("actor", origin.actor),
         source=origin.source,
         occurred_text=clock.to_text(clock.now()),
         payload=draft.payload,
     )
 
 
-def _next_in(stream: str) -> int:
+def next_in(stream: str) -> int:
     found = rows.fetch("SELECT max(stream_seq) FROM raw_events WHERE stream_id = %s", [stream])
     return (found[0][0] or 0) + 1
 
 
-def _insert(event: Event[Any], data: dict[str, Any], head: _Head, origin: Origin, key: str | None) -> str:
-    payload_json = new_payload_json(data)
-    salt = ids.random_bytes(16).hex()
+# ``data`` is the digest of a payload that was erased before the event was copied.
+def insert_event(event: Event[Any], data: dict[str, Any] | str, head: Head, origin: Origin, key: str | None) -> str:
+    payload_json = salt = None
+    if isinstance(data, dict):
+        payload_json, salt = new_payload_json(data), ids.random_bytes(16).hex()
     header = (
         event.position,
         event.event_id,
@@ -214,14 +222,14 @@ def _insert(event: Event[Any], data: dict[str, Any], head: _Head, origin: Origin
         key,
         origin.trace_id,
     )
-    payload = payload_digest(salt, payload_json)
+    payload = payload_digest(salt, payload_json) if salt and payload_json else str(data)
     chained = chain_digest(head.digest, header, payload)
     rows.put("raw_events", _INSERT, [*header, payload_json, salt, payload, chained])
     return chained
 
 
 # Of a session or an actor, only the form counts: it must not end because a text gave its id as the value of a cookie.
-def _checked_name(field: str, value: str, *, allowed: str = REPEATED) -> str:
+def checked_name(field: str, value: str, *, allowed: str = REPEATED) -> str:
     # Refused rather than masked: two different names could become the same tag, and headers cannot be redacted
     # (decision 28).
     clean, findings = sanitize_text(value)
@@ -231,12 +239,15 @@ def _checked_name(field: str, value: str, *, allowed: str = REPEATED) -> str:
     return value
 
 
+KEY_TAKEN = "SELECT 1 FROM raw_events WHERE idempotency_key = %s"
+
+
 def _checked_key(key: str | None) -> str | None:
     if key is None:
         return None
-    if rows.fetch("SELECT 1 FROM raw_events WHERE idempotency_key = %s", [key]):
+    if rows.fetch(KEY_TAKEN, [key]):
         raise Conflict("idempotency_key is already used by another event; use a new one")
-    return _checked_name("idempotency_key", key, allowed="")
+    return checked_name("idempotency_key", key, allowed="")
 
 
 def find_by_key(key: str | None, *types: EventType[Any]) -> RawEvent | None:

@@ -14,7 +14,7 @@ from memoryhub.core.events.projection import Event
 from memoryhub.core.log.append import append, prepare, transaction
 from memoryhub.core.log.views import forget_views
 from memoryhub.core.models import RawEvent
-from memoryhub.core.schemas import Generated, Payload
+from memoryhub.core.schemas import EventRefs, Generated, Payload, RenumberedStreams
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, int_elements
 from memoryhub.core.stores.routing import require_current_alias
@@ -28,8 +28,8 @@ class PayloadErased(Payload):
     """Payloads were erased: of whole streams, or of events that can be erased alone."""
 
     # Streams that were erased completely; empty if single events were.
-    streams: list[StreamName]
-    positions: list[int]
+    streams: Annotated[list[StreamName], RenumberedStreams]
+    positions: EventRefs
     reason: str
 
 
@@ -77,9 +77,14 @@ def stands_alone(type_name: str) -> bool:
 
 
 def _erase(payload: PayloadErased) -> Event[PayloadErased]:
-    rows.execute(_ERASE, [json.dumps(payload.positions)])
+    remove_payloads(payload.positions)
     event = append(prepare(PAYLOAD_ERASED, payload), stream="erasures")
     mark_unwiped(event.position)
+    return event
+
+
+def remove_payloads(positions: Sequence[int]) -> None:
+    """Erase payloads; the caller appends the event that records it, and calls ``mark_unwiped``."""
+    rows.execute(_ERASE, [json.dumps(list(positions))])
     forget_views()  # now, because this process may die at the commit; and then again, for views made in between
     on_commit(forget_views, using=require_current_alias())
-    return event

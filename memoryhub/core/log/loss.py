@@ -30,7 +30,9 @@ class LossAccepted(Payload):
     reason: str = ""
 
 
-LOSS_ACCEPTED = define_governance_event("log.loss_accepted", LossAccepted, label="Log loss accepted", act=Act.WRITE)
+LOSS_ACCEPTED = define_governance_event(
+    "log.loss_accepted", LossAccepted, label="Log loss accepted", act=Act.WRITE, is_local=True
+)
 
 
 def accept_loss(*, store: StoreId, reason: str = "") -> Event[LossAccepted]:

@@ -13,7 +13,7 @@ from memoryhub.core.events.event_types import define_governance_event
 from memoryhub.core.events.projection import Event, projects
 from memoryhub.core.log.erase import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.models import Quarantine
-from memoryhub.core.schemas import Payload
+from memoryhub.core.schemas import EventRefs, Payload
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, int_elements, json_text
 
@@ -27,14 +27,14 @@ OUTSIDE = "NOT IN (SELECT id FROM quarantine)"
 class QuarantinePlaced(Payload):
     """Entities were put into quarantine."""
 
-    ids: list[int] = Field(min_length=1)
+    ids: EventRefs = Field(min_length=1)
     reason: str = ""
 
 
 class QuarantineLifted(Payload):
     """Entities were released from quarantine."""
 
-    ids: list[int] = Field(min_length=1)
+    ids: EventRefs = Field(min_length=1)
     reason: str = ""
 
 

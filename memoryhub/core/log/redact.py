@@ -26,7 +26,7 @@ from memoryhub.core.log.read import head, last_erasure
 from memoryhub.core.log.rebuild import temporary_copy
 from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
 from memoryhub.core.log.views import forget_views
-from memoryhub.core.schemas import STORED, Payload, Sha256
+from memoryhub.core.schemas import STORED, EventRef, Payload, Sha256
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import StoreId, current_store
 from memoryhub.core.stores.wal import mark_unwiped
@@ -37,7 +37,7 @@ class PayloadRedacted(Payload):
     """Text was removed from payloads, which now have a new salt and digest."""
 
     # Position to the digest of the present payload; the chain keeps the original digest.
-    digests: dict[int, Sha256] = Field(min_length=1)
+    digests: dict[EventRef, Sha256] = Field(min_length=1)
     # How the text was found: a rule, or a label that the person chose; never the text itself.
     what: str
     reason: str = ""

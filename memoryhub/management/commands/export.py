@@ -1,35 +1,73 @@
 from __future__ import annotations
 
+import os
 from argparse import ArgumentTypeError
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 from django.core.management.base import CommandParser
 
 from decisions.exporting import chosen_decisions, madr_files, mermaid_graph
+from memories.models import MemoryScope
 from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.core.text import counted
-from memoryhub.management.base import Group, ProjectCommand
+from memoryhub.core.validation import command_from
+from memoryhub.management.base import Group, StoreCommand
+from memoryhub.transfer.folder import Form, Kind, Selection, write_folder
+from memoryhub.transfer.jsonl import export_lines
 
 _GRAPH = "decisions.mmd"
+_FORMS = {
+    Form.MARKDOWN: "memories and decisions as a folder of Markdown files",
+    Form.OBSIDIAN: "the same as an Obsidian vault, with wiki links",
+}
 
 
-class Command(ProjectCommand):
-    help = "Export decisions as architecture decision records (MADR), or as a Mermaid graph."
+class Command(StoreCommand):
+    help = (
+        "Export a whole store, or its memories and decisions as Markdown, or its decisions as architecture decision "
+        "records (MADR) or a Mermaid graph."
+    )
     group = Group.CONTENT
     is_slim = True
 
     def add_arguments(self, parser: CommandParser) -> None:
-        kinds = parser.add_subparsers(dest="kind", required=True, metavar="adr")
+        kinds = parser.add_subparsers(dest="kind", required=True, metavar="adr|jsonl|markdown|obsidian")
         adr = kinds.add_parser("adr", help="decisions with context, options, outcome and links")
         adr.add_argument("ids", metavar="ID", nargs="*", type=_id, help="which decisions; default: all")
         adr.add_argument("--lineage", action="store_true", help="include their predecessors and successors")
         adr.add_argument("--format", choices=("madr", "mermaid"), default="madr", help="default: madr")
         adr.add_argument("--out", metavar="DIR", type=Path, help="folder for the files; default: standard output")
         adr.add_argument("--force", action="store_true", help="overwrite existing files that differ")
-        super().add_arguments(adr)
+        jsonl = kinds.add_parser("jsonl", help="the whole store, for `memory-hub import jsonl`")
+        jsonl.add_argument("--out", metavar="FILE", type=Path, help="default: standard output")
+        jsonl.add_argument("--force", action="store_true", help="overwrite an existing file")
+        for form, help_text in _FORMS.items():
+            _add_selection(kinds.add_parser(form, help=help_text))
+        for kind in kinds.choices.values():
+            super().add_arguments(kind)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        {"adr": self._adr, "jsonl": self._jsonl}.get(options["kind"], self._folder)(options)
+
+    def _folder(self, options: dict[str, Any]) -> None:
+        selection = command_from(Selection, {**options, "kind": options["kinds"]})
+        folder: Path = options["out"].expanduser().absolute()
+        with self.store(options):
+            files = write_folder(folder, Form(options["kind"]), selection, force=options["force"])
+        self.stdout.write(f"wrote {counted(files, 'file')} to {folder}")
+
+    def _jsonl(self, options: dict[str, Any]) -> None:
+        with self.store(options):
+            if options["out"] is None:
+                cast("TextIO", self.stdout.unfiltered).writelines(export_lines())
+                return
+            path: Path = options["out"].expanduser().absolute()
+            events = _write_lines(path, export_lines(), force=options["force"]) - 2
+        self.stdout.write(f"wrote {counted(events, 'event')} to {path}")
+
+    def _adr(self, options: dict[str, Any]) -> None:
         if options["lineage"] and not options["ids"]:
             raise Invalid("--lineage needs ids of decisions; without ids, all decisions are exported")
         with self.store(options):
@@ -43,6 +81,36 @@ class Command(ProjectCommand):
         _write(folder, files, force=options["force"])
         place = folder / _GRAPH if is_graph else folder
         self.stdout.write(f"wrote {counted(len(decisions), 'decision')} to {place}")
+
+
+def _add_selection(parser: CommandParser) -> None:
+    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="the folder")
+    parser.add_argument("--force", action="store_true", help="overwrite existing files that differ")
+    parser.add_argument("--kind", action="append", dest="kinds", choices=list(Kind), help="only these; may be repeated")
+    parser.add_argument("--tag", action="append", help="only memories with this tag; may be repeated")
+    parser.add_argument("--scope", choices=list(MemoryScope), help="only memories of this scope")
+    parser.add_argument("--since", metavar="TIME", help="only what was created since (ISO 8601)")
+    parser.add_argument("--until", metavar="TIME", help="only what was created before (ISO 8601)")
+
+
+# The file appears when it is complete.
+def _write_lines(path: Path, lines: Iterator[str], *, force: bool) -> int:
+    if path.exists() and not force:
+        raise Conflict(f"{path} exists; use --force to overwrite")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(temporary, "w", encoding="utf-8", newline="\n", opener=_private) as file:
+            count = sum(1 for line in lines if file.write(line))
+        temporary.replace(path)
+    except OSError as error:
+        raise Invalid(f"can't write {error.filename or path}: {error.strerror}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return count
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 # Writes nothing if a file exists with another text

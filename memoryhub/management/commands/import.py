@@ -20,6 +20,8 @@ from memoryhub.config.repository import find_repository
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import counted, flat
 from memoryhub.management.base import Group, ProjectCommand
+from memoryhub.transfer.jsonl import Export
+from memoryhub.transfer.replaying import replay_export
 from sessions_app.git import count_commits, read_commits
 from sessions_app.services import record_commits
 
@@ -30,8 +32,8 @@ _MOST_NAMED = 5
 
 class Command(ProjectCommand):
     help = (
-        "Import Markdown and text files, architecture decision records, or a git repository's commits into the project "
-        "of the current folder. Importing again adds only changes."
+        "Import Markdown and text files, architecture decision records, a git repository's commits, or an exported "
+        "store into the project of the current folder. Importing again adds only changes."
     )
     group = Group.CONTENT
     is_slim = True
@@ -39,7 +41,7 @@ class Command(ProjectCommand):
     interrupted = "interrupted; what was imported is kept, and the same command imports the rest"
 
     def add_arguments(self, parser: CommandParser) -> None:
-        kinds = parser.add_subparsers(dest="kind", required=True, metavar="markdown|adr|git")
+        kinds = parser.add_subparsers(dest="kind", required=True, metavar="markdown|adr|git|jsonl")
         markdown = kinds.add_parser("markdown", help="import each section of Markdown and text files as a memory")
         markdown.add_argument("path", metavar="DIR", type=Path, help="the folder")
         markdown.add_argument("--tag", action="append", default=[], help="tag for all of them; may be repeated")
@@ -56,14 +58,18 @@ class Command(ProjectCommand):
         git.add_argument("path", metavar="PATH", nargs="?", type=Path, default=Path(), help="the repository (.)")
         git.add_argument("--limit", metavar="N", type=int, help="only the newest N commits")
         git.add_argument("--since", metavar="DATE", help="only since this date (ISO 8601)")
-        for kind in (markdown, adr, git):
+        jsonl = kinds.add_parser("jsonl", help="import a whole store from a file of `memory-hub export jsonl`")
+        jsonl.add_argument("path", metavar="FILE", type=Path, help="the file")
+        for kind in (markdown, adr, git, jsonl):
             super().add_arguments(kind)
 
     def handle(self, *args: Any, **options: Any) -> None:
         path: Path = options["path"].expanduser().absolute()
         start = time.perf_counter()
         total = self._count(path, options)  # unreadable input creates no store
-        importer = {"markdown": self._markdown, "adr": self._adr, "git": self._git}[options["kind"]]
+        importer = {"markdown": self._markdown, "adr": self._adr, "git": self._git, "jsonl": self._jsonl}[
+            options["kind"]
+        ]
         project = identify_project(project=options["project"], directory=Path.cwd())
         self._within = "" if options["project"] else _name_of_other(path, project)
         self.stdout.write(f"importing {flat(str(path))} into {project}")
@@ -78,6 +84,8 @@ class Command(ProjectCommand):
             return len(find_files(path))
         if options["kind"] == "adr":
             return len(record_names(path))
+        if options["kind"] == "jsonl":
+            return Export(path).check()
         return count_commits(path, limit=options["limit"], since=options["since"])
 
     def _markdown(self, path: Path, project: str, total: int, options: dict[str, Any]) -> str:
@@ -124,6 +132,24 @@ class Command(ProjectCommand):
                 recorded, known = recorded + report.recorded, known + report.known
                 advance(recorded + known)
         return f"imported {counted(recorded, 'commit')} ({known} already known) into {project}"
+
+    def _jsonl(self, path: Path, project: str, total: int, options: dict[str, Any]) -> str:
+        with _progress("events", total) as advance:
+            report = replay_export(Export(path), advance)
+        for reason, events in report.left_out.items():
+            self.stderr.write(f"left out {counted(events, 'event')}: {reason}")
+        if report.unredacted:
+            listed = ", ".join(f"#{position}" for position in report.unredacted[:_MOST_NAMED])
+            self.stderr.write(
+                f"{counted(len(report.unredacted), 'event')} imported before still have text that was redacted since: "
+                f"{listed}; redact it here too"
+            )
+        for name, strings in sorted(report.redactions.items()):
+            self.stderr.write(f"masked {name} in {counted(strings, 'event')}")
+        return (
+            f"imported {counted(report.events, 'event')} ({report.added} new, {report.known} already known, "
+            f"{sum(report.left_out.values())} left out) into {project}"
+        )
 
 
 # Files of another project get its name before their paths: they would replace this project's files of the same path.

@@ -1,0 +1,219 @@
+"""Import an export of a store: its events are appended to the current store in their order (decision 64)."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from decisions.projectors import mentions
+from memories.events import MEMORY_WRITTEN, RELATION_CREATED, MemoryWritten, RelationCreated
+from memories.models import MemoryScope
+from memoryhub.core import log
+from memoryhub.core.events.event_types import EventType
+from memoryhub.core.log.append import Draft, prepare
+from memoryhub.core.log.append_copy import append_copy
+from memoryhub.core.log.erase import PAYLOAD_ERASED, remove_payloads
+from memoryhub.core.log.redact import PAYLOAD_REDACTED
+from memoryhub.core.permissions import Act, demand
+from memoryhub.core.schemas import LeftOut, Payload, Renumbering
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.wal import mark_unwiped
+from memoryhub.transfer.jsonl import UNFIT, EventLine, Export, refusal, require_earlier
+from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED, CommitRecorded, SessionStarted
+from sessions_app.events.sessions import TURN_BEGAN, TurnBegan
+
+_LEFT_OUT = -1
+_HERE = "this store has its own version of their memory, decision, session, turn, commit or relation"
+
+
+@dataclass(slots=True)
+class ReplayReport:
+    events: int = 0
+    # New in this store
+    added: int = 0
+    # Imported before, or this store's own
+    known: int = 0
+    # Not imported, by reason
+    left_out: dict[str, int] = field(default_factory=dict)
+    # Strings in which a secret was masked, by its type
+    redactions: dict[str, int] = field(default_factory=dict)
+    # Events of this store with text that the other store has redacted since they were imported
+    unredacted: list[int] = field(default_factory=list)
+
+
+def replay_export(export: Export, progress: Callable[[int], None] = lambda _: None) -> ReplayReport:
+    """Append the events of an export to the current store in one transaction.
+
+    An empty store gets the same positions, and so the same ids. In any other store the events get new positions, which
+    replace the old ones in every payload; events that are there already, by their event id, are not added again.
+
+    Raises:
+        Invalid: a line cannot be read or applied; the store is unchanged.
+        Forbidden: the caller may not govern the store.
+    """
+    demand(Act.GOVERN, to="import a whole store")
+    with log.transaction():
+        replay = _Replay(log.head()[0])
+        for event in export.events():
+            try:
+                replay.take(event)
+            except LeftOut:
+                replay.leave(event, "they belong to events that were left out")
+            except UNFIT as error:
+                raise refusal(event.position, error) from error
+            if replay.report.events % 500 == 0:
+                progress(replay.report.events)
+    progress(replay.report.events)
+    return replay.report
+
+
+class _Replay:
+    def __init__(self, start: int) -> None:
+        self.report = ReplayReport()
+        self._start = self._head = start
+        # An empty store keeps all positions.
+        self._is_empty = start == 0
+        # This store's position of each event of the export; memory is 8 bytes an event.
+        self._positions = array("q", [0])
+        self._context = Renumbering(self._position_of)
+        # Streams of the export whose further events are left out
+        self._closed: set[str] = set()
+
+    def take(self, event: EventLine) -> None:
+        self.report.events += 1
+        # Known before its payload is read: some streams are named after their own first event.
+        self._positions.append(self._head + 1)
+        if not self._is_empty and self._is_settled(event):
+            return
+        draft = self._draft(event)
+        if isinstance(draft, Draft) and not self._is_empty:
+            existing = _existing(draft.type, draft.payload)
+            if existing:
+                self._positions[-1] = existing
+                self._closed.add(event.stream_id)
+                self._count(_HERE)
+                return
+        self._append(event, draft)
+
+    def leave(self, event: EventLine, reason: str) -> None:
+        self._positions[event.position] = _LEFT_OUT
+        self._count(reason)
+
+    def _is_settled(self, event: EventLine) -> bool:
+        found = rows.fetch("SELECT position FROM raw_events WHERE event_id = %s", [event.event_id])
+        if found:
+            self._positions[-1] = found[0][0]
+            self.report.known += 1
+        elif event.known_type.is_local:
+            self.leave(event, "they describe the other store as a whole, such as settings and context packs")
+        elif event.stream_id in self._closed:
+            self.leave(event, _HERE)
+        elif self._is_continued(event):
+            self._closed.add(event.stream_id)
+            self.leave(event, _HERE)
+        return bool(found) or self._positions[-1] == _LEFT_OUT
+
+    # Whether this store has changed the stream since the events that both have.
+    def _is_continued(self, event: EventLine) -> bool:
+        if event.stream_seq == 1 or not event.known_type.changes_stream:
+            return False
+        own = "SELECT max(stream_seq) FROM raw_events WHERE stream_id = %s"
+        return (rows.fetch(own, [self._context.stream(event.stream_id)])[0][0] or 0) >= event.stream_seq
+
+    def _draft(self, event: EventLine) -> Draft[Any] | EventType[Any]:
+        kind = event.known_type
+        if event.payload is None:
+            return kind
+        payload, shape = event.read_payload(self._context, is_same=self._is_empty)
+        if isinstance(payload, CommitRecorded) and payload.mentions is None and not self._is_empty:
+            payload = payload.model_copy(update={"mentions": self._mentioned(payload.message)})
+        draft = prepare(kind, payload, shape)
+        for name in draft.redactions:
+            self.report.redactions[name] = self.report.redactions.get(name, 0) + 1
+        if kind is not PAYLOAD_REDACTED:
+            return draft
+        self.report.unredacted += [position for position in draft.payload.digests if position <= self._start]
+        return _with_digests(draft)
+
+    # The message keeps its numbers; the decisions that they name here are in the payload.
+    def _mentioned(self, message: str) -> dict[int, str]:
+        last = len(self._positions) - 1
+        named = [(self._position_of(old), link) for old, link in mentions(message) if old <= last]
+        return {new: link.value for new, link in named if new}
+
+    def _append(self, event: EventLine, draft: Draft[Any] | EventType[Any]) -> None:
+        stream = self._context.stream(event.stream_id)
+        if isinstance(draft, Draft) and draft.type is PAYLOAD_ERASED:
+            # What an earlier import brought is erased here too.
+            remove_payloads(draft.payload.positions)
+            mark_unwiped(self._head + 1)
+        seq = event.stream_seq if self._is_empty else 0
+        append_copy(draft, event.header(stream, seq), erased_digest=event.erased_digest or "")
+        self._head += 1
+        self.report.added += 1
+
+    def _position_of(self, position: int) -> int | None:
+        found = self._positions[require_earlier(position, len(self._positions) - 1)]
+        return None if found == _LEFT_OUT else found
+
+    def _count(self, reason: str) -> None:
+        self.report.left_out[reason] = self.report.left_out.get(reason, 0) + 1
+
+
+# The digests of redacted payloads depend on their salts, which are new.
+def _with_digests(draft: Draft[Any]) -> Draft[Any]:
+    positions = sorted(draft.payload.digests)
+    listed = ", ".join(str(int(position)) for position in positions)
+    found = dict(rows.fetch(f"SELECT position, payload_digest FROM raw_events WHERE position IN ({listed})"))
+    digests = {position: found[position] for position in positions}
+    payload = draft.payload.model_copy(update={"digests": digests})
+    data = {**draft.data, "digests": {str(position): digest for position, digest in digests.items()}}
+    return Draft(draft.type, payload, data, draft.redactions)
+
+
+def _existing(kind: EventType[Any], payload: Payload) -> int:
+    find = _FIND.get(kind.name)
+    if find is None:
+        return 0
+    sql, values = find
+    parameters = values(payload)
+    found = rows.fetch(sql, parameters) if all(value is not None for value in parameters) else []
+    return found[0][0] if found else 0
+
+
+def _topic(payload: MemoryWritten) -> list[Any]:
+    return [None if payload.scope is MemoryScope.SESSION else payload.topic_key]
+
+
+def _relation(payload: RelationCreated) -> list[Any]:
+    return [payload.source_id, payload.target_id, payload.relation]
+
+
+def _session(payload: SessionStarted) -> list[Any]:
+    return [payload.session_id]
+
+
+def _turn(payload: TurnBegan) -> list[Any]:
+    return [payload.session_id, payload.turn_id]
+
+
+def _commit(payload: CommitRecorded) -> list[Any]:
+    return [payload.sha]
+
+
+# Of what a store can have only once, by other things than its id
+_FIND: dict[str, tuple[str, Callable[[Any], list[Any]]]] = {
+    MEMORY_WRITTEN.name: (
+        "SELECT id FROM memories_memory WHERE topic_key = %s AND deleted_at IS NULL AND scope <> 'session'",
+        _topic,
+    ),
+    RELATION_CREATED.name: (
+        "SELECT id FROM memories_relation WHERE source_id = %s AND target_id = %s AND relation = %s",
+        _relation,
+    ),
+    SESSION_STARTED.name: ("SELECT id FROM sessions_app_session WHERE session_id = %s", _session),
+    TURN_BEGAN.name: ("SELECT id FROM sessions_app_turn WHERE session_id = %s AND turn_id = %s", _turn),
+    COMMIT_RECORDED.name: ("SELECT id FROM sessions_app_commit WHERE sha = %s", _commit),
+}
