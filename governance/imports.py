@@ -9,11 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import groupby
 
 from pydantic import Field
 
@@ -29,7 +28,7 @@ from memoryhub.core.events.projection import define_void
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import Act, demand
-from memoryhub.core.schemas import EntityId, Payload
+from memoryhub.core.schemas import EventRef, EventRefs, Payload
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, TEXTS
 
@@ -49,16 +48,16 @@ class ImportBegan(Payload):
 
 
 class ImportEnded(Payload):
-    batch: EntityId
+    batch: EventRef
     # What became of the records: ``created``, ``revised``, ``unchanged``, …
     counts: dict[str, int] = Field(default_factory=dict)
 
 
 class ImportUndone(Payload):
-    batch: EntityId
-    # Events that count no more, as ranges with both ends
-    void: list[tuple[int, int]] = Field(default_factory=list)
-    kept: list[EntityId] = Field(default_factory=list)
+    batch: EventRef
+    # Events that count no more
+    void: EventRefs = Field(default_factory=list)
+    kept: EventRefs = Field(default_factory=list)
 
 
 IMPORT_BEGAN = define_governance_event("import.began", ImportBegan, label="Import began", act=Act.WRITE)
@@ -96,7 +95,7 @@ class Undo:
     events: int
     # How many items of each type disappear: ``{"memory": 12}``
     items: dict[str, int]
-    void: list[tuple[int, int]]
+    void: list[int]
     kept: list[Kept]
     token: str
 
@@ -173,11 +172,11 @@ def preview_undo(batch_id: int) -> Undo:
     kept = _kept(headers)
     stay = {*kept, *_kept_relations(headers, kept)}
     void = [header for header in headers if header.entity not in stay]
-    ranges = _ranges([header.position for header in void])
+    positions = [header.position for header in void]
     created = {header.stream for header in headers if header.stream.endswith(f":{header.position}")}
     items = Counter(header.stream.partition(":")[0] for header in void if header.stream in created)
-    token = hashlib.sha256(json.dumps([batch.id, ranges]).encode()).hexdigest()[:16]
-    return Undo(batch, len(void), dict(items), ranges, list(kept.values())[:_MOST_NAMED], token)
+    token = hashlib.sha256(json.dumps([batch.id, positions]).encode()).hexdigest()[:16]
+    return Undo(batch, len(void), dict(items), positions, list(kept.values())[:_MOST_NAMED], token)
 
 
 def undo_import(*, batch_id: int, token: str) -> Undo:
@@ -207,8 +206,7 @@ def _void_positions() -> Iterator[int]:
         "SELECT payload_json FROM raw_events WHERE event_type = %s AND payload_json IS NOT NULL", [IMPORT_UNDONE.name]
     )
     for (payload,) in found:
-        for first, last in json.loads(payload)["void"]:
-            yield from range(first, last + 1)
+        yield from json.loads(payload)["void"]
 
 
 def _headers(batch: Batch) -> list[Header]:
@@ -247,11 +245,3 @@ def _kept_relations(headers: Sequence[Header], kept: Collection[int]) -> set[int
     relations = [header.entity for header in headers if header.stream.startswith("relation:")]
     ends = Relation.objects.filter(id__in=relations).values_list("id", "source_id", "target_id")
     return {relation for relation, source, target in ends if source in kept and target in kept}
-
-
-def _ranges(positions: Iterable[int]) -> list[tuple[int, int]]:
-    found = []
-    for _, run in groupby(enumerate(positions), key=lambda pair: pair[1] - pair[0]):
-        run_positions = [position for _, position in run]
-        found.append((run_positions[0], run_positions[-1]))
-    return found
