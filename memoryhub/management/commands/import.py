@@ -3,8 +3,10 @@ from __future__ import annotations
 
 import sys
 import time
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,20 +16,26 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from decisions.importing import AdrReport, import_adrs, record_names
+from governance.imports import list_batches, preview_undo, undo_import
 from memories.importing import MAX_HEADINGS, find_files, import_markdown
 from memoryhub.config.identity import bind_project, identify_project
 from memoryhub.config.repository import find_repository
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import counted, flat
 from memoryhub.management.base import Group, ProjectCommand
+from memoryhub.transfer.importing import Report, preview_import, run_import
 from memoryhub.transfer.jsonl import Export
+from memoryhub.transfer.records import Source
 from memoryhub.transfer.replaying import replay_export
+from memoryhub.transfer.sources import SOURCES
 from sessions_app.git import count_commits, read_commits
 from sessions_app.services import record_commits
 
 _BATCH = 500
 # Skipped files of one reason that are listed by name
 _MOST_NAMED = 5
+_PLURALS = {"memory": "memories"}
+_COUNTS = {"left_out_count": "left out", "duplicates": "exact copies", "created": "new"}
 
 
 class Command(ProjectCommand):
@@ -41,7 +49,7 @@ class Command(ProjectCommand):
     interrupted = "interrupted; what was imported is kept, and the same command imports the rest"
 
     def add_arguments(self, parser: CommandParser) -> None:
-        kinds = parser.add_subparsers(dest="kind", required=True, metavar="markdown|adr|git|jsonl")
+        kinds = parser.add_subparsers(dest="kind", required=True, metavar="SOURCE|list|undo")
         markdown = kinds.add_parser("markdown", help="import each section of Markdown and text files as a memory")
         markdown.add_argument("path", metavar="DIR", type=Path, help="the folder")
         markdown.add_argument("--tag", action="append", default=[], help="tag for all of them; may be repeated")
@@ -60,10 +68,27 @@ class Command(ProjectCommand):
         git.add_argument("--since", metavar="DATE", help="only since this date (ISO 8601)")
         jsonl = kinds.add_parser("jsonl", help="import a whole store from a file of `memory-hub export jsonl`")
         jsonl.add_argument("path", metavar="FILE", type=Path, help="the file")
-        for kind in (markdown, adr, git, jsonl):
+        tools = [kinds.add_parser(name, help=f"import {source.help}") for name, source in SOURCES.items()]
+        for tool in tools:
+            tool.add_argument("path", metavar="PATH", nargs="?", type=Path, help="default: where the tool keeps it")
+            tool.add_argument("--preview", action="store_true", help="show what would be imported, and change nothing")
+        batches = kinds.add_parser("list", help="list the imports from other tools")
+        undo = kinds.add_parser("undo", help="undo an import from another tool, as if it had never been")
+        undo.add_argument("batch", metavar="N", type=_number, help="its number, as `import list` shows it")
+        undo.add_argument("--confirm", metavar="TOKEN", default="", help="from the preview, which is shown without it")
+        for kind in (markdown, adr, git, jsonl, *tools, batches, undo):
             super().add_arguments(kind)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["kind"] in ("list", "undo"):
+            with self.store(options):
+                self._list() if options["kind"] == "list" else self._undo(options["batch"], options["confirm"])
+        elif options["kind"] in SOURCES:
+            self._tool(SOURCES[options["kind"]], options)
+        else:
+            self._import(options)
+
+    def _import(self, options: dict[str, Any]) -> None:
         path: Path = options["path"].expanduser().absolute()
         start = time.perf_counter()
         total = self._count(path, options)  # unreadable input creates no store
@@ -78,6 +103,47 @@ class Command(ProjectCommand):
                 bind_project(project, Path.cwd())
             line = importer(path, project, total, options)
         self.stdout.write(f"{line} in {time.perf_counter() - start:.1f} s")
+
+    def _tool(self, source: Source, options: dict[str, Any]) -> None:
+        found = [options["path"].expanduser().absolute()] if options["path"] else source.find()
+        if not found:
+            raise Invalid(f"no data of {source.name} was found in its usual places; name the file or folder")
+        with self.store(options):
+            for path in found:
+                read = partial(source.read, path)
+                report = preview_import(read(), tool=source.name)  # invalid data changes nothing
+                if not options["preview"] and (report.created or report.revised):
+                    report = run_import(read(), tool=source.name, place=str(path))
+                self._report(report, path)
+
+    def _report(self, report: Report, path: Path) -> None:
+        planned = "would be imported" if report.created or report.revised else "nothing new"
+        did = f"imported as #{report.batch}" if report.batch else planned
+        counts = ", ".join(f"{value} {_COUNTS.get(name, name)}" for name, value in report.counts.items())
+        self.stdout.write(f"{flat(str(path))}: {did}: {counts or 'nothing'}")
+        for left in report.left_out:
+            self.stderr.write(f"left out {flat(left.place)}: {flat(left.why)}")
+        if report.secrets:
+            self.stdout.write(f"masked: {', '.join(f'{count} {name}' for name, count in report.secrets.items())}")
+
+    def _list(self) -> None:
+        for batch in list_batches():
+            state = "undone" if batch.is_undone else "interrupted" if batch.counts is None else ""
+            counts = ", ".join(f"{value} {_COUNTS.get(name, name)}" for name, value in (batch.counts or {}).items())
+            self.stdout.write(
+                flat(f"#{batch.id} {batch.tool} {batch.began_at:%Y-%m-%d %H:%M} {batch.place} {counts} {state}")
+            )
+
+    def _undo(self, batch: int, token: str) -> None:
+        plan = undo_import(batch_id=batch, token=token) if token else preview_undo(batch)
+        items = (
+            ", ".join(counted(count, name, _PLURALS.get(name, "")) for name, count in plan.items.items()) or "nothing"
+        )
+        self.stdout.write(f"{'undone' if token else 'would be undone'}: {items}, {counted(plan.events, 'event')}")
+        for kept in plan.kept:
+            self.stdout.write(flat(f"kept #{kept.id} {kept.title}: {kept.why}"))
+        if not token:
+            self.stdout.write(f"to undo it: memory-hub import undo {batch} --confirm {plan.token}")
 
     def _count(self, path: Path, options: dict[str, Any]) -> int:
         if options["kind"] == "markdown":
@@ -150,6 +216,13 @@ class Command(ProjectCommand):
             f"imported {counted(report.events, 'event')} ({report.added} new, {report.known} already known, "
             f"{sum(report.left_out.values())} left out) into {project}"
         )
+
+
+def _number(text: str) -> int:
+    digits = text.removeprefix("#")
+    if not digits.isdecimal() or len(digits) > 15:
+        raise ArgumentTypeError(f"{text[:40]!r} is not the number of an import; write one such as 412")
+    return int(digits)
 
 
 # Files of another project get its name before their paths: they would replace this project's files of the same path.
