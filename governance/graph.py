@@ -91,6 +91,8 @@ def graph_around(entity_id: int, *, depth: int = 1, types: Collection[NodeType] 
         raise NotFound(f"there is no item #{entity_id} here", id=entity_id)
     for step in range(1, depth + 1):
         walk.take(step)
+    left_out = {node for node in walk.left_out if node.id not in walk.graph.nodes}
+    walk.graph.hidden = Counter(node.type for node in left_out)
     walk.graph.edges = [edge for edge in walk.seen if edge.start in walk.graph.nodes and edge.end in walk.graph.nodes]
     return walk.graph
 
@@ -99,6 +101,8 @@ class _Walk:
     def __init__(self, types: set[NodeType]) -> None:
         self.graph = Graph()
         self.seen: list[Edge] = []
+        # A later step may show what an earlier one left out
+        self.left_out: set[Node] = set()
         self._types = types
         self._files: dict[str, int] = {}
         self._frontier: list[int] = []
@@ -161,5 +165,5 @@ class _Walk:
                 if counts[node.type] <= _MOST_OF_A_TYPE and len(self.graph.nodes) + len(chosen) < _MOST:
                     chosen.append(node)
                 else:
-                    self.graph.hidden[node.type] += 1
+                    self.left_out.add(node)
         return chosen

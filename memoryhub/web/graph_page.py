@@ -76,6 +76,7 @@ def show_graph(request: HttpRequest, entity_id: int, context: dict[str, Any]) ->
         "filters": _filters(shown, depth),
         "depths": [(number, _address(shown, number), number == depth) for number in (1, 2)],
         "is_alone": len(boxes) == 1,
+        "is_filtered": len(shown) < len(NodeType),
         "summary": f"{centre.title}, with {counted(len(boxes) - 1, 'neighbour')}",
     }
     return TemplateResponse(request, "admin/graph.html", {**context, **page})

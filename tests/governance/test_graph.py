@@ -91,6 +91,10 @@ class GraphTests(AdminTestCase):
         self.assertEqual(self.queries_around(self.decision), before)
         self.assertEqual(len([node for node in graph.nodes.values() if node.type is NodeType.MEMORY]), 12)
         self.assertEqual(graph.hidden[NodeType.MEMORY], 9)
+        with self.store():
+            graph = graph_around(self.decision, depth=2)
+        shown = len([node for node in graph.nodes.values() if node.type is NodeType.MEMORY])
+        self.assertEqual(shown + graph.hidden[NodeType.MEMORY], 21)
         self.assertIn("and 9 more", text_of(self.page(f"graph/{self.decision}/")))
 
     def queries_around(self, entity_id: int) -> int:
@@ -102,7 +106,10 @@ class GraphTests(AdminTestCase):
         page = self.page(f"graph/{self.memory_id}/")
         self.assertIn("applies to Buy a pump", text_of(page))
         self.assertIn(self.address(f"graph/{self.memory_id}/"), self.page(f"memories/memory/{self.memory_id}/change/"))
-        self.assertIn("No neighbours", self.page(f"graph/{self.other}/"))
+        alone = self.page(f"graph/{self.other}/")
+        self.assertIn("No neighbours", alone)
+        self.assertNotIn("of the types that are shown", alone)
+        self.assertIn("of the types that are shown", self.page(f"graph/{self.other}/", type="file"))
         self.page("graph/999999/", status=404)
         self.page(f"graph/{self.memory_id}/", type="nonsense", depth="x")
 
