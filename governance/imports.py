@@ -24,13 +24,15 @@ from memoryhub.core import clock, log
 from memoryhub.core.entities import find_entities
 from memoryhub.core.errors import Conflict, NotFound, PreconditionFailed
 from memoryhub.core.events.event_types import define_governance_event
-from memoryhub.core.events.projection import define_void
+from memoryhub.core.events.projection import define_void, void_sql
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import Act, demand
-from memoryhub.core.schemas import EventRef, EventRefs, Payload
+from memoryhub.core.schemas import EventRef, KnownEventRefs, Payload
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, TEXTS
+from sessions_app.events import SESSION_STARTED
+from sessions_app.events.sessions import TURN_BEGAN
 
 _TRACE = "import:"
 # Kept items that an undo names; all of them are kept
@@ -38,6 +40,14 @@ _MOST_NAMED = 50
 _LATER = (
     f"SELECT DISTINCT stream_id FROM raw_events WHERE position > %s AND stream_id IN {TEXTS} AND position NOT IN {IDS}"
 )
+
+# By what is not of the batch, and counts
+_USED = (
+    f"SELECT DISTINCT session_id FROM raw_events WHERE position > %s AND session_id IN {TEXTS} "
+    f"AND position NOT IN {IDS} AND position NOT IN ({{void}})"
+)
+# Beside entities whose stream has their number
+_CREATES = {SESSION_STARTED.name, TURN_BEGAN.name}
 
 
 class ImportBegan(Payload):
@@ -56,13 +66,14 @@ class ImportEnded(Payload):
 class ImportUndone(Payload):
     batch: EventRef
     # Events that count no more
-    void: EventRefs = Field(default_factory=list)
-    kept: EventRefs = Field(default_factory=list)
+    void: KnownEventRefs = Field(default_factory=list)
+    kept: KnownEventRefs = Field(default_factory=list)
 
 
 IMPORT_BEGAN = define_governance_event("import.began", ImportBegan, label="Import began", act=Act.WRITE)
 IMPORT_ENDED = define_governance_event("import.ended", ImportEnded, label="Import ended", act=Act.WRITE)
 IMPORT_UNDONE = define_governance_event("import.undone", ImportUndone, label="Import undone", removes_text=True)
+define_void(IMPORT_UNDONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +111,30 @@ class Undo:
     token: str
 
 
-@contextmanager
-def import_batch(*, tool: str, place: str) -> Iterator[int]:
-    """Begin an import, and give its id; events that are written inside belong to it."""
+def batch_of_trace(trace_id: str) -> int:
+    """Return the import that an event belongs to by the trace in its header, 0 for none."""
+    number = trace_id.removeprefix(_TRACE)
+    return int(number) if number != trace_id and number.isdecimal() else 0
+
+
+def trace_of(batch: int) -> str:
+    """Return the trace of the events of an import."""
+    return f"{_TRACE}{batch}"
+
+
+def begin_import(*, tool: str, place: str) -> int:
+    """Begin an import into the current store, and return its id."""
     demand(Act.WRITE)
-    with use_origin(source="import", actor=f"import:{tool}"):
-        draft = log.prepare(IMPORT_BEGAN, ImportBegan(tool=tool, place=place))
-        with log.transaction():
-            batch = log.append(draft, entity="import").position
-        with use_origin(trace_id=f"{_TRACE}{batch}"):
-            yield batch
+    draft = log.prepare(IMPORT_BEGAN, ImportBegan(tool=tool, place=place))
+    with log.transaction():
+        return log.append(draft, entity="import").position
+
+
+@contextmanager
+def in_batch(tool: str, batch: int) -> Iterator[None]:
+    """Mark the events that are written inside as those of an import."""
+    with use_origin(source="import", actor=f"import:{tool}", trace_id=trace_of(batch)):
+        yield
 
 
 def end_import(batch: int, counts: dict[str, int]) -> None:
@@ -169,12 +194,13 @@ def preview_undo(batch_id: int) -> Undo:
     if batch.is_undone:
         raise Conflict(f"import #{batch.id} was undone already", id=batch.id)
     headers = _headers(batch)
-    kept = _kept(headers)
+    sessions = _sessions_in_use(headers)
+    kept = _kept([header for header in headers if not _session_of(header)]) | _kept_sessions(headers, sessions)
     stay = {*kept, *_kept_relations(headers, kept)}
-    void = [header for header in headers if header.entity not in stay]
+    void = [header for header in headers if header.entity not in stay and _session_of(header) not in sessions]
     positions = [header.position for header in void]
-    created = {header.stream for header in headers if header.stream.endswith(f":{header.position}")}
-    items = Counter(header.stream.partition(":")[0] for header in void if header.stream in created)
+    created = (header for header in void if header.stream.endswith(f":{header.position}") or header.type in _CREATES)
+    items = Counter(header.stream.partition(":")[0] for header in created)
     token = hashlib.sha256(json.dumps([batch.id, positions]).encode()).hexdigest()[:16]
     return Undo(batch, len(void), dict(items), positions, list(kept.values())[:_MOST_NAMED], token)
 
@@ -200,19 +226,31 @@ def undo_import(*, batch_id: int, token: str) -> Undo:
     return plan
 
 
-@define_void
-def _void_positions() -> Iterator[int]:
-    found = rows.fetch(
-        "SELECT payload_json FROM raw_events WHERE event_type = %s AND payload_json IS NOT NULL", [IMPORT_UNDONE.name]
-    )
-    for (payload,) in found:
-        yield from json.loads(payload)["void"]
-
-
 def _headers(batch: Batch) -> list[Header]:
-    events = RawEvent.objects.filter(position__gt=batch.id, trace_id=f"{_TRACE}{batch.id}").order_by("position")
+    events = RawEvent.objects.filter(position__gt=batch.id, trace_id=trace_of(batch.id)).order_by("position")
     found = events.exclude(event_type=IMPORT_ENDED.name)
     return [Header(*row) for row in found.values_list("position", "event_type", "stream_id", "session_id")]
+
+
+# The session whose story an event tells, "" if it is of a memory or a relation
+def _session_of(header: Header) -> str:
+    if header.stream.startswith("turn:"):
+        return header.session
+    return header.stream.removeprefix("session:") if header.stream.startswith("session:") else ""
+
+
+def _sessions_in_use(headers: Sequence[Header]) -> set[str]:
+    names = sorted({name for header in headers if (name := _session_of(header))})
+    own = [header.position for header in headers]
+    found = rows.fetch(_USED.format(void=void_sql()), [own[0], json.dumps(names), json.dumps(own)]) if names else ()
+    return {name for (name,) in found}
+
+
+def _kept_sessions(headers: Sequence[Header], names: Collection[str]) -> dict[int, Kept]:
+    began = [header for header in headers if header.type in _CREATES and _session_of(header) in names]
+    titles = {entity.id: entity.title for entity in find_entities([header.position for header in began]).values()}
+    ids = [header.position for header in began if header.stream.startswith("session:")]
+    return {number: Kept(number, titles.get(number, ""), "it went on since") for number in ids}
 
 
 # What others have built on since, by the id of the item

@@ -109,6 +109,8 @@ def _fetch(states: Sequence[MemoryState]) -> list[tuple[Any, ...]]:
         "content_hash": [content_hash(state.content) for state in others],
         "title": [state.title for state in others],
     }
+    if not states:
+        return []
     conditions = [f"{column} IN ({', '.join(['%s'] * len(values))})" for column, values in wanted.items() if values]
     return rows.fetch(
         f"SELECT {', '.join(_COLUMNS)} FROM memories_memory "

@@ -66,6 +66,8 @@ class ReviewStatus(Payload):
 class MemoryWritten(MemoryState):
     # Set only if the memory is not accepted
     review: ReviewStatus | None = None
+    # When another tool wrote it; set only if it is imported
+    written_at: Instant | None = None
 
 
 class MemoryRevised(MemoryState):

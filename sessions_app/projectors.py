@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from memoryhub.core import clock
@@ -62,7 +62,7 @@ def start_session(event: Event[SessionStarted]) -> None:
         status=SessionStatus.ACTIVE,
         directory=payload.directory,
         agent=payload.agent,
-        started_at=event.occurred_at,
+        started_at=_moment(payload.started_at, event),
     )
 
 
@@ -70,7 +70,12 @@ def start_session(event: Event[SessionStarted]) -> None:
 def end_session(event: Event[SessionEnded]) -> None:
     rows.execute(
         "UPDATE sessions_app_session SET status = %s, summary = %s, ended_at = %s WHERE session_id = %s",
-        [event.payload.status, event.payload.summary, rows.time_value(event.occurred_at), event.payload.session_id],
+        [
+            event.payload.status,
+            event.payload.summary,
+            rows.time_value(_moment(event.payload.ended_at, event)),
+            event.payload.session_id,
+        ],
     )
 
 
@@ -81,6 +86,10 @@ def pause_or_resume(event: Event[SessionTouched]) -> None:
         "UPDATE sessions_app_session SET status = %s, ended_at = NULL WHERE session_id = %s",
         [status, event.payload.session_id],
     )
+
+
+def _moment(given: str | None, event: Event[Any]) -> datetime:
+    return clock.from_text(given) if given else event.occurred_at
 
 
 @projects(PROJECT_CONFIGURED)
@@ -108,7 +117,7 @@ def begin(event: Event[TurnBegan]) -> None:
         ack_token_hash=payload.ack_token_hash,
         ack_seconds=payload.ack_seconds,
         expires_at=event.occurred_at + timedelta(seconds=payload.ack_seconds),
-        began_at=event.occurred_at,
+        began_at=_moment(payload.began_at, event),
         actor=event.actor,
         event_count=0,
     )
@@ -116,7 +125,7 @@ def begin(event: Event[TurnBegan]) -> None:
 
 @projects(TURN_ENDED)
 def end(event: Event[TurnEnded]) -> None:
-    _close(event, TurnStatus.CLOSED, event.payload.summary)
+    _close(event, TurnStatus.CLOSED, event.payload.summary, event.payload.ended_at)
 
 
 @projects(TURN_EXPIRED)
@@ -124,10 +133,16 @@ def expire(event: Event[TurnExpired]) -> None:
     _close(event, TurnStatus.INCOMPLETE, "")
 
 
-def _close(event: Event[Any], status: TurnStatus, summary: str) -> None:
+def _close(event: Event[Any], status: TurnStatus, summary: str, ended_at: str | None = None) -> None:
     rows.execute(
         "UPDATE sessions_app_turn SET status = %s, ended_at = %s, summary = %s WHERE session_id = %s AND turn_id = %s",
-        [status, rows.time_value(event.occurred_at), summary, event.payload.session_id, event.payload.turn_id],
+        [
+            status,
+            rows.time_value(_moment(ended_at, event)),
+            summary,
+            event.payload.session_id,
+            event.payload.turn_id,
+        ],
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from memoryhub.core import clock
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
-from memoryhub.core.events.projection import Event
+from memoryhub.core.events.projection import Event, void_sql
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.search.searchable import Document, Removal, define_text, indexed_when
 from memoryhub.core.stores import rows
@@ -129,11 +129,12 @@ def _is_message() -> str:
     return f"event_type IN ({quoted(names_of_speech())})"
 
 
-# Subquery: the nearest message before or after `e` in its session that is not erased.
+# Subquery: the nearest message before or after `e` in its session that counts and is not erased.
 def _beside(column: str, sign: str, order: str) -> str:
     return (
         f"(SELECT {column} FROM raw_events n WHERE n.session_id = e.session_id AND n.session_id <> '' "
         f"AND n.position {sign} e.position AND n.{{is_message}} AND n.payload_json IS NOT NULL "
+        "AND n.position NOT IN ({void}) "
         f"ORDER BY n.position {order} LIMIT 1)"
     )
 
@@ -149,7 +150,7 @@ _MESSAGES = (
 
 
 def _around(positions: Sequence[int]) -> list[int]:
-    found = rows.fetch(_AROUND.format(is_message=_is_message()), [json.dumps(list(positions))])
+    found = rows.fetch(_AROUND.format(is_message=_is_message(), void=void_sql()), [json.dumps(list(positions))])
     return sorted({position for pair in found for position in pair if position is not None})
 
 
@@ -166,6 +167,6 @@ def _messages(positions: Sequence[int]) -> list[Document]:
             session_id=session_id,
         )
         for position, event_type, session_id, occurred_at, content, before, after in rows.fetch(
-            _MESSAGES.format(is_message=_is_message()), [json.dumps(list(positions))]
+            _MESSAGES.format(is_message=_is_message(), void=void_sql()), [json.dumps(list(positions))]
         )
     ]

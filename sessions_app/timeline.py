@@ -10,13 +10,16 @@ from itertools import groupby
 from typing import Any
 
 from django.db.models import Count, Min, Q, QuerySet, Sum
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import Length
 
 from memoryhub.core import clock
 from memoryhub.core.events.event_types import Speech, event_type, names_of_speech
+from memoryhub.core.events.projection import void_sql
 from memoryhub.core.log.event_view import entity_of
 from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import BYTES_PER_TOKEN
+from memoryhub.core.stores import rows
 from memoryhub.core.text import first_line
 from sessions_app.event_summaries import about, body
 from sessions_app.events.sessions import TURN_BEGAN, TURN_ENDED
@@ -97,7 +100,8 @@ class TimelinePage:
 def session_events(session: Session) -> QuerySet[RawEvent]:
     """Return the events of a session and those that started, paused or ended it."""
     stream = RawEvent.objects.filter(stream_id=f"session:{session.session_id}").values("position")
-    return RawEvent.objects.filter(Q(session_id=session.session_id) | Q(position__in=stream))
+    found = RawEvent.objects.filter(Q(session_id=session.session_id) | Q(position__in=stream))
+    return found.exclude(position__in=RawSQL(rows.rendered(void_sql()), []))  # noqa: S611 - a constant
 
 
 def turn_events(turn: Turn) -> QuerySet[RawEvent]:
@@ -166,8 +170,8 @@ def _days(events: list[RawEvent]) -> list[Day]:
     prompts = first_prompts(turns.values())
     titles = _titles(events)
     days = []
-    for day, rows in groupby(events, key=lambda event: event.occurred_at[:10]):
-        days.append(Day(date.fromisoformat(day), _parts(rows, turns, prompts, titles)))
+    for day, of_day in groupby(events, key=lambda event: event.occurred_at[:10]):
+        days.append(Day(date.fromisoformat(day), _parts(of_day, turns, prompts, titles)))
     with_turn = [part for day in days for part in day.parts if part.turn]
     if with_turn:
         with_turn[-1].is_last = True

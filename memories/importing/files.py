@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from memories.events import MEMORY_DELETED
 from memories.models import Memory
@@ -13,6 +13,8 @@ from memories.schemas import MemoryWrite
 from memoryhub.core.errors import Invalid
 from memoryhub.core.models import RawEvent
 from sessions_app import git
+
+W = TypeVar("W", bound=MemoryWrite)
 
 MARKDOWN = (".md", ".markdown", ".mdx")
 ENDINGS = (*MARKDOWN, ".rst", ".txt")
@@ -222,7 +224,7 @@ def _require_shallow(depth: int) -> None:
 GONE_FROM_FILE = "the section is gone from its file"
 
 
-def without_deleted(commands: Sequence[MemoryWrite]) -> list[MemoryWrite]:
+def without_deleted(commands: Sequence[W]) -> list[W]:
     """Return the commands whose memory was not deleted by anyone but an import."""
     keys = [command.topic_key for command in commands if command.topic_key]
     newest = dict(Memory.objects.filter(topic_key__in=keys).order_by("id").values_list("topic_key", "id"))

@@ -46,15 +46,14 @@ _LAST_SESSION = (
     f"WHERE session_id <> %s AND summary <> '' AND status <> 'discarded' AND id {OUTSIDE} "
     "ORDER BY ended_at DESC NULLS LAST, id DESC LIMIT 1"
 )
+# Imported prompts are old, whatever their position
+_SAID_HERE = f"source <> 'import' AND payload_json IS NOT NULL AND position {OUTSIDE}"
 _PROMPTS = (
     f"SELECT position, occurred_at, {json_text('payload_json', 'content')} FROM raw_events "
-    f"WHERE event_type IN ({{prompts}}) AND payload_json IS NOT NULL AND position {OUTSIDE} "
+    f"WHERE event_type IN ({{prompts}}) AND {_SAID_HERE} "
     "ORDER BY position DESC LIMIT %s"
 )
-_COUNT_PROMPTS = (
-    "SELECT count(*) FROM raw_events "
-    f"WHERE event_type IN ({{prompts}}) AND payload_json IS NOT NULL AND position {OUTSIDE}"
-)
+_COUNT_PROMPTS = f"SELECT count(*) FROM raw_events WHERE event_type IN ({{prompts}}) AND {_SAID_HERE}"
 _OPEN_ITERATION = (
     "SELECT id, command, description, phase FROM sessions_app_iteration "
     f"WHERE status = 'active' AND id {OUTSIDE} ORDER BY id DESC LIMIT 1"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -62,9 +63,12 @@ def content_hash(content: str) -> str:
     return hashlib.sha256(" ".join(content.split()).encode()).hexdigest()
 
 
+def created_at(event: Event[MemoryWritten]) -> datetime:
+    return clock.from_text(event.payload.written_at) if event.payload.written_at else event.occurred_at
+
+
 @projects(MEMORY_WRITTEN)
 def write(event: Event[MemoryWritten]) -> None:
-    now = event.occurred_at
     rows.insert(
         Memory,
         id=event.position,
@@ -72,8 +76,9 @@ def write(event: Event[MemoryWritten]) -> None:
         seen_count=1,
         ephemeral=_in_scratch_session(event.session_id),
         session_id=event.session_id,
-        created_at=now,
-        updated_at=now,
+        created_at=created_at(event),
+        # Retention counts from the time when the store got it
+        updated_at=event.occurred_at,
         deleted_at=None,
         **review_columns(event.payload.review),
         **_state_columns(event.payload),

@@ -17,6 +17,7 @@ from memoryhub.core.schemas import (
     FilledLine,
     IdempotencyKey,
     Identifier,
+    Instant,
     Line,
     Tag,
     Version,
@@ -102,6 +103,12 @@ class MemoryWrite(AboutCode):
     source: Line = Field("", max_length=1_000, description="path or URL", json_schema_extra=self_evident)
     resource_links: Links = Field(default_factory=list, description="related resources", json_schema_extra=unlisted)
     idempotency_key: IdempotencyKey = None
+
+
+class ImportedMemory(MemoryWrite):
+    """A memory of another tool."""
+
+    written_at: Instant | None = None
 
 
 class MemoryUpdate(AboutCode):

@@ -17,6 +17,7 @@ from memories.events import (
 )
 from memories.kinds import attribute_text
 from memories.models import Memory, ReviewState
+from memories.projectors.memories import created_at
 from memories.references import proposed_text
 from memories.search.pipeline import define_notes
 from memories.search.weights import PROPOSED
@@ -48,7 +49,7 @@ def written_document(event: Event[MemoryWritten]) -> Document:
         type=payload.known_type,
         title=payload.title,
         body=_body(payload),
-        created_at=event.occurred_at,
+        created_at=created_at(event),
         session_id=event.session_id,
     )
 

@@ -12,6 +12,8 @@ from memories.models import MemoryVersion
 from memories.schemas import VersionView
 from memoryhub.core.errors import NotFound
 from memoryhub.core.models import RawEvent
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS
 
 
 def versions_of(memory_ids: list[int]) -> dict[int, list[dict[str, Any]]]:
@@ -29,6 +31,24 @@ def versions_of(memory_ids: list[int]) -> dict[int, list[dict[str, Any]]]:
         for newer, older in pairwise(history):
             newer["diff"] = marked_diff(older["content"] or "", newer["content"] or "")
     return histories
+
+
+_IMPORTED = (
+    "SELECT v.memory_id, e.payload_json FROM memories_memoryversion v JOIN raw_events e ON e.position = v.id "
+    "WHERE v.source = 'import' AND e.payload_json IS NOT NULL AND EXISTS (SELECT 1 FROM memories_memory m "
+    "JOIN memories_memoryversion latest ON latest.memory_id = m.id AND latest.version = m.version "
+    f"WHERE m.id = v.memory_id AND latest.source <> 'import') AND v.memory_id IN {IDS} ORDER BY v.version"
+)
+
+
+def imported_states(memory_ids: list[int]) -> dict[int, MemoryState]:
+    """Return the state of the last import of each memory that was changed otherwise since."""
+    found = rows.fetch(_IMPORTED, [json.dumps(memory_ids)])
+    return {memory_id: _state(json.loads(text)) for memory_id, text in found}
+
+
+def _state(payload: dict[str, Any]) -> MemoryState:
+    return MemoryState(**{name: payload[name] for name in MemoryState.model_fields if name in payload})
 
 
 def _version_view(version: MemoryVersion, payload: dict[str, Any]) -> dict[str, Any]:
@@ -61,4 +81,4 @@ def state_at(memory_id: int, version: int) -> MemoryState:
     if found is None:
         raise NotFound(f"#{memory_id} has no version {version}; memory_get with versions=true lists them")
     payload = json.loads(RawEvent.objects.get(position=found).payload_json or "{}")
-    return MemoryState(**{name: value for name, value in payload.items() if name in MemoryState.model_fields})
+    return _state(payload)

@@ -144,7 +144,10 @@ def _count_up(existing: Existing, key: str | None) -> WriteResult:
 
 
 def _revise(existing: Existing, draft: Draft[MemoryWritten], key: str | None) -> WriteResult:
-    merged = {**existing.state.columns(), **draft.payload.model_dump(exclude={"review"}, exclude_unset=True)}
+    merged = {
+        **existing.state.columns(),
+        **draft.payload.model_dump(exclude={"review", "written_at"}, exclude_unset=True),
+    }
     state = MemoryState(**merged)
     result = append_version(existing, state, base=existing.version, reason="", key=key)
     return result.model_copy(update={"redacted": list(draft.redactions)})

@@ -134,10 +134,14 @@ def _renumbered_stream(name: str, info: ValidationInfo) -> str:
     return info.context.stream(name) if isinstance(info.context, Renumbering) else name
 
 
-def _renumbered_all(positions: list[int], info: ValidationInfo) -> list[int]:
+def _renumbered_known(positions: list[int], info: ValidationInfo) -> list[int]:
     if not isinstance(info.context, Renumbering):
         return positions
-    found = [new for position in positions if (new := info.context.to(position)) is not None]
+    return [new for position in positions if (new := info.context.to(position)) is not None]
+
+
+def _renumbered_all(positions: list[int], info: ValidationInfo) -> list[int]:
+    found = _renumbered_known(positions, info)
     if positions and not found:
         raise LeftOut(positions[0])
     return found
@@ -157,6 +161,8 @@ EventRef = Annotated[int, AfterValidator(renumbered)]
 StreamRef = Annotated[str, AfterValidator(_renumbered_stream)]
 # Imports leave out those that they do not know.
 EventRefs = Annotated[list[int], AfterValidator(_renumbered_all)]
+# The same, and the list may become empty; of ``EventRefs``, the event is then left out, too.
+KnownEventRefs = Annotated[list[int], AfterValidator(_renumbered_known)]
 RenumberedStreams = AfterValidator(_renumbered_streams)
 
 

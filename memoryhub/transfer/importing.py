@@ -1,69 +1,100 @@
-"""Import the records of a source into the current store: a preview, or a batch that can be undone."""
+"""Import the records of a source: a preview, or a batch in each project that can be undone."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import islice
+from pathlib import Path
 
 from pydantic import ValidationError
 
-from governance.imports import end_import, import_batch
-from memories.duplicates import ExistingMemories
+from governance.imports import begin_import, end_import, in_batch
+from memories.duplicates import Existing, ExistingMemories
 from memories.events import MEMORY_WRITTEN, MemoryWritten
 from memories.importing.files import without_deleted
 from memories.kinds import check_attributes, check_type
 from memories.models import Memory
 from memories.pack.echo import is_echo
 from memories.projectors.memories import content_hash
-from memories.schemas import MAX_CONTENT, MemoryWrite
+from memories.schemas import MAX_CONTENT, ImportedMemory
 from memories.schemas.links import LinkStatus, RelationCreate
+from memories.selectors.versions import imported_states
 from memories.services import write_memories
 from memories.services.relations import create_relation
-from memoryhub.core import log
-from memoryhub.core.errors import HubError
+from memoryhub.config.folder import NO_FOLDER, use_folder
+from memoryhub.config.identity import identify_project, slugify
+from memoryhub.core import clock, log
+from memoryhub.core.errors import HubError, Invalid
+from memoryhub.core.origin import use_origin
+from memoryhub.core.stores.store import list_projects, project_store, use_store
 from memoryhub.core.text import flat, shortened
 from memoryhub.core.validation import explain
-from memoryhub.transfer.records import LeftOut, MemoryRecord, Record
+from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, SessionRecord
+from sessions_app.services.past_sessions import (
+    Fate,
+    PastSession,
+    PastTurn,
+    PlannedSession,
+    drafts_of,
+    plan_past_sessions,
+    record_past_session,
+)
 
+# Records that are compared with the store at once; fewer if their texts are long
 _BATCH = 500
+_BATCH_CHARACTERS = 8_000_000
 _MAX_TITLE = 200
 _MAX_KEY = 200
 _MAX_PLACE = 1_000
+_MAX_TAGS, _MAX_TAG = 32, 64
 _NOT_STATE = {"if_exists", "named", "related_chunks", "idempotency_key"}
 # Texts that are left out, and named in a report
 _MOST_NAMED = 100
+# Names that are the same in every hub, such as a UUID
+_UNIQUE = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 Progress = Callable[[int], None]
 
 
 @dataclass
 class Report:
-    """What an import does, or would do, with each record."""
+    """What an import does, or would do, in one project."""
 
+    project: str
     created: int = 0
     revised: int = 0
     unchanged: int = 0
     # Exact copies, in the source or in the store
     duplicates: int = 0
+    # Changed in the source and here since an earlier import: this store's version stays
+    conflicts: int = 0
     # Deleted by a person since an earlier import
     deleted: int = 0
     sessions: int = 0
+    # Imported before, with more turns now
+    sessions_extended: int = 0
+    # Recorded by the hub while they happened, or imported before
+    sessions_known: int = 0
     relations: int = 0
     # Types of the secrets that are masked, with the number of texts
     secrets: Counter[str] = field(default_factory=Counter)
-    # By the source's names of projects
-    projects: Counter[str] = field(default_factory=Counter)
+    # The source's names of this project, with the number of records
+    names: Counter[str] = field(default_factory=Counter)
     left_out: list[LeftOut] = field(default_factory=list)
     left_out_count: int = 0
-    # The batch, None for a preview
+    # The batch, None for a preview, or if there was nothing to import
     batch: int | None = None
 
     @property
     def counts(self) -> dict[str, int]:
-        names = ("created", "revised", "unchanged", "duplicates", "deleted", "sessions", "relations", "left_out_count")
-        return {name: value for name in names if (value := getattr(self, name))}
+        return {name: value for name in _COUNTED if (value := getattr(self, name))}
+
+    @property
+    def changes(self) -> int:
+        return self.created + self.revised + self.sessions + self.sessions_extended
 
     def leave(self, place: str, why: str) -> None:
         self.left_out_count += 1
@@ -71,89 +102,240 @@ class Report:
             self.left_out.append(LeftOut(place, why))
 
 
-def preview_import(records: Iterable[Record], *, tool: str) -> Report:
-    """Return what ``run_import`` would do; writes nothing."""
-    plan = _Plan(records, tool)
-    for batch in plan.batches():
-        for command in batch:
-            plan.report.secrets.update(log.prepare(MEMORY_WRITTEN, _state(command)).redactions)
-    return plan.report
+_COUNTED = (
+    *("created", "revised", "unchanged", "duplicates", "conflicts", "deleted"),
+    *("sessions", "sessions_extended", "sessions_known", "relations", "left_out_count"),
+)
 
 
-def run_import(records: Iterable[Record], *, tool: str, place: str, progress: Progress = lambda _: None) -> Report:
-    """Import records as one batch. Records of an earlier import are revised where they differ.
+def project_of(name: str, default: str) -> str:
+    """Return the project for a source's name of one, which may be a folder; ``default`` if it yields no id."""
+    if not name:
+        return default
+    last = re.split(r"[/\\]", name.rstrip("/\\"))[-1]
+    try:
+        if Path(name).is_absolute() and Path(name).is_dir():
+            return identify_project(project=None, directory=Path(name))
+    except (Invalid, OSError, ValueError):
+        pass  # it is named like the folder, as on a machine that has no such folder
+    return slugify(last) or default
 
-    What was written before an error stays, and can be undone with the batch; importing again writes the rest.
+
+@dataclass
+class Importer:
+    """Imports the records of one source.
+
+    Args:
+        tool: the source's name.
+        project: of records that name none.
+        is_only: whether all records go there, whatever they name.
+        only: import only what goes to this project, "" for everything.
     """
-    plan = _Plan(records, tool)
-    report = plan.report
-    with import_batch(tool=tool, place=shortened(flat(place), _MAX_PLACE)) as report.batch:
+
+    tool: str
+    project: str
+    is_only: bool = False
+    only: str = ""
+    _plans: dict[str, _Plan] = field(default_factory=dict, init=False)
+
+    def preview(self, records: Iterable[Record]) -> list[Report]:
+        """Return what ``run`` would do; writes nothing, and creates no project."""
+        for project, group in self._groups(records):
+            self._plan(project).preview(group)
+        return self._reports()
+
+    def run(self, records: Iterable[Record], *, place: str, progress: Progress = lambda _: None) -> list[Report]:
+        """Import records as one batch a project. Records of an earlier import are revised where they differ.
+
+        What was written before an error stays, and can be undone with the batch; importing again writes the rest.
+        """
         done = 0
-        for batch in plan.batches():
-            for result in write_memories(commands=batch):
-                report.secrets.update(result.redacted)
-            progress(done := done + len(batch))
-        report.relations = _relate(plan.relations)
-        end_import(report.batch, report.counts)
-    return report
+        for project, group in self._groups(records):
+            self._plan(project).write(group, shortened(flat(place), _MAX_PLACE))
+            progress(done := done + len(group))
+        for plan in self._plans.values():
+            plan.finish()
+        return self._reports()
+
+    def _groups(self, records: Iterable[Record]) -> Iterator[tuple[str, list[Record]]]:
+        for chunk in _chunks(records):
+            groups: dict[str, list[Record]] = {}
+            for record in chunk:
+                groups.setdefault(self._target(record), []).append(record)
+            yield from ((project, group) for project, group in groups.items() if self.only in ("", project))
+
+    def _target(self, record: Record) -> str:
+        name = "" if self.is_only or isinstance(record, LeftOut) else record.project
+        return project_of(name, self.project)
+
+    def _plan(self, project: str) -> _Plan:
+        return self._plans.setdefault(project, _Plan(self.tool, project))
+
+    def _reports(self) -> list[Report]:
+        return [plan.report for plan in self._plans.values()]
+
+
+def _chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
+    chunk: list[Record] = []
+    size = 0
+    for record in records:
+        chunk.append(record)
+        size += _characters(record)
+        if len(chunk) == _BATCH or size > _BATCH_CHARACTERS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _characters(record: Record) -> int:
+    if isinstance(record, SessionRecord):
+        return sum(len(turn.prompt) + len(turn.answer) for turn in record.turns)
+    return len(record.content) if isinstance(record, MemoryRecord) else 0
 
 
 class _Plan:
-    """Decides what becomes of each record; ``batches`` yields what has to be written."""
+    """Decides what becomes of each record in one project, and writes it."""
 
-    def __init__(self, records: Iterable[Record], tool: str) -> None:
-        self._records = iter(records)
+    def __init__(self, tool: str, project: str) -> None:
+        self.report = Report(project)
         self._tool = tool
         self._texts: set[str] = set()
-        self.report = Report()
         # (topic of the source, relation, topic of the target)
-        self.relations: list[tuple[str, str, str]] = []
+        self._relations: list[tuple[str, str, str]] = []
 
-    def batches(self) -> Iterator[list[MemoryWrite]]:
-        while records := list(islice(self._records, _BATCH)):
-            commands = [command for record in records if (command := self._command(record))]
-            present = without_deleted(commands)
-            self.report.deleted += len(commands) - len(present)
-            yield self._differing(present)
+    def preview(self, records: Sequence[Record]) -> None:
+        exists = self.report.project in list_projects()
+        with _opened(self.report.project) if exists else use_folder(NO_FOLDER):
+            for planned in self._sessions(records, is_new=not exists):
+                self._attempt(planned, lambda of: {name for *_, draft in drafts_of(of) for name in draft.redactions})
+            for command in self._memories(records, is_new=not exists):
+                self.report.secrets.update(log.prepare(MEMORY_WRITTEN, _state(command)).redactions)
 
-    def _command(self, record: Record) -> MemoryWrite | None:
+    def write(self, records: Sequence[Record], place: str) -> None:
+        with _opened(self.report.project):
+            sessions = self._sessions(records)
+            memories = self._memories(records)
+            if self.report.changes and self.report.batch is None:
+                self.report.batch = begin_import(tool=self._tool, place=place)
+            if self.report.batch is None:
+                return
+            session_of = {topic_of(self._tool, record.key): self._session(record) for record in _memories_of(records)}
+            with in_batch(self._tool, self.report.batch):
+                for planned in sessions:
+                    self._attempt(planned, lambda of: record_past_session(planned=of))
+                self._write(memories, session_of)
+
+    def finish(self) -> None:
+        report = self.report
+        if report.batch is None:
+            return
+        with _opened(report.project), in_batch(self._tool, report.batch):
+            report.relations = _relate(self._relations)
+            end_import(report.batch, report.counts)
+
+    # By session, which is in the header of an event
+    def _write(self, commands: Sequence[ImportedMemory], session_of: dict[str, str]) -> None:
+        groups: dict[str, list[ImportedMemory]] = {}
+        for command in commands:
+            groups.setdefault(session_of.get(command.topic_key or "", ""), []).append(command)
+        for session, group in groups.items():
+            with use_origin(session_id=session):
+                for result in write_memories(commands=group):
+                    self.report.secrets.update(result.redacted)
+
+    def _attempt(self, planned: PlannedSession, act: Callable[[PlannedSession], set[str]]) -> None:
+        try:
+            self.report.secrets.update(act(planned))
+        except (ValidationError, HubError) as error:
+            self.report.leave(planned.session.session_id, _why(error))
+            self.report.sessions -= planned.fate is Fate.CREATED
+            self.report.sessions_extended -= planned.fate is Fate.EXTENDED
+
+    def _sessions(self, records: Sequence[Record], *, is_new: bool = False) -> list[PlannedSession]:
+        found = []
+        for record in records:
+            if isinstance(record, SessionRecord):
+                self.report.names[record.project] += 1
+                if any(turn.prompt.strip() or turn.answer.strip() for turn in record.turns) or record.summary.strip():
+                    found.append(self._past_session(record))
+                else:
+                    self.report.leave(record.place or record.key, "the session has no text")
+        planned = [PlannedSession(past, Fate.CREATED) for past in found] if is_new else plan_past_sessions(found)
+        fates = Counter(one.fate for one in planned)
+        self.report.sessions += fates[Fate.CREATED]
+        self.report.sessions_extended += fates[Fate.EXTENDED]
+        self.report.sessions_known += fates[Fate.UNCHANGED] + fates[Fate.CAPTURED]
+        return [one for one in planned if one.fate in (Fate.CREATED, Fate.EXTENDED)]
+
+    def _past_session(self, record: SessionRecord) -> PastSession:
+        return PastSession(
+            session_id=self._session_name(record.key),
+            purpose=flat(record.purpose),
+            agent=shortened(flat(record.agent) or self._tool, _MAX_KEY),
+            turns=[PastTurn(turn.prompt, turn.answer, turn.at, turn.ended) for turn in record.turns],
+            summary=record.summary,
+            started_at=record.started,
+            ended_at=record.ended,
+        )
+
+    # A client's own id of a session stays, so that a session which the hub has recorded is found
+    def _session_name(self, key: str) -> str:
+        return key if _UNIQUE.fullmatch(key) else topic_of(self._tool, key).removeprefix("import:")
+
+    def _session(self, record: MemoryRecord) -> str:
+        return self._session_name(record.session) if record.session else ""
+
+    def _memories(self, records: Sequence[Record], *, is_new: bool = False) -> list[ImportedMemory]:
+        commands = [command for record in records if (command := self._command(record))]
+        present = commands if is_new else without_deleted(commands)
+        self.report.deleted += len(commands) - len(present)
+        return self._differing(present, is_new=is_new)
+
+    def _command(self, record: Record) -> ImportedMemory | None:
         if isinstance(record, LeftOut):
             self.report.leave(record.place, record.why)
-            return None
         if not isinstance(record, MemoryRecord):
             return None
-        self.report.projects[record.project] += 1
-        why = self._refused(record)
-        if why:
-            self.report.leave(record.place or record.key, why)
-            return None
-        topic = topic_of(self._tool, record.key)
-        self.relations += [(topic, relation, topic_of(self._tool, key)) for relation, key in record.relations]
+        self.report.names[record.project] += 1
         try:
-            return _command(record, topic)
+            command = self._checked(record)
         except (ValidationError, HubError) as error:
-            why = explain(error) if isinstance(error, ValidationError) else error.message
-            self.report.leave(record.place or record.key, why)
+            self.report.leave(record.place or record.key, _why(error))
             return None
+        topics = [(relation, topic_of(self._tool, key)) for relation, key in record.relations]
+        self._relations += [(command.topic_key or "", *relation) for relation in topics]
+        return command
 
-    # Why a text is worth nothing, "" if it is worth something
-    def _refused(self, record: MemoryRecord) -> str:
+    def _checked(self, record: MemoryRecord) -> ImportedMemory:
         if not record.content.strip():
-            return "it has no text"
+            raise Invalid("it has no text")
         if len(record.content) > MAX_CONTENT:
-            return f"it is longer than {MAX_CONTENT:,} characters"
-        return "it is a context pack of this hub" if is_echo(record.content) else ""
+            raise Invalid(f"it is longer than {MAX_CONTENT:,} characters")
+        if is_echo(record.content):
+            raise Invalid("it is a context pack of this hub")
+        return _command(record, topic_of(self._tool, record.key))
 
-    def _differing(self, commands: Sequence[MemoryWrite]) -> list[MemoryWrite]:
+    def _differing(self, commands: Sequence[ImportedMemory], *, is_new: bool) -> list[ImportedMemory]:
         states = [_state(command) for command in commands]
-        by_topic = ExistingMemories(states, "")
-        by_text = ExistingMemories([state.model_copy(update={"topic_key": None}) for state in states], "")
+        by_topic = ExistingMemories([] if is_new else states, "")
+        without_topic = [state.model_copy(update={"topic_key": None}) for state in states]
+        by_text = ExistingMemories([] if is_new else without_topic, "")
+        known = [own.id for state in states if (own := by_topic.of_topic(state))]
+        imported = imported_states(known)
         wanted = []
         for command, state in zip(commands, states, strict=True):
             own = by_topic.of_topic(state)
+            given = log.prepare(MEMORY_WRITTEN, state).payload
             text = f"{state.kind} {content_hash(state.content)}"
-            if own and not own.differs(log.prepare(MEMORY_WRITTEN, state).payload):
+            if own and not own.differs(given):
                 self.report.unchanged += 1
+            elif own and own.id in imported:
+                is_changed = Existing(own.id, 1, "", imported[own.id]).differs(given)
+                self.report.unchanged += not is_changed
+                self.report.conflicts += is_changed
+                if is_changed:
+                    self.report.leave(command.source, f"it was changed in #{own.id} since it was imported, too")
             elif not own and (text in self._texts or by_text.of_content(state)):
                 self.report.duplicates += 1
             else:
@@ -164,22 +346,45 @@ class _Plan:
         return wanted
 
 
-def _command(record: MemoryRecord, topic: str) -> MemoryWrite:
+# Without the settings of the caller's folder, which need not be the project's
+@contextmanager
+def _opened(project: str) -> Iterator[None]:
+    with use_store(project_store(project), create=True), use_folder(NO_FOLDER):
+        yield
+
+
+def _memories_of(records: Sequence[Record]) -> Iterator[MemoryRecord]:
+    yield from (record for record in records if isinstance(record, MemoryRecord))
+
+
+def _why(error: ValidationError | HubError) -> str:
+    return explain(error) if isinstance(error, ValidationError) else error.message
+
+
+def _command(record: MemoryRecord, topic: str) -> ImportedMemory:
     fields = {"type": record.type} if record.type else {}
-    command = MemoryWrite(
+    written = clock.to_text(min(clock.in_utc(record.created), clock.now())) if record.created else None
+    command = ImportedMemory(
         title=shortened(flat(record.title) or flat(record.content), _MAX_TITLE),
         content=record.content,
         kind=record.kind,
-        tags=list(record.tags),
+        tags=_tags(record.tags),
         topic_key=topic,
         source=shortened(flat(record.place), _MAX_PLACE),
         attributes=dict(record.attributes),
         **fields,
+        **({"written_at": written} if written else {}),
     )
     if command.type:
         check_type(command.kind, command.type)
     check_attributes(command.kind, command.attributes)
     return command
+
+
+# Tags of another tool can be longer, or sentences
+def _tags(tags: Iterable[str]) -> list[str]:
+    short = (shortened(flat(tag).strip(), _MAX_TAG) for tag in tags)
+    return list(dict.fromkeys(filter(None, short)))[:_MAX_TAGS]
 
 
 def topic_of(tool: str, key: str) -> str:
@@ -189,7 +394,7 @@ def topic_of(tool: str, key: str) -> str:
     return topic if len(topic) <= _MAX_KEY else f"{topic[: _MAX_KEY - 13]}~{digest}"
 
 
-def _state(command: MemoryWrite) -> MemoryWritten:
+def _state(command: ImportedMemory) -> MemoryWritten:
     return MemoryWritten(**command.model_dump(exclude=_NOT_STATE, exclude_unset=True))
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, BinaryIO, Literal
 from django.db import Error as DatabaseError
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
+from governance.imports import IMPORT_UNDONE, ImportUndone
 from memoryhub import __version__
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.events.event_types import EventType, event_type
@@ -132,7 +133,7 @@ class EventLine(_Model):
             self.read_payload(Renumbering(lambda position: require_earlier(position, self.position)), is_same=True)
             new_payload_json(self.payload).encode()
 
-    def header(self, stream: str, stream_seq: int) -> CopiedHeader:
+    def header(self, stream: str, stream_seq: int, trace: str) -> CopiedHeader:
         return CopiedHeader(
             event_id=self.event_id,
             session_id=self.session_id,
@@ -143,10 +144,12 @@ class EventLine(_Model):
             occurred_at=self.occurred_at,
             actor=self.actor,
             source=self.source,
-            trace_id=self.trace_id,
+            trace_id=trace,
             idempotency_key=self.idempotency_key,
         )
 
+
+_UNDONE = IMPORT_UNDONE.name.encode()
 
 # What an event raises that does not fit; any other exception is a fault of the hub.
 UNFIT = (HubError, ValidationError, DatabaseError, LookupError, ValueError, TypeError)
@@ -189,6 +192,12 @@ class Export:
             count += 1
         return count
 
+    def void(self) -> frozenset[int]:
+        """Return the events that count no more, because their import was undone."""
+        with self.path.open("rb") as file:
+            lines = iter(lambda: file.readline(MAX_LINE + 1), b"")
+            return frozenset(position for line in lines if _UNDONE in line for position in _void_of(line))
+
     def events(self) -> Iterator[EventLine]:
         """Yield the events, each checked by itself; Invalid with the number of the line."""
         with self.path.open("rb") as file:
@@ -202,6 +211,15 @@ class Export:
                 _note_erasure(event, erased)
                 yield event
             raise Invalid("the file ends before the export does; export again, or copy the whole file")
+
+
+def _void_of(line: bytes) -> list[int]:
+    try:
+        event = _EVENT.validate_python(json.loads(line.decode()))
+        is_undo = event.event_type == IMPORT_UNDONE.name and event.payload is not None
+        return ImportUndone.model_validate(event.payload).void if is_undo else []
+    except (ValueError, RecursionError):
+        return []  # a text that contains the words, or a line that ``events`` refuses
 
 
 def _check_header(file: BinaryIO) -> None:

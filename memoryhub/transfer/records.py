@@ -37,6 +37,7 @@ class TurnRecord:
     prompt: str
     answer: str
     at: datetime | None = None
+    ended: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

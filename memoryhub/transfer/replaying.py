@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from decisions.projectors import mentions
+from governance.imports import batch_of_trace, trace_of
 from memories.events import MEMORY_WRITTEN, RELATION_CREATED, MemoryWritten, RelationCreated
 from memories.models import MemoryScope
 from memoryhub.core import log
@@ -55,7 +56,7 @@ def replay_export(export: Export, progress: Callable[[int], None] = lambda _: No
     """
     demand(Act.GOVERN, to="import a whole store")
     with log.transaction():
-        replay = _Replay(log.head()[0])
+        replay = _Replay(log.head()[0], export.void())
         for event in export.events():
             try:
                 replay.take(event)
@@ -70,7 +71,8 @@ def replay_export(export: Export, progress: Callable[[int], None] = lambda _: No
 
 
 class _Replay:
-    def __init__(self, start: int) -> None:
+    def __init__(self, start: int, void: frozenset[int]) -> None:
+        self._void = void
         self.report = ReplayReport()
         self._start = self._head = start
         # An empty store keeps all positions.
@@ -87,6 +89,10 @@ class _Replay:
         self._positions.append(self._head + 1)
         if not self._is_empty and self._is_settled(event):
             return
+        # An event that counts no more refers to others that do not, and may be in their way
+        if event.position in self._void:
+            self._take_void(event)
+            return
         draft = self._draft(event)
         if isinstance(draft, Draft) and not self._is_empty:
             existing = _existing(draft.type, draft.payload)
@@ -96,6 +102,12 @@ class _Replay:
                 self._count(_HERE)
                 return
         self._append(event, draft)
+
+    def _take_void(self, event: EventLine) -> None:
+        if self._is_empty:
+            self._append(event, self._draft(event))
+        else:
+            self.leave(event, "their import was undone")
 
     def leave(self, event: EventLine, reason: str) -> None:
         self._positions[event.position] = _LEFT_OUT
@@ -150,9 +162,15 @@ class _Replay:
             remove_payloads(draft.payload.positions)
             mark_unwiped(self._head + 1)
         seq = event.stream_seq if self._is_empty else 0
-        append_copy(draft, event.header(stream, seq), erased_digest=event.erased_digest or "")
+        header = event.header(stream, seq, self._trace(event.trace_id))
+        is_void = event.position in self._void
+        append_copy(draft, header, erased_digest=event.erased_digest or "", is_void=is_void)
         self._head += 1
         self.report.added += 1
+
+    def _trace(self, trace: str) -> str:
+        batch = batch_of_trace(trace)
+        return trace_of(self._position_of(batch) or 0) if batch else trace
 
     def _position_of(self, position: int) -> int | None:
         found = self._positions[require_earlier(position, len(self._positions) - 1)]

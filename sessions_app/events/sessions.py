@@ -13,7 +13,7 @@ from memoryhub.core.entities import define_entity
 from memoryhub.core.events.event_types import EventGroup, Retention, TurnRule, define_event
 from memoryhub.core.events.rollback import NOTHING_DEPENDS, Effect, Values, define_effect, reverses, sets_aside, stays
 from memoryhub.core.permissions import Act
-from memoryhub.core.schemas import EventRef, Payload, Sha256
+from memoryhub.core.schemas import EventRef, Instant, Payload, Sha256
 from sessions_app.models import SessionMode, SessionStatus
 
 
@@ -27,6 +27,8 @@ class SessionStarted(Payload):
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
     # Whether memory is held out of the session; None if the project held out none
     held_out: bool | None = None
+    # Of an imported session, which happened before its event; so have its end and its turns
+    started_at: Instant | None = None
 
 
 class SessionEnded(Payload):
@@ -37,6 +39,7 @@ class SessionEnded(Payload):
     entries: EndedWith | None = None
     # Ids of entries that are promoted even if the session is discarded.
     kept: list[EventRef] = Field(default_factory=list)
+    ended_at: Instant | None = None
 
 
 class SessionTouched(Payload):
@@ -130,12 +133,14 @@ class TurnBegan(Payload):
     ack_token_hash: Sha256 | Literal[""] = ""
     ack_seconds: int
     automatic: bool = False
+    began_at: Instant | None = None
 
 
 class TurnEnded(Payload):
     session_id: str
     turn_id: str
     summary: str = ""
+    ended_at: Instant | None = None
 
 
 class TurnExpired(Payload):

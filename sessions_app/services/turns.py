@@ -100,7 +100,7 @@ def _begin(session_id: str, turn_id: str, *, token_hash: str) -> Turn:
         automatic=not token_hash,
     )
     with use_origin(session_id=session_id, turn_id=turn_id):
-        event = log.append(log.prepare(TURN_BEGAN, payload), stream=_stream(session_id, turn_id))
+        event = log.append(log.prepare(TURN_BEGAN, payload), stream=stream_of_turn(session_id, turn_id))
     turn: Turn = Turn.objects.get(id=event.position)
     return turn
 
@@ -132,7 +132,7 @@ def _append(turn: Turn, name: str, payload: dict[str, Any], key: str | None = No
     except ValidationError as error:
         raise Invalid(f"payload of {event_type.name}: {explain(error)}") from error
     with use_origin(session_id=turn.session_id, turn_id=turn.turn_id):
-        return log.append(draft, stream=_stream(turn.session_id, turn.turn_id), idempotency_key=key)
+        return log.append(draft, stream=stream_of_turn(turn.session_id, turn.turn_id), idempotency_key=key)
 
 
 def end_turn(*, command: TurnEnd) -> Turn:
@@ -150,7 +150,7 @@ def close_turn(turn: Turn, *, summary: str = "", idempotency_key: str | None = N
     """Close an open turn and return it."""
     payload = TurnEnded(session_id=turn.session_id, turn_id=turn.turn_id, summary=summary)
     with log.transaction(), use_origin(session_id=turn.session_id, turn_id=turn.turn_id):
-        stream = _stream(turn.session_id, turn.turn_id)
+        stream = stream_of_turn(turn.session_id, turn.turn_id)
         log.append(log.prepare(TURN_ENDED, payload), stream=stream, idempotency_key=idempotency_key)
     closed: Turn = Turn.objects.get(id=turn.id)
     return closed
@@ -212,7 +212,7 @@ def expire_turns() -> int:
         for turn in expired:
             payload = TurnExpired(session_id=turn.session_id, turn_id=turn.turn_id)
             with use_origin(session_id=turn.session_id, turn_id=turn.turn_id, ack_token=""):
-                log.append(log.prepare(TURN_EXPIRED, payload), stream=_stream(turn.session_id, turn.turn_id))
+                log.append(log.prepare(TURN_EXPIRED, payload), stream=stream_of_turn(turn.session_id, turn.turn_id))
     return len(expired)
 
 
@@ -241,8 +241,8 @@ def append_automatically(
         return _append(turn, type, payload, idempotency_key)
 
 
-# Stream ids have at most 200 characters; longer names are replaced by their digest.
-def _stream(session_id: str, turn_id: str) -> str:
+def stream_of_turn(session_id: str, turn_id: str) -> str:
+    """Return the stream of a turn. Stream ids have at most 200 characters; a digest replaces longer names."""
     name = f"turn:{session_id}/{turn_id}"
     return name if len(name) <= 190 else f"turn:{hashlib.sha256(name.encode()).hexdigest()}"
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 from unittest import mock
 
-from governance.imports import end_import, find_batch, import_batch, list_batches, preview_undo, undo_import
+from governance.imports import (
+    begin_import,
+    end_import,
+    find_batch,
+    in_batch,
+    list_batches,
+    preview_undo,
+    undo_import,
+)
 from memories.models import Memory
 from memories.schemas import MemoryUpdate, MemoryWrite
 from memories.schemas.links import RelationCreate
@@ -29,7 +37,8 @@ class BatchTests(HubTestCase):
         return write_memory(command=MemoryWrite(title=title, content=content, **fields))
 
     def load(self, *texts: str, keys: str = "abcdef") -> tuple[int, list[int]]:
-        with import_batch(tool="tool", place="/data/tool.db") as batch:
+        batch = begin_import(tool="tool", place="/data/tool.db")
+        with in_batch("tool", batch):
             commands = [
                 MemoryWrite(title=f"From the tool: {key}", content=text, topic_key=f"import:tool:{key}", tags=["tool"])
                 for key, text in zip(keys, texts, strict=False)
@@ -45,12 +54,13 @@ class BatchTests(HubTestCase):
         batch, ids = self.load("one", "two")
         found = find_batch(batch)
         self.assertEqual((found.tool, found.place, found.counts), ("tool", "/data/tool.db", {"created": 2}))
-        self.assertEqual((found.actor, found.is_undone), ("import:tool", False))
+        self.assertEqual((found.actor, found.is_undone), ("claude", False))
         self.assertEqual(len(ids), 2)
 
     def test_after_an_undo_the_store_is_as_before(self) -> None:
         batch, _ = self.load("one", "two", "three")
-        with import_batch(tool="tool", place="") as second:
+        second = begin_import(tool="tool", place="")
+        with in_batch("tool", second):
             self.write("How we retry", "Five times.", topic_key="import:tool:retry")
         self.undo(second)
         done = self.undo(batch)

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 from governance.imports import preview_undo, undo_import
 from memories.models import Memory, Relation
-from memories.schemas import MemoryTouch, MemoryWrite
-from memories.services import delete_memory, write_memory
+from memories.pack import compose_pack
+from memories.schemas import MemoryTouch, MemoryUpdate, MemoryWrite
+from memories.schemas.query import ContextPackRequest
+from memories.services import delete_memory, update_memory, write_memory
 from memoryhub.core import log
 from memoryhub.core.log import table_digests
-from memoryhub.transfer.importing import Report, preview_import, run_import
-from memoryhub.transfer.records import LeftOut, MemoryRecord, Record
+from memoryhub.core.models import RawEvent
+from memoryhub.core.stores.store import list_projects
+from memoryhub.transfer.importing import Importer, Report, project_of
+from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, SessionRecord, TurnRecord
+from sessions_app.models import Session, Turn
+from sessions_app.schemas import TurnBegin
+from sessions_app.services.turns import begin_turn
 from tests.support import HubTestCase
 
+WRITTEN = datetime(2024, 3, 1, 8, 30, tzinfo=UTC)
 TOKEN = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 
 
@@ -35,24 +44,40 @@ RECORDS: list[Record] = [
 ]
 
 
-class ImportingTests(HubTestCase):
+def session(key: str, *prompts: str, **fields: Any) -> SessionRecord:
+    turns = tuple(TurnRecord(prompt, f"Answer to {prompt}", WRITTEN) for prompt in prompts)
+    return SessionRecord(key=key, purpose="Chart the harbour", turns=turns, started=WRITTEN, **fields)
+
+
+class ImportTestCase(HubTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.enterContext(self.store("alpha", actor="claude", source="mcp"))
         write_memory(command=MemoryWrite(title="Known", content="Known already."))
 
-    def run_it(self, records: Iterable[Record] = RECORDS) -> Report:
-        return run_import(records, tool="tool", place="/data/tool.db")
+    def preview(self, records: Iterable[Record]) -> Report:
+        (report,) = Importer("tool", "alpha").preview(records)
+        return report
+
+    def run_it(self, records: Iterable[Record]) -> Report:
+        (report,) = Importer("tool", "alpha").run(records, place="/data/tool.db")
+        return report
 
     def counts(self, report: Report) -> dict[str, int]:
         return {name: count for name, count in report.counts.items() if name != "relations"}
 
+    def undo(self, report: Report) -> None:
+        assert report.batch
+        undo_import(batch_id=report.batch, token=preview_undo(report.batch).token)
+
+
+class MemoryImportTests(ImportTestCase):
     def test_a_preview_says_what_the_import_does_and_changes_nothing(self) -> None:
         before = log.head()
-        preview = preview_import(RECORDS, tool="tool")
+        preview = self.preview(RECORDS)
         self.assertEqual(log.head(), before)
         self.assertEqual(preview.counts, {"created": 3, "duplicates": 2, "left_out_count": 4})
-        report = self.run_it()
+        report = self.run_it(RECORDS)
         self.assertEqual(self.counts(report), preview.counts)
         self.assertEqual((report.secrets, report.left_out), (preview.secrets, preview.left_out))
         self.assertEqual(sum(report.secrets.values()), 1)
@@ -62,32 +87,148 @@ class ImportingTests(HubTestCase):
         self.assertIn("recipe", whys[1])
 
     def test_importing_again_changes_nothing_and_what_changed_is_revised(self) -> None:
-        self.run_it()
-        before = table_digests()
-        again = self.run_it()
+        self.run_it(RECORDS)
+        before = log.head()
+        again = self.run_it(RECORDS)
         self.assertEqual(self.counts(again), {"unchanged": 3, "duplicates": 2, "left_out_count": 4})
-        self.assertEqual(table_digests(), before)
+        self.assertEqual((log.head(), again.batch), (before, None))
         changed = self.run_it([memory("a", "Retry five times."), *RECORDS[1:]])
         self.assertEqual((changed.revised, changed.unchanged), (1, 2))
-        self.assertEqual(Memory.objects.get(topic_key="import:tool:a").content, "Retry five times.")
+        self.assertEqual(self.imported("a").content, "Retry five times.")
+
+    def imported(self, key: str) -> Memory:
+        found: Memory = Memory.objects.get(topic_key=f"import:tool:{key}")
+        return found
 
     def test_what_a_person_deleted_stays_deleted(self) -> None:
-        self.run_it()
-        delete_memory(command=MemoryTouch(id=Memory.objects.get(topic_key="import:tool:b").id))
-        again = self.run_it()
+        self.run_it(RECORDS)
+        delete_memory(command=MemoryTouch(id=self.imported("b").id))
+        again = self.run_it(RECORDS)
         self.assertEqual((again.deleted, again.created), (1, 0))
+
+    def test_what_was_changed_here_since_is_not_overwritten(self) -> None:
+        self.run_it(RECORDS)
+        mine = self.imported("a")
+        update_memory(command=MemoryUpdate(id=mine.id, base_version=1, content="Retry four times."))
+        again = self.run_it(RECORDS)
+        self.assertEqual((again.unchanged, again.conflicts), (3, 0))
+        changed = self.run_it([memory("a", "Retry five times."), *RECORDS[1:]])
+        self.assertEqual((changed.unchanged, changed.conflicts), (2, 1))
+        self.assertIn(
+            f"it was changed in #{mine.id} since it was imported, too", [left.why for left in changed.left_out]
+        )
+        self.assertEqual(self.imported("a").content, "Retry four times.")
 
     def test_an_import_is_undone_whole(self) -> None:
         before = table_digests()
-        report = self.run_it()
-        self.assertEqual(Relation.objects.count(), 1)
-        assert report.batch
-        undo_import(batch_id=report.batch, token=preview_undo(report.batch).token)
+        report = self.run_it([*RECORDS, session("s1", "Where is the buoy?")])
+        self.assertEqual((Relation.objects.count(), Session.objects.count()), (1, 1))
+        self.undo(report)
         self.assertEqual(table_digests(), before)
+
+    def test_times_and_sessions_of_the_source_are_kept(self) -> None:
+        key = "0a1b2c3d-0000-4000-8000-00000000000a"
+        self.run_it([session(key, "Why?"), memory("a", "Because.", created=WRITTEN, session=key)])
+        found = self.imported("a")
+        self.assertEqual((found.created_at, found.session_id), (WRITTEN, key))
+        self.assertGreater(found.updated_at, WRITTEN)
+        self.run_it([memory("b", "From a fast clock.", created=datetime(2999, 1, 1, tzinfo=UTC))])
+        self.assertLess(self.imported("b").created_at, datetime(2999, 1, 1, tzinfo=UTC))
+
+    def test_tags_that_the_hub_cannot_hold_are_cut(self) -> None:
+        self.run_it([memory("a", "Many tags.", tags=("x" * 90, "two\nlines", " ", *map(str, range(60))))])
+        tags = self.imported("a").tags
+        self.assertEqual(len(tags), 32)
+        self.assertIn("two lines", tags)
 
     def test_many_records_are_written_in_transactions(self) -> None:
         done: list[int] = []
         records = [memory(str(number), f"Note {number} of many.") for number in range(1_200)]
-        report = run_import(records, tool="tool", place="", progress=done.append)
+        (report,) = Importer("tool", "alpha").run(records, place="", progress=done.append)
         self.assertEqual((report.created, done[-1]), (1_200, 1_200))
         self.assertGreater(len(done), 1)
+
+
+class SessionImportTests(ImportTestCase):
+    def test_a_session_becomes_turns_with_prompts_and_answers(self) -> None:
+        records = [session("s1", "Where is the buoy?", "And now?", summary="Found it."), session("s2")]
+        preview = self.preview(records)
+        report = self.run_it(records)
+        self.assertEqual(preview.counts, {"sessions": 1, "left_out_count": 1})
+        self.assertEqual(report.counts, preview.counts)
+        found = Session.objects.get()
+        self.assertEqual((found.session_id, found.status, found.summary), ("tool:s1", "completed", "Found it."))
+        self.assertEqual((found.started_at, found.ended_at), (WRITTEN, WRITTEN))
+        turns = Turn.objects.order_by("id").values_list("turn_id", "status", "began_at", "event_count")
+        self.assertEqual(list(turns), [("1", "closed", WRITTEN, 2), ("2", "closed", WRITTEN, 2)])
+        prompts = RawEvent.objects.filter(event_type="message.user").values_list("payload_json", flat=True)
+        self.assertIn("And now?", "".join(prompts))
+        self.assertNotIn("And now?", compose_pack(command=ContextPackRequest()))  # it is not what was asked lately
+
+    def test_a_session_that_went_on_gets_its_new_turns_only(self) -> None:
+        self.run_it([session("s1", "First?")])
+        before = log.head()
+        self.assertEqual(self.run_it([session("s1", "First?")]).counts, {"sessions_known": 1})
+        self.assertEqual(log.head(), before)
+        again = self.run_it([session("s1", "First?", "Second?")])
+        self.assertEqual(again.counts, {"sessions_extended": 1})
+        self.assertEqual(RawEvent.objects.filter(event_type="message.user").count(), 2)
+        self.assertEqual(Turn.objects.count(), 2)
+
+    def test_a_session_that_went_on_since_is_kept_by_an_undo(self) -> None:
+        first = self.run_it(
+            [session("s1", "First?"), session("s2", "Other?"), memory("a", "Said in it.", session="s1")]
+        )
+        second = self.run_it([session("s1", "First?", "Second?"), session("s2", "Other?"), memory("a", "Said in it.")])
+        assert first.batch
+        plan = preview_undo(first.batch)
+        self.assertEqual([kept.why for kept in plan.kept], ["it went on since"])
+        self.assertEqual(plan.items, {"session": 1, "turn": 1, "memory": 1})
+        self.undo(second)
+        self.assertEqual(preview_undo(first.batch).items, {"session": 2, "turn": 2, "memory": 1})
+        self.undo(first)
+        self.assertEqual((Session.objects.count(), Turn.objects.count()), (0, 0))
+
+    def test_a_session_that_the_hub_has_recorded_is_left_alone(self) -> None:
+        key = "0a1b2c3d-0000-4000-8000-00000000000a"
+        begin_turn(command=TurnBegin(session_id=key))
+        before = log.head()
+        self.assertEqual(self.run_it([session(key, "Asked and recorded?")]).counts, {"sessions_known": 1})
+        self.assertEqual(log.head(), before)
+
+    def test_a_secret_in_a_prompt_is_masked_and_counted(self) -> None:
+        records = [session("s1", f"Use {TOKEN}, please.", "<private>all of it</private>")]
+        preview = self.preview(records)
+        self.assertIn("github-token", preview.secrets)
+        self.assertEqual(self.run_it(records).secrets, preview.secrets)
+        self.assertFalse(RawEvent.objects.filter(payload_json__contains=TOKEN).exists())
+
+
+class ProjectsTests(ImportTestCase):
+    def test_records_go_to_the_projects_that_they_name(self) -> None:
+        records = [
+            memory("a", "Of none."),
+            memory("b", "Of another.", project="/home/me/Tide Charts"),
+            memory("c", "Of the same.", project="tide-charts"),
+        ]
+        preview = Importer("tool", "alpha").preview(records)
+        self.assertEqual({report.project: report.created for report in preview}, {"alpha": 1, "tide-charts": 2})
+        self.assertNotIn("tide-charts", list_projects())
+        reports = Importer("tool", "alpha").run(records, place="")
+        self.assertEqual({report.project: report.created for report in reports}, {"alpha": 1, "tide-charts": 2})
+        (one,) = Importer("tool", "alpha", only="tide-charts").preview(records)
+        self.assertEqual((one.project, one.unchanged), ("tide-charts", 2))
+        (forced,) = Importer("tool", "alpha", is_only=True).preview(records)
+        self.assertEqual((forced.project, forced.created, forced.unchanged), ("alpha", 2, 1))
+
+    def test_a_name_of_a_project_can_be_a_folder(self) -> None:
+        for name, wanted in {
+            "": "alpha",
+            "Tide Charts": "tide-charts",
+            "C:\\work\\tides\\": "tides",
+            "/srv/no-such-folder/tides": "tides",
+            "\u6f6e": "alpha",
+            "/": "alpha",
+        }.items():
+            with self.subTest(name):
+                self.assertEqual(project_of(name, "alpha"), wanted)

@@ -3,18 +3,22 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 from random import Random
+from typing import ClassVar
 
 from django.db import models
 
+from governance.imports import list_batches, preview_undo, undo_import
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
 from memoryhub.core import log
 from memoryhub.core.events.projection import read_models
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.store import use_store
+from memoryhub.core.stores.store import current_store, use_store
 from memoryhub.demo.project import demo_store, make_demo
+from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.jsonl import Export, export_lines
+from memoryhub.transfer.records import MemoryRecord, Record, SessionRecord, TurnRecord
 from memoryhub.transfer.replaying import ReplayReport, replay_export
 from tests.governance.retaining import RetentionTestCase
 from tests.governance.rollback_actions import DeedTestCase, random_steps
@@ -99,6 +103,32 @@ class DemoTests(ExactTests):
         make_demo()
         with use_store(demo_store()):
             self.assert_same_in_an_empty_store("copy")
+
+
+class UndoneImportTests(ExactTests):
+    RECORDS: ClassVar[list[Record]] = [
+        SessionRecord("s1", "Chart the harbour", (TurnRecord("Where is the buoy?", "North of the pier."),)),
+        MemoryRecord("a", "Buoy", "It lies north of the pier.", session="s1", relations=(("related_to", "b"),)),
+        MemoryRecord("b", "Pier", "It is closed in winter."),
+    ]
+
+    def bring(self) -> int:
+        (report,) = Importer("tool", current_store().name).run(self.RECORDS, place="")
+        assert report.batch
+        return report.batch
+
+    def test_what_was_undone_and_imported_again(self) -> None:
+        with self.store("alpha"):
+            batch = self.bring()
+            undo_import(batch_id=batch, token=preview_undo(batch).token)
+            self.bring()
+            self.assert_same_in_an_empty_store("copy")
+            report = self.assert_same_in_a_filled_store("filled")
+            self.assertEqual(list(report.left_out), ["their import was undone"])
+        with self.store("filled"):
+            second, first = list_batches()
+            self.assertEqual((first.is_undone, second.is_undone), (True, False))
+            self.assertEqual(preview_undo(second.id).items, {"memory": 2, "relation": 1, "session": 1, "turn": 1})
 
 
 class RandomStoreTests(ExactTests, DeedTestCase):

@@ -21,7 +21,7 @@ from memoryhub.core.errors import Forbidden, Invalid
 from memoryhub.core.events.event_types import event_types
 from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act, Grant, use_grant
-from memoryhub.core.schemas import _renumbered_all, renumbered
+from memoryhub.core.schemas import _renumbered_all, _renumbered_known, renumbered
 from memoryhub.transfer import jsonl
 from memoryhub.transfer.jsonl import Export, export_lines
 from memoryhub.transfer.replaying import replay_export
@@ -266,7 +266,7 @@ class DeclaredReferenceTests(HubTestCase):
 
     NUMBERS: ClassVar = {
         *("ack_seconds", "exit_code", "insertions", "deletions", "version", "base_version", "conflicts_with", "stands"),
-        *("accepted_version", "before_version", "uses", "events", "bytes"),
+        *("accepted_version", "before_version", "uses", "events", "bytes", "counts"),
     }
 
     def test_every_integer_is_declared(self) -> None:
@@ -298,4 +298,4 @@ def parts_of(annotation: Any) -> Iterator[Any]:
 
 def is_reference(field: Any) -> bool:
     marks = [*field.metadata, *(part for part in parts_of(field.annotation) if isinstance(part, AfterValidator))]
-    return any(getattr(mark, "func", None) in (renumbered, _renumbered_all) for mark in marks)
+    return any(getattr(mark, "func", None) in (renumbered, _renumbered_all, _renumbered_known) for mark in marks)

@@ -11,9 +11,11 @@ from django.apps import apps
 from django.db import models, transaction
 
 from memoryhub.core import clock
-from memoryhub.core.events.event_types import EventType
+from memoryhub.core.events.event_types import EventType, quoted
 from memoryhub.core.models import ProjectionOffset, RawEvent
 from memoryhub.core.schemas import Payload
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import int_elements
 from memoryhub.core.stores.routing import STORE_APPS, require_current_alias
 
 P = TypeVar("P", bound=Payload)
@@ -50,7 +52,7 @@ _after_rebuild: list[Callable[[], None]] = []
 _companions: dict[str, tuple[str, ...]] = {}
 _text_caches: dict[str, str] = {}
 _checks: dict[str, Check] = {}
-_voids: list[Callable[[], Iterable[int]]] = []
+_voiding: list[str] = []
 
 
 def projects(*event_types: EventType[Any]) -> Callable[[Projector], Projector]:
@@ -114,16 +116,20 @@ def text_caches() -> dict[str, str]:
     return dict(_text_caches)
 
 
-def define_void(positions: Callable[[], Iterable[int]]) -> Callable[[], Iterable[int]]:
-    """Register a function that returns positions of events that a later event has taken back."""
-    # The type of that later event needs ``removes_text``, so that copies and views of the log are built again.
-    _voids.append(positions)
-    return positions
+def define_void(event_type: EventType[Any]) -> None:
+    """Declare that the ``void`` of such an event lists positions of events that it has taken back."""
+    # The type needs ``removes_text``, so that copies and views of the log are built again.
+    _voiding.append(event_type.name)
+
+
+def void_sql() -> str:
+    """Return a SELECT of the positions of events that no read model contains; read models are built without them."""
+    listed = int_elements("u.payload_json", "void")
+    return f"SELECT j.value FROM raw_events u, {listed} j WHERE u.event_type IN ({quoted(_voiding)})"
 
 
 def void_positions() -> frozenset[int]:
-    """Return the positions of events that no read model contains; read models are built without them."""
-    return frozenset(position for positions in _voids for position in positions())
+    return frozenset(position for (position,) in rows.fetch(void_sql()))
 
 
 def apply(event: Event[Any]) -> None:

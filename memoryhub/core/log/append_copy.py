@@ -35,7 +35,9 @@ class CopiedHeader:
     idempotency_key: str | None
 
 
-def append_copy(draft: Draft[P] | EventType[P], header: CopiedHeader, *, erased_digest: str = "") -> Event[P]:
+def append_copy(
+    draft: Draft[P] | EventType[P], header: CopiedHeader, *, erased_digest: str = "", is_void: bool = False
+) -> Event[P]:
     """Append an event of another log, with its own time and origin, and apply its projectors.
 
     Guards are not asked: its turn was open where it happened. An idempotency key that is taken here is left out.
@@ -44,6 +46,7 @@ def append_copy(draft: Draft[P] | EventType[P], header: CopiedHeader, *, erased_
         draft: the result of ``prepare``; the event's type if its payload was erased.
         header: checked by the caller, except for secrets.
         erased_digest: of the payload that was erased.
+        is_void: whether the event counts no more, so that no projector is applied.
     """
     head = open_head()
     origin = Origin(trace_id=_name("trace_id", header.trace_id))
@@ -52,7 +55,8 @@ def append_copy(draft: Draft[P] | EventType[P], header: CopiedHeader, *, erased_
     head.digest = insert_event(event, data, head, origin, _free_key(header.idempotency_key, head))
     head.position = event.position
     store_pending()
-    apply(event)
+    if not is_void:
+        apply(event)
     return event
 
 

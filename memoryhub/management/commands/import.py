@@ -1,12 +1,12 @@
 # ruff: noqa: N999  (the command is called import)
 from __future__ import annotations
 
+import getpass
 import sys
 import time
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,10 @@ from memories.importing import MAX_HEADINGS, find_files, import_markdown
 from memoryhub.config.identity import bind_project, identify_project
 from memoryhub.config.repository import find_repository
 from memoryhub.core.errors import Invalid
+from memoryhub.core.origin import use_origin
 from memoryhub.core.text import counted, flat
 from memoryhub.management.base import Group, ProjectCommand
-from memoryhub.transfer.importing import Report, preview_import, run_import
+from memoryhub.transfer.importing import Importer, Report
 from memoryhub.transfer.jsonl import Export
 from memoryhub.transfer.records import Source
 from memoryhub.transfer.replaying import replay_export
@@ -35,7 +36,15 @@ _BATCH = 500
 # Skipped files of one reason that are listed by name
 _MOST_NAMED = 5
 _PLURALS = {"memory": "memories"}
-_COUNTS = {"left_out_count": "left out", "duplicates": "exact copies", "created": "new"}
+_COUNTS = {
+    "left_out_count": "left out",
+    "duplicates": "exact copies",
+    "created": "new",
+    "conflicts": "changed here too",
+    "deleted": "deleted here",
+    "sessions_extended": "sessions with more turns",
+    "sessions_known": "known sessions",
+}
 
 
 class Command(ProjectCommand):
@@ -72,6 +81,8 @@ class Command(ProjectCommand):
         for tool in tools:
             tool.add_argument("path", metavar="PATH", nargs="?", type=Path, help="default: where the tool keeps it")
             tool.add_argument("--preview", action="store_true", help="show what would be imported, and change nothing")
+            tool.add_argument("--only", metavar="ID", help="import only what goes to this project")
+            tool.add_argument("--yes", action="store_true", help="import without asking")
         batches = kinds.add_parser("list", help="list the imports from other tools")
         undo = kinds.add_parser("undo", help="undo an import from another tool, as if it had never been")
         undo.add_argument("batch", metavar="N", type=_number, help="its number, as `import list` shows it")
@@ -81,6 +92,7 @@ class Command(ProjectCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["kind"] in ("list", "undo"):
+            self.creates_store = False
             with self.store(options):
                 self._list() if options["kind"] == "list" else self._undo(options["batch"], options["confirm"])
         elif options["kind"] in SOURCES:
@@ -108,31 +120,61 @@ class Command(ProjectCommand):
         found = [options["path"].expanduser().absolute()] if options["path"] else source.find()
         if not found:
             raise Invalid(f"no data of {source.name} was found in its usual places; name the file or folder")
-        with self.store(options):
+        project = identify_project(project=options["project"], directory=Path.cwd())
+        with use_origin(source="cli", actor=getpass.getuser()):
             for path in found:
-                read = partial(source.read, path)
-                report = preview_import(read(), tool=source.name)  # invalid data changes nothing
-                if not options["preview"] and (report.created or report.revised):
-                    report = run_import(read(), tool=source.name, place=str(path))
-                self._report(report, path)
+                self._import_path(source, path, project, options)
 
-    def _report(self, report: Report, path: Path) -> None:
-        planned = "would be imported" if report.created or report.revised else "nothing new"
-        did = f"imported as #{report.batch}" if report.batch else planned
-        counts = ", ".join(f"{value} {_COUNTS.get(name, name)}" for name, value in report.counts.items())
-        self.stdout.write(f"{flat(str(path))}: {did}: {counts or 'nothing'}")
+    def _import_path(self, source: Source, path: Path, project: str, options: dict[str, Any]) -> None:
+        def importer() -> Importer:
+            is_only = options["project"] is not None
+            return Importer(source.name, project, is_only=is_only, only=options["only"] or "")
+
+        self.stdout.write(flat(str(path)))
+        preview = importer().preview(source.read(path))  # invalid data changes nothing
+        self._report(preview)
+        if options["preview"] or not any(report.changes for report in preview) or not self._agreed(options):
+            return
+        total = sum(sum(report.names.values()) for report in preview)
+        with _progress("records", total) as advance:
+            reports = importer().run(source.read(path), place=str(path), progress=advance)
+        for report in reports:
+            if report.batch:
+                self.stdout.write(
+                    f"imported into {report.project} as #{report.batch}; to undo it: memory-hub import undo "
+                    f"{report.batch} --project {report.project}"
+                )
+
+    # Scripts are not asked
+    def _agreed(self, options: dict[str, Any]) -> bool:
+        if options["yes"] or not sys.stdin.isatty():
+            return True
+        return input("Import this? [y/N] ").strip().lower() in ("y", "yes")
+
+    def _report(self, reports: list[Report]) -> None:
+        if not reports:
+            self.stdout.write("  nothing to import")
+        for report in reports:
+            secrets = ", ".join(f"{count} {name}" for name, count in report.secrets.items())
+            masked = f"; masked: {secrets}" if secrets else ""
+            self.stdout.write(f"  into {report.project}: {_counts(report.counts) or 'nothing'}{masked}")
+            self._left_out(report)
+
+    def _left_out(self, report: Report) -> None:
+        places: dict[str, list[str]] = {}
         for left in report.left_out:
-            self.stderr.write(f"left out {flat(left.place)}: {flat(left.why)}")
-        if report.secrets:
-            self.stdout.write(f"masked: {', '.join(f'{count} {name}' for name, count in report.secrets.items())}")
+            places.setdefault(flat(left.why), []).append(flat(left.place))
+        for why, alike in places.items():
+            more = f" and {len(alike) - _MOST_NAMED} more" if len(alike) > _MOST_NAMED else ""
+            self.stderr.write(f"  left out, {why}: {', '.join(alike[:_MOST_NAMED])}{more}")
+        if report.left_out_count > len(report.left_out):
+            self.stderr.write(f"  and {report.left_out_count - len(report.left_out)} more that are left out")
 
     def _list(self) -> None:
         for batch in list_batches():
             state = "undone" if batch.is_undone else "interrupted" if batch.counts is None else ""
-            counts = ", ".join(f"{value} {_COUNTS.get(name, name)}" for name, value in (batch.counts or {}).items())
-            self.stdout.write(
-                flat(f"#{batch.id} {batch.tool} {batch.began_at:%Y-%m-%d %H:%M} {batch.place} {counts} {state}")
-            )
+            facts = [f"#{batch.id} {batch.tool} {batch.began_at:%Y-%m-%d %H:%M}", batch.place]
+            self.stdout.write(flat("  ".join(filter(None, [*facts, _counts(batch.counts or {}), state]))))
 
     def _undo(self, batch: int, token: str) -> None:
         plan = undo_import(batch_id=batch, token=token) if token else preview_undo(batch)
@@ -216,6 +258,10 @@ class Command(ProjectCommand):
             f"imported {counted(report.events, 'event')} ({report.added} new, {report.known} already known, "
             f"{sum(report.left_out.values())} left out) into {project}"
         )
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{value} {_COUNTS.get(name, name)}" for name, value in counts.items())
 
 
 def _number(text: str) -> int:

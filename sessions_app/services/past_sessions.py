@@ -1,0 +1,160 @@
+"""Sessions of another tool, which happened before the hub knew of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from memoryhub.core import clock, log
+from memoryhub.core.errors import Invalid
+from memoryhub.core.events.event_types import EventType
+from memoryhub.core.log import Draft
+from memoryhub.core.origin import use_origin
+from memoryhub.core.text import shortened
+from sessions_app.events import SESSION_ENDED, SESSION_STARTED, SessionEnded, SessionStarted
+from sessions_app.events.client import ASSISTANT_MESSAGE, MAX_TEXT, USER_MESSAGE, Message
+from sessions_app.events.sessions import TURN_BEGAN, TURN_ENDED, TurnBegan, TurnEnded
+from sessions_app.models import Session, SessionStatus, Turn
+from sessions_app.services.turns import stream_of_turn
+
+_MAX_PURPOSE, _MAX_SUMMARY = 2_000, 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class PastTurn:
+    """A prompt and its answer."""
+
+    prompt: str
+    answer: str = ""
+    began_at: datetime | None = None
+    ended_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PastSession:
+    """A session with all its turns. Texts that are too long are cut."""
+
+    session_id: str
+    purpose: str
+    agent: str
+    turns: Sequence[PastTurn] = ()
+    summary: str = ""
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+
+
+class Fate(StrEnum):
+    """What an import does with a session."""
+
+    CREATED = "created"
+    # It has more turns, or another summary, than when it was imported before
+    EXTENDED = "extended"
+    UNCHANGED = "unchanged"
+    # The hub has recorded it while it happened
+    CAPTURED = "captured"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSession:
+    """A session with what an import does with it."""
+
+    session: PastSession
+    fate: Fate
+    # How many of its turns are in the store already
+    known_turns: int = 0
+
+
+def plan_past_sessions(sessions: Sequence[PastSession]) -> list[PlannedSession]:
+    """Compare sessions with those in the store; changes nothing."""
+    names = [session.session_id for session in sessions]
+    summaries = dict(Session.objects.filter(session_id__in=names).values_list("session_id", "summary"))
+    turns: dict[str, set[str]] = {}
+    for name, turn in Turn.objects.filter(session_id__in=names).values_list("session_id", "turn_id"):
+        turns.setdefault(name, set()).add(turn)
+    return [_planned(session, summaries.get(session.session_id), turns) for session in sessions]
+
+
+def _planned(session: PastSession, summary: str | None, turns: dict[str, set[str]]) -> PlannedSession:
+    if summary is None:
+        return PlannedSession(session, Fate.CREATED)
+    known = turns.get(session.session_id, set())
+    if not _are_imported(known) or (not known and session.turns):
+        return PlannedSession(session, Fate.CAPTURED)
+    ended = log.prepare(SESSION_ENDED, _ended(session)).payload
+    has_more = len(known) < len(session.turns) or ended.summary != summary
+    return PlannedSession(session, Fate.EXTENDED if has_more else Fate.UNCHANGED, len(known))
+
+
+# Imported turns are numbered; those that were captured have random names
+def _are_imported(names: Collection[str]) -> bool:
+    return names == {str(number) for number in range(1, len(names) + 1)}
+
+
+def drafts_of(planned: PlannedSession) -> list[tuple[str, str, Draft[Any]]]:
+    """Return (turn, stream, draft) for each event that ``record_past_session`` would append."""
+    session = planned.session
+    stream = f"session:{session.session_id}"
+    found: list[tuple[str, str, Draft[Any]]] = []
+    if planned.fate is Fate.CREATED:
+        found.append(("", stream, log.prepare(SESSION_STARTED, _started(session))))
+    for number, turn in enumerate(session.turns[planned.known_turns :], planned.known_turns + 1):
+        found += _drafts_of_turn(session, str(number), turn)
+    found.append(("", stream, log.prepare(SESSION_ENDED, _ended(session))))
+    return found
+
+
+def record_past_session(*, planned: PlannedSession) -> set[str]:
+    """Record what is new in a session, in one transaction, and return the types of the secrets that were masked."""
+    if planned.fate not in (Fate.CREATED, Fate.EXTENDED):
+        return set()
+    drafts = drafts_of(planned)
+    with log.transaction():
+        for turn, stream, draft in drafts:
+            with use_origin(session_id=planned.session.session_id if turn else "", turn_id=turn):
+                log.append(draft, stream=stream)
+    return {name for *_, draft in drafts for name in draft.redactions}
+
+
+def _drafts_of_turn(session: PastSession, name: str, turn: PastTurn) -> list[tuple[str, str, Draft[Any]]]:
+    stream = stream_of_turn(session.session_id, name)
+    names = {"session_id": session.session_id, "turn_id": name}
+    began = TurnBegan(**names, ack_seconds=0, automatic=True, **_at("began_at", turn.began_at))
+    ended = TurnEnded(**names, **_at("ended_at", turn.ended_at or turn.began_at))
+    messages = [_message(USER_MESSAGE, turn.prompt), _message(ASSISTANT_MESSAGE, turn.answer)]
+    drafts = [log.prepare(TURN_BEGAN, began), *filter(None, messages), log.prepare(TURN_ENDED, ended)]
+    return [(name, stream, draft) for draft in drafts]  # type: ignore[misc]
+
+
+def _message(event_type: EventType[Message], text: str) -> Draft[Message] | None:
+    if not text.strip():
+        return None
+    try:
+        return log.prepare(event_type, Message(content=shortened(text, MAX_TEXT)))
+    except Invalid:
+        return None  # nothing is left of it without its private parts
+
+
+def _started(session: PastSession) -> SessionStarted:
+    return SessionStarted(
+        session_id=session.session_id,
+        purpose=shortened(session.purpose, _MAX_PURPOSE),
+        agent=session.agent,
+        **_at("started_at", session.started_at),
+    )
+
+
+def _ended(session: PastSession) -> SessionEnded:
+    return SessionEnded(
+        session_id=session.session_id,
+        status=SessionStatus.COMPLETED,
+        summary=shortened(session.summary, _MAX_SUMMARY),
+        **_at("ended_at", session.ended_at or session.started_at),
+    )
+
+
+# A source's clock may be ahead
+def _at(name: str, moment: datetime | None) -> dict[str, str]:
+    return {name: clock.to_text(min(clock.in_utc(moment), clock.now()))} if moment else {}
