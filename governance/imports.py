@@ -9,21 +9,25 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
+from django.db.models import Count, Max, Min, QuerySet
 from pydantic import Field
 
 from governance.rollback.downstream import find_downstream
 from governance.rollback.effects import in_groups, touched_by
 from governance.rollback.selectors import Header, Selected
-from memories.models import Relation
+from memories.events import MEMORY_WRITTEN
+from memories.models import Memory, MemoryTag, Relation
+from memories.models.memory import MemoryQuerySet
 from memoryhub.core import clock, log
 from memoryhub.core.entities import find_entities
 from memoryhub.core.errors import Conflict, NotFound, PreconditionFailed
-from memoryhub.core.events.event_types import define_governance_event
+from memoryhub.core.events.event_types import EventType, define_governance_event
 from memoryhub.core.events.projection import define_void, void_sql
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
@@ -33,10 +37,12 @@ from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, TEXTS
 from sessions_app.events import SESSION_STARTED
 from sessions_app.events.sessions import TURN_BEGAN
+from sessions_app.models import Session, Turn
 
 _TRACE = "import:"
 # Kept items that an undo names; all of them are kept
 _MOST_NAMED = 50
+_MOST_TAGS = 10
 _LATER = (
     f"SELECT DISTINCT stream_id FROM raw_events WHERE position > %s AND stream_id IN {TEXTS} AND position NOT IN {IDS}"
 )
@@ -88,6 +94,8 @@ class Batch:
     # None if it was interrupted
     counts: dict[str, int] | None
     is_undone: bool
+    # Position of the event that ended it, 0 if it was interrupted
+    ended: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,27 +156,78 @@ def list_batches() -> list[Batch]:
     wanted = [known.name for known in (IMPORT_BEGAN, IMPORT_ENDED, IMPORT_UNDONE)]
     events = RawEvent.objects.filter(event_type__in=wanted).order_by("position")
     began: dict[int, RawEvent] = {}
-    counts: dict[int, dict[str, int]] = {}
+    ended: dict[int, tuple[int, dict[str, int]]] = {}
     undone: set[int] = set()
     for event in events:
         payload = json.loads(event.payload_json or "{}")
         if event.event_type == IMPORT_BEGAN.name:
             began[event.position] = event
         elif event.event_type == IMPORT_ENDED.name:
-            counts[payload["batch"]] = payload["counts"]
+            ended[payload["batch"]] = (event.position, payload["counts"])
         else:
             undone.add(payload["batch"])
     return [
-        _batch(event, counts.get(position), is_undone=position in undone)
+        _batch(event, *ended.get(position, (0, None)), is_undone=position in undone)
         for position, event in sorted(began.items(), reverse=True)
     ]
 
 
-def _batch(event: RawEvent, counts: dict[str, int] | None, *, is_undone: bool) -> Batch:
+def _batch(event: RawEvent, ended: int, counts: dict[str, int] | None, *, is_undone: bool) -> Batch:
     payload = json.loads(event.payload_json or "{}")
     when = clock.from_text(event.occurred_at)
     place = payload.get("place", "")
-    return Batch(event.position, payload.get("tool", ""), place, event.actor, when, counts, is_undone)
+    return Batch(event.position, payload.get("tool", ""), place, event.actor, when, counts, is_undone, ended)
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What an import has brought, as far as it is still there."""
+
+    # Names of kinds with their numbers, the most first
+    kinds: dict[str, int]
+    # The ten most frequent
+    tags: dict[str, int]
+    sessions: int
+    turns: int
+    # When the tool wrote the memories; None without any
+    oldest: datetime | None
+    newest: datetime | None
+
+    @property
+    def memories(self) -> int:
+        return sum(self.kinds.values())
+
+
+def gain_of(batch: Batch) -> Gain:
+    """Count what is in the store because of an import."""
+    memories = imported_memories(batch)
+    period = memories.aggregate(oldest=Min("created_at"), newest=Max("created_at"))
+    kinds = memories.values_list("kind").annotate(count=Count("id")).order_by("-count", "kind")
+    tags = MemoryTag.objects.filter(memory_id__in=memories.values("id"))
+    most = tags.values_list("tag").annotate(count=Count("memory_id")).order_by("-count", "tag")[:_MOST_TAGS]
+    return Gain(
+        dict(kinds),
+        dict(most),
+        Session.objects.filter(id__in=_positions(batch, SESSION_STARTED)).count(),
+        Turn.objects.filter(id__in=_positions(batch, TURN_BEGAN)).count(),
+        **period,
+    )
+
+
+def imported_memories(batch: Batch) -> MemoryQuerySet:
+    """Return the memories that an import created and nobody has deleted since."""
+    found: MemoryQuerySet = Memory.objects.live().filter(id__in=_positions(batch, MEMORY_WRITTEN))
+    return found
+
+
+def _positions(batch: Batch, event_type: EventType[Any]) -> QuerySet[RawEvent, Any]:
+    return _events(batch).filter(event_type=event_type.name).values("position")
+
+
+def _events(batch: Batch) -> QuerySet[RawEvent]:
+    events = RawEvent.objects.filter(position__gt=batch.id, trace_id=trace_of(batch.id))
+    # The log has no index of traces
+    return events.filter(position__lt=batch.ended) if batch.ended else events
 
 
 def find_batch(batch_id: int) -> Batch:
@@ -205,7 +264,7 @@ def preview_undo(batch_id: int) -> Undo:
     return Undo(batch, len(void), dict(items), positions, list(kept.values())[:_MOST_NAMED], token)
 
 
-def undo_import(*, batch_id: int, token: str) -> Undo:
+def undo_import(*, batch_id: int, token: str, progress: Callable[[int], None] = lambda _: None) -> Undo:
     """Make an import undone, as it was previewed.
 
     Raises:
@@ -222,13 +281,12 @@ def undo_import(*, batch_id: int, token: str) -> Undo:
         kept = [item.id for item in plan.kept]
         undone = ImportUndone(batch=batch_id, void=plan.void, kept=kept)
         log.append(log.prepare(IMPORT_UNDONE, undone), stream=f"{_TRACE}{batch_id}")
-    log.rebuild()
+    log.rebuild(progress)
     return plan
 
 
 def _headers(batch: Batch) -> list[Header]:
-    events = RawEvent.objects.filter(position__gt=batch.id, trace_id=trace_of(batch.id)).order_by("position")
-    found = events.exclude(event_type=IMPORT_ENDED.name)
+    found = _events(batch).exclude(event_type=IMPORT_ENDED.name).order_by("position")
     return [Header(*row) for row in found.values_list("position", "event_type", "stream_id", "session_id")]
 
 

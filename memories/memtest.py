@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,14 @@ import yaml
 from pydantic import Field, ValidationError
 
 from memories import scopes
+from memories.models import Memory
+from memories.models.memory import MemoryQuerySet
 from memories.pack import compose_pack
 from memories.schemas import MemorySearch
 from memories.schemas.query import DEFAULT_TOKENS, ContextPackRequest
 from memories.search.engine import texts_of
 from memories.selectors import search
-from memoryhub.core.errors import Invalid, NotFound
+from memoryhub.core.errors import Conflict, Invalid, NotFound
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.schemas import Command
 from memoryhub.core.stores.store import use_store
@@ -24,6 +28,9 @@ from memoryhub.core.text import flat
 from memoryhub.core.validation import explain
 
 FILE_NAME = "memory.tests.yml"
+# Words of the query of a sampled test: what it is made of, and how many
+_WORD = re.compile(r"[^\W_]+")
+_SHORT_WORD, _LEAST_WORDS, _QUERY_WORDS = 3, 2, 6
 # ``412``, ``"#412"``, or a title, since ids differ between hubs; for ``never`` also a part of the text
 Name = str | int
 
@@ -76,6 +83,53 @@ def read_tests(path: Path) -> MemoryTests:
         raise Invalid(f"{path} is not valid YAML: {' '.join(str(error).split())[:200]}") from error
     except ValidationError as error:
         raise Invalid(f"{path}: {explain(error)}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Tests that were written, and titles of memories that their own words do not find."""
+
+    tests: list[MemoryTest]
+    not_found: list[str]
+
+
+def write_sample(path: Path, memories: MemoryQuerySet, *, most: int = 20) -> Sample:
+    """Write tests that find a sample of memories by words of their text; only those that pass now are kept.
+
+    Raises:
+        Conflict: the file exists.
+        Invalid: there is nothing to test, or the file cannot be written.
+    """
+    if path.exists():
+        raise Conflict(f"{path} exists; name another file, or move it away")
+    sample = [test for memory in _spread(memories, most) if (test := _test_of(memory.title, memory.content))]
+    passed = [not any(_faults(test)) for test in sample]
+    kept = list(compress(sample, passed))
+    if not kept:
+        raise Invalid("no memory in the sample is found by words of its own text; nothing was written")
+    data = {"tests": [test.model_dump(mode="json", exclude_unset=True) for test in kept]}
+    try:
+        path.write_text(yaml.safe_dump(data, allow_unicode=True, sort_keys=False))
+    except OSError as error:
+        raise Invalid(f"can't write {path}: {error.strerror}") from error
+    return Sample(kept, [str(test.expect[0]) for test, is_found in zip(sample, passed, strict=True) if not is_found])
+
+
+# Evenly over all of them, so that every part of an import is tested
+def _spread(memories: MemoryQuerySet, most: int) -> list[Memory]:
+    ids = list(memories.order_by("id").values_list("id", flat=True))
+    chosen = ids[:: max(1, -(-len(ids) // most))]
+    return list(Memory.objects.filter(id__in=chosen).order_by("id"))
+
+
+# The first words that are not those of the title, which would find it anyway
+def _test_of(title: str, content: str) -> MemoryTest | None:
+    known = {word.casefold() for word in _WORD.findall(title)}
+    words = [
+        word for word in _WORD.findall(content[:2_000]) if len(word) > _SHORT_WORD and word.casefold() not in known
+    ]
+    chosen = list(dict.fromkeys(words))[:_QUERY_WORDS]
+    return MemoryTest(query=" ".join(chosen), expect=[title]) if len(chosen) >= _LEAST_WORDS else None
 
 
 def run_tests(tests: MemoryTests) -> Iterator[Outcome]:

@@ -43,7 +43,7 @@ _IMPORTED = (
 
 def imported_states(memory_ids: list[int]) -> dict[int, MemoryState]:
     """Return the state of the last import of each memory that was changed otherwise since."""
-    found = rows.fetch(_IMPORTED, [json.dumps(memory_ids)])
+    found = rows.fetch(_IMPORTED, [json.dumps(memory_ids)]) if memory_ids else ()
     return {memory_id: _state(json.loads(text)) for memory_id, text in found}
 
 

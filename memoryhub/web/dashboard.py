@@ -16,6 +16,7 @@ from django.utils.safestring import SafeString
 from decisions.admin.listing import brief, status, warnings
 from decisions.contributions import IN_FORCE
 from decisions.models import Decision
+from governance.imports import Batch, Gain, gain_of, list_batches
 from governance.redaction.copies import last_look
 from governance.staleness.selectors import count_stale
 from memories.admin.listing import kind_and_type
@@ -86,6 +87,8 @@ DAYS = 30
 _LATEST = 8
 _ACTIVE = 6
 _DECISIONS = 5
+# How long the overview shows what an import has brought
+_NEWS_DAYS = 7
 
 
 def overview() -> dict[str, Any]:
@@ -96,6 +99,7 @@ def overview() -> dict[str, Any]:
         **description(),
         "memory_count": sum(by_kind.values()),
         "queues": pending_work(),
+        "imported": latest_import(),
         "by_kind": [(kind, kind.label, by_kind[kind]) for kind in MemoryKind if by_kind.get(kind)],
         "session_count": sessions.count(),
         "active_count": active.count(),
@@ -107,6 +111,13 @@ def overview() -> dict[str, Any]:
         "activity": activity(),
         "store_bytes": store_bytes(),
     }
+
+
+def latest_import() -> tuple[Batch, Gain] | None:
+    """Return the newest import of the past week with what it brought, unless it was undone."""
+    since = clock.now() - timedelta(days=_NEWS_DAYS)
+    latest = next((batch for batch in list_batches() if batch.began_at >= since and not batch.is_undone), None)
+    return (latest, gain_of(latest)) if latest else None
 
 
 def count_by_kind() -> dict[str, int]:

@@ -89,6 +89,7 @@ SECTIONS = (
             Page("Retention", "governance_retentionrun"),
             Page("Holds", "governance_hold"),
             Page("Roll back", "governance_rollback"),
+            Page("Imports", "imports", view="", also=("import",)),
         ],
     ),
     Section("Log", "log", [Page("Events", "core_rawevent"), Page("Replay", "replay", view="")]),

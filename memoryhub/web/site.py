@@ -58,6 +58,8 @@ class HubAdminSite(AdminSite):
             path("graph/<int:entity_id>/", self.admin_view(self.graph), name="graph"),
             path("pick/", self.admin_view(show_matching), name="pick"),
             path("secrets/", self.admin_view(self.secrets), name="secrets"),
+            path("imports/", self.admin_view(self.imports), name="imports"),
+            path("imports/<int:batch_id>/", self.admin_view(self.one_import), name="import"),
             path("worth/", self.admin_view(self.worth), name="worth"),
             path("log/verify/", self.admin_view(verify), name="verify_chain"),
             path("core/rawevent/replay/", self.admin_view(self.replay), name="replay"),
@@ -139,6 +141,16 @@ class HubAdminSite(AdminSite):
         from memoryhub.web.worth_page import worth_page
 
         return worth_page(request, {**self.each_context(request), "title": "Worth"})
+
+    def imports(self, request: HttpRequest) -> HttpResponse:
+        from memoryhub.web.imports_page import show_imports
+
+        return show_imports(request, self.each_context(request))
+
+    def one_import(self, request: HttpRequest, batch_id: int) -> HttpResponse:
+        from memoryhub.web.imports_page import show_import
+
+        return show_import(request, batch_id, self.each_context(request))
 
     def task(self, request: HttpRequest, task_id: str) -> HttpResponseBase:
         from memoryhub.web.live import show_task

@@ -138,6 +138,8 @@ class Command(ProjectCommand):
         total = sum(sum(report.names.values()) for report in preview)
         with _progress("records", total) as advance:
             reports = importer().run(source.read(path), place=str(path), progress=advance)
+        if options["project"] is None:
+            bind_project(project, Path.cwd())
         for report in reports:
             if report.batch:
                 self.stdout.write(

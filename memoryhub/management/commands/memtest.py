@@ -6,9 +6,12 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memories.memtest import FILE_NAME, Outcome, read_tests, run_tests
-from memoryhub.core.text import flat
-from memoryhub.management.base import Group, ProjectCommand, Refusal
+from governance.imports import find_batch, imported_memories
+from memories.memtest import FILE_NAME, Outcome, read_tests, run_tests, write_sample
+from memories.models import Memory
+from memoryhub.core.errors import Invalid
+from memoryhub.core.text import counted, flat
+from memoryhub.management.base import Group, ProjectCommand, Refusal, entity_id
 
 
 class Command(ProjectCommand):
@@ -20,8 +23,16 @@ class Command(ProjectCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("file", metavar="FILE", nargs="?", default=FILE_NAME, help="default: %(default)s")
+        parser.add_argument("--write", action="store_true", help="write tests of a sample of memories to a new file")
+        parser.add_argument("--from-import", metavar="N", type=entity_id, help="with --write: only of this import")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["from_import"] and not options["write"]:
+            raise Invalid("--from-import needs --write")
+        if options["write"]:
+            with self.store(options):
+                self._write(Path(options["file"]), options["from_import"])
+            return
         tests = read_tests(Path(options["file"]))
         with self.store(options):
             outcomes = list(run_tests(tests))
@@ -30,6 +41,13 @@ class Command(ProjectCommand):
         self.answer(data, [*_lines(outcomes), f"{len(outcomes) - failed} of {len(outcomes)} passed"])
         if failed:
             raise Refusal(f"{failed} of {len(tests.tests)} failed", returncode=1)
+
+    def _write(self, path: Path, batch: int | None) -> None:
+        memories = imported_memories(find_batch(batch)) if batch else Memory.objects.live()
+        sample = write_sample(path, memories)
+        lines = [f"wrote {counted(len(sample.tests), 'test')} to {path}"]
+        lines += [f"left out, since words of its text do not find it: {flat(title)}" for title in sample.not_found]
+        self.answer(sample, lines)
 
 
 def _lines(outcomes: list[Outcome]) -> Iterator[str]:
