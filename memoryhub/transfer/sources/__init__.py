@@ -1,6 +1,14 @@
 """The tools whose data can be imported, by name."""
 
 from memoryhub.transfer.records import Source
+from memoryhub.transfer.sources.rules import AGENTS_MD, CURSOR_RULES
 from memoryhub.transfer.sources.server_memory import SERVER_MEMORY
 
-SOURCES: dict[str, Source] = {source.name: source for source in (SERVER_MEMORY,)}
+SOURCES: dict[str, Source] = {
+    source.name: source
+    for source in (
+        SERVER_MEMORY,
+        AGENTS_MD,
+        CURSOR_RULES,
+    )
+}
