@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 from django.test import SimpleTestCase
 
-from memoryhub.transfer.records import MemoryRecord, Record
+from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, SessionRecord
 from memoryhub.transfer.sources import SOURCES
 
 DATA = Path(__file__).parent / "data"
@@ -79,3 +83,127 @@ class CursorRulesTests(TextSourceTestCase):
             [record.title for record in (first, names, orders) if isinstance(record, MemoryRecord)],
             [".cursorrules", ".cursorrules › Names", "pilot/.cursor/rules/orders.mdc"],
         )
+
+
+class ClaudeCodeTests(TextSourceTestCase):
+    def test_its_memory_becomes_memories_of_the_kind_that_it_has_there(self) -> None:
+        folder = self.copy("claude-code")
+        *_, index, feed, metres = self.read("claude-code", folder)
+        place = folder / "projects/-srv-harbour/memory"
+        self.assertEqual(index, LeftOut(str(place / "MEMORY.md"), "it only lists the other files"))
+        self.assertEqual(
+            metres,
+            MemoryRecord(
+                key="-srv-harbour/memory/metres-not-feet.md",
+                title="Write depths in metres",
+                content="Write depths in metres, never in feet.\n\n**Why:** the charts are metric.\n"
+                "**How to apply:** convert what the gauges of other ports send. See [[feed-limits]].",
+                kind="guideline",
+                tags=("feedback",),
+                project="/srv/harbour",
+                session="8e2b7d14-6a90-4f3c-b1d2-7a9e5c4d3b02",
+                relations=(("related_to", "-srv-harbour/memory/feed-limits.md"),),
+                place=str(place / "metres-not-feet.md"),
+            ),
+        )
+        assert isinstance(feed, MemoryRecord)
+        self.assertEqual((feed.kind, feed.type, feed.relations), ("knowledge", "reference", ()))
+
+    def test_transcripts_become_sessions_of_what_was_typed_and_answered(self) -> None:
+        folder = self.copy("claude-code")
+        first, second = (record for record in self.read("claude-code", folder) if isinstance(record, SessionRecord))
+        self.assertEqual(first.key, "5f0c6a52-3d1e-4a7b-9c55-0c1f6f1f2a01")
+        self.assertEqual(
+            [(turn.prompt, turn.answer) for turn in first.turns],
+            [
+                (
+                    "What does the gauge read?",
+                    "I will look at the tide table first.\n\nThe gauge at Øster Hurup reads 0.8 m at 06:12.",
+                ),
+                (
+                    "And when the feed answers 429?",
+                    "Retry after an hour, because the feed answers 429 for that long.",
+                ),
+                ("Ask a subagent for the pier.", "Pier 4 is nearest."),
+                ("How deep is the basin?", "Retry after an hour, because the feed answers 429 for that long."),
+            ],
+        )
+        self.assertEqual(first.summary, "The gauge was read, and the retry of the feed agreed.")
+        self.assertEqual((first.purpose, first.project), ("What does the gauge read?", "/srv/harbour"))
+        self.assertEqual(first.started, datetime(2026, 11, 23, 10, 2, 59, 639000, UTC))
+        self.assertEqual(first.started, first.turns[0].at)
+        self.assertEqual(len(second.turns), 1)
+
+    def test_what_the_user_did_not_type_is_no_prompt(self) -> None:
+        reminder = "<system-reminder>\nThe date is today.\n</system-reminder>"
+        command = "<command-name>/tides</command-name>\n<command-message>tides</command-message>\n"
+        lines = [
+            _line("user", "<local-command-caveat>…</local-command-caveat>", isMeta=True),
+            _line("user", "<command-name>/clear</command-name>\n<command-args></command-args>"),
+            _line("user", "<local-command-stdout>cleared</local-command-stdout>"),
+            _line("user", [{"type": "text", "text": reminder}, {"type": "text", "text": "When is low water?"}]),
+            _line("assistant", [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "At 12:31."}]),
+            _line("user", [{"type": "tool_result", "content": "12:31"}]),
+            _line("user", "of a subagent", isSidechain=True),
+            _line("user", "<task-notification>done</task-notification>"),
+            _line("assistant", "No response requested.", model="<synthetic>"),
+            _line("user", "[Request interrupted by user]"),
+            _line("user", f"{command}<command-args>Øster Hurup</command-args>"),
+            _line("assistant", "0.8 m"),
+            _line("user", "<bash-input>ls</bash-input>"),
+            {"type": "ai-title", "aiTitle": "Tides"},
+            {"type": "summary", "summary": "of another session", "leafUuid": "elsewhere"},
+        ]
+        (session,) = self.read("claude-code", self.transcript(*map(json.dumps, lines)))
+        assert isinstance(session, SessionRecord)
+        turns = [(turn.prompt, turn.answer) for turn in session.turns]
+        self.assertEqual(turns, [("When is low water?", "At 12:31."), ("/tides Øster Hurup", "0.8 m")])
+        self.assertEqual((session.purpose, session.summary), ("Tides", ""))
+
+    def test_what_is_whole_of_a_broken_transcript_is_read(self) -> None:
+        prompt, answer = json.dumps(_line("user", "Low water?")), json.dumps(_line("assistant", "At 12:31."))
+        folder = self.transcript(prompt, "[" * 100_000, '{"a": "' + "x" * 5_000_000 + '"}', answer, prompt[:40])
+        session, left = self.read("claude-code", folder)
+        assert isinstance(session, SessionRecord)
+        self.assertEqual([(turn.prompt, turn.answer) for turn in session.turns], [("Low water?", "At 12:31.")])
+        place = folder / "projects/-srv-harbour/1.jsonl:2"
+        self.assertEqual(left, LeftOut(str(place), "lines that are cut off, too long or no JSON: 3"))
+
+    def test_a_session_has_at_most_so_many_turns(self) -> None:
+        with patch("memoryhub.transfer.sources.claude_transcripts.MAX_TURNS", 2):
+            session, left = self.read("claude-code", self.transcript(*[json.dumps(_line("user", "Low water?"))] * 5))
+        assert isinstance(session, SessionRecord)
+        assert isinstance(left, LeftOut)
+        self.assertEqual((len(session.turns), left.why), (2, "turns after the first 2: 3"))
+
+    def test_instructions_become_guidelines(self) -> None:
+        folder = self.folder() / "harbour"
+        (folder / ".claude" / "rules").mkdir(parents=True)
+        (folder / "CLAUDE.md").write_text("@docs/berths.md\n\n# Tests\n\nUse recorded gauges. See @AGENTS.md.\n")
+        (folder / "CLAUDE.local.md").write_text("Answer in Danish.")
+        (folder / ".claude" / "rules" / "feed.md").write_text('---\npaths: ["feeds/*.py"]\n---\nRetry after an hour.\n')
+        local, *shared = self.read("claude-code", folder)
+        assert isinstance(local, MemoryRecord)
+        self.assertEqual(
+            (local.key, local.kind, local.content), ("harbour/CLAUDE.local.md", "guideline", "Answer in Danish.")
+        )
+        tests, left, rule = shared
+        assert isinstance(tests, MemoryRecord)
+        assert isinstance(rule, MemoryRecord)
+        self.assertEqual(
+            (tests.key, tests.content), ("harbour/CLAUDE.md#tests", "Use recorded gauges. See @AGENTS.md.")
+        )
+        self.assertEqual(left, LeftOut(str(folder / "CLAUDE.md"), "files that it imports with @: 2"))
+        self.assertEqual(rule.content, "Applies to `feeds/*.py`.\n\nRetry after an hour.")
+
+    def transcript(self, *lines: str) -> Path:
+        folder = self.folder()
+        path = folder / "projects" / "-srv-harbour" / "1.jsonl"
+        path.parent.mkdir(parents=True)
+        path.write_text("\n".join(lines))
+        return folder
+
+
+def _line(role: str, content: Any, *, model: str = "opus", **fields: Any) -> dict[str, Any]:
+    message = {"role": role, "content": content, "model": model}
+    return {"type": role, "message": message, "uuid": "1", "cwd": "/srv/harbour", **fields}

@@ -21,7 +21,10 @@ from memoryhub.transfer.sources.reading import read_text
 _BETWEEN = " › "
 _MAX_TAGS = 32
 _MAX_TAG = 64
-_COMMA = re.compile(r",(?![^{}]*\})")
+_WIKI_LINK = re.compile(r"\[\[([^\[\]|#\n]*)(#[^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\]")
+_CODE = re.compile(r"^(`{3,}|~{3,}).*?(?:^\1|\Z)|(?<!`)(`{1,8})(?!`)[^`\n]+\2(?!`)", re.DOTALL | re.MULTILINE)
+# Between commas, but not those inside braces
+_ITEM = re.compile(r"(?:\{[^{}]*\}|[^,])+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ def read_markdown(path: Path) -> str:
 
 def texts(value: Any) -> list[str]:
     """Return the texts of a value of front matter: a list, or a text with commas that are not inside braces."""
-    values = _COMMA.split(value) if isinstance(value, str) else value
+    values = _ITEM.findall(value) if isinstance(value, str) else value
     return [text for item in (values if isinstance(values, list) else [values or ""]) if (text := str(item).strip())]
 
 
@@ -129,3 +132,20 @@ def current_repository() -> list[Path]:
     """Return the top of the current folder's repository."""
     folder = resolved(Path.cwd())
     return [base_of(folder).folder] if find_repository(folder) else []
+
+
+@dataclass(frozen=True, slots=True)
+class WikiLink:
+    note: str
+    heading: str
+
+
+def wiki_links(text: str) -> list[WikiLink]:
+    """Return the links such as ``[[note#heading|shown]]`` of a text, embeds too, but none in code."""
+    return [
+        WikiLink(note.strip(), heading.strip().lstrip("#")) for note, heading in _WIKI_LINK.findall(without_code(text))
+    ]
+
+
+def without_code(text: str) -> str:
+    return _CODE.sub("", text)
