@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from unittest.mock import patch
 
 from django.test import SimpleTestCase
 
+from memoryhub.core.errors import Invalid
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, SessionRecord
 from memoryhub.transfer.sources import SOURCES
 
@@ -202,6 +204,167 @@ class ClaudeCodeTests(TextSourceTestCase):
         path.parent.mkdir(parents=True)
         path.write_text("\n".join(lines))
         return folder
+
+
+class ObsidianTests(TextSourceTestCase):
+    def test_sections_of_notes_become_memories_with_their_links(self) -> None:
+        vault = self.copy("obsidian")
+        records = [record for record in self.read("obsidian", vault) if isinstance(record, MemoryRecord)]
+        by_key = {record.key: record for record in records}
+        self.assertEqual(
+            by_key["harbour/Harbour/Tide gauge.md"],
+            MemoryRecord(
+                key="harbour/Harbour/Tide gauge.md",
+                title="Tide gauge (Gauge 4)",
+                content="Reads the level each minute. #sensor",
+                type="note",
+                tags=("gauges", "harbour/øst", "sensor"),
+                created=datetime(2026, 3, 1, 8, 30, tzinfo=UTC),
+                relations=(("related_to", "harbour/Harbour/Berths.md#berths"),),
+                place=str(vault / "Harbour/Tide gauge.md"),
+            ),
+        )
+        links = {key: [target for _, target in record.relations] for key, record in by_key.items()}
+        self.assertEqual(
+            links,
+            {
+                "harbour/Retries.md": [],
+                "harbour/Retries.md#after-429": ["harbour/Harbour/Tide gauge.md#feed"],
+                "harbour/Harbour/Berths.md#berths": ["harbour/Harbour/Tide gauge.md"],
+                "harbour/Harbour/Tide gauge.md": ["harbour/Harbour/Berths.md#berths"],
+                "harbour/Harbour/Tide gauge.md#feed": ["harbour/Retries.md#after-429"],
+                "harbour/Harbour/Tide gauge.md#repairs": [],
+            },
+        )
+        self.assertEqual(by_key["harbour/Harbour/Berths.md#berths"].title, "Berths")
+        self.assertEqual(by_key["harbour/Harbour/Tide gauge.md#repairs"].tags, ("gauges", "harbour/øst"))
+
+    def test_what_is_no_note_is_left_out_by_name(self) -> None:
+        vault = self.copy("obsidian")
+        left = [record for record in self.read("obsidian", vault) if isinstance(record, LeftOut)]
+        self.assertEqual(
+            [(Path(record.place).relative_to(vault).as_posix(), record.why) for record in left],
+            [
+                ("Empty.md", "it has no text"),
+                ("Reading.md", "it is a template"),
+                ("Templates/Berth.md", "it is a template"),
+                (".", "files that are no notes: 1 .canvas, 1 .png"),
+                (".", "links to notes that do not exist: 1"),
+            ],
+        )
+
+    def test_links_find_the_note_that_the_application_opens(self) -> None:
+        vault = self.folder()
+        (vault / ".obsidian").mkdir()
+        for name, text in {
+            "a/Log.md": "nearest: [[Node.js]] [[log]] [[b/Log]] [[../b/Log]] [[c/Log|other]]",
+            "b/Log.md": "B",
+            "a/c/Log.md": "C",
+            "Node.js.md": "N",
+        }.items():
+            (vault / name).parent.mkdir(parents=True, exist_ok=True)
+            (vault / name).write_text(text)
+        records = [record for record in self.read("obsidian", vault) if isinstance(record, MemoryRecord)]
+        (log,) = (record for record in records if record.key.endswith("/a/Log.md"))
+        found = [key.removeprefix(f"{vault.name}/") for _, key in log.relations]
+        self.assertEqual(found, ["Node.js.md", "b/Log.md", "a/c/Log.md"])
+
+    def test_a_part_of_a_vault_has_the_same_keys(self) -> None:
+        vault = self.copy("obsidian")
+        (berths, *_) = self.read("obsidian", vault / "Harbour")
+        assert isinstance(berths, MemoryRecord)
+        self.assertEqual(berths.key, "harbour/Harbour/Berths.md#berths")
+
+
+class HostileTests(TextSourceTestCase):
+    def test_hostile_texts_are_left_out_with_the_reason(self) -> None:
+        cases = {
+            "binary": (bytes(range(256)) * 20, "it is binary, or its text is not in UTF-8"),
+            "another encoding": ("Depths in metres.".encode("utf-16"), "it is binary, or its text is not in UTF-8"),
+            "without a mark": ("Depths".encode("utf-16-le"), "it is binary, or its text is not in UTF-8"),
+            "huge": (b"x" * (2 * 2**20 + 1), "it is larger than 2 MB"),
+            "deep": (b"---\na: " + b"[" * 5000 + b"\n---\nx", "its front matter is nested too deeply"),
+            "a listing": (b"# x\n\ny\n" * 2_001, "it has 2,001 headings"),
+        }
+        for source, (folder, name) in self.places().items():
+            for case, (content, why) in cases.items():
+                (folder / name).write_bytes(content)
+                if source == "cursor-rules" and case == "a listing":
+                    continue
+                with self.subTest(source=source, case=case):
+                    left = [record.why for record in self.read(source, folder) if isinstance(record, LeftOut)]
+                    self.assertRegex(left[0], f"^{why}")
+                    self.assertEqual(len(left), len(self.read(source, folder)))
+                    self.assertLess(len(left[0]), 200)
+
+    def test_front_matter_that_expands_stays_as_it_is(self) -> None:
+        bomb = "---\na: &a [x, x]\nb: &b [*a, *a]\nglobs: !!python/object:os.system [*b, *b]\ntags: *b\n---\nDepths.\n"
+        for source, (folder, name) in self.places().items():
+            (folder / name).write_text(bomb)
+            with self.subTest(source=source):
+                (record,) = self.read(source, folder)
+                assert isinstance(record, MemoryRecord)
+                self.assertTrue(record.content.endswith("Depths."))
+                self.assertLess(len(str(record)), 1_000)
+
+    def test_a_mark_of_utf_8_and_other_line_ends_are_read(self) -> None:
+        for source, (folder, name) in self.places().items():
+            (folder / name).write_bytes(b"\xef\xbb\xbf---\r\ntags: a\r\n---\r\nDepths\rin metres.\r\n")
+            (record,) = self.read(source, folder)
+            assert isinstance(record, MemoryRecord)
+            self.assertEqual(record.content, "Depths\nin metres.", source)
+
+    def test_links_out_of_the_folder_and_pipes_are_not_read(self) -> None:
+        outside = self.folder()
+        (outside / "secret.md").write_text("secret")
+        for source, (folder, name) in self.places().items():
+            (folder / name).symlink_to(outside / "secret.md")
+            (folder / "elsewhere").symlink_to(outside)
+            (folder / "loop").symlink_to(folder / "loop")
+            (folder / "pipe").mkdir()
+            os.mkfifo(folder / "pipe" / Path(name).name)
+            with self.subTest(source=source):
+                records = self.read(source, folder)
+                self.assertTrue(records)
+                for record in records:
+                    assert isinstance(record, LeftOut)
+                    self.assertIn("a link, which may lead out of the folder", record.why)
+
+    def test_deep_and_full_folders_are_bounded(self) -> None:
+        for source, (folder, name) in self.places().items():
+            (folder / name).write_text("Depths.")
+            deep = folder.joinpath(*["d"] * 80)
+            deep.mkdir(parents=True)
+            (deep / "AGENTS.md").write_text("Too deep.")
+            with self.subTest(source=source):
+                (record,) = (record for record in self.read(source, folder) if isinstance(record, MemoryRecord))
+                self.assertEqual(record.content, "Depths.")
+                with patch("memoryhub.transfer.sources.reading.MAX_ENTRIES", 40), self.assertRaises(Invalid) as refused:
+                    self.read(source, folder)
+                self.assertRegex(str(refused.exception), "has more than 40 files; name a smaller folder$")
+
+    def test_a_place_without_data_gets_one_sentence(self) -> None:
+        folder = self.folder()
+        (folder / "file").write_text("x")
+        for source in self.places():
+            for path in (folder, folder / "file", folder / "nowhere", Path("\0")):
+                with self.subTest(source=source, path=path), self.assertRaises(Invalid) as refused:
+                    self.read(source, path)
+                self.assertLess(len(str(refused.exception)), 300)
+
+    def places(self) -> dict[str, tuple[Path, str]]:
+        """Return a folder for each source, and a name of a file that it reads there."""
+        files = {
+            "claude-code": "CLAUDE.md",
+            "agents-md": "AGENTS.md",
+            "cursor-rules": ".cursor/rules/tides.mdc",
+            "obsidian": "Tides.md",
+        }
+        places = {source: (self.folder(), name) for source, name in files.items()}
+        for folder, name in places.values():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (places["obsidian"][0] / ".obsidian").mkdir()
+        return places
 
 
 def _line(role: str, content: Any, *, model: str = "opus", **fields: Any) -> dict[str, Any]:

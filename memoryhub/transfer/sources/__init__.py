@@ -2,6 +2,7 @@
 
 from memoryhub.transfer.records import Source
 from memoryhub.transfer.sources.claude_code import CLAUDE_CODE
+from memoryhub.transfer.sources.obsidian import OBSIDIAN
 from memoryhub.transfer.sources.rules import AGENTS_MD, CURSOR_RULES
 from memoryhub.transfer.sources.server_memory import SERVER_MEMORY
 
@@ -12,5 +13,6 @@ SOURCES: dict[str, Source] = {
         CLAUDE_CODE,
         AGENTS_MD,
         CURSOR_RULES,
+        OBSIDIAN,
     )
 }

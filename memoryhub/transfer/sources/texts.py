@@ -18,7 +18,7 @@ from memoryhub.core.secrets.private import private_spans
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record
 from memoryhub.transfer.sources.reading import read_text
 
-_BETWEEN = " › "
+BETWEEN = " › "
 _MAX_TAGS = 32
 _MAX_TAG = 64
 _WIKI_LINK = re.compile(r"\[\[([^\[\]|#\n]*)(#[^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\]")
@@ -47,7 +47,7 @@ def section_records(file: TextFile) -> Iterator[Record]:
         yield LeftOut(str(file.path), error.message)
         return
     for section in document.sections:
-        title = _BETWEEN.join((file.title, *section.headings))
+        title = BETWEEN.join((file.title, *section.headings))
         yield from part_records(file, section.key, title, section.text, document.tags)
 
 
@@ -62,7 +62,7 @@ def rule_records(file: TextFile, *, globs: str) -> Iterator[Record]:
     content = "\n\n".join(part for part in (applies and f"Applies to {applies}.", body.strip()) if part)
     description = str(matter.get("description") or "")
     if body.strip():
-        yield from part_records(file, "", _BETWEEN.join(filter(None, (file.title, description))), content)
+        yield from part_records(file, "", BETWEEN.join(filter(None, (file.title, description))), content)
     else:
         yield LeftOut(str(file.path), "it has no text")
 
