@@ -24,6 +24,7 @@ from memories.services import write_memories
 from memories.services.relations import create_relation
 from memoryhub.core import log
 from memoryhub.core.errors import HubError
+from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.text import flat, shortened
 from memoryhub.core.validation import explain
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record
@@ -184,7 +185,8 @@ def _command(record: MemoryRecord, topic: str) -> MemoryWrite:
 
 def topic_of(tool: str, key: str) -> str:
     """Return the topic under which a record is found again when it is imported again."""
-    topic = f"import:{tool}:{flat(key)}"
+    # Sanitised because the log sanitises topics too
+    topic = sanitize_text(f"import:{tool}:{flat(key)}")[0]
     digest = sha256(key.encode("utf-8", "surrogateescape")).hexdigest()[:12]
     return topic if len(topic) <= _MAX_KEY else f"{topic[: _MAX_KEY - 13]}~{digest}"
 

@@ -13,9 +13,12 @@ from unittest.mock import patch
 
 from django.test import SimpleTestCase
 
+from memories.importing import import_markdown
 from memoryhub.core.errors import Invalid
+from memoryhub.transfer.importing import run_import
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, SessionRecord
 from memoryhub.transfer.sources import SOURCES
+from tests.support import HubTestCase
 
 DATA = Path(__file__).parent / "data"
 
@@ -365,6 +368,29 @@ class HostileTests(TextSourceTestCase):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (places["obsidian"][0] / ".obsidian").mkdir()
         return places
+
+
+class ImportTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(self.store("alpha", actor="maya", source="cli"))
+        self.top = Path(self.enterContext(tempfile.TemporaryDirectory())).resolve()
+
+    def run_it(self, source: str, folder: Path) -> dict[str, int]:
+        return run_import(SOURCES[source].read(folder), tool=source, place=str(folder)).counts
+
+    def test_notes_that_were_imported_as_markdown_are_the_same_texts(self) -> None:
+        vault = Path(shutil.copytree(DATA / "obsidian", self.top / "vault"))
+        import_markdown(directory=vault)
+        self.assertEqual(self.run_it("obsidian", vault), {"duplicates": 6, "left_out_count": 5})
+
+    def test_an_edited_section_is_revised_even_if_its_heading_has_a_secret(self) -> None:
+        file = self.top / "AGENTS.md"
+        file.write_text("# Token ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a\n\nDepths.\n\n# Berths\n\nTen.\n")
+        self.assertEqual(self.run_it("agents-md", self.top), {"created": 2})
+        self.assertEqual(self.run_it("agents-md", self.top), {"unchanged": 2})
+        file.write_text(file.read_text().replace("Depths.", "Depths in metres."))
+        self.assertEqual(self.run_it("agents-md", self.top), {"revised": 1, "unchanged": 1})
 
 
 def _line(role: str, content: Any, *, model: str = "opus", **fields: Any) -> dict[str, Any]:
