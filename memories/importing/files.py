@@ -134,7 +134,7 @@ def _is_skipped(name: str) -> bool:
 
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
-_KEY = re.compile(r"([^\s:#'\"\-][^:]*?)[ \t]*:(?:[ \t]+(.*))?")
+_KEY = re.compile(r"([^\s:#'\"\-][^:]*):(?:[ \t]+(.*))?")
 _ITEM = re.compile(r"[ \t]*-[ \t]+(.*)")
 _IN_LIST = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'|[^,]+")
 _COMMENT = re.compile(r"(?:\A|\s)#.*\Z")
@@ -166,7 +166,7 @@ def _values(lines: list[str]) -> dict[str, Any]:
             continue
         if key:
             values[key] = _value(lines[start], lines[start + 1 : number])
-        key, start = match[1].lower(), number
+        key, start = match[1].rstrip().lower(), number
     return values
 
 

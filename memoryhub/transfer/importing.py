@@ -30,6 +30,7 @@ from memoryhub.config.identity import identify_project, slugify
 from memoryhub.core import clock, log
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.origin import use_origin
+from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.stores.store import list_projects, project_store, use_store
 from memoryhub.core.text import flat, shortened
 from memoryhub.core.validation import explain
@@ -389,9 +390,10 @@ def _tags(tags: Iterable[str]) -> list[str]:
 
 def topic_of(tool: str, key: str) -> str:
     """Return the topic under which a record is found again when it is imported again."""
-    topic = f"import:{tool}:{flat(key)}"
+    given = f"import:{tool}:{flat(key)}"
+    topic = sanitize_text(given)[0]  # as the log stores it
     digest = sha256(key.encode("utf-8", "surrogateescape")).hexdigest()[:12]
-    return topic if len(topic) <= _MAX_KEY else f"{topic[: _MAX_KEY - 13]}~{digest}"
+    return topic if topic == given and len(topic) <= _MAX_KEY else f"{topic[: _MAX_KEY - 13]}~{digest}"
 
 
 def _state(command: ImportedMemory) -> MemoryWritten:

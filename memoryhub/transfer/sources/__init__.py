@@ -1,6 +1,18 @@
 """The tools whose data can be imported, by name."""
 
 from memoryhub.transfer.records import Source
+from memoryhub.transfer.sources.claude_code import CLAUDE_CODE
+from memoryhub.transfer.sources.obsidian import OBSIDIAN
+from memoryhub.transfer.sources.rules import AGENTS_MD, CURSOR_RULES
 from memoryhub.transfer.sources.server_memory import SERVER_MEMORY
 
-SOURCES: dict[str, Source] = {source.name: source for source in (SERVER_MEMORY,)}
+SOURCES: dict[str, Source] = {
+    source.name: source
+    for source in (
+        SERVER_MEMORY,
+        CLAUDE_CODE,
+        AGENTS_MD,
+        CURSOR_RULES,
+        OBSIDIAN,
+    )
+}

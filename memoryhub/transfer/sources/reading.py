@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+import os
+import stat
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
 
+from memoryhub.config.repository import is_folder
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
+from memoryhub.transfer.records import LeftOut
 
-# Bytes of a file that is read whole, and of one line of JSON
+# Bytes of a file that is read whole, of a file of text, and of one line of JSON
 MAX_FILE = 64 * 2**20
+MAX_TEXT = 2 * 2**20
 MAX_LINE = 4 * 2**20
+# Files and folders that are looked at, and levels of folders
+MAX_ENTRIES = 200_000
+MAX_DEPTH = 64
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
@@ -37,3 +46,114 @@ def _parsed(line: bytes, number: int, path: Path) -> Any:
         return json.loads(line.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise Invalid(f"line {number} of {flat(str(path))} is no JSON; is this the right file?") from error
+
+
+def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """Yield the number and the object of each line; None for a line that is too long, cut off or no JSON object.
+
+    Raises:
+        Invalid: the file cannot be read.
+    """
+    with open_file(path) as file:
+        for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), 1):
+            if len(line) == MAX_LINE and not line.endswith(b"\n"):
+                _skip_line(file)
+                yield number, None
+            elif line.strip():
+                yield number, _object(line)
+
+
+def _skip_line(file: BinaryIO) -> None:
+    while (part := file.readline(MAX_LINE)) and not part.endswith(b"\n"):
+        pass
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(line.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def read_text(path: Path) -> str:
+    """Return a file's text, with line feeds as line ends.
+
+    Raises:
+        Invalid: it cannot be read, is a link, larger than 2 MB, binary or not in UTF-8.
+    """
+    with open_file(path) as file:
+        raw = file.read(MAX_TEXT + 1)
+    if len(raw) > MAX_TEXT:
+        raise Invalid(f"it is larger than {MAX_TEXT // 2**20} MB")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Invalid("it is binary, or its text is not in UTF-8") from error
+    if "\0" in text:
+        raise Invalid("it is binary, or its text is not in UTF-8")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a file to read, but no link, folder or device, nor a pipe, which would wait.
+
+    Raises:
+        Invalid: it cannot be read, or is no file.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except (OSError, ValueError) as error:
+        raise Invalid(f"can't read {flat(str(path))}: {getattr(error, 'strerror', None) or error}") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Invalid(f"{flat(str(path))} is not a file")
+    return open(descriptor, "rb")  # noqa: PTH123  (of a descriptor)
+
+
+Wanted = Callable[[PurePosixPath], bool]
+
+
+def files_below(folder: Path, *, wanted: Wanted, entered: Wanted) -> Iterator[Path | LeftOut]:
+    """Yield the wanted files in a stable order, and what is left out; both conditions get the path below the folder.
+
+    Raises:
+        Invalid: it is no folder, or has too many files.
+    """
+    if not folder.is_dir():
+        raise Invalid(f"{flat(str(folder))} is not a folder")
+    stack, room = [PurePosixPath()], MAX_ENTRIES
+    while stack:
+        below = stack.pop()
+        entries = _entries(folder / below, room)
+        if isinstance(entries, LeftOut):
+            yield entries
+            continue
+        room -= len(entries)
+        if room < 0:
+            raise Invalid(f"{flat(str(folder))} has more than {MAX_ENTRIES:,} files; name a smaller folder")
+        folders = [below / entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        stack += filter(entered, reversed(folders))
+        yield from _files(folder, below, entries, wanted, entered)
+
+
+def _files(
+    folder: Path, below: PurePosixPath, entries: list[os.DirEntry[str]], wanted: Wanted, entered: Wanted
+) -> Iterator[Path | LeftOut]:
+    for entry in entries:
+        path = below / entry.name
+        if entry.is_file(follow_symlinks=False):
+            if wanted(path):
+                yield folder / path
+        elif not entry.is_dir(follow_symlinks=False) and (wanted(path) or (entered(path) and is_folder(folder / path))):
+            yield LeftOut(entry.path, "a link, which may lead out of the folder, or not a file")
+
+
+def _entries(folder: Path, room: int) -> list[os.DirEntry[str]] | LeftOut:
+    if len(folder.parts) > MAX_DEPTH:
+        return LeftOut(str(folder), f"it is more than {MAX_DEPTH} levels deep")
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(islice(entries, room + 1), key=lambda entry: entry.name)
+    except OSError as error:
+        return LeftOut(str(folder), f"it can't be read: {error.strerror}")

@@ -1,0 +1,201 @@
+"""What Claude Code knows: its own memory, CLAUDE.md files and rules, and the transcripts of its sessions."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from memories.importing.files import split_front_matter
+from memories.models import RelationType
+from memoryhub.config.repository import is_folder, resolved
+from memoryhub.core.errors import Invalid
+from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Source
+from memoryhub.transfer.sources.claude_transcripts import folder_of, session_records
+from memoryhub.transfer.sources.reading import files_below
+from memoryhub.transfer.sources.rules import enters_repository, repository_files
+from memoryhub.transfer.sources.texts import (
+    TextFile,
+    current_repository,
+    part_records,
+    read_markdown,
+    rule_records,
+    section_records,
+    wiki_links,
+)
+
+_INSTRUCTIONS = ("CLAUDE.md", "CLAUDE.local.md")
+# The types that the tool gives its memories
+_KINDS = {
+    "user": ("knowledge", "context"),
+    "feedback": ("guideline", ""),
+    "project": ("knowledge", "context"),
+    "reference": ("knowledge", "reference"),
+}
+_POINTER = re.compile(r"\s*[-*] \[[^\]]*\]\([^)\s]+\.md\).*")
+_IMPORT = re.compile(r"(?:(?<=\s)|^)@[~.\w/-]+\.md\b", re.MULTILINE)
+
+
+def _find() -> list[Path]:
+    configs = [path for path in _config_folders() if is_folder(path / "projects") or (path / "CLAUDE.md").is_file()]
+    names = (*_INSTRUCTIONS, ".claude/CLAUDE.md", ".claude/rules")
+    return configs + [top for top in current_repository() if any((top / name).exists() for name in names)]
+
+
+def _config_folders() -> list[Path]:
+    own = os.environ.get("CLAUDE_CONFIG_DIR")
+    return [resolved(Path(own))] if own else [resolved(Path.home() / ".claude")]
+
+
+def _read(path: Path) -> Iterator[Record]:
+    folder = resolved(path)
+    if _is_config(folder):
+        return _read_config(folder, "")
+    if folder.parent.name == "projects" and _is_config(folder.parent.parent):
+        return _read_config(folder.parent.parent, folder.name)
+    return _read_repository(folder)
+
+
+def _is_config(folder: Path) -> bool:
+    own = folder in _config_folders()
+    return own or any(next(folder.glob(f"projects/*/{name}"), None) for name in ("*.jsonl", "memory/*.md"))
+
+
+def _read_config(folder: Path, only: str) -> Iterator[Record]:
+    memory = None
+    for found in files_below(folder, wanted=lambda path: _wants(path, only), entered=lambda path: _enters(path, only)):
+        if isinstance(found, LeftOut):
+            yield found
+            continue
+        parts = found.relative_to(folder).parts
+        name = "/".join(("~/.claude", *parts))
+        if parts[0] == "projects" and found.suffix == ".jsonl":
+            yield from session_records(found)
+        elif parts[0] == "projects":
+            project = folder / parts[0] / parts[1]
+            memory = memory if memory and memory.folder == project else _Memory(project)
+            yield from memory.records(found, "/".join(parts[1:]))
+        else:
+            yield from _instructions(TextFile(found, name, name))
+
+
+def _wants(path: PurePosixPath, only: str) -> bool:
+    match path.parts:
+        case ("projects", project, name):
+            return name.endswith(".jsonl") and not name.startswith("agent-") and only in ("", project)
+        case ("projects", _, "memory", *_) | ("rules", *_):
+            return path.suffix == ".md"
+    return path.parts == ("CLAUDE.md",) and not only
+
+
+def _enters(path: PurePosixPath, only: str) -> bool:
+    match path.parts:
+        case ("projects",):
+            return True
+        case ("projects", project):
+            return only in ("", project)
+        case ("projects", _, "memory", *_):
+            return True
+    return path.parts[0] == "rules" and not only
+
+
+def _read_repository(folder: Path) -> Iterator[Record]:
+    files = repository_files(
+        folder,
+        wanted=lambda path: path.name in _INSTRUCTIONS or (path.suffix == ".md" and _is_in_rules(path)),
+        entered=lambda path: _is_in_rules(path) or path.name == ".claude" or enters_repository(path),
+        named="CLAUDE.md, and nothing else of Claude Code,",
+    )
+    for found in files:
+        if isinstance(found, LeftOut):
+            yield found
+        else:
+            base, file = found
+            yield from _instructions(TextFile(file, base.name_of(file), base.title_of(file)))
+
+
+def _is_in_rules(path: PurePosixPath) -> bool:
+    return (".claude", "rules") in zip(path.parts, path.parts[1:], strict=False)
+
+
+# Other files that a text names stay where they are: they may be anywhere
+def _instructions(file: TextFile) -> Iterator[Record]:
+    is_rule = file.path.name not in _INSTRUCTIONS
+    imported = 0
+    for record in rule_records(file, globs="paths") if is_rule else section_records(file):
+        if isinstance(record, MemoryRecord):
+            imported += len(_IMPORT.findall(record.content))
+            if not _IMPORT.sub("", record.content).strip():
+                continue
+        yield record
+    if imported:
+        yield LeftOut(str(file.path), f"files that it imports with @: {imported}")
+
+
+@dataclass
+class _Memory:
+    """The memory of one project: files with one fact each, and their list in MEMORY.md."""
+
+    folder: Path
+
+    def records(self, path: Path, name: str) -> Iterator[Record]:
+        file = TextFile(path, name, path.name, kind="observation", project=self._project)
+        try:
+            matter, body = split_front_matter(read_markdown(path))
+        except Invalid as error:
+            yield LeftOut(str(path), error.message)
+            return
+        if path.name == "MEMORY.md" or "name" not in matter:
+            yield from self._sections(file)
+            return
+        own = _detail(matter, "type").lower()
+        kind, type_of = _KINDS.get(own, ("observation", ""))
+        session = _detail(matter, "originSessionId")
+        title = str(matter.get("description") or matter["name"])
+        for record in part_records(replace(file, kind=kind, type=type_of, tags=(own,)), "", title, body.strip()):
+            yield replace(record, session=session, relations=self._relations(record))
+
+    def _sections(self, file: TextFile) -> Iterator[Record]:
+        for record in section_records(file):
+            if isinstance(record, MemoryRecord) and all(map(_POINTER.fullmatch, record.content.split("\n"))):
+                yield LeftOut(record.place, "it only lists the other files")
+            else:
+                yield record
+
+    def _relations(self, record: MemoryRecord) -> tuple[tuple[str, str], ...]:
+        keys = (self._keys.get(link.note) for link in wiki_links(record.content))
+        others = dict.fromkeys(key for key in keys if key and key != record.key)
+        return tuple((RelationType.RELATED_TO.value, key) for key in others)
+
+    # By the names in the front matter
+    @cached_property
+    def _keys(self) -> dict[str, str]:
+        keys = {}
+        for path in sorted((self.folder / "memory").glob("*.md")):
+            try:
+                matter, _ = split_front_matter(read_markdown(path))
+            except Invalid:
+                continue
+            if "name" in matter:
+                keys[str(matter["name"])] = f"{self.folder.name}/memory/{path.name}"
+        return keys
+
+    # The name of the folder has lost which of its characters were no letters
+    @cached_property
+    def _project(self) -> str:
+        return next(filter(None, map(folder_of, sorted(self.folder.glob("*.jsonl")))), self.folder.name)
+
+
+# At the top of the front matter, as older versions have it, or below ``metadata``
+def _detail(matter: dict[str, Any], name: str) -> str:
+    found = re.search(rf"(?:^|\s){name}:\s*([\w-]+)", str(matter.get("metadata", "")))
+    return str(matter.get(name.lower()) or (found[1] if found else ""))
+
+
+CLAUDE_CODE = Source(
+    "claude-code", "what Claude Code knows: memory, CLAUDE.md, rules and the transcripts of sessions", _find, _read
+)

@@ -1,0 +1,233 @@
+"""The notes of an Obsidian vault: a memory for each section, and the links between notes as relations."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from posixpath import normpath
+from typing import Any
+from urllib.parse import unquote
+
+from memories.importing.files import split_front_matter
+from memories.models import RelationType
+from memoryhub.config.repository import is_folder, resolved
+from memoryhub.core.errors import Invalid
+from memoryhub.core.text import flat
+from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Source
+from memoryhub.transfer.sources.reading import files_below, read_text
+from memoryhub.transfer.sources.texts import (
+    BETWEEN,
+    TextFile,
+    WikiLink,
+    parsed,
+    part_records,
+    read_markdown,
+    texts,
+    wiki_links,
+    without_code,
+)
+
+_CONFIG = ".obsidian"
+# Where the application lists its vaults: Linux, Flatpak, macOS, Windows
+_LISTS = (
+    ".config/obsidian",
+    ".var/app/md.obsidian.Obsidian/config/obsidian",
+    "Library/Application Support/obsidian",
+    "AppData/Roaming/obsidian",
+)
+# Settings that name the folder of templates
+_TEMPLATES = (("templates.json", "folder"), ("plugins/templater-obsidian/data.json", "templates_folder"))
+# Kinds of other files that are named
+_MOST_NAMED = 20
+_PLACEHOLDER = re.compile(r"\{\{(?:title|date|time)(?::[^{}]*)?\}\}|<%[^%]*\btp\.")
+_TAG = re.compile(r"(?:(?<=\s)|^)#([\w/-]*[^\W\d][\w/-]*)", re.MULTILINE)
+_ATTACHMENT = re.compile(r"\.(?!md$)[A-Za-z]\w{1,5}$")
+_MARKDOWN_LINK = re.compile(r"\]\(<?([^()<>\n#]+\.md)(#[^()<>\n]*)?>?\)")
+
+
+def _find() -> list[Path]:
+    lists = [path for place in _LISTS if (path := Path.home() / place / "obsidian.json").is_file()]
+    vaults = [vault for path in lists for vault in (_settings(path).get("vaults") or {}).values()]
+    paths = [Path(vault["path"]) for vault in vaults if isinstance(vault, dict) and isinstance(vault.get("path"), str)]
+    return [path for path in paths if is_folder(path / _CONFIG)]
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(read_text(path))
+    except (Invalid, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+@dataclass(slots=True)
+class _Note:
+    path: Path
+    # The path below the vault, without its extension
+    name: str
+    # Keys of the sections, by their headings; the first one also under ""
+    sections: dict[str, str] = field(default_factory=dict)
+
+
+def _read(path: Path) -> Iterator[Record]:
+    folder = resolved(path)
+    if not folder.is_dir():
+        raise Invalid(f"{flat(str(path))} is not a folder; name a vault of Obsidian")
+    vault = next((top for top in (folder, *folder.parents) if is_folder(top / _CONFIG)), None)
+    if vault is None:
+        raise Invalid(f"{flat(str(path))} is no vault of Obsidian: it has no folder {_CONFIG}; see `import markdown`")
+    return _Vault(vault).read(folder)
+
+
+class _Vault:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._templates = [
+            PurePosixPath(name)
+            for file, setting in _TEMPLATES
+            if isinstance(name := _settings(folder / _CONFIG / file).get(setting), str) and name.strip("/ ")
+        ]
+        # By the last part of their names
+        self._notes: dict[str, list[_Note]] = {}
+        self._missing = 0
+
+    # Twice: a link may lead to a note that comes later
+    def read(self, folder: Path) -> Iterator[Record]:
+        notes: list[_Note] = []
+        others: Counter[str] = Counter()
+        for found in files_below(folder, wanted=_is_visible, entered=_is_visible):
+            if isinstance(found, LeftOut):
+                yield found
+            elif found.suffix.lower() != ".md":
+                others[found.suffix.lower() or found.name] += 1
+            else:
+                note = _Note(found, found.relative_to(self._folder).with_suffix("").as_posix())
+                notes.append(note)
+        for note in notes:
+            why = self._learn(note)
+            if why:
+                yield LeftOut(str(note.path), why)
+        for note in notes:
+            if note.sections:
+                yield from self._records(note)
+        if others:
+            listed = ", ".join(f"{count} {ending}" for ending, count in sorted(others.items())[:_MOST_NAMED])
+            yield LeftOut(str(folder), f"files that are no notes: {listed}")
+        if self._missing:
+            yield LeftOut(str(folder), f"links to notes that do not exist: {self._missing}")
+
+    # Return why the note is left out, or ""
+    def _learn(self, note: _Note) -> str:
+        try:
+            text = read_markdown(note.path)
+            why = self._refused(note, text)
+            document = None if why else parsed(text)
+        except Invalid as error:
+            return error.message
+        if document is None:
+            return why
+        for section in document.sections:
+            key = self._key(note, section.key)
+            for heading in ("", *reversed(section.headings)):
+                note.sections.setdefault(_plain(heading), key)
+        if note.sections:
+            self._notes.setdefault(note.name.rsplit("/", 1)[-1].casefold(), []).append(note)
+        return "" if note.sections else "it has no text"
+
+    def _refused(self, note: _Note, text: str) -> str:
+        if any(folder in PurePosixPath(note.name).parents for folder in self._templates) or _PLACEHOLDER.search(
+            without_code(text)
+        ):
+            return "it is a template"
+        return "it is a drawing" if "excalidraw-plugin" in split_front_matter(text)[0] else ""
+
+    def _key(self, note: _Note, section: str) -> str:
+        return "#".join(filter(None, (f"{self._folder.name}/{note.name}.md", section)))
+
+    def _records(self, note: _Note) -> Iterator[MemoryRecord]:
+        text = read_markdown(note.path)
+        matter, body = split_front_matter(text)
+        document = parsed(text)
+        file = _file(note, self._key(note, ""), matter, document.tags)
+        # Links of the front matter count for the first section
+        links = _links(text[: len(text) - len(body)])
+        for section in document.sections:
+            # The title of a note is often its first heading too
+            headings = section.headings[section.headings[:1] == (PurePosixPath(note.name).name,) :]
+            title = BETWEEN.join((file.title, *headings))
+            links += _links(section.text)
+            tags = _TAG.findall(without_code(section.text))
+            for record in part_records(file, section.key, title, section.text, tags):
+                relations = self._relations(note, record.key, links)
+                yield replace(record, created=_created(matter), relations=relations)
+                links = []
+
+    def _relations(self, note: _Note, key: str, links: list[WikiLink]) -> tuple[tuple[str, str], ...]:
+        keys: dict[str, None] = {}
+        for link in links:
+            target = self._target(note, link.note) if link.note else note
+            if target is None:
+                self._missing += not _ATTACHMENT.search(link.note)
+            else:
+                keys[target.sections.get(_plain(link.heading), target.sections[""])] = None
+        return tuple((RelationType.RELATED_TO.value, other) for other in keys if other != key)
+
+    # The nearest to the top, unless the link names folders
+    def _target(self, note: _Note, link: str) -> _Note | None:
+        name = link.removesuffix(".md").strip("/").casefold()
+        alike = self._notes.get(name.rsplit("/", 1)[-1], [])
+        beside = normpath(f"{PurePosixPath(note.name).parent.as_posix()}/{name}").casefold()
+        matching = [
+            other
+            for other in alike
+            if other.name.casefold() in (name, beside) or other.name.casefold().endswith(f"/{name}")
+        ]
+        return min(
+            matching, key=lambda other: (other.name.casefold() != name, other.name.count("/"), other.name), default=None
+        )
+
+
+def _file(note: _Note, key: str, matter: dict[str, Any], tags: list[str]) -> TextFile:
+    name = PurePosixPath(note.name).name
+    aliases = ", ".join(texts(matter.get("aliases") or matter.get("alias")))
+    return TextFile(
+        path=note.path,
+        name=key,
+        title=f"{name} ({aliases})" if aliases else name,
+        kind="observation",
+        type="note",
+        tags=tuple(tag for text in (*tags, *texts(matter.get("tag"))) for tag in text.split()),
+    )
+
+
+def _is_visible(path: PurePosixPath) -> bool:
+    return not path.name.startswith(".")
+
+
+def _links(text: str) -> list[WikiLink]:
+    markdown = [
+        WikiLink(unquote(note), unquote(heading).lstrip("#"))
+        for note, heading in _MARKDOWN_LINK.findall(without_code(text))
+        if "://" not in note
+    ]
+    return [*wiki_links(text), *markdown]
+
+
+def _plain(heading: str) -> str:
+    return " ".join(re.findall(r"\w+", heading.rsplit("#", 1)[-1].casefold()))
+
+
+def _created(matter: dict[str, Any]) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(str(matter.get("created") or matter.get("date")))
+    except ValueError:
+        return None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+OBSIDIAN = Source("obsidian", "the notes of an Obsidian vault, with their links", _find, _read)

@@ -1,0 +1,398 @@
+"""What files of text of other tools become, and what hostile ones do not."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from django.test import SimpleTestCase
+
+from memories.importing import import_markdown
+from memoryhub.core.errors import Invalid
+from memoryhub.transfer.importing import run_import
+from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, SessionRecord
+from memoryhub.transfer.sources import SOURCES
+from tests.support import HubTestCase
+
+DATA = Path(__file__).parent / "data"
+
+
+class TextSourceTestCase(SimpleTestCase):
+    def folder(self) -> Path:
+        return Path(self.enterContext(tempfile.TemporaryDirectory())).resolve()
+
+    # Outside this repository, so that its name is in no key
+    def copy(self, data: str) -> Path:
+        return Path(shutil.copytree(DATA / data, self.folder() / "harbour"))
+
+    def read(self, source: str, path: Path) -> list[Record]:
+        return list(SOURCES[source].read(path))
+
+
+class AgentsMdTests(TextSourceTestCase):
+    def test_each_section_becomes_a_guideline(self) -> None:
+        folder = self.copy("agents-md")
+        first, build, tests, pilot = self.read("agents-md", folder)
+        self.assertEqual(
+            build,
+            MemoryRecord(
+                key="harbour/AGENTS.md#harbour/build",
+                title="AGENTS.md › Harbour › Build",
+                content="Run `make charts` before you commit a chart.",
+                kind="guideline",
+                place=str(folder / "AGENTS.md"),
+            ),
+        )
+        keys = [record.key for record in (first, tests, pilot) if isinstance(record, MemoryRecord)]
+        self.assertEqual(
+            keys, ["harbour/AGENTS.md", "harbour/AGENTS.md#harbour/tests", "harbour/pilot/AGENTS.md#pilot"]
+        )
+
+    def test_keys_stay_when_another_section_changes(self) -> None:
+        folder = self.copy("agents-md")
+        before = {record.key: record for record in self.read("agents-md", folder) if isinstance(record, MemoryRecord)}
+        file = folder / "AGENTS.md"
+        file.write_text(
+            file.read_text().replace("a second", "two seconds").replace("# Harbour", "# Harbour\n\n## New\n\nNew.")
+        )
+        after = {record.key: record for record in self.read("agents-md", folder) if isinstance(record, MemoryRecord)}
+        changed = {key for key, record in after.items() if before.get(key) != record}
+        self.assertEqual(changed, {"harbour/AGENTS.md#harbour/new", "harbour/AGENTS.md#harbour/tests"})
+        self.assertLessEqual(before.keys(), after.keys())
+
+
+class CursorRulesTests(TextSourceTestCase):
+    def test_a_rule_becomes_a_guideline_that_names_its_files(self) -> None:
+        folder = self.copy("cursor-rules")
+        first, names, tides, depths, orders = self.read("cursor-rules", folder)
+        self.assertEqual(
+            tides,
+            MemoryRecord(
+                key="harbour/.cursor/rules/tides.mdc",
+                title=".cursor/rules/tides.mdc › Reading the tide feed",
+                content="Applies to `feeds/**/*.{py,toml}`, `gauges/*.csv`.\n\n"
+                "# Tide feed\n\nRetry after an hour when the feed answers 429.",
+                kind="guideline",
+                place=str(folder / ".cursor/rules/tides.mdc"),
+            ),
+        )
+        assert isinstance(depths, MemoryRecord)
+        self.assertEqual((depths.title, depths.content), (".cursor/rules/charts/depths.mdc", "Write depths in metres."))
+        self.assertEqual(
+            [record.title for record in (first, names, orders) if isinstance(record, MemoryRecord)],
+            [".cursorrules", ".cursorrules › Names", "pilot/.cursor/rules/orders.mdc"],
+        )
+
+
+class ClaudeCodeTests(TextSourceTestCase):
+    def test_its_memory_becomes_memories_of_the_kind_that_it_has_there(self) -> None:
+        folder = self.copy("claude-code")
+        *_, index, feed, metres = self.read("claude-code", folder)
+        place = folder / "projects/-srv-harbour/memory"
+        self.assertEqual(index, LeftOut(str(place / "MEMORY.md"), "it only lists the other files"))
+        self.assertEqual(
+            metres,
+            MemoryRecord(
+                key="-srv-harbour/memory/metres-not-feet.md",
+                title="Write depths in metres",
+                content="Write depths in metres, never in feet.\n\n**Why:** the charts are metric.\n"
+                "**How to apply:** convert what the gauges of other ports send. See [[feed-limits]].",
+                kind="guideline",
+                tags=("feedback",),
+                project="/srv/harbour",
+                session="8e2b7d14-6a90-4f3c-b1d2-7a9e5c4d3b02",
+                relations=(("related_to", "-srv-harbour/memory/feed-limits.md"),),
+                place=str(place / "metres-not-feet.md"),
+            ),
+        )
+        assert isinstance(feed, MemoryRecord)
+        self.assertEqual((feed.kind, feed.type, feed.relations), ("knowledge", "reference", ()))
+
+    def test_transcripts_become_sessions_of_what_was_typed_and_answered(self) -> None:
+        folder = self.copy("claude-code")
+        first, second = (record for record in self.read("claude-code", folder) if isinstance(record, SessionRecord))
+        self.assertEqual(first.key, "5f0c6a52-3d1e-4a7b-9c55-0c1f6f1f2a01")
+        self.assertEqual(
+            [(turn.prompt, turn.answer) for turn in first.turns],
+            [
+                (
+                    "What does the gauge read?",
+                    "I will look at the tide table first.\n\nThe gauge at Øster Hurup reads 0.8 m at 06:12.",
+                ),
+                (
+                    "And when the feed answers 429?",
+                    "Retry after an hour, because the feed answers 429 for that long.",
+                ),
+                ("Ask a subagent for the pier.", "Pier 4 is nearest."),
+                ("How deep is the basin?", "Retry after an hour, because the feed answers 429 for that long."),
+            ],
+        )
+        self.assertEqual(first.summary, "The gauge was read, and the retry of the feed agreed.")
+        self.assertEqual((first.purpose, first.project), ("What does the gauge read?", "/srv/harbour"))
+        self.assertEqual(first.started, datetime(2026, 11, 23, 10, 2, 59, 639000, UTC))
+        self.assertEqual(first.started, first.turns[0].at)
+        self.assertEqual(len(second.turns), 1)
+
+    def test_what_the_user_did_not_type_is_no_prompt(self) -> None:
+        reminder = "<system-reminder>\nThe date is today.\n</system-reminder>"
+        command = "<command-name>/tides</command-name>\n<command-message>tides</command-message>\n"
+        lines = [
+            _line("user", "<local-command-caveat>…</local-command-caveat>", isMeta=True),
+            _line("user", "<command-name>/clear</command-name>\n<command-args></command-args>"),
+            _line("user", "<local-command-stdout>cleared</local-command-stdout>"),
+            _line("user", [{"type": "text", "text": reminder}, {"type": "text", "text": "When is low water?"}]),
+            _line("assistant", [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "At 12:31."}]),
+            _line("user", [{"type": "tool_result", "content": "12:31"}]),
+            _line("user", "of a subagent", isSidechain=True),
+            _line("user", "<task-notification>done</task-notification>"),
+            _line("assistant", "No response requested.", model="<synthetic>"),
+            _line("user", "[Request interrupted by user]"),
+            _line("user", f"{command}<command-args>Øster Hurup</command-args>"),
+            _line("assistant", "0.8 m"),
+            _line("user", "<bash-input>ls</bash-input>"),
+            {"type": "ai-title", "aiTitle": "Tides"},
+            {"type": "summary", "summary": "of another session", "leafUuid": "elsewhere"},
+        ]
+        (session,) = self.read("claude-code", self.transcript(*map(json.dumps, lines)))
+        assert isinstance(session, SessionRecord)
+        turns = [(turn.prompt, turn.answer) for turn in session.turns]
+        self.assertEqual(turns, [("When is low water?", "At 12:31."), ("/tides Øster Hurup", "0.8 m")])
+        self.assertEqual((session.purpose, session.summary), ("Tides", ""))
+
+    def test_what_is_whole_of_a_broken_transcript_is_read(self) -> None:
+        prompt, answer = json.dumps(_line("user", "Low water?")), json.dumps(_line("assistant", "At 12:31."))
+        folder = self.transcript(prompt, "[" * 100_000, '{"a": "' + "x" * 5_000_000 + '"}', answer, prompt[:40])
+        session, left = self.read("claude-code", folder)
+        assert isinstance(session, SessionRecord)
+        self.assertEqual([(turn.prompt, turn.answer) for turn in session.turns], [("Low water?", "At 12:31.")])
+        place = folder / "projects/-srv-harbour/1.jsonl:2"
+        self.assertEqual(left, LeftOut(str(place), "lines that are cut off, too long or no JSON: 3"))
+
+    def test_a_session_has_at_most_so_many_turns(self) -> None:
+        with patch("memoryhub.transfer.sources.claude_transcripts.MAX_TURNS", 2):
+            session, left = self.read("claude-code", self.transcript(*[json.dumps(_line("user", "Low water?"))] * 5))
+        assert isinstance(session, SessionRecord)
+        assert isinstance(left, LeftOut)
+        self.assertEqual((len(session.turns), left.why), (2, "turns after the first 2: 3"))
+
+    def test_instructions_become_guidelines(self) -> None:
+        folder = self.folder() / "harbour"
+        (folder / ".claude" / "rules").mkdir(parents=True)
+        (folder / "CLAUDE.md").write_text("@docs/berths.md\n\n# Tests\n\nUse recorded gauges. See @AGENTS.md.\n")
+        (folder / "CLAUDE.local.md").write_text("Answer in Danish.")
+        (folder / ".claude" / "rules" / "feed.md").write_text('---\npaths: ["feeds/*.py"]\n---\nRetry after an hour.\n')
+        local, *shared = self.read("claude-code", folder)
+        assert isinstance(local, MemoryRecord)
+        self.assertEqual(
+            (local.key, local.kind, local.content), ("harbour/CLAUDE.local.md", "guideline", "Answer in Danish.")
+        )
+        tests, left, rule = shared
+        assert isinstance(tests, MemoryRecord)
+        assert isinstance(rule, MemoryRecord)
+        self.assertEqual(
+            (tests.key, tests.content), ("harbour/CLAUDE.md#tests", "Use recorded gauges. See @AGENTS.md.")
+        )
+        self.assertEqual(left, LeftOut(str(folder / "CLAUDE.md"), "files that it imports with @: 2"))
+        self.assertEqual(rule.content, "Applies to `feeds/*.py`.\n\nRetry after an hour.")
+
+    def transcript(self, *lines: str) -> Path:
+        folder = self.folder()
+        path = folder / "projects" / "-srv-harbour" / "1.jsonl"
+        path.parent.mkdir(parents=True)
+        path.write_text("\n".join(lines))
+        return folder
+
+
+class ObsidianTests(TextSourceTestCase):
+    def test_sections_of_notes_become_memories_with_their_links(self) -> None:
+        vault = self.copy("obsidian")
+        records = [record for record in self.read("obsidian", vault) if isinstance(record, MemoryRecord)]
+        by_key = {record.key: record for record in records}
+        self.assertEqual(
+            by_key["harbour/Harbour/Tide gauge.md"],
+            MemoryRecord(
+                key="harbour/Harbour/Tide gauge.md",
+                title="Tide gauge (Gauge 4)",
+                content="Reads the level each minute. #sensor",
+                type="note",
+                tags=("gauges", "harbour/øst", "sensor"),
+                created=datetime(2026, 3, 1, 8, 30, tzinfo=UTC),
+                relations=(("related_to", "harbour/Harbour/Berths.md#berths"),),
+                place=str(vault / "Harbour/Tide gauge.md"),
+            ),
+        )
+        links = {key: [target for _, target in record.relations] for key, record in by_key.items()}
+        self.assertEqual(
+            links,
+            {
+                "harbour/Retries.md": [],
+                "harbour/Retries.md#after-429": ["harbour/Harbour/Tide gauge.md#feed"],
+                "harbour/Harbour/Berths.md#berths": ["harbour/Harbour/Tide gauge.md"],
+                "harbour/Harbour/Tide gauge.md": ["harbour/Harbour/Berths.md#berths"],
+                "harbour/Harbour/Tide gauge.md#feed": ["harbour/Retries.md#after-429"],
+                "harbour/Harbour/Tide gauge.md#repairs": [],
+            },
+        )
+        self.assertEqual(by_key["harbour/Harbour/Berths.md#berths"].title, "Berths")
+        self.assertEqual(by_key["harbour/Harbour/Tide gauge.md#repairs"].tags, ("gauges", "harbour/øst"))
+
+    def test_what_is_no_note_is_left_out_by_name(self) -> None:
+        vault = self.copy("obsidian")
+        left = [record for record in self.read("obsidian", vault) if isinstance(record, LeftOut)]
+        self.assertEqual(
+            [(Path(record.place).relative_to(vault).as_posix(), record.why) for record in left],
+            [
+                ("Empty.md", "it has no text"),
+                ("Reading.md", "it is a template"),
+                ("Templates/Berth.md", "it is a template"),
+                (".", "files that are no notes: 1 .canvas, 1 .png"),
+                (".", "links to notes that do not exist: 1"),
+            ],
+        )
+
+    def test_links_find_the_note_that_the_application_opens(self) -> None:
+        vault = self.folder()
+        (vault / ".obsidian").mkdir()
+        for name, text in {
+            "a/Log.md": "nearest: [[Node.js]] [[log]] [[b/Log]] [[../b/Log]] [[c/Log|other]]",
+            "b/Log.md": "B",
+            "a/c/Log.md": "C",
+            "Node.js.md": "N",
+        }.items():
+            (vault / name).parent.mkdir(parents=True, exist_ok=True)
+            (vault / name).write_text(text)
+        records = [record for record in self.read("obsidian", vault) if isinstance(record, MemoryRecord)]
+        (log,) = (record for record in records if record.key.endswith("/a/Log.md"))
+        found = [key.removeprefix(f"{vault.name}/") for _, key in log.relations]
+        self.assertEqual(found, ["Node.js.md", "b/Log.md", "a/c/Log.md"])
+
+    def test_a_part_of_a_vault_has_the_same_keys(self) -> None:
+        vault = self.copy("obsidian")
+        (berths, *_) = self.read("obsidian", vault / "Harbour")
+        assert isinstance(berths, MemoryRecord)
+        self.assertEqual(berths.key, "harbour/Harbour/Berths.md#berths")
+
+
+class HostileTests(TextSourceTestCase):
+    def test_hostile_texts_are_left_out_with_the_reason(self) -> None:
+        cases = {
+            "binary": (bytes(range(256)) * 20, "it is binary, or its text is not in UTF-8"),
+            "another encoding": ("Depths in metres.".encode("utf-16"), "it is binary, or its text is not in UTF-8"),
+            "without a mark": ("Depths".encode("utf-16-le"), "it is binary, or its text is not in UTF-8"),
+            "huge": (b"x" * (2 * 2**20 + 1), "it is larger than 2 MB"),
+            "deep": (b"---\na: " + b"[" * 5000 + b"\n---\nx", "its front matter is nested too deeply"),
+            "a listing": (b"# x\n\ny\n" * 2_001, "it has 2,001 headings"),
+        }
+        for source, (folder, name) in self.places().items():
+            for case, (content, why) in cases.items():
+                (folder / name).write_bytes(content)
+                if source == "cursor-rules" and case == "a listing":
+                    continue
+                with self.subTest(source=source, case=case):
+                    left = [record.why for record in self.read(source, folder) if isinstance(record, LeftOut)]
+                    self.assertRegex(left[0], f"^{why}")
+                    self.assertEqual(len(left), len(self.read(source, folder)))
+                    self.assertLess(len(left[0]), 200)
+
+    def test_front_matter_that_expands_stays_as_it_is(self) -> None:
+        bomb = "---\na: &a [x, x]\nb: &b [*a, *a]\nglobs: !!python/object:os.system [*b, *b]\ntags: *b\n---\nDepths.\n"
+        for source, (folder, name) in self.places().items():
+            (folder / name).write_text(bomb)
+            with self.subTest(source=source):
+                (record,) = self.read(source, folder)
+                assert isinstance(record, MemoryRecord)
+                self.assertTrue(record.content.endswith("Depths."))
+                self.assertLess(len(str(record)), 1_000)
+
+    def test_a_mark_of_utf_8_and_other_line_ends_are_read(self) -> None:
+        for source, (folder, name) in self.places().items():
+            (folder / name).write_bytes(b"\xef\xbb\xbf---\r\ntags: a\r\n---\r\nDepths\rin metres.\r\n")
+            (record,) = self.read(source, folder)
+            assert isinstance(record, MemoryRecord)
+            self.assertEqual(record.content, "Depths\nin metres.", source)
+
+    def test_links_out_of_the_folder_and_pipes_are_not_read(self) -> None:
+        outside = self.folder()
+        (outside / "secret.md").write_text("secret")
+        for source, (folder, name) in self.places().items():
+            (folder / name).symlink_to(outside / "secret.md")
+            (folder / "elsewhere").symlink_to(outside)
+            (folder / "loop").symlink_to(folder / "loop")
+            (folder / "pipe").mkdir()
+            os.mkfifo(folder / "pipe" / Path(name).name)
+            with self.subTest(source=source):
+                records = self.read(source, folder)
+                self.assertTrue(records)
+                for record in records:
+                    assert isinstance(record, LeftOut)
+                    self.assertIn("a link, which may lead out of the folder", record.why)
+
+    def test_deep_and_full_folders_are_bounded(self) -> None:
+        for source, (folder, name) in self.places().items():
+            (folder / name).write_text("Depths.")
+            deep = folder.joinpath(*["d"] * 80)
+            deep.mkdir(parents=True)
+            (deep / "AGENTS.md").write_text("Too deep.")
+            with self.subTest(source=source):
+                (record,) = (record for record in self.read(source, folder) if isinstance(record, MemoryRecord))
+                self.assertEqual(record.content, "Depths.")
+                with patch("memoryhub.transfer.sources.reading.MAX_ENTRIES", 40), self.assertRaises(Invalid) as refused:
+                    self.read(source, folder)
+                self.assertRegex(str(refused.exception), "has more than 40 files; name a smaller folder$")
+
+    def test_a_place_without_data_gets_one_sentence(self) -> None:
+        folder = self.folder()
+        (folder / "file").write_text("x")
+        for source in self.places():
+            for path in (folder, folder / "file", folder / "nowhere", Path("\0")):
+                with self.subTest(source=source, path=path), self.assertRaises(Invalid) as refused:
+                    self.read(source, path)
+                self.assertLess(len(str(refused.exception)), 300)
+
+    def places(self) -> dict[str, tuple[Path, str]]:
+        """Return a folder for each source, and a name of a file that it reads there."""
+        files = {
+            "claude-code": "CLAUDE.md",
+            "agents-md": "AGENTS.md",
+            "cursor-rules": ".cursor/rules/tides.mdc",
+            "obsidian": "Tides.md",
+        }
+        places = {source: (self.folder(), name) for source, name in files.items()}
+        for folder, name in places.values():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (places["obsidian"][0] / ".obsidian").mkdir()
+        return places
+
+
+class ImportTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(self.store("alpha", actor="maya", source="cli"))
+        self.top = Path(self.enterContext(tempfile.TemporaryDirectory())).resolve()
+
+    def run_it(self, source: str, folder: Path) -> dict[str, int]:
+        return run_import(SOURCES[source].read(folder), tool=source, place=str(folder)).counts
+
+    def test_notes_that_were_imported_as_markdown_are_the_same_texts(self) -> None:
+        vault = Path(shutil.copytree(DATA / "obsidian", self.top / "vault"))
+        import_markdown(directory=vault)
+        self.assertEqual(self.run_it("obsidian", vault), {"duplicates": 6, "left_out_count": 5})
+
+    def test_an_edited_section_is_revised_even_if_its_heading_has_a_secret(self) -> None:
+        file = self.top / "AGENTS.md"
+        file.write_text("# Token ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a\n\nDepths.\n\n# Berths\n\nTen.\n")
+        self.assertEqual(self.run_it("agents-md", self.top), {"created": 2})
+        self.assertEqual(self.run_it("agents-md", self.top), {"unchanged": 2})
+        file.write_text(file.read_text().replace("Depths.", "Depths in metres."))
+        self.assertEqual(self.run_it("agents-md", self.top), {"revised": 1, "unchanged": 1})
+
+
+def _line(role: str, content: Any, *, model: str = "opus", **fields: Any) -> dict[str, Any]:
+    message = {"role": role, "content": content, "model": model}
+    return {"type": role, "message": message, "uuid": "1", "cwd": "/srv/harbour", **fields}
