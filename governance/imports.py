@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,6 +35,7 @@ from memoryhub.core.permissions import Act, demand
 from memoryhub.core.schemas import EventRef, KnownEventRefs, Payload
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, TEXTS
+from memoryhub.core.text import counted
 from sessions_app.events import SESSION_STARTED
 from sessions_app.events.sessions import TURN_BEGAN
 from sessions_app.models import Session, Turn
@@ -43,6 +44,7 @@ _TRACE = "import:"
 # Kept items that an undo names; all of them are kept
 _MOST_NAMED = 50
 _MOST_TAGS = 10
+_ITEMS = {"memory": ("memory", "memories")}
 _LATER = (
     f"SELECT DISTINCT stream_id FROM raw_events WHERE position > %s AND stream_id IN {TEXTS} AND position NOT IN {IDS}"
 )
@@ -117,6 +119,11 @@ class Undo:
     void: list[int]
     kept: list[Kept]
     token: str
+
+    @property
+    def items_text(self) -> str:
+        """The items that disappear: "12 memories, 1 session"."""
+        return ", ".join(counted(count, *_ITEMS.get(name, (name,))) for name, count in self.items.items())
 
 
 def batch_of_trace(trace_id: str) -> int:
@@ -228,6 +235,29 @@ def _events(batch: Batch) -> QuerySet[RawEvent]:
     events = RawEvent.objects.filter(position__gt=batch.id, trace_id=trace_of(batch.id))
     # The log has no index of traces
     return events.filter(position__lt=batch.ended) if batch.ended else events
+
+
+# (one, several), in the order of a sentence; of counts that are no nouns, both are the same
+_COUNTED = {
+    "created": ("new", "new"),
+    "revised": ("revised", "revised"),
+    "unchanged": ("unchanged", "unchanged"),
+    "duplicates": ("exact copy", "exact copies"),
+    "conflicts": ("changed here too", "changed here too"),
+    "deleted": ("deleted here", "deleted here"),
+    "sessions": ("session", "sessions"),
+    "sessions_extended": ("session with more turns", "sessions with more turns"),
+    "sessions_known": ("known session", "known sessions"),
+    "relations": ("relation", "relations"),
+    "left_out_count": ("left out", "left out"),
+}
+COUNTED = tuple(_COUNTED)
+
+
+def counts_text(counts: Mapping[str, int] | None) -> str:
+    """Return what became of the records of an import: "12 new, 3 exact copies, 1 left out"."""
+    found = counts or {}
+    return ", ".join(counted(found[name], *nouns) for name, nouns in _COUNTED.items() if found.get(name))
 
 
 def find_batch(batch_id: int) -> Batch:

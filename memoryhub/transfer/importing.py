@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from governance.imports import begin_import, end_import, in_batch
+from governance.imports import COUNTED, begin_import, end_import, in_batch
 from memories.duplicates import Existing, ExistingMemories
 from memories.events import MEMORY_WRITTEN, MemoryWritten
 from memories.importing.files import without_deleted
@@ -91,7 +91,7 @@ class Report:
 
     @property
     def counts(self) -> dict[str, int]:
-        return {name: value for name in _COUNTED if (value := getattr(self, name))}
+        return {name: value for name in COUNTED if (value := getattr(self, name))}
 
     @property
     def changes(self) -> int:
@@ -101,12 +101,6 @@ class Report:
         self.left_out_count += 1
         if len(self.left_out) < _MOST_NAMED:
             self.left_out.append(LeftOut(place, why))
-
-
-_COUNTED = (
-    *("created", "revised", "unchanged", "duplicates", "conflicts", "deleted"),
-    *("sessions", "sessions_extended", "sessions_known", "relations", "left_out_count"),
-)
 
 
 def project_of(name: str, default: str) -> str:

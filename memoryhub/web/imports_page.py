@@ -11,7 +11,16 @@ from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from governance.imports import Batch, Undo, find_batch, gain_of, imported_memories, list_batches, preview_undo
+from governance.imports import (
+    Batch,
+    Undo,
+    counts_text,
+    find_batch,
+    gain_of,
+    imported_memories,
+    list_batches,
+    preview_undo,
+)
 from governance.imports import undo_import as undo
 from memories.admin.answers import sentence
 from memoryhub.core import log
@@ -22,24 +31,13 @@ from memoryhub.core.permissions import Act, require
 from memoryhub.core.text import counted
 
 _PAGE = 50
-_LABELS = {
-    "created": "new",
-    "revised": "revised",
-    "unchanged": "unchanged",
-    "duplicates": "exact copies",
-    "conflicts": "changed here too",
-    "deleted": "deleted here",
-    "sessions": "sessions",
-    "sessions_extended": "sessions with more turns",
-    "sessions_known": "known sessions",
-    "relations": "relations",
-    "left_out_count": "left out",
-}
+# Of the counts, what did not become something new
+_NOT_TAKEN = ("unchanged", "duplicates", "conflicts", "deleted", "sessions_known", "left_out_count")
 
 
 def show_imports(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
     page = Paginator(list_batches(), _PAGE).get_page(request.GET.get("p"))
-    rows = [(batch, counts_of(batch)) for batch in page]
+    rows = [(batch, counts_text(batch.counts)) for batch in page]
     return TemplateResponse(
         request, "admin/imports/list.html", {**context, "title": "Imports", "page": page, "rows": rows}
     )
@@ -54,19 +52,13 @@ def show_import(request: HttpRequest, batch_id: int, context: dict[str, Any]) ->
     shown = {
         "title": f"Import #{batch.id}",
         "batch": batch,
-        "counts": counts_of(batch),
+        "left_over": counts_text({name: (batch.counts or {}).get(name, 0) for name in _NOT_TAKEN}),
         "gain": gain,
         "kinds": [(kind, KINDS[kind].plural, count) for kind, count in gain.kinds.items()] if gain else [],
         "page": None if batch.is_undone else Paginator(memories, _PAGE).get_page(request.GET.get("p")),
         "plan": None if batch.is_undone else preview_undo(batch_id),
     }
     return TemplateResponse(request, "admin/imports/detail.html", {**context, **shown})
-
-
-def counts_of(batch: Batch) -> list[tuple[str, int]]:
-    """Return what became of the records of an import, with labels."""
-    counts = batch.counts or {}
-    return [(label, counts[name]) for name, label in _LABELS.items() if counts.get(name)]
 
 
 def _undo(request: HttpRequest, batch: Batch) -> HttpResponse:

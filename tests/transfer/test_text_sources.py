@@ -15,7 +15,7 @@ from django.test import SimpleTestCase
 
 from memories.importing import import_markdown
 from memoryhub.core.errors import Invalid
-from memoryhub.transfer.importing import run_import
+from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, SessionRecord
 from memoryhub.transfer.sources import SOURCES
 from tests.support import HubTestCase
@@ -377,7 +377,8 @@ class ImportTests(HubTestCase):
         self.top = Path(self.enterContext(tempfile.TemporaryDirectory())).resolve()
 
     def run_it(self, source: str, folder: Path) -> dict[str, int]:
-        return run_import(SOURCES[source].read(folder), tool=source, place=str(folder)).counts
+        (report,) = Importer(source, "alpha").run(SOURCES[source].read(folder), place=str(folder))
+        return report.counts
 
     def test_notes_that_were_imported_as_markdown_are_the_same_texts(self) -> None:
         vault = Path(shutil.copytree(DATA / "obsidian", self.top / "vault"))

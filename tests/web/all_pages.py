@@ -50,6 +50,7 @@ STARTS = (
     f"/p/{LONG}/admin/",
     f"/p/{LONG}/admin/memories/memory/",
     f"/p/{LONG}/admin/sessions_app/session/",
+    f"/p/{LONG}/admin/imports/",
     *(f"/p/{LONG}/admin/governance/{name}/" for name in ("rollback", "redaction", "hold")),
     f"/o/{ORG}/admin/",
     "/global/admin/",
@@ -60,7 +61,7 @@ STARTS = (
 # Of the documents, two; of the projects, the sample, and what only the one with the long name has.
 _FOLLOWED = re.compile(
     r"/p/demo/admin/|/(people|jobs|api/v1/docs|help/|help/reference/settings\.md)$|/(tokens|new)"
-    rf"|/p/{LONG}/admin/(governance/\w+|memories/memory)/\d+/(change|compare)?"
+    rf"|/p/{LONG}/admin/((governance/\w+|memories/memory)/\d+/(change|compare)?|imports/\d+/)"
 )
 _LINKS = """
 return [...document.querySelectorAll('a[href]:not([download])')]

@@ -51,6 +51,9 @@ def sample_hub(home: Path, checkout: Path = ROOT) -> Iterator[Server]:
     try:
         server.wait_until_ready()
         _fill(server)
+        imported = [str(ROOT / "tests/transfer/data/server-memory/memory.jsonl"), "--project", LONG]
+        arguments = ["import", "server-memory", *imported]
+        subprocess.run([*program, *arguments], env=environment, check=True, capture_output=True)
         yield server
     finally:
         server.close()

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from decisions.importing import AdrReport, import_adrs, record_names
-from governance.imports import list_batches, preview_undo, undo_import
+from governance.imports import counts_text, list_batches, preview_undo, undo_import
 from memories.importing import MAX_HEADINGS, find_files, import_markdown
 from memoryhub.config.identity import bind_project, identify_project
 from memoryhub.config.repository import find_repository
@@ -35,16 +35,6 @@ from sessions_app.services import record_commits
 _BATCH = 500
 # Skipped files of one reason that are listed by name
 _MOST_NAMED = 5
-_PLURALS = {"memory": "memories"}
-_COUNTS = {
-    "left_out_count": "left out",
-    "duplicates": "exact copies",
-    "created": "new",
-    "conflicts": "changed here too",
-    "deleted": "deleted here",
-    "sessions_extended": "sessions with more turns",
-    "sessions_known": "known sessions",
-}
 
 
 class Command(ProjectCommand):
@@ -159,7 +149,7 @@ class Command(ProjectCommand):
         for report in reports:
             secrets = ", ".join(f"{count} {name}" for name, count in report.secrets.items())
             masked = f"; masked: {secrets}" if secrets else ""
-            self.stdout.write(f"  into {report.project}: {_counts(report.counts) or 'nothing'}{masked}")
+            self.stdout.write(f"  into {report.project}: {counts_text(report.counts) or 'nothing'}{masked}")
             self._left_out(report)
 
     def _left_out(self, report: Report) -> None:
@@ -176,14 +166,12 @@ class Command(ProjectCommand):
         for batch in list_batches():
             state = "undone" if batch.is_undone else "interrupted" if batch.counts is None else ""
             facts = [f"#{batch.id} {batch.tool} {batch.began_at:%Y-%m-%d %H:%M}", batch.place]
-            self.stdout.write(flat("  ".join(filter(None, [*facts, _counts(batch.counts or {}), state]))))
+            self.stdout.write(flat("  ".join(filter(None, [*facts, counts_text(batch.counts), state]))))
 
     def _undo(self, batch: int, token: str) -> None:
         plan = undo_import(batch_id=batch, token=token) if token else preview_undo(batch)
-        items = (
-            ", ".join(counted(count, name, _PLURALS.get(name, "")) for name, count in plan.items.items()) or "nothing"
-        )
-        self.stdout.write(f"{'undone' if token else 'would be undone'}: {items}, {counted(plan.events, 'event')}")
+        state = "undone" if token else "would be undone"
+        self.stdout.write(f"{state}: {plan.items_text or 'nothing'}, {counted(plan.events, 'event')}")
         for kept in plan.kept:
             self.stdout.write(flat(f"kept #{kept.id} {kept.title}: {kept.why}"))
         if not token:
@@ -260,10 +248,6 @@ class Command(ProjectCommand):
             f"imported {counted(report.events, 'event')} ({report.added} new, {report.known} already known, "
             f"{sum(report.left_out.values())} left out) into {project}"
         )
-
-
-def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{value} {_COUNTS.get(name, name)}" for name, value in counts.items())
 
 
 def _number(text: str) -> int:
