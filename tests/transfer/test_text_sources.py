@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -201,6 +202,26 @@ class ClaudeCodeTests(TextSourceTestCase):
         self.assertEqual(left, LeftOut(str(folder / "CLAUDE.md"), "files that it imports with @: 2"))
         self.assertEqual(rule.content, "Applies to `feeds/*.py`.\n\nRetry after an hour.")
 
+    def test_one_project_is_read_with_the_keys_that_it_has_among_all(self) -> None:
+        folder = self.copy("claude-code")
+        (folder / "projects/-srv-other").mkdir()
+        shutil.copy(*folder.glob("projects/-srv-harbour/5*.jsonl"), folder / "projects/-srv-other/2.jsonl")
+        (folder / "CLAUDE.md").write_text("Answer in English.")
+        whole, project = (self.read("claude-code", path) for path in (folder, folder / "projects/-srv-harbour"))
+        self.assertEqual(len(whole), len(project) + 2)
+        self.assertLess(set(map(str, project)), set(map(str, whole)))
+        keys = [record.key for record in whole if isinstance(record, MemoryRecord)]
+        self.assertEqual(keys[0], "harbour/CLAUDE.md")
+
+    def test_a_repository_with_projects_of_its_own_is_no_settings_folder(self) -> None:
+        folder = self.folder() / "harbour"
+        (folder / "projects" / "tides").mkdir(parents=True)
+        (folder / "projects" / "tides" / "levels.jsonl").write_text('{"level": 0.8}')
+        (folder / "CLAUDE.md").write_text("Depths in metres.")
+        (record,) = self.read("claude-code", folder)
+        assert isinstance(record, MemoryRecord)
+        self.assertEqual(record.key, "harbour/CLAUDE.md")
+
     def transcript(self, *lines: str) -> Path:
         folder = self.folder()
         path = folder / "projects" / "-srv-harbour" / "1.jsonl"
@@ -368,6 +389,26 @@ class HostileTests(TextSourceTestCase):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (places["obsidian"][0] / ".obsidian").mkdir()
         return places
+
+
+class FindTests(TextSourceTestCase):
+    def test_usual_places_are_found_that_have_data(self) -> None:
+        home, work = self.folder(), self.copy("agents-md")
+        (work / ".git").mkdir()
+        (work / ".git" / "HEAD").write_text("ref: refs/heads/main")
+        self.enterContext(contextlib.chdir(work / "pilot"))
+        self.enterContext(patch.dict(os.environ, HOME=str(home), CLAUDE_CONFIG_DIR=str(home / "own")))
+        self.assertEqual([SOURCES[name].find() for name in ("claude-code", "obsidian")], [[], []])
+        for folder in (".claude/projects", "own/projects", "vault/.obsidian", ".config/obsidian"):
+            (home / folder).mkdir(parents=True)
+        vaults = {"a": {"path": str(home / "vault")}, "b": {"path": str(home / "gone")}, "c": None}
+        (home / ".config/obsidian/obsidian.json").write_text(json.dumps({"vaults": vaults}))
+        (work / "CLAUDE.md").write_text("Depths in metres.")
+        self.assertEqual(SOURCES["claude-code"].find(), [home / "own", home / ".claude", work])
+        self.assertEqual(SOURCES["obsidian"].find(), [home / "vault"])
+        self.assertEqual([SOURCES[name].find() for name in ("agents-md", "cursor-rules")], [[work], [work]])
+        (home / ".config/obsidian/obsidian.json").write_text('{"vaults": [1]}')
+        self.assertEqual(SOURCES["obsidian"].find(), [])
 
 
 class ImportTests(HubTestCase):
