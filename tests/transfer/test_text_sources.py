@@ -14,9 +14,11 @@ from unittest.mock import patch
 
 from django.test import SimpleTestCase
 
+from governance.imports import preview_undo, undo_import
 from memories.importing import import_markdown
 from memoryhub.core.errors import Invalid
-from memoryhub.transfer.importing import run_import
+from memoryhub.core.log import table_digests
+from memoryhub.transfer.importing import Report, preview_import, run_import
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, SessionRecord
 from memoryhub.transfer.sources import SOURCES
 from tests.support import HubTestCase
@@ -205,7 +207,8 @@ class ClaudeCodeTests(TextSourceTestCase):
     def test_one_project_is_read_with_the_keys_that_it_has_among_all(self) -> None:
         folder = self.copy("claude-code")
         (folder / "projects/-srv-other").mkdir()
-        shutil.copy(*folder.glob("projects/-srv-harbour/5*.jsonl"), folder / "projects/-srv-other/2.jsonl")
+        (transcript,) = folder.glob("projects/-srv-harbour/5*.jsonl")
+        shutil.copy(transcript, folder / "projects/-srv-other/2.jsonl")
         (folder / "CLAUDE.md").write_text("Answer in English.")
         whole, project = (self.read("claude-code", path) for path in (folder, folder / "projects/-srv-harbour"))
         self.assertEqual(len(whole), len(project) + 2)
@@ -417,8 +420,27 @@ class ImportTests(HubTestCase):
         self.enterContext(self.store("alpha", actor="maya", source="cli"))
         self.top = Path(self.enterContext(tempfile.TemporaryDirectory())).resolve()
 
+    def report(self, source: str, folder: Path) -> Report:
+        return run_import(SOURCES[source].read(folder), tool=source, place=str(folder))
+
     def run_it(self, source: str, folder: Path) -> dict[str, int]:
-        return run_import(SOURCES[source].read(folder), tool=source, place=str(folder)).counts
+        return self.report(source, folder).counts
+
+    def test_imports_add_nothing_when_repeated_and_are_undone_whole(self) -> None:
+        memories = {"claude-code": 2, "agents-md": 4, "cursor-rules": 5, "obsidian": 6}
+        for source, expected in memories.items():
+            with self.subTest(source=source):
+                folder = Path(shutil.copytree(DATA / source, self.top / source))
+                before = table_digests()
+                report = self.report(source, folder)
+                self.assertEqual((report.created, report.duplicates), (expected, 0))
+                imported = table_digests()
+                again = preview_import(SOURCES[source].read(folder), tool=source)
+                self.assertEqual((again.created, again.revised, again.unchanged), (0, 0, expected))
+                self.assertEqual(table_digests(), imported)
+                assert report.batch
+                undo_import(batch_id=report.batch, token=preview_undo(report.batch).token)
+                self.assertEqual(table_digests(), before)
 
     def test_notes_that_were_imported_as_markdown_are_the_same_texts(self) -> None:
         vault = Path(shutil.copytree(DATA / "obsidian", self.top / "vault"))
