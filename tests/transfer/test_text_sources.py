@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -13,9 +14,11 @@ from unittest.mock import patch
 
 from django.test import SimpleTestCase
 
+from governance.imports import preview_undo, undo_import
 from memories.importing import import_markdown
 from memoryhub.core.errors import Invalid
-from memoryhub.transfer.importing import Importer
+from memoryhub.core.log import table_digests
+from memoryhub.transfer.importing import Importer, Report
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, SessionRecord
 from memoryhub.transfer.sources import SOURCES
 from tests.support import HubTestCase
@@ -201,6 +204,27 @@ class ClaudeCodeTests(TextSourceTestCase):
         self.assertEqual(left, LeftOut(str(folder / "CLAUDE.md"), "files that it imports with @: 2"))
         self.assertEqual(rule.content, "Applies to `feeds/*.py`.\n\nRetry after an hour.")
 
+    def test_one_project_is_read_with_the_keys_that_it_has_among_all(self) -> None:
+        folder = self.copy("claude-code")
+        (folder / "projects/-srv-other").mkdir()
+        (transcript,) = folder.glob("projects/-srv-harbour/5*.jsonl")
+        shutil.copy(transcript, folder / "projects/-srv-other/2.jsonl")
+        (folder / "CLAUDE.md").write_text("Answer in English.")
+        whole, project = (self.read("claude-code", path) for path in (folder, folder / "projects/-srv-harbour"))
+        self.assertEqual(len(whole), len(project) + 2)
+        self.assertLess(set(map(str, project)), set(map(str, whole)))
+        keys = [record.key for record in whole if isinstance(record, MemoryRecord)]
+        self.assertEqual(keys[0], "harbour/CLAUDE.md")
+
+    def test_a_repository_with_projects_of_its_own_is_no_settings_folder(self) -> None:
+        folder = self.folder() / "harbour"
+        (folder / "projects" / "tides").mkdir(parents=True)
+        (folder / "projects" / "tides" / "levels.jsonl").write_text('{"level": 0.8}')
+        (folder / "CLAUDE.md").write_text("Depths in metres.")
+        (record,) = self.read("claude-code", folder)
+        assert isinstance(record, MemoryRecord)
+        self.assertEqual(record.key, "harbour/CLAUDE.md")
+
     def transcript(self, *lines: str) -> Path:
         folder = self.folder()
         path = folder / "projects" / "-srv-harbour" / "1.jsonl"
@@ -370,15 +394,54 @@ class HostileTests(TextSourceTestCase):
         return places
 
 
+class FindTests(TextSourceTestCase):
+    def test_usual_places_are_found_that_have_data(self) -> None:
+        home, work = self.folder(), self.copy("agents-md")
+        (work / ".git").mkdir()
+        (work / ".git" / "HEAD").write_text("ref: refs/heads/main")
+        self.enterContext(contextlib.chdir(work / "pilot"))
+        self.enterContext(patch.dict(os.environ, HOME=str(home), CLAUDE_CONFIG_DIR=str(home / "own")))
+        self.assertEqual([SOURCES[name].find() for name in ("claude-code", "obsidian")], [[], []])
+        for folder in (".claude/projects", "own/projects", "vault/.obsidian", ".config/obsidian"):
+            (home / folder).mkdir(parents=True)
+        vaults = {"a": {"path": str(home / "vault")}, "b": {"path": str(home / "gone")}, "c": None}
+        (home / ".config/obsidian/obsidian.json").write_text(json.dumps({"vaults": vaults}))
+        (work / "CLAUDE.md").write_text("Depths in metres.")
+        self.assertEqual(SOURCES["claude-code"].find(), [home / "own", home / ".claude", work])
+        self.assertEqual(SOURCES["obsidian"].find(), [home / "vault"])
+        self.assertEqual([SOURCES[name].find() for name in ("agents-md", "cursor-rules")], [[work], [work]])
+        (home / ".config/obsidian/obsidian.json").write_text('{"vaults": [1]}')
+        self.assertEqual(SOURCES["obsidian"].find(), [])
+
+
 class ImportTests(HubTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.enterContext(self.store("alpha", actor="maya", source="cli"))
         self.top = Path(self.enterContext(tempfile.TemporaryDirectory())).resolve()
 
+    def report(self, source: str, folder: Path) -> Report:
+        (report,) = Importer(source, "alpha", is_only=True).run(SOURCES[source].read(folder), place=str(folder))
+        return report
+
     def run_it(self, source: str, folder: Path) -> dict[str, int]:
-        (report,) = Importer(source, "alpha").run(SOURCES[source].read(folder), place=str(folder))
-        return report.counts
+        return self.report(source, folder).counts
+
+    def test_imports_add_nothing_when_repeated_and_are_undone_whole(self) -> None:
+        memories = {"claude-code": 2, "agents-md": 4, "cursor-rules": 5, "obsidian": 6}
+        for source, expected in memories.items():
+            with self.subTest(source=source):
+                folder = Path(shutil.copytree(DATA / source, self.top / source))
+                before = table_digests()
+                report = self.report(source, folder)
+                self.assertEqual((report.created, report.duplicates), (expected, 0))
+                imported = table_digests()
+                (again,) = Importer(source, "alpha", is_only=True).preview(SOURCES[source].read(folder))
+                self.assertEqual((again.changes, again.unchanged), (0, expected))
+                self.assertEqual(table_digests(), imported)
+                assert report.batch
+                undo_import(batch_id=report.batch, token=preview_undo(report.batch).token)
+                self.assertEqual(table_digests(), before)
 
     def test_notes_that_were_imported_as_markdown_are_the_same_texts(self) -> None:
         vault = Path(shutil.copytree(DATA / "obsidian", self.top / "vault"))

@@ -48,7 +48,7 @@ def _find() -> list[Path]:
 
 def _config_folders() -> list[Path]:
     own = os.environ.get("CLAUDE_CONFIG_DIR")
-    return [resolved(Path(own))] if own else [resolved(Path.home() / ".claude")]
+    return [resolved(Path(folder)) for folder in (own, Path.home() / ".claude") if folder]
 
 
 def _read(path: Path) -> Iterator[Record]:
@@ -60,19 +60,20 @@ def _read(path: Path) -> Iterator[Record]:
     return _read_repository(folder)
 
 
+# Its folders of projects are named by whole paths, with a dash for each sign: ``-srv-harbour``, ``C--harbour``
 def _is_config(folder: Path) -> bool:
-    own = folder in _config_folders()
-    return own or any(next(folder.glob(f"projects/*/{name}"), None) for name in ("*.jsonl", "memory/*.md"))
+    names = [f"projects/{start}/{name}" for start in ("-*", "?--*") for name in ("*.jsonl", "memory/*.md")]
+    return folder in _config_folders() or any(next(folder.glob(name), None) for name in names)
 
 
 def _read_config(folder: Path, only: str) -> Iterator[Record]:
-    memory = None
+    memory, top = None, "~/.claude" if folder.name == ".claude" else folder.name
     for found in files_below(folder, wanted=lambda path: _wants(path, only), entered=lambda path: _enters(path, only)):
         if isinstance(found, LeftOut):
             yield found
             continue
         parts = found.relative_to(folder).parts
-        name = "/".join(("~/.claude", *parts))
+        name = "/".join((top, *parts))
         if parts[0] == "projects" and found.suffix == ".jsonl":
             yield from session_records(found)
         elif parts[0] == "projects":

@@ -52,9 +52,16 @@ _MARKDOWN_LINK = re.compile(r"\]\(<?([^()<>\n#]+\.md)(#[^()<>\n]*)?>?\)")
 
 def _find() -> list[Path]:
     lists = [path for place in _LISTS if (path := Path.home() / place / "obsidian.json").is_file()]
-    vaults = [vault for path in lists for vault in (_settings(path).get("vaults") or {}).values()]
-    paths = [Path(vault["path"]) for vault in vaults if isinstance(vault, dict) and isinstance(vault.get("path"), str)]
-    return [path for path in paths if is_folder(path / _CONFIG)]
+    vaults = [vault for path in lists for vault in _listed(_settings(path))]
+    return [vault for vault in dict.fromkeys(vaults) if is_folder(vault / _CONFIG)]
+
+
+def _listed(settings: dict[str, Any]) -> Iterator[Path]:
+    vaults = settings.get("vaults")
+    for vault in vaults.values() if isinstance(vaults, dict) else ():
+        match vault:
+            case {"path": str(path)}:
+                yield Path(path)
 
 
 def _settings(path: Path) -> dict[str, Any]:
