@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from decisions.importing import AdrReport, import_adrs, record_names
-from governance.imports import counts_text, list_batches, preview_undo, undo_import
+from governance.imports import Batch, counts_text, list_batches, preview_undo, undo_import
 from memories.importing import MAX_HEADINGS, find_files, import_markdown
 from memoryhub.config.identity import bind_project, identify_project
 from memoryhub.config.repository import find_repository
@@ -45,6 +45,7 @@ class Command(ProjectCommand):
     group = Group.CONTENT
     is_slim = True
     creates_store = True
+    reads = ("list",)
     interrupted = "interrupted; what was imported is kept, and the same command imports the rest"
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -149,7 +150,9 @@ class Command(ProjectCommand):
         for report in reports:
             secrets = ", ".join(f"{count} {name}" for name, count in report.secrets.items())
             masked = f"; masked: {secrets}" if secrets else ""
-            self.stdout.write(f"  into {report.project}: {counts_text(report.counts) or 'nothing'}{masked}")
+            self.stdout.write(
+                f"  into {report.project}{_names(report)}: {counts_text(report.counts) or 'nothing'}{masked}"
+            )
             self._left_out(report)
 
     def _left_out(self, report: Report) -> None:
@@ -163,10 +166,8 @@ class Command(ProjectCommand):
             self.stderr.write(f"  and {report.left_out_count - len(report.left_out)} more that are left out")
 
     def _list(self) -> None:
-        for batch in list_batches():
-            state = "undone" if batch.is_undone else "interrupted" if batch.counts is None else ""
-            facts = [f"#{batch.id} {batch.tool} {batch.began_at:%Y-%m-%d %H:%M}", batch.place]
-            self.stdout.write(flat("  ".join(filter(None, [*facts, counts_text(batch.counts), state]))))
+        batches = list_batches()
+        self.answer(batches, map(_line, batches))
 
     def _undo(self, batch: int, token: str) -> None:
         plan = undo_import(batch_id=batch, token=token) if token else preview_undo(batch)
@@ -248,6 +249,19 @@ class Command(ProjectCommand):
             f"imported {counted(report.events, 'event')} ({report.added} new, {report.known} already known, "
             f"{sum(report.left_out.values())} left out) into {project}"
         )
+
+
+# The source's names of the project
+def _names(report: Report) -> str:
+    named = sorted(flat(name) for name in report.names if name not in ("", report.project))
+    more = ", …" if len(named) > _MOST_NAMED else ""
+    return f" (there {', '.join(named[:_MOST_NAMED])}{more})" if named else ""
+
+
+def _line(batch: Batch) -> str:
+    state = "undone" if batch.is_undone else "interrupted" if batch.counts is None else ""
+    facts = [f"#{batch.id} {batch.tool} {batch.began_at:%Y-%m-%d %H:%M}", batch.place]
+    return flat("  ".join(filter(None, [*facts, counts_text(batch.counts), state])))
 
 
 def _number(text: str) -> int:
