@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from decisions.importing import AdrReport, import_adrs, record_names
-from governance.imports import Batch, counts_text, list_batches, preview_undo, undo_import
+from governance.imports import list_batches, preview_undo, undo_import
 from memories.importing import MAX_HEADINGS, find_files, import_markdown
 from memoryhub.config.identity import bind_project, identify_project
 from memoryhub.config.repository import find_repository
@@ -26,6 +26,7 @@ from memoryhub.core.text import counted, flat
 from memoryhub.management.base import Group, ProjectCommand
 from memoryhub.transfer.importing import Importer, Report
 from memoryhub.transfer.jsonl import Export
+from memoryhub.transfer.present import batch_line, left_out_lines, report_line
 from memoryhub.transfer.records import Source
 from memoryhub.transfer.replaying import replay_export
 from memoryhub.transfer.sources import SOURCES
@@ -148,26 +149,13 @@ class Command(ProjectCommand):
         if not reports:
             self.stdout.write("  nothing to import")
         for report in reports:
-            secrets = ", ".join(f"{count} {name}" for name, count in report.secrets.items())
-            masked = f"; masked: {secrets}" if secrets else ""
-            self.stdout.write(
-                f"  into {report.project}{_names(report)}: {counts_text(report.counts) or 'nothing'}{masked}"
-            )
-            self._left_out(report)
-
-    def _left_out(self, report: Report) -> None:
-        places: dict[str, list[str]] = {}
-        for left in report.left_out:
-            places.setdefault(flat(left.why), []).append(flat(left.place))
-        for why, alike in places.items():
-            more = f" and {len(alike) - _MOST_NAMED} more" if len(alike) > _MOST_NAMED else ""
-            self.stderr.write(f"  left out, {why}: {', '.join(alike[:_MOST_NAMED])}{more}")
-        if report.left_out_count > len(report.left_out):
-            self.stderr.write(f"  and {report.left_out_count - len(report.left_out)} more that are left out")
+            self.stdout.write(f"  {report_line(report)}")
+            for line in left_out_lines(report):
+                self.stderr.write(f"  {line}")
 
     def _list(self) -> None:
         batches = list_batches()
-        self.answer(batches, map(_line, batches))
+        self.answer(batches, map(batch_line, batches))
 
     def _undo(self, batch: int, token: str) -> None:
         plan = undo_import(batch_id=batch, token=token) if token else preview_undo(batch)
@@ -249,19 +237,6 @@ class Command(ProjectCommand):
             f"imported {counted(report.events, 'event')} ({report.added} new, {report.known} already known, "
             f"{sum(report.left_out.values())} left out) into {project}"
         )
-
-
-# The source's names of the project
-def _names(report: Report) -> str:
-    named = sorted(flat(name) for name in report.names if name not in ("", report.project))
-    more = ", …" if len(named) > _MOST_NAMED else ""
-    return f" (there {', '.join(named[:_MOST_NAMED])}{more})" if named else ""
-
-
-def _line(batch: Batch) -> str:
-    state = "undone" if batch.is_undone else "interrupted" if batch.counts is None else ""
-    facts = [f"#{batch.id} {batch.tool} {batch.began_at:%Y-%m-%d %H:%M}", batch.place]
-    return flat("  ".join(filter(None, [*facts, counts_text(batch.counts), state])))
 
 
 def _number(text: str) -> int:
