@@ -1,0 +1,172 @@
+"""Reads the SQLite databases of other tools, which may be running, without writing beside them."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from memoryhub.core.errors import Invalid
+from memoryhub.core.text import flat
+
+# Of a database that has a write-ahead log and is copied therefore
+MAX_COPY = 4 * 2**30
+# Bytes of a value; SQLite allows a gigabyte
+_MAX_VALUE = 8 * 2**20
+_VALUE = f'CASE WHEN length("{{0}}") <= {_MAX_VALUE} THEN "{{0}}" END'
+_FETCHED_AT_ONCE = 500
+# See https://sqlite.org/fileformat2.html
+_MAGIC = b"SQLite format 3\0"
+_HEADER = 100
+
+
+class Database:
+    """A database that is read; its schema is not trusted."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path, columns: Mapping[str, frozenset[str]]) -> None:
+        self._connection = connection
+        self._path = path
+        # The columns of each table that was asked for and is there
+        self.columns = columns
+
+    def rows(self, table: str, names: Sequence[str], *, order: str = "rowid") -> Iterator[dict[str, Any]]:
+        """Yield the rows of a table with the given columns; those that it lacks are None, and so are huge values.
+
+        Text that is no UTF-8 has replacement characters.
+
+        Raises:
+            Invalid: the database is damaged.
+        """
+        known = self.columns[table]
+        selected = ", ".join(_VALUE.format(name) if name in known else "NULL" for name in names)
+        try:
+            cursor = self._connection.execute(f'SELECT {selected} FROM "{table}" ORDER BY {order}')
+            while found := cursor.fetchmany(_FETCHED_AT_ONCE):
+                for row in found:
+                    yield dict(zip(names, row, strict=True))
+        except sqlite3.Error as error:
+            raise _damaged(self._path, error) from error
+
+
+@contextmanager
+def open_database(path: Path, tool: str, tables: Sequence[str], *, optional: Sequence[str] = ()) -> Iterator[Database]:
+    """Open a tool's database to read it.
+
+    Args:
+        path: the file; it and the folder stay as they are.
+        tool: the name of the tool, for messages.
+        tables: that the database must have.
+        optional: tables that versions of the tool lack.
+
+    Raises:
+        Invalid: it cannot be read, or is no database of this tool.
+    """
+    _require_sqlite(path, tool)
+    with _stable(path) as (place, is_copy):
+        # A database that nobody writes can be read without locks, which SQLite keeps in files
+        mode = "mode=ro" if is_copy else "mode=ro&immutable=1"
+        connection = sqlite3.connect(f"{place.absolute().as_uri()}?{mode}", uri=True)
+        try:
+            yield _checked(connection, path, tool, tables, optional)
+        finally:
+            connection.close()
+
+
+def _checked(
+    connection: sqlite3.Connection, path: Path, tool: str, tables: Sequence[str], optional: Sequence[str]
+) -> Database:
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    connection.set_authorizer(_only_reads)
+    try:
+        connection.execute("PRAGMA trusted_schema = OFF")
+        # A view of the name could compute for ever
+        found = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        missing = [name for name in tables if name not in found]
+        if missing:
+            raise Invalid(f"{flat(str(path))} is no database of {tool}: it has no table {missing[0]}")
+        columns = {name: _columns(connection, name) for name in (*tables, *optional) if name in found}
+    except sqlite3.Error as error:
+        raise _damaged(path, error) from error
+    return Database(connection, path, columns)
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> frozenset[str]:
+    # Not generated ones, whose expressions are not trusted
+    return frozenset(row[1] for row in connection.execute(f'PRAGMA table_xinfo("{table}")') if row[6] == 0)
+
+
+_READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_PRAGMA}
+
+
+def _only_reads(action: int, _: str | None, function: str | None, *__: str | None) -> int:
+    is_allowed = action in _READING or (action == sqlite3.SQLITE_FUNCTION and function == "length")
+    return sqlite3.SQLITE_OK if is_allowed else sqlite3.SQLITE_DENY
+
+
+def _require_sqlite(path: Path, tool: str) -> None:
+    try:
+        if not path.is_file():
+            raise Invalid(f"{flat(str(path))} is not a file; name the database of {tool}")
+        with path.open("rb") as file:
+            head = file.read(_HEADER)
+        size = path.stat().st_size
+    except OSError as error:
+        raise Invalid(f"can't read {flat(str(path))}: {error.strerror}") from error
+    if len(head) < _HEADER or not head.startswith(_MAGIC):
+        raise Invalid(f"{flat(str(path))} is no SQLite database")
+    page, pages = int.from_bytes(head[16:18]), int.from_bytes(head[28:32])
+    # SQLite reads what is missing of a page as zeros
+    if head[24:28] == head[92:96] and size < pages * (65_536 if page == 1 else page):
+        raise Invalid(f"{flat(str(path))} is cut off: {size:,} bytes are not the whole database")
+
+
+# A database with a write-ahead log is read from a copy: to read the log, SQLite writes beside it
+@contextmanager
+def _stable(path: Path) -> Iterator[tuple[Path, bool]]:
+    log = path.with_name(f"{path.name}-wal")
+    if not log.is_file() or log.stat().st_size == 0:
+        yield path, False
+        return
+    if path.stat().st_size + log.stat().st_size > MAX_COPY:
+        raise Invalid(f"{flat(str(path))} is in use and larger than {MAX_COPY // 2**30} GB; end its tool first")
+    with tempfile.TemporaryDirectory(prefix="memory-hub-") as folder:
+        copy = Path(folder) / "copy.db"
+        try:
+            shutil.copyfile(path, copy)
+            shutil.copyfile(log, copy.with_name("copy.db-wal"))
+        except OSError as error:
+            raise Invalid(f"can't copy {flat(str(path))}: {error.strerror}") from error
+        yield copy, True
+
+
+def _damaged(path: Path, error: sqlite3.Error) -> Invalid:
+    return Invalid(f"can't read {flat(str(path))}: {error}")
+
+
+def text_of(value: object) -> str:
+    """Return a value as text, "" if it is none: SQLite puts any type into any column."""
+    return value if isinstance(value, str) else ""
+
+
+def moment_of(value: object) -> datetime | None:
+    """Return a time that is given in seconds, milliseconds or ISO 8601, None if it is none since 2000."""
+    try:
+        if isinstance(value, str):
+            found = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
+            found = found if found.tzinfo else found.replace(tzinfo=UTC)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            found = datetime.fromtimestamp(value / 1000 if value > _MILLISECONDS else value, UTC)
+        else:
+            return None
+        return found.astimezone(UTC) if found.year >= 2000 else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+# Seconds beyond the year 5000
+_MILLISECONDS = 1e11
