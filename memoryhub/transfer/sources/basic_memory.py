@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from memories.importing.files import split_front_matter
@@ -34,10 +35,10 @@ from memoryhub.transfer.sources.texts import (
     written_at,
 )
 
-# A list item that begins with one word, or several in quotes
+# A list item that begins with one word, or several in quotes; possessive, so that long lines take linear time
 _RELATION = re.compile(
-    r"""^[ \t]*[-*+][ \t]+(?:"([^"\n]+)"|'([^'\n]+)'|([^\s\[\]"']+))[ \t]*"""
-    r"""\[\[([^\[\]|#\n]+)[^\[\]\n]*\]\][ \t]*(?:\([^()\n]*\))?[ \t]*$""",
+    r"""^[ \t]*+[-*+][ \t]++(?:"([^"\n]++)"|'([^'\n]++)'|([^\s\[\]"']++))[ \t]*+"""
+    r"""\[\[([^\[\]|#\n]++)[^\[\]\n]*+\]\][ \t]*+(?:\([^()\n]*+\)[ \t]*+)?$""",
     re.MULTILINE,
 )
 
@@ -67,7 +68,7 @@ def _read(path: Path) -> Iterator[Record]:
         raise Invalid(f"{flat(str(path))} is not a folder; name a project of Basic Memory")
     projects = {top: name for name, top in _projects().items()}
     top = next((above for above in (folder, *folder.parents) if above in projects), None)
-    project = _Project(top or folder, projects[top] if top else folder.name)
+    project = _Project(top or folder, projects[top] if top else folder.name, others=projects.keys() - {folder})
     records = project.read(folder)
     if not top and not project.has_permalinks:
         raise Invalid(f"{flat(str(path))} has no notes of Basic Memory; see `import obsidian` and `import markdown`")
@@ -84,9 +85,11 @@ class _Note:
 
 
 class _Project:
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, others: AbstractSet[Path]) -> None:
         self._folder = folder
         self._name = name
+        # Projects that may be below this one
+        self._others = others
         # By permalink, title and path
         self._notes: dict[str, _Note] = {}
         self._missing = 0
@@ -97,7 +100,11 @@ class _Project:
         notes: dict[str, _Note] = {}
         left: list[LeftOut] = []
         others = 0
-        for found in files_below(folder, wanted=is_visible, entered=is_visible):
+
+        def is_entered(path: PurePosixPath) -> bool:
+            return is_visible(path) and folder / path not in self._others
+
+        for found in files_below(folder, wanted=is_visible, entered=is_entered):
             if not isinstance(found, LeftOut) and found.suffix.lower() != ".md":
                 others += 1
                 continue
@@ -135,7 +142,7 @@ class _Project:
             self._notes[note.permalink.casefold()] = note
         for note in notes:
             short = note.permalink.removeprefix(f"{self._name}/")
-            for name in (short, note.title, self._below(note.path), note.path.stem):
+            for name in (short, f"{self._name}/{short}", note.title, self._below(note.path), note.path.stem):
                 self._notes.setdefault(name.casefold(), note)
 
     def _all(self, folder: Path, notes: list[_Note], left: list[LeftOut]) -> Iterator[Record]:
