@@ -14,9 +14,13 @@ from unittest.mock import patch
 
 from django.test import SimpleTestCase
 
+from governance.imports import preview_undo, undo_import
 from memoryhub.core.errors import Invalid
+from memoryhub.core.log import table_digests
+from memoryhub.transfer.importing import Importer, Report
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record
 from memoryhub.transfer.sources import SOURCES
+from tests.support import HubTestCase
 
 DATA = Path(__file__).parent / "data"
 _LINK = "a link, which may lead out of the folder, or not a file"
@@ -229,3 +233,35 @@ class BasicMemoryTests(NoteToolTestCase):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
         return folder
+
+
+class ImportTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(self.store("alpha", actor="maya", source="cli"))
+        self.top = Path(self.enterContext(tempfile.TemporaryDirectory())).resolve()
+
+    def report(self, source: str, path: Path) -> Report:
+        (report,) = Importer(source, "alpha", is_only=True).run(SOURCES[source].read(path), place=str(path))
+        return report
+
+    def test_imports_add_nothing_when_repeated_and_are_undone_whole(self) -> None:
+        memories = {"basic-memory": ("basic-memory/harbour", 4)}
+        for source, (place, expected) in memories.items():
+            with self.subTest(source=source):
+                before = table_digests()
+                report = self.report(source, DATA / place)
+                self.assertEqual((report.created, report.duplicates), (expected, 0))
+                imported = table_digests()
+                (again,) = Importer(source, "alpha", is_only=True).preview(SOURCES[source].read(DATA / place))
+                self.assertEqual((again.changes, again.unchanged), (0, expected))
+                self.assertEqual(table_digests(), imported)
+                assert report.batch
+                undo_import(batch_id=report.batch, token=preview_undo(report.batch).token)
+                self.assertEqual(table_digests(), before)
+
+    def test_relations_that_form_a_cycle_there_become_related_to(self) -> None:
+        for name, other in (("a", "b"), ("b", "a")):
+            (self.top / f"{name}.md").write_text(f"---\npermalink: {name}\n---\n- depends_on [[{other}]]")
+        report = self.report("basic-memory", self.top)
+        self.assertEqual((report.created, report.relations), (2, 2))
