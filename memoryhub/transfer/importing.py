@@ -386,7 +386,7 @@ def topic_of(tool: str, key: str) -> str:
     """Return the topic under which a record is found again when it is imported again."""
     given = f"import:{tool}:{flat(key)}"
     topic = sanitize_text(given)[0]  # as the log stores it
-    digest = sha256(key.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    digest = sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return topic if topic == given and len(topic) <= _MAX_KEY else f"{topic[: _MAX_KEY - 13]}~{digest}"
 
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -235,6 +236,170 @@ class BasicMemoryTests(NoteToolTestCase):
         return folder
 
 
+class Mem0Tests(NoteToolTestCase):
+    def test_the_newest_text_of_each_memory_is_taken_from_the_history(self) -> None:
+        path = self.copy("mem0") / "history.db"
+        with self.unchanged():
+            records = self.memories("mem0", path)
+            left = self.left("mem0", path)
+        self.assertEqual(
+            [record.content for record in records.values()],
+            [
+                "The gauge at Øster Hurup reads 0.8 m at 06:12.",
+                "How deep is the basin?",
+                "The basin is 6 m deep at low water.",
+                "Write depths in metres, never in feet.",
+                "Retry after an hour when the tide feed answers 429.",
+            ],
+        )
+        self.assertEqual(
+            records["3a779deb-8e92-43b8-a8da-17d352b872b7"],
+            MemoryRecord(
+                key="3a779deb-8e92-43b8-a8da-17d352b872b7",
+                title="",
+                content="Retry after an hour when the tide feed answers 429.",
+                created=datetime(2026, 11, 23, 10, 52, 13, 415798, UTC),
+                place=f"{path}:3a779deb-8e92-43b8-a8da-17d352b872b7",
+            ),
+        )
+        self.assertEqual(left, [LeftOut(f"{path}:2661c8a0-812a-4fbf-a520-410af303f1f2", "it was deleted there")])
+
+    def test_an_export_has_categories_projects_and_sessions_too(self) -> None:
+        path = self.copy("mem0") / "get_all.json"
+        records = self.memories("mem0", path)
+        self.assertEqual(
+            records["277c3a13-0e52-42e2-a763-ecb2b362afea"],
+            MemoryRecord(
+                key="277c3a13-0e52-42e2-a763-ecb2b362afea",
+                title="",
+                content="The gauge at Øster Hurup reads 0.8 m at 06:12.",
+                tags=("maya", "gauges"),
+                project="harbour",
+                created=datetime(2026, 11, 23, 10, 52, 13, 383400, UTC),
+                place=f"{path}:277c3a13-0e52-42e2-a763-ecb2b362afea",
+            ),
+        )
+        basin = records["973d00cc-7f62-4825-8276-96c2f04dbcca"]
+        self.assertEqual((basin.tags, basin.session), (("maya", "pilot"), "2026-03-01"))
+        self.assertLess(records.keys(), self.memories("mem0", path.with_name("history.db")).keys())
+
+    def test_keys_stay_when_a_memory_is_edited(self) -> None:
+        path = self.copy("mem0") / "history.db"
+        before = self.memories("mem0", path)
+        key = next(iter(before))
+        self.execute(path, f"INSERT INTO history VALUES ('1', '{key}', '', 'At 0.9 m.', 'UPDATE', '', '', 0, '', '')")
+        self.execute(path, f"INSERT INTO history VALUES ('2', '{key}', '', NULL, 'NONE', '', '', 0, '', '')")
+        after = self.memories("mem0", path)
+        self.assertEqual(before.keys(), after.keys())
+        self.assertEqual(after[key].content, "At 0.9 m.")
+
+    def test_rows_of_other_types_and_messages_are_left_out(self) -> None:
+        path = self.copy("mem0") / "history.db"
+        self.execute(path, "INSERT INTO messages VALUES ('1', 'maya', 'user', 'How deep?', '', '')")
+        for values in (
+            "NULL, '', 'Depths'",
+            "'b', '', x'ff00'",
+            "'c', '', ' '",
+            "x'ff', '', 4",
+            "'e', '', zeroblob(9000000)",
+        ):
+            self.execute(
+                path, f"INSERT INTO history VALUES (hex(randomblob(9)), {values}, 'ADD', 'soon', 4, 0, '', '')"
+            )
+        with self.unchanged():
+            self.assertEqual(len(self.memories("mem0", path)), 5)
+            *rows, messages = self.left("mem0", path)
+        self.assertEqual(messages.why, "messages that memories were taken from: 1")
+        self.assertEqual([left.why for left in rows[1:]], ["it has no id, or no text that can be read"] * 5)
+
+    def test_pickled_vectors_are_never_read(self) -> None:
+        folder = self.copy("mem0")
+        (folder / "qdrant/collection/mem0").mkdir(parents=True)
+        vectors = folder / "qdrant/collection/mem0/storage.sqlite"
+        self.execute(vectors, "CREATE TABLE points (id TEXT PRIMARY KEY, point BLOB)")
+        pickled = b"cos\nsystem\n(S'exit 1'\ntR.".hex()
+        self.execute(vectors, f"INSERT INTO points VALUES ('1', x'{pickled}')")
+        with self.unchanged(), patch("pickle.loads") as loads:
+            for path in (vectors, folder / "qdrant", folder):
+                (left,) = (left for left in self.left("mem0", path) if left.place == str(vectors))
+                self.assertIn("its rows are pickled", left.why)
+            self.assertEqual(len(self.memories("mem0", folder)), 5)
+        loads.assert_not_called()
+
+    def test_other_and_damaged_databases_are_refused(self) -> None:
+        path = self.copy("mem0") / "history.db"
+        raw = path.read_bytes()
+        cases = {
+            raw[:9000]: "is cut off",
+            raw[:50]: "is no SQLite database",
+            raw[:4096] + b"\xff" * 8192 + raw[12288:]: "can't read",
+            raw.replace(b"TABLE history", b"TABLE histury"): "",
+        }
+        for content, why in cases.items():
+            path.write_bytes(content)
+            self.assert_refused("mem0", path, why)
+        for schema, why in {
+            "CREATE TABLE a (b)": "it has no table history",
+            "CREATE VIEW history AS SELECT 1 AS memory_id": "it has no table history",
+            "CREATE TABLE history (id, memory_id, prev_value)": "its table history has no column new_memory",
+        }.items():
+            path.unlink()
+            self.execute(path, schema)
+            with self.unchanged():
+                self.assert_refused("mem0", path, why)
+
+    def test_other_and_damaged_json_is_refused(self) -> None:
+        path = self.home / "export.json"
+        entry = {"id": "1", "memory": "Depths in metres."}
+        cases = {
+            bytes(range(256)): "is no JSON",
+            json.dumps([entry]).encode("utf-16"): "is no JSON",
+            json.dumps([entry]).encode()[:-9]: "is no JSON",
+            b"[" * 1_000_000: "is no JSON",
+            b"": "is no JSON",
+            b"4": "it has no list of results",
+            b'{"results": {"id": "1"}}': "it has no list of results",
+            b'[{"id": 1, "memory": "x"}, {"id": "2"}, [], null]': "its entries have no id and memory",
+        }
+        for content, why in cases.items():
+            path.write_bytes(content)
+            with self.unchanged():
+                self.assert_refused("mem0", path, why)
+        path.write_text(json.dumps([entry, {**entry, "memory": "Newer.", "metadata": [], "created_at": 1e400}, None]))
+        self.assertEqual(self.memories("mem0", path)["1"].content, "Newer.")
+        self.assertEqual(self.left("mem0", path)[0].why, "entries that have no id and memory, or the id of another: 2")
+        with patch("memoryhub.transfer.sources.reading.MAX_FILE", 10):
+            self.assert_refused("mem0", path, "is larger than")
+
+    def test_a_place_without_data_gets_one_sentence(self) -> None:
+        os.mkfifo(self.home / "pipe")
+        (self.home / "empty").mkdir()
+        for path, why in {
+            self.home / "gone": "can't read",
+            Path("\0"): "can't read",
+            self.home / "pipe": "is not a file",
+            self.home / "empty": "has no history.db of Mem0",
+        }.items():
+            self.assert_refused("mem0", path, why)
+        (self.home / "empty" / "history.db").symlink_to(DATA / "mem0/history.db")
+        (left,) = self.read("mem0", self.home / "empty")
+        assert isinstance(left, LeftOut)
+        self.assertEqual(left.why, "a link, which may lead out of the folder")
+
+    def test_the_usual_place_is_found(self) -> None:
+        self.assertEqual(SOURCES["mem0"].find(), [])
+        place = self.home / ".mem0"
+        place.mkdir()
+        shutil.copy(DATA / "mem0/history.db", place)
+        self.assertEqual(SOURCES["mem0"].find(), [place / "history.db"])
+        with patch.dict(os.environ, MEM0_DIR=str(self.home / "other")):
+            self.assertEqual(SOURCES["mem0"].find(), [])
+
+    def execute(self, path: Path, statement: str) -> None:
+        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute(statement)
+
+
 class ImportTests(HubTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -246,9 +411,10 @@ class ImportTests(HubTestCase):
         return report
 
     def test_imports_add_nothing_when_repeated_and_are_undone_whole(self) -> None:
-        memories = {"basic-memory": ("basic-memory/harbour", 4)}
-        for source, (place, expected) in memories.items():
-            with self.subTest(source=source):
+        memories = {"basic-memory/harbour": 4, "mem0/history.db": 5, "mem0/get_all.json": 4}
+        for place, expected in memories.items():
+            source = place.split("/", maxsplit=1)[0]
+            with self.subTest(place=place):
                 before = table_digests()
                 report = self.report(source, DATA / place)
                 self.assertEqual((report.created, report.duplicates), (expected, 0))
@@ -265,3 +431,10 @@ class ImportTests(HubTestCase):
             (self.top / f"{name}.md").write_text(f"---\npermalink: {name}\n---\n- depends_on [[{other}]]")
         report = self.report("basic-memory", self.top)
         self.assertEqual((report.created, report.relations), (2, 2))
+
+    def test_what_no_text_can_hold_is_left_out(self) -> None:
+        path = self.top / "export.json"
+        entries = {"1": "\ud800", "\ud800\n": "Depths.", "3": "x" * 100_001, "4": "Berths."}
+        path.write_text(json.dumps([{"id": key, "memory": text} for key, text in entries.items()]))
+        report = self.report("mem0", path)
+        self.assertEqual((report.created, report.left_out_count), (1, 3))

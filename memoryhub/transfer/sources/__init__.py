@@ -3,6 +3,7 @@
 from memoryhub.transfer.records import Source
 from memoryhub.transfer.sources.basic_memory import BASIC_MEMORY
 from memoryhub.transfer.sources.claude_code import CLAUDE_CODE
+from memoryhub.transfer.sources.mem0 import MEM0
 from memoryhub.transfer.sources.obsidian import OBSIDIAN
 from memoryhub.transfer.sources.rules import AGENTS_MD, CURSOR_RULES
 from memoryhub.transfer.sources.server_memory import SERVER_MEMORY
@@ -16,5 +17,6 @@ SOURCES: dict[str, Source] = {
         CURSOR_RULES,
         OBSIDIAN,
         BASIC_MEMORY,
+        MEM0,
     )
 }

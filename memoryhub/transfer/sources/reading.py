@@ -22,6 +22,8 @@ MAX_LINE = 4 * 2**20
 # Files and folders that are looked at, and levels of folders
 MAX_ENTRIES = 200_000
 MAX_DEPTH = 64
+# See https://sqlite.org/fileformat2.html
+_SQLITE = b"SQLite format 3\0"
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
@@ -93,6 +95,32 @@ def read_text(path: Path) -> str:
     if "\0" in text:
         raise Invalid("it is binary, or its text is not in UTF-8")
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Return the value of a file of JSON.
+
+    Raises:
+        Invalid: it cannot be read, is a link, larger than 64 MB or no JSON.
+    """
+    with open_file(path) as file:
+        raw = file.read(MAX_FILE + 1)
+    if len(raw) > MAX_FILE:
+        raise Invalid(f"{flat(str(path))} is larger than {MAX_FILE // 2**20} MB")
+    try:
+        return json.loads(raw.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"{flat(str(path))} is no JSON; is this the right file?") from error
+
+
+def is_sqlite(path: Path) -> bool:
+    """Return whether a file begins as a database of SQLite.
+
+    Raises:
+        Invalid: it cannot be read.
+    """
+    with open_file(path) as file:
+        return file.read(len(_SQLITE)) == _SQLITE
 
 
 def read_settings(path: Path) -> dict[str, Any]:

@@ -1,0 +1,122 @@
+"""The memories of Mem0: its history, or what ``get_all()`` returns as JSON."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from memoryhub.config.repository import is_folder, resolved
+from memoryhub.core.errors import Invalid
+from memoryhub.core.text import flat
+from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Source
+from memoryhub.transfer.sources.databases import Database, moment_of, open_database, text_of
+from memoryhub.transfer.sources.reading import is_sqlite, read_json
+from memoryhub.transfer.sources.texts import clean_tags, texts
+
+_TOOL = "Mem0"
+_HISTORY = "history.db"
+# The vectors of Qdrant's local mode, which Mem0 uses unless it is set up otherwise
+_VECTORS = ("storage.sqlite", "collection/*/storage.sqlite", "*/collection/*/storage.sqlite")
+_PICKLED = "its rows are pickled Python objects, which can run code; import history.db or the JSON of get_all()"
+_EVENTS = ("ADD", "UPDATE", "DELETE")
+_REQUIRED = ("memory_id", "new_memory", "event")
+
+
+def _find() -> list[Path]:
+    folder = Path(os.environ.get("MEM0_DIR") or Path.home() / ".mem0")
+    return [path] if (path := folder / _HISTORY).is_file() else []
+
+
+def _read(path: Path) -> Iterator[Record]:
+    place = resolved(path)
+    if is_folder(place):
+        yield from _folder(place)
+    elif place.name == "storage.sqlite" and is_sqlite(place):
+        yield LeftOut(str(place), _PICKLED)
+    elif is_sqlite(place):
+        with open_database(place, _TOOL, ["history"], optional=["messages"]) as database:
+            yield from _history(database, place)
+    else:
+        yield from _export(place)
+
+
+def _folder(folder: Path) -> Iterator[Record]:
+    vectors = sorted(found for pattern in _VECTORS for found in folder.glob(pattern))
+    history = folder / _HISTORY
+    if not vectors and not history.is_file():
+        raise Invalid(f"{flat(str(folder))} has no {_HISTORY} of Mem0; name that file, or the JSON of get_all()")
+    yield from (LeftOut(str(found), _PICKLED) for found in vectors)
+    if history.is_symlink():
+        yield LeftOut(str(history), "a link, which may lead out of the folder")
+    elif history.is_file():
+        yield from _read(history)
+
+
+def _history(database: Database, path: Path) -> Iterator[Record]:
+    missing = [name for name in _REQUIRED if name not in database.columns["history"]]
+    if missing:
+        raise Invalid(f"{flat(str(path))} is no history of Mem0: its table history has no column {missing[0]}")
+    newest = {
+        row["memory_id"]: number
+        for number, row in enumerate(database.rows("history", ["memory_id", "event"]))
+        if row["event"] in _EVENTS
+    }
+    columns = (*_REQUIRED, "created_at", "is_deleted")
+    for number, row in enumerate(database.rows("history", columns)):
+        if newest.get(row["memory_id"]) == number:
+            yield _event(row, f"{path}:{text_of(row['memory_id'])}")
+    messages = sum(1 for _ in database.rows("messages", ["id"])) if "messages" in database.columns else 0
+    if messages:
+        yield LeftOut(str(path), f"messages that memories were taken from: {messages}")
+
+
+def _event(row: Mapping[str, Any], place: str) -> Record:
+    key, text = text_of(row["memory_id"]), text_of(row["new_memory"])
+    if row["event"] == "DELETE" or row["is_deleted"]:
+        return LeftOut(place, "it was deleted there")
+    if not key or not text.strip():
+        return LeftOut(place, "it has no id, or no text that can be read")
+    return MemoryRecord(key=key, title="", content=text, created=moment_of(row["created_at"]), place=place)
+
+
+def _export(path: Path) -> Iterator[Record]:
+    match read_json(path):
+        case {"results": list(items)} | list(items):
+            pass
+        case _:
+            raise Invalid(f"{flat(str(path))} is no JSON of Mem0: it has no list of results")
+    records = {record.key: record for item in items if (record := _item(item, path))}
+    if items and not records:
+        raise Invalid(f"{flat(str(path))} is no JSON of Mem0: its entries have no id and memory")
+    yield from records.values()
+    if len(records) < len(items):
+        yield LeftOut(
+            str(path), f"entries that have no id and memory, or the id of another: {len(items) - len(records)}"
+        )
+
+
+def _item(item: Any, path: Path) -> MemoryRecord | None:
+    match item:
+        case {"id": str(key), "memory": str(text)} if key and text.strip():
+            metadata = found if isinstance(found := item.get("metadata"), dict) else {}
+            given = [item.get("user_id"), item.get("agent_id"), *_categories(item), *_categories(metadata)]
+            return MemoryRecord(
+                key=key,
+                title="",
+                content=text,
+                tags=clean_tags([tag for tag in given if isinstance(tag, str)]),
+                project=text_of(item.get("app_id")) or text_of(metadata.get("project")),
+                session=text_of(item.get("run_id")),
+                created=moment_of(item.get("created_at")),
+                place=f"{path}:{key}",
+            )
+    return None
+
+
+def _categories(fields: Mapping[str, Any]) -> list[str]:
+    return [text for name in ("category", "categories", "tags") for text in texts(fields.get(name))]
+
+
+MEM0 = Source("mem0", "the memories of Mem0: its history.db, or the JSON of get_all()", _find, _read)
