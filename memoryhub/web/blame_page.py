@@ -26,6 +26,8 @@ class Part:
 
     range: BlamedRange
     lines: list[Line]
+    # The trail of its commit is above
+    is_repeated: bool
 
 
 def show_blame(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
@@ -50,6 +52,11 @@ def _asked(file: str, first: str, last: str) -> BlameRequest:
 
 def _shown(found: Blame) -> dict[str, Any]:
     view = found.view
-    parts = [Part(part, found.lines[part.first - view.first : part.last - view.first + 1]) for part in view.ranges]
+    parts: list[Part] = []
+    seen: set[str] = set()
+    for part in view.ranges:
+        sha = part.commit.sha if part.commit else ""
+        parts.append(Part(part, found.lines[part.first - view.first : part.last - view.first + 1], sha in seen))
+        seen.add(sha)
     is_cut = len(found.lines) == _PAGE
     return {"view": view, "parts": parts, "next": view.last + 1 if is_cut else None}
