@@ -53,6 +53,8 @@ class Did(StrEnum):
     DELETED = "deleted"
     RESTORED = "restored"
     CONFLICT = "conflict"
+    # They are equal already
+    READ = "read"
     # The file stays as it is, and so does the store
     LEFT = "left"
 
@@ -127,14 +129,9 @@ class Actions:
         stored = self._next(memory_id)
         if stored is None:
             return
-        entry = self.state.memories.get(uid)
-        path = found.path if found else self.paths[memory_id]
-        old = (found.document or files.read(self.folder / path, found.stamp)) if found else None
-        is_redacted = entry is not None and entry.version == stored.version and entry.known != stored.revision
-        if found and is_redacted and slug(stored.state.title) not in path:  # the name may hold redacted words
-            files.remove(self.folder / path, found.stamp)
-            path, found = self.free_path(f"{PurePosixPath(path).parent}", stored.state.title), None
-        self._put(stored, path, stored.text(old), found.stamp if found else None)
+        old = (found.document or files.read(self.folder / found.path, found.stamp)) if found else None
+        path, stamp = (found.path, found.stamp) if found else (self.paths[memory_id], None)
+        self._put(stored, path, stored.text(old), stamp)
 
     def edit(self, step: Step, uid: str, memory_id: int, found: Found) -> None:
         """Write an edited file as a new version of its memory."""
@@ -148,15 +145,15 @@ class Actions:
         )
         differs = bool(stores.changes_of(document, stored.state))
         if not differs:
-            step.did, step.why = Did.WRITTEN, ""
-            self._enter(stored, found.path, document, found.stamp)
+            step.did = Did.READ
+            self.adopt(step, uid, memory_id, found)
         elif not changes:
-            step.did, step.why = Did.WRITTEN, ""
+            step.did = Did.WRITTEN
             self._put(stored, found.path, stored.text(document), found.stamp)
         else:
             kept = self._keep_other(step, stored, found.path) if base != stored.version else {}
-            self._update(step, memory_id, base, changes, found.path)
-            self.settle(memory_id, found.path, document, found.stamp)
+            self._update(memory_id, base, changes, found.path)
+            self.adopt(step, uid, memory_id, found)
             self.state.memories[uid].conflicts |= kept
 
     # The version that an edit was made from
@@ -176,16 +173,10 @@ class Actions:
             return stores.without_redacted(changes, state)
         return changes
 
-    def _update(self, step: Step, memory_id: int, base: int, changes: dict[str, Any], path: str) -> None:
+    def _update(self, memory_id: int, base: int, changes: dict[str, Any], path: str) -> None:
         reason = shortened(f"edited in {self.folder.name}/{path}", _MAX_REASON)
         command = MemoryUpdate(id=memory_id, base_version=base, change_reason=reason, **changes)
-        try:
-            update_memory(command=command, window=timedelta.max)
-        except Conflict as error:
-            if "title" not in changes or len(changes) == 1:
-                raise
-            step.why = f"{error.message}; the title stays"
-            update_memory(command=command.model_copy(update={"title": None}), window=timedelta.max)
+        update_memory(command=command, window=timedelta.max)
 
     # The other side of a conflict, as a file beside the edited one; the same when the step is repeated
     def _keep_other(self, step: Step, stored: Stored, path: str) -> dict[str, str]:
@@ -204,38 +195,28 @@ class Actions:
         self._write(kept, text, None)
         return kept
 
-    def settle(self, memory_id: int, path: str, document: Document, stamp: Stamp) -> None:
-        """Record that a file has been read; write it again if the store has it in another form, such as masked."""
-        stored = self._fresh(memory_id)
-        if stored is None:
-            return
-        if stores.changes_of(document, stored.state):
-            self._put(stored, path, stored.text(document), stamp)
-        else:
-            self._enter(stored, path, document, stamp)
-
     def create(self, step: Step, uid: str, found: Found) -> None:
         """Write a file as a new memory, and its id into the file."""
         document = _document(found)
         memory_id = write_new(uid, document, found.path)
         self.listing.memory_ids[uid], self.uids[memory_id] = memory_id, uid
-        self.adopt(uid, memory_id, found)
+        self.adopt(step, uid, memory_id, found)
 
-    def adopt(self, uid: str, memory_id: int, found: Found) -> None:
-        """Write the id of its memory into a file."""
+    def adopt(self, step: Step, uid: str, memory_id: int, found: Found) -> None:
+        """Write the id of its memory into a file, unless it has it, and record that it was read."""
         document, stamp = _document(found), found.stamp
         if document.memory != uid:
             text = files.with_id(document, uid)
             stamp = self._write(found.path, text, stamp)
             document = files.parse(text.encode())
-        self.settle(memory_id, found.path, document, stamp)
+        self._settle(memory_id, found.path, document, stamp)
 
     def restore(self, step: Step, uid: str, memory_id: int, found: Found) -> None:
         restore_memory(command=MemoryTouch(id=memory_id, reason=f"its file came back to {self.folder.name}"))
         if _document(found).memory == uid:
             self.edit(step, uid, memory_id, found)
         else:
-            self.adopt(uid, memory_id, found)
+            self.adopt(step, uid, memory_id, found)
         step.did = Did.RESTORED
 
     def delete(self, step: Step, uid: str, memory_id: int) -> None:
@@ -248,7 +229,7 @@ class Actions:
         del entries[uid]
 
     def remove(self, step: Step, entries: dict[str, Entry], uid: str, found: Found) -> None:
-        if not files.remove(self.folder / found.path, found.stamp):
+        if not files.remove(self.folder / found.path, found.stamp, self.folder / TEMPORARY):
             raise Skipped("it changed while it was to be removed")
         self.forget(step, entries, uid)
 
@@ -257,7 +238,7 @@ class Actions:
         digest = entry.conflicts.pop(step.path)
         stamp = files.stamp_of(self.folder / step.path)
         if stamp and files.digest((self.folder / step.path).read_bytes()) == digest:
-            files.remove(self.folder / step.path, stamp)
+            files.remove(self.folder / step.path, stamp, self.folder / TEMPORARY)
         elif stamp:
             raise Skipped("it was edited")
 
@@ -282,7 +263,22 @@ class Actions:
         digest = files.digest(text.encode())
         self.state.decisions[uid] = Entry(path, decision_id, stored=digest, file=digest, stamp=settled(stamp))
 
+    # Writes the file again if the store has its text in another form, such as masked
+    def _settle(self, memory_id: int, path: str, document: Document, stamp: Stamp) -> None:
+        stored = self._fresh(memory_id)
+        if stored is None:
+            return
+        if stores.changes_of(document, stored.state):
+            self._put(stored, path, stored.text(document), stamp)
+        else:
+            self._enter(stored, path, document, stamp)
+
     def _put(self, stored: Stored, path: str, text: str, expected: Stamp | None) -> None:
+        title = stored.state.title
+        if expected and stores.PLACEHOLDER in title and slug(title) not in path:  # the name may have the redacted words
+            if not files.remove(self.folder / path, expected, self.folder / TEMPORARY):
+                raise Skipped("it changed while it was to be written")
+            path, expected = self.free_path(str(PurePosixPath(path).parent), title), None
         stamp = self._write(path, text, expected)
         self._enter(stored, path, files.parse(text.encode()), stamp)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import re
@@ -175,26 +176,73 @@ def revision_of(state: Sequence[object]) -> str:
 def write(path: Path, text: str, expected: Stamp | None, temporary: Path) -> Stamp | None:
     """Replace a file and return its new stamp; None if it is no longer what ``expected`` says, and it is left alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    with temporary.open("wb") as file:
+        file.write(text.encode())
+        file.flush()
+        os.fsync(file.fileno())
     try:
-        with temporary.open("wb") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        if expected:
-            temporary.chmod(stat.S_IMODE(path.stat().st_mode))
+        if expected is None:
+            _move(temporary, path)
+            return stamp_of(path)
         if stamp_of(path) != expected:
             return None
-        temporary.replace(path)
-    except FileNotFoundError:
+        temporary.chmod(stat.S_IMODE(path.stat().st_mode))
+        own = stamp_of(temporary)
+        return own if _swap(temporary, path, expected, own) else None
+    except FileExistsError:
         return None
     finally:
         temporary.unlink(missing_ok=True)
-    return stamp_of(path)
 
 
-def remove(path: Path, expected: Stamp) -> bool:
+def _move(temporary: Path, path: Path) -> None:
+    """Move a file to a place where there is none; FileExistsError if there is one."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:  # no hard links on this disk
+        if os.path.lexists(path):
+            raise FileExistsError(path) from None
+        temporary.replace(path)
+
+
+# An editor may save the file after its stamp was compared. The old file is therefore exchanged with the new one and
+# compared once more: if it is not the expected one, it is put back.
+def _swap(temporary: Path, path: Path, expected: Stamp, own: Stamp | None) -> bool:
+    if not _exchange(temporary, path):
+        temporary.replace(path)
+        return True
+    if stamp_of(temporary) == expected:
+        return True
+    while stamp_of(temporary) != own and _exchange(temporary, path):
+        pass
+    return False
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two files in one step; False where the system cannot, or one of them is gone."""
+    paths = os.fsencode(one), os.fsencode(other)
+    if hasattr(_LIBC, "renameat2"):  # Linux
+        return bool(_LIBC.renameat2(_HERE, paths[0], _HERE, paths[1], _EXCHANGE) == 0)
+    if hasattr(_LIBC, "renamex_np"):  # macOS
+        return bool(_LIBC.renamex_np(*paths, _EXCHANGE) == 0)
+    return False
+
+
+_LIBC = ctypes.CDLL(None)
+# AT_FDCWD; RENAME_EXCHANGE and RENAME_SWAP
+_HERE, _EXCHANGE = -100, 2
+
+
+def remove(path: Path, expected: Stamp, temporary: Path) -> bool:
     """Remove a file; False if it is no longer what ``expected`` says, and it is left alone."""
     if stamp_of(path) != expected:
         return False
-    path.unlink(missing_ok=True)
-    return True
+    path.replace(temporary)
+    is_expected = stamp_of(temporary) == expected
+    if not is_expected:
+        with contextlib.suppress(FileExistsError):  # saved once more: the newer one stays
+            _move(temporary, path)
+    temporary.unlink(missing_ok=True)
+    return is_expected

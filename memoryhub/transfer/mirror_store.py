@@ -44,7 +44,7 @@ _LISTED = (
     "review",
 )
 TITLE = _LISTED.index("title")
-_PLACEHOLDER = "[REDACTED:"
+PLACEHOLDER = "[REDACTED:"
 Edges = Mapping[int, Sequence[tuple[str, int]]]
 
 
@@ -228,7 +228,7 @@ def without_redacted(changes: Mapping[str, Any], state: MemoryState) -> dict[str
     kept = dict(changes)
     if "content" in kept:
         kept["content"] = _merged(kept["content"], _as_read(state.content))
-    if _PLACEHOLDER in state.title:
+    if PLACEHOLDER in state.title:
         kept.pop("title", None)
     return {name: value for name, value in kept.items() if name != "content" or value != _as_read(state.content)}
 
@@ -237,7 +237,7 @@ def _merged(edited: str, redacted: str) -> str:
     old, new = redacted.split("\n"), edited.split("\n")
     lines: list[str] = []
     for operation, start, end, new_start, new_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        is_redacted = operation != "equal" and any(_PLACEHOLDER in line for line in old[start:end])
+        is_redacted = operation != "equal" and any(PLACEHOLDER in line for line in old[start:end])
         lines += old[start:end] if is_redacted else new[new_start:new_end]
     return "\n".join(lines)
 

@@ -12,7 +12,7 @@ from memoryhub.transfer.folder import Form
 from memoryhub.transfer.mirror import Mirror, Report
 from memoryhub.transfer.mirror_actions import Did
 
-_QUIET = (Did.WRITTEN, Did.REMOVED)
+_QUIET = (Did.WRITTEN, Did.REMOVED, Did.READ)
 
 
 class Command(StoreCommand):
