@@ -56,18 +56,18 @@ class Document:
 
 def find(folder: Path) -> Iterator[tuple[str, Stamp]]:
     """Yield the relative path and the stamp of each Markdown file. Links and hidden files are left out."""
-    waiting = [folder]
+    waiting = [""]
     while waiting:
-        with os.scandir(waiting.pop()) as entries:
+        above = waiting.pop()
+        with os.scandir(f"{folder}/{above}") as entries:
             for entry in entries:
                 if entry.name.startswith((".", "~")):
                     continue
                 if entry.is_dir(follow_symlinks=False):
-                    waiting.append(Path(entry.path))
+                    waiting.append(f"{above}{entry.name}/")
                 elif entry.name.lower().endswith(".md") and entry.is_file(follow_symlinks=False):
                     with contextlib.suppress(FileNotFoundError):
-                        path = Path(entry.path).relative_to(folder).as_posix()
-                        yield path, _stamp(entry.stat(follow_symlinks=False))
+                        yield f"{above}{entry.name}", _stamp(entry.stat(follow_symlinks=False))
 
 
 def is_conflict(path: str) -> bool:

@@ -48,7 +48,7 @@ def main(folder: Path, seed: int, kill_at: int, edit_at: int) -> None:
     user = User(folder, random.Random(seed), f"m{seed}")
     with use_store(project_store("alpha")), use_origin(source="service", actor="ada"):
         sys.setprofile(Interruption(user, kill_at, edit_at))
-        Mirror(folder, Form.MARKDOWN, allow_deletions=True).run()
+        Mirror(folder, Form.MARKDOWN, adopt=True, allow_deletions=True).run()
         sys.setprofile(None)
 
 

@@ -324,7 +324,8 @@ class BothSidesTests(MirrorTestCase):
         self.edit("Keep.", "Kept, and edited.", "memories/zanzibar-plans.md")
         select = {"text": "Zanzibar", "ignore_case": True}
         token = preview_redaction(command=RedactionSelect(**select)).confirm_token
-        redact(command=RedactionRun(**select, confirm_token=token))
+        done = redact(command=RedactionRun(**select, confirm_token=token))
+        self.assertIn(f"3 files of the mirror {self.folder}", [place.where for place in done.left])
         self.run_mirror()
         self.assertIn("Kept, and edited.\n\n[REDACTED:removed", self.content(other))
         self.run_mirror()

@@ -63,7 +63,7 @@ class KilledMirrorTests(HubTestCase):
     # A run leaves what it read to the next one where a file was being saved
     def settle(self, folder: Path) -> None:
         for _ in range(5):
-            report = Mirror(folder, Form.MARKDOWN, allow_deletions=True).run()
+            report = Mirror(folder, Form.MARKDOWN, adopt=True, allow_deletions=True).run()
             if set(report.counts) <= {"left"}:
                 return
         self.fail(f"the mirror doesn't settle: {report.steps}")
