@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,8 +22,8 @@ from memoryhub.transfer import mirror_files as files
 from memoryhub.transfer import mirror_state, mirror_store
 from memoryhub.transfer.folder import Form
 from memoryhub.transfer.mirror_actions import TEMPORARY, Actions, Did, Found, Step, settled
-from memoryhub.transfer.mirror_files import Skipped
-from memoryhub.transfer.mirror_state import Entry
+from memoryhub.transfer.mirror_files import Skipped, Stamp
+from memoryhub.transfer.mirror_state import Entry, State
 from memoryhub.transfer.mirror_store import Listing
 
 WATCH_SECONDS = 1.0
@@ -30,7 +31,8 @@ WATCH_SECONDS = 1.0
 _MOST_GONE = 10
 # More files than this without an id are not taken for memories in a folder that was never mirrored
 _MOST_FOREIGN = 10
-_SAVE_EVERY = 200
+# A run that is killed compares again what it did since
+_SAVE_SECONDS = 5.0
 
 
 @dataclass(slots=True)
@@ -59,39 +61,72 @@ class Mirror:
             Invalid: there is no such folder.
             Locked: another mirror of it is running.
         """
-        state = mirror_state.load(self.folder, current_store().alias, self.form)
-        self._require_folder(is_new=state.is_new, preview=preview)
-        with mirror_state.locked(self.folder):
-            return _Pass(self, state).run(preview=preview)
+        with self._locked(preview=preview):
+            return self._run(preview=preview)
 
-    def _require_folder(self, *, is_new: bool, preview: bool) -> None:
+    def watch(self) -> Iterator[Report]:
+        """Run whenever the folder or the store has changed; yield the reports that have something new.
+
+        Raises:
+            HubError: as ``run``, from the first run; errors of later ones are reported.
+        """
+        with self._locked(preview=False):
+            report = self._run(preview=False)
+            yield report
+            seen: object = None
+            before, left = self._look()[1], _left_in(report)
+            while True:
+                time.sleep(WATCH_SECONDS)
+                now = self._look()
+                if now != seen and now[1] == before:  # files are read when two looks in a row find them equal
+                    report, seen = self._try(), now
+                    known, left = left, _left_in(report)
+                    report.steps = [step for step in report.steps if (step.path, step.why) not in known]
+                    if report.steps:
+                        yield report
+                before = now[1]
+
+    def _look(self) -> tuple[str, list[tuple[str, Stamp]]]:
+        try:
+            return mirror_store.reached(), sorted(files.find(self.folder))
+        except OSError:
+            return "", []
+
+    def _try(self) -> Report:
+        try:
+            return self._run(preview=False)
+        except HubError as error:
+            return Report(str(self.folder), [_left(".", error.message)])
+        except OSError as error:
+            return Report(str(self.folder), [_left(".", f"can't use {error.filename}: {error.strerror}")])
+
+    def _run(self, *, preview: bool) -> Report:
+        state = mirror_state.load(self.folder, current_store().alias, self.form)
+        self._require_folder(state, preview=preview)
+        return _Pass(self, state).run(preview=preview)
+
+    @contextmanager
+    def _locked(self, *, preview: bool) -> Iterator[None]:
+        self._require_folder(mirror_state.load(self.folder, current_store().alias, self.form), preview=preview)
+        with mirror_state.locked(self.folder):
+            yield
+
+    def _require_folder(self, state: State, *, preview: bool) -> None:
         if self.folder.is_dir():
             return
-        if not is_new:
+        if not state.is_new:
             raise Conflict(f"{self.folder} is gone; bring it back, or mirror to another folder")
         if preview or self.folder.exists():
             raise Invalid(f"{self.folder} is not a folder; name one, or leave out --preview to create it")
         self.folder.mkdir(parents=True)
 
-    def watch(self) -> Iterator[Report]:
-        """Run whenever the folder or the store has changed; yield the reports that have something new."""
-        before, seen, left = None, None, set[tuple[str, str]]()
-        while True:
-            found = sorted(files.find(self.folder)) if self.folder.is_dir() else []
-            now = (mirror_store.reached(), found)
-            # Files are read when two looks in a row find them equal
-            if now != seen and (before == found or seen is None):
-                report, seen = self.run(), now
-                known, left = left, {(step.path, step.why) for step in report.steps if step.did is Did.LEFT}
-                report.steps = [step for step in report.steps if (step.path, step.why) not in known]
-                if report.steps:
-                    yield report
-            before = found
-            time.sleep(WATCH_SECONDS)
+
+def _left_in(report: Report) -> set[tuple[str, str]]:
+    return {(step.path, step.why) for step in report.steps if step.did is Did.LEFT}
 
 
 class _Pass:
-    def __init__(self, mirror: Mirror, state: mirror_state.State) -> None:
+    def __init__(self, mirror: Mirror, state: State) -> None:
         self.mirror, self.folder, self.state = mirror, mirror.folder, state
         self.left: list[Step] = []
         self.memories: dict[str, Found] = {}
@@ -134,19 +169,24 @@ class _Pass:
         return report
 
     def apply(self, planned: list[Step], report: Report) -> None:
-        for number, step in enumerate(planned, start=1):
+        saved = time.monotonic()
+        for step in planned:
             why = _try(step)
             if why:
                 step.did, step.why = Did.LEFT, why
             report.steps.append(step)
-            if number % _SAVE_EVERY == 0:
+            if time.monotonic() - saved > _SAVE_SECONDS:
                 mirror_state.save(self.state)
+                saved = time.monotonic()
 
     def find_files(self) -> None:
         owners = {entry.path: (False, uid, entry) for uid, entry in self.state.memories.items()}
         owners |= {entry.path: (True, uid, entry) for uid, entry in self.state.decisions.items()}
         claims: dict[tuple[bool, str], list[Found]] = {}
         for path, stamp in sorted(files.find(self.folder)):
+            if path != path.encode("utf-8", "replace").decode():
+                self.left.append(_left(ascii(path), "its name is not UTF-8"))
+                continue
             self.taken.add(path.lower())
             if files.is_conflict(path):
                 self.kept.add(path)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +27,9 @@ from memoryhub.transfer.folder import Form
 from memoryhub.transfer.mirror import Mirror, Report
 from tests.secrets_made import SECRETS
 from tests.support import HubTestCase
+from tests.web.server import poll
+
+ROOT = Path(__file__).parents[2]
 
 
 class MirrorTestCase(HubTestCase):
@@ -371,7 +379,9 @@ class UnusualFilesTests(MirrorTestCase):
         }
         for name, (raw, _) in reasons.items():
             self.path(name).write_bytes(raw)
+        Path(os.fsdecode(os.fsencode(self.folder) + b"/caf\xe9.md")).write_text("Text.\n")
         steps = {step.path: step for step in self.run_mirror().steps}
+        self.assertEqual(steps.pop(r"'caf\udce9.md'").why, "its name is not UTF-8")
         self.assertEqual(set(steps), set(reasons))
         for name, (raw, why) in reasons.items():
             self.assertEqual(steps[name].did, "left")
@@ -438,3 +448,35 @@ class UnusualFilesTests(MirrorTestCase):
         self.assertEqual(self.done(), [("updated", "memories/use-wal.md")])
         self.assertEqual(self.contents(self.wal), ["Of Ben.", "One.\n\nTwo."])
         self.assert_quiet()
+
+
+class MirrorCommandTests(MirrorTestCase):
+    def test_the_command_and_its_watch(self) -> None:
+        wal = self.write()
+        done = self.command("--json")
+        self.assertEqual((done.returncode, json.loads(done.stdout)["counts"]), (0, {"written": 1}))
+        self.assertIn("nothing has changed", self.command().stdout)
+        process = self.enterContext(subprocess.Popen(self.arguments("--watch"), **self.streams()))
+        self.addCleanup(process.kill)
+        assert process.stdout
+        self.assertIn("nothing has changed", process.stdout.readline())
+        refused = self.command()
+        self.assertEqual((refused.returncode, refused.stdout), (7, ""))
+        self.assertIn("another mirror of", refused.stderr)
+        self.edit("Two.", "Of the folder.")
+        poll(lambda: self.content(wal) == "One.\n\nOf the folder.", what="the edit is in the store")
+        self.change(wal, content="Of the store.")
+        poll(lambda: "Of the store." in self.text(), what="the change is in the folder")
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+        self.assertIn("updated  memories/use-wal.md\n", output)
+        self.assertEqual((process.returncode, errors), (130, "memory-hub: stopped; the next run continues\n"))
+
+    def command(self, *options: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(self.arguments(*options), check=False, **self.streams())
+
+    def arguments(self, *options: str) -> list[str]:
+        return [sys.executable, "-m", "memoryhub.cli", "mirror", str(self.folder), "--project", "alpha", *options]
+
+    def streams(self) -> dict[str, Any]:
+        return {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT}
