@@ -34,8 +34,9 @@ class User:
 
     def act(self) -> None:
         files = sorted(path for path in self.folder.rglob("*.md") if ".conflict-" not in path.name)
-        actions = [self.append, self.append, self.append, self.replace, self.rename, self.remove, self.copy, self.cut]
-        if not files or self.chance.random() < 0.15:
+        often = [self.append, self.append, self.append, self.replace, self.replace]
+        actions = [*often, *often, self.rename, self.rename, self.remove, self.copy, self.cut]
+        if not files or self.chance.random() < 0.05:
             self.create()
         else:
             self.chance.choice(actions)(self.chance.choice(files))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
@@ -22,6 +23,7 @@ from memories.selectors.versions import versions_of
 from memories.services import delete_memory, resolve_conflict, update_memory, write_memory
 from memories.services.relations import create_relation
 from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, Locked
+from memoryhub.transfer import mirror_files as files
 from memoryhub.transfer import mirror_state
 from memoryhub.transfer.folder import Form
 from memoryhub.transfer.mirror import Mirror, Report
@@ -271,6 +273,26 @@ class BothSidesTests(MirrorTestCase):
         self.path().write_text(first)
         self.assertEqual(self.done(), [("updated", "memories/use-wal.md")])
         self.assertEqual((self.content(self.wal), open_conflicts([self.wal])), ("One.\n\nTwo.", {}))
+
+    def test_a_save_while_the_file_is_written_is_not_lost(self) -> None:
+        for hook in ("os.fsync", "_exchange"):
+            with self.subTest(hook=hook):
+                self.change(self.wal, content=f"Of the store, at {hook}.")
+                real = files.os.fsync if hook == "os.fsync" else files._exchange
+                saves = iter([f"Saved at {hook}."])
+
+                def save(*given: Any, real: Any = real, saves: Any = saves) -> Any:
+                    for text in saves:
+                        self.path().write_text(f"{self.text()}\n{text}\n")
+                    return real(*given)
+
+                with mock.patch(f"memoryhub.transfer.mirror_files.{hook}", save):
+                    [step] = self.run_mirror().steps
+                self.assertEqual((step.did, step.why), ("left", "it changed while it was to be written"))
+                self.assertEqual(self.done(), [("conflict", "memories/use-wal.md")])
+                self.assertIn(f"Saved at {hook}.", self.content(self.wal))
+                self.assertIn(f"Of the store, at {hook}.", self.contents(self.wal))
+                self.assert_quiet()
 
     def test_the_same_change_on_both_sides_is_none(self) -> None:
         self.change(self.wal, content="Same.")

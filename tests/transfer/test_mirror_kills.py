@@ -25,7 +25,9 @@ ROOT = Path(__file__).parents[2]
 EDITS = int(os.environ.get("MEMORY_HUB_TEST_MIRROR_EDITS", "40"))
 SEEDS = [int(seed) for seed in os.environ.get("MEMORY_HUB_TEST_MIRROR_SEEDS", "1").split(",")]
 # Edits between two mirrors, on each side together
-_AT_ONCE = 5
+_AT_ONCE = 8
+# Few, so that both sides often change the same one
+_FEWEST = 5
 
 
 class KilledMirrorTests(HubTestCase):
@@ -39,7 +41,7 @@ class KilledMirrorTests(HubTestCase):
         folder = self.home / f"out-{seed}"
         folder.mkdir()
         user, agent = User(folder, chance, f"f{seed}"), Agent(chance, f"s{seed}")
-        for _ in range(5):
+        for _ in range(_FEWEST):
             agent.write()
         user.create()
         killed = 0
@@ -93,7 +95,7 @@ class Agent:
     def act(self) -> None:
         ids = sorted(Memory.objects.live().values_list("id", flat=True))
         actions = [self.change, self.change, self.change, self.delete, self.restore]
-        if not ids or self.chance.random() < 0.2:
+        if len(ids) < _FEWEST:
             self.write()
         else:
             self.chance.choice(actions)(self.chance.choice(ids))
