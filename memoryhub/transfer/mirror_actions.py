@@ -5,10 +5,8 @@ A process that is killed between two of them repeats the step; it then finds tha
 
 from __future__ import annotations
 
-import os
-import re
 import time
-import unicodedata
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,7 +14,6 @@ from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from memories.events import MemoryState
 from memories.models import Memory
 from memories.schemas import MemoryTouch, MemoryUpdate, MemoryWrite
 from memories.selectors.versions import state_at
@@ -27,6 +24,7 @@ from memoryhub.transfer import mirror_files as files
 from memoryhub.transfer import mirror_store as stores
 from memoryhub.transfer.folder import Form
 from memoryhub.transfer.mirror_files import Document, Skipped, Stamp
+from memoryhub.transfer.mirror_paths import Found, Paths, slug
 from memoryhub.transfer.mirror_state import Entry, State
 from memoryhub.transfer.mirror_store import KEY, Listing, Stored
 
@@ -35,7 +33,6 @@ _SETTLED_NS = 1_000_000_000
 # Memories that are loaded at once
 _AHEAD = 200
 _MAX_TITLE = 200
-_MAX_SLUG = 60
 _MAX_REASON = 200
 TEMPORARY = ".memory-hub-mirror.tmp"
 _OPTIONAL = ("type", "topic_key", "source", "attributes")
@@ -67,58 +64,16 @@ class Step:
     why: str = ""
 
 
-@dataclass(slots=True)
-class Found:
-    """The file of a memory or decision; without a document it is unchanged, or was skipped."""
-
-    path: str
-    stamp: Stamp
-    document: Document | None = None
-    is_skipped: bool = False
-
-
 class Actions:
-    def __init__(self, folder: Path, form: Form, state: State, listing: Listing) -> None:
-        self.folder, self.form, self.state, self.listing = folder, form, state, listing
+    def __init__(self, folder: Path, form: Form, state: State, listing: Listing, paths: Paths) -> None:
+        self.folder, self.form, self.state, self.listing, self.paths = folder, form, state, listing, paths
         self.uids = {memory_id: uid for uid, memory_id in listing.memory_ids.items()}
-        # Of all memories and decisions, by id; other files link to them
-        self.paths: dict[int, str] = {}
-        # In lower case
-        self.taken: set[str] = set()
-        # Memories to write, in this order; the next ones are loaded together
+        # Memories to write, in the order of their ids; the next ones are loaded together
         self.queue: list[int] = []
-        self._loaded: dict[int, Stored] = {}
-
-    def assign_paths(self, memories: dict[str, Found], decisions: dict[str, Found], taken: set[str]) -> None:
-        """Choose a path for each memory and decision: where its file is, or was, or a new one."""
-        state, listing = self.state, self.listing
-        self.taken = taken | {entry.path.lower() for entry in (*state.memories.values(), *state.decisions.values())}
-        titles = {memory_id: row[stores.TITLE] for memory_id, row in listing.memories.items()}
-        self._assign("memories", state.memories, memories, self.uids, titles)
-        uids = {decision_id: uid for uid, decision_id in listing.decision_ids.items()}
-        self._assign("decisions", state.decisions, decisions, uids, listing.decisions)
-
-    def _assign(
-        self,
-        folder: str,
-        entries: dict[str, Entry],
-        found: dict[str, Found],
-        uids: dict[int, str],
-        titles: dict[int, str],
-    ) -> None:
-        for entity_id in titles:
-            uid = uids[entity_id]
-            if uid in found and uid in entries:
-                entries[uid].path = found[uid].path
-            known = found.get(uid) or entries.get(uid)
-            if known:
-                self.paths[entity_id] = known.path
-        for entity_id, title in titles.items():
-            if entity_id not in self.paths:
-                self.paths[entity_id] = self.free_path(folder, title)
+        self._loaded: dict[int, Stored | None] = {}
 
     def digest(self, memory_id: int) -> str:
-        return self.listing.digest(memory_id, self.paths)
+        return self.listing.digest(memory_id, self.paths.by_id)
 
     def is_copy(self, document: Document, original: Found) -> bool:
         other = original.document or files.read(self.folder / original.path, original.stamp)
@@ -130,7 +85,7 @@ class Actions:
         if stored is None:
             return
         old = (found.document or files.read(self.folder / found.path, found.stamp)) if found else None
-        path, stamp = (found.path, found.stamp) if found else (self.paths[memory_id], None)
+        path, stamp = (found.path, found.stamp) if found else (self.paths.by_id[memory_id], None)
         self._put(stored, path, stored.text(old), stamp)
 
     def edit(self, step: Step, uid: str, memory_id: int, found: Found) -> None:
@@ -140,11 +95,9 @@ class Actions:
             return
         entry = self.state.memories.get(uid)
         base = self._base(entry, document, stored)
-        changes = self._changes(
-            entry, document, stored.state if base == stored.version else state_at(memory_id, base), base
-        )
-        differs = bool(stores.changes_of(document, stored.state))
-        if not differs:
+        changes = self._changes(entry, document, stored, base)
+        step.did = Did.UPDATED
+        if not stores.changes_of(document, stored.state):
             step.did = Did.READ
             self.adopt(step, uid, memory_id, found)
         elif not changes:
@@ -154,7 +107,8 @@ class Actions:
             kept = self._keep_other(step, stored, found.path) if base != stored.version else {}
             self._update(memory_id, base, changes, found.path)
             self.adopt(step, uid, memory_id, found)
-            self.state.memories[uid].conflicts |= kept
+            if uid in self.state.memories:
+                self.state.memories[uid].conflicts |= kept
 
     # The version that an edit was made from
     def _base(self, entry: Entry | None, document: Document, stored: Stored) -> int:
@@ -167,7 +121,8 @@ class Actions:
         is_old = not stores.changes_of(document, state_at(stored.id, named))
         return stored.version if entry and is_old and entry.version == stored.version else named
 
-    def _changes(self, entry: Entry | None, document: Document, state: MemoryState, base: int) -> dict[str, Any]:
+    def _changes(self, entry: Entry | None, document: Document, stored: Stored, base: int) -> dict[str, Any]:
+        state = stored.state if base == stored.version else state_at(stored.id, base)
         changes = stores.changes_of(document, state)
         if entry and base == entry.version and stores.revision(state) != entry.known:
             return stores.without_redacted(changes, state)
@@ -254,7 +209,7 @@ class Actions:
         step.did, step.why = Did.CONFLICT, f"{why}; the edit is in {kept}"
 
     def write_decision(self, step: Step, uid: str, decision_id: int, text: str, found: Found | None) -> None:
-        path = found.path if found else self.paths[decision_id]
+        path = found.path if found else self.paths.by_id[decision_id]
         if found and found.document and found.document.text != text:
             kept = self.keep_beside(path, found.document.text)
             step.did = Did.CONFLICT
@@ -278,7 +233,7 @@ class Actions:
         if expected and stores.PLACEHOLDER in title and slug(title) not in path:  # the name may have the redacted words
             if not files.remove(self.folder / path, expected, self.folder / TEMPORARY):
                 raise Skipped("it changed while it was to be written")
-            path, expected = self.free_path(str(PurePosixPath(path).parent), title), None
+            path, expected = self.paths.free(str(PurePosixPath(path).parent), title), None
         stamp = self._write(path, text, expected)
         self._enter(stored, path, files.parse(text.encode()), stamp)
 
@@ -307,11 +262,10 @@ class Actions:
 
     def _next(self, memory_id: int) -> Stored | None:
         if memory_id not in self._loaded:
-            start = self.queue.index(memory_id) if memory_id in self.queue else 0
-            ahead = self.queue[start : start + _AHEAD] or [memory_id]
-            del self.queue[: start + _AHEAD]
-            self._loaded = {stored.id: stored for stored in self._load(ahead)}
-        return self._loaded.pop(memory_id, None)
+            start = bisect_left(self.queue, memory_id)
+            ahead = self.queue[start : start + _AHEAD]
+            self._loaded = {**dict.fromkeys(ahead), **{stored.id: stored for stored in self._load(ahead)}}
+        return self._loaded.pop(memory_id)
 
     # The row first: if the memory changes in between, its file is written again by the next run
     def _fresh(self, memory_id: int) -> Stored | None:
@@ -319,26 +273,11 @@ class Actions:
         return next(iter(self._load([memory_id])), None)
 
     def _load(self, ids: Sequence[int]) -> list[Stored]:
-        return list(stores.load(ids, self.uids, self.listing.edges, self.paths, self.form))
-
-    def free_path(self, folder: str, title: str) -> str:
-        """Return a path for a new file that no other file has, also where case does not count."""
-        name, number = slug(title), 1
-        path = f"{folder}/{name}.md"
-        while path in self.taken or os.path.lexists(self.folder / path):
-            number += 1
-            path = f"{folder}/{name}-{number}.md"
-        self.taken.add(path)
-        return path
+        return list(stores.load(ids, self.uids, self.listing.edges, self.paths.by_id, self.form))
 
 
 def settled(stamp: Stamp) -> Stamp | tuple[()]:
     return stamp if time.time_ns() - stamp[0] > _SETTLED_NS else ()
-
-
-def slug(title: str) -> str:
-    plain = unicodedata.normalize("NFKD", title[: 4 * _MAX_SLUG]).encode("ascii", "ignore").decode()
-    return re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:_MAX_SLUG].strip("-") or "memory"
 
 
 def _document(found: Found) -> Document:

@@ -53,6 +53,10 @@ class Document:
     # Lines of the front matter that belong to the user
     own_lines: str = ""
 
+    @property
+    def uid(self) -> str:
+        return self.memory or self.decision
+
 
 def find(folder: Path) -> Iterator[tuple[str, Stamp]]:
     """Yield the relative path and the stamp of each Markdown file. Links and hidden files are left out."""

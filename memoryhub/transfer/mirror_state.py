@@ -48,10 +48,14 @@ class State:
     # By the id that is the same in each hub
     memories: dict[str, Entry] = field(default_factory=dict)
     decisions: dict[str, Entry] = field(default_factory=dict)
+    # Ids of files from another hub, with the id that this hub gave to the same memory
+    aliases: dict[str, str] = field(default_factory=dict)
     # Edits of entries that are gone, by file, with the id here
     orphans: dict[str, int] = field(default_factory=dict)
     # The last event of the log that can change a file, and the last that removed text
     reached: str = ""
+    # The same of decisions
+    decided: str = ""
     erasure: int = 0
 
     @property
@@ -71,9 +75,10 @@ def load(folder: Path, store: str, form: str) -> State:
     """
     try:
         data: dict[str, Any] = json.loads(_path(folder).read_bytes())
-        entries = {kind: {uid: _entry(entry) for uid, entry in data.pop(kind).items()} for kind in _ENTRIES}
+        for kind in _ENTRIES:
+            data[kind] = {uid: _entry(entry) for uid, entry in data[kind].items()}
         del data["format"]
-        state = State(**data, **entries)
+        state = State(**data)
     except FileNotFoundError:
         return State(store, str(folder), form)
     except (ValueError, TypeError, KeyError) as error:

@@ -16,7 +16,7 @@ from decisions.events import DECISION_RECORDED
 from decisions.exporting import madr_document
 from decisions.models import Decision
 from decisions.selectors.decisions import views as decision_views
-from memories.events import MEMORY_SEEN, MEMORY_WRITTEN, USE, MemoryState
+from memories.events import MEMORIES, MEMORY_SEEN, MEMORY_WRITTEN, USE, MemoryState
 from memories.models import EndType, Memory, MemoryScope, MemoryVersion, Relation, ReviewState
 from memoryhub.core.events.event_types import EventType, names_where, quoted
 from memoryhub.core.log.quarantine import outside_quarantine
@@ -43,15 +43,17 @@ _LISTED = (
     "content_hash",
     "review",
 )
+_VERSION = _LISTED.index("version")
 TITLE = _LISTED.index("title")
 PLACEHOLDER = "[REDACTED:"
 Edges = Mapping[int, Sequence[tuple[str, int]]]
 
 
-def reached() -> str:
-    """Return the last event of the log that can change a file, as its position and digest."""
+def reached(*, of_memories: bool = True) -> str:
+    """Return the last event of the log that can change a file, as its position and digest; or one of a decision."""
+    names = names_where(lambda event_type: _matters(event_type) and (of_memories or event_type.group is not MEMORIES))
     found = rows.fetch(
-        f"SELECT position, chain_digest FROM raw_events WHERE event_type IN ({quoted(names_where(_matters))}) "
+        f"SELECT position, chain_digest FROM raw_events WHERE event_type IN ({quoted(names)}) "
         "ORDER BY position DESC LIMIT 1"
     )
     return f"{found[0][0]}:{found[0][1]}" if found else ""
@@ -64,6 +66,16 @@ def _matters(event_type: EventType[Any]) -> bool:
 
 def live_memories() -> Any:
     return Memory.objects.live().exclude(scope=MemoryScope.SESSION)
+
+
+def with_topics(topics: Iterable[str]) -> list[tuple[int, str]]:
+    """Return the id and the topic of the memories that have one of the topics."""
+    wanted = sorted(filter(None, topics))
+    return [found for start in range(0, len(wanted), _BATCH) for found in _with_topics(wanted[start : start + _BATCH])]
+
+
+def _with_topics(topics: list[str]) -> Iterator[tuple[int, str]]:
+    yield from live_memories().filter(topic_key__in=topics).values_list("id", "topic_key")
 
 
 class Listing:
@@ -84,6 +96,9 @@ class Listing:
         for source, relation, target in found.values_list("source_id", "relation", "target_id"):
             if source in self.memories and (target in self.memories or target in self.decisions):
                 self.edges.setdefault(source, []).append((relation, target))
+
+    def version(self, memory_id: int) -> int:
+        return int(self.memories[memory_id][_VERSION])
 
     def refresh(self, memory_id: int) -> None:
         """Read the row of a memory again."""
@@ -211,7 +226,7 @@ def find_version(memory_id: int, wanted: str) -> int | None:
     if not wanted:
         return None
     versions = MemoryVersion.objects.filter(memory_id=memory_id).order_by("-version")
-    positions = dict(versions.values_list("id", "version"))
+    positions: dict[int, int] = dict(versions.values_list("id", "version"))
     payloads = RawEvent.objects.filter(position__in=positions).order_by("-position")
     for position, text in payloads.values_list("position", "payload_json"):
         payload = json.loads(text or "{}")

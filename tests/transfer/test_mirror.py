@@ -26,7 +26,8 @@ from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, Locke
 from memoryhub.transfer import mirror_files as files
 from memoryhub.transfer import mirror_state
 from memoryhub.transfer.folder import Form
-from memoryhub.transfer.mirror import Mirror, Report
+from memoryhub.transfer.mirror import Mirror
+from memoryhub.transfer.mirror_plan import Report
 from tests.secrets_made import SECRETS
 from tests.support import HubTestCase
 from tests.web.server import poll
@@ -145,6 +146,15 @@ class OneSideTests(MirrorTestCase):
         self.assertEqual(Memory.objects.get(id=old).title, "Few locks")
         self.change(old, content="Three.")
         self.assertEqual(self.done(), [("written", "locks.md")])
+        self.assert_quiet()
+
+    def test_a_new_file_at_the_place_of_a_moved_one_is_new(self) -> None:
+        wal = self.write()
+        self.run_mirror()
+        self.path().rename(self.folder / "wal.md")
+        self.path().write_text("# Use WAL again\n\nAll new.\n")
+        self.assertEqual(self.done(), [("created", "memories/use-wal.md")])
+        self.assertEqual((self.contents(wal), Memory.objects.count()), (["One.\n\nTwo."], 2))
         self.assert_quiet()
 
     def test_a_copy_is_named_until_it_differs(self) -> None:
@@ -278,7 +288,7 @@ class BothSidesTests(MirrorTestCase):
         for hook in ("os.fsync", "_exchange"):
             with self.subTest(hook=hook):
                 self.change(self.wal, content=f"Of the store, at {hook}.")
-                real = files.os.fsync if hook == "os.fsync" else files._exchange
+                real = os.fsync if hook == "os.fsync" else files._exchange
                 saves = iter([f"Saved at {hook}."])
 
                 def save(*given: Any, real: Any = real, saves: Any = saves) -> Any:
@@ -426,6 +436,8 @@ class UnusualFilesTests(MirrorTestCase):
         self.assertEqual(step.did, "left")
         self.assertIn("leads out of the folder", step.why)
         self.assertEqual(list((self.home / "elsewhere").iterdir()), [])
+        self.path("memories").unlink()
+        self.assertEqual(self.done(), [("written", "memories/use-wal.md")])
 
     def test_a_preview_changes_nothing(self) -> None:
         self.change(self.wal, content="Three.")
@@ -460,12 +472,15 @@ class UnusualFilesTests(MirrorTestCase):
         ours = state.read_bytes()
         state.unlink()
         with self.store("beta", actor="ben"):
-            self.assertEqual(self.run_mirror().counts, {"created": 2})
+            self.write("Few locks", "Of Ben, too.", topic_key="db/locks")
+            self.assertEqual(self.run_mirror().counts, {"created": 1, "updated": 1})
+            self.assertEqual(Memory.objects.get(topic_key="db/locks").content, "Nothing.")
             self.assertEqual({path.name: path.read_text() for path in self.path("memories").iterdir()}, texts)
             self.assert_quiet()
             bens = Memory.objects.get(title="Use WAL")
             self.change(bens.id, content="Of Ben.")
             self.run_mirror()
+            self.assertEqual(len(list(self.path("memories").iterdir())), 2)
         state.write_bytes(ours)
         self.assertEqual(self.done(), [("updated", "memories/use-wal.md")])
         self.assertEqual(self.contents(self.wal), ["Of Ben.", "One.\n\nTwo."])

@@ -9,8 +9,9 @@ from django.core.management.base import CommandParser
 from memoryhub.core.text import flat
 from memoryhub.management.base import Group, StoreCommand
 from memoryhub.transfer.folder import Form
-from memoryhub.transfer.mirror import Mirror, Report
+from memoryhub.transfer.mirror import Mirror
 from memoryhub.transfer.mirror_actions import Did
+from memoryhub.transfer.mirror_plan import Report
 
 _QUIET = (Did.WRITTEN, Did.REMOVED, Did.READ)
 
