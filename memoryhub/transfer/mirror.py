@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from memoryhub.core.errors import Conflict, HubError, Invalid
-from memoryhub.core.stores.store import current_store
+from memoryhub.core.stores.store import current_store, use_store
 from memoryhub.transfer import mirror_files as files
 from memoryhub.transfer import mirror_state, mirror_store
 from memoryhub.transfer.folder import Form
@@ -53,7 +53,8 @@ class Mirror:
                 time.sleep(WATCH_SECONDS)
                 now = self._look()
                 if now != seen and now[1] == before:  # files are read when two looks in a row find them equal
-                    report, seen = self._try(), now
+                    report, is_done = self._try()
+                    seen = now if is_done else None
                     known, left = left, _left_in(report)
                     report.steps = [step for step in report.steps if (step.path, step.why) not in known]
                     if report.steps:
@@ -62,17 +63,20 @@ class Mirror:
 
     def _look(self) -> tuple[str, list[tuple[str, Stamp]]]:
         try:
-            return mirror_store.reached(), sorted(files.find(self.folder))
-        except OSError:
+            with use_store(current_store()):  # raises HubError where the database fails
+                return mirror_store.reached(), sorted(files.find(self.folder))
+        except (HubError, OSError):
             return "", []
 
-    def _try(self) -> Report:
+    def _try(self) -> tuple[Report, bool]:
         try:
-            return self._run(preview=False)
+            with use_store(current_store()):
+                return self._run(preview=False), True
         except HubError as error:
-            return Report(str(self.folder), [left_step(".", error.message)])
+            why = error.message
         except OSError as error:
-            return Report(str(self.folder), [left_step(".", f"can't use {error.filename}: {error.strerror}")])
+            why = f"can't use {error.filename}: {error.strerror}"
+        return Report(str(self.folder), [left_step(".", why)]), False
 
     def _run(self, *, preview: bool) -> Report:
         state = mirror_state.load(self.folder, current_store().alias, self.form)

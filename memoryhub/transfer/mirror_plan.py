@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from memories.models import Memory
 from memories.selectors.conflicts import open_conflicts
-from memoryhub.core.errors import Conflict, HubError
+from memoryhub.core.errors import Conflict, HubError, Locked, Unavailable
 from memoryhub.core.log.read import last_erasure
 from memoryhub.core.validation import explain
 from memoryhub.transfer import mirror_files as files
@@ -331,6 +331,8 @@ def _try(step: Step) -> str:
     """Do a step; return why it could not be done, or ""."""
     try:
         step.act(step)
+    except (Locked, Unavailable):  # the same for all steps
+        raise
     except HubError as error:
         return error.message
     except ValidationError as error:
