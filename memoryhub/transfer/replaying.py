@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from decisions.projectors import mentions
+from governance.imports import IMPORT_UNDONE
 from memories.events import MEMORY_WRITTEN, RELATION_CREATED, MemoryWritten, RelationCreated
 from memories.models import MemoryScope
 from memoryhub.core import log
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.log.append import Draft, prepare
-from memoryhub.core.log.append_copy import append_copy
+from memoryhub.core.log.append_copy import CopiedHeader, append_copy
 from memoryhub.core.log.erase import PAYLOAD_ERASED, remove_payloads
 from memoryhub.core.log.redact import PAYLOAD_REDACTED
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.schemas import LeftOut, Payload, Renumbering
+from memoryhub.core.secrets.shapes import Shape
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.wal import mark_unwiped
 from memoryhub.transfer.jsonl import UNFIT, EventLine, Export, refusal, require_earlier
 from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED, CommitRecorded, SessionStarted
 from sessions_app.events.sessions import TURN_BEGAN, TurnBegan
 
-_LEFT_OUT = -1
-_HERE = "this store has its own version of their memory, decision, session, turn, commit or relation"
+LEFT_OUT = -1
+HERE = "this store has its own version of their memory, decision, session, turn, commit or relation"
 
 
 @dataclass(slots=True)
@@ -54,34 +56,43 @@ def replay_export(export: Export, progress: Callable[[int], None] = lambda _: No
         Forbidden: the caller may not govern the store.
     """
     demand(Act.GOVERN, to="import a whole store")
+    replay = Replay()
     with log.transaction():
-        replay = _Replay(log.head()[0])
-        for event in export.events():
-            try:
-                replay.take(event)
-            except LeftOut:
-                replay.leave(event, "they belong to events that were left out")
-            except UNFIT as error:
-                raise refusal(event.position, error) from error
-            if replay.report.events % 500 == 0:
-                progress(replay.report.events)
-    progress(replay.report.events)
+        replay.take_all(export.events(), progress)
+    if replay.has_undone:
+        log.rebuild()
     return replay.report
 
 
-class _Replay:
-    def __init__(self, start: int) -> None:
+class Replay:
+    """Appends the events of another log to the current store; requires an open transaction of the log."""
+
+    def __init__(self) -> None:
         self.report = ReplayReport()
-        self._start = self._head = start
-        # An empty store keeps all positions.
-        self._is_empty = start == 0
-        # This store's position of each event of the export; memory is 8 bytes an event.
+        # Whether events were taken back that this store's read models contain
+        self.has_undone = False
+        # Positions of other events of this store, by those of the other log; memory is 8 bytes an event.
         self._positions = array("q", [0])
         self._context = Renumbering(self._position_of)
-        # Streams of the export whose further events are left out
+        # Streams of the other log whose further events are left out
         self._closed: set[str] = set()
 
-    def take(self, event: EventLine) -> None:
+    def take_all(self, events: Iterable[EventLine], progress: Callable[[int], None]) -> None:
+        self._start = self._head = log.head()[0]
+        # An empty store keeps all positions.
+        self._is_empty = self._start == 0
+        for event in events:
+            try:
+                self._take(event)
+            except LeftOut:
+                self._leave(event, "they belong to events that were left out")
+            except UNFIT as error:
+                raise refusal(event.position, error) from error
+            if self.report.events % 500 == 0:
+                progress(self.report.events)
+        progress(self.report.events)
+
+    def _take(self, event: EventLine) -> None:
         self.report.events += 1
         # Known before its payload is read: some streams are named after their own first event.
         self._positions.append(self._head + 1)
@@ -93,27 +104,44 @@ class _Replay:
             if existing:
                 self._positions[-1] = existing
                 self._closed.add(event.stream_id)
-                self._count(_HERE)
+                self._meet(event, draft, existing)
                 return
         self._append(event, draft)
 
-    def leave(self, event: EventLine, reason: str) -> None:
-        self._positions[event.position] = _LEFT_OUT
+    def _leave(self, event: EventLine, reason: str) -> None:
+        self._positions[event.position] = LEFT_OUT
         self._count(reason)
 
     def _is_settled(self, event: EventLine) -> bool:
-        found = rows.fetch("SELECT position FROM raw_events WHERE event_id = %s", [event.event_id])
+        found = rows.fetch("SELECT position, stream_id FROM raw_events WHERE event_id = %s", [event.event_id])
         if found:
-            self._positions[-1] = found[0][0]
             self.report.known += 1
-        elif event.known_type.is_local:
-            self.leave(event, "they describe the other store as a whole, such as settings and context packs")
-        elif event.stream_id in self._closed:
-            self.leave(event, _HERE)
-        elif self._is_continued(event):
+            self._positions[-1] = self._known(event, *found[0])
+            return True
+        reason = self._unwanted(event)
+        if reason:
+            self._leave(event, reason)
+            return True
+        if event.stream_id in self._closed or self._is_continued(event):
             self._closed.add(event.stream_id)
-            self.leave(event, _HERE)
-        return bool(found) or self._positions[-1] == _LEFT_OUT
+            self._meet_changed(event)
+            return True
+        return False
+
+    def _known(self, event: EventLine, position: int, stream: str) -> int:
+        return position
+
+    def _unwanted(self, event: EventLine) -> str:
+        is_local = event.known_type.is_local
+        return "they describe the other store as a whole, such as settings and context packs" if is_local else ""
+
+    # What this store has already, by another event
+    def _meet(self, event: EventLine, draft: Draft[Any], existing: int) -> None:
+        self._count(HERE)
+
+    # A stream that this store has changed too
+    def _meet_changed(self, event: EventLine) -> None:
+        self._leave(event, HERE)
 
     # Whether this store has changed the stream since the events that both have.
     def _is_continued(self, event: EventLine) -> bool:
@@ -129,13 +157,17 @@ class _Replay:
         payload, shape = event.read_payload(self._context, is_same=self._is_empty)
         if isinstance(payload, CommitRecorded) and payload.mentions is None and not self._is_empty:
             payload = payload.model_copy(update={"mentions": self._mentioned(payload.message)})
-        draft = prepare(kind, payload, shape)
-        for name in draft.redactions:
-            self.report.redactions[name] = self.report.redactions.get(name, 0) + 1
+        draft = self._prepared(kind, payload, shape)
         if kind is not PAYLOAD_REDACTED:
             return draft
         self.report.unredacted += [position for position in draft.payload.digests if position <= self._start]
         return _with_digests(draft)
+
+    def _prepared(self, kind: EventType[Any], payload: Payload, shape: Shape | None = None) -> Draft[Any]:
+        draft = prepare(kind, payload, shape)
+        for name in draft.redactions:
+            self.report.redactions[name] = self.report.redactions.get(name, 0) + 1
+        return draft
 
     # The message keeps its numbers; the decisions that they name here are in the payload.
     def _mentioned(self, message: str) -> dict[int, str]:
@@ -149,14 +181,18 @@ class _Replay:
             # What an earlier import brought is erased here too.
             remove_payloads(draft.payload.positions)
             mark_unwiped(self._head + 1)
+        self.has_undone = self.has_undone or event.event_type == IMPORT_UNDONE.name
         seq = event.stream_seq if self._is_empty else 0
-        append_copy(draft, event.header(stream, seq), erased_digest=event.erased_digest or "")
+        self._put(draft, event.header(stream, seq), event.erased_digest or "")
+
+    def _put(self, draft: Draft[Any] | EventType[Any], header: CopiedHeader, erased_digest: str = "") -> None:
+        append_copy(draft, header, erased_digest=erased_digest)
         self._head += 1
         self.report.added += 1
 
     def _position_of(self, position: int) -> int | None:
         found = self._positions[require_earlier(position, len(self._positions) - 1)]
-        return None if found == _LEFT_OUT else found
+        return None if found == LEFT_OUT else found
 
     def _count(self, reason: str) -> None:
         self.report.left_out[reason] = self.report.left_out.get(reason, 0) + 1

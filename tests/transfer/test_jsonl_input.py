@@ -266,7 +266,7 @@ class DeclaredReferenceTests(HubTestCase):
 
     NUMBERS: ClassVar = {
         *("ack_seconds", "exit_code", "insertions", "deletions", "version", "base_version", "conflicts_with", "stands"),
-        *("accepted_version", "before_version", "uses", "events", "bytes"),
+        *("accepted_version", "before_version", "uses", "events", "bytes", "counts"),
     }
 
     def test_every_integer_is_declared(self) -> None:

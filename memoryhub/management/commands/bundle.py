@@ -3,6 +3,8 @@ from __future__ import annotations
 import getpass
 import os
 import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,11 @@ from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store
 from memoryhub.core.text import counted, flat
 from memoryhub.management.base import Group, StoreCommand
-from memoryhub.transfer.applying import Plan, apply_bundle, plan_bundle
+from memoryhub.transfer.applying import Applied, Outcome, apply_bundle, preview_bundle
 from memoryhub.transfer.bundles import Bundle, create_bundle, open_bundle
+from memoryhub.transfer.merging import MergeReport
 
+_MOST_NAMED = 10
 _VARIABLE = "MEMORY_HUB_BUNDLE_PASSPHRASE"
 
 
@@ -54,12 +58,10 @@ class Command(StoreCommand):
             return
         bundle = open_bundle(options["file"].expanduser().absolute(), lambda: _passphrase(options["passphrase_file"]))
         store = project_store(options["project"]) if options["project"] else bundle.manifest.store_id
-        if options["action"] == "verify" or options["preview"]:
-            plan = plan_bundle(bundle, store)
-        else:
-            with use_origin(source="cli", actor=getpass.getuser()):
-                plan = apply_bundle(bundle, store)
-        self._report(bundle, plan, options)
+        is_done = options["action"] == "apply" and not options["preview"]
+        with use_origin(source="cli", actor=getpass.getuser()):
+            found = apply_bundle(bundle, store) if is_done else preview_bundle(bundle, store)
+        self._report(bundle, found, is_done=is_done)
 
     def _create(self, options: dict[str, Any]) -> None:
         path: Path = options["file"].expanduser().absolute()
@@ -69,8 +71,69 @@ class Command(StoreCommand):
         kind = ", encrypted" if passphrase else ""
         self.stdout.write(f"wrote {counted(manifest.events, 'event')} to {path}{kind}; head {manifest.head[:12]}")
 
-    def _report(self, bundle: Bundle, plan: Plan, options: dict[str, Any]) -> None:
-        self.stdout.write(f"{plan.outcome} {plan.store}")
+    def _report(self, bundle: Bundle, found: Applied, *, is_done: bool) -> None:
+        manifest = bundle.manifest
+        data = {
+            **manifest.model_dump(mode="json"),
+            "sha256": bundle.sha256,
+            "encrypted": bundle.key is not None,
+            "outcome": found.outcome,
+            "done": is_done,
+            "into": f"{found.store.scope}:{found.store.name}",
+            "fork": found.contents.fork,
+            "added": found.added,
+            "merged_before": found.merged_before,
+            "secrets": found.secrets,
+            "merge": asdict(found.merge) if found.merge else None,
+        }
+        self.answer(data, _lines(bundle, found, is_done=is_done))
+
+
+def _lines(bundle: Bundle, found: Applied, *, is_done: bool) -> Iterator[str]:
+    manifest, into = bundle.manifest, f"{found.store.scope} {found.store.name}"
+    count = counted(manifest.events, "event")
+    yield f"{manifest.scope} {manifest.store}, {count}, made {manifest.made_at}; its chain holds: {manifest.head[:12]}"
+    yield f"{into}: {_SENTENCES[found.outcome][is_done].format(_numbers(found))}"
+    if found.merged_before:
+        yield f"this is the history that was merged as #{found.merged_before}"
+    if found.secrets:
+        yield (
+            f"{counted(found.secrets, 'place')} would have been masked by this hub's secret rules; "
+            "`memory-hub redact --rules` shows them"
+        )
+    yield from _merge_lines(found.merge) if found.merge else ()
+
+
+# Planned, and done
+_SENTENCES = {
+    Outcome.ADOPTED: ("the log would be adopted as it is: {}", "the log was adopted as it is: {}"),
+    Outcome.FORWARDED: ("the log would go on after {}", "the log goes on after {}"),
+    Outcome.CONTAINED: ("has all of it; nothing to do", "has all of it; nothing was done"),
+    Outcome.MERGED: ("would be merged after {}", "was merged after {}"),
+}
+
+
+def _numbers(found: Applied) -> str:
+    fork = f"#{found.contents.fork}, with " if found.outcome is not Outcome.ADOPTED else ""
+    return f"{fork}{counted(found.added, 'new event')}"
+
+
+def _merge_lines(merge: MergeReport) -> Iterator[str]:
+    if merge.conflicts:
+        yield f"changed in both, with an open conflict: {_listed(merge.conflicts)}"
+    if merge.kept:
+        yield f"changed in both, this store's state stays: {_listed(merge.kept)}"
+    for reason, events in merge.left_out.items():
+        yield f"left out {counted(events, 'event')}: {reason}"
+    for name, strings in sorted(merge.redactions.items()):
+        yield f"masked {name} in {counted(strings, 'event')}"
+    if merge.unredacted:
+        yield f"redacted there, but not here: {_listed(merge.unredacted)}"
+
+
+def _listed(positions: Sequence[int]) -> str:
+    more = f" and {len(positions) - _MOST_NAMED} more" if len(positions) > _MOST_NAMED else ""
+    return ", ".join(f"#{position}" for position in positions[:_MOST_NAMED]) + more
 
 
 def _passphrase(file: Path | None, *, twice: bool = False) -> str:
