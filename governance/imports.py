@@ -32,7 +32,8 @@ from memoryhub.core.schemas import EventRef, EventRefs, Payload
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, TEXTS
 
-_TRACE = "import:"
+# Begins the trace of a batch's events; its position follows
+TRACE = "import:"
 # Kept items that an undo names; all of them are kept
 _MOST_NAMED = 50
 _LATER = (
@@ -108,14 +109,14 @@ def import_batch(*, tool: str, place: str) -> Iterator[int]:
         draft = log.prepare(IMPORT_BEGAN, ImportBegan(tool=tool, place=place))
         with log.transaction():
             batch = log.append(draft, entity="import").position
-        with use_origin(trace_id=f"{_TRACE}{batch}"):
+        with use_origin(trace_id=f"{TRACE}{batch}"):
             yield batch
 
 
 def end_import(batch: int, counts: dict[str, int]) -> None:
     draft = log.prepare(IMPORT_ENDED, ImportEnded(batch=batch, counts=counts))
     with log.transaction():
-        log.append(draft, stream=f"{_TRACE}{batch}")
+        log.append(draft, stream=f"{TRACE}{batch}")
 
 
 def list_batches() -> list[Batch]:
@@ -195,7 +196,7 @@ def undo_import(*, batch_id: int, token: str) -> Undo:
             )
         kept = [item.id for item in plan.kept]
         undone = ImportUndone(batch=batch_id, void=plan.void, kept=kept)
-        log.append(log.prepare(IMPORT_UNDONE, undone), stream=f"{_TRACE}{batch_id}")
+        log.append(log.prepare(IMPORT_UNDONE, undone), stream=f"{TRACE}{batch_id}")
     log.rebuild()
     return plan
 
@@ -210,7 +211,7 @@ def _void_positions() -> Iterator[int]:
 
 
 def _headers(batch: Batch) -> list[Header]:
-    events = RawEvent.objects.filter(position__gt=batch.id, trace_id=f"{_TRACE}{batch.id}").order_by("position")
+    events = RawEvent.objects.filter(position__gt=batch.id, trace_id=f"{TRACE}{batch.id}").order_by("position")
     found = events.exclude(event_type=IMPORT_ENDED.name)
     return [Header(*row) for row in found.values_list("position", "event_type", "stream_id", "session_id")]
 

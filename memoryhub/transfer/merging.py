@@ -180,7 +180,7 @@ class _Merge(Replay):
         revised = MemoryRevised(**fields, memory_id=memory_id, version=number, base_version=base, reason=reason)
         numbers[state.version if isinstance(state, MemoryRevised) else 1] = number
         self._own[memory_id] = own
-        header = replace(event.header(f"memory:{memory_id}", 0), version=MEMORY_REVISED.version)
+        header = replace(self._header(event, f"memory:{memory_id}"), version=MEMORY_REVISED.version)
         self._put(self._prepared(MEMORY_REVISED, revised), header)
 
     # Two stores give different numbers only to versions that they made apart.

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from array import array
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from decisions.projectors import mentions
-from governance.imports import IMPORT_UNDONE
+from governance.imports import IMPORT_UNDONE, TRACE
 from memories.events import MEMORY_WRITTEN, RELATION_CREATED, MemoryWritten, RelationCreated
 from memories.models import MemoryScope
 from memoryhub.core import log
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.log.append import Draft, prepare
 from memoryhub.core.log.append_copy import CopiedHeader, append_copy
+from memoryhub.core.log.digests import payload_digest
 from memoryhub.core.log.erase import PAYLOAD_ERASED, remove_payloads
 from memoryhub.core.log.redact import PAYLOAD_REDACTED
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.schemas import LeftOut, Payload, Renumbering
 from memoryhub.core.secrets.shapes import Shape
 from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS
 from memoryhub.core.stores.wal import mark_unwiped
 from memoryhub.transfer.jsonl import UNFIT, EventLine, Export, refusal, require_earlier
 from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED, CommitRecorded, SessionStarted
@@ -183,7 +186,14 @@ class Replay:
             mark_unwiped(self._head + 1)
         self.has_undone = self.has_undone or event.event_type == IMPORT_UNDONE.name
         seq = event.stream_seq if self._is_empty else 0
-        self._put(draft, event.header(stream, seq), event.erased_digest or "")
+        self._put(draft, self._header(event, stream, seq), event.erased_digest or "")
+
+    # The trace of an imported event names its batch.
+    def _header(self, event: EventLine, stream: str, seq: int = 0) -> CopiedHeader:
+        header, batch = event.header(stream, seq), event.trace_id.removeprefix(TRACE)
+        if batch == event.trace_id or not batch.isdecimal():
+            return header
+        return replace(header, trace_id=f"{TRACE}{self._context.require(int(batch))}")
 
     def _put(self, draft: Draft[Any] | EventType[Any], header: CopiedHeader, erased_digest: str = "") -> None:
         append_copy(draft, header, erased_digest=erased_digest)
@@ -201,12 +211,17 @@ class Replay:
 # The digests of redacted payloads depend on their salts, which are new.
 def _with_digests(draft: Draft[Any]) -> Draft[Any]:
     positions = sorted(draft.payload.digests)
-    listed = ", ".join(str(int(position)) for position in positions)
-    found = dict(rows.fetch(f"SELECT position, payload_digest FROM raw_events WHERE position IN ({listed})"))
-    digests = {position: found[position] for position in positions}
+    found = rows.fetch(f"{_PRESENT} WHERE position IN {IDS}", [json.dumps(positions)])
+    digests = {
+        position: digest if payload_json is None else payload_digest(salt, payload_json)
+        for position, digest, salt, payload_json in found
+    }
     payload = draft.payload.model_copy(update={"digests": digests})
     data = {**draft.data, "digests": {str(position): digest for position, digest in digests.items()}}
     return Draft(draft.type, payload, data, draft.redactions)
+
+
+_PRESENT = "SELECT position, payload_digest, salt, payload_json FROM raw_events"
 
 
 def _existing(kind: EventType[Any], payload: Payload) -> int:

@@ -9,10 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-from memories.models import Conflict, Memory
-from memories.schemas import MemoryUpdate, MemoryWrite
+from decisions.models import ArtifactLink, Decision, DecisionEdge
+from decisions.schemas import DecisionEvidence, DecisionRecord
+from decisions.services import add_evidence, record_decision
+from governance.imports import end_import, import_batch, list_batches, preview_undo, undo_import
+from memories.models import Conflict, Memory, Relation
+from memories.schemas import MemoryDelete, MemoryUpdate, MemoryWrite
+from memories.schemas.links import RelationCreate
 from memories.selectors.versions import state_at
-from memories.services import update_memory, write_memory
+from memories.services import delete_memory, update_memory, write_memory
+from memories.services.relations import create_relation
 from memoryhub.core import log
 from memoryhub.core.errors import Invalid
 from memoryhub.core.models import RawEvent
@@ -51,7 +57,8 @@ class TwoHubsTestCase(HubTestCase):
     def apply(self, bundle: Bundle, store: StoreId = ALPHA) -> Applied:
         plan = preview_bundle(bundle, store)
         applied = apply_bundle(bundle, store)
-        self.assertEqual((applied.outcome, applied.added), (plan.outcome, plan.added))
+        if store.path.exists() and plan.merge:
+            self.assertEqual((applied.outcome, applied.added), (plan.outcome, plan.added))
         with use_store(store):
             self.assertTrue(log.verify().ok, log.verify())
             self.assertTrue(log.rebuild().identical)
@@ -170,6 +177,154 @@ class MergingTests(TwoHubsTestCase):
             again = self.apply(bundle)
             self.assertEqual((again.outcome, again.merged_before), (Outcome.CONTAINED, after[0][0]))
             self.assertEqual(state(), after)
+
+    def test_a_topic_that_both_have_begun_is_a_conflict(self) -> None:
+        theirs = self.write("Retries", topic_key="retries")
+        self.update(theirs, "They retry five times")
+        with self.store("alpha"):
+            create_relation(command=RelationCreate(source=theirs, relation="related_to", target=self.ids[0]))
+        first = self.bundle()
+        with self.other_hub():
+            ours = self.write("How often we retry", topic_key="retries")
+            self.assertEqual(self.apply(first).merge.conflicts, [ours])
+            self.assert_open_conflict(ours, "They retry five times", "How often we retry in full")
+            with self.store("alpha"):
+                self.assertEqual(Relation.objects.get().source_id, ours)
+        self.update(theirs, "They retry six times")
+        with self.store("alpha"):
+            create_relation(command=RelationCreate(source=theirs, relation="related_to", target=self.ids[1]))
+        second = self.bundle()
+        with self.other_hub():
+            self.apply(second)
+            with self.store("alpha"):
+                self.assertEqual(Relation.objects.filter(source_id=ours).count(), 2)
+                contents = {state_at(ours, number + 1).content for number in range(Memory.objects.get(id=ours).version)}
+            self.assertIn("They retry six times", contents)
+            self.assertEqual(self.texts()["How often we retry"], "How often we retry in full")
+
+    def test_decisions_come_with_their_evidence(self) -> None:
+        with self.store("alpha", actor="ada"):
+            first = record_decision(command=DecisionRecord(title="One process", chosen="one", context="c")).id
+            second = record_decision(command=DecisionRecord(title="Two processes", chosen="two", supersedes=[first])).id
+            add_evidence(command=DecisionEvidence(id=second, notes=["measured"]))
+        bundle = self.bundle()
+        with self.other_hub():
+            self.write("New here")
+            self.apply(bundle)
+            with self.store("alpha"):
+                found = Decision.objects.get(title="Two processes")
+                self.assertEqual(ArtifactLink.objects.get().decision_id, found.id)
+                self.assertEqual(DecisionEdge.objects.get().from_id, found.id)
+                self.assertEqual(RawEvent.objects.get(position=found.id).actor, "ada")
+
+    def test_exchanging_bundles_comes_to_an_end(self) -> None:
+        self.update(self.ids[0], "theirs")
+        self.write("New there")
+        theirs = self.bundle()
+        with self.other_hub():
+            self.update(self.ids[0], "ours")
+            self.write("New here")
+            self.apply(theirs)
+        for _ in range(3):
+            with self.other_hub():
+                ours = self.bundle()
+                before = state()
+            last = self.apply(ours)
+            theirs = self.bundle()
+            with self.other_hub():
+                back = self.apply(theirs)
+        self.assertEqual((last.outcome, back.outcome), (Outcome.CONTAINED, Outcome.CONTAINED))
+        with self.other_hub():
+            self.assertEqual(state(), before)
+            self.assertEqual(set(self.texts()), {"Use WAL", "Locks", "Cache", "New here", "New there"})
+            self.assertEqual(self.texts()["Use WAL"], "ours")
+        self.assertEqual(set(self.texts()), {"Use WAL", "Locks", "Cache", "New here", "New there"})
+        self.assertEqual(self.texts()["Use WAL"], "theirs")
+
+    def test_text_that_one_side_has_removed_stays_removed(self) -> None:
+        wal, locks, cache = self.ids
+        with self.store("alpha"):
+            self.redact(wal, "redacted there")
+            log.erase_streams([f"memory:{locks}"], reason="asked")
+        self.update(cache, "Later, with the text")
+        bundle = self.bundle()
+        with self.other_hub():
+            with self.store("alpha"):
+                log.erase_streams([f"memory:{cache}"], reason="asked")
+            self.write("New here")
+            done = self.apply(bundle)
+            self.assertEqual(self.texts(), {"Use WAL": "redacted there", "New here": "New here in full"})
+            self.assertEqual(done.merge.unredacted, [])
+            data = (self.other / "projects/alpha/events.db").read_bytes()
+            for text in (b"Use WAL in full", b"Locks in full", b"Cache in full", b"Later, with the text"):
+                self.assertFalse(text in data, text)
+
+    def test_text_that_was_redacted_here_does_not_come_back(self) -> None:
+        with self.store("alpha"):
+            self.redact(self.ids[0], "they left some text")
+        bundle = self.bundle()
+        with self.other_hub():
+            with self.store("alpha"):
+                self.redact(self.ids[0], "[removed]")
+            self.write("New here")
+            self.apply(bundle)
+            self.assertEqual(self.texts()["Use WAL"], "[removed]")
+
+    def redact(self, position: int, content: str) -> None:
+        payload = json.loads(RawEvent.objects.get(position=position).payload_json)
+        log.redact_payloads({position: {**payload, "content": content}}, what="a name")
+
+    def test_an_undone_import_stays_undone(self) -> None:
+        with self.store("alpha"):
+            both = self.load("both")
+            common = self.bundle()
+        with self.other_hub():
+            self.apply(common)
+        with self.store("alpha"):
+            undo_import(batch_id=both, token=preview_undo(both).token)
+            theirs = self.load("theirs")
+            undo_import(batch_id=theirs, token=preview_undo(theirs).token)
+            self.load("kept")
+        bundle = self.bundle()
+        with self.other_hub():
+            self.write("New here")
+            self.apply(bundle)
+            self.assertEqual(set(self.texts()), {"Use WAL", "Locks", "Cache", "New here", "From the tool: kept"})
+            with self.store("alpha"):
+                kept = next(batch.id for batch in list_batches() if not batch.is_undone)
+                undo_import(batch_id=kept, token=preview_undo(kept).token)
+            self.assertEqual(set(self.texts()), {"Use WAL", "Locks", "Cache", "New here"})
+
+    def load(self, name: str) -> int:
+        with import_batch(tool="tool", place="/data/tool.db") as batch:
+            write_memory(command=MemoryWrite(title=f"From the tool: {name}", content=name))
+            end_import(batch, {"created": 1})
+        return batch
+
+    def test_what_was_deleted_on_one_side(self) -> None:
+        wal, locks, _ = self.ids
+        self.update(wal, "Changed there")
+        with self.store("alpha"):
+            delete_memory(command=MemoryDelete(id=locks))
+        bundle = self.bundle()
+        with self.other_hub():
+            with self.store("alpha"):
+                delete_memory(command=MemoryDelete(id=wal))
+            self.update(locks, "Changed here")
+            done = self.apply(bundle)
+            self.assertEqual(done.merge.kept, [wal, locks])
+            self.assertEqual(self.texts(), {"Locks": "Changed here", "Cache": "Cache in full"})
+            with self.store("alpha"):
+                self.assertEqual(Memory.objects.get(id=wal).content, "Changed there")
+
+    def test_a_project_of_another_name_gets_it_as_writes(self) -> None:
+        bundle = self.bundle()
+        beta = project_store("beta")
+        done = self.apply(bundle, beta)
+        self.assertEqual((done.outcome, done.added), (Outcome.MERGED, 3))
+        self.assertEqual(self.apply(bundle, beta).outcome, Outcome.CONTAINED)
+        with use_store(beta):
+            self.assertEqual(list(Memory.objects.order_by("id").values_list("id", flat=True)), self.ids)
 
     def assert_open_conflict(self, memory_id: int, theirs: str, ours: str) -> None:
         with self.store("alpha"):
