@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -26,7 +26,7 @@ from memoryhub.core.log.digests import GENESIS, HEADER, canonical_json, chain_di
 from memoryhub.core.schemas import Instant, Position, Sha256
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.files import sync
-from memoryhub.core.stores.store import Scope, StoreId, current_store
+from memoryhub.core.stores.store import GLOBAL_STORE, SLUG, Scope, StoreId, current_store
 from memoryhub.core.text import flat
 from memoryhub.core.validation import explain
 from memoryhub.transfer.jsonl import FIELDS, MAX_LINE, EventLine, Model, read_event, wrong
@@ -59,8 +59,8 @@ _PAYLOAD = ',"payload":'
 class Manifest(Model):
     """What a bundle says of itself; the check compares it with the events."""
 
-    scope: Scope = Field(strict=False)
-    store: str = Field(max_length=64)
+    scope: Literal[Scope.GLOBAL, Scope.ORG, Scope.PROJECT]
+    store: str = Field(pattern=f"^{SLUG.pattern}$")
     events: Position
     head: Sha256
     made_at: Instant
@@ -68,7 +68,7 @@ class Manifest(Model):
 
     @property
     def store_id(self) -> StoreId:
-        return StoreId(self.scope, self.store)
+        return GLOBAL_STORE if self.scope is Scope.GLOBAL else StoreId(self.scope, self.store)
 
 
 class BundleEvent(EventLine):
@@ -106,7 +106,7 @@ def create_bundle(path: Path, *, passphrase: str = "", force: bool = False) -> M
         raise Invalid("the store has no events yet")
     store = current_store()
     manifest = Manifest(
-        scope=store.scope,
+        scope=store.scope,  # type: ignore[arg-type]
         store=store.name,
         events=first[0],
         head=first[1],
@@ -190,7 +190,7 @@ class Bundle:
         chained = chain_digest(previous, header, event.payload_digest)
         if chained != event.chain_digest:
             raise wrong(event.position, "it, or an event before it, is not the one that was written")
-        if event.project_id != self.manifest.store:
+        if event.project_id != self.manifest.store_id.name:
             raise wrong(event.position, f"it is of {event.project_id!r}, not of {self.manifest.store!r}")
         return chained
 
