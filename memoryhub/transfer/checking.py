@@ -58,7 +58,7 @@ def check(bundle: Bundle, own: Iterable[str] = ()) -> Contents:
 
 
 def _note_removal(event: BundleEvent, contents: Contents) -> None:
-    payload = _readable(event)
+    payload = read_payload(event)
     if event.known_type.removes_text:
         contents.last_removal = event.position
     if isinstance(payload, log.PayloadErased):
@@ -69,7 +69,8 @@ def _note_removal(event: BundleEvent, contents: Contents) -> None:
         contents.void.update(payload.void)
 
 
-def _readable(event: BundleEvent) -> Payload:
+def read_payload(event: BundleEvent) -> Payload:
+    """Return the payload as the log reads it; Invalid if this version can't."""
     try:
         found: Payload = event.known_type.schema.model_validate_json(event.payload_json or "", context=STORED)
     except UNFIT as error:

@@ -13,12 +13,14 @@ from decisions.models import ArtifactLink, Decision, DecisionEdge
 from decisions.schemas import DecisionEvidence, DecisionRecord
 from decisions.services import add_evidence, record_decision
 from governance.imports import end_import, import_batch, list_batches, preview_undo, undo_import
+from governance.inbox import EntryType, count_entries
 from memories.models import Conflict, Memory, Relation
 from memories.schemas import MemoryDelete, MemoryUpdate, MemoryWrite
 from memories.schemas.links import RelationCreate
 from memories.selectors.versions import state_at
 from memories.services import delete_memory, update_memory, write_memory
 from memories.services.relations import create_relation
+from memoryhub.config.current_rules import forget_rules
 from memoryhub.core import log
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.store import StoreId, project_store, use_store
@@ -123,6 +125,24 @@ class ContinuingTests(TwoHubsTestCase):
             with self.store("alpha"):
                 self.assertTrue(log.compare(whole=True).differences == ())
             self.assertFalse(b"Hunter" in self.other.joinpath("projects/alpha/events.db").read_bytes())
+
+    def test_what_this_hubs_rules_would_have_masked_is_counted(self) -> None:
+        self.write("Use WAL")
+        shorter = self.bundle()
+        with self.other_hub():
+            self.assertEqual(self.apply(shorter).secrets, 0)
+        with self.store("alpha"):
+            write_memory(command=MemoryWrite(title="A badge", content="It is ACME-123456"))
+        longer = self.bundle()
+        with self.other_hub():
+            (self.other / "config.toml").write_text('secret_rules = [{id = "badge", pattern = "ACME-[0-9]{6}"}]\n')
+            forget_rules()
+            self.assertEqual(self.apply(longer).secrets, 1)
+            with self.store("alpha"):
+                self.assertEqual(count_entries()[EntryType.SECRET], 1)
+            shutil.rmtree(self.other / "projects")
+            forget_all_stores()
+            self.assertEqual(self.apply(longer).secrets, 1)
 
 
 class MergingTests(TwoHubsTestCase):
