@@ -11,15 +11,17 @@ from django.db.transaction import on_commit
 
 from governance.events import LOG_MERGED, LogMerged
 from memories.duplicates import Existing
-from memories.events import MEMORY_REVISED, MEMORY_WRITTEN, MemoryRevised, MemoryState
-from memories.models import Memory, MemoryVersion
+from memories.events import MEMORY_RESTORED, MEMORY_REVISED, MEMORY_WRITTEN, MemoryRevised, MemoryState
+from memories.models import Memory, MemoryScope, MemoryVersion
 from memories.selectors.versions import state_at
 from memories.services.revise import append_version
 from memoryhub.core import log
+from memoryhub.core.events.event_types import EventType
 from memoryhub.core.events.projection import void_positions
 from memoryhub.core.log.append import Draft
 from memoryhub.core.log.redact import redacted_digests
-from memoryhub.core.schemas import LeftOut
+from memoryhub.core.schemas import LeftOut, Payload
+from memoryhub.core.secrets.shapes import Shape
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
 from memoryhub.core.stores.routing import require_current_alias
@@ -120,11 +122,14 @@ class _Merge(Replay):
 
     def open_conflicts(self) -> None:
         """Make this store's versions current again, each in conflict with the other's newest one."""
+        present = set(Memory.objects.filter(id__in=self._own).values_list("id", flat=True))
         for memory_id, own in self._own.items():
+            if memory_id not in present:  # erased there later
+                continue
             newest = max(self._versions[memory_id].values())
-            present = Existing(memory_id, newest, own.session_id, own.state, own.status)
+            theirs = Existing(memory_id, newest, own.session_id, own.state, own.status)
             append_version(
-                present, own.state, base=own.version, reason=_KEPT, key=None, unseen=newest, review=own.status
+                theirs, own.state, base=own.version, reason=_KEPT, key=None, unseen=newest, review=own.status
             )
             self.report.conflicts.append(memory_id)
 
@@ -147,6 +152,35 @@ class _Merge(Replay):
         if event.position in self._contents.void:
             return _VOID
         return super()._unwanted(event) or (_ERASED_HERE if event.stream_id in self._gone else "")
+
+    def _prepared(self, kind: EventType[Any], payload: Payload, shape: Shape | None = None) -> Draft[Any]:
+        if isinstance(payload, MemoryState) and self._is_topic_taken(payload):
+            payload = payload.model_copy(update={"topic_key": None})
+        return super()._prepared(kind, payload, shape)
+
+    # By another memory than the one that gets this state. Between written ones, a topic of the project is a conflict.
+    def _is_topic_taken(self, state: MemoryState) -> bool:
+        memory_id = state.memory_id if isinstance(state, MemoryRevised) else 0
+        others = Memory.objects.live().filter(topic_key=state.topic_key).exclude(id=memory_id)
+        if state.topic_key is None or self._is_empty:
+            return False
+        if state.scope is not MemoryScope.SESSION:
+            return bool(memory_id) and others.exclude(scope=MemoryScope.SESSION).exists()
+        memory = Memory.objects.filter(id=memory_id).first()
+        session_id = memory.session_id if memory else self._session_id
+        return others.filter(scope=MemoryScope.SESSION, session_id=session_id).exists()
+
+    def _draft(self, event: EventLine) -> Draft[Any] | EventType[Any]:
+        self._session_id = event.session_id
+        draft = super()._draft(event)
+        if isinstance(draft, Draft) and draft.type is MEMORY_RESTORED and not self._is_empty:
+            memory = Memory.objects.get(id=draft.payload.memory_id)
+            state = Existing.of(memory).state
+            revised = MemoryRevised(**state.columns(), memory_id=memory.id, version=1, base_version=1)
+            if self._is_topic_taken(revised):
+                self._keep(memory.id)
+                raise LeftOut(memory.id)
+        return draft
 
     def _meet(self, event: EventLine, draft: Draft[Any], existing: int) -> None:
         if event.event_type == MEMORY_WRITTEN.name:

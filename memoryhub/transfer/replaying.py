@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from decisions.projectors import mentions
-from governance.imports import IMPORT_UNDONE, TRACE
+from governance.imports import IMPORT_UNDONE, TRACE, ImportUndone
 from memories.events import MEMORY_WRITTEN, RELATION_CREATED, MemoryWritten, RelationCreated
 from memories.models import MemoryScope
 from memoryhub.core import log
@@ -182,9 +183,12 @@ class Replay:
         stream = self._context.stream(event.stream_id)
         if isinstance(draft, Draft) and draft.type is PAYLOAD_ERASED:
             # What an earlier import brought is erased here too.
+            draft = self._prepared(PAYLOAD_ERASED, _erasing_here(draft.payload, by_job=event.source == "job"))
             remove_payloads(draft.payload.positions)
             mark_unwiped(self._head + 1)
-        self.has_undone = self.has_undone or event.event_type == IMPORT_UNDONE.name
+        if isinstance(draft, Draft) and draft.type is IMPORT_UNDONE:
+            draft = self._prepared(IMPORT_UNDONE, _undoing_here(draft.payload))
+            self.has_undone = True
         seq = event.stream_seq if self._is_empty else 0
         self._put(draft, self._header(event, stream, seq), event.erased_digest or "")
 
@@ -206,6 +210,46 @@ class Replay:
 
     def _count(self, reason: str) -> None:
         self.report.left_out[reason] = self.report.left_out.get(reason, 0) + 1
+
+
+# A stream cannot be read without its first event. So an erasure of it takes this store's own events of the stream too;
+# retention, and the undo of an import, leave such streams as they are.
+def _erasing_here(erased: log.PayloadErased, *, by_job: bool) -> log.PayloadErased:
+    own = _own_events(erased.positions)
+    if not by_job:
+        whole = {*erased.positions, *chain.from_iterable(own.values())}
+        return erased.model_copy(update={"positions": sorted(whole)})
+    positions = _outside(erased.positions, own)
+    streams = [stream for stream in erased.streams if stream not in own]
+    return erased.model_copy(update={"positions": positions, "streams": streams})
+
+
+def _undoing_here(undone: ImportUndone) -> ImportUndone:
+    own = _own_events(undone.void)
+    return undone.model_copy(update={"void": _outside(undone.void, own)}) if own else undone
+
+
+def _outside(positions: Sequence[int], streams: Collection[str]) -> list[int]:
+    found = rows.fetch(f"SELECT position, stream_id FROM raw_events WHERE position IN {IDS}", [json.dumps(positions)])
+    left = [position for position, stream in found if stream not in streams]
+    if positions and not left:
+        raise LeftOut(positions[0])
+    return left
+
+
+def _own_events(positions: Sequence[int]) -> dict[str, list[int]]:
+    listed = json.dumps(positions)
+    own: dict[str, list[int]] = {}
+    for position, stream in rows.fetch(_OWN, [listed, listed]):
+        own.setdefault(stream, []).append(position)
+    return own
+
+
+_OWN = (
+    "SELECT position, stream_id FROM raw_events WHERE stream_id IN "
+    f"(SELECT stream_id FROM raw_events WHERE stream_seq = 1 AND position IN {IDS}) "
+    f"AND position NOT IN {IDS} AND payload_json IS NOT NULL"
+)
 
 
 # The digests of redacted payloads depend on their salts, which are new.

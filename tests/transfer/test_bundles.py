@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from unittest import mock
 
 from decisions.models import ArtifactLink, Decision, DecisionEdge
@@ -28,9 +29,13 @@ from memoryhub.demo.project import demo_store, make_demo
 from memoryhub.transfer.applying import Applied, Outcome, apply_bundle, preview_bundle
 from memoryhub.transfer.bundles import Bundle, create_bundle, open_bundle
 from memoryhub.transfer.merging import MergeReport
+from tests.governance.rollback_actions import DeedTestCase, random_steps
 from tests.home import run_home
 from tests.support import HubTestCase, _share_template, forget_all_stores
 
+# Each met another way in which two logs do not fit
+SEEDS = (4, 8, 10, 31)
+WITH_TEXT = ("memory.written", "memory.revised", "decision.recorded")
 ALPHA = project_store("alpha")
 
 
@@ -39,6 +44,9 @@ class TwoHubsTestCase(HubTestCase):
 
     def setUp(self) -> None:
         super().setUp()
+        self.make_other_hub()
+
+    def make_other_hub(self) -> None:
         self.other = Path(tempfile.mkdtemp(prefix="home-", dir=run_home()))
         self.addCleanup(shutil.rmtree, self.other, ignore_errors=True)
         _share_template(self.other)
@@ -356,3 +364,55 @@ class MergingTests(TwoHubsTestCase):
             conflict = Conflict.objects.get(memory_id=memory_id, resolved_at__isnull=True)
             versions = (conflict.version_a, conflict.version_b)
             self.assertEqual([state_at(memory_id, version).content for version in versions], [theirs, ours])
+
+
+class RandomTests(TwoHubsTestCase, DeedTestCase):
+    def setUp(self) -> None:
+        HubTestCase.setUp(self)  # without the store that the base would hold open
+        self.make_other_hub()
+
+    def go_on(self, chance: Random, most: int) -> None:
+        with self.store("alpha", actor="ada", session_id="s-good", source="rest"):
+            self.memories = list(Memory.objects.values_list("id", flat=True))
+            self.decisions = list(Decision.objects.values_list("id", flat=True))
+            for step in random_steps(chance, most):
+                self.act(step)
+
+    def test_no_text_is_lost(self) -> None:
+        for seed in SEEDS:
+            with self.subTest(seed=seed):
+                self.exchange(Random(seed))
+            for home in (self.home, self.other):
+                shutil.rmtree(home / "projects")
+            forget_all_stores()
+
+    def exchange(self, chance: Random) -> None:
+        with self.store("alpha", actor="ada", session_id="s-good", source="rest"):
+            self.prepare([(False, step) for step in random_steps(chance, 40)])
+        common = self.bundle()
+        with self.other_hub():
+            self.apply(common)
+        for _ in range(2):
+            self.go_on(chance, 40)
+            theirs, bundle = self.texts_by_first(), self.bundle()
+            with self.other_hub():
+                self.go_on(chance, 40)
+                self.apply(bundle)
+                self.assert_has(theirs)
+                ours, back = self.texts_by_first(), self.bundle()
+            self.apply(back)
+            self.assert_has(ours)
+
+    def texts_by_first(self) -> list[tuple[str, str]]:
+        """Return each text with the event id of the first event of its memory or decision."""
+        with self.store("alpha"):
+            first = dict(RawEvent.objects.filter(stream_seq=1).values_list("stream_id", "event_id"))
+            found = RawEvent.objects.filter(event_type__in=WITH_TEXT, payload_json__isnull=False)
+            payloads = [(json.loads(event.payload_json), first[event.stream_id]) for event in found]
+            return [(payload.get("content") or payload["title"], begun) for payload, begun in payloads]
+
+    def assert_has(self, texts: list[tuple[str, str]]) -> None:
+        present = {text for text, _ in self.texts_by_first()}
+        with self.store("alpha"):
+            erased = set(RawEvent.objects.filter(payload_json__isnull=True).values_list("event_id", flat=True))
+        self.assertEqual([text for text, first in texts if text not in present and first not in erased], [])

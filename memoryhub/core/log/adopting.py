@@ -8,7 +8,7 @@ from django.db import transaction
 
 from memoryhub.core.errors import Conflict
 from memoryhub.core.events.projection import apply, finish_rebuild, read_models, text_caches
-from memoryhub.core.log.anchor import advance_anchor
+from memoryhub.core.log.anchor import advance_anchor, require_anchored
 from memoryhub.core.log.append import COLUMNS, INSERT_EVENT, open_head
 from memoryhub.core.log.copy import LIVE, apply_events
 from memoryhub.core.log.read import StoredEvent, event_of, head, last_erasure
@@ -66,8 +66,10 @@ def forward(events: Iterable[StoredEvent], *, fork: tuple[int, str], progress: C
 
     Raises:
         Conflict: the store has changed meanwhile.
+        Damaged: the log does not match its anchor.
     """
     store = current_store()
+    require_anchored(head())
     replacing = _Forwarding(store.path, fork)
     with temporary_copy(store):
         with transaction.atomic(using=require_current_alias()), rows.gathering():
