@@ -23,6 +23,7 @@ from memoryhub.core import clock, log
 from memoryhub.core.errors import Conflict, Invalid, Unavailable
 from memoryhub.core.log.append import COLUMNS
 from memoryhub.core.log.digests import GENESIS, HEADER, canonical_json, chain_digest
+from memoryhub.core.permissions import Act, demand
 from memoryhub.core.schemas import Instant, Position, Sha256
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.files import sync
@@ -93,7 +94,9 @@ def create_bundle(path: Path, *, passphrase: str = "", force: bool = False) -> M
         Conflict: the file exists.
         Invalid: it can't be written, or the store has no events.
         Unavailable: the log is not as it was written.
+        Forbidden: the caller may not govern the store.
     """
+    demand(Act.GOVERN, to="bundle a store")
     if path.exists() and not force:
         raise Conflict(f"{path} exists; use --force to overwrite")
     verified = log.verify()

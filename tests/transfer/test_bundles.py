@@ -6,16 +6,22 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from io import StringIO
 from pathlib import Path
 from random import Random
+from typing import Any
 from unittest import mock
+
+from django.core.management import CommandError, call_command
 
 from decisions.models import ArtifactLink, Decision, DecisionEdge
 from decisions.schemas import DecisionEvidence, DecisionRecord
 from decisions.services import add_evidence, record_decision
 from governance.imports import end_import, import_batch, list_batches, preview_undo, undo_import
 from governance.inbox import EntryType, count_entries
-from memories.models import Conflict, Memory, Relation
+from memories.models import Conflict as MemoryConflict
+from memories.models import Memory, Relation
 from memories.schemas import MemoryDelete, MemoryUpdate, MemoryWrite
 from memories.schemas.links import RelationCreate
 from memories.selectors.versions import state_at
@@ -23,9 +29,12 @@ from memories.services import delete_memory, update_memory, write_memory
 from memories.services.relations import create_relation
 from memoryhub.config.current_rules import forget_rules
 from memoryhub.core import log
+from memoryhub.core.errors import Conflict, Forbidden
 from memoryhub.core.models import RawEvent
+from memoryhub.core.permissions import Act, Grant, use_grant
 from memoryhub.core.stores.store import StoreId, project_store, use_store
 from memoryhub.demo.project import demo_store, make_demo
+from memoryhub.transfer import applying
 from memoryhub.transfer.applying import Applied, Outcome, apply_bundle, preview_bundle
 from memoryhub.transfer.bundles import Bundle, create_bundle, open_bundle
 from memoryhub.transfer.merging import MergeReport
@@ -361,9 +370,88 @@ class MergingTests(TwoHubsTestCase):
 
     def assert_open_conflict(self, memory_id: int, theirs: str, ours: str) -> None:
         with self.store("alpha"):
-            conflict = Conflict.objects.get(memory_id=memory_id, resolved_at__isnull=True)
+            conflict = MemoryConflict.objects.get(memory_id=memory_id, resolved_at__isnull=True)
             versions = (conflict.version_a, conflict.version_b)
             self.assertEqual([state_at(memory_id, version).content for version in versions], [theirs, ours])
+
+
+class CommandTests(TwoHubsTestCase):
+    def run_bundle(self, *arguments: str) -> str:
+        output = StringIO()
+        call_command("bundle", *arguments, stdout=output, stderr=StringIO())
+        return output.getvalue()
+
+    def test_the_way_from_one_machine_to_the_other(self) -> None:
+        wal = self.write("Use WAL")
+        file, secret = str(self.file), self.home / "passphrase"
+        secret.write_text("correct horse\n")
+        opened = f"--passphrase-file={secret}"
+        written = self.run_bundle("create", file, "--project=alpha", "--encrypt", opened)
+        self.assertRegex(written, r"^wrote 1 event to \S+/alpha.bundle, encrypted; head [0-9a-f]{12}\n$")
+        with self.assertRaisesMessage(CommandError, "exists; use --force to overwrite"):
+            self.run_bundle("create", file, "--project=alpha")
+        with self.other_hub():
+            plan = json.loads(self.run_bundle("apply", file, opened, "--preview", "--json"))
+            self.assertEqual(
+                (plan["outcome"], plan["done"], plan["added"], plan["encrypted"]), ("adopted", False, 1, True)
+            )
+            self.assertFalse((self.other / "projects").exists())
+            self.assertIn("the log was adopted as it is: 1 new event", self.run_bundle("apply", file, opened))
+            self.assertIn("has all of it; nothing was done", self.run_bundle("apply", file, opened))
+            with self.store("alpha"):
+                update_memory(command=MemoryUpdate(id=wal, content="WAL, we say"))
+        with self.store("alpha"):
+            update_memory(command=MemoryUpdate(id=wal, content="WAL, they say"))
+        self.run_bundle("create", file, "--project=alpha", "--force")
+        with self.other_hub():
+            self.assertIn("would be merged after #1, with 1 new event", self.run_bundle("apply", file, "--preview"))
+            done = self.run_bundle("apply", file)
+            self.assertIn(f"changed in both, with an open conflict: #{wal}\n", done)
+            self.assertIn("this is the history that was merged as #5", self.run_bundle("verify", file))
+
+    def test_a_passphrase_is_asked_for_twice(self) -> None:
+        self.write("Use WAL")
+        create = ("create", str(self.file), "--project=alpha", "--encrypt")
+        with self.assertRaisesMessage(CommandError, "a passphrase is needed: set MEMORY_HUB_BUNDLE_PASSPHRASE, or"):
+            self.run_bundle(*create)
+        with mock.patch("sys.stdin.isatty", return_value=True), mock.patch("getpass.getpass") as asked:
+            asked.side_effect = ["one", "other"]
+            with self.assertRaisesMessage(CommandError, "the two passphrases differ; nothing was written"):
+                self.run_bundle(*create)
+            asked.side_effect = ["", ""]
+            with self.assertRaisesMessage(CommandError, "an empty passphrase protects nothing"):
+                self.run_bundle(*create)
+            self.assertFalse(self.file.exists())
+            asked.side_effect = ["one", "one", "one"]
+            self.run_bundle(*create)
+            self.assertIn("has all of it", self.run_bundle("verify", str(self.file)))
+
+    def test_a_store_that_changes_meanwhile_is_left_alone(self) -> None:
+        self.write("Use WAL")
+        common = self.bundle()
+        with self.other_hub():
+            self.apply(common)
+        self.write("Locks")
+        longer = self.bundle()
+        planned = applying._planned
+
+        def written_after(*arguments: Any) -> Applied:
+            plan = planned(*arguments)
+            self.write("Meanwhile")
+            return plan
+
+        with self.other_hub():
+            refused = self.assertRaisesMessage(Conflict, "the store has changed meanwhile; try again")
+            with mock.patch.object(applying, "_planned", written_after), refused:
+                apply_bundle(longer, ALPHA)
+            self.assertEqual(self.apply(longer).outcome, Outcome.MERGED)
+
+    def test_only_an_owner_bundles_a_store(self) -> None:
+        self.write("Use WAL")
+        bundle = self.bundle()
+        with use_grant(Grant(frozenset({Act.VIEW, Act.WRITE}))):
+            for attempt in (self.bundle, partial(apply_bundle, bundle, ALPHA)):
+                self.assertRaises(Forbidden, attempt)
 
 
 class RandomTests(TwoHubsTestCase, DeedTestCase):
