@@ -43,7 +43,7 @@ def main(folder: Path, seed: int, kill_at: int, edit_at: int) -> None:
     from memoryhub.core.origin import use_origin
     from memoryhub.core.stores.store import project_store, use_store
     from memoryhub.transfer.folder import Form
-    from memoryhub.transfer.mirror import Mirror
+    from memoryhub.transfer.mirror.run import Mirror
 
     user = User(folder, random.Random(seed), f"m{seed}")
     with use_store(project_store("alpha")), use_origin(source="service", actor="ada"):

@@ -23,11 +23,11 @@ from memories.selectors.versions import versions_of
 from memories.services import delete_memory, resolve_conflict, update_memory, write_memory
 from memories.services.relations import create_relation
 from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, Locked
-from memoryhub.transfer import mirror_files as files
-from memoryhub.transfer import mirror_state
 from memoryhub.transfer.folder import Form
-from memoryhub.transfer.mirror import Mirror
-from memoryhub.transfer.mirror_plan import Report
+from memoryhub.transfer.mirror import files
+from memoryhub.transfer.mirror import state as mirror_state
+from memoryhub.transfer.mirror.plan import Report
+from memoryhub.transfer.mirror.run import Mirror
 from tests.secrets_made import SECRETS
 from tests.support import HubTestCase
 from tests.web.server import poll
@@ -296,7 +296,7 @@ class BothSidesTests(MirrorTestCase):
                         self.path().write_text(f"{self.text()}\n{text}\n")
                     return real(*given)
 
-                with mock.patch(f"memoryhub.transfer.mirror_files.{hook}", save):
+                with mock.patch(f"memoryhub.transfer.mirror.files.{hook}", save):
                     [step] = self.run_mirror().steps
                 self.assertEqual((step.did, step.why), ("left", "it changed while it was to be written"))
                 self.assertEqual(self.done(), [("conflict", "memories/use-wal.md")])

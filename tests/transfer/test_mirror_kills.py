@@ -16,7 +16,7 @@ from memoryhub.core import log
 from memoryhub.core.errors import HubError
 from memoryhub.core.models import RawEvent
 from memoryhub.transfer.folder import Form
-from memoryhub.transfer.mirror import Mirror
+from memoryhub.transfer.mirror.run import Mirror
 from tests.home import UNMEASURED
 from tests.support import HubTestCase
 from tests.transfer.mirror_user import User

@@ -14,7 +14,7 @@ from typing import Any
 from memoryhub import env
 from memoryhub.core.errors import Conflict, Locked, Unavailable
 from memoryhub.core.file_locks import lock
-from memoryhub.transfer.mirror_files import Stamp
+from memoryhub.transfer.mirror.files import Stamp
 
 _LOCK_SECONDS = 0.1
 _FORMAT = 1

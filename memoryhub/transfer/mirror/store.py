@@ -24,7 +24,7 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.text import flat
 from memoryhub.transfer.folder import Form, vault_tag
-from memoryhub.transfer.mirror_files import DECISION, MEMORY, REVISION, Document, formatted, revision_of
+from memoryhub.transfer.mirror.files import DECISION, MEMORY, REVISION, Document, formatted, revision_of
 from sessions_app.events.client import ACTIONS, MESSAGES
 from sessions_app.events.work import WORK
 

@@ -20,13 +20,13 @@ from memories.selectors.versions import state_at
 from memories.services import delete_memory, restore_memory, update_memory, write_memory
 from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.core.text import shortened
-from memoryhub.transfer import mirror_files as files
-from memoryhub.transfer import mirror_store as stores
 from memoryhub.transfer.folder import Form
-from memoryhub.transfer.mirror_files import Document, Skipped, Stamp
-from memoryhub.transfer.mirror_paths import Found, Paths, slug
-from memoryhub.transfer.mirror_state import Entry, State
-from memoryhub.transfer.mirror_store import KEY, Listing, Stored
+from memoryhub.transfer.mirror import files
+from memoryhub.transfer.mirror import store as stores
+from memoryhub.transfer.mirror.files import Document, Skipped, Stamp
+from memoryhub.transfer.mirror.paths import Found, Paths, slug
+from memoryhub.transfer.mirror.state import Entry, State
+from memoryhub.transfer.mirror.store import KEY, Listing, Stored
 
 # A file that changed this recently may change again without a visible difference in its time
 _SETTLED_NS = 1_000_000_000

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from memoryhub.transfer.mirror_files import Document, Stamp
-from memoryhub.transfer.mirror_state import Entry
+from memoryhub.transfer.mirror.files import Document, Stamp
+from memoryhub.transfer.mirror.state import Entry
 
 _MAX_SLUG = 60
 

@@ -16,14 +16,15 @@ from memories.selectors.conflicts import open_conflicts
 from memoryhub.core.errors import Conflict, HubError, Locked, Unavailable
 from memoryhub.core.log.read import last_erasure
 from memoryhub.core.validation import explain
-from memoryhub.transfer import mirror_files as files
-from memoryhub.transfer import mirror_state, mirror_store
 from memoryhub.transfer.folder import Form
-from memoryhub.transfer.mirror_actions import TEMPORARY, Actions, Did, Step, settled
-from memoryhub.transfer.mirror_files import Skipped
-from memoryhub.transfer.mirror_paths import Found, Paths
-from memoryhub.transfer.mirror_state import Entry, State
-from memoryhub.transfer.mirror_store import Listing
+from memoryhub.transfer.mirror import files
+from memoryhub.transfer.mirror import state as mirror_state
+from memoryhub.transfer.mirror import store as mirror_store
+from memoryhub.transfer.mirror.actions import TEMPORARY, Actions, Did, Step, settled
+from memoryhub.transfer.mirror.files import Skipped
+from memoryhub.transfer.mirror.paths import Found, Paths
+from memoryhub.transfer.mirror.state import Entry, State
+from memoryhub.transfer.mirror.store import Listing
 
 # More vanished files than this, if they are more than half, are taken for another branch or an absent disk
 _MOST_GONE = 10

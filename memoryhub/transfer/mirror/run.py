@@ -9,13 +9,14 @@ from pathlib import Path
 
 from memoryhub.core.errors import Conflict, HubError, Invalid
 from memoryhub.core.stores.store import current_store, use_store
-from memoryhub.transfer import mirror_files as files
-from memoryhub.transfer import mirror_state, mirror_store
 from memoryhub.transfer.folder import Form
-from memoryhub.transfer.mirror_actions import Did
-from memoryhub.transfer.mirror_files import Stamp
-from memoryhub.transfer.mirror_plan import Pass, Report, left_step
-from memoryhub.transfer.mirror_state import State
+from memoryhub.transfer.mirror import files
+from memoryhub.transfer.mirror import state as mirror_state
+from memoryhub.transfer.mirror import store as mirror_store
+from memoryhub.transfer.mirror.actions import Did
+from memoryhub.transfer.mirror.files import Stamp
+from memoryhub.transfer.mirror.plan import Pass, Report, left_step
+from memoryhub.transfer.mirror.state import State
 
 WATCH_SECONDS = 1.0
 
