@@ -49,7 +49,7 @@ READINGS = {
 # Take no --project
 OF_THE_HUB = {"status", "token list", "project list", "project show", "jobs"}
 # Tested elsewhere, because they need a file, standard input, a service manager, a client or a home of their own
-OTHERS = {"bench", "memtest", "sanitise", "service status", "setup"}
+OTHERS = {"bench", "bundle apply", "bundle verify", "memtest", "sanitise", "service status", "setup"}
 
 
 def taking_json() -> set[str]:
