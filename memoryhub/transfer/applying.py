@@ -20,7 +20,7 @@ from memoryhub.core.stores.wal import is_unwiped, wipe_free_space
 from memoryhub.transfer.bundles import Bundle, BundleEvent
 from memoryhub.transfer.checking import Contents, check, read_payload
 from memoryhub.transfer.jsonl import UNFIT, refusal
-from memoryhub.transfer.merging import MergeReport, find_merge, merge, redact_common
+from memoryhub.transfer.merging import MergeReport, find_merge, merge, redactions_to_repeat
 
 Progress = Callable[[int], None]
 _DIGESTS = "SELECT chain_digest FROM raw_events ORDER BY position"
@@ -65,7 +65,7 @@ def preview_bundle(bundle: Bundle, store: StoreId) -> Applied:
     plan = _planned(bundle, store)
     if plan.outcome is Outcome.MERGED and store.path.exists():
         with use_store(store), suppress(_Undone), log.transaction():
-            _merge(bundle, plan, lambda _: None)
+            _merge(bundle, plan, redactions_to_repeat(bundle, plan.contents), lambda _: None)
             raise _Undone
     return plan
 
@@ -88,8 +88,10 @@ def apply_bundle(bundle: Bundle, store: StoreId, progress: Progress = lambda _: 
         return plan
     with use_store(store, create=True):
         if plan.outcome is Outcome.MERGED:
-            redacted = redact_common(bundle, plan.contents)
-            _merge(bundle, plan, progress, redacted)
+            redacted = redactions_to_repeat(bundle, plan.contents)
+            if redacted:  # first: if the process dies after it, the next attempt does the rest
+                log.redact_payloads(redacted, what="redacted in another store", reason="a bundle was merged")
+            _merge(bundle, plan, redacted, progress)
         else:
             _continue(bundle, plan, progress)
             plan.secrets = look_through().finds if _needs_look(bundle, plan) else 0
@@ -121,7 +123,7 @@ def _outcome(bundle: Bundle, plan: Applied) -> Outcome:
     return Outcome.FORWARDED if last else Outcome.ADOPTED
 
 
-def _merge(bundle: Bundle, plan: Applied, progress: Progress, redacted: Collection[int] = ()) -> None:
+def _merge(bundle: Bundle, plan: Applied, redacted: Collection[int], progress: Progress) -> None:
     plan.merge = merge(bundle, plan.contents, redacted, progress)
     plan.added = plan.merge.added
     if not plan.added:

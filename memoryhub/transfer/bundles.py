@@ -107,15 +107,7 @@ def create_bundle(path: Path, *, passphrase: str = "", force: bool = False) -> M
     first = next(found, None)
     if first is None:
         raise Invalid("the store has no events yet")
-    store = current_store()
-    manifest = Manifest(
-        scope=store.scope,  # type: ignore[arg-type]
-        store=store.name,
-        events=first[0],
-        head=first[1],
-        made_at=clock.to_text(clock.now()),
-        made_by=__version__,
-    )
+    manifest = _described(*first[:2])
     chunks = _sealed(manifest, chain([first], found))
     if passphrase:
         from memoryhub.transfer import age
@@ -123,6 +115,18 @@ def create_bundle(path: Path, *, passphrase: str = "", force: bool = False) -> M
         chunks = age.encrypt(chunks, passphrase)
     _write(path, chunks)
     return manifest
+
+
+def _described(events: int, head: str) -> Manifest:
+    store = current_store()
+    return Manifest(
+        scope=store.scope,  # type: ignore[arg-type]
+        store=store.name,
+        events=events,
+        head=head,
+        made_at=clock.to_text(clock.now()),
+        made_by=__version__,
+    )
 
 
 def _sealed(manifest: Manifest, found: Iterable[tuple[Any, ...]]) -> Iterator[bytes]:

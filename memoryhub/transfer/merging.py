@@ -34,7 +34,7 @@ _KEPT = "this store's version, kept when another log was merged"
 _ERASED_HERE = "their text was erased, or their import undone, in this store"
 # Streams whose first event has no effect any more
 _GONE = f"SELECT stream_id FROM raw_events WHERE stream_seq = 1 AND (payload_json IS NULL OR position IN {IDS})"
-_PAYLOADS = "SELECT position, payload_json FROM raw_events WHERE event_id = %s AND payload_json IS NOT NULL"
+_PAYLOAD = "SELECT payload_json FROM raw_events WHERE position = %s AND payload_json IS NOT NULL"
 
 
 @dataclass(slots=True)
@@ -58,14 +58,14 @@ def merge(
 ) -> MergeReport:
     """Append the events of a bundle that the current store lacks, as if they were written here, and record it.
 
-    ``redacted``: positions of this store that ``redact_common`` has redacted.
+    ``redacted``: positions of ``redactions_to_repeat``, which are redacted before.
     """
-    merging = _Merge(contents)
     with log.transaction():
+        merging, removed = _Merge(contents), {*redacted, *redacted_digests()}
         merging.take_all(bundle.events(), progress)
         merging.open_conflicts()
         report = merging.report
-        report.unredacted = [position for position in report.unredacted if position not in redacted]
+        report.unredacted = [position for position in report.unredacted if position not in removed]
         if report.added:
             report.position = log.append(_record(bundle, contents, report), stream="merges").position
         if merging.has_undone:
@@ -88,22 +88,19 @@ def _record(bundle: Bundle, contents: Contents, report: MergeReport) -> Draft[Lo
     return log.prepare(LOG_MERGED, merged)
 
 
-def redact_common(bundle: Bundle, contents: Contents) -> set[int]:
-    """Redact text of common events that the other store has redacted since, and return their positions.
+def redactions_to_repeat(bundle: Bundle, contents: Contents) -> dict[int, Any]:
+    """Return the redacted payloads of common events that only the other store has redacted, by position.
 
-    Comes before the merge: if the process dies in between, the next attempt does the rest. What this store has redacted
-    too stays as it is, because the other store may still have what was removed here.
+    What this store has redacted too stays as it is: the other store may still have what was removed here.
     """
-    wanted = {position for position in contents.redacted if position <= contents.fork} - set(redacted_digests())
     found: dict[int, Any] = {}
+    wanted = {position for position in contents.redacted if position <= contents.fork} - set(redacted_digests())
     for event in bundle.events() if wanted and contents.last_removal > contents.fork else ():
         if event.position in wanted and event.payload_json is not None:
-            present = rows.fetch(_PAYLOADS, [event.event_id])
-            if present and present[0][1] != event.payload_json:
+            present = rows.fetch(_PAYLOAD, [event.position])
+            if present and present[0][0] != event.payload_json:
                 found[event.position] = json.loads(event.payload_json)
-    if found:
-        log.redact_payloads(found, what="redacted in another store", reason="a bundle was merged")
-    return set(found)
+    return found
 
 
 class _Merge(Replay):

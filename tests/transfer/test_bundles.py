@@ -20,6 +20,8 @@ from decisions.schemas import DecisionEvidence, DecisionRecord
 from decisions.services import add_evidence, record_decision
 from governance.imports import begin_import, end_import, in_batch, list_batches, preview_undo, undo_import
 from governance.inbox import EntryType, count_entries
+from governance.retention.schemas import HoldLift, HoldPlace
+from governance.retention.selectors import lift_hold, place_hold
 from memories.models import Conflict as MemoryConflict
 from memories.models import Memory, Relation
 from memories.schemas import MemoryDelete, MemoryUpdate, MemoryWrite
@@ -29,7 +31,7 @@ from memories.services import delete_memory, update_memory, write_memory
 from memories.services.relations import create_relation
 from memoryhub.config.current_rules import forget_rules
 from memoryhub.core import log
-from memoryhub.core.errors import Conflict, Forbidden
+from memoryhub.core.errors import Conflict, Forbidden, Invalid
 from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act, Grant, use_grant
 from memoryhub.core.stores.store import StoreId, project_store, use_store
@@ -301,6 +303,34 @@ class MergingTests(TwoHubsTestCase):
             for text in (b"Use WAL in full", b"Locks in full", b"Cache in full", b"Later, with the text"):
                 self.assertFalse(text in data, text)
 
+    def test_what_retention_erased_there_stays_if_it_was_changed_here(self) -> None:
+        wal, locks, _ = self.ids
+        with self.store("alpha", source="job"):
+            log.erase_streams([f"memory:{wal}", f"memory:{locks}"], reason="too old")
+        bundle = self.bundle()
+        with self.other_hub():
+            self.update(wal, "Changed here")
+            self.apply(bundle)
+            self.assertEqual(self.texts(), {"Use WAL": "Changed here", "Cache": "Cache in full"})
+
+    def test_a_person_erased_there_what_was_changed_or_is_held_here(self) -> None:
+        wal = self.ids[0]
+        with self.store("alpha"):
+            log.erase_streams([f"memory:{wal}"], reason="asked")
+        bundle = self.bundle()
+        with self.other_hub():
+            self.update(wal, "Changed here")
+            with self.store("alpha"):
+                hold = place_hold(command=HoldPlace(stream_id=f"memory:{wal}", reason="a case")).id
+                before = log.head()
+            with self.assertRaisesMessage(Invalid, f"hold #{hold} on memory:{wal} prevents this"):
+                apply_bundle(bundle, ALPHA)
+            with self.store("alpha"):
+                self.assertEqual(log.head(), before)
+                lift_hold(command=HoldLift(id=hold))
+            self.apply(bundle)
+            self.assertEqual(set(self.texts()), {"Locks", "Cache"})
+
     def test_text_that_was_redacted_here_does_not_come_back(self) -> None:
         with self.store("alpha"):
             self.redact(self.ids[0], "they left some text")
@@ -309,7 +339,7 @@ class MergingTests(TwoHubsTestCase):
             with self.store("alpha"):
                 self.redact(self.ids[0], "[removed]")
             self.write("New here")
-            self.apply(bundle)
+            self.assertEqual(self.merge(bundle).unredacted, [])
             self.assertEqual(self.texts()["Use WAL"], "[removed]")
 
     def redact(self, position: int, content: str) -> None:

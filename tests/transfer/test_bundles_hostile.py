@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import zlib
+from base64 import b64decode
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -105,6 +106,14 @@ CHANGES: dict[str, Change] = {
 }
 
 
+# By age-encryption 0.3.1 for Node, with work factor 4 and the passphrase "correct horse"
+MADE_BY_TYPAGE = (
+    "YWdlLWVuY3J5cHRpb24ub3JnL3YxCi0+IHNjcnlwdCAvR2N0OXlYN1RkTEgxWElPNnhRMm5RIDQKNmUvNFV6VmNodDI0ZGVlc2FhaUt5cEk3"
+    "dGN4elJML29xSUttSzk0VGVQOAotLS0gdHYzZkFrZVZjUEF3T3F6NUlCRWdKV2dRYmUvNEFoa211TzhKVDAvK2QzawrjfuiDWjXiQw70HXe5"
+    "J3cV+5NOZtcUx3DwAZj0wreT3KbfzDBxTzhnH2W/LylkbNmLywyW0cHW3x9x29Le2bA="
+)
+
+
 class ChangedTests(TwoHubsTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -130,6 +139,12 @@ class ChangedTests(TwoHubsTestCase):
                     changed[place] ^= chance.randrange(1, 256)
                     with self.subTest(place=place, encrypted=bool(passphrase)):
                         self.assert_refused(bytes(changed), passphrase=passphrase)
+
+    def test_the_format_is_that_of_other_implementations(self) -> None:
+        self.file.write_bytes(b64decode(MADE_BY_TYPAGE))
+        with self.file.open("rb") as file:
+            chunks = age.decrypt(file, age.unlock(file, "correct horse"))
+            self.assertEqual(b"".join(chunks), b"made by another implementation\n")
 
     def test_a_part_or_another_file_is_refused(self) -> None:
         with mock.patch.object(age, "WORK_FACTOR", 2):
