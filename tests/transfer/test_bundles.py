@@ -36,10 +36,10 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act, Grant, use_grant
 from memoryhub.core.stores.store import StoreId, project_store, use_store
 from memoryhub.demo.project import demo_store, make_demo
-from memoryhub.transfer import applying
-from memoryhub.transfer.applying import Applied, Outcome, apply_bundle, preview_bundle
-from memoryhub.transfer.bundles import Bundle, create_bundle, open_bundle
-from memoryhub.transfer.merging import MergeReport
+from memoryhub.transfer.bundles import applying
+from memoryhub.transfer.bundles.applying import Applied, Outcome, apply_bundle, preview_bundle
+from memoryhub.transfer.bundles.bundle import Bundle, create_bundle, open_bundle
+from memoryhub.transfer.bundles.merging import MergeReport
 from tests.governance.rollback_actions import DeedTestCase, random_steps
 from tests.home import run_home
 from tests.support import HubTestCase, _share_template, forget_all_stores

@@ -26,10 +26,11 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.log.digests import HEADER, canonical_json, chain_digest, payload_digest
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.store import use_store
-from memoryhub.transfer import age, bundles
-from memoryhub.transfer.applying import Outcome
-from memoryhub.transfer.bundles import open_bundle
-from memoryhub.transfer.checking import check
+from memoryhub.transfer.bundles import age
+from memoryhub.transfer.bundles import bundle as bundles
+from memoryhub.transfer.bundles.applying import Outcome
+from memoryhub.transfer.bundles.bundle import open_bundle
+from memoryhub.transfer.bundles.checking import check
 from tests.home import UNMEASURED
 from tests.transfer.test_bundles import ALPHA, TwoHubsTestCase, state
 
@@ -213,8 +214,8 @@ import importlib, os, signal, sys, django
 from pathlib import Path
 django.setup()
 from memoryhub.core.stores.store import project_store
-from memoryhub.transfer.applying import apply_bundle
-from memoryhub.transfer.bundles import open_bundle
+from memoryhub.transfer.bundles.applying import apply_bundle
+from memoryhub.transfer.bundles.bundle import open_bundle
 
 module, name, call = sys.argv[2:]
 owner = importlib.import_module(module)
@@ -232,7 +233,11 @@ def dying(*args, **options):
 setattr(owner, name, dying)
 apply_bundle(open_bundle(Path(sys.argv[1]), str), project_store("alpha"))
 """
-APPLYING, MERGING, ADOPTING = "memoryhub.transfer.applying", "memoryhub.transfer.merging", "memoryhub.core.log.adopting"
+APPLYING, MERGING, ADOPTING = (
+    "memoryhub.transfer.bundles.applying",
+    "memoryhub.transfer.bundles.merging",
+    "memoryhub.core.log.adopting",
+)
 
 
 class KilledTests(TwoHubsTestCase):

@@ -15,9 +15,9 @@ from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store
 from memoryhub.core.text import counted, flat
 from memoryhub.management.base import Group, StoreCommand
-from memoryhub.transfer.applying import Applied, Outcome, apply_bundle, preview_bundle
-from memoryhub.transfer.bundles import Bundle, create_bundle, open_bundle
-from memoryhub.transfer.merging import MergeReport
+from memoryhub.transfer.bundles.applying import Applied, Outcome, apply_bundle, preview_bundle
+from memoryhub.transfer.bundles.bundle import Bundle, create_bundle, open_bundle
+from memoryhub.transfer.bundles.merging import MergeReport
 
 _MOST_NAMED = 10
 _VARIABLE = "MEMORY_HUB_BUNDLE_PASSPHRASE"

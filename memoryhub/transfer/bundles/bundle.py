@@ -33,7 +33,7 @@ from memoryhub.core.validation import explain
 from memoryhub.transfer.jsonl import FIELDS, MAX_LINE, EventLine, Model, read_event, wrong
 
 if TYPE_CHECKING:
-    from memoryhub.transfer.age import FileKey
+    from memoryhub.transfer.bundles.age import FileKey
 
 _INTRO = b"memory-hub-bundle "
 FORMAT_VERSION = 1
@@ -110,7 +110,7 @@ def create_bundle(path: Path, *, passphrase: str = "", force: bool = False) -> M
     manifest = _described(*first[:2])
     chunks = _sealed(manifest, chain([first], found))
     if passphrase:
-        from memoryhub.transfer import age
+        from memoryhub.transfer.bundles import age
 
         chunks = age.encrypt(chunks, passphrase)
     _write(path, chunks)
@@ -251,7 +251,7 @@ def _plain(path: Path, key: FileKey | None) -> Iterator[bytes]:
         if key is None:
             yield from iter(lambda: file.read(_CHUNK), b"")
         else:
-            from memoryhub.transfer import age
+            from memoryhub.transfer.bundles import age
 
             yield from age.decrypt(file, key)
 
@@ -287,7 +287,7 @@ def _key(path: Path, passphrase: Callable[[], str]) -> FileKey | None:
     with path.open("rb") as file:
         if file.read(len(_AGE)) != _AGE:
             return None
-        from memoryhub.transfer import age
+        from memoryhub.transfer.bundles import age
 
         file.seek(0)
         return age.unlock(file, passphrase())

@@ -17,10 +17,10 @@ from memoryhub.core.permissions import Act, demand
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import StoreId, use_store
 from memoryhub.core.stores.wal import is_unwiped, wipe_free_space
-from memoryhub.transfer.bundles import Bundle, BundleEvent
-from memoryhub.transfer.checking import Contents, check, read_payload
+from memoryhub.transfer.bundles.bundle import Bundle, BundleEvent
+from memoryhub.transfer.bundles.checking import Contents, check, read_payload
+from memoryhub.transfer.bundles.merging import MergeReport, find_merge, merge, redactions_to_repeat
 from memoryhub.transfer.jsonl import UNFIT, refusal
-from memoryhub.transfer.merging import MergeReport, find_merge, merge, redactions_to_repeat
 
 Progress = Callable[[int], None]
 _DIGESTS = "SELECT chain_digest FROM raw_events ORDER BY position"
