@@ -17,7 +17,7 @@ from memories.duplicates import Existing, ExistingMemories
 from memories.events import MEMORY_WRITTEN, MemoryWritten
 from memories.importing.files import without_deleted
 from memories.kinds import check_attributes, check_type
-from memories.models import Memory
+from memories.models import Memory, RelationType
 from memories.pack.echo import is_echo
 from memories.projectors.memories import content_hash
 from memories.schemas import MAX_CONTENT, ImportedMemory
@@ -28,7 +28,7 @@ from memories.services.relations import create_relation
 from memoryhub.config.folder import NO_FOLDER, use_folder
 from memoryhub.config.identity import identify_project, slugify
 from memoryhub.core import clock, log
-from memoryhub.core.errors import HubError, Invalid
+from memoryhub.core.errors import Conflict, HubError, Invalid
 from memoryhub.core.origin import use_origin
 from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.stores.store import list_projects, project_store, use_store
@@ -403,6 +403,15 @@ def _relate(relations: Sequence[tuple[str, str, str]]) -> int:
     made = 0
     for source, relation, target in relations:
         if source in ids and target in ids and source != target:
-            command = RelationCreate(source=ids[source], relation=relation, target=ids[target])
-            made += create_relation(command=command).status is LinkStatus.CREATED
+            made += _related(ids[source], relation, ids[target])
     return made
+
+
+def _related(source: int, relation: str, target: int) -> bool:
+    command = RelationCreate(source=source, relation=RelationType(relation), target=target)
+    try:
+        return create_relation(command=command).status is LinkStatus.CREATED
+    except Conflict:
+        # Other tools allow cycles
+        command = command.model_copy(update={"relation": RelationType.RELATED_TO})
+        return create_relation(command=command).status is LinkStatus.CREATED

@@ -1,6 +1,7 @@
 """The tools whose data can be imported, by name."""
 
 from memoryhub.transfer.records import Source
+from memoryhub.transfer.sources.basic_memory import BASIC_MEMORY
 from memoryhub.transfer.sources.claude_code import CLAUDE_CODE
 from memoryhub.transfer.sources.obsidian import OBSIDIAN
 from memoryhub.transfer.sources.rules import AGENTS_MD, CURSOR_RULES
@@ -14,5 +15,6 @@ SOURCES: dict[str, Source] = {
         AGENTS_MD,
         CURSOR_RULES,
         OBSIDIAN,
+        BASIC_MEMORY,
     )
 }

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
 from typing import Any
@@ -19,17 +17,20 @@ from memoryhub.config.repository import is_folder, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Source
-from memoryhub.transfer.sources.reading import files_below, read_text
+from memoryhub.transfer.sources.reading import files_below, read_settings
 from memoryhub.transfer.sources.texts import (
     BETWEEN,
     TextFile,
     WikiLink,
+    hash_tags,
+    is_visible,
     parsed,
     part_records,
     read_markdown,
     texts,
     wiki_links,
     without_code,
+    written_at,
 )
 
 _CONFIG = ".obsidian"
@@ -45,14 +46,13 @@ _TEMPLATES = (("templates.json", "folder"), ("plugins/templater-obsidian/data.js
 # Kinds of other files that are named
 _MOST_NAMED = 20
 _PLACEHOLDER = re.compile(r"\{\{(?:title|date|time)(?::[^{}]*)?\}\}|<%[^%]*\btp\.")
-_TAG = re.compile(r"(?:(?<=\s)|^)#([\w/-]*[^\W\d][\w/-]*)", re.MULTILINE)
 _ATTACHMENT = re.compile(r"\.(?!md$)[A-Za-z]\w{1,5}$")
 _MARKDOWN_LINK = re.compile(r"\]\(<?([^()<>\n#]+\.md)(#[^()<>\n]*)?>?\)")
 
 
 def _find() -> list[Path]:
     lists = [path for place in _LISTS if (path := Path.home() / place / "obsidian.json").is_file()]
-    vaults = [vault for path in lists for vault in _listed(_settings(path))]
+    vaults = [vault for path in lists for vault in _listed(read_settings(path))]
     return [vault for vault in dict.fromkeys(vaults) if is_folder(vault / _CONFIG)]
 
 
@@ -62,14 +62,6 @@ def _listed(settings: dict[str, Any]) -> Iterator[Path]:
         match vault:
             case {"path": str(path)}:
                 yield Path(path)
-
-
-def _settings(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(read_text(path))
-    except (Invalid, ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 @dataclass(slots=True)
@@ -97,7 +89,7 @@ class _Vault:
         self._templates = [
             PurePosixPath(name)
             for file, setting in _TEMPLATES
-            if isinstance(name := _settings(folder / _CONFIG / file).get(setting), str) and name.strip("/ ")
+            if isinstance(name := read_settings(folder / _CONFIG / file).get(setting), str) and name.strip("/ ")
         ]
         # By the last part of their names
         self._notes: dict[str, list[_Note]] = {}
@@ -107,7 +99,7 @@ class _Vault:
     def read(self, folder: Path) -> Iterator[Record]:
         notes: list[_Note] = []
         others: Counter[str] = Counter()
-        for found in files_below(folder, wanted=_is_visible, entered=_is_visible):
+        for found in files_below(folder, wanted=is_visible, entered=is_visible):
             if isinstance(found, LeftOut):
                 yield found
             elif found.suffix.lower() != ".md":
@@ -168,10 +160,10 @@ class _Vault:
             headings = section.headings[section.headings[:1] == (PurePosixPath(note.name).name,) :]
             title = BETWEEN.join((file.title, *headings))
             links += _links(section.text)
-            tags = _TAG.findall(without_code(section.text))
+            tags = hash_tags(section.text)
             for record in part_records(file, section.key, title, section.text, tags):
                 relations = self._relations(note, record.key, links)
-                yield replace(record, created=_created(matter), relations=relations)
+                yield replace(record, created=written_at(matter), relations=relations)
                 links = []
 
     def _relations(self, note: _Note, key: str, links: list[WikiLink]) -> tuple[tuple[str, str], ...]:
@@ -212,10 +204,6 @@ def _file(note: _Note, key: str, matter: dict[str, Any], tags: list[str]) -> Tex
     )
 
 
-def _is_visible(path: PurePosixPath) -> bool:
-    return not path.name.startswith(".")
-
-
 def _links(text: str) -> list[WikiLink]:
     markdown = [
         WikiLink(unquote(note), unquote(heading).lstrip("#"))
@@ -227,14 +215,6 @@ def _links(text: str) -> list[WikiLink]:
 
 def _plain(heading: str) -> str:
     return " ".join(re.findall(r"\w+", heading.rsplit("#", 1)[-1].casefold()))
-
-
-def _created(matter: dict[str, Any]) -> datetime | None:
-    try:
-        at = datetime.fromisoformat(str(matter.get("created") or matter.get("date")))
-    except ValueError:
-        return None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 OBSIDIAN = Source("obsidian", "the notes of an Obsidian vault, with their links", _find, _read)

@@ -95,6 +95,15 @@ def read_text(path: Path) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+def read_settings(path: Path) -> dict[str, Any]:
+    """Return the object of a JSON file; empty if there is none, or none that can be read."""
+    try:
+        value = json.loads(read_text(path))
+    except (Invalid, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 def open_file(path: Path) -> BinaryIO:
     """Open a file to read, but no link, folder or device, nor a pipe, which would wait.
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from memories.models import RelationType
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Source
 from memoryhub.transfer.sources.reading import json_lines
+from memoryhub.transfer.sources.texts import own_relation
 
 _PACKAGE = "node_modules/@modelcontextprotocol/server-memory/dist/memory.jsonl"
 
@@ -47,20 +47,12 @@ def _record(
     lines = [f"- {text}" for text in entity["observations"] if isinstance(text, str) and text.strip()]
     # The names of relations are free there; the text keeps them
     lines += [f"- {relation} {end}" for relation, end in relations]
-    own = set(RelationType.values)
     return MemoryRecord(
         key=name,
         title=name,
         content="\n".join(lines),
         tags=(entity["entityType"],),
-        relations=tuple(
-            (
-                name if (name := relation.strip().lower().replace(" ", "_")) in own else RelationType.RELATED_TO.value,
-                end,
-            )
-            for relation, end in relations
-            if end in known
-        ),
+        relations=tuple((own_relation(relation), end) for relation, end in relations if end in known),
         place=place,
     )
 

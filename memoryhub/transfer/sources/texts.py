@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from datetime import datetime
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from memories.importing import MAX_HEADINGS
 from memories.importing.files import split_front_matter
 from memories.importing.sections import Document, parse_document, split_text
+from memories.models import RelationType
 from memories.schemas import MAX_CONTENT
 from memoryhub.config.repository import find_repository, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.core.secrets.private import private_spans
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record
+from memoryhub.transfer.sources.databases import moment_of
 from memoryhub.transfer.sources.reading import read_text
 
 BETWEEN = " › "
@@ -23,6 +26,7 @@ _MAX_TAGS = 32
 _MAX_TAG = 64
 _WIKI_LINK = re.compile(r"\[\[([^\[\]|#\n]*)(#[^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\]")
 _CODE = re.compile(r"^(`{3,}|~{3,}).*?(?:^\1|\Z)|(?<!`)(`{1,8})(?!`)[^`\n]+\2(?!`)", re.DOTALL | re.MULTILINE)
+_HASH_TAG = re.compile(r"(?:(?<=\s)|^)#([\w/-]*[^\W\d][\w/-]*)", re.MULTILINE)
 # Between commas, but not those inside braces
 _ITEM = re.compile(r"(?:\{[^{}]*\}|[^,])+")
 
@@ -149,3 +153,23 @@ def wiki_links(text: str) -> list[WikiLink]:
 
 def without_code(text: str) -> str:
     return _CODE.sub("", text)
+
+
+def hash_tags(text: str) -> list[str]:
+    """Return the tags such as ``#tag`` of a text, but none in code."""
+    return _HASH_TAG.findall(without_code(text))
+
+
+def is_visible(path: PurePosixPath) -> bool:
+    return not path.name.startswith(".")
+
+
+def written_at(matter: Mapping[str, Any]) -> datetime | None:
+    """Return the time in front matter at which a note was written."""
+    return moment_of(matter.get("created") or matter.get("date") or matter.get("modified"))
+
+
+def own_relation(name: str) -> str:
+    """Return a relation of the hub for another tool's name of one: ``related_to`` if the hub has none of that name."""
+    own = name.strip().lower().replace(" ", "_")
+    return own if own in RelationType.values else RelationType.RELATED_TO.value

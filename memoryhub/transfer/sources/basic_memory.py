@@ -1,0 +1,219 @@
+"""The notes of Basic Memory: a memory for each note, with its relations."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from memories.importing.files import split_front_matter
+from memories.models import RelationType
+from memories.schemas import MAX_CONTENT
+from memoryhub.config.repository import is_folder, resolved
+from memoryhub.core.errors import Invalid
+from memoryhub.core.kinds.builtin import OBSERVATION
+from memoryhub.core.text import flat
+from memoryhub.transfer.records import LeftOut, Record, Source
+from memoryhub.transfer.sources.reading import files_below, read_settings
+from memoryhub.transfer.sources.texts import (
+    BETWEEN,
+    TextFile,
+    hash_tags,
+    is_visible,
+    own_relation,
+    parsed,
+    part_records,
+    read_markdown,
+    texts,
+    wiki_links,
+    without_code,
+    written_at,
+)
+
+# A list item that begins with one word, or several in quotes; possessive, so that long lines take linear time
+_RELATION = re.compile(
+    r"""^[ \t]*+[-*+][ \t]++(?:"([^"\n]++)"|'([^'\n]++)'|([^\s\[\]"']++))[ \t]*+"""
+    r"""\[\[([^\[\]|#\n]++)[^\[\]\n]*+\]\][ \t]*+(?:\([^()\n]*+\)[ \t]*+)?$""",
+    re.MULTILINE,
+)
+
+
+def _projects() -> dict[str, Path]:
+    given = os.environ.get("BASIC_MEMORY_CONFIG_DIR")
+    shared = os.environ.get("XDG_CONFIG_HOME")
+    folder = Path(given) if given else Path(shared) / "basic-memory" if shared else Path.home() / ".basic-memory"
+    listed = read_settings(folder / "config.json").get("projects")
+    own = {"main": os.environ.get("BASIC_MEMORY_HOME") or str(Path.home() / "basic-memory")}
+    found = {}
+    for name, project in (own | listed if isinstance(listed, dict) else own).items():
+        # Older versions list the path only
+        path = project.get("path") if isinstance(project, dict) else project
+        if isinstance(path, str) and is_folder(Path(path)):
+            found[name] = resolved(Path(path))
+    return found
+
+
+def _find() -> list[Path]:
+    return list(dict.fromkeys(_projects().values()))
+
+
+def _read(path: Path) -> Iterator[Record]:
+    folder = resolved(path)
+    if not is_folder(folder):
+        raise Invalid(f"{flat(str(path))} is not a folder; name a project of Basic Memory")
+    projects = {top: name for name, top in _projects().items()}
+    top = next((above for above in (folder, *folder.parents) if above in projects), None)
+    project = _Project(top or folder, projects[top] if top else folder.name, others=projects.keys() - {folder})
+    records = project.read(folder)
+    if not top and not project.has_permalinks:
+        raise Invalid(f"{flat(str(path))} has no notes of Basic Memory; see `import obsidian` and `import markdown`")
+    yield from records
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    path: Path
+    permalink: str
+    # Of the permalink and the project, as permalinks of older versions do not name it
+    key: str
+    title: str
+
+
+class _Project:
+    def __init__(self, folder: Path, name: str, others: AbstractSet[Path]) -> None:
+        self._folder = folder
+        self._name = name
+        # Projects that may be below this one
+        self._others = others
+        # By permalink, title and path
+        self._notes: dict[str, _Note] = {}
+        self._missing = 0
+        self.has_permalinks = False
+
+    # Twice: a relation may lead to a note that comes later
+    def read(self, folder: Path) -> Iterator[Record]:
+        notes: dict[str, _Note] = {}
+        left: list[LeftOut] = []
+        others = 0
+
+        def is_entered(path: PurePosixPath) -> bool:
+            return is_visible(path) and folder / path not in self._others
+
+        for found in files_below(folder, wanted=is_visible, entered=is_entered):
+            if not isinstance(found, LeftOut) and found.suffix.lower() != ".md":
+                others += 1
+                continue
+            note = found if isinstance(found, LeftOut) else self._note(found)
+            if isinstance(note, LeftOut):
+                left.append(note)
+            elif note.key in notes:
+                left.append(LeftOut(str(note.path), f"it has the permalink of {flat(notes[note.key].path.name)}"))
+            else:
+                notes[note.key] = note
+        if others:
+            left.append(LeftOut(str(folder), f"files that are no notes: {others}"))
+        self._learn(list(notes.values()))
+        return self._all(folder, list(notes.values()), left)
+
+    def _note(self, path: Path) -> _Note | LeftOut:
+        try:
+            matter, body = split_front_matter(read_markdown(path))
+        except Invalid as error:
+            return LeftOut(str(path), error.message)
+        if not body.strip():
+            return LeftOut(str(path), "it has no text")
+        given = matter.get("permalink")
+        permalink = given if isinstance(given, str) else ""
+        self.has_permalinks |= bool(permalink)
+        permalink = permalink or self._below(path)
+        return _Note(path, permalink, f"{self._name}:{permalink}", _title(path, matter))
+
+    def _below(self, path: Path) -> str:
+        return path.relative_to(self._folder).with_suffix("").as_posix()
+
+    # A permalink goes before a title
+    def _learn(self, notes: list[_Note]) -> None:
+        for note in notes:
+            self._notes[note.permalink.casefold()] = note
+        for note in notes:
+            short = note.permalink.removeprefix(f"{self._name}/")
+            for name in (short, f"{self._name}/{short}", note.title, self._below(note.path), note.path.stem):
+                self._notes.setdefault(name.casefold(), note)
+
+    def _all(self, folder: Path, notes: list[_Note], left: list[LeftOut]) -> Iterator[Record]:
+        yield from left
+        for note in notes:
+            yield from self._records(note)
+        if self._missing:
+            yield LeftOut(str(folder), f"links to notes that are not in this project: {self._missing}")
+
+    def _records(self, note: _Note) -> Iterator[Record]:
+        try:
+            text = read_markdown(note.path)
+            matter, body = split_front_matter(text)
+            parts = [("", note.title, body.strip())] if len(body) <= MAX_CONTENT else _sections(note, text)
+        except Invalid as error:
+            yield LeftOut(str(note.path), error.message)
+            return
+        relations = self._relations(note, without_code(body))
+        for key, title, part in parts:
+            file = self._file(note, title, matter)
+            for record in part_records(file, key, title, part, hash_tags(part)):
+                yield replace(record, created=_created(note.path, matter), relations=relations)
+                relations = ()
+
+    def _file(self, note: _Note, title: str, matter: dict[str, Any]) -> TextFile:
+        own = str(matter.get("type") or "").strip().lower()
+        is_known = own in OBSERVATION.types
+        return TextFile(
+            path=note.path,
+            name=note.key,
+            title=title,
+            kind=OBSERVATION.name,
+            type=own if is_known else OBSERVATION.default_type,
+            tags=tuple(texts(matter.get("tags"))) + (() if is_known else (own,)),
+            project=self._name,
+        )
+
+    def _relations(self, note: _Note, text: str) -> tuple[tuple[str, str], ...]:
+        named = [("".join(names), target.strip()) for *names, target in _RELATION.findall(text)]
+        explicit = {target for _, target in named}
+        linked = [(RelationType.RELATED_TO.value, link.note) for link in wiki_links(text) if link.note not in explicit]
+        found: dict[tuple[str, str], None] = {}
+        for relation, target in (*named, *linked):
+            other = self._notes.get(_plain(target))
+            self._missing += other is None
+            if other and other is not note:
+                found[own_relation(relation), other.key] = None
+        return tuple(found)
+
+
+def _plain(target: str) -> str:
+    name = target.strip().removeprefix("memory://").replace("::", "/").strip("/")
+    return name.removesuffix(".md").casefold()
+
+
+def _title(path: Path, matter: dict[str, Any]) -> str:
+    title = matter.get("title")
+    return flat(title) if isinstance(title, str) and title.strip() else path.stem
+
+
+def _sections(note: _Note, text: str) -> list[tuple[str, str, str]]:
+    sections = parsed(text).sections
+    return [
+        # The note's own key is the target of relations
+        (section.key if number else "", BETWEEN.join((note.title, *section.headings)), section.text)
+        for number, section in enumerate(sections)
+    ]
+
+
+def _created(path: Path, matter: dict[str, Any]) -> datetime:
+    return written_at(matter) or datetime.fromtimestamp(path.stat().st_mtime, UTC)
+
+
+BASIC_MEMORY = Source("basic-memory", "the notes of Basic Memory, with their relations", _find, _read)
