@@ -7,6 +7,8 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router, Status
 
+from governance.blame.schemas import BlameRequest, BlameView
+from governance.blame.selectors import blame
 from governance.redaction.schemas import RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
 from governance.redaction.selectors import RedactionList, list_redactions
 from governance.redaction.service import preview_redaction, redact
@@ -161,6 +163,12 @@ def make_rollback(request: HttpRequest, command: RollbackMake) -> Any:
 def undo(request: HttpRequest, rollback_id: EntityId, body: UndoBody) -> Any:  # type: ignore[valid-type]
     """What others changed since is left unchanged, and listed in ``undone_left``."""
     return undo_rollback(command=command_of(RollbackUndo, body, id=rollback_id))
+
+
+@router.get("blame", response={200: BlameView, **problems(404)}, tags=["staleness"], summary="Explain lines of a file")
+def show_blame(request: HttpRequest, command: Query[BlameRequest]) -> Any:
+    """In the project's folder on the hub's machine; 404 without such a folder or file."""
+    return blame(command=command).view
 
 
 AffirmBody = without(Affirm, "id")

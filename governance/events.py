@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, JsonValue
 
 from governance.models import RollbackAction
-from memoryhub.core.events.event_types import GOVERNANCE, Retention, define_event, define_governance_event
+from memories.events import StoreName
+from memoryhub.core.events.event_types import GOVERNANCE, Retention, TurnRule, define_event, define_governance_event
 from memoryhub.core.events.rollback import sets_aside
 from memoryhub.core.schemas import EntityId, EventRef, Instant, Payload, Sha256, StreamRef, renumbered
 
@@ -86,3 +87,25 @@ THING_AFFIRMED = define_event(
     changes_stream=False,
     alone=True,
 )
+
+
+class LogMerged(Payload):
+    """The events of another log were merged; with its bundle, that history can be proven."""
+
+    # The other store
+    store: StoreName
+    # Of the other log: the number of its events, and the chain digest of the last one
+    events: int
+    head: Sha256
+    # The last event that both logs have, and its chain digest
+    fork: int
+    fork_digest: Sha256
+    # Of the bundle, before encryption
+    sha256: Sha256
+    # How many events were added here, before this one
+    added: int
+    # Memories that both had changed
+    conflicts: list[int] = Field(default_factory=list)
+
+
+LOG_MERGED = define_governance_event("log.merged", LogMerged, label="Log merged", turn=TurnRule.OPTIONAL, is_local=True)

@@ -40,6 +40,7 @@ from sessions_app.events import SESSION_STARTED
 from sessions_app.events.sessions import TURN_BEGAN
 from sessions_app.models import Session, Turn
 
+# Begins the trace of a batch's events; its position follows
 _TRACE = "import:"
 # Kept items that an undo names; all of them are kept
 _MOST_NAMED = 50

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from governance.blame.schemas import BlamedRange, BlameView
 from governance.retention.schemas import Going, HoldView, Kept, Plan, Report, RunView, Share
 from governance.staleness.schemas import AffirmResult
 from memoryhub.core.text import counted, flat, indented
@@ -82,6 +83,48 @@ def _samples(share: Going | Kept) -> Iterator[str]:
 
 def _day(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d}"
+
+
+def blame_lines(view: BlameView) -> Iterator[str]:
+    seen = set()
+    for found in view.ranges:
+        lines = f"{found.first}" if found.first == found.last else f"{found.first}-{found.last}"
+        yield flat(f"{view.file}:{lines} {_commit_of(found)}")
+        sha = found.commit.sha if found.commit else ""
+        if sha not in seen:  # the trail of a commit is the same for all its lines
+            yield from (f"  {line}" for line in _trail_lines(found))
+        seen.add(sha)
+    if view.more_ranges:
+        yield f"({counted(view.more_ranges, 'more range')} of lines; name fewer lines)"
+    if view.known:
+        yield "about this file:"
+    yield from (
+        flat(f"  #{entry.id} {entry.kind or entry.type} {entry.title} ({entry.how} it)") for entry in view.known
+    )
+
+
+def _commit_of(found: BlamedRange) -> str:
+    if found.commit is None:
+        return "not committed"
+    commit = found.commit
+    when = f" {commit.committed_at:%Y-%m-%d}" if commit.committed_at else ""
+    moved = f", then in {commit.path}" if commit.path else ""
+    return f"{commit.sha[:10]}{when} “{commit.summary}” by {commit.author}{moved}"
+
+
+def _trail_lines(found: BlamedRange) -> Iterator[str]:
+    for decision in found.decisions:
+        yield flat(f"decision #{decision.id} {decision.status} {decision.title} ({decision.link})")
+    if found.session:
+        yield flat(f"session #{found.session.id} {found.session.title} by {found.session.agent or 'unknown'}")
+    if found.prompt:
+        yield flat(f"prompt #{found.prompt.id} “{found.prompt.text}”")
+    if found.guidelines:
+        named = [f"#{one.id} {one.title}{' (given)' if one.given else ''}" for one in found.guidelines]
+        more = f", and {found.more_guidelines} more" if found.more_guidelines else ""
+        yield flat(f"guidelines then: {', '.join(named)}{more}")
+    if found.ends and found.commit:
+        yield f"the trail ends: {found.ends}"
 
 
 _PATHS = 3

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from governance.present import affirmed_text, stale_line
+from governance.blame.schemas import BlameRequest
+from governance.blame.selectors import blame
+from governance.present import affirmed_text, blame_lines, stale_line
 from governance.staleness.schemas import Affirm, StaleList
 from governance.staleness.selectors import list_stale
 from governance.staleness.services import affirm
@@ -16,6 +18,11 @@ def show_stale(command: StaleList) -> Answer:
 def confirm_validity(command: Affirm) -> Answer:
     result = affirm(command=command)
     return Answer(affirmed_text(result), result.model_dump(mode="json"))
+
+
+def show_blame(command: BlameRequest) -> Answer:
+    view = blame(command=command).view
+    return Answer("\n".join(blame_lines(view)), view.model_dump(mode="json", exclude_none=True))
 
 
 TOOLS = [
@@ -33,6 +40,13 @@ TOOLS = [
         confirm_validity,
         group=ToolGroup.WORK,
         writes=True,
+    ),
+    Tool(
+        "memory_blame",
+        "Why lines of a file are as they are: commit, decision, session, prompt, and guidelines of that time.",
+        BlameRequest,
+        show_blame,
+        group=ToolGroup.WORK,
     ),
 ]
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -44,6 +45,10 @@ _LOG_OPTIONS = (
     "--format=tformat:%x00commit%x00%H%x00%aN <%aE>%x00%ct%x00%B%x00",
 )
 _HEAD_OF_CHANGE = re.compile(rb"\x00([0-9a-f]{40,64})\n")
+_BLAME_OPTIONS = ("--porcelain", "-w", "-M", "-C", "--no-textconv")
+_BLAME_HEADER = re.compile(rb"([0-9a-f]{40,64}) \d+ (\d+)(?: \d+)?")
+_FILTER = re.compile(r"[\w.-]{1,100}")
+_MAX_SUMMARY = 300
 # Bounds the size of a diff: git prints no content of binary files.
 _BIG_IS_BINARY = ("-c", "core.bigFileThreshold=512k")
 _CHANGE_OPTIONS = (
@@ -78,6 +83,20 @@ def path_in_worktree(directory: Path) -> str:
     except Unavailable:
         return ""
     return "" if done.returncode else os.fsdecode(done.stdout.removesuffix(b"\n"))
+
+
+def top_of_worktree(directory: Path) -> Path:
+    """Return the top folder of the working tree that contains a folder.
+
+    Raises:
+        Invalid: there is no such folder, or it is in no working tree.
+    """
+    if not is_folder(directory):
+        raise Invalid(f"{directory} is not a folder")
+    done = _run(directory, "rev-parse", "--show-toplevel")
+    if done.returncode or not done.stdout.strip():
+        raise Invalid(f"{directory} is in no working tree of git")
+    return Path(os.fsdecode(done.stdout.removesuffix(b"\n"))).resolve()
 
 
 def count_commits(repository: Path, *, limit: int | None = None, since: str | None = None) -> int:
@@ -128,6 +147,79 @@ def read_changes(repository: Path, shas: Sequence[str], paths: Sequence[str]) ->
     _, *parts = _HEAD_OF_CHANGE.split(done.stdout)
     found = {sha.decode("ascii"): _text(diff).strip("\n") for sha, diff in zip(parts[::2], parts[1::2], strict=True)}
     return {sha: diff for sha, diff in found.items() if sha in shas}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a file, and the commit that it comes from."""
+
+    number: int
+    text: str
+    # "" if the line is not committed
+    sha: str
+    author: str
+    committed_at: datetime
+    summary: str
+    # Where it was in that commit
+    path: str
+
+
+def blame(repository: Path, path: str, *, first: int = 1, last: int | None = None) -> list[Line]:
+    """Return lines of a file of the working tree with their commits; moved and copied lines are followed.
+
+    Args:
+        repository: the top of the working tree.
+        path: relative to it.
+        first: number of the first line, from 1.
+        last: number of the last one; default: the end of the file.
+
+    Raises:
+        Invalid: git does not track the file, or it has no such lines.
+        Unavailable: git is not installed or does not answer.
+    """
+    window = f"{first},{'' if last is None else last}"
+    done = _run(repository, *_without_filter(repository, path), "blame", *_BLAME_OPTIONS, "-L", window, "--", path)
+    if done.returncode:
+        raise Invalid(f"git can't blame {path}: {_last_line(done.stderr).removeprefix('fatal: ')}")
+    return list(_blamed(done.stdout))
+
+
+# Attributes of the repository can select a program that git would run on the file's content
+def _without_filter(repository: Path, path: str) -> list[str]:
+    found = _run(repository, "check-attr", "-z", "filter", "--", path).stdout.split(b"\0")
+    name = os.fsdecode(found[2]) if len(found) > 2 else ""
+    if not _FILTER.fullmatch(name) or name in ("unspecified", "unset", "set"):
+        return []
+    return ["-c", f"filter.{name}.clean=", "-c", f"filter.{name}.process=", "-c", f"filter.{name}.required=false"]
+
+
+# For each line of the file a header, `sha old new [count]`, and the line after a tab; the fields of a new commit are
+# between them.
+def _blamed(output: bytes) -> Iterator[Line]:
+    commits: dict[str, dict[bytes, bytes]] = {}
+    fields: dict[bytes, bytes] = {}
+    sha, number = "", 0
+    for line in output.split(b"\n"):
+        if line.startswith(b"\t"):
+            yield _line(sha, number, fields, line[1:])
+        elif header := _BLAME_HEADER.match(line):
+            sha, number = header[1].decode("ascii"), int(header[2])
+            fields = commits.setdefault(sha, {})
+        else:
+            name, _, value = line.partition(b" ")
+            fields[name] = value
+
+
+def _line(sha: str, number: int, fields: dict[bytes, bytes], text: bytes) -> Line:
+    return Line(
+        number,
+        _text(text.rstrip(b"\r")),
+        "" if set(sha) == {"0"} else sha,
+        flat(_text(fields.get(b"author", b"")))[:_MAX_AUTHOR],
+        _moment(fields.get(b"committer-time", b"0")),
+        flat(_text(fields.get(b"summary", b"")))[:_MAX_SUMMARY],
+        _text(fields.get(b"filename", b"")),
+    )
 
 
 def _window(limit: int | None, since: str | None) -> list[str]:

@@ -49,7 +49,18 @@ READINGS = {
 # Take no --project
 OF_THE_HUB = {"status", "token list", "project list", "project show", "jobs"}
 # Tested elsewhere, because they need a file, standard input, a service manager, a client or a home of their own
-OTHERS = {"bench", "import list", "memtest", "sanitise", "service status", "setup"}
+OTHERS = {
+    "bench",
+    "blame",
+    "bundle apply",
+    "bundle verify",
+    "import list",
+    "memtest",
+    "mirror",
+    "sanitise",
+    "service status",
+    "setup",
+}
 
 
 def taking_json() -> set[str]:

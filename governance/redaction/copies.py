@@ -41,15 +41,19 @@ class Proof:
     complete: bool = True
 
 
-# Runs a subprocess; reading.py says why. Never raises.
 def search_home(texts: Collection[str]) -> Proof:
-    request = json.dumps({"folder": str(env.home()), "texts": sorted(texts)})
+    return _search(env.home(), texts)
+
+
+# Runs a subprocess; reading.py says why. Never raises.
+def _search(folder: Path, texts: Collection[str]) -> Proof:
+    request = json.dumps({"folder": str(folder), "texts": sorted(texts)})
     command = [sys.executable, "-P", str(_READER)]
     try:
         ended = subprocess.run(command, input=request, capture_output=True, text=True, check=True)  # noqa: S603
         found = json.loads(ended.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        logger.warning("the home folder could not be searched: %s", type(error).__name__)
+        logger.warning("%s could not be searched: %s", folder, type(error).__name__)
         return Proof(complete=False)
     return Proof(found["files"], found["bytes"], [Path(path) for path in found["left"]])
 
@@ -132,6 +136,29 @@ def kept_files(proof: Proof, *, wiped: bool) -> list[KeptPlace]:
             KeptPlace(where="the home folder", why="it could not be searched completely; run the redaction again")
         )
     return kept
+
+
+def kept_mirrors(texts: Collection[str]) -> list[KeptPlace]:
+    """Return the mirrored folders of the current store (decision 66) whose files contain one of the texts."""
+    found = {folder: _search(folder, texts).left for folder in sorted(_mirrored_folders())}
+    why = "the next run of `memory-hub mirror` removes it; the history of git keeps what was committed"
+    return [
+        KeptPlace(where=f"{counted(len(left), 'file')} of the mirror {folder}", why=why)
+        for folder, left in found.items()
+        if left
+    ]
+
+
+def _mirrored_folders() -> set[Path]:
+    folders = set()
+    for path in (env.home() / "mirrors").glob("*.json"):
+        try:
+            state = json.loads(path.read_bytes())
+            if state["store"] == current_store().alias:
+                folders.add(Path(state["folder"]))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            logger.warning("%s could not be read: %s", path, type(error).__name__)
+    return {folder for folder in folders if folder.is_dir()}
 
 
 def _why(path: Path, own: Path, *, wiped: bool) -> str:

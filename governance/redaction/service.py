@@ -10,6 +10,7 @@ from governance.redaction.copies import (
     kept_fields,
     kept_files,
     kept_headers,
+    kept_mirrors,
     kept_unselected,
     look_through,
     search_home,
@@ -209,7 +210,7 @@ def _proven(taken: _Taken) -> RedactionDone:
         spooled=taken.spooled,
         searched_files=proof.files,
         searched_bytes=proof.bytes,
-        left=kept_files(proof, wiped=wiped),
+        left=[*kept_files(proof, wiped=wiped), *kept_mirrors(taken.texts)],
     )
 
 

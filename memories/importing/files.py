@@ -157,6 +157,18 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     return _values(found[1].split("\n")), text[found.end() :]
 
 
+def front_matter_lines(text: str) -> dict[str, str]:
+    """Return the lines of each key of the front matter as they are written; "" has those above the first key."""
+    found = _FRONT_MATTER.match(text)
+    blocks: dict[str, str] = {}
+    key = ""
+    for line in re.findall(r"[^\n]*\n", found[1]) if found else []:
+        match = _KEY.fullmatch(line.rstrip())
+        key = match[1].lower() if match else key
+        blocks[key] = blocks.get(key, "") + line
+    return blocks
+
+
 def _values(lines: list[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     key, start = "", 0

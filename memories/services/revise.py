@@ -33,11 +33,12 @@ from memoryhub.core.errors import Invalid, PreconditionFailed
 _CHANGEABLE = {"title", "content", "type", "tags", "author", "source", "resource_links"}
 
 
-def update_memory(*, command: MemoryUpdate) -> WriteResult:
+def update_memory(*, command: MemoryUpdate, window: timedelta | None = None) -> WriteResult:
     """Change parts of a memory; without an actual change no version is made.
 
     A change based on an older version is stored next to the current one as a conflict, if the first version that the
-    writer missed is younger than the conflict window; otherwise it is refused (decision 15).
+    writer missed is younger than the conflict window; otherwise it is refused (decision 15). ``window`` replaces the
+    project's conflict window.
 
     Raises:
         NotFound: there is no such memory.
@@ -46,7 +47,8 @@ def update_memory(*, command: MemoryUpdate) -> WriteResult:
         Conflict: another memory has the new title.
         Invalid: the kind has no such type or attribute, or there is nothing to promote.
     """
-    window = timedelta(seconds=0 if command.must_be_current else project_settings().conflict_window_seconds)
+    seconds = 0 if command.must_be_current else project_settings().conflict_window_seconds
+    window = timedelta(seconds=seconds) if window is None else window
     with scopes.writing(command.scope), log.transaction():
         first = log.find_by_key(command.idempotency_key, MEMORY_REVISED)
         if first:

@@ -115,7 +115,7 @@ class _FolderExport:
         if memory["review"] != ReviewState.ACCEPTED:
             matter["review"] = memory["review"]
         if self._is_vault:
-            matter |= {"aliases": [memory["title"]], "tags": [_vault_tag(tag) for tag in memory["tags"]]}
+            matter |= {"aliases": [memory["title"]], "tags": [vault_tag(tag) for tag in memory["tags"]]}
         links = [self._relation(relation, memory["id"], names) for relation in relations]
         body = [f"# {flat(memory['title'])}", memory["content"], *(["\n".join(links)] if links else [])]
         return with_front_matter(matter, "\n\n".join(body) + "\n")
@@ -152,7 +152,7 @@ def _batches(found: Any) -> Iterator[list[Any]]:
 
 
 # Obsidian's tags have no spaces.
-def _vault_tag(tag: str) -> str:
+def vault_tag(tag: str) -> str:
     return re.sub(r"[^\w/-]+", "-", tag).strip("-")
 
 

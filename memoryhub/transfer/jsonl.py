@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal
+from typing import Annotated, Any, BinaryIO, Literal, TypeVar
 
 from django.db import Error as DatabaseError
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
@@ -30,7 +30,7 @@ FORMAT_VERSION = 1
 # Of one line, in bytes; the longest event that the hub writes has about a tenth.
 MAX_LINE = 16 * 2**20
 
-_FIELDS = (
+FIELDS = (
     "position",
     "event_id",
     "session_id",
@@ -45,7 +45,7 @@ _FIELDS = (
     "idempotency_key",
     "trace_id",
 )
-_SELECT = f"SELECT payload_json, payload_digest, {', '.join(_FIELDS)} FROM raw_events ORDER BY position"
+_SELECT = f"SELECT payload_json, payload_digest, {', '.join(FIELDS)} FROM raw_events ORDER BY position"
 
 
 def export_lines() -> Iterator[str]:
@@ -57,7 +57,7 @@ def export_lines() -> Iterator[str]:
     events = 0
     # One statement reads one state of the store, however long the reader takes.
     for payload_json, digest, *header in rows.iterate(_SELECT):
-        fields = dict(zip(_FIELDS, header, strict=True))
+        fields = dict(zip(FIELDS, header, strict=True))
         if payload_json is None:
             fields["erased_digest"] = digest
         # The stored JSON is taken as it is: the same bytes, at a fraction of the cost.
@@ -70,25 +70,25 @@ def _line(data: Any) -> str:
     return canonical_json(data) + "\n"
 
 
-class _Model(BaseModel):
+class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Header(_Model):
+class Header(Model):
     format: Literal["memory-hub-log"]
     version: int
     store: str = Field(max_length=200)
     made_by: str = Field("", max_length=100)
 
 
-class Trailer(_Model):
+class Trailer(Model):
     events: int = Field(ge=0)
 
 
 _Name = Annotated[str, Field(max_length=200)]
 
 
-class EventLine(_Model):
+class EventLine(Model):
     position: Position
     event_id: Annotated[str, Field(pattern=r"^[0-9a-f-]{36}$")]
     session_id: _Name
@@ -133,7 +133,7 @@ class EventLine(_Model):
             self.read_payload(Renumbering(lambda position: require_earlier(position, self.position)), is_same=True)
             new_payload_json(self.payload).encode()
 
-    def header(self, stream: str, stream_seq: int, trace: str) -> CopiedHeader:
+    def header(self, stream: str, stream_seq: int) -> CopiedHeader:
         return CopiedHeader(
             event_id=self.event_id,
             session_id=self.session_id,
@@ -144,7 +144,7 @@ class EventLine(_Model):
             occurred_at=self.occurred_at,
             actor=self.actor,
             source=self.source,
-            trace_id=trace,
+            trace_id=self.trace_id,
             idempotency_key=self.idempotency_key,
         )
 
@@ -157,10 +157,10 @@ UNFIT = (HubError, ValidationError, DatabaseError, LookupError, ValueError, Type
 
 def refusal(position: int, error: Exception) -> Invalid:
     if isinstance(error, ValidationError):
-        return _wrong(position, explain(error))
+        return wrong(position, explain(error))
     if isinstance(error, HubError):
-        return _wrong(position, error.message)
-    return _wrong(position, f"it does not fit the events before it ({type(error).__name__})")
+        return wrong(position, error.message)
+    return wrong(position, f"it does not fit the events before it ({type(error).__name__})")
 
 
 def require_earlier(position: int, last: int) -> int:
@@ -207,7 +207,7 @@ class Export:
                 if line.startswith(b'{"events":'):
                     _check_end(line, number, file, erased)
                     return
-                event = _event(line, number)
+                event = read_event(line, number, _EVENT)
                 _note_erasure(event, erased)
                 yield event
             raise Invalid("the file ends before the export does; export again, or copy the whole file")
@@ -240,26 +240,32 @@ def _check_header(file: BinaryIO) -> None:
         raise Invalid(f"line 1: {explain(error)}") from error
 
 
-def _event(line: bytes, number: int) -> EventLine:
+E = TypeVar("E", bound=EventLine)
+
+
+def read_event(
+    line: bytes, number: int, kind: TypeAdapter[E], parse: Callable[[str], dict[str, Any]] = json.loads
+) -> E:
+    """Return the event of a line, checked by itself; Invalid with the number of the line."""
     if len(line) > MAX_LINE:
-        raise _wrong(number, f"it is longer than {MAX_LINE // 2**20} MiB")
+        raise wrong(number, f"it is longer than {MAX_LINE // 2**20} MiB")
     try:
-        event = _EVENT.validate_python(json.loads(line.decode()))
+        event = kind.validate_python(parse(line.decode()))
         event.known_type  # noqa: B018  (raises if unknown)
     except UnicodeDecodeError as error:
-        raise _wrong(number, "it is not UTF-8 text") from error
+        raise wrong(number, "it is not UTF-8 text") from error
     except RecursionError as error:
-        raise _wrong(number, "it is nested too deeply") from error
+        raise wrong(number, "it is nested too deeply") from error
     except ValidationError as error:
-        raise _wrong(number, explain(error)) from error
+        raise wrong(number, explain(error)) from error
     except json.JSONDecodeError as error:
-        raise _wrong(number, "it is not one complete JSON object") from error
+        raise wrong(number, "it is not one complete JSON object") from error
     except ValueError as error:
-        raise _wrong(number, str(error)) from error
+        raise wrong(number, str(error)) from error
     if event.position != number:
-        raise _wrong(number, f"its position is {event.position}, not {number}")
+        raise wrong(number, f"its position is {event.position}, not {number}")
     if (event.payload is None) != (event.erased_digest is not None):
-        raise _wrong(number, "an event has either a payload or the digest of an erased one")
+        raise wrong(number, "an event has either a payload or the digest of an erased one")
     return event
 
 
@@ -274,13 +280,13 @@ def _check_end(line: bytes, number: int, file: BinaryIO, erased: set[int]) -> No
     try:
         events = Trailer.model_validate_json(line).events
     except ValidationError as error:
-        raise _wrong(number, explain(error)) from error
+        raise wrong(number, explain(error)) from error
     if events != number - 1 or file.read(1):
         raise Invalid(f"the export says that it has {events:,} events, and the file has other lines; export again")
     if erased:
-        raise _wrong(min(erased), "its payload is missing, and no event of the export records an erasure")
+        raise wrong(min(erased), "its payload is missing, and no event of the export records an erasure")
 
 
-def _wrong(number: int, reason: str) -> Invalid:
+def wrong(number: int, reason: str) -> Invalid:
     # The header is the file's first line.
     return Invalid(f"line {number + 1}: {reason}; nothing was imported")

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import json
 from array import array
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from decisions.projectors import mentions
-from governance.imports import batch_of_trace, trace_of
+from governance.imports import IMPORT_UNDONE, ImportUndone, batch_of_trace, trace_of
 from memories.events import MEMORY_WRITTEN, RELATION_CREATED, MemoryWritten, RelationCreated
 from memories.models import MemoryScope
 from memoryhub.core import log
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.log.append import Draft, prepare
-from memoryhub.core.log.append_copy import append_copy
+from memoryhub.core.log.append_copy import CopiedHeader, append_copy
+from memoryhub.core.log.digests import payload_digest
 from memoryhub.core.log.erase import PAYLOAD_ERASED, remove_payloads
 from memoryhub.core.log.redact import PAYLOAD_REDACTED
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.schemas import LeftOut, Payload, Renumbering
+from memoryhub.core.secrets.shapes import Shape
 from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS
 from memoryhub.core.stores.wal import mark_unwiped
 from memoryhub.transfer.jsonl import UNFIT, EventLine, Export, refusal, require_earlier
 from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED, CommitRecorded, SessionStarted
 from sessions_app.events.sessions import TURN_BEGAN, TurnBegan
 
-_LEFT_OUT = -1
-_HERE = "this store has its own version of their memory, decision, session, turn, commit or relation"
+LEFT_OUT = -1
+HERE = "this store has its own version of their memory, decision, session, turn, commit or relation"
 
 
 @dataclass(slots=True)
@@ -55,43 +60,49 @@ def replay_export(export: Export, progress: Callable[[int], None] = lambda _: No
         Forbidden: the caller may not govern the store.
     """
     demand(Act.GOVERN, to="import a whole store")
+    replay = Replay(export.void())
     with log.transaction():
-        replay = _Replay(log.head()[0], export.void())
-        for event in export.events():
-            try:
-                replay.take(event)
-            except LeftOut:
-                replay.leave(event, "they belong to events that were left out")
-            except UNFIT as error:
-                raise refusal(event.position, error) from error
-            if replay.report.events % 500 == 0:
-                progress(replay.report.events)
-    progress(replay.report.events)
+        replay.take_all(export.events(), progress)
+    if replay.has_undone:
+        log.rebuild()
     return replay.report
 
 
-class _Replay:
-    def __init__(self, start: int, void: frozenset[int]) -> None:
+class Replay:
+    """Appends the events of another log to the current store; requires an open transaction of the log."""
+
+    def __init__(self, void: Container[int] = ()) -> None:
+        """``void``: positions of events of the other log that no read model of it contains."""
         self._void = void
         self.report = ReplayReport()
-        self._start = self._head = start
-        # An empty store keeps all positions.
-        self._is_empty = start == 0
-        # This store's position of each event of the export; memory is 8 bytes an event.
+        # Whether events were taken back that this store's read models contain
+        self.has_undone = False
+        # Positions of other events of this store, by those of the other log; memory is 8 bytes an event.
         self._positions = array("q", [0])
         self._context = Renumbering(self._position_of)
-        # Streams of the export whose further events are left out
+        # Streams of the other log whose further events are left out
         self._closed: set[str] = set()
 
-    def take(self, event: EventLine) -> None:
+    def take_all(self, events: Iterable[EventLine], progress: Callable[[int], None]) -> None:
+        self._start = self._head = log.head()[0]
+        # An empty store keeps all positions.
+        self._is_empty = self._start == 0
+        for event in events:
+            try:
+                self._take(event)
+            except LeftOut:
+                self._leave(event, "they belong to events that were left out")
+            except UNFIT as error:
+                raise refusal(event.position, error) from error
+            if self.report.events % 500 == 0:
+                progress(self.report.events)
+        progress(self.report.events)
+
+    def _take(self, event: EventLine) -> None:
         self.report.events += 1
         # Known before its payload is read: some streams are named after their own first event.
         self._positions.append(self._head + 1)
         if not self._is_empty and self._is_settled(event):
-            return
-        # An event that counts no more refers to others that do not, and may be in their way
-        if event.position in self._void:
-            self._take_void(event)
             return
         draft = self._draft(event)
         if isinstance(draft, Draft) and not self._is_empty:
@@ -99,33 +110,47 @@ class _Replay:
             if existing:
                 self._positions[-1] = existing
                 self._closed.add(event.stream_id)
-                self._count(_HERE)
+                self._meet(event, draft, existing)
                 return
         self._append(event, draft)
 
-    def _take_void(self, event: EventLine) -> None:
-        if self._is_empty:
-            self._append(event, self._draft(event))
-        else:
-            self.leave(event, "their import was undone")
-
-    def leave(self, event: EventLine, reason: str) -> None:
-        self._positions[event.position] = _LEFT_OUT
+    def _leave(self, event: EventLine, reason: str) -> None:
+        self._positions[event.position] = LEFT_OUT
         self._count(reason)
 
     def _is_settled(self, event: EventLine) -> bool:
-        found = rows.fetch("SELECT position FROM raw_events WHERE event_id = %s", [event.event_id])
+        found = rows.fetch("SELECT position, stream_id FROM raw_events WHERE event_id = %s", [event.event_id])
         if found:
-            self._positions[-1] = found[0][0]
             self.report.known += 1
-        elif event.known_type.is_local:
-            self.leave(event, "they describe the other store as a whole, such as settings and context packs")
-        elif event.stream_id in self._closed:
-            self.leave(event, _HERE)
-        elif self._is_continued(event):
+            self._positions[-1] = self._known(event, *found[0])
+            return True
+        reason = self._unwanted(event)
+        if reason:
+            self._leave(event, reason)
+            return True
+        if event.stream_id in self._closed or self._is_continued(event):
             self._closed.add(event.stream_id)
-            self.leave(event, _HERE)
-        return bool(found) or self._positions[-1] == _LEFT_OUT
+            self._meet_changed(event)
+            return True
+        return False
+
+    def _known(self, event: EventLine, position: int, stream: str) -> int:
+        return position
+
+    def _unwanted(self, event: EventLine) -> str:
+        # It refers to others that do not count, and may be in the way of others that do
+        if event.position in self._void:
+            return "their import was undone"
+        is_local = event.known_type.is_local
+        return "they describe the other store as a whole, such as settings and context packs" if is_local else ""
+
+    # What this store has already, by another event
+    def _meet(self, event: EventLine, draft: Draft[Any], existing: int) -> None:
+        self._count(HERE)
+
+    # A stream that this store has changed too
+    def _meet_changed(self, event: EventLine) -> None:
+        self._leave(event, HERE)
 
     # Whether this store has changed the stream since the events that both have.
     def _is_continued(self, event: EventLine) -> bool:
@@ -141,13 +166,17 @@ class _Replay:
         payload, shape = event.read_payload(self._context, is_same=self._is_empty)
         if isinstance(payload, CommitRecorded) and payload.mentions is None and not self._is_empty:
             payload = payload.model_copy(update={"mentions": self._mentioned(payload.message)})
-        draft = prepare(kind, payload, shape)
-        for name in draft.redactions:
-            self.report.redactions[name] = self.report.redactions.get(name, 0) + 1
+        draft = self._prepared(kind, payload, shape)
         if kind is not PAYLOAD_REDACTED:
             return draft
         self.report.unredacted += [position for position in draft.payload.digests if position <= self._start]
         return _with_digests(draft)
+
+    def _prepared(self, kind: EventType[Any], payload: Payload, shape: Shape | None = None) -> Draft[Any]:
+        draft = prepare(kind, payload, shape)
+        for name in draft.redactions:
+            self.report.redactions[name] = self.report.redactions.get(name, 0) + 1
+        return draft
 
     # The message keeps its numbers; the decisions that they name here are in the payload.
     def _mentioned(self, message: str) -> dict[int, str]:
@@ -159,36 +188,88 @@ class _Replay:
         stream = self._context.stream(event.stream_id)
         if isinstance(draft, Draft) and draft.type is PAYLOAD_ERASED:
             # What an earlier import brought is erased here too.
+            draft = self._prepared(PAYLOAD_ERASED, _erasing_here(draft.payload, by_job=event.source == "job"))
             remove_payloads(draft.payload.positions)
             mark_unwiped(self._head + 1)
+        if isinstance(draft, Draft) and draft.type is IMPORT_UNDONE:
+            draft = self._prepared(IMPORT_UNDONE, _undoing_here(draft.payload))
+            self.has_undone |= bool(draft.payload.void) and not self._is_empty
         seq = event.stream_seq if self._is_empty else 0
-        header = event.header(stream, seq, self._trace(event.trace_id))
-        is_void = event.position in self._void
-        append_copy(draft, header, erased_digest=event.erased_digest or "", is_void=is_void)
+        header, is_void = self._header(event, stream, seq), event.position in self._void
+        self._put(draft, header, erased_digest=event.erased_digest or "", is_void=is_void)
+
+    # The trace of an imported event names its batch.
+    def _header(self, event: EventLine, stream: str, seq: int = 0) -> CopiedHeader:
+        header, batch = event.header(stream, seq), batch_of_trace(event.trace_id)
+        return replace(header, trace_id=trace_of(self._context.require(batch))) if batch else header
+
+    def _put(self, draft: Draft[Any] | EventType[Any], header: CopiedHeader, **options: Any) -> None:
+        append_copy(draft, header, **options)
         self._head += 1
         self.report.added += 1
 
-    def _trace(self, trace: str) -> str:
-        batch = batch_of_trace(trace)
-        return trace_of(self._position_of(batch) or 0) if batch else trace
-
     def _position_of(self, position: int) -> int | None:
         found = self._positions[require_earlier(position, len(self._positions) - 1)]
-        return None if found == _LEFT_OUT else found
+        return None if found == LEFT_OUT else found
 
     def _count(self, reason: str) -> None:
         self.report.left_out[reason] = self.report.left_out.get(reason, 0) + 1
 
 
+# A stream cannot be read without its first event. So an erasure of it takes this store's own events of the stream too;
+# retention, and the undo of an import, leave such streams as they are.
+def _erasing_here(erased: log.PayloadErased, *, by_job: bool) -> log.PayloadErased:
+    own = _own_events(erased.positions)
+    if not by_job:
+        whole = {*erased.positions, *chain.from_iterable(own.values())}
+        return erased.model_copy(update={"positions": sorted(whole)})
+    positions = _outside(erased.positions, own)
+    streams = [stream for stream in erased.streams if stream not in own]
+    return erased.model_copy(update={"positions": positions, "streams": streams})
+
+
+def _undoing_here(undone: ImportUndone) -> ImportUndone:
+    own = _own_events(undone.void)
+    return undone.model_copy(update={"void": _outside(undone.void, own)}) if own else undone
+
+
+def _outside(positions: Sequence[int], streams: Collection[str]) -> list[int]:
+    found = rows.fetch(f"SELECT position, stream_id FROM raw_events WHERE position IN {IDS}", [json.dumps(positions)])
+    left = [position for position, stream in found if stream not in streams]
+    if positions and not left:
+        raise LeftOut(positions[0])
+    return left
+
+
+def _own_events(positions: Sequence[int]) -> dict[str, list[int]]:
+    listed = json.dumps(positions)
+    own: dict[str, list[int]] = {}
+    for position, stream in rows.fetch(_OWN, [listed, listed]):
+        own.setdefault(stream, []).append(position)
+    return own
+
+
+_OWN = (
+    "SELECT position, stream_id FROM raw_events WHERE stream_id IN "
+    f"(SELECT stream_id FROM raw_events WHERE stream_seq = 1 AND position IN {IDS}) "
+    f"AND position NOT IN {IDS} AND payload_json IS NOT NULL"
+)
+
+
 # The digests of redacted payloads depend on their salts, which are new.
 def _with_digests(draft: Draft[Any]) -> Draft[Any]:
     positions = sorted(draft.payload.digests)
-    listed = ", ".join(str(int(position)) for position in positions)
-    found = dict(rows.fetch(f"SELECT position, payload_digest FROM raw_events WHERE position IN ({listed})"))
-    digests = {position: found[position] for position in positions}
+    found = rows.fetch(f"{_PRESENT} WHERE position IN {IDS}", [json.dumps(positions)])
+    digests = {
+        position: digest if payload_json is None else payload_digest(salt, payload_json)
+        for position, digest, salt, payload_json in found
+    }
     payload = draft.payload.model_copy(update={"digests": digests})
     data = {**draft.data, "digests": {str(position): digest for position, digest in digests.items()}}
     return Draft(draft.type, payload, data, draft.redactions)
+
+
+_PRESENT = "SELECT position, payload_digest, salt, payload_json FROM raw_events"
 
 
 def _existing(kind: EventType[Any], payload: Payload) -> int:

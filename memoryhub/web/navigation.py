@@ -78,6 +78,7 @@ SECTIONS = (
             Page("Turns", "sessions_app_turn", in_projects_only=True),
             Page("Iterations", "sessions_app_iteration", in_projects_only=True),
             Page("Commits", "sessions_app_commit", in_projects_only=True),
+            Page("Blame", "blame", view="", in_projects_only=True),
             Page("Worth", "worth", view="", in_projects_only=True),
         ],
     ),

@@ -58,6 +58,7 @@ class HubAdminSite(AdminSite):
             path("graph/<int:entity_id>/", self.admin_view(self.graph), name="graph"),
             path("pick/", self.admin_view(show_matching), name="pick"),
             path("secrets/", self.admin_view(self.secrets), name="secrets"),
+            path("blame/", self.admin_view(self.blame), name="blame"),
             path("imports/", self.admin_view(self.imports), name="imports"),
             path("imports/<int:batch_id>/", self.admin_view(self.one_import), name="import"),
             path("worth/", self.admin_view(self.worth), name="worth"),
@@ -141,6 +142,11 @@ class HubAdminSite(AdminSite):
         from memoryhub.web.worth_page import worth_page
 
         return worth_page(request, {**self.each_context(request), "title": "Worth"})
+
+    def blame(self, request: HttpRequest) -> HttpResponse:
+        from memoryhub.web.blame_page import show_blame
+
+        return show_blame(request, self.each_context(request))
 
     def imports(self, request: HttpRequest) -> HttpResponse:
         from memoryhub.web.imports_page import show_imports

@@ -46,6 +46,7 @@ def questions(known: Hostile) -> dict[str, list[dict[str, Any]]]:
         "memory_timeline": [{"before": 100}, {"id": known.memory}],
         "memory_query": [{**every, "include_versions": True}, {"search": QUESTION}, {"compact": True}],
         "memory_conflicts": [{}, {"compact": True}],
+        "memory_blame": [{"file": "README.md"}],
         "memory_stale": [every, {"compact": True}, {"diff": True}],
         **{f"{kind}_{verb}": calls for kind, verbs in registry.items() for verb, calls in verbs.items()},
         "tag_list": [every, {"compact": True}],

@@ -32,7 +32,7 @@ from memoryhub.core.stores.store import Scope, StoreId, current_store
 P = TypeVar("P", bound=Payload)
 
 COLUMNS = (*HEADER, "payload_json", "salt", "payload_digest", "chain_digest")
-_INSERT = f"INSERT INTO raw_events ({', '.join(COLUMNS)}) VALUES ({', '.join(['%s'] * len(COLUMNS))})"
+INSERT_EVENT = f"INSERT INTO raw_events ({', '.join(COLUMNS)}) VALUES ({', '.join(['%s'] * len(COLUMNS))})"
 
 
 # A validated and sanitised payload. Only ``prepare`` creates one, and only a draft can be appended.
@@ -224,7 +224,7 @@ def insert_event(event: Event[Any], data: dict[str, Any] | str, head: Head, orig
     )
     payload = payload_digest(salt, payload_json) if salt and payload_json else str(data)
     chained = chain_digest(head.digest, header, payload)
-    rows.put("raw_events", _INSERT, [*header, payload_json, salt, payload, chained])
+    rows.put("raw_events", INSERT_EVENT, [*header, payload_json, salt, payload, chained])
     return chained
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from django.db.models import QuerySet
 
@@ -91,7 +91,16 @@ def read(window: ReplayWindow) -> Iterator[Event[Any]]:
         yield event_of(row)
 
 
-def event_of(row: RawEvent) -> Event[Any]:
+class StoredEvent(Protocol):
+    """An event with all columns of the log as attributes, from wherever it was read."""
+
+    @property
+    def position(self) -> int: ...
+    @property
+    def chain_digest(self) -> str: ...
+
+
+def event_of(row: StoredEvent) -> Event[Any]:
     return _event(tuple(getattr(row, name) for name in _COLUMNS))
 
 

@@ -40,8 +40,8 @@ _MOST_NAMED = 5
 
 class Command(ProjectCommand):
     help = (
-        "Import Markdown and text files, architecture decision records, a git repository's commits, or an exported "
-        "store into the project of the current folder. Importing again adds only changes."
+        "Import files, decision records, git history, an exported store, or the memory of another tool. Importing "
+        "again adds only changes."
     )
     group = Group.CONTENT
     is_slim = True

@@ -17,7 +17,8 @@ from memoryhub.core.file_locks import lock, try_lock
 
 FILE_NAME = "serve.lock"
 _LOCK_SECONDS = 0.1
-_TAKE_OVER_SECONDS = 10.0
+# The other hub finishes what it has begun, and ends its workers
+_TAKE_OVER_SECONDS = 30.0
 BY_HAND, ON_DEMAND, SERVICE = "by hand", "on demand", "service"
 
 

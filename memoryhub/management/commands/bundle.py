@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from memoryhub.core.errors import Invalid
+from memoryhub.core.origin import use_origin
+from memoryhub.core.stores.store import project_store
+from memoryhub.core.text import counted, flat
+from memoryhub.management.base import Group, StoreCommand
+from memoryhub.transfer.bundles.applying import Applied, Outcome, apply_bundle, preview_bundle
+from memoryhub.transfer.bundles.bundle import Bundle, create_bundle, open_bundle
+from memoryhub.transfer.bundles.merging import MergeReport
+
+_MOST_NAMED = 10
+_VARIABLE = "MEMORY_HUB_BUNDLE_PASSPHRASE"
+
+
+class Command(StoreCommand):
+    help = (
+        "Move a store between machines: write its whole log with its proofs to one file, encrypted if wanted, and "
+        "apply the file to another hub."
+    )
+    group = Group.CONTENT
+    is_slim = True
+    reads = ("apply", "verify")
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True, metavar="create|apply|verify")
+        create = actions.add_parser("create", help="write a store's log to a file")
+        super().add_arguments(create)
+        create.add_argument("--encrypt", action="store_true", help="encrypt it with a passphrase, which is asked for")
+        create.add_argument("--force", action="store_true", help="overwrite an existing file")
+        apply = actions.add_parser("apply", help="bring a store to the state of a file, or merge both")
+        apply.add_argument("--preview", action="store_true", help="show what would be done, and change nothing")
+        verify = actions.add_parser("verify", help="check a file, and compare it with a store")
+        for reading in (apply, verify):
+            reading.add_argument("--project", metavar="ID", help="the project; default: the store that the file names")
+        for action in (create, apply, verify):
+            action.add_argument("file", metavar="FILE", type=Path, help="the bundle")
+            action.add_argument(
+                "--passphrase-file",
+                metavar="PATH",
+                type=Path,
+                help=f"the passphrase is the first line of this file; default: {_VARIABLE}, or asked for",
+            )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["action"] == "create":
+            self._create(options)
+            return
+        bundle = open_bundle(options["file"].expanduser().absolute(), lambda: _passphrase(options["passphrase_file"]))
+        store = project_store(options["project"]) if options["project"] else bundle.manifest.store_id
+        is_done = options["action"] == "apply" and not options["preview"]
+        with use_origin(source="cli", actor=getpass.getuser()):
+            found = apply_bundle(bundle, store) if is_done else preview_bundle(bundle, store)
+        self._report(bundle, found, is_done=is_done)
+
+    def _create(self, options: dict[str, Any]) -> None:
+        path: Path = options["file"].expanduser().absolute()
+        passphrase = _passphrase(options["passphrase_file"], twice=True) if options["encrypt"] else ""
+        with self.store(options):
+            manifest = create_bundle(path, passphrase=passphrase, force=options["force"])
+        kind = ", encrypted" if passphrase else ""
+        self.stdout.write(f"wrote {counted(manifest.events, 'event')} to {path}{kind}; head {manifest.head[:12]}")
+
+    def _report(self, bundle: Bundle, found: Applied, *, is_done: bool) -> None:
+        manifest = bundle.manifest
+        data = {
+            **manifest.model_dump(mode="json"),
+            "sha256": bundle.sha256,
+            "encrypted": bundle.key is not None,
+            "outcome": found.outcome,
+            "done": is_done,
+            "into": f"{found.store.scope}:{found.store.name}",
+            "fork": found.contents.fork,
+            "added": found.added,
+            "merged_before": found.merged_before,
+            "secrets": found.secrets,
+            "merge": asdict(found.merge) if found.merge else None,
+        }
+        self.answer(data, _lines(bundle, found, is_done=is_done))
+
+
+def _lines(bundle: Bundle, found: Applied, *, is_done: bool) -> Iterator[str]:
+    manifest, into = bundle.manifest, f"{found.store.scope} {found.store.name}"
+    count = counted(manifest.events, "event")
+    yield f"{manifest.scope} {manifest.store}, {count}, made {manifest.made_at}; its chain holds: {manifest.head[:12]}"
+    yield f"{into}: {_SENTENCES[found.outcome][is_done].format(_numbers(found))}"
+    if found.merged_before:
+        yield f"this is the history that was merged as #{found.merged_before}"
+    if found.secrets:
+        yield (
+            f"{counted(found.secrets, 'place')} would have been masked by this hub's secret rules; "
+            "`memory-hub redact --rules` shows them"
+        )
+    yield from _merge_lines(found.merge) if found.merge else ()
+
+
+# Planned, and done
+_SENTENCES = {
+    Outcome.ADOPTED: ("the log would be adopted as it is: {}", "the log was adopted as it is: {}"),
+    Outcome.FORWARDED: ("the log would go on after {}", "the log goes on after {}"),
+    Outcome.CONTAINED: ("has all of it; nothing to do", "has all of it; nothing was done"),
+    Outcome.MERGED: ("would be merged after {}", "was merged after {}"),
+}
+
+
+def _numbers(found: Applied) -> str:
+    fork = f"#{found.contents.fork}, with " if found.outcome is not Outcome.ADOPTED else ""
+    return f"{fork}{counted(found.added, 'new event')}"
+
+
+def _merge_lines(merge: MergeReport) -> Iterator[str]:
+    if merge.conflicts:
+        yield f"changed in both, with an open conflict: {_listed(merge.conflicts)}"
+    if merge.kept:
+        yield f"changed in both, this store's state stays: {_listed(merge.kept)}"
+    for reason, events in merge.left_out.items():
+        yield f"left out {counted(events, 'event')}: {reason}"
+    for name, strings in sorted(merge.redactions.items()):
+        yield f"masked {name} in {counted(strings, 'event')}"
+    if merge.unredacted:
+        yield f"redacted there, but not here: {_listed(merge.unredacted)}"
+
+
+def _listed(positions: Sequence[int]) -> str:
+    more = f" and {len(positions) - _MOST_NAMED} more" if len(positions) > _MOST_NAMED else ""
+    return ", ".join(f"#{position}" for position in positions[:_MOST_NAMED]) + more
+
+
+def _passphrase(file: Path | None, *, twice: bool = False) -> str:
+    given = _first_line(file) if file else os.environ.get(_VARIABLE, "")
+    if not given and not sys.stdin.isatty():
+        raise Invalid(f"a passphrase is needed: set {_VARIABLE}, or name a file with --passphrase-file")
+    if not given:
+        given = getpass.getpass("Passphrase: ")
+        if twice and getpass.getpass("Once more: ") != given:
+            raise Invalid("the two passphrases differ; nothing was written")
+    if not given:
+        raise Invalid("an empty passphrase protects nothing; nothing was written")
+    return given
+
+
+def _first_line(file: Path) -> str:
+    try:
+        with file.expanduser().open(encoding="utf-8") as opened:
+            return opened.readline(10_000).rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"can't read a passphrase from {flat(str(file))}") from error

@@ -1,0 +1,314 @@
+"""The steps of a mirror: what each writes to the store, to the folder and to the state, in this order.
+
+A process that is killed between two of them repeats the step; it then finds that the store or the file is equal.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from memories.models import Memory
+from memories.schemas import MemoryTouch, MemoryUpdate, MemoryWrite
+from memories.selectors.versions import state_at
+from memories.services import delete_memory, restore_memory, update_memory, write_memory
+from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.core.text import shortened
+from memoryhub.transfer.folder import Form
+from memoryhub.transfer.mirror import files
+from memoryhub.transfer.mirror import store as stores
+from memoryhub.transfer.mirror.files import Document, Skipped, Stamp
+from memoryhub.transfer.mirror.paths import Found, Paths, slug
+from memoryhub.transfer.mirror.state import Entry, State
+from memoryhub.transfer.mirror.store import KEY, Listing, Stored
+
+# A file that changed this recently may change again without a visible difference in its time
+_SETTLED_NS = 1_000_000_000
+# Memories that are loaded at once
+_AHEAD = 200
+_MAX_TITLE = 200
+_MAX_REASON = 200
+TEMPORARY = ".memory-hub-mirror.tmp"
+_OPTIONAL = ("type", "topic_key", "source", "attributes")
+
+
+class Did(StrEnum):
+    """What a step does."""
+
+    # In the folder
+    WRITTEN = "written"
+    REMOVED = "removed"
+    # In the store
+    CREATED = "created"
+    UPDATED = "updated"
+    DELETED = "deleted"
+    RESTORED = "restored"
+    CONFLICT = "conflict"
+    # They are equal already
+    READ = "read"
+    # The file stays as it is, and so does the store
+    LEFT = "left"
+
+
+@dataclass(slots=True)
+class Step:
+    did: Did
+    path: str
+    act: Callable[[Step], None]
+    why: str = ""
+
+
+class Actions:
+    def __init__(self, folder: Path, form: Form, state: State, listing: Listing, paths: Paths) -> None:
+        self.folder, self.form, self.state, self.listing, self.paths = folder, form, state, listing, paths
+        self.uids = {memory_id: uid for uid, memory_id in listing.memory_ids.items()}
+        # Memories to write, in the order of their ids; the next ones are loaded together
+        self.queue: list[int] = []
+        self._loaded: dict[int, Stored | None] = {}
+
+    def digest(self, memory_id: int) -> str:
+        return self.listing.digest(memory_id, self.paths.by_id)
+
+    def is_copy(self, document: Document, original: Found) -> bool:
+        other = original.document or files.read(self.folder / original.path, original.stamp)
+        return (document.title, document.content) == (other.title, other.content)
+
+    def write(self, step: Step, uid: str, memory_id: int, found: Found | None) -> None:
+        """Write a memory to its file, and keep the keys of the front matter that are the user's."""
+        stored = self._next(memory_id)
+        if stored is None:
+            return
+        old = (found.document or files.read(self.folder / found.path, found.stamp)) if found else None
+        path, stamp = (found.path, found.stamp) if found else (self.paths.by_id[memory_id], None)
+        self._put(stored, path, stored.text(old), stamp)
+
+    def edit(self, step: Step, uid: str, memory_id: int, found: Found) -> None:
+        """Write an edited file as a new version of its memory."""
+        document, stored = _document(found), self._fresh(memory_id)
+        if stored is None:
+            return
+        entry = self.state.memories.get(uid)
+        base = self._base(entry, document, stored)
+        changes = self._changes(entry, document, stored, base)
+        step.did = Did.UPDATED
+        if not stores.changes_of(document, stored.state):
+            step.did = Did.READ
+            self.adopt(step, uid, memory_id, found)
+        elif not changes:
+            step.did = Did.WRITTEN
+            self._put(stored, found.path, stored.text(document), found.stamp)
+        else:
+            kept = self._keep_other(step, stored, found.path) if base != stored.version else {}
+            self._update(memory_id, base, changes, found.path)
+            self.adopt(step, uid, memory_id, found)
+            if uid in self.state.memories:
+                self.state.memories[uid].conflicts |= kept
+
+    # The version that an edit was made from
+    def _base(self, entry: Entry | None, document: Document, stored: Stored) -> int:
+        if entry and document.revision == entry.revision:
+            return min(entry.version, stored.version)
+        named = stores.find_version(stored.id, document.revision)
+        if named is None:
+            return min(entry.version, stored.version) if entry else stored.version
+        # An old version that was brought back, such as by git, is an edit of the current one
+        is_old = not stores.changes_of(document, state_at(stored.id, named))
+        return stored.version if entry and is_old and entry.version == stored.version else named
+
+    def _changes(self, entry: Entry | None, document: Document, stored: Stored, base: int) -> dict[str, Any]:
+        state = stored.state if base == stored.version else state_at(stored.id, base)
+        changes = stores.changes_of(document, state)
+        if entry and base == entry.version and stores.revision(state) != entry.known:
+            return stores.without_redacted(changes, state)
+        return changes
+
+    def _update(self, memory_id: int, base: int, changes: dict[str, Any], path: str) -> None:
+        reason = shortened(f"edited in {self.folder.name}/{path}", _MAX_REASON)
+        command = MemoryUpdate(id=memory_id, base_version=base, change_reason=reason, **changes)
+        update_memory(command=command, window=timedelta.max)
+
+    # The other side of a conflict, as a file beside the edited one; the same when the step is repeated
+    def _keep_other(self, step: Step, stored: Stored, path: str) -> dict[str, str]:
+        kept = self.keep_beside(path, files.formatted(stored.matter, stored.state.title, stored.state.content))
+        step.did = Did.CONFLICT
+        step.why = f"#{stored.id} changed too; both versions are kept, the other one in {kept}"
+        return {kept: files.digest((self.folder / kept).read_bytes())}
+
+    def keep_beside(self, path: str, text: str) -> str:
+        """Write a text to a conflict file beside a file, unless one has it already; return its path."""
+        stem, number = path[:-3], 1
+        while (self.folder / (kept := f"{stem}.conflict-{number}.md")).exists():
+            if (self.folder / kept).read_bytes() == text.encode():
+                return kept
+            number += 1
+        self._write(kept, text, None)
+        return kept
+
+    def create(self, step: Step, uid: str, found: Found) -> None:
+        """Write a file as a new memory, and its id into the file."""
+        document = _document(found)
+        memory_id = write_new(uid, document, found.path)
+        self.listing.memory_ids[uid], self.uids[memory_id] = memory_id, uid
+        self.adopt(step, uid, memory_id, found)
+
+    def adopt(self, step: Step, uid: str, memory_id: int, found: Found) -> None:
+        """Write the id of its memory into a file, unless it has it, and record that it was read."""
+        document, stamp = _document(found), found.stamp
+        if document.memory != uid:
+            text = files.with_id(document, uid)
+            stamp = self._write(found.path, text, stamp)
+            document = files.parse(text.encode())
+        self._settle(memory_id, found.path, document, stamp)
+
+    def restore(self, step: Step, uid: str, memory_id: int, found: Found) -> None:
+        restore_memory(command=MemoryTouch(id=memory_id, reason=f"its file came back to {self.folder.name}"))
+        if _document(found).memory == uid:
+            self.edit(step, uid, memory_id, found)
+        else:
+            self.adopt(step, uid, memory_id, found)
+        step.did = Did.RESTORED
+
+    def delete(self, step: Step, uid: str, memory_id: int) -> None:
+        delete_memory(command=MemoryTouch(id=memory_id, reason=f"its file was deleted from {self.folder.name}"))
+        self.forget(step, self.state.memories, uid)
+
+    def forget(self, step: Step, entries: dict[str, Entry], uid: str) -> None:
+        for path in list(entries[uid].conflicts):
+            self.remove_kept(Step(Did.REMOVED, path, step.act), entries[uid])
+        del entries[uid]
+
+    def remove(self, step: Step, entries: dict[str, Entry], uid: str, found: Found) -> None:
+        if not files.remove(self.folder / found.path, found.stamp, self.folder / TEMPORARY):
+            raise Skipped("it changed while it was to be removed")
+        self.forget(step, entries, uid)
+
+    def remove_kept(self, step: Step, entry: Entry) -> None:
+        """Remove a conflict file, unless it was edited."""
+        digest = entry.conflicts.pop(step.path)
+        stamp = files.stamp_of(self.folder / step.path)
+        if stamp and files.digest((self.folder / step.path).read_bytes()) == digest:
+            files.remove(self.folder / step.path, stamp, self.folder / TEMPORARY)
+        elif stamp:
+            raise Skipped("it was edited")
+
+    def remove_orphan(self, step: Step) -> None:
+        del self.state.orphans[step.path]
+        (self.folder / step.path).unlink(missing_ok=True)
+
+    def set_aside(self, step: Step, entries: dict[str, Entry], uid: str, found: Found, why: str) -> None:
+        """Keep the edit of a file whose memory is gone as a conflict file."""
+        kept = self.keep_beside(found.path, _document(found).text)
+        self.state.orphans[kept] = entries[uid].id
+        self.remove(step, entries, uid, found)
+        step.did, step.why = Did.CONFLICT, f"{why}; the edit is in {kept}"
+
+    def write_decision(self, step: Step, uid: str, decision_id: int, text: str, found: Found | None) -> None:
+        path = found.path if found else self.paths.by_id[decision_id]
+        if found and found.document and found.document.text != text:
+            kept = self.keep_beside(path, found.document.text)
+            step.did = Did.CONFLICT
+            step.why = f"decisions are superseded, not edited; the edit is in {kept}"
+        stamp = self._write(path, text, found.stamp if found else None)
+        digest = files.digest(text.encode())
+        self.state.decisions[uid] = Entry(path, decision_id, stored=digest, file=digest, stamp=settled(stamp))
+
+    # Writes the file again if the store has its text in another form, such as masked
+    def _settle(self, memory_id: int, path: str, document: Document, stamp: Stamp) -> None:
+        stored = self._fresh(memory_id)
+        if stored is None:
+            return
+        if stores.changes_of(document, stored.state):
+            self._put(stored, path, stored.text(document), stamp)
+        else:
+            self._enter(stored, path, document, stamp)
+
+    def _put(self, stored: Stored, path: str, text: str, expected: Stamp | None) -> None:
+        title = stored.state.title
+        if expected and stores.PLACEHOLDER in title and slug(title) not in path:  # the name may have the redacted words
+            if not files.remove(self.folder / path, expected, self.folder / TEMPORARY):
+                raise Skipped("it changed while it was to be written")
+            path, expected = self.paths.free(str(PurePosixPath(path).parent), title), None
+        stamp = self._write(path, text, expected)
+        self._enter(stored, path, files.parse(text.encode()), stamp)
+
+    def _write(self, path: str, text: str, expected: Stamp | None) -> Stamp:
+        target = self.folder / path
+        if not target.parent.resolve().is_relative_to(self.folder):
+            raise Invalid(f"{target.parent} is a link, which leads out of the folder")
+        stamp = files.write(target, text, expected, self.folder / TEMPORARY)
+        if stamp is None:
+            raise Skipped("it changed while it was to be written")
+        return stamp
+
+    def _enter(self, stored: Stored, path: str, document: Document, stamp: Stamp) -> None:
+        old = self.state.memories.get(stored.uid)
+        self.state.memories[stored.uid] = Entry(
+            path=path,
+            id=stored.id,
+            version=stored.version,
+            stored=self.digest(stored.id),
+            file=document.digest,
+            stamp=settled(stamp),
+            revision=document.revision,
+            known=stored.revision,
+            conflicts=old.conflicts if old else {},
+        )
+
+    def _next(self, memory_id: int) -> Stored | None:
+        if memory_id not in self._loaded:
+            start = bisect_left(self.queue, memory_id)
+            ahead = self.queue[start : start + _AHEAD]
+            self._loaded = {**dict.fromkeys(ahead), **{stored.id: stored for stored in self._load(ahead)}}
+        return self._loaded.pop(memory_id)
+
+    # The row first: if the memory changes in between, its file is written again by the next run
+    def _fresh(self, memory_id: int) -> Stored | None:
+        self.listing.refresh(memory_id)
+        return next(iter(self._load([memory_id])), None)
+
+    def _load(self, ids: Sequence[int]) -> list[Stored]:
+        return list(stores.load(ids, self.uids, self.listing.edges, self.paths.by_id, self.form))
+
+
+def settled(stamp: Stamp) -> Stamp | tuple[()]:
+    return stamp if time.time_ns() - stamp[0] > _SETTLED_NS else ()
+
+
+def _document(found: Found) -> Document:
+    if found.document is None:
+        raise Skipped("it was not read")
+    return found.document
+
+
+def write_new(uid: str, document: Document, path: str) -> int:
+    """Write a memory from a file without one, once for each id; return its id in this store.
+
+    Raises:
+        Conflict: a memory has its topic.
+        Invalid: the kind has no such type or attribute.
+        ValidationError: a value of the front matter breaks a rule.
+    """
+    matter = document.matter
+    topic = matter.get("topic_key")
+    taken = Memory.objects.live().filter(topic_key=topic).values_list("id", flat=True).first() if topic else None
+    if taken:
+        raise Conflict(
+            f"#{taken} has the topic {topic!r}; change that one, or remove topic_key from the file", id=taken
+        )
+    title = shortened(document.title or PurePosixPath(path).stem, _MAX_TITLE)
+    fields = {name: matter[name] for name in _OPTIONAL if matter.get(name)}
+    fields |= {"tags": stores.tags_of(document) or [], "kind": matter.get("kind") or "observation"}
+    command = MemoryWrite(title=title, content=document.content, named=True, idempotency_key=KEY + uid, **fields)
+    try:
+        return write_memory(command=command).id
+    except Conflict as error:
+        if "version" not in error.data:
+            raise
+    named = f"{title[: _MAX_TITLE - 11]} ({uid[:8]})"  # another memory has the title
+    return write_memory(command=command.model_copy(update={"title": named})).id

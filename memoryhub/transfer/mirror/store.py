@@ -1,0 +1,269 @@
+"""What a mirror shows of the current store, and what an edited file changes in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from decisions.events import DECISION_RECORDED
+from decisions.exporting import madr_document
+from decisions.models import Decision
+from decisions.selectors.decisions import views as decision_views
+from memories.events import MEMORIES, MEMORY_SEEN, MEMORY_WRITTEN, USE, MemoryState
+from memories.models import EndType, Memory, MemoryScope, MemoryVersion, Relation, ReviewState
+from memoryhub.core.events.event_types import EventType, names_where, quoted
+from memoryhub.core.log.quarantine import outside_quarantine
+from memoryhub.core.models import RawEvent
+from memoryhub.core.stores import rows
+from memoryhub.core.text import flat
+from memoryhub.transfer.folder import Form, vault_tag
+from memoryhub.transfer.mirror.files import DECISION, MEMORY, REVISION, Document, formatted, revision_of
+from sessions_app.events.client import ACTIONS, MESSAGES
+from sessions_app.events.work import WORK
+
+KEY = "mirror:"
+_BATCH = 500
+_LISTED = (
+    "id",
+    "version",
+    "title",
+    "kind",
+    "type",
+    "tags",
+    "topic_key",
+    "source",
+    "attributes",
+    "content_hash",
+    "review",
+)
+_VERSION = _LISTED.index("version")
+TITLE = _LISTED.index("title")
+PLACEHOLDER = "[REDACTED:"
+Edges = Mapping[int, Sequence[tuple[str, int]]]
+
+
+def reached(*, of_memories: bool = True) -> str:
+    """Return the last event of the log that can change a file, as its position and digest; or one of a decision."""
+    names = names_where(lambda event_type: _matters(event_type) and (of_memories or event_type.group is not MEMORIES))
+    found = rows.fetch(
+        f"SELECT position, chain_digest FROM raw_events WHERE event_type IN ({quoted(names)}) "
+        "ORDER BY position DESC LIMIT 1"
+    )
+    return f"{found[0][0]}:{found[0][1]}" if found else ""
+
+
+def _matters(event_type: EventType[Any]) -> bool:
+    is_captured = event_type.group in (MESSAGES, ACTIONS, WORK, USE) or event_type.name.startswith("turn.")
+    return not is_captured and event_type.name != MEMORY_SEEN.name
+
+
+def live_memories() -> Any:
+    return Memory.objects.live().exclude(scope=MemoryScope.SESSION)
+
+
+def with_topics(topics: Iterable[str]) -> list[tuple[int, str]]:
+    """Return the id and the topic of the memories that have one of the topics."""
+    wanted = sorted(filter(None, topics))
+    return [found for start in range(0, len(wanted), _BATCH) for found in _with_topics(wanted[start : start + _BATCH])]
+
+
+def _with_topics(topics: list[str]) -> Iterator[tuple[int, str]]:
+    yield from live_memories().filter(topic_key__in=topics).values_list("id", "topic_key")
+
+
+class Listing:
+    """The memories and decisions of the current store, without their texts."""
+
+    def __init__(self) -> None:
+        self.memories: dict[int, tuple[Any, ...]] = {
+            row[0]: row for row in live_memories().order_by("id").values_list(*_LISTED)
+        }
+        decisions = outside_quarantine(Decision.objects.order_by("id"))
+        self.decisions: dict[int, str] = dict(decisions.values_list("id", "title"))
+        # Of all that were ever written here, by the id that is the same in each hub
+        self.memory_ids = _ids(MEMORY_WRITTEN)
+        self.decision_ids = _ids(DECISION_RECORDED)
+        self.edges: dict[int, list[tuple[str, int]]] = {}
+        ends = (EndType.MEMORY, EndType.DECISION)
+        found = Relation.objects.filter(source_type=EndType.MEMORY, target_type__in=ends).order_by("relation", "id")
+        for source, relation, target in found.values_list("source_id", "relation", "target_id"):
+            if source in self.memories and (target in self.memories or target in self.decisions):
+                self.edges.setdefault(source, []).append((relation, target))
+
+    def version(self, memory_id: int) -> int:
+        return int(self.memories[memory_id][_VERSION])
+
+    def refresh(self, memory_id: int) -> None:
+        """Read the row of a memory again."""
+        self.memories.pop(memory_id, None)
+        self.memories |= {row[0]: row for row in live_memories().filter(id=memory_id).values_list(*_LISTED)}
+
+    def digest(self, memory_id: int, paths: Mapping[int, str]) -> str:
+        """Return a digest of everything that the file of a memory contains."""
+        edges = [(relation, paths.get(target, "")) for relation, target in self.edges.get(memory_id, ())]
+        return blake2b(
+            repr((self.memories[memory_id], edges)).encode("utf-8", "surrogatepass"), digest_size=16
+        ).hexdigest()
+
+
+# A memory that came from a file has the id of that file in its key; others have the id of their event
+def _ids(event_type: EventType[Any]) -> dict[str, int]:
+    found = rows.fetch(
+        "SELECT position, event_id, idempotency_key FROM raw_events WHERE event_type = %s", [event_type.name]
+    )
+    ids = {event_id: position for position, event_id, key in found if not (key or "").startswith(KEY)}
+    for position, event_id, key in found:
+        if (key or "").startswith(KEY):
+            uid = key.removeprefix(KEY)
+            ids[event_id if uid in ids else uid] = position
+    return ids
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A memory as its file shows it."""
+
+    id: int
+    uid: str
+    version: int
+    state: MemoryState
+    matter: Mapping[str, Any]
+
+    @property
+    def revision(self) -> str:
+        return revision(self.state)
+
+    def text(self, document: Document | None = None) -> str:
+        """Return the file's text, with the user's own keys of the file that there is."""
+        lines = document.own_lines if document else ""
+        matter = {MEMORY: self.uid, REVISION: self.revision, **self.matter}
+        return formatted(matter, self.state.title, self.state.content, lines)
+
+
+def revision(state: MemoryState) -> str:
+    return revision_of(
+        [state.kind, state.known_type, state.title, state.content, sorted(set(state.tags)), state.attributes]
+    )
+
+
+def load(
+    ids: Iterable[int], uids: Mapping[int, str], edges: Edges, paths: Mapping[int, str], form: Form
+) -> Iterator[Stored]:
+    """Yield memories with their texts; those that are gone are left out."""
+    for batch in _batches(ids):
+        for memory in live_memories().filter(id__in=batch).order_by("id"):
+            state = MemoryState(**{name: getattr(memory, name) for name in MemoryState.model_fields})
+            matter: dict[str, Any] = {"kind": memory.kind, "type": memory.type}
+            matter["tags"] = [vault_tag(tag) for tag in memory.tags] if form is Form.OBSIDIAN else memory.tags
+            matter |= {name: value for name in _OPTIONAL if (value := getattr(memory, name))}
+            if memory.review != ReviewState.ACCEPTED:
+                matter["review"] = memory.review
+            for relation, target in edges.get(memory.id, ()):
+                if target in paths:
+                    matter.setdefault(relation, []).append(_link(paths[target], form))
+            yield Stored(memory.id, uids[memory.id], memory.version, state, matter)
+
+
+def _batches(ids: Iterable[int]) -> Iterator[list[int]]:
+    rest = iter(ids)
+    while batch := list(islice(rest, _BATCH)):
+        yield batch
+
+
+_MADR_LINK = re.compile(r"\[([^\]]+)\]\(\1\.md\)")
+_OPTIONAL = ("topic_key", "source", "attributes")
+
+
+def _link(path: str, form: Form) -> str:
+    return f"[[{path.removesuffix('.md')}]]" if form is Form.OBSIDIAN else path
+
+
+def changes_of(document: Document, state: MemoryState) -> dict[str, Any]:
+    """Return the fields of ``MemoryUpdate`` that a file sets to another value than a version has."""
+    changes: dict[str, Any] = {}
+    if document.title and document.title != flat(state.title).strip():
+        changes["title"] = document.title
+    if document.content != _as_read(state.content):
+        changes["content"] = document.content
+    tags = tags_of(document)
+    if tags is not None and tags not in (_sorted(state.tags), _sorted(map(vault_tag, state.tags))):
+        changes["tags"] = tags
+    given = document.matter.get("type")
+    if isinstance(given, str) and given.strip().lower() not in ("", state.known_type):
+        changes["type"] = given
+    attributes = document.matter.get("attributes")
+    if isinstance(attributes, dict) and attributes != state.attributes:
+        changes["attributes"] = {**dict.fromkeys(state.attributes), **attributes}
+    return changes
+
+
+def _as_read(content: str) -> str:
+    return content.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
+
+
+def _sorted(tags: Iterable[str]) -> list[str]:
+    return sorted({tag.strip().lower() for tag in tags})
+
+
+def tags_of(document: Document) -> list[str] | None:
+    """Return the tags that the front matter of a file has, or None if it has none."""
+    given = document.matter.get("tags")
+    if given is None:
+        return None
+    listed = given if isinstance(given, list) else str(given).replace(",", " ").split()
+    return _sorted(tag.removeprefix("#") for tag in map(str, listed) if tag.strip())
+
+
+def find_version(memory_id: int, wanted: str) -> int | None:
+    """Return the newest version of a revision, or None."""
+    if not wanted:
+        return None
+    versions = MemoryVersion.objects.filter(memory_id=memory_id).order_by("-version")
+    positions: dict[int, int] = dict(versions.values_list("id", "version"))
+    payloads = RawEvent.objects.filter(position__in=positions).order_by("-position")
+    for position, text in payloads.values_list("position", "payload_json"):
+        payload = json.loads(text or "{}")
+        if payload and revision(MemoryState(**{name: payload[name] for name in _STATE if name in payload})) == wanted:
+            return positions[position]
+    return None
+
+
+_STATE = tuple(MemoryState.model_fields)
+
+
+def without_redacted(changes: Mapping[str, Any], state: MemoryState) -> dict[str, Any]:
+    """Return the changes to a version that has been redacted since, with the redacted lines as they are now."""
+    kept = dict(changes)
+    if "content" in kept:
+        kept["content"] = _merged(kept["content"], _as_read(state.content))
+    if PLACEHOLDER in state.title:
+        kept.pop("title", None)
+    return {name: value for name, value in kept.items() if name != "content" or value != _as_read(state.content)}
+
+
+def _merged(edited: str, redacted: str) -> str:
+    old, new = redacted.split("\n"), edited.split("\n")
+    lines: list[str] = []
+    for operation, start, end, new_start, new_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        is_redacted = operation != "equal" and any(PLACEHOLDER in line for line in old[start:end])
+        lines += old[start:end] if is_redacted else new[new_start:new_end]
+    return "\n".join(lines)
+
+
+def decision_texts(
+    ids: Iterable[int], uids: Mapping[int, str], paths: Mapping[int, str], form: Form
+) -> Iterator[tuple[int, str]]:
+    """Yield the id and the text of each decision."""
+    names = {decision_id: Path(path).name for decision_id, path in paths.items()}
+    for batch in _batches(ids):
+        for decision in decision_views(list(Decision.objects.filter(id__in=batch).order_by("id")), with_heads=False):
+            text = madr_document(decision, names)
+            text = _MADR_LINK.sub(r"[[\1]]", text) if form is Form.OBSIDIAN else text
+            yield decision["id"], text.replace("---\n", f"---\n{DECISION}: {uids[decision['id']]}\n", 1)

@@ -1,0 +1,236 @@
+"""Blame: from a line of a file to the prompt, with a real repository, and what each door answers."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from contextlib import chdir
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from django.core.management import CommandError, call_command
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
+
+from decisions.schemas import DecisionRecord
+from decisions.services import record_decision
+from governance.blame.schemas import BlamedRange, BlameRequest
+from governance.blame.selectors import Blame, blame
+from memories.schemas import MemoryTouch, MemoryWrite
+from memories.services import delete_memory, write_memory
+from memoryhub.config.identity import bind_project
+from memoryhub.core import clock, log
+from memoryhub.core.errors import HubError
+from memoryhub.core.log.quarantine import QUARANTINE_PLACED, QuarantinePlaced
+from memoryhub.core.origin import use_origin
+from memoryhub.core.stores.store import project_store
+from sessions_app import git
+from sessions_app.schemas import CommitRead, SessionStart
+from sessions_app.services import record_commit, record_commits, start_session
+from sessions_app.services.turns import append_automatically, automatic_turn
+from tests.admin.base import AdminTestCase, text_of
+from tests.sessions_app.test_git import Repository
+
+TOKEN = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+MOVED = "def depth():\n    return read_gauge('harbour') - 0.35 * tide_factor()\n"
+
+
+class BlameTestCase(AdminTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory())).resolve() / "alpha"
+        self.repository = Repository(folder)
+        with self.store():
+            bind_project("alpha", folder)
+
+    def commit(self, message: str, **files: str) -> str:
+        for name, text in files.items():
+            self.repository.write(name.replace("__", "/").replace("_py", ".py"), text.encode())
+        self.repository.commit(message)
+        found = git.read_commit(self.repository.folder, "HEAD")
+        assert found
+        return found.sha
+
+    def ask(self, file: str = "feed.py", **lines: int) -> Blame:
+        with self.store():
+            return blame(command=BlameRequest(file=file, **lines))
+
+    def ranges(self, file: str = "feed.py", **lines: int) -> list[BlamedRange]:
+        return self.ask(file, **lines).view.ranges
+
+    def record(self, sha: str, **fields: Any) -> int:
+        command = CommitRead(sha=sha, **fields)
+        number: int = record_commit(command=command, directory=self.repository.folder).id
+        return number
+
+    def guideline(self, title: str) -> int:
+        return write_memory(command=MemoryWrite(title=title, content=f"{title}, always.", kind="guideline")).id
+
+
+class TrailTests(BlameTestCase):
+    def test_a_line_leads_to_the_prompt_and_the_guidelines_of_its_time(self) -> None:
+        with self.store(actor="claude", source="mcp"):
+            with clock.frozen(datetime(2001, 1, 1, tzinfo=UTC)):
+                rule = self.guideline("Never retry writes")
+                delete_memory(command=MemoryTouch(id=self.guideline("Log in English")))
+            self.guideline("Written too late")
+            session = start_session(command=SessionStart(session_id="s1", purpose="Make it robust", agent="claude"))
+            turn = automatic_turn(session_id="s1")
+            text = {"content": "It fails at 429\nplease"}
+            prompt = append_automatically(turn=turn, type="message.user", payload=text)
+            with use_origin(session_id="s1", turn_id=turn.turn_id):
+                decision = record_decision(command=DecisionRecord(title="Retry reads", chosen="three times")).id
+        sha = self.commit(f"Retry\n\nDecision: #{decision}", feed_py="a = 1\nb = 2\n")
+        with self.store(session_id="s1", turn_id=turn.turn_id):
+            commit = self.record(sha)
+        with self.store():
+            later = write_memory(command=MemoryWrite(title="About", content="See feed.py for the limit.")).id
+        view = self.ask().view
+        (found,) = view.ranges
+        assert found.commit
+        assert found.session
+        assert found.prompt
+        self.assertEqual((found.first, found.last), (1, 2))
+        self.assertEqual((found.commit.id, found.commit.sha, found.commit.summary), (commit, sha, "Retry"))
+        self.assertEqual([(one.id, one.link) for one in found.decisions], [(decision, "implements")])
+        self.assertEqual((found.session.id, found.session.title), (session.id, "Make it robust"))
+        self.assertEqual((found.prompt.id, found.prompt.text), (prompt.position, "It fails at 429"))
+        self.assertEqual([one.id for one in found.guidelines], [rule])
+        self.assertEqual(found.ends, "")
+        self.assertEqual([(entry.id, entry.how) for entry in view.known], [(decision, "governs"), (later, "mentions")])
+
+    def test_each_range_says_where_its_trail_ends(self) -> None:
+        known = self.commit("Recorded", feed_py="a = 1\n")
+        with self.store():
+            self.record(known)
+        self.commit("Not recorded", feed_py="a = 1\nb = 2\n")
+        self.repository.write("feed.py", b"a = 1\nb = 2\nc = 3\n")
+        first, second, third = self.ranges()
+        self.assertEqual(first.ends, "no decision is linked to the commit; it was recorded in no session")
+        self.assertIn("not recorded here; `memory-hub import git`", second.ends)
+        self.assertEqual((third.commit, third.ends), (None, "the lines are not committed"))
+        self.assertEqual([(part.first, part.last) for part in (first, second, third)], [(1, 1), (2, 2), (3, 3)])
+
+    def test_moved_lines_lead_to_the_commit_that_wrote_them(self) -> None:
+        self.commit("Write it", old_py=f"import x\n\n\n{MOVED}")
+        self.commit("Move it", old_py="import x\n", feed_py=f"import y\n\n\n{MOVED}")
+        moved = self.ranges()[-1]
+        assert moved.commit
+        self.assertEqual((moved.commit.summary, moved.commit.path), ("Write it", "old.py"))
+
+    def test_what_is_in_quarantine_is_not_shown(self) -> None:
+        sha = self.commit("Keep it", feed_py="a = 1\n")
+        with self.store():
+            decision = record_decision(command=DecisionRecord(title="Hidden", chosen="x")).id
+            commit = self.record(sha, decision_ids=[decision])
+            self.assertEqual(len(self.ranges()[0].decisions), 1)
+            with log.transaction():
+                log.append(
+                    log.prepare(QUARANTINE_PLACED, QuarantinePlaced(ids=[decision, commit])), stream="quarantine"
+                )
+        self.assertIn("not recorded here", self.ranges()[0].ends)
+
+    def test_the_number_of_queries_does_not_depend_on_the_commits(self) -> None:
+        counts = []
+        for total in (2, 12):
+            for number in range(total):
+                lines = "".join(f"line {each}\n" for each in range(number + 1))
+                self.commit(f"Line {number} of {total}", **{f"many{total}_py": lines})
+            with self.store():
+                record_commits(commits=list(git.read_commits(self.repository.folder)))
+                with CaptureQueriesContext(connections[project_store("alpha").alias]) as queries:
+                    view = blame(command=BlameRequest(file=f"many{total}.py")).view
+            self.assertEqual(len(view.ranges), total)
+            counts.append(len([query for query in queries if not query["sql"].startswith("PRAGMA")]))
+        self.assertEqual(counts[0], counts[1])
+
+    def test_secrets_in_lines_are_masked(self) -> None:
+        self.commit("Oops", feed_py=f"token = '{TOKEN}'\n")
+        self.assertNotIn(TOKEN, self.ask().lines[0].text)
+
+
+class RefusalTests(BlameTestCase):
+    def test_bad_input_gets_one_sentence(self) -> None:
+        self.commit("Begin", feed_py="a = 1\n")
+        top = self.repository.folder
+        (top / "link.py").symlink_to("/etc/passwd")
+        (top / "data.bin").write_bytes(b"\0\1\2")
+        (top / "empty.py").touch()
+        (top / "new.py").write_text("a\n")
+        (top / "-x").write_text("a\n")
+        cases = {
+            "../other.py": "no path of a file",
+            "/etc/passwd": "is not in the project's folder",
+            "nix.py": "there is no file",
+            ".": "no path of a file",
+            "link.py": "is a link",
+            "data.bin": "binary",
+            "empty.py": "is empty",
+            "new.py": "git can't blame",
+            "-x": "git can't blame",
+            ".git/config": "git can't blame",
+        }
+        for file, why in cases.items():
+            with self.subTest(file=file), self.assertRaises(HubError) as refused:
+                self.ask(file)
+            self.assertIn(why, refused.exception.message)
+        for lines, why in (({"first": 9}, "has only 1 line"), ({"first": 3, "last": 2}, "smaller number first")):
+            with self.subTest(lines=lines), self.assertRaisesRegex(HubError, why):
+                self.ask("feed.py", **lines)
+
+    def test_no_program_of_the_repository_is_run(self) -> None:
+        self.commit("Begin", feed_py="a = 1\n")
+        mark = self.repository.folder / "ran"
+        self.repository.git("config", "filter.evil.clean", f"touch {mark}; cat")
+        self.repository.git("config", "filter.evil.required", "true")
+        self.repository.write(".gitattributes", b"*.py filter=evil\n")
+        self.repository.write("feed.py", b"a = 1\nb = 2\n")
+        self.assertEqual(len(self.ranges()), 2)
+        self.assertFalse(mark.exists())
+
+    def test_a_project_without_a_folder_says_so(self) -> None:
+        with self.store("beta"), self.assertRaisesRegex(HubError, "no folder of this project is known"):
+            blame(command=BlameRequest(file="feed.py"))
+
+
+class DoorTests(BlameTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        sha = self.commit("Write <b>it</b>", feed_py="a = 1\nb = '<script>'\n")
+        with self.store():
+            self.decision = record_decision(command=DecisionRecord(title="Use <i>", chosen="x")).id
+            self.record(sha, decision_ids=[self.decision])
+
+    def command(self, *arguments: str) -> str:
+        output = StringIO()
+        with chdir(self.repository.folder):
+            call_command("blame", *arguments, "--project", "alpha", stdout=output)
+        return output.getvalue()
+
+    def test_the_command_takes_lines_after_the_file(self) -> None:
+        text = self.command("feed.py:2")
+        self.assertRegex(text, r"^feed.py:2 [0-9a-f]{10} \d{4}-\d\d-\d\d “Write <b>it</b>” by ")
+        self.assertIn(f"  decision #{self.decision} accepted Use <i> (implements)", text)
+        view = json.loads(self.command("feed.py", "--json"))
+        self.assertEqual((view["first"], view["last"], len(view["ranges"])), (1, 2, 1))
+        (self.repository.folder / "sub").mkdir()
+        with chdir(self.repository.folder / "sub"), self.assertRaisesRegex(CommandError, "there is no file nix.py"):
+            call_command("blame", "nix.py:1-2", "--project", "alpha")
+
+    def test_the_page_shows_lines_and_links(self) -> None:
+        self.assertIn("Which file?", self.page("blame/"))
+        raw = self.client.get(self.address("blame/"), {"file": "feed.py"}).content.decode()
+        self.assertIn("b = &#x27;&lt;script&gt;&#x27;", raw)
+        self.assertIn(f'/decisions/decision/{self.decision}/change/">Use &lt;i&gt;</a>', raw)
+        self.assertIn("Write &lt;b&gt;it&lt;/b&gt;", raw)
+        self.assertIn("The trail ends: it was recorded in no session", text_of(raw))
+        self.assertIn("There is no file nix.py", self.page("blame/", file="nix.py"))
+        self.assertIn("has only 2 lines", self.page("blame/", file="feed.py", first="7"))
+
+    def test_rest_answers_the_same(self) -> None:
+        answer = self.client.get("/api/v1/projects/alpha/blame", {"file": "feed.py", "first": "2", "last": "2"})
+        self.assertEqual(answer.json(), self.ask(first=2, last=2).view.model_dump(mode="json"))
+        self.assertEqual(self.client.get("/api/v1/projects/alpha/blame", {"file": "nix.py"}).status_code, 404)
+        self.assertEqual(self.client.get("/api/v1/projects/alpha/blame", {"file": "../x"}).status_code, 422)

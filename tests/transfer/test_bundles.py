@@ -1,0 +1,537 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from io import StringIO
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest import mock
+
+from django.core.management import CommandError, call_command
+
+from decisions.models import ArtifactLink, Decision, DecisionEdge
+from decisions.schemas import DecisionEvidence, DecisionRecord
+from decisions.services import add_evidence, record_decision
+from governance.imports import begin_import, end_import, in_batch, list_batches, preview_undo, undo_import
+from governance.inbox import EntryType, count_entries
+from governance.retention.schemas import HoldLift, HoldPlace
+from governance.retention.selectors import lift_hold, place_hold
+from memories.models import Conflict as MemoryConflict
+from memories.models import Memory, Relation
+from memories.schemas import MemoryDelete, MemoryUpdate, MemoryWrite
+from memories.schemas.links import RelationCreate
+from memories.selectors.versions import state_at
+from memories.services import delete_memory, update_memory, write_memory
+from memories.services.relations import create_relation
+from memoryhub.config.current_rules import forget_rules
+from memoryhub.core import log
+from memoryhub.core.errors import Conflict, Forbidden, Invalid
+from memoryhub.core.models import RawEvent
+from memoryhub.core.permissions import Act, Grant, use_grant
+from memoryhub.core.stores.store import StoreId, project_store, use_store
+from memoryhub.demo.project import demo_store, make_demo
+from memoryhub.transfer.bundles import applying
+from memoryhub.transfer.bundles.applying import Applied, Outcome, apply_bundle, preview_bundle
+from memoryhub.transfer.bundles.bundle import Bundle, create_bundle, open_bundle
+from memoryhub.transfer.bundles.merging import MergeReport
+from tests.governance.rollback_actions import DeedTestCase, random_steps
+from tests.home import run_home
+from tests.support import HubTestCase, _share_template, forget_all_stores
+
+# Each met another way in which two logs do not fit
+SEEDS = (4, 8, 10, 31)
+WITH_TEXT = ("memory.written", "memory.revised", "decision.recorded")
+ALPHA = project_store("alpha")
+
+
+class TwoHubsTestCase(HubTestCase):
+    """``self.home`` is the hub that makes bundles; ``other_hub`` is where they are applied."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.make_other_hub()
+
+    def make_other_hub(self) -> None:
+        self.other = Path(tempfile.mkdtemp(prefix="home-", dir=run_home()))
+        self.addCleanup(shutil.rmtree, self.other, ignore_errors=True)
+        _share_template(self.other)
+        self.file = self.home / "alpha.bundle"
+
+    @contextmanager
+    def other_hub(self) -> Iterator[None]:
+        forget_all_stores()
+        with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.other)):
+            yield
+            forget_all_stores()
+
+    def bundle(self, store: StoreId = ALPHA, passphrase: str = "") -> Bundle:
+        with use_store(store):
+            create_bundle(self.file, passphrase=passphrase, force=True)
+        return open_bundle(self.file, lambda: passphrase)
+
+    def merge(self, bundle: Bundle) -> MergeReport:
+        done = self.apply(bundle).merge
+        assert done
+        return done
+
+    def apply(self, bundle: Bundle, store: StoreId = ALPHA) -> Applied:
+        plan = preview_bundle(bundle, store)
+        applied = apply_bundle(bundle, store)
+        if store.path.exists() and plan.merge:
+            self.assertEqual((applied.outcome, applied.added), (plan.outcome, plan.added))
+        with use_store(store):
+            self.assertTrue(log.verify().ok, log.verify())
+            self.assertTrue(log.rebuild().identical)
+        return applied
+
+    def write(self, title: str, **fields: str) -> int:
+        with self.store("alpha", actor="ada"):
+            return write_memory(command=MemoryWrite(title=title, content=f"{title} in full", **fields)).id
+
+
+def state(store: StoreId = ALPHA) -> tuple[tuple[int, str], dict[str, tuple[int, str]]]:
+    with use_store(store):
+        return log.head(), log.table_digests()
+
+
+class ContinuingTests(TwoHubsTestCase):
+    def test_an_unknown_store_is_adopted_as_it_is(self) -> None:
+        make_demo()
+        before = state(demo_store())
+        bundle = self.bundle(demo_store())
+        self.assertEqual(self.file.stat().st_mode & 0o777, 0o600)
+        with self.other_hub():
+            self.assertEqual(self.apply(bundle, demo_store()).outcome, Outcome.ADOPTED)
+            self.assertEqual(state(demo_store()), before)
+            self.assertEqual(self.apply(bundle, demo_store()).outcome, Outcome.CONTAINED)
+            self.assertEqual(state(demo_store()), before)
+
+    def test_a_store_goes_on_with_a_longer_log(self) -> None:
+        first = self.write("Use WAL")
+        shorter = self.bundle()
+        with self.other_hub():
+            self.apply(shorter)
+        with self.store("alpha"):
+            update_memory(command=MemoryUpdate(id=first, content="Later"))
+        self.write("Locks")
+        before, longer = state(), self.bundle()
+        with self.other_hub():
+            self.assertEqual(self.apply(longer).outcome, Outcome.FORWARDED)
+            self.assertEqual(state(), before)
+
+    def test_text_that_was_removed_since_goes_on_forwarding(self) -> None:
+        secret, gone, kept = (self.write(title) for title in ("Hunter", "Gone", "Kept"))
+        shorter = self.bundle()
+        with self.other_hub():
+            self.apply(shorter)
+            with self.store("alpha"):
+                self.assertTrue(Memory.objects.filter(title="Gone").exists())
+        with self.store("alpha"):
+            payload = json.loads(RawEvent.objects.get(position=secret).payload_json)
+            log.redact_payloads({secret: {**payload, "title": "[redacted]", "content": "[redacted]"}}, what="a name")
+            log.erase_streams([f"memory:{gone}"], reason="asked")
+            update_memory(command=MemoryUpdate(id=kept, content="Later"))
+        before, longer = state(), self.bundle()
+        with self.other_hub():
+            self.assertEqual(self.apply(longer).outcome, Outcome.FORWARDED)
+            self.assertEqual(state(), before)
+            with self.store("alpha"):
+                self.assertTrue(log.compare(whole=True).differences == ())
+            self.assertFalse(b"Hunter" in self.other.joinpath("projects/alpha/events.db").read_bytes())
+
+    def test_what_this_hubs_rules_would_have_masked_is_counted(self) -> None:
+        self.write("Use WAL")
+        shorter = self.bundle()
+        with self.other_hub():
+            self.assertEqual(self.apply(shorter).secrets, 0)
+        with self.store("alpha"):
+            write_memory(command=MemoryWrite(title="A badge", content="It is ACME-123456"))
+        longer = self.bundle()
+        with self.other_hub():
+            (self.other / "config.toml").write_text('secret_rules = [{id = "badge", pattern = "ACME-[0-9]{6}"}]\n')
+            forget_rules()
+            self.assertEqual(self.apply(longer).secrets, 1)
+            with self.store("alpha"):
+                self.assertEqual(count_entries()[EntryType.SECRET], 1)
+            shutil.rmtree(self.other / "projects")
+            forget_all_stores()
+            self.assertEqual(self.apply(longer).secrets, 1)
+
+
+class MergingTests(TwoHubsTestCase):
+    """Both hubs have three memories, and go on by themselves."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.ids = [self.write(title) for title in ("Use WAL", "Locks", "Cache")]
+        self.common = state()[0]
+        common = self.bundle()
+        with self.other_hub():
+            self.apply(common)
+
+    def update(self, memory_id: int, content: str) -> None:
+        with self.store("alpha", actor="ada"):
+            update_memory(command=MemoryUpdate(id=memory_id, content=content))
+
+    def texts(self) -> dict[str, str]:
+        with self.store("alpha"):
+            return dict(Memory.objects.live().values_list("title", "content"))
+
+    def test_both_sides_are_kept_and_conflicts_opened(self) -> None:
+        wal, locks, cache = self.ids
+        self.update(wal, "WAL, they say")
+        self.update(wal, "WAL, they say again")
+        self.update(locks, "Only they changed this")
+        self.write("New there")
+        bundle = self.bundle()
+        with self.other_hub():
+            self.update(wal, "WAL, we say")
+            self.update(cache, "Only we changed this")
+            self.write("New here")
+            before = state()
+            preview_bundle(bundle, ALPHA)
+            self.assertEqual(state(), before)
+            done = self.apply(bundle)
+            self.assertEqual((done.outcome, done.contents.fork, done.added), (Outcome.MERGED, 3, 4))
+            self.assertEqual(
+                self.texts(),
+                {
+                    "Use WAL": "WAL, we say",
+                    "Locks": "Only they changed this",
+                    "Cache": "Only we changed this",
+                    "New here": "New here in full",
+                    "New there": "New there in full",
+                },
+            )
+            self.assert_open_conflict(wal, "WAL, they say again", "WAL, we say")
+            with self.store("alpha"):
+                self.assertEqual(RawEvent.objects.get(position=before[0][0]).chain_digest, before[0][1])
+                merged = json.loads(RawEvent.objects.get(event_type="log.merged").payload_json)
+            self.assertEqual(
+                (merged["fork"], merged["fork_digest"], merged["head"], merged["events"], merged["sha256"]),
+                (*self.common, bundle.manifest.head, bundle.manifest.events, bundle.sha256),
+            )
+            after = state()
+            again = self.apply(bundle)
+            self.assertEqual((again.outcome, again.merged_before), (Outcome.CONTAINED, after[0][0]))
+            self.assertEqual(state(), after)
+
+    def test_a_topic_that_both_have_begun_is_a_conflict(self) -> None:
+        theirs = self.write("Retries", topic_key="retries")
+        self.update(theirs, "They retry five times")
+        with self.store("alpha"):
+            create_relation(command=RelationCreate(source=theirs, relation="related_to", target=self.ids[0]))
+        first = self.bundle()
+        with self.other_hub():
+            ours = self.write("How often we retry", topic_key="retries")
+            self.assertEqual(self.merge(first).conflicts, [ours])
+            self.assert_open_conflict(ours, "They retry five times", "How often we retry in full")
+            with self.store("alpha"):
+                self.assertEqual(Relation.objects.get().source_id, ours)
+        self.update(theirs, "They retry six times")
+        with self.store("alpha"):
+            create_relation(command=RelationCreate(source=theirs, relation="related_to", target=self.ids[1]))
+        second = self.bundle()
+        with self.other_hub():
+            self.apply(second)
+            with self.store("alpha"):
+                self.assertEqual(Relation.objects.filter(source_id=ours).count(), 2)
+                contents = {state_at(ours, number + 1).content for number in range(Memory.objects.get(id=ours).version)}
+            self.assertIn("They retry six times", contents)
+            self.assertEqual(self.texts()["How often we retry"], "How often we retry in full")
+
+    def test_decisions_come_with_their_evidence(self) -> None:
+        with self.store("alpha", actor="ada"):
+            first = record_decision(command=DecisionRecord(title="One process", chosen="one", context="c")).id
+            second = record_decision(command=DecisionRecord(title="Two processes", chosen="two", supersedes=[first])).id
+            add_evidence(command=DecisionEvidence(id=second, notes=["measured"]))
+        bundle = self.bundle()
+        with self.other_hub():
+            self.write("New here")
+            self.apply(bundle)
+            with self.store("alpha"):
+                found = Decision.objects.get(title="Two processes")
+                self.assertEqual(ArtifactLink.objects.get().decision_id, found.id)
+                self.assertEqual(DecisionEdge.objects.get().from_id, found.id)
+                self.assertEqual(RawEvent.objects.get(position=found.id).actor, "ada")
+
+    def test_exchanging_bundles_comes_to_an_end(self) -> None:
+        self.update(self.ids[0], "theirs")
+        self.write("New there")
+        theirs = self.bundle()
+        with self.other_hub():
+            self.update(self.ids[0], "ours")
+            self.write("New here")
+            self.apply(theirs)
+        for _ in range(3):
+            with self.other_hub():
+                ours = self.bundle()
+                before = state()
+            last = self.apply(ours)
+            theirs = self.bundle()
+            with self.other_hub():
+                back = self.apply(theirs)
+        self.assertEqual((last.outcome, back.outcome), (Outcome.CONTAINED, Outcome.CONTAINED))
+        with self.other_hub():
+            self.assertEqual(state(), before)
+            self.assertEqual(set(self.texts()), {"Use WAL", "Locks", "Cache", "New here", "New there"})
+            self.assertEqual(self.texts()["Use WAL"], "ours")
+        self.assertEqual(set(self.texts()), {"Use WAL", "Locks", "Cache", "New here", "New there"})
+        self.assertEqual(self.texts()["Use WAL"], "theirs")
+
+    def test_text_that_one_side_has_removed_stays_removed(self) -> None:
+        wal, locks, cache = self.ids
+        with self.store("alpha"):
+            self.redact(wal, "redacted there")
+            log.erase_streams([f"memory:{locks}"], reason="asked")
+        self.update(cache, "Later, with the text")
+        bundle = self.bundle()
+        with self.other_hub():
+            with self.store("alpha"):
+                log.erase_streams([f"memory:{cache}"], reason="asked")
+            self.write("New here")
+            done = self.merge(bundle)
+            self.assertEqual(self.texts(), {"Use WAL": "redacted there", "New here": "New here in full"})
+            self.assertEqual(done.unredacted, [])
+            data = (self.other / "projects/alpha/events.db").read_bytes()
+            for text in (b"Use WAL in full", b"Locks in full", b"Cache in full", b"Later, with the text"):
+                self.assertFalse(text in data, text)
+
+    def test_what_retention_erased_there_stays_if_it_was_changed_here(self) -> None:
+        wal, locks, _ = self.ids
+        with self.store("alpha", source="job"):
+            log.erase_streams([f"memory:{wal}", f"memory:{locks}"], reason="too old")
+        bundle = self.bundle()
+        with self.other_hub():
+            self.update(wal, "Changed here")
+            self.apply(bundle)
+            self.assertEqual(self.texts(), {"Use WAL": "Changed here", "Cache": "Cache in full"})
+
+    def test_a_person_erased_there_what_was_changed_or_is_held_here(self) -> None:
+        wal = self.ids[0]
+        with self.store("alpha"):
+            log.erase_streams([f"memory:{wal}"], reason="asked")
+        bundle = self.bundle()
+        with self.other_hub():
+            self.update(wal, "Changed here")
+            with self.store("alpha"):
+                hold = place_hold(command=HoldPlace(stream_id=f"memory:{wal}", reason="a case")).id
+                before = log.head()
+            with self.assertRaisesMessage(Invalid, f"hold #{hold} on memory:{wal} prevents this"):
+                apply_bundle(bundle, ALPHA)
+            with self.store("alpha"):
+                self.assertEqual(log.head(), before)
+                lift_hold(command=HoldLift(id=hold))
+            self.apply(bundle)
+            self.assertEqual(set(self.texts()), {"Locks", "Cache"})
+
+    def test_text_that_was_redacted_here_does_not_come_back(self) -> None:
+        with self.store("alpha"):
+            self.redact(self.ids[0], "they left some text")
+        bundle = self.bundle()
+        with self.other_hub():
+            with self.store("alpha"):
+                self.redact(self.ids[0], "[removed]")
+            self.write("New here")
+            self.assertEqual(self.merge(bundle).unredacted, [])
+            self.assertEqual(self.texts()["Use WAL"], "[removed]")
+
+    def redact(self, position: int, content: str) -> None:
+        payload = json.loads(RawEvent.objects.get(position=position).payload_json)
+        log.redact_payloads({position: {**payload, "content": content}}, what="a name")
+
+    def test_an_undone_import_stays_undone(self) -> None:
+        with self.store("alpha"):
+            both = self.load("both")
+            common = self.bundle()
+        with self.other_hub():
+            self.apply(common)
+        with self.store("alpha"):
+            undo_import(batch_id=both, token=preview_undo(both).token)
+            theirs = self.load("theirs")
+            undo_import(batch_id=theirs, token=preview_undo(theirs).token)
+            self.load("kept")
+        bundle = self.bundle()
+        with self.other_hub():
+            self.write("New here")
+            self.apply(bundle)
+            self.assertEqual(set(self.texts()), {"Use WAL", "Locks", "Cache", "New here", "From the tool: kept"})
+            with self.store("alpha"):
+                kept = next(batch.id for batch in list_batches() if not batch.is_undone)
+                undo_import(batch_id=kept, token=preview_undo(kept).token)
+            self.assertEqual(set(self.texts()), {"Use WAL", "Locks", "Cache", "New here"})
+
+    def load(self, name: str) -> int:
+        batch = begin_import(tool="tool", place="/data/tool.db")
+        with in_batch("tool", batch):
+            write_memory(command=MemoryWrite(title=f"From the tool: {name}", content=name))
+            end_import(batch, {"created": 1})
+        return batch
+
+    def test_what_was_deleted_on_one_side(self) -> None:
+        wal, locks, _ = self.ids
+        self.update(wal, "Changed there")
+        with self.store("alpha"):
+            delete_memory(command=MemoryDelete(id=locks))
+        bundle = self.bundle()
+        with self.other_hub():
+            with self.store("alpha"):
+                delete_memory(command=MemoryDelete(id=wal))
+            self.update(locks, "Changed here")
+            done = self.merge(bundle)
+            self.assertEqual(done.kept, [wal, locks])
+            self.assertEqual(self.texts(), {"Locks": "Changed here", "Cache": "Cache in full"})
+            with self.store("alpha"):
+                self.assertEqual(Memory.objects.get(id=wal).content, "Changed there")
+
+    def test_a_project_of_another_name_gets_it_as_writes(self) -> None:
+        bundle = self.bundle()
+        beta = project_store("beta")
+        done = self.apply(bundle, beta)
+        self.assertEqual((done.outcome, done.added), (Outcome.MERGED, 3))
+        self.assertEqual(self.apply(bundle, beta).outcome, Outcome.CONTAINED)
+        with use_store(beta):
+            self.assertEqual(list(Memory.objects.order_by("id").values_list("id", flat=True)), self.ids)
+
+    def assert_open_conflict(self, memory_id: int, theirs: str, ours: str) -> None:
+        with self.store("alpha"):
+            conflict = MemoryConflict.objects.get(memory_id=memory_id, resolved_at__isnull=True)
+            versions = (conflict.version_a, conflict.version_b)
+            self.assertEqual([state_at(memory_id, version).content for version in versions], [theirs, ours])
+
+
+class CommandTests(TwoHubsTestCase):
+    def run_bundle(self, *arguments: str) -> str:
+        output = StringIO()
+        call_command("bundle", *arguments, stdout=output, stderr=StringIO())
+        return output.getvalue()
+
+    def test_the_way_from_one_machine_to_the_other(self) -> None:
+        wal = self.write("Use WAL")
+        file, secret = str(self.file), self.home / "passphrase"
+        secret.write_text("correct horse\n")
+        opened = f"--passphrase-file={secret}"
+        written = self.run_bundle("create", file, "--project=alpha", "--encrypt", opened)
+        self.assertRegex(written, r"^wrote 1 event to \S+/alpha.bundle, encrypted; head [0-9a-f]{12}\n$")
+        with self.assertRaisesMessage(CommandError, "exists; use --force to overwrite"):
+            self.run_bundle("create", file, "--project=alpha")
+        with self.other_hub():
+            plan = json.loads(self.run_bundle("apply", file, opened, "--preview", "--json"))
+            self.assertEqual(
+                (plan["outcome"], plan["done"], plan["added"], plan["encrypted"]), ("adopted", False, 1, True)
+            )
+            self.assertFalse((self.other / "projects").exists())
+            self.assertIn("the log was adopted as it is: 1 new event", self.run_bundle("apply", file, opened))
+            self.assertIn("has all of it; nothing was done", self.run_bundle("apply", file, opened))
+            with self.store("alpha"):
+                update_memory(command=MemoryUpdate(id=wal, content="WAL, we say"))
+        with self.store("alpha"):
+            update_memory(command=MemoryUpdate(id=wal, content="WAL, they say"))
+        self.run_bundle("create", file, "--project=alpha", "--force")
+        with self.other_hub():
+            self.assertIn("would be merged after #1, with 1 new event", self.run_bundle("apply", file, "--preview"))
+            done = self.run_bundle("apply", file)
+            self.assertIn(f"changed in both, with an open conflict: #{wal}\n", done)
+            self.assertIn("this is the history that was merged as #5", self.run_bundle("verify", file))
+
+    def test_a_passphrase_is_asked_for_twice(self) -> None:
+        self.write("Use WAL")
+        create = ("create", str(self.file), "--project=alpha", "--encrypt")
+        with self.assertRaisesMessage(CommandError, "a passphrase is needed: set MEMORY_HUB_BUNDLE_PASSPHRASE, or"):
+            self.run_bundle(*create)
+        with mock.patch("sys.stdin.isatty", return_value=True), mock.patch("getpass.getpass") as asked:
+            asked.side_effect = ["one", "other"]
+            with self.assertRaisesMessage(CommandError, "the two passphrases differ; nothing was written"):
+                self.run_bundle(*create)
+            asked.side_effect = ["", ""]
+            with self.assertRaisesMessage(CommandError, "an empty passphrase protects nothing"):
+                self.run_bundle(*create)
+            self.assertFalse(self.file.exists())
+            asked.side_effect = ["one", "one", "one"]
+            self.run_bundle(*create)
+            self.assertIn("has all of it", self.run_bundle("verify", str(self.file)))
+
+    def test_a_store_that_changes_meanwhile_is_left_alone(self) -> None:
+        self.write("Use WAL")
+        common = self.bundle()
+        with self.other_hub():
+            self.apply(common)
+        self.write("Locks")
+        longer = self.bundle()
+        planned = applying._planned
+
+        def written_after(*arguments: Any) -> Applied:
+            plan = planned(*arguments)
+            self.write("Meanwhile")
+            return plan
+
+        with self.other_hub():
+            refused = self.assertRaisesMessage(Conflict, "the store has changed meanwhile; try again")
+            with mock.patch.object(applying, "_planned", written_after), refused:
+                apply_bundle(longer, ALPHA)
+            self.assertEqual(self.apply(longer).outcome, Outcome.MERGED)
+
+    def test_only_an_owner_bundles_a_store(self) -> None:
+        self.write("Use WAL")
+        bundle = self.bundle()
+        with use_grant(Grant(frozenset({Act.VIEW, Act.WRITE}))):
+            for attempt in (self.bundle, partial(apply_bundle, bundle, ALPHA)):
+                self.assertRaises(Forbidden, attempt)
+
+
+class RandomTests(TwoHubsTestCase, DeedTestCase):  # type: ignore[misc]
+    def setUp(self) -> None:
+        HubTestCase.setUp(self)  # without the store that the base would hold open
+        self.make_other_hub()
+
+    def go_on(self, chance: Random, most: int) -> None:
+        with self.store("alpha", actor="ada", session_id="s-good", source="rest"):
+            self.memories = list(Memory.objects.values_list("id", flat=True))
+            self.decisions = list(Decision.objects.values_list("id", flat=True))
+            for step in random_steps(chance, most):
+                self.act(step)
+
+    def test_no_text_is_lost(self) -> None:
+        for seed in SEEDS:
+            with self.subTest(seed=seed):
+                self.exchange(Random(seed))
+            for home in (self.home, self.other):
+                shutil.rmtree(home / "projects")
+            forget_all_stores()
+
+    def exchange(self, chance: Random) -> None:
+        with self.store("alpha", actor="ada", session_id="s-good", source="rest"):
+            self.prepare([(False, step) for step in random_steps(chance, 40)])
+        common = self.bundle()
+        with self.other_hub():
+            self.apply(common)
+        for _ in range(2):
+            self.go_on(chance, 40)
+            theirs, bundle = self.texts_by_first(), self.bundle()
+            with self.other_hub():
+                self.go_on(chance, 40)
+                self.apply(bundle)
+                self.assert_has(theirs)
+                ours, back = self.texts_by_first(), self.bundle()
+            self.apply(back)
+            self.assert_has(ours)
+
+    def texts_by_first(self) -> list[tuple[str, str]]:
+        """Return each text with the event id of the first event of its memory or decision."""
+        with self.store("alpha"):
+            first = dict(RawEvent.objects.filter(stream_seq=1).values_list("stream_id", "event_id"))
+            found = RawEvent.objects.filter(event_type__in=WITH_TEXT, payload_json__isnull=False)
+            payloads = [(json.loads(event.payload_json), first[event.stream_id]) for event in found]
+            return [(payload.get("content") or payload["title"], begun) for payload, begun in payloads]
+
+    def assert_has(self, texts: list[tuple[str, str]]) -> None:
+        present = {text for text, _ in self.texts_by_first()}
+        with self.store("alpha"):
+            erased = set(RawEvent.objects.filter(payload_json__isnull=True).values_list("event_id", flat=True))
+        self.assertEqual([text for text, first in texts if text not in present and first not in erased], [])
