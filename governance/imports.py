@@ -47,7 +47,8 @@ _MOST_NAMED = 50
 _MOST_TAGS = 10
 _ITEMS = {"memory": ("memory", "memories")}
 _LATER = (
-    f"SELECT DISTINCT stream_id FROM raw_events WHERE position > %s AND stream_id IN {TEXTS} AND position NOT IN {IDS}"
+    f"SELECT DISTINCT stream_id FROM raw_events WHERE position > %s AND stream_id IN {TEXTS} "
+    f"AND position NOT IN {IDS} AND position NOT IN ({{void}})"
 )
 
 # By what is not of the batch, and counts
@@ -354,7 +355,9 @@ def _kept(headers: Sequence[Header]) -> dict[int, Kept]:
     why = dict.fromkeys(_changed_since(headers), "changed since")
     for name, text in (("built_on", "#{} builds on it"), ("relations", "relation #{} was added")):
         for derived in downstream.groups[name]:
-            if derived.via in touched and derived.id not in touched:
+            # What was there before the import needs an item that the import created, but not its changes to older ones
+            is_later = max(derived.id, derived.via) > headers[0].position
+            if is_later and derived.via in touched and derived.id not in touched:
                 why.setdefault(derived.via, text.format(derived.id))
     titles = {entity.id: entity.title for entity in find_entities(why).values()}
     return {entity: Kept(entity, titles.get(entity, ""), reason) for entity, reason in sorted(why.items())}
@@ -363,7 +366,8 @@ def _kept(headers: Sequence[Header]) -> dict[int, Kept]:
 def _changed_since(headers: Sequence[Header]) -> set[int]:
     streams = {header.stream: header.entity for header in headers}
     own = [header.position for header in headers]
-    later = rows.fetch(_LATER, [own[0], json.dumps(sorted(streams)), json.dumps(own)]) if own else ()
+    void = void_sql()
+    later = rows.fetch(_LATER.format(void=void), [own[0], json.dumps(sorted(streams)), json.dumps(own)]) if own else ()
     return {streams[stream] for (stream,) in later}
 
 

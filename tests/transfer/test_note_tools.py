@@ -426,6 +426,18 @@ class ImportTests(HubTestCase):
                 undo_import(batch_id=report.batch, token=preview_undo(report.batch).token)
                 self.assertEqual(table_digests(), before)
 
+    def test_imports_of_changes_are_undone_one_after_the_other(self) -> None:
+        folder = Path(shutil.copytree(DATA / "basic-memory/harbour", self.top / "harbour"))
+        digests, batches = [table_digests()], []
+        for _ in range(2):
+            batches.append(self.report("basic-memory", folder).batch or 0)
+            digests.append(table_digests())
+            file = folder / "Harbour/Berths.md"
+            file.write_text(f"{file.read_text()}\nBerth 11 is new.")
+        for batch, before in zip(reversed(batches), (digests[1], digests[0]), strict=True):
+            plan = undo_import(batch_id=batch, token=preview_undo(batch).token)
+            self.assertEqual((plan.kept, table_digests()), ([], before))
+
     def test_relations_that_form_a_cycle_there_become_related_to(self) -> None:
         for name, other in (("a", "b"), ("b", "a")):
             (self.top / f"{name}.md").write_text(f"---\npermalink: {name}\n---\n- depends_on [[{other}]]")
