@@ -3,6 +3,9 @@
 from memoryhub.transfer.records import Source
 from memoryhub.transfer.sources.basic_memory import BASIC_MEMORY
 from memoryhub.transfer.sources.claude_code import CLAUDE_CODE
+from memoryhub.transfer.sources.claude_mem import CLAUDE_MEM
+from memoryhub.transfer.sources.engram import ENGRAM
+from memoryhub.transfer.sources.mcp_memory_service import MCP_MEMORY_SERVICE
 from memoryhub.transfer.sources.mem0 import MEM0
 from memoryhub.transfer.sources.obsidian import OBSIDIAN
 from memoryhub.transfer.sources.rules import AGENTS_MD, CURSOR_RULES
@@ -18,5 +21,8 @@ SOURCES: dict[str, Source] = {
         OBSIDIAN,
         BASIC_MEMORY,
         MEM0,
+        CLAUDE_MEM,
+        ENGRAM,
+        MCP_MEMORY_SERVICE,
     )
 }

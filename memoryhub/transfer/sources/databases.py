@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ _FETCHED_AT_ONCE = 500
 # See https://sqlite.org/fileformat2.html
 _MAGIC = b"SQLite format 3\0"
 _HEADER = 100
+Row = Mapping[str, Any]
 
 
 class Database:
@@ -54,13 +56,15 @@ class Database:
 
 
 @contextmanager
-def open_database(path: Path, tool: str, tables: Sequence[str], *, optional: Sequence[str] = ()) -> Iterator[Database]:
+def open_database(
+    path: Path, tool: str, tables: Mapping[str, Sequence[str]], *, optional: Sequence[str] = ()
+) -> Iterator[Database]:
     """Open a tool's database to read it.
 
     Args:
         path: the file; it and the folder stay as they are.
         tool: the name of the tool, for messages.
-        tables: that the database must have.
+        tables: that the database must have, with the columns that they must have.
         optional: tables that versions of the tool lack.
 
     Raises:
@@ -78,7 +82,7 @@ def open_database(path: Path, tool: str, tables: Sequence[str], *, optional: Seq
 
 
 def _checked(
-    connection: sqlite3.Connection, path: Path, tool: str, tables: Sequence[str], optional: Sequence[str]
+    connection: sqlite3.Connection, path: Path, tool: str, tables: Mapping[str, Sequence[str]], optional: Sequence[str]
 ) -> Database:
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     connection.set_authorizer(_only_reads)
@@ -90,6 +94,10 @@ def _checked(
         if missing:
             raise Invalid(f"{flat(str(path))} is no database of {tool}: it has no table {missing[0]}")
         columns = {name: _columns(connection, name) for name in (*tables, *optional) if name in found}
+        lacking = [(table, name) for table, names in tables.items() for name in names if name not in columns[table]]
+        if lacking:
+            table, name = lacking[0]
+            raise Invalid(f"{flat(str(path))} is no database of {tool}: its table {table} has no column {name}")
     except sqlite3.Error as error:
         raise _damaged(path, error) from error
     return Database(connection, path, columns)
@@ -146,6 +154,20 @@ def _stable(path: Path) -> Iterator[tuple[Path, bool]]:
 
 def _damaged(path: Path, error: sqlite3.Error) -> Invalid:
     return Invalid(f"can't read {flat(str(path))}: {error}")
+
+
+def joined(rows: Iterable[Row], others: Iterable[Row], key: str, other_key: str) -> Iterator[tuple[Row, list[Row]]]:
+    """Yield each row with the others that have its key; both are in the order of their keys, as texts."""
+    groups = groupby(others, key=lambda row: text_of(row[other_key]))
+    name, group = next(groups, _END)
+    for row in rows:
+        wanted = text_of(row[key])
+        while name is not None and name < wanted:
+            name, group = next(groups, _END)
+        yield row, list(group) if name == wanted else []
+
+
+_END: tuple[str | None, Iterator[Row]] = (None, iter(()))
 
 
 def text_of(value: object) -> str:

@@ -36,7 +36,7 @@ def _read(path: Path) -> Iterator[Record]:
     elif place.name == "storage.sqlite" and is_sqlite(place):
         yield LeftOut(str(place), _PICKLED)
     elif is_sqlite(place):
-        with open_database(place, _TOOL, ["history"], optional=["messages"]) as database:
+        with open_database(place, _TOOL, {"history": _REQUIRED}, optional=["messages"]) as database:
             yield from _history(database, place)
     else:
         yield from _export(place)
@@ -55,9 +55,6 @@ def _folder(folder: Path) -> Iterator[Record]:
 
 
 def _history(database: Database, path: Path) -> Iterator[Record]:
-    missing = [name for name in _REQUIRED if name not in database.columns["history"]]
-    if missing:
-        raise Invalid(f"{flat(str(path))} is no history of Mem0: its table history has no column {missing[0]}")
     newest = {
         row["memory_id"]: number
         for number, row in enumerate(database.rows("history", ["memory_id", "event"]))

@@ -1,0 +1,131 @@
+"""The observations, prompts and summaries of claude-mem, from its SQLite database."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from memoryhub.core.text import first_line
+from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, SessionRecord, Source, TurnRecord
+from memoryhub.transfer.sources.databases import Database, Row, joined, moment_of, open_database, text_of
+from memoryhub.transfer.sources.texts import clean_tags
+
+_TOOL = "claude-mem"
+_FILE = "claude-mem.db"
+_SESSION = ("id", "content_session_id", "memory_session_id", "project", "user_prompt", "started_at_epoch")
+_ENDS = ("completed_at_epoch", "custom_title")
+_LISTS = ("facts", "concepts", "files_read", "files_modified")
+_OBSERVATION = ("id", "memory_session_id", "project", "text", "type", "title", "subtitle", "narrative", *_LISTS)
+_PARTS = ("request", "investigated", "learned", "completed", "next_steps", "notes")
+_SUMMARY = ("memory_session_id", *_PARTS)
+_PROMPT = ("content_session_id", "prompt_text", "created_at_epoch")
+_TABLES = {
+    "sdk_sessions": _SESSION[:4],
+    "observations": ("id", "memory_session_id", "project", "type", "title"),
+    "session_summaries": _SUMMARY[:1],
+    "user_prompts": _PROMPT,
+}
+# What it puts into prompts and texts itself
+_INJECTED = re.compile(r"<(claude-mem-context|system-reminder)>.*?(?:</\1>|\Z)", re.DOTALL)
+_KINDS = {"decision": ("knowledge", "decision"), "discovery": ("knowledge", "fact")}
+
+
+def _find() -> list[Path]:
+    folder = Path(os.environ.get("CLAUDE_MEM_DATA_DIR") or Path.home() / ".claude-mem")
+    return [path] if (path := folder / _FILE).is_file() else []
+
+
+def _read(path: Path) -> Iterator[Record]:
+    with open_database(path / _FILE if path.is_dir() else path, _TOOL, _TABLES) as database:
+        # Observations name the tool's own session, and prompts that of the client
+        clients: dict[str, str] = {}
+        for session in database.rows("sdk_sessions", _SESSION):
+            clients[text_of(session["memory_session_id"])] = text_of(session["content_session_id"])
+        yield from _sessions(database, clients, path)
+        for row in database.rows("observations", (*_OBSERVATION, "created_at_epoch")):
+            yield _observation(row, clients, path)
+
+
+def _sessions(database: Database, clients: Mapping[str, str], path: Path) -> Iterator[Record]:
+    summaries: dict[str, str] = {}
+    for summary in database.rows("session_summaries", _SUMMARY):  # the last one counts
+        summaries[clients.get(text_of(summary["memory_session_id"]), "")] = _summary(summary)
+    order = "content_session_id, prompt_number, id"
+    prompts = database.rows("user_prompts", _PROMPT, order=order)
+    sessions = database.rows("sdk_sessions", (*_SESSION, *_ENDS), order="content_session_id")
+    for row, said in joined(sessions, prompts, "content_session_id", "content_session_id"):
+        yield _session(row, [_turn(prompt) for prompt in said], summaries, path)
+
+
+def _session(row: Row, turns: list[TurnRecord], summaries: Mapping[str, str], path: Path) -> Record:
+    key = text_of(row["content_session_id"])
+    if not key:
+        return LeftOut(f"{path}: session {row['id']}", "it has no id that can be read")
+    first = _clean(row["user_prompt"])
+    return SessionRecord(
+        key=key,
+        purpose=text_of(row["custom_title"]) or first_line(first, 200),
+        turns=tuple(turns),
+        summary=summaries.get(key, ""),
+        agent="claude-code",
+        project=text_of(row["project"]),
+        started=moment_of(row["started_at_epoch"]),
+        ended=moment_of(row["completed_at_epoch"]),
+        place=f"{path}: session {row['id']}",
+    )
+
+
+# It keeps prompts without their answers
+def _turn(row: Row) -> TurnRecord:
+    return TurnRecord(_clean(row["prompt_text"]), "", moment_of(row["created_at_epoch"]))
+
+
+def _summary(row: Row) -> str:
+    parts = ((name.replace("_", " ").capitalize(), _clean(row[name])) for name in _PARTS)
+    return "\n\n".join(f"{label}: {text}" for label, text in parts if text)
+
+
+def _observation(row: Row, clients: Mapping[str, str], path: Path) -> Record:
+    place = f"{path}: observation {row['id']}"
+    lists = {name: _list(row[name]) for name in _LISTS}
+    files = [f"{label}: {', '.join(lists[name])}" for name, label in _FILES.items() if lists[name]]
+    facts = "\n".join(f"- {fact}" for fact in lists["facts"])
+    parts = (_clean(row["subtitle"]), _clean(row["narrative"]), _clean(row["text"]), facts, "\n".join(files))
+    content = "\n\n".join(filter(None, parts))
+    if not isinstance(row["id"], int) or not content:
+        return LeftOut(place, "it has no text that can be read")
+    type_ = text_of(row["type"]).strip().lower()
+    kind, own = _KINDS.get(type_, ("observation", "note"))
+    return MemoryRecord(
+        key=str(row["id"]),
+        title=_clean(row["title"]) or first_line(content, 120),
+        content=content,
+        kind=kind,
+        type=own,
+        tags=clean_tags([*lists["concepts"], *([] if type_ in _KINDS else [type_])]),
+        project=text_of(row["project"]),
+        session=clients.get(text_of(row["memory_session_id"]), ""),
+        created=moment_of(row["created_at_epoch"]),
+        place=place,
+    )
+
+
+_FILES = {"files_read": "Files read", "files_modified": "Files changed"}
+
+
+def _list(value: object) -> list[str]:
+    try:
+        found = json.loads(text_of(value) or "[]")
+    except (ValueError, RecursionError):
+        return []
+    return [_clean(item) for item in found if isinstance(item, str)] if isinstance(found, list) else []
+
+
+def _clean(value: object) -> str:
+    return _INJECTED.sub("", text_of(value)).strip()
+
+
+CLAUDE_MEM = Source(_TOOL, "the observations, prompts and summaries of claude-mem", _find, _read)

@@ -1,0 +1,93 @@
+"""The memories of mcp-memory-service, from its SQLite database."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from memoryhub.core.text import first_line
+from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Source
+from memoryhub.transfer.sources.databases import Database, moment_of, open_database, text_of
+from memoryhub.transfer.sources.texts import clean_tags, own_relation
+
+_TOOL = "mcp-memory-service"
+_FILE = "sqlite_vec.db"
+_COLUMNS = ("content_hash", "content", "tags", "memory_type", "metadata", "created_at", "deleted_at", "superseded_by")
+_GRAPH = ("source_hash", "target_hash", "relationship_type")
+_TITLE = 120
+# Its types by kind and type here; any other is a note with the type as a tag
+_KINDS = {
+    "decision": ("knowledge", "decision"),
+    "reference": ("knowledge", "reference"),
+    "task": ("observation", "task"),
+    "note": ("observation", "note"),
+    "observation": ("observation", "note"),
+    "conversation": ("observation", "conversation"),
+}
+
+
+def _find() -> list[Path]:
+    home = Path.home()
+    given = os.environ.get("MCP_MEMORY_SQLITE_PATH") or os.environ.get("MCP_MEMORY_SQLITEVEC_PATH")
+    folders = (home / ".local/share/mcp-memory", home / "Library/Application Support/mcp-memory")
+    places = [Path(given)] if given else [folder / _FILE for folder in folders]
+    return [place for place in places if place.is_file()]
+
+
+def _read(path: Path) -> Iterator[Record]:
+    with open_database(path, _TOOL, {"memories": _COLUMNS[:4]}, optional=["memory_graph"]) as database:
+        relations = _relations(database)
+        for row in database.rows("memories", _COLUMNS):
+            yield _record(row, relations, path)
+        yield LeftOut(str(path), "vectors, which are made again")
+
+
+def _relations(database: Database) -> dict[str, list[tuple[str, str]]]:
+    found: dict[str, list[tuple[str, str]]] = {}
+    if "memory_graph" in database.columns:
+        for row in database.rows("memory_graph", _GRAPH):
+            source, target = text_of(row["source_hash"]), text_of(row["target_hash"])
+            found.setdefault(source, []).append((own_relation(text_of(row["relationship_type"]) or "related"), target))
+    return found
+
+
+def _record(row: Mapping[str, Any], relations: Mapping[str, list[tuple[str, str]]], path: Path) -> Record:
+    key, content = text_of(row["content_hash"]), text_of(row["content"])
+    place = f"{path}:{key[:12]}"
+    if row["deleted_at"] is not None:
+        return LeftOut(place, "it was deleted there")
+    if text_of(row["superseded_by"]):
+        return LeftOut(place, "a newer memory supersedes it there")
+    if not key or not content.strip():
+        return LeftOut(place, "it has no hash, or no text that can be read")
+    given = text_of(row["memory_type"]).strip().lower()
+    kind, type_ = _KINDS.get(given, ("observation", "note"))
+    tags = [tag for tag in text_of(row["tags"]).split(",") if tag.strip() != "untagged"]
+    return MemoryRecord(
+        key=key,
+        title=first_line(content, _TITLE),
+        content=content,
+        kind=kind,
+        type=type_,
+        tags=clean_tags(tags if given in _KINDS or not given else [*tags, given]),
+        project=_project(row["metadata"]),
+        created=moment_of(row["created_at"]),
+        relations=tuple(relations.get(key, ())),
+        place=place,
+    )
+
+
+# Clients may name one; the tool itself has none
+def _project(metadata: object) -> str:
+    try:
+        found = json.loads(text_of(metadata) or "{}")
+    except (ValueError, RecursionError):
+        return ""
+    project = found.get("project") if isinstance(found, dict) else ""
+    return project if isinstance(project, str) else ""
+
+
+MCP_MEMORY_SERVICE = Source(_TOOL, "the memories of mcp-memory-service", _find, _read)
