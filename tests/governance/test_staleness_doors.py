@@ -6,7 +6,7 @@ from memories.schemas.query import ContextPackRequest
 from tests.api.client import RestTestCase
 from tests.governance.staleness import StalenessTestCase
 
-SHOW, AFFIRM = TOOLS
+SHOW, AFFIRM, *_ = TOOLS
 
 
 class ToolTests(StalenessTestCase):

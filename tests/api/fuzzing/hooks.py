@@ -59,6 +59,10 @@ BEYOND_SCHEMAS = (
     r"^this server is bound to ",
     r"^valid_until is in the past",
     r"^'also': #\d+ is not downstream of the selection",
+    r"^jsonl exports the whole store",
+    r"^line \d+ is before line \d+",
+    r"^git can't blame ",  # of the file's lines
+    r"is no path of a file from the top|is not in the project's folder",
 )
 _SPELLED = {
     "boolean": re.compile(r"true|false|yes|no|on|off|y|n|t|f|0|1|0\.0|1\.0", re.IGNORECASE),
