@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from governance.imports import Batch, counts_text
 from memoryhub.core.text import flat
-from memoryhub.transfer.importing import Report
+from memoryhub.transfer.records import Report
 
 # Items of one kind that a line names
 _MOST_NAMED = 5

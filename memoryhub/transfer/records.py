@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+from governance.imports import COUNTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +81,50 @@ class Source:
     # Where the tool keeps its data by itself, those that exist
     find: Callable[[], list[Path]]
     read: Callable[[Path], Iterator[Record]]
+
+
+# Texts that are left out, and named in a report
+_MOST_NAMED = 100
+
+
+@dataclass
+class Report:
+    """What an import does, or would do, in one project."""
+
+    project: str
+    created: int = 0
+    revised: int = 0
+    unchanged: int = 0
+    # Exact copies, in the source or in the store
+    duplicates: int = 0
+    # Changed in the source and here since an earlier import: this store's version stays
+    conflicts: int = 0
+    # Deleted by a person since an earlier import
+    deleted: int = 0
+    sessions: int = 0
+    # Imported before, with more turns now
+    sessions_extended: int = 0
+    # Recorded by the hub while they happened, or imported before
+    sessions_known: int = 0
+    relations: int = 0
+    # Types of the secrets that are masked, with the number of texts
+    secrets: Counter[str] = field(default_factory=Counter)
+    # The source's names of this project, with the number of records
+    names: Counter[str] = field(default_factory=Counter)
+    left_out: list[LeftOut] = field(default_factory=list)
+    left_out_count: int = 0
+    # The batch, None for a preview, or if there was nothing to import
+    batch: int | None = None
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {name: value for name in COUNTED if (value := getattr(self, name))}
+
+    @property
+    def changes(self) -> int:
+        return self.created + self.revised + self.sessions + self.sessions_extended
+
+    def leave(self, place: str, why: str) -> None:
+        self.left_out_count += 1
+        if len(self.left_out) < _MOST_NAMED:
+            self.left_out.append(LeftOut(place, why))

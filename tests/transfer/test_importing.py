@@ -16,8 +16,8 @@ from memoryhub.core import log
 from memoryhub.core.log import table_digests
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.store import list_projects
-from memoryhub.transfer.importing import Importer, Report, project_of
-from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, SessionRecord, TurnRecord
+from memoryhub.transfer.importing import Importer, project_of
+from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Report, SessionRecord, TurnRecord
 from sessions_app.models import Session, Turn
 from sessions_app.schemas import TurnBegin
 from sessions_app.services.turns import begin_turn

@@ -18,8 +18,8 @@ from django.test import SimpleTestCase
 from governance.imports import preview_undo, undo_import
 from memoryhub.core.errors import Invalid
 from memoryhub.core.log import table_digests
-from memoryhub.transfer.importing import Importer, Report
-from memoryhub.transfer.records import LeftOut, MemoryRecord, Record
+from memoryhub.transfer.importing import Importer
+from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Report
 from memoryhub.transfer.sources import SOURCES
 from tests.support import HubTestCase
 

@@ -24,10 +24,10 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.origin import use_origin
 from memoryhub.core.text import counted, flat
 from memoryhub.management.base import Group, ProjectCommand
-from memoryhub.transfer.importing import Importer, Report
+from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.jsonl import Export
 from memoryhub.transfer.present import batch_line, left_out_lines, report_line
-from memoryhub.transfer.records import Source
+from memoryhub.transfer.records import Report, Source
 from memoryhub.transfer.replaying import replay_export
 from memoryhub.transfer.sources import SOURCES
 from sessions_app.git import count_commits, read_commits
