@@ -9,8 +9,10 @@ from pydantic import AfterValidator, Field, JsonValue
 from governance.models import RollbackAction
 from memories.events import StoreName
 from memoryhub.core.events.event_types import GOVERNANCE, Retention, TurnRule, define_event, define_governance_event
+from memoryhub.core.events.projection import define_void
 from memoryhub.core.events.rollback import sets_aside
-from memoryhub.core.schemas import EntityId, EventRef, Instant, Payload, Sha256, StreamRef, renumbered
+from memoryhub.core.permissions import Act
+from memoryhub.core.schemas import EntityId, EventRef, Instant, KnownEventRefs, Payload, Sha256, StreamRef, renumbered
 
 
 class HoldPlaced(Payload):
@@ -109,3 +111,29 @@ class LogMerged(Payload):
 
 
 LOG_MERGED = define_governance_event("log.merged", LogMerged, label="Log merged", turn=TurnRule.OPTIONAL, is_local=True)
+
+
+class ImportBegan(Payload):
+    # Of the tool: ``claude-mem``
+    tool: str = Field(min_length=1, max_length=64)
+    # The file or folder
+    place: str = Field("", max_length=1_000)
+
+
+class ImportEnded(Payload):
+    batch: EventRef
+    # What became of the records: ``created``, ``revised``, ``unchanged``, …
+    counts: dict[str, int] = Field(default_factory=dict)
+
+
+class ImportUndone(Payload):
+    batch: EventRef
+    # Events that count no more
+    void: KnownEventRefs = Field(default_factory=list)
+    kept: KnownEventRefs = Field(default_factory=list)
+
+
+IMPORT_BEGAN = define_governance_event("import.began", ImportBegan, label="Import began", act=Act.WRITE)
+IMPORT_ENDED = define_governance_event("import.ended", ImportEnded, label="Import ended", act=Act.WRITE)
+IMPORT_UNDONE = define_governance_event("import.undone", ImportUndone, label="Import undone", removes_text=True)
+define_void(IMPORT_UNDONE)

@@ -16,8 +16,8 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, Max, Min, QuerySet
-from pydantic import Field
 
+from governance.events import IMPORT_BEGAN, IMPORT_ENDED, IMPORT_UNDONE, ImportBegan, ImportEnded, ImportUndone
 from governance.rollback.downstream import find_downstream
 from governance.rollback.effects import in_groups, touched_by
 from governance.rollback.selectors import Header, Selected
@@ -27,12 +27,11 @@ from memories.models.memory import MemoryQuerySet
 from memoryhub.core import clock, log
 from memoryhub.core.entities import find_entities
 from memoryhub.core.errors import Conflict, NotFound, PreconditionFailed
-from memoryhub.core.events.event_types import EventType, define_governance_event
-from memoryhub.core.events.projection import define_void, void_sql
+from memoryhub.core.events.event_types import EventType
+from memoryhub.core.events.projection import void_sql
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import Act, demand
-from memoryhub.core.schemas import EventRef, KnownEventRefs, Payload
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, TEXTS
 from memoryhub.core.text import counted
@@ -58,32 +57,6 @@ _USED = (
 )
 # Beside entities whose stream has their number
 _CREATES = {SESSION_STARTED.name, TURN_BEGAN.name}
-
-
-class ImportBegan(Payload):
-    # Of the tool: ``claude-mem``
-    tool: str = Field(min_length=1, max_length=64)
-    # The file or folder
-    place: str = Field("", max_length=1_000)
-
-
-class ImportEnded(Payload):
-    batch: EventRef
-    # What became of the records: ``created``, ``revised``, ``unchanged``, …
-    counts: dict[str, int] = Field(default_factory=dict)
-
-
-class ImportUndone(Payload):
-    batch: EventRef
-    # Events that count no more
-    void: KnownEventRefs = Field(default_factory=list)
-    kept: KnownEventRefs = Field(default_factory=list)
-
-
-IMPORT_BEGAN = define_governance_event("import.began", ImportBegan, label="Import began", act=Act.WRITE)
-IMPORT_ENDED = define_governance_event("import.ended", ImportEnded, label="Import ended", act=Act.WRITE)
-IMPORT_UNDONE = define_governance_event("import.undone", ImportUndone, label="Import undone", removes_text=True)
-define_void(IMPORT_UNDONE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, BinaryIO, Literal, TypeVar
 from django.db import Error as DatabaseError
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
-from governance.imports import IMPORT_UNDONE, ImportUndone
+from governance.events import IMPORT_UNDONE, ImportUndone
 from memoryhub import __version__
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.events.event_types import EventType, event_type

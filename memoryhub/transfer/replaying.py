@@ -10,7 +10,8 @@ from itertools import chain
 from typing import Any
 
 from decisions.projectors import mentions
-from governance.imports import IMPORT_UNDONE, ImportUndone, batch_of_trace, trace_of
+from governance.events import IMPORT_UNDONE, ImportUndone
+from governance.imports import batch_of_trace, trace_of
 from memories.events import MEMORY_WRITTEN, RELATION_CREATED, MemoryWritten, RelationCreated
 from memories.models import MemoryScope
 from memoryhub.core import log

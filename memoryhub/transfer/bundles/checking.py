@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from governance.imports import ImportUndone
+from governance.events import ImportUndone
 from memoryhub.core import log
 from memoryhub.core.log.digests import GENESIS, payload_digest
 from memoryhub.core.schemas import STORED, Payload
