@@ -10,6 +10,7 @@ import tempfile
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 from django.test import SimpleTestCase
@@ -82,6 +83,18 @@ class RecordTests(SimpleTestCase):
         self.assertEqual(bug.created, datetime(2026, 11, 20, 9, tzinfo=UTC))
         self.assertEqual((metres.kind, metres.type, gauge.type), ("knowledge", "decision", "fact"))
         self.assertNotIn("old text", orders.content)
+
+    def test_observations_of_two_claude_mem_databases_have_keys_of_their_own(self) -> None:
+        folder = self.enterContext(TemporaryDirectory())
+        other = Path(shutil.copy(FILES["claude-mem"], folder))
+        with closing(sqlite3.connect(other)) as tool:
+            tool.execute("PRAGMA foreign_keys = OFF")
+            for table in ("sdk_sessions", "observations", "session_summaries"):
+                tool.execute(f"UPDATE {table} SET memory_session_id = memory_session_id || '-of-the-laptop'")
+            tool.commit()
+        keys = [{one.key for one in memories(read("claude-mem", path))} for path in (FILES["claude-mem"], other)]
+        self.assertEqual([len(found) for found in keys], [4, 4])
+        self.assertEqual(keys[0] & keys[1], set())
 
     def test_engram_and_its_export(self) -> None:
         found = read("engram")

@@ -100,7 +100,8 @@ def _observation(row: Row, clients: Mapping[str, str], path: Path) -> Record:
     type_ = text_of(row["type"]).strip().lower()
     kind, own = _KINDS.get(type_, ("observation", "note"))
     return MemoryRecord(
-        key=str(row["id"]),
+        # Each database counts its ids from 1, and a person may import those of several machines
+        key=f"{text_of(row['memory_session_id'])}:{row['id']}",
         title=_clean(row["title"]) or first_line(content, 120),
         content=content,
         kind=kind,
