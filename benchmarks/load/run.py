@@ -29,7 +29,7 @@ from memoryhub.web.signin import create_link_token, ensure_owner
 WRITE, SEARCH, READ, PAGE = "write", "search", "get", "admin page"
 # What a client does: an agent reads more than it writes
 _MIX = (WRITE, SEARCH, SEARCH, READ, READ)
-_PAGES = ("admin/", "admin/memories/memory/", "admin/sessions_app/session/", "admin/sessions_app/event/")
+_PAGES = ("admin/", "admin/memories/memory/", "admin/sessions_app/session/", "admin/core/rawevent/")
 _PAGE_EVERY = 1.0
 _SAMPLE_EVERY = 1.0
 _BATCH = 500
