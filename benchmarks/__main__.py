@@ -1,4 +1,4 @@
-"""Run a benchmark: ``python -m benchmarks speed`` or ``python -m benchmarks quality``."""
+"""Run a benchmark: ``python -m benchmarks speed``, ``quality`` or ``load``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ import django
 
 
 def main(argv: list[str]) -> None:
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryhub.settings_store")
+    # A person signs in under load, for which the settings of a store have no app
+    settings = "memoryhub.settings" if argv[1:2] == ["load"] else "memoryhub.settings_store"
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", settings)
     django.setup()
+    from benchmarks.load.command import Command as LoadCommand
     from benchmarks.quality.command import Command as QualityCommand
     from benchmarks.speed.command import Command as SpeedCommand
 
-    commands = {"speed": SpeedCommand, "quality": QualityCommand}
+    commands = {"speed": SpeedCommand, "quality": QualityCommand, "load": LoadCommand}
     if not argv[1:] or argv[1] not in commands:
-        sys.exit("usage: python -m benchmarks speed|quality …; --help after either lists its options")
+        sys.exit("usage: python -m benchmarks speed|quality|load …; --help after either lists its options")
     commands[argv[1]]().run_from_argv(["python -m benchmarks", *argv[1:]])
 
 

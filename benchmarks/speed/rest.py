@@ -26,7 +26,7 @@ class RestServer:
         self.port = 0
         self._errors = home / "serve.stderr"
         self._process = processes.start(home, self._errors, "serve", "--port", "0")
-        _drain(self._process)
+        drain_output(self._process)
         try:
             self._wait()
         except BaseException:
@@ -64,7 +64,7 @@ def _answers(port: int) -> bool:
 
 
 # Reads the server's output, so that it never blocks on a full pipe
-def _drain(process: subprocess.Popen[bytes]) -> None:
+def drain_output(process: subprocess.Popen[bytes]) -> None:
     output = process.stdout
 
     def read() -> None:

@@ -14,12 +14,12 @@ from typing import Any, Self
 from benchmarks.speed import processes
 from memoryhub.mcp.opening import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 
-_CLIENT = {"name": "memory-hub bench", "version": "1"}
+CLIENT = {"name": "memory-hub bench", "version": "1"}
 _META = "io.modelcontextprotocol/"
-_ENVELOPE = {
+ENVELOPE = {
     f"{_META}protocolVersion": MODERN_VERSIONS[-1],
     f"{_META}clientCapabilities": {},
-    f"{_META}clientInfo": _CLIENT,
+    f"{_META}clientInfo": CLIENT,
 }
 
 
@@ -46,7 +46,7 @@ class StdioClient:
         if self._era is Era.MODERN:
             self.ask("server/discover")
             return
-        hello = {"protocolVersion": HANDSHAKE_VERSIONS[-1], "capabilities": {}, "clientInfo": _CLIENT}
+        hello = {"protocolVersion": HANDSHAKE_VERSIONS[-1], "capabilities": {}, "clientInfo": CLIENT}
         self.ask("initialize", hello)
         self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
@@ -58,7 +58,7 @@ class StdioClient:
         """
         params = dict(params or {})
         if self._era is Era.MODERN:
-            params["_meta"] = _ENVELOPE
+            params["_meta"] = ENVELOPE
         self._next_id += 1
         self._send({"jsonrpc": "2.0", "id": self._next_id, "method": method, "params": params})
         answer = self._answer(self._next_id)

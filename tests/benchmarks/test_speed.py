@@ -50,7 +50,7 @@ WITH_BASELINE = {
 class Outcome:
     """One run of the command, for a user whose home and temporary folders are known."""
 
-    def __init__(self, *options: str, **environment: str) -> None:
+    def __init__(self, *options: str, benchmark: str = "speed", **environment: str) -> None:
         self.user = Path(tempfile.mkdtemp(prefix="user-"))
         self.temporary = self.user / "tmp"
         self.temporary.mkdir()
@@ -59,7 +59,7 @@ class Outcome:
         unrelated.pop("DJANGO_SETTINGS_MODULE", None)
         own = {"HOME": str(self.user), "TMPDIR": str(self.temporary), "PYTHONPATH": str(ROOT)}
         self.process = subprocess.run(
-            [sys.executable, "-m", "benchmarks", "speed", *options],
+            [sys.executable, "-m", "benchmarks", benchmark, *options],
             env={**unrelated, **UNMEASURED, **own, **environment},
             cwd=self.user,
             capture_output=True,
