@@ -1,23 +1,33 @@
-"""Threads that run calls: one for writes, two for reads, each with its own database connections.
+"""Threads that run calls: some for writes, some for reads, each with its own database connections.
 
-A slow read never delays a write, and writes never run concurrently. A cancelled read is interrupted inside SQLite; a
-running write always finishes.
+A slow read never delays a write, and writes to one project never run concurrently. A cancelled read is interrupted
+inside SQLite; a running write always finishes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
-from memoryhub.core.errors import Unavailable
+from memoryhub.core.errors import Busy, Unavailable
 
 T = TypeVar("T")
 
-READERS = 2
+# Of a server for one project; one for many has more, so that no project can occupy them all.
+READERS = READS_AT_ONCE = 2
+# Calls of one project that wait for a thread, reads and writes each
+MAX_QUEUED = 100
+# Stores that a thread stays connected to; half a megabyte each, more for large ones
+MOST_CONNECTIONS = 12
+# How long a running write may delay the exit, and a thread its end
+LAST_WRITE_SECONDS = 30.0
+THREAD_END_SECONDS = 30.0
 _NUDGE_SECONDS = 0.02
 
 
@@ -80,27 +90,36 @@ class Job(Generic[T]):
 
 
 class Workers:
-    def __init__(self, *, on_thread_end: Callable[[], None]) -> None:
-        self._reads: SimpleQueue[Job[Any] | None] = SimpleQueue()
-        self._writes: SimpleQueue[Job[Any] | None] = SimpleQueue()
-        self._on_thread_end = on_thread_end
+    """Threads for writes and threads for reads, shared by projects: each project's calls run in turn with the others'.
+
+    A project has one write at a time, and at most ``READS_AT_ONCE`` reads.
+    """
+
+    def __init__(
+        self,
+        *,
+        on_thread_end: Callable[[], None],
+        leave: Callable[[str], None] = lambda _: None,
+        writers: int = 1,
+        readers: int = READERS,
+    ) -> None:
+        """``leave`` closes the current thread's connection to a project's store."""
+        self._writes = _Lane("writer", writers, at_once=1, leave=leave, on_thread_end=on_thread_end)
+        self._reads = _Lane("reader", readers, at_once=READS_AT_ONCE, leave=leave, on_thread_end=on_thread_end)
         self._waiting: dict[Job[Any], bool] = {}
         self._stopping = False
-        queues = [("writer", self._writes), *((f"reader-{number}", self._reads) for number in range(READERS))]
-        self._threads = [
-            threading.Thread(target=self._serve, args=(queue,), name=f"memory-hub-{name}", daemon=True)
-            for name, queue in queues
-        ]
-        for thread in self._threads:
-            thread.start()
 
-    async def run(self, work: Callable[[Job[T]], T], *, writes: bool) -> T:
-        """Run ``work`` in a thread and return its result; cancelling the caller frees the thread."""
+    async def run(self, work: Callable[[Job[T]], T], *, writes: bool, project: str = "") -> T:
+        """Run ``work`` in a thread and return its result; cancelling the caller frees the thread.
+
+        Raises:
+            Busy: too many of the project's calls are queued.
+        """
         if self._stopping:
             raise stopping_error()
         job = Job(work, asyncio.get_running_loop())
+        (self._writes if writes else self._reads).put(project, job)
         self._waiting[job] = writes
-        (self._writes if writes else self._reads).put(job)
         try:
             return await job.future
         except asyncio.CancelledError:
@@ -119,17 +138,107 @@ class Workers:
     def join(self, seconds: float) -> None:
         """Stop the threads after their current job, and wait at most ``seconds`` for each."""
         self._stopping = True
-        self._writes.put(None)
-        for _ in range(READERS):
-            self._reads.put(None)
+        for lane in (self._writes, self._reads):
+            lane.end()
+        for lane in (self._writes, self._reads):
+            lane.join(seconds)
+
+
+class _Lane:
+    """Threads that take jobs from the projects in turn, and at most ``at_once`` of one project at a time."""
+
+    def __init__(
+        self, name: str, threads: int, *, at_once: int, leave: Callable[[str], None], on_thread_end: Callable[[], None]
+    ) -> None:
+        self._at_once = at_once
+        self._leave = leave
+        self._on_thread_end = on_thread_end
+        self._lock = threading.Lock()
+        # In the order of their turns; a project without queued jobs is absent.
+        self._queues: OrderedDict[str, deque[Job[Any]]] = OrderedDict()
+        self._running: Counter[str] = Counter()
+        self._ended = False
+        self._threads = [_Thread(f"memory-hub-{name}-{number}", self._serve) for number in range(threads)]
+        self._idle = list(self._threads)
+        for thread in self._threads:
+            thread.start()
+
+    def put(self, project: str, job: Job[Any]) -> None:
+        with self._lock:
+            if self._idle and self._running[project] < self._at_once:
+                self._running[project] += 1
+                # One that is connected to the store, if possible
+                thread = next((thread for thread in self._idle if project in thread.recent), self._idle[0])
+                self._idle.remove(thread)
+                thread.inbox.put(_Turn(project, job))
+                return
+            queue = self._queues.setdefault(project, deque())
+            if len(queue) >= MAX_QUEUED:
+                raise Busy(f"{MAX_QUEUED} calls of this project are waiting already; repeat the call in a moment")
+            queue.append(job)
+
+    def end(self) -> None:
+        with self._lock:
+            self._ended = True
+            for thread in self._idle:
+                thread.inbox.put(None)
+
+    def join(self, seconds: float) -> None:
         for thread in self._threads:
             thread.join(seconds)
 
-    def _serve(self, queue: SimpleQueue[Job[Any] | None]) -> None:
-        while (job := queue.get()) is not None:
-            job.run()
-            del job
+    def _serve(self, thread: _Thread) -> None:
+        turn = thread.inbox.get()
+        while turn is not None:
+            turn.job.run()
+            project = turn.project
+            del turn  # its answer, while this thread waits
+            self._note_use(thread, project)
+            turn = self._next_turn(thread, project) or thread.inbox.get()
         self._on_thread_end()
+
+    def _note_use(self, thread: _Thread, project: str) -> None:
+        thread.recent[project] = None
+        thread.recent.move_to_end(project)
+        if len(thread.recent) > MOST_CONNECTIONS:
+            self._leave(thread.recent.popitem(last=False)[0])
+
+    def _next_turn(self, thread: _Thread, last: str) -> _Turn | None:
+        with self._lock:
+            self._running[last] -= 1
+            if not self._running[last]:
+                del self._running[last]
+            # No idle thread has to be woken: only ``last`` has a place that it did not have before.
+            project = next((name for name in self._queues if self._running[name] < self._at_once), None)
+            if project is None:
+                self._idle.append(thread)
+                if self._ended:
+                    thread.inbox.put(None)
+                return None
+            queue = self._queues.pop(project)
+            turn = _Turn(project, queue.popleft())
+            if queue:
+                self._queues[project] = queue  # behind the others
+            self._running[project] += 1
+            return turn
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    project: str
+    job: Job[Any]
+
+
+class _Thread(threading.Thread):
+    def __init__(self, name: str, serve: Callable[[_Thread], None]) -> None:
+        super().__init__(name=name, daemon=True)
+        self._serve = serve
+        self.inbox: SimpleQueue[_Turn | None] = SimpleQueue()
+        # The projects whose stores it is connected to, the least recently used first
+        self.recent: OrderedDict[str, None] = OrderedDict()
+
+    def run(self) -> None:
+        self._serve(self)
 
 
 def stopping_error() -> Unavailable:
