@@ -197,7 +197,7 @@ class _Agent:
             await self._client.call("memory_write", made)
             self._outcome.acknowledged[self._project].append(made["title"])
         elif act == READ and self._known:
-            await self._client.call("memory_get", {"id": self._source.choice(self._known)})
+            await self._client.call("memory_get", {"ids": [int(self._source.choice(self._known))]})
         else:
             asked = question(self._source.randrange(self._plan.memories))
             self._known = _ID.findall(await self._client.call("memory_search", {"query": asked})) or self._known
