@@ -15,7 +15,7 @@ from memoryhub.core.search.searchable import text_queries
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, blob
 from memoryhub.core.stores.routing import require_current_alias
-from memoryhub.core.stores.store import current_store
+from memoryhub.core.stores.store import current_store, folder_of
 
 define_text_cache("memories_vector", "document_id")
 
@@ -193,7 +193,7 @@ def forget(document_id: int) -> None:
 def forget_files() -> None:
     """Delete the index files, which may contain vectors of erased texts; a running rebuild discards its file too."""
     _raise_revisions("WHERE id > %s", [0])
-    folder = current_store().path.parent / "index"
+    folder = folder_of(current_store()) / "index"
     for path in folder.iterdir() if folder.is_dir() else ():
         path.unlink(missing_ok=True)
 

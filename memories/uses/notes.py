@@ -16,6 +16,7 @@ from memories.scopes import Level
 from memories.uses.events import NOTED, Use
 from memoryhub.core.origin import current_origin
 from memoryhub.core.stores.store import Scope, StoreId, current_store
+from memoryhub.core.stores.store import folder_of as stores_folder_of
 
 # A process writes to the file of its slot (pid modulo 16), so few share a lock. Files are bounded: where no worker
 # folds them, or a write fails, notes are dropped.
@@ -49,7 +50,7 @@ class Note:
 
 
 def folder_of(store: StoreId) -> Path:
-    return store.path.parent / FOLDER
+    return stores_folder_of(store) / FOLDER
 
 
 def notes_files(store: StoreId) -> list[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memoryhub.core import clock, log
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import HubError
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.stores.store import (
@@ -53,7 +54,7 @@ def check_chain() -> StoreCheck:
 
 
 def check_stores() -> list[StoreCheck]:
-    shared = [*map(org_store, list_orgs()), *([GLOBAL_STORE] if GLOBAL_STORE.path.exists() else [])]
+    shared = [*map(org_store, list_orgs()), *([GLOBAL_STORE] if stores.exists(GLOBAL_STORE) else [])]
     return [check_store(store) for store in [*map(project_store, list_projects()), *shared]]
 
 

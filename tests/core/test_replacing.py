@@ -30,7 +30,7 @@ from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store, project_store, use_store
-from memoryhub.core.stores.wal import wipe_free_space
+from memoryhub.core.stores.wiping import wipe_free_space
 from memoryhub.ops.backups.making import back_up_store
 from memoryhub.ops.backups.restoring import restore
 from tests.core.test_log import StoreTestCase, write

@@ -28,7 +28,7 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import current_store
-from memoryhub.core.stores.wal import is_unwiped
+from memoryhub.core.stores.wiping import is_unwiped
 from memoryhub.core.text import flat
 from sessions_app.schemas import CommitRead, EventAppend, SessionStart, SettingsChange, TurnBegin
 from sessions_app.services import record_commit, start_session

@@ -16,7 +16,7 @@ from memories.models import Memory
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Locked
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.wal import is_unwiped, mark_unwiped
+from memoryhub.core.stores.wiping import is_unwiped, mark_unwiped
 from memoryhub.ops.backups.copying import kept_before_restores
 from memoryhub.ops.backups.restoring import restore
 from tests.home import UNMEASURED

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from django.core.management import CommandError, call_command
 
+from memoryhub.core.backends.sqlite.anchors import anchor_path
 from memoryhub.core.errors import Unavailable
-from memoryhub.core.log.anchor import anchor_path
 from memoryhub.core.stores.store import project_store
 from memoryhub.ops.backups.copying import backups_of, connect
 from memoryhub.ops.backups.restoring import restore

@@ -14,10 +14,11 @@ from memories.schemas import MemoryWrite
 from memories.search.index import index_problem
 from memories.services import write_memory
 from memoryhub.core import log
-from memoryhub.core.log.anchor import anchor_path, read_anchor
+from memoryhub.core.backends.sqlite.anchors import anchor_path
+from memoryhub.core.backends.sqlite.integrity import damage
+from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.integrity import damage
 from memoryhub.core.stores.store import StoreId, project_store, use_store
 from memoryhub.ops.backups import copying
 from memoryhub.ops.backups.copying import backups_of

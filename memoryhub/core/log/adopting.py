@@ -18,7 +18,7 @@ from memoryhub.core.log.views import forget_views
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import current_store
-from memoryhub.core.stores.wal import mark_unwiped
+from memoryhub.core.stores.wiping import mark_unwiped
 
 _LISTED = ", ".join(COLUMNS)
 _PUT_TAIL = (

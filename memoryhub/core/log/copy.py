@@ -9,11 +9,12 @@ from urllib.parse import quote
 
 from django.db import IntegrityError, transaction
 
+from memoryhub.core.backends.sqlite import files
 from memoryhub.core.errors import Damaged
 from memoryhub.core.events.projection import apply, void_positions
 from memoryhub.core.log.append import COLUMNS
 from memoryhub.core.log.read import head, read_all
-from memoryhub.core.stores import files, rows
+from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import current_alias, require_current_alias
 
 Progress = Callable[[int], None]

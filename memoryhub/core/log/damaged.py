@@ -12,6 +12,9 @@ from pathlib import Path
 
 from django.db import DatabaseError, models, transaction
 
+from memoryhub.core.backends.selected import faults
+from memoryhub.core.backends.sqlite.salvage import salvage
+from memoryhub.core.backends.sqlite.templates import copy_template
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.events.projection import models_beside_log, read_models, text_caches
 from memoryhub.core.log.chain import Verification, check_links, verify
@@ -20,10 +23,8 @@ from memoryhub.core.log.digests import GENESIS
 from memoryhub.core.log.read import erased_after, head
 from memoryhub.core.log.rebuild import TableReport, table_digest, temporary_copy
 from memoryhub.core.log.replacing import ErasedMeanwhile, is_of_one_log
-from memoryhub.core.log.salvage import salvage
 from memoryhub.core.log.views import draft_folder
-from memoryhub.core.stores import files, rows
-from memoryhub.core.stores.integrity import is_damage
+from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.schema import META_COLUMNS
 from memoryhub.core.stores.store import StoreId
@@ -61,7 +62,7 @@ def _has_log(store: StoreId) -> bool:
         with temporary_copy(store), _passing_over_damage(), attached(store.path):
             return bool(rows.fetch(f"SELECT count(*) FROM (SELECT 1 FROM {LIVE}.raw_events LIMIT 1)"))
     except DatabaseError as error:
-        if not is_damage(error):
+        if not faults.is_damage(error):
             raise
         return False
 
@@ -84,7 +85,7 @@ class FreshFile:
     @contextmanager
     def at(cls, path: Path, store: StoreId, source: Path) -> Iterator[FreshFile]:
         """Create an empty store at ``path``, for the log in ``source``, and make it current inside the block."""
-        files.copy_template(path)
+        copy_template(path)
         with open_copy(path), _passing_over_damage():
             yield cls(store, source)
 
@@ -154,7 +155,7 @@ def _carry(table: str, columns: Iterable[str]) -> None:
         for row in rows.iterate(f'SELECT {listed} FROM {LIVE}."{table}" NOT INDEXED'):
             rows.execute(put, row)
     except DatabaseError as error:
-        if not is_damage(error):
+        if not faults.is_damage(error):
             raise
 
 
@@ -163,7 +164,7 @@ def _compared(model: type[models.Model]) -> TableReport:
     try:
         _, before = table_digest(model, LIVE)
     except DatabaseError as error:
-        if not is_damage(error):
+        if not faults.is_damage(error):
             raise
         before = UNREADABLE
     return TableReport(model._meta.db_table, count, before, after, replaced=True)

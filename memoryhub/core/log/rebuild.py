@@ -14,13 +14,14 @@ from dataclasses import dataclass
 
 from django.db import connections, models
 
+from memoryhub.core.backends.sqlite.templates import copy_template
 from memoryhub.core.errors import Invalid, Locked
 from memoryhub.core.events.projection import finish_rebuild, read_models
 from memoryhub.core.log import views
 from memoryhub.core.log.copy import LIVE, follow, open_copy
 from memoryhub.core.log.read import head, last_erasure
 from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
-from memoryhub.core.stores import files, rows, schema
+from memoryhub.core.stores import rows, schema
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import StoreId, current_store
 
@@ -101,7 +102,7 @@ def temporary_copy(store: StoreId) -> Iterator[None]:
     """Make an empty copy of the store current; its unlinked file disappears with this process."""
     folder = views.draft_folder(store)
     try:
-        files.copy_template(folder / "events.db")
+        copy_template(folder / "events.db")
         with open_copy(folder / "events.db"):
             shutil.rmtree(folder)
             yield

@@ -29,7 +29,7 @@ from memoryhub.core.log.views import forget_views
 from memoryhub.core.schemas import STORED, EventRef, Payload, Sha256
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import StoreId, current_store
-from memoryhub.core.stores.wal import mark_unwiped
+from memoryhub.core.stores.wiping import mark_unwiped
 from memoryhub.core.validation import explain
 
 

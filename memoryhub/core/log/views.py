@@ -14,11 +14,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from memoryhub import env
+from memoryhub.core.backends.sqlite.files import file_lock
+from memoryhub.core.backends.sqlite.templates import copy_template
 from memoryhub.core.errors import Locked
 from memoryhub.core.log.copy import follow, open_copy
 from memoryhub.core.log.digests import GENESIS
 from memoryhub.core.log.read import digest_at, last_erasure
-from memoryhub.core.stores import files, schema
+from memoryhub.core.stores import schema
 from memoryhub.core.stores.store import Scope, StoreId, current_store
 
 # Views per store; the least recently used one is removed first.
@@ -49,7 +51,7 @@ def _make(view: StoreId, store: StoreId, prefix: str, position: int) -> bool:
     try:
         draft = folder / _FILE
         if not _begin_from_nearest(draft, prefix, position):
-            files.copy_template(draft)
+            copy_template(draft)
         with open_copy(draft):
             follow(store.path, up_to=position)
         return _put_in_place(folder, view, prefix)
@@ -123,7 +125,7 @@ def _folder() -> Path:
 
 
 def _locked() -> AbstractContextManager[None]:
-    return files.file_lock(_folder() / "lock", timeout=_LOCK_SECONDS)
+    return file_lock(_folder() / "lock", timeout=_LOCK_SECONDS)
 
 
 def _key(store: StoreId) -> str:

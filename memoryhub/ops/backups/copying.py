@@ -14,10 +14,10 @@ from urllib.parse import quote
 
 from memoryhub import env
 from memoryhub.core import clock
+from memoryhub.core.backends.sqlite import files
 from memoryhub.core.backends.sqlite.options import BUSY_TIMEOUT_SECONDS
+from memoryhub.core.disk import make_folder, sync
 from memoryhub.core.errors import Invalid, NotFound, Unavailable
-from memoryhub.core.stores import files
-from memoryhub.core.stores.files import make_folder
 from memoryhub.core.stores.routing import current_alias
 from memoryhub.core.stores.store import StoreId
 
@@ -165,14 +165,14 @@ def swap_broken(path: Path, draft: Path, kept: Path) -> None:
 # Fails if the name exists
 def link(draft: Path, path: Path) -> None:
     os.link(draft, path)
-    files.sync(path.parent)
+    sync(path.parent)
 
 
 # Without a WAL beside it, and synced
 def make_single(path: Path) -> None:
     with closing(connect(path, mode="rw")) as connection:
         connection.execute("PRAGMA journal_mode=DELETE")
-    files.sync(path)
+    sync(path)
 
 
 # Makes a copy the current store; ``immutable`` reads it without changing a byte

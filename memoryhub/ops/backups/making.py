@@ -11,13 +11,14 @@ from pathlib import Path
 
 from memoryhub import env
 from memoryhub.core import clock
+from memoryhub.core.backends.sqlite.files import path_of
+from memoryhub.core.disk import sync
 from memoryhub.core.errors import Conflict, Invalid, Unavailable
 from memoryhub.core.jobs import Run
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.log.digests import payload_digest
 from memoryhub.core.log.redact import redacted_digests
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.files import sync
 from memoryhub.core.stores.store import StoreId, current_store
 from memoryhub.core.text import counted
 from memoryhub.ops.backups import copying
@@ -158,7 +159,7 @@ def _copy_verified(store: StoreId, target: Path) -> int:
     draft = _draft(target)
     anchored = _anchored(store)
     try:
-        copying.copy_database(store.path, draft)
+        copying.copy_database(path_of(store), draft)
         with copying.opened(draft):
             events = require_sound(anchored)
         copying.make_single(draft)

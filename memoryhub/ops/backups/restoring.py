@@ -13,21 +13,22 @@ from pathlib import Path
 from django.db import DatabaseError, connections
 
 from memoryhub.core import log
+from memoryhub.core.backends.selected import anchors, faults, stores
+from memoryhub.core.backends.sqlite.files import path_of
+from memoryhub.core.disk import make_folder
 from memoryhub.core.errors import Conflict, Invalid, Locked, Unavailable
-from memoryhub.core.log.anchor import anchor_path, read_anchor, replace_anchor
+from memoryhub.core.log.anchor import read_anchor, replace_anchor
 from memoryhub.core.log.digests import GENESIS
 from memoryhub.core.log.views import forget_views
 from memoryhub.core.stores import rows, schema
-from memoryhub.core.stores.files import file_lock, make_folder
 from memoryhub.core.stores.routing import require_current_alias
-from memoryhub.core.stores.store import StoreId, forget, use_store
+from memoryhub.core.stores.store import StoreId, folder_of, forget, use_store
 from memoryhub.core.text import counted
 from memoryhub.ops.backups import copying
 from memoryhub.ops.backups.copying import BEFORE_RESTORE, path_to_keep
 from memoryhub.ops.backups.soundness import require_sound
 
 _LOG_COLUMNS = {"position", "event_id", "project_id", "payload_json", "chain_digest"}  # in every version
-_LOCK_SECONDS = 60.0
 _LATE_SECONDS = 2.0
 _POLL_SECONDS = 0.05
 
@@ -70,8 +71,8 @@ def restore(*, store: StoreId, source: Path, replace: bool = False) -> Restored:
         copying.copy_database(source, draft)
         head = _prepared(draft, store, source)
         copying.make_single(draft)
-        make_folder(store.path.parent)
-        with file_lock(store.path.with_name("upgrade.lock"), timeout=_LOCK_SECONDS):
+        make_folder(path_of(store).parent)
+        with stores.upgrading(store):
             anchored = _anchored(store)
             path, undone = _put_back(store, draft, kept, replace=replace)
             _finish(store, head)
@@ -120,35 +121,35 @@ def _require_of(store: StoreId, source: Path) -> None:
 
 def _put_back(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> tuple[Path | None, int]:
     try:
-        if store.path.is_symlink():
+        if path_of(store).is_symlink():
             return _replace_link(store, draft, kept, replace=replace)
-        if not store.path.exists() or _is_empty_file(store.path):
+        if not path_of(store).exists() or _is_empty_file(path_of(store)):
             return _replace_missing(store, draft, kept), 0
         return kept, _overwrite(store, draft, kept, replace=replace)
     except sqlite3.DatabaseError as error:
-        if "locked" in str(error):
+        if faults.is_locked(error):
             raise Locked("memory database is locked by another process") from error
         _require_replace_of_broken(error, replace=replace)
-        anchor_path(store).unlink(missing_ok=True)
-        copying.swap_broken(store.path, draft, kept)
+        anchors.remove(store)
+        copying.swap_broken(path_of(store), draft, kept)
         return kept, 0
 
 
 def _put_new(store: StoreId, draft: Path) -> None:
-    anchor_path(store).unlink(missing_ok=True)
-    copying.link(draft, store.path)
+    anchors.remove(store)
+    copying.link(draft, path_of(store))
 
 
 # The file that the link points to is not changed
 def _replace_link(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> tuple[Path | None, int]:
-    if not store.path.exists():
-        store.path.unlink()
+    if not path_of(store).exists():
+        path_of(store).unlink()
         return _replace_missing(store, draft, kept), 0
     last, common = _compared(store, draft)
     _require_replace(last - common.position, replace=replace)
-    copying.copy_database(store.path, kept)
+    copying.copy_database(path_of(store), kept)
     copying.make_single(kept)
-    store.path.unlink()
+    path_of(store).unlink()
     _put_new(store, draft)
     return kept, last - common.position
 
@@ -162,12 +163,12 @@ def _is_empty_file(path: Path) -> bool:
 # of the restore (decision 37).
 def _replace_missing(store: StoreId, draft: Path, kept: Path) -> Path | None:
     kept.touch(0o600)
-    wal = store.path.with_name(f"{store.path.name}-wal")
-    store.path.with_name(f"{store.path.name}-shm").unlink(missing_ok=True)
+    wal = path_of(store).with_name(f"{path_of(store).name}-wal")
+    path_of(store).with_name(f"{path_of(store).name}-shm").unlink(missing_ok=True)
     had_wal = wal.exists()
     if had_wal:
         wal.rename(kept.with_name(f"{kept.name}-wal"))
-    store.path.unlink(missing_ok=True)
+    path_of(store).unlink(missing_ok=True)
     _put_new(store, draft)
     return kept if had_wal else None
 
@@ -181,24 +182,24 @@ def _overwrite(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> int
             last, common = _compared(store, draft)
         except sqlite3.DatabaseError as error:
             _require_replace_of_broken(error, replace=replace)
-            copying.keep_beside(store.path, kept)
-            anchor_path(store).unlink(missing_ok=True)
+            copying.keep_beside(path_of(store), kept)
+            anchors.remove(store)
             newer.append(0)
             return
         newer.append(last - common.position)
         _require_replace(newer[0], replace=replace)
-        copying.keep_beside(store.path, kept)
+        copying.keep_beside(path_of(store), kept)
         _await_anchor(store, last)
         # Just before the commit; ``_finish`` sets the new head after it
         replace_anchor(store, common.position, common.digest)
 
-    copying.overwrite(store.path, draft, locked=look)
+    copying.overwrite(path_of(store), draft, locked=look)
     return newer[0]
 
 
 # The store's last position, and the last event in common with the draft, found by bisection
 def _compared(store: StoreId, draft: Path) -> tuple[int, _Head]:
-    with closing(copying.connect(store.path, mode="rw")) as live, closing(copying.connect(draft)) as copy:
+    with closing(copying.connect(path_of(store), mode="rw")) as live, closing(copying.connect(draft)) as copy:
         last = _last(live)
         common, beyond = 0, min(last, _last(copy)) + 1
         while beyond - common > 1:
@@ -226,7 +227,7 @@ def _require_replace(newer: int, *, replace: bool) -> None:
 
 
 def _require_replace_of_broken(error: sqlite3.DatabaseError, *, replace: bool) -> None:
-    if "locked" in str(error):
+    if faults.is_locked(error):
         raise error
     if not replace:
         raise Conflict(f"can't read the store ({error}); add --replace to restore anyway: its file is kept")
@@ -249,7 +250,7 @@ def _anchored(store: StoreId) -> int:
 
 def _finish(store: StoreId, head: _Head) -> None:
     forget(store)
-    shutil.rmtree(store.path.with_name("index"), ignore_errors=True)
+    shutil.rmtree(folder_of(store) / "index", ignore_errors=True)
     with use_store(store):
         if log.digest_at(head.position) != head.digest:
             raise Unavailable("another process changed the store during the restore; run restore again")

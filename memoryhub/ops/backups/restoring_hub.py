@@ -8,8 +8,9 @@ from pathlib import Path
 
 from memoryhub import env
 from memoryhub.core import clock
+from memoryhub.core.backends.sqlite.files import move_database
+from memoryhub.core.disk import sync
 from memoryhub.core.errors import Invalid, Unavailable
-from memoryhub.core.stores.files import move_database, sync
 from memoryhub.ops.backups import copying
 from memoryhub.ops.backups.copying import BEFORE_RESTORE, folder_of
 from memoryhub.ops.backups.making import KEPT_BEFORE_RESTORE

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.jobs import Job, Over
 from memoryhub.core.stores.store import GLOBAL_STORE, Scope, StoreId, list_orgs, list_projects, org_store, project_store
 
@@ -43,4 +44,4 @@ def all_stores() -> list[StoreId]:
 
 
 def shared_stores() -> list[StoreId]:
-    return [*map(org_store, list_orgs()), *([GLOBAL_STORE] if GLOBAL_STORE.path.exists() else [])]
+    return [*map(org_store, list_orgs()), *([GLOBAL_STORE] if stores.exists(GLOBAL_STORE) else [])]

@@ -1,0 +1,162 @@
+"""What a storage backend offers: one protocol a group, which a module of the backend implements (decision 75).
+
+Functions without a ``store`` work on the current one. What runs for every statement is part of Django's connection.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from memoryhub.core.stores.store_id import Scope, StoreId
+
+
+class Stores(Protocol):
+    """The life of stores."""
+
+    # What holds a store, for sentences: "file"
+    THING: str
+
+    def exists(self, store: StoreId) -> bool: ...
+
+    def names(self, scope: Scope) -> list[str]:
+        """Return the names of the scope's stores, sorted."""
+
+    def identity(self, store: StoreId) -> Hashable | None:
+        """Return what differs once a store was replaced by another one of its name; None if there is no store.
+
+        Each call returns a new object; equal ones mean the same store.
+
+        Raises:
+            Damaged: there is only an empty thing in its place.
+        """
+
+    def settings(self, store: StoreId) -> dict[str, Any]:
+        """Return the ``DATABASES`` entry of an existing store; connecting must not create one."""
+
+    def create(self, store: StoreId) -> None:
+        """Create an empty store of this version; an existing one stays."""
+
+    def recreate(self, store: StoreId) -> str:
+        """Create a store in place of one that is gone or empty, and return what was wrong; "" if nothing was."""
+
+    def require_log(self, store: StoreId, connection: BaseDatabaseWrapper) -> None:
+        """Raise Damaged unless the store has a log."""
+
+    def upgrading(self, store: StoreId) -> AbstractContextManager[None]:
+        """Hold the lock of upgrades, rebuilds and restores; Locked if others hold it for a minute."""
+
+    def back_up(self, store: StoreId, *, reason: str) -> None:
+        """Keep a copy of a store in use, before an upgrade."""
+
+    def report_after_failure(self, connection: BaseDatabaseWrapper) -> str:
+        """Check a store that failed and is open again; return the result for the log."""
+
+    def remove(self, store: StoreId) -> None:
+        """Remove a store and its folder; a crash leaves all or nothing of it."""
+
+    def sizes(self, store: StoreId) -> dict[str, int]:
+        """Return the bytes of a store's parts by name."""
+
+    def changed_at(self, store: StoreId) -> float:
+        """Return about when a store was written to, in Unix time; 0 if that is unknown."""
+
+    def watched(self, store: StoreId) -> list[Path]:
+        """Return files that change with every write; none if there are no such files."""
+
+    def location(self, store: StoreId) -> str:
+        """Return where a store is, for people."""
+
+    def engine(self) -> str:
+        """Return the version of the database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    position: int
+    digest: str
+
+
+class Anchors(Protocol):
+    """Copies of the heads of the logs, kept outside the stores."""
+
+    def exists(self, store: StoreId) -> bool:
+        """Return whether the log ever had an event, according to its anchor."""
+
+    def read(self, store: StoreId) -> Anchor | None:
+        """Return the anchored head; None if there is none.
+
+        Raises:
+            ValueError: what is there is not an anchor.
+        """
+
+    def advance(self, store: StoreId, anchor: Anchor, *, holds: Callable[[], bool]) -> None:
+        """Move the anchor forward to a committed event, unless it is there or ``holds`` returns False under its lock.
+
+        Raises:
+            Locked: another process held the anchor.
+        """
+
+    def replace(self, store: StoreId, anchor: Anchor) -> None:
+        """Set the anchor to an event before or after the present one, durably.
+
+        Raises:
+            Locked: another process held the anchor for a second.
+        """
+
+    def remove(self, store: StoreId) -> None: ...
+
+
+class Faults(Protocol):
+    """What an error of the database means."""
+
+    def is_locked(self, error: BaseException) -> bool:
+        """Return whether others held the database longer than the busy timeout."""
+
+    def is_interrupted(self, error: BaseException) -> bool:
+        """Return whether the statement was cancelled."""
+
+    def is_full(self, error: BaseException) -> bool: ...
+
+    def is_missing_table(self, error: BaseException) -> bool: ...
+
+    def is_damage(self, error: BaseException | None) -> bool:
+        """Return whether an error means wrong content, rather than a locked, full or forbidden database."""
+
+
+class Repair(Protocol):
+    """What can be found out about a damaged store."""
+
+    def damage(self) -> str:
+        """Check pages, tables and indexes of the store; return the findings as a sentence, "" if there are none.
+
+        Reads the whole store: about a second per 300 MB.
+        """
+
+    def header_problem(self, store: StoreId) -> str:
+        """Return why the database would open the store for reading only, "" if it would not."""
+
+    def missing_log_triggers(self) -> list[str]: ...
+
+    def schema_problem(self) -> str:
+        """Return how the current store's schema differs from a new store's, "" if it does not.
+
+        The list of applied migrations is included, because upgrades rely on it. Missing log triggers
+        (``missing_log_triggers``) and the full-text index are left out.
+        """
+
+
+class Wiping(Protocol):
+    """Removal of deleted text from what the database has written to its disk."""
+
+    def rewrite(self) -> bool:
+        """Rewrite the current store without what was deleted; False, with a line in the log, if it must be repeated."""
+
+    def keep(self, stop: threading.Event) -> None:
+        """Do the hub's upkeep of its stores' files until ``stop`` is set."""
