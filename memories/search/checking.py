@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
+from memoryhub.core.backends.base import LIVE
 from memoryhub.core.events.projection import define_check
-from memoryhub.core.log.copy import LIVE
 from memoryhub.core.stores import rows
 
 # Limit for the documents that are reported

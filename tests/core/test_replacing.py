@@ -23,9 +23,9 @@ from memories.schemas import MemorySearch, MemoryWrite
 from memories.selectors import search
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite import base
+from memoryhub.core.backends.sqlite.scratch import temporary_copy
 from memoryhub.core.events.projection import read_models
 from memoryhub.core.log.copy import follow
-from memoryhub.core.log.rebuild import temporary_copy
 from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows

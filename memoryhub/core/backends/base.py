@@ -6,15 +6,23 @@ Functions without a ``store`` work on the current one. What runs for every state
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from memoryhub.core.stores.store_id import Scope, StoreId
+
+# In statements, the schema of the current copy and that of the store beside it (``Scratch.attached``)
+HERE, LIVE = "main", "live"
+
+# A store, or what the backend yields for a log that it found in a damaged one
+Source = StoreId | Path
+Model = type[models.Model]
 
 
 class Stores(Protocol):
@@ -130,8 +138,108 @@ class Faults(Protocol):
         """Return whether an error means wrong content, rather than a locked, full or forbidden database."""
 
 
+class Scratch(Protocol):
+    """A second, empty store beside a store, in one connection."""
+
+    def temporary_copy(self, store: StoreId) -> AbstractContextManager[None]:
+        """Make an empty store current, for what is derived from ``store``; it disappears with this process."""
+
+    def attached(self, source: Source, *, write: bool = False) -> AbstractContextManager[None]:
+        """Let statements of the current copy name the tables of ``source`` as ``LIVE.<table>``.
+
+        With ``write`` a transaction takes the write locks of both.
+        """
+
+    def allow_gaps(self) -> None:
+        """Let the current copy have events without those before them, and rows without those that they refer to."""
+
+
+class Differences(Protocol):
+    """Rows that differ between the current copy and the store attached to it."""
+
+    def note_differing(self, model: Model) -> bool:
+        """Record the keys of differing rows, and from now on of rows that the copy changes; return whether any differ.
+
+        The records belong to the connection: they outlive ``attached``.
+        """
+
+    def noted(self, model: Model, *, shown: int) -> tuple[int, tuple[str, ...]]:
+        """Return how many keys are recorded, and the first of them."""
+
+    def put_noted(self, model: Model) -> None:
+        """Copy the rows with recorded keys to the store, except those that are equal by now."""
+
+    def replace_table(self, table: str) -> None:
+        """Replace all rows of a table of the store by those of the copy, if the copy has the table."""
+
+    def table_digest(self, model: Model, database: str) -> tuple[int, str]:
+        """Return the number of a table's rows and a digest of their values; ``database`` is ``HERE`` or ``LIVE``."""
+
+
+class Views(Protocol):
+    """Stores at past positions, kept as long as they are used."""
+
+    def names(self, prefix: str) -> list[tuple[str, float]]:
+        """Return the finished views whose names begin with ``prefix`` and a hyphen, and when each was last used."""
+
+    def make(
+        self,
+        view: StoreId,
+        store: StoreId,
+        *,
+        like: str | None,
+        fill: Callable[[], object],
+        may_publish: Callable[[], bool],
+    ) -> bool:
+        """Make a view of a store; others see it only when it is complete.
+
+        Args:
+            view: its name.
+            store: of which it is a view.
+            like: the view to start from; None for an empty store.
+            fill: called with the unfinished view as the current store.
+            may_publish: asked last, while ``forget`` must wait.
+
+        Returns:
+            False if ``may_publish`` did, or ``forget`` was called meanwhile.
+        """
+
+    def touch(self, view: StoreId) -> None:
+        """Record that a view is used."""
+
+    def remove(self, found: Iterable[str]) -> None: ...
+
+    def remove_abandoned(self) -> None:
+        """Remove what processes that died have left."""
+
+    def forget(self, store: StoreId) -> None:
+        """Remove all views of a store, finished or not."""
+
+    def forbid_writes(self) -> None:
+        """Refuse writes over the current connection, which is a view's."""
+
+
 class Repair(Protocol):
-    """What can be found out about a damaged store."""
+    """The log of a damaged store, and a new store that takes its place."""
+
+    def passing_over_damage(self) -> AbstractContextManager[None]:
+        """Let the current connection read what it can of a store whose schema is damaged."""
+
+    def salvaged(self, store: StoreId) -> AbstractContextManager[Source | None]:
+        """Yield a temporary copy in which the log can be read; None if there is no log to be found."""
+
+    def fresh(self, place: Path) -> AbstractContextManager[None]:
+        """Create an empty store at ``place``, and make it current."""
+
+    def carry(self, table: str, columns: Sequence[str] = ()) -> None:
+        """Copy the readable rows of an attached, damaged store's table into the current one; default: all columns.
+
+        Rows that are there stay. Not inside a transaction.
+        """
+
+
+class Integrity(Protocol):
+    """Whether a store is what this version made."""
 
     def damage(self) -> str:
         """Check pages, tables and indexes of the store; return the findings as a sentence, "" if there are none.

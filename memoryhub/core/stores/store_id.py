@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from dataclasses import dataclass
@@ -65,6 +66,11 @@ def current_store() -> StoreId:
 
 
 FOLDERS = {Scope.GLOBAL: "", Scope.ORG: "orgs", Scope.PROJECT: "projects", Scope.VIEW: "cache/views"}
+
+
+def key_of(store: StoreId) -> str:
+    """Return a short name for what is derived from a store of this home, such as its views."""
+    return hashlib.sha256(f"{env.home()} {store.alias}".encode()).hexdigest()[:10]
 
 
 def folder_of(store: StoreId) -> Path:

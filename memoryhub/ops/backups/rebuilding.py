@@ -13,15 +13,15 @@ from pathlib import Path
 from django.db import DatabaseError
 
 from memoryhub.core import log
-from memoryhub.core.backends.selected import faults, repair, stores
+from memoryhub.core.backends.selected import faults, integrity, stores
 from memoryhub.core.backends.sqlite import wal
+from memoryhub.core.backends.sqlite.drafts import draft_folder
 from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Locked, Unavailable
 from memoryhub.core.events.projection import finish_rebuild
 from memoryhub.core.log.damaged import FreshFile, readable_log
 from memoryhub.core.log.rebuild import RebuildReport, TableReport
 from memoryhub.core.log.replacing import ErasedMeanwhile
-from memoryhub.core.log.views import draft_folder
 from memoryhub.core.stores.store import StoreId, folder_of, forget, use_store
 from memoryhub.ops.backups import copying
 from memoryhub.ops.backups.copying import BEFORE_REBUILD, path_to_keep
@@ -68,7 +68,7 @@ def rebuild_store(*, store: StoreId, progress: Progress = lambda _: None, only: 
 def file_problem(store: StoreId) -> str:
     try:
         with use_store(store):
-            return repair.damage() or repair.header_problem(store) or repair.schema_problem()
+            return integrity.damage() or integrity.header_problem(store) or integrity.schema_problem()
     except Unavailable as error:
         if not faults.is_damage(error.__cause__):
             raise
@@ -111,7 +111,7 @@ def _attempt(store: StoreId, kept: Path, progress: Progress) -> list[TableReport
                 tables = fresh.compared()
                 with stores.upgrading(store):
                     forget(store)
-                    if source == path_of(store):
+                    if source == store:
                         _put_in_place(store, draft, kept, fresh.finish)
                     else:
                         fresh.finish()
@@ -156,7 +156,7 @@ def _require_same(store: StoreId, before: list[tuple[int, int, int]]) -> None:
 def _finish(store: StoreId) -> int:
     shutil.rmtree(folder_of(store) / "index", ignore_errors=True)
     with use_store(store):
-        problem = repair.damage() or repair.schema_problem()
+        problem = integrity.damage() or integrity.schema_problem()
         if problem:
             raise Unavailable(f"{problem}, in the file that was just rebuilt; the disk may be failing")
         finish_rebuild()

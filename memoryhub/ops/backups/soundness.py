@@ -13,7 +13,7 @@ from django.db import DatabaseError
 
 from memoryhub import env
 from memoryhub.core import clock, log
-from memoryhub.core.backends.selected import repair
+from memoryhub.core.backends.selected import integrity
 from memoryhub.core.errors import HubError, Unavailable
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import StoreId
@@ -126,7 +126,7 @@ def _file_problem(path: Path) -> str:
 
 # ``anchored``: a position and its digest that must be in the copy
 def require_sound(anchored: tuple[int, str] | None = None) -> int:
-    problem = repair.damage()
+    problem = integrity.damage()
     if problem:
         raise Unavailable(problem)
     found = log.verify()

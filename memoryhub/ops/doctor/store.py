@@ -14,7 +14,7 @@ from memories.embeddings.index_check import damaged_files
 from memories.search.index import index_problem
 from memoryhub import env
 from memoryhub.core import clock, log
-from memoryhub.core.backends.selected import faults, repair, stores
+from memoryhub.core.backends.selected import faults, integrity, stores
 from memoryhub.core.backends.sqlite.options import JOURNAL_SIZE_LIMIT
 from memoryhub.core.errors import Damaged, HubError, Locked
 from memoryhub.core.log.anchor import read_anchor
@@ -44,8 +44,8 @@ def examine_store(store: StoreId, *, deep: bool = False) -> Examination:
     where, compared = Target(store).title, ""
     try:
         with use_store(store):
-            problem = repair.damage() or repair.header_problem(store)
-            changed = "" if problem else repair.schema_problem()
+            problem = integrity.damage() or integrity.header_problem(store)
+            changed = "" if problem else integrity.schema_problem()
             verified = None if problem else log.verify()
             found = [*_identity(store), *_schema(store, changed), *_chain(store, verified)] if verified else []
             # Only then: tables may be missing, or the log can't be trusted
@@ -99,7 +99,7 @@ def _damaged(store: StoreId, problem: str) -> _Pair:
 
 
 def _schema(store: StoreId, changed: str) -> Iterator[_Pair]:
-    missing = repair.missing_log_triggers()
+    missing = integrity.missing_log_triggers()
     if missing:
         yield f"the log can be changed: its triggers are missing ({', '.join(missing)})", _again(store, "rebuild")
     if changed:

@@ -10,7 +10,7 @@ from memories.embeddings.following import embed_current_store
 from memories.search.index import index_problem
 from memories.uses.drain import count_uses, prune_uses
 from memoryhub.core import clock, log
-from memoryhub.core.backends.selected import repair
+from memoryhub.core.backends.selected import integrity
 from memoryhub.core.counters import fold_ended
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.jobs import Every, Over, Run, define_job
@@ -78,7 +78,7 @@ def verify_target(run: Run) -> str:
         raise Unavailable(f"{check.finding}; run `memory-hub doctor` for the repair")
     run.report(check.events, check.events)
     with use_store(store):
-        problem = repair.damage() or repair.schema_problem()
+        problem = integrity.damage() or integrity.schema_problem()
         if problem:
             raise Unavailable(f"{problem}; run `memory-hub doctor` for the repair")
         return f"{check.finding}; {_compared(run, check.events)}"
