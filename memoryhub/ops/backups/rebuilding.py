@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -14,7 +13,7 @@ from django.db import DatabaseError
 
 from memoryhub.core import log
 from memoryhub.core.backends.selected import faults, integrity, stores
-from memoryhub.core.backends.sqlite import wal
+from memoryhub.core.backends.sqlite import copies, wal
 from memoryhub.core.backends.sqlite.drafts import draft_folder
 from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Locked, Unavailable
@@ -23,8 +22,7 @@ from memoryhub.core.log.damaged import FreshFile, readable_log
 from memoryhub.core.log.rebuild import RebuildReport, TableReport
 from memoryhub.core.log.replacing import ErasedMeanwhile
 from memoryhub.core.stores.store import StoreId, folder_of, forget, use_store
-from memoryhub.ops.backups import copying
-from memoryhub.ops.backups.copying import BEFORE_REBUILD, path_to_keep
+from memoryhub.ops.backups.places import BEFORE_REBUILD, path_to_keep
 
 _ATTEMPTS = 3
 # SQLite's errors for files that no process can write to
@@ -79,7 +77,7 @@ def file_problem(store: StoreId) -> str:
 def _translated() -> Iterator[None]:
     try:
         yield
-    except (DatabaseError, sqlite3.DatabaseError) as error:
+    except (DatabaseError, copies.DatabaseError) as error:
         if faults.is_locked(error):
             raise Locked("memory database is locked by another process") from error
         raise Unavailable(f"memory database unavailable: {error}") from error
@@ -118,7 +116,7 @@ def _attempt(store: StoreId, kept: Path, progress: Progress) -> list[TableReport
                         _put_in_place(store, draft, kept, lambda: _require_same(store, before))
         return tables
     except BaseException:
-        copying.remove_database(kept)  # nothing was replaced
+        copies.remove_database(kept)  # nothing was replaced
         raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -128,16 +126,16 @@ def _attempt(store: StoreId, kept: Path, progress: Progress) -> list[TableReport
 def _put_in_place(store: StoreId, draft: Path, kept: Path, finish: Callable[[], None]) -> None:
     def locked() -> None:
         finish()
-        copying.keep_beside(path_of(store), kept)
+        copies.keep_beside(path_of(store), kept)
 
     try:
-        copying.overwrite(path_of(store), draft, locked=locked)
-    except sqlite3.DatabaseError as error:
+        copies.overwrite(path_of(store), draft, locked=locked)
+    except copies.DatabaseError as error:
         if not any(sign in str(error) for sign in _NOBODY_WRITES):
             raise
         finish()
-        copying.make_single(draft)
-        copying.swap_broken(path_of(store), draft, kept)
+        copies.make_single(draft)
+        copies.swap_broken(path_of(store), draft, kept)
 
 
 # Changes when a process writes to the store's files

@@ -11,7 +11,7 @@ from memoryhub import env
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.stores.store import GLOBAL_STORE, SLUG, StoreId, folder_of, org_store, project_store
-from memoryhub.ops.backups.copying import backups_of, is_alive
+from memoryhub.ops.backups.places import backups_of, is_alive
 from memoryhub.ops.doctor.finding import Finding, listed_paths, option, restore_command
 
 _FOLDERS = {"projects": project_store, "orgs": org_store}

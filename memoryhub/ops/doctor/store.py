@@ -20,7 +20,7 @@ from memoryhub.core.errors import Damaged, HubError, Locked
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.log.damaged import verify_damaged
 from memoryhub.core.stores.store import StoreId, current_store, folder_of, use_store
-from memoryhub.ops.backups.copying import BEFORE_REBUILD, backups_of, kept_before_restores, made_at
+from memoryhub.ops.backups.places import BEFORE_REBUILD, backups_of, kept_before_restores, made_at
 from memoryhub.ops.backups.soundness import compared_with_backup, foreign_log, newest_sound_backup
 from memoryhub.ops.doctor.files import set_aside
 from memoryhub.ops.doctor.finding import Finding, blamed_on_disk, examine_backups, option, restore_command
