@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.speed.timing import WALL, Clock, seconds_by
-from memories.search.index import PUT_TEXT, text_row
+from memories.search.fts5 import PUT_TEXT
+from memories.search.index import text_row
 from memories.search.text import match_any, terms
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite.options import BUSY_TIMEOUT_SECONDS, PRAGMAS
