@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from django.db import transaction
 
 from memories.embeddings.engine import ModelId, Packed, StoreIndex
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.events.projection import after_rebuild, define_text_cache
 from memoryhub.core.search.searchable import text_queries
 from memoryhub.core.stores import rows
@@ -44,7 +45,7 @@ class StoreModel:
         return f"embeddings-{self.key}"
 
     def index(self) -> StoreIndex:
-        return StoreIndex(str(current_store().path), self.key, self.model, self.revision)
+        return StoreIndex(stores.location(current_store()), self.key, self.model, self.revision)
 
 
 @dataclass(frozen=True, slots=True)
