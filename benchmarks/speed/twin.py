@@ -45,6 +45,7 @@ Rows = list[tuple[Any, ...]]
 
 class Twin:
     def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
         copy_template(path)
         self._connection = connect(path)
         self._position = 0

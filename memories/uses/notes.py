@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from urllib.parse import quote, unquote
 
 from memories.scopes import Level
 from memories.uses.events import NOTED, Use
+from memoryhub.core.file_locks import wait_for_lock
 from memoryhub.core.origin import current_origin
 from memoryhub.core.stores.store import Scope, StoreId, current_store
 from memoryhub.core.stores.store import folder_of as stores_folder_of
@@ -108,7 +108,7 @@ def _append(path: Path, line: bytes) -> None:
     while True:
         descriptor = _open(path)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            wait_for_lock(descriptor)
             if not _is_still(path, descriptor):  # the job has renamed it: open a new one
                 continue
             size = os.fstat(descriptor).st_size
