@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from memoryhub.core.stores.gathered import Gathered, Row
 from memoryhub.core.stores.store_id import Scope, StoreId
 
 # In statements, the schema of the current copy and that of the store beside it (``Scratch.attached``)
@@ -23,6 +24,30 @@ HERE, LIVE = "main", "live"
 # A store, or what the backend yields for a log that it found in a damaged one
 Source = StoreId | Path
 Model = type[models.Model]
+
+
+class Connection(Protocol):
+    """What a Django connection to a store has beyond Django's own; its transactions take the store's write lock first.
+
+    Errors are Django's, the vendor's form of a statement is rendered (``stores.dialect``).
+    """
+
+    def run(self, sql: str, parameters: Sequence[Any]) -> Any:
+        """Run one statement and return the driver's cursor; inserts that wait for its tables come first."""
+
+    def insert(self, table: str, sql: str, row: Row) -> None:
+        """Run an INSERT, or keep it inside ``gathering``."""
+
+    def gathering(self) -> AbstractContextManager[Gathered]:
+        """Batch inserts inside the block, which must be in a transaction; after an error they are discarded."""
+
+    def has_table(self, name: str) -> bool: ...
+
+    def has_module(self, name: str) -> bool:
+        """Return whether the database has what optional SQL needs, such as ``fts5``."""
+
+    def interrupt(self) -> None:
+        """Cancel the running statement, if there is one; called by another thread."""
 
 
 class Stores(Protocol):

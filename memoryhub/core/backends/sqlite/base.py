@@ -83,6 +83,11 @@ class DatabaseWrapper(base.DatabaseWrapper):
             cursor.execute("SELECT 1 FROM pragma_module_list WHERE name = %s", [name])
             return cursor.fetchone() is not None
 
+    def interrupt(self) -> None:
+        raw = self.connection
+        if raw is not None:
+            raw.interrupt()
+
     def _start_transaction_under_autocommit(self) -> None:
         raw = self.connection
         raw.execute("PRAGMA busy_timeout=0")
