@@ -153,7 +153,7 @@ def reading(scope: MemoryScope) -> Iterator[None]:
     if target == current_store():
         yield
         return
-    if not target.path.exists():
+    if not stores.exists(target):
         raise NotFound(f"the {scope} scope is empty; memory_write with scope={scope} creates it")
     with use_store(target):
         yield

@@ -19,7 +19,7 @@ from memoryhub.core.backends.sqlite.base import DatabaseWrapper
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("benchmarks", "memoryhub", "sessions_app", "memories", "decisions", "governance")
 _OF_DATABASES = {"sqlite3", "pysqlite3", "psycopg", "fcntl"}
-_PATH_OF_A_STORE = re.compile(r"(?:\b\w*store|STORE|_store\([^()]*\))\.path\b")
+_PATH_OF_A_STORE = re.compile(r"(?:\b\w*store|target|view|org|STORE|_store\([^()]*\))\.path\b")
 
 
 class OfferTests(SimpleTestCase):
