@@ -8,7 +8,7 @@ from memories.services.erase import wipe_traces
 from memoryhub.core import clock, log
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.jobs import Every, Over, Run, define_job
-from memoryhub.core.stores.wal import is_unwiped
+from memoryhub.core.stores.wiping import is_unwiped
 from memoryhub.core.text import counted
 
 

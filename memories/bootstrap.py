@@ -15,6 +15,7 @@ from memories.models import Memory, MemoryKind, MemoryScope, MemoryVersion
 from memories.schemas import IfExists, MemoryRestore, MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult, WriteStatus
 from memories.services import delete_memory, restore_memory, update_memory, write_memories
 from memoryhub.core import log
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import Conflict
 from memoryhub.core.kinds.builtin import GUIDELINE
 from memoryhub.core.models import RawEvent
@@ -76,7 +77,7 @@ def load_guidelines() -> list[Outcome]:
 
 def remove_guidelines() -> list[Outcome]:
     """Soft-delete the guidelines that nobody has edited."""
-    if not GLOBAL_STORE.path.exists():
+    if not stores.exists(GLOBAL_STORE):
         return []
     with use_store(GLOBAL_STORE), use_origin(actor=ACTOR), log.transaction():
         written = _written(list(guidelines())).values()

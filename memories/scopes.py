@@ -13,6 +13,7 @@ from typing import Any
 
 from memories.events import MEMORY_WRITTEN
 from memories.models import MemoryScope
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.origin import current_origin, use_origin
 from memoryhub.core.stores.store import GLOBAL_STORE, Scope, StoreId, current_store, org_store, use_store
@@ -91,9 +92,9 @@ def _chain(session_id: str) -> Iterator[Level]:
     if here.scope is Scope.VIEW:
         return  # a position of one log means nothing in another
     org = _org_here()
-    if org and org.path.exists():
+    if org and stores.exists(org):
         yield Level(org, (MemoryScope.ORG,))
-    if GLOBAL_STORE.path.exists():
+    if stores.exists(GLOBAL_STORE):
         yield Level(GLOBAL_STORE, (MemoryScope.GLOBAL,))
 
 
@@ -152,7 +153,7 @@ def reading(scope: MemoryScope) -> Iterator[None]:
     if target == current_store():
         yield
         return
-    if not target.path.exists():
+    if not stores.exists(target):
         raise NotFound(f"the {scope} scope is empty; memory_write with scope={scope} creates it")
     with use_store(target):
         yield

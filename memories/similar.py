@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from memories.events import MemoryState
@@ -10,6 +11,7 @@ from memories.schemas import SimilarMemory
 from memories.search.folding import folded
 from memories.search.index import has_full_text
 from memories.search.text import STOP_WORDS
+from memories.search.text_index import text_index
 from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.stores import rows
 
@@ -31,12 +33,14 @@ LEAST_WORDS = 6
 
 
 def similar_memories(memory_id: int, state: MemoryState) -> list[SimilarMemory]:
-    """Return live memories of the current store with nearly the same text, most similar first; needs FTS5."""
+    """Return live memories of the current store with nearly the same text, most similar first.
+
+    None are found without a full-text index.
+    """
     words = words_of(f"{state.title} {state.content}")
     if len(words) < LEAST_WORDS or not has_full_text():
         return []
-    pairs = [f'("{first}" AND "{second}")' for first, second in rare_pairs(words)]
-    return _alike(words, _candidates(memory_id, " OR ".join(pairs), "rowid DESC"), ALIKE)
+    return _alike(words, _candidates(memory_id, rare_pairs(words), by_score=False), ALIKE)
 
 
 # Ranks all memories with any of the longest words, which takes as long as a search
@@ -45,8 +49,8 @@ def near_memories(memory_id: int, state: MemoryState) -> list[SimilarMemory]:
     words = words_of(f"{state.title} {state.content}")
     if not words or not has_full_text():
         return []
-    any_of = " OR ".join(f'"{word}"' for word in _longest(words, _LONGEST))
-    return _alike(words, _candidates(memory_id, any_of, "rank"), NEAR)
+    longest = [(word,) for word in _longest(words, _LONGEST)]
+    return _alike(words, _candidates(memory_id, longest, by_score=True), NEAR)
 
 
 def _alike(words: frozenset[str], candidates: list[tuple[Any, ...]], least: float) -> list[SimilarMemory]:
@@ -79,10 +83,10 @@ def _longest(words: frozenset[str], most: int) -> list[str]:
     return sorted(words, key=lambda word: (-len(word), word))[:most]
 
 
-def _candidates(memory_id: int, question: str, order: str) -> list[tuple[Any, ...]]:
+def _candidates(memory_id: int, groups: Sequence[Sequence[str]], *, by_score: bool) -> list[tuple[Any, ...]]:
+    found, parameters = text_index.with_any(groups, by_score=by_score, most=_CANDIDATES)
     return rows.fetch(
-        "SELECT m.id, m.title, m.content FROM (SELECT rowid FROM search_fts WHERE search_fts MATCH %s "
-        f"ORDER BY {order} LIMIT %s) f JOIN memories_memory m ON m.id = f.rowid "
+        f"SELECT m.id, m.title, m.content FROM ({found}) f JOIN memories_memory m ON m.id = f.id "
         f"WHERE m.deleted_at IS NULL AND m.id <> %s AND m.id {OUTSIDE}",
-        [question, _CANDIDATES, memory_id],
+        [*parameters, memory_id],
     )

@@ -9,13 +9,13 @@ from memories.schemas import Stats, Timeline
 from memories.search.pipeline import mode_name
 from memories.selectors import count_by_type
 from memoryhub.core import clock, log
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.contributions import statistics
 from memoryhub.core.errors import NotFound
 from memoryhub.core.events.projection import read_models
 from memoryhub.core.log.event_view import entity_of, quarantine_notes, timeline_entry, viewed_store
 from memoryhub.core.models import RawEvent
 from memoryhub.core.search.retrieval import retrieval
-from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import flat
 from sessions_app.selectors import find_iteration
@@ -76,7 +76,6 @@ def timeline_line(event: dict[str, Any]) -> str:
 def stats(*, command: Stats) -> dict[str, Any]:
     with retrieval("stats", command):
         position, digest = log.head()
-        folder = current_store().path.parent
         return {
             "store": viewed_store().name,
             "events": position,
@@ -85,6 +84,6 @@ def stats(*, command: Stats) -> dict[str, Any]:
             **statistics(),
             "rows": {model._meta.model_name: model._default_manager.count() for model in read_models()},
             "mode": mode_name(),
-            "bytes": {path.name: path.stat().st_size for path in sorted(folder.glob("events.db*"))},
-            "sqlite": rows.fetch("SELECT sqlite_version()")[0][0],
+            "bytes": stores.sizes(current_store()),
+            "sqlite": stores.engine(),
         }

@@ -73,7 +73,7 @@ def _share_template(home: Path) -> None:
         os.link(made, home / "templates" / name)
     else:
         with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(run_home())):
-            from memoryhub.core.stores import files
+            from memoryhub.core.backends.sqlite.templates import template_path
 
-            files.template_path()
+            template_path()
         _share_template(home)

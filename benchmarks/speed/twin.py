@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.speed.timing import WALL, Clock, seconds_by
-from memories.search.index import PUT_TEXT, text_row
+from memories.search.fts5 import PUT_TEXT
+from memories.search.index import text_row
 from memories.search.text import match_any, terms
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite.options import BUSY_TIMEOUT_SECONDS, PRAGMAS
+from memoryhub.core.backends.sqlite.templates import copy_template
 from memoryhub.core.events.projection import read_models
 from memoryhub.core.models import RawEvent
 from memoryhub.core.search.searchable import Document, makers_for
-from memoryhub.core.stores import files, rows
+from memoryhub.core.stores import rows
 
 # Tables that a write fills, with the column of the event's position. Other tables, such as sessions and turns,
 # are short here and compared row by row.
@@ -43,7 +45,8 @@ Rows = list[tuple[Any, ...]]
 
 class Twin:
     def __init__(self, path: Path) -> None:
-        files.create_store(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        copy_template(path)
         self._connection = connect(path)
         self._position = 0
         self._others: dict[str, set[tuple[Any, ...]]] = {

@@ -22,7 +22,7 @@ from memoryhub.core.log.views import count_views
 from memoryhub.core.secrets.catalogue import lines
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, entries, position_of, upsert
-from memoryhub.core.stores.store import current_store
+from memoryhub.core.stores.store import current_store, folder_of
 from memoryhub.core.text import counted
 from sessions_app.spooled import find_spooled
 
@@ -129,7 +129,7 @@ def kept_unselected(selection: RedactionSelect, matcher: Matcher) -> list[KeptPl
 
 
 def kept_files(proof: Proof, *, wiped: bool) -> list[KeptPlace]:
-    own = current_store().path.parent
+    own = folder_of(current_store())
     kept = [KeptPlace(where=str(path.relative_to(env.home())), why=_why(path, own, wiped=wiped)) for path in proof.left]
     if not proof.complete:
         kept.append(

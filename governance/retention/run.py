@@ -29,7 +29,7 @@ from memoryhub.core.errors import PreconditionFailed
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import elements, json_int
-from memoryhub.core.stores.wal import wipe_free_space
+from memoryhub.core.stores.wiping import wipe_free_space
 from memoryhub.core.text import counted
 
 _RANGES = f"(SELECT {json_int('value', 0)} AS low, {json_int('value', 1)} AS high FROM {elements()} AS range) AS r"

@@ -28,7 +28,7 @@ class ModelId:
 class StoreIndex:
     """The vectors that one store has of one model, at a revision."""
 
-    # File of the store
+    # Where the store is, as its backend names it
     path: str
     # The model's id in that store
     key: int

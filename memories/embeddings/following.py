@@ -14,8 +14,8 @@ from memories.embeddings.engine import Engine
 from memories.embeddings.vectors import DIGEST, NUMBERS, StoreModel, is_vector, texts
 from memoryhub.config.project_settings import project_settings
 from memoryhub.core import log
+from memoryhub.core.backends.base import LIVE
 from memoryhub.core.events.projection import Event, define_check
-from memoryhub.core.log.copy import LIVE
 from memoryhub.core.log.read import head, read_all
 from memoryhub.core.search.searchable import Document, Removal, makers_for
 from memoryhub.core.stores import rows

@@ -14,9 +14,9 @@ BEGIN = HEAD.size + SUM.size
 _AT_ONCE = 1 << 20
 
 
-def damaged_files(store: Path) -> list[Path]:
+def damaged_files(folder: Path) -> list[Path]:
     # A search rebuilds them silently, but whatever damaged them may have damaged other files
-    return [path for path in sorted(store.with_name("index").glob("vectors-*.bin")) if not _is_whole(path)]
+    return [path for path in sorted((folder / "index").glob("vectors-*.bin")) if not _is_whole(path)]
 
 
 def _is_whole(path: Path) -> bool:

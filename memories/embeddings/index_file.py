@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memories.embeddings.index_check import BEGIN, HEAD, MAGIC, SUM
-from memoryhub.core.stores.files import sync
+from memoryhub.core.disk import sync
 
 # File format: header and checksum (``index_check``), then the arrays ids, signs, scales and numbers. It is written to a
 # temporary file, synced and renamed, so a crash leaves the previous file (decision 19).

@@ -4,17 +4,13 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from sqlite3 import connect
-from typing import Any
-from urllib.parse import quote
 
 from memories.embeddings import index_file
 from memories.embeddings.engine import StoreIndex
 from memories.embeddings.index_file import IndexFile
+from memoryhub.core.backends.snapshots import snapshots
 from memoryhub.core.errors import Unavailable
 
 logger = logging.getLogger(__name__)
@@ -26,12 +22,14 @@ _KEPT_OPEN = 32
 # A large index is rebuilt no sooner than this many times the duration of its last rebuild
 _PAUSES = 20
 
-_ROWS = "FROM memories_vector WHERE model_id = ? AND length(numbers) = ?"
-_REVISION = "SELECT revision FROM memories_embeddingmodel WHERE id = ?"
+_ROWS = "FROM memories_vector WHERE model_id = %s AND length(numbers) = %s"
+_COUNT = f"SELECT count(*) {_ROWS}"
+_ALL = f"SELECT document_id, scale, numbers {_ROWS} ORDER BY document_id"
+_REVISION = "SELECT revision FROM memories_embeddingmodel WHERE id = %s"
 
 
 def path_of(index: StoreIndex) -> Path:
-    return Path(index.path).parent / FOLDER / f"vectors-{index.key}.bin"
+    return snapshots.folder(index.path) / FOLDER / f"vectors-{index.key}.bin"
 
 
 @dataclass(slots=True)
@@ -106,35 +104,20 @@ class Indexes:
     # and the file may still contain its vector: it is removed.
     def _build(self, index: StoreIndex) -> None:
         path, dimensions = path_of(index), index.model.dimensions
-        with closing(_connect(index.path)) as store:
-            store.execute("BEGIN")
-            revision = _first(store, _REVISION, index.key)
-            count = _first(store, f"SELECT count(*) {_ROWS}", index.key, dimensions)
-            rows = _rows(store, index.key, dimensions)
-            index_file.write(path, rows, count=count, dimensions=dimensions, revision=revision)
-            store.execute("COMMIT")
-            if _first(store, _REVISION, index.key) != revision:
+        with snapshots.reading(index.path) as store:
+            with store.at_one_moment():
+                revision = store.value(_REVISION, index.key)
+                count = store.value(_COUNT, index.key, dimensions)
+                rows = store.rows(_ALL, index.key, dimensions)
+                index_file.write(path, rows, count=count, dimensions=dimensions, revision=revision)
+            if store.value(_REVISION, index.key) != revision:
                 path.unlink(missing_ok=True)
 
 
-def _rows(store: Any, key: int, dimensions: int) -> Iterator[index_file.Row]:
-    sql = f"SELECT document_id, scale, numbers {_ROWS} ORDER BY document_id"
-    yield from store.execute(sql, [key, dimensions])
-
-
 def _count(index: StoreIndex) -> int:
-    with closing(_connect(index.path)) as store:
-        count: int = _first(store, f"SELECT count(*) {_ROWS}", index.key, index.model.dimensions)
+    with snapshots.reading(index.path) as store:
+        count: int = store.value(_COUNT, index.key, index.model.dimensions)
     return count
-
-
-def _first(store: Any, sql: str, *parameters: int) -> int:
-    row = store.execute(sql, parameters).fetchone()
-    return row[0] if row else 0
-
-
-def _connect(path: str) -> Any:
-    return connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=5)
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

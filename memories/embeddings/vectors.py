@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from django.db import transaction
 
 from memories.embeddings.engine import ModelId, Packed, StoreIndex
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.events.projection import after_rebuild, define_text_cache
 from memoryhub.core.search.searchable import text_queries
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, blob
 from memoryhub.core.stores.routing import require_current_alias
-from memoryhub.core.stores.store import current_store
+from memoryhub.core.stores.store import current_store, folder_of
 
 define_text_cache("memories_vector", "document_id")
 
@@ -44,7 +45,7 @@ class StoreModel:
         return f"embeddings-{self.key}"
 
     def index(self) -> StoreIndex:
-        return StoreIndex(str(current_store().path), self.key, self.model, self.revision)
+        return StoreIndex(stores.location(current_store()), self.key, self.model, self.revision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,7 @@ def forget(document_id: int) -> None:
 def forget_files() -> None:
     """Delete the index files, which may contain vectors of erased texts; a running rebuild discards its file too."""
     _raise_revisions("WHERE id > %s", [0])
-    folder = current_store().path.parent / "index"
+    folder = folder_of(current_store()) / "index"
     for path in folder.iterdir() if folder.is_dir() else ():
         path.unlink(missing_ok=True)
 

@@ -9,6 +9,7 @@ from memories.events import MEMORY_DELETED, MEMORY_RESTORED, MEMORY_REVISED
 from memories.models import MemoryScope
 from memories.query.scope_ranges import Place
 from memories.query.sql import HOLDS, LIVE, NOT_LIVE, Sql
+from memories.search.text_index import text_index
 from memoryhub.core.kinds.builtin import KINDS
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, TEXTS, elements, json_list, unindexed
@@ -89,22 +90,19 @@ def _was_deleted(first: str, *, is_deleted: bool) -> bool:
     return first == MEMORY_RESTORED.name if first else is_deleted
 
 
-# Per memory, the share of the words it has: half a word in the body, a whole one in the title
-_INDEXED = (
-    f"SELECT search_fts.rowid AS id, count(*) * 0.5 / {{words}} AS share FROM {elements()} AS w CROSS JOIN search_fts "
-    "WHERE search_fts MATCH w.value GROUP BY search_fts.rowid"
-)
 _BODY = "(m.content LIKE {0} OR m.tags LIKE {0} OR m.attributes LIKE {0})"
 
 
 def shares(words: Sequence[str], *, basic: bool, include_deleted: bool) -> Sql:
-    """Return a query of ``id, share`` (0 to 1) for all memories that have any of the words."""
+    """Return a query of ``id, share`` (0 to 1) for all memories that have any of the words.
+
+    A word in the title counts as one, in the body as half.
+    """
     if not words:
         return Sql("SELECT 0 AS id, 0.0 AS share WHERE false")
     if basic:
         return _like(words, "" if include_deleted else LIVE)
-    expressions = [form for word in words for form in (f'{{title body}} : "{word}"', f'title : "{word}"')]
-    found = Sql(_INDEXED.format(words=len(words)), (json_list(expressions),))
+    found = Sql(*text_index.shares(words))
     if not include_deleted:
         return found
     # The full-text index contains live memories only

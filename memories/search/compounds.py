@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from dataclasses import replace
 
 from memories.search.languages import LATIN, other_forms
 from memories.search.parsed_query import ParsedQuery
 from memories.search.shaping import UNSPACED
-from memories.search.text import STOP_WORDS, forms_of, match_any, term
-from memoryhub.core.stores import rows
+from memories.search.text import STOP_WORDS, forms_of, term
+from memories.search.text_index import text_index
 
 _LEAST_PART = 4
 _LONGEST = 40
 # German puts one of these between parts
 _JOINTS = ("s", "n", "es", "en")
-_HAVE_HITS = (
-    "SELECT word.key FROM json_each(%s) AS word "
-    "WHERE EXISTS (SELECT 1 FROM search_fts WHERE search_fts MATCH word.value)"
-)
 
 
 def with_parts(query: ParsedQuery) -> ParsedQuery:
     """Return a question whose long words that the current store does not have also stand for their parts."""
     if _is_english(query) or not (long := [word for word in query.terms if _may_have_parts(word)]):
         return query
-    missing = set(long) - _found(long)
+    missing = set(long) - text_index.known(long)
     terms = (term(word, _further(word)) if word in missing else word for word in query.terms)
     return replace(query, terms=tuple(terms)) if missing else query
 
@@ -42,20 +36,20 @@ def _may_have_parts(word: str) -> bool:
 # A question of a few words may be in any language
 def _further(word: str) -> tuple[str, ...]:
     others = () if forms_of(word) else other_forms(word, LATIN)
-    return others if others and _found([term(word, others)]) else (*others, *_parts(word))
+    return others if others and text_index.known([term(word, others)]) else (*others, *_parts(word))
 
 
 # One part at least is a whole word, which is looked up first: beginnings of words take long in a large store
 def _parts(word: str) -> tuple[str, ...]:
     splits = [(word[:place], word[place:]) for place in range(_LEAST_PART, len(word) - _LEAST_PART + 1)]
     forms = {part: _forms(part) for split in splits for part in split}
-    whole = _found([form for part in forms.values() for form in part])
+    whole = text_index.known([form for part in forms.values() for form in part])
     candidates = []
     for split in splits:
         left, right = (next((form for form in forms[part] if form in whole), f"{forms[part][-1]}*") for part in split)
         if left in whole or right in whole:
             candidates.append((left, right))
-    found = whole | _found(list({part for pair in candidates for part in pair} - whole))
+    found = whole | text_index.known(list({part for pair in candidates for part in pair} - whole))
     return max((pair for pair in candidates if found.issuperset(pair)), key=_likelihood, default=())
 
 
@@ -69,7 +63,3 @@ def _forms(part: str) -> list[str]:
 # Whole words before beginnings of words, then parts of similar length
 def _likelihood(pair: tuple[str, str]) -> tuple[int, int]:
     return -sum(part.endswith("*") for part in pair), min(map(len, pair))
-
-
-def _found(words: Sequence[str]) -> set[str]:
-    return {words[key] for (key,) in rows.fetch(_HAVE_HITS, [json.dumps([match_any([word]) for word in words])])}

@@ -15,6 +15,7 @@ from memories.search.fulltext import RANKED_AT_MOST
 from memories.search.parsed_query import ParsedQuery
 from memories.search.pipeline import USUAL, Pipeline, by_index
 from memories.search.snippets import Factors, Hits, refine
+from memories.search.text_index import text_index
 from memories.search.weights import successors_of, weigh
 from memoryhub.core.search.searchable import text_queries
 from memoryhub.core.stores import rows
@@ -99,7 +100,7 @@ def _by_index(query: ParsedQuery, level: Level | None, pipeline: Pipeline, *, ot
 
 def _by_words(query: ParsedQuery, level: Level | None, pipeline: Pipeline) -> Hits:
     names = query.phrases if pipeline.phrases else ()
-    return fulltext.rank(query.terms, *query.conditions(level, fulltext.DOCUMENT_ID), names=names, pipeline=pipeline)
+    return fulltext.rank(query.terms, *query.conditions(level, text_index.DOCUMENT_ID), names=names, pipeline=pipeline)
 
 
 def _marks(values: Sequence[Any]) -> str:

@@ -6,7 +6,6 @@ question; the share can be compared with a threshold. The weights are measured i
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import log, sqrt
@@ -16,7 +15,7 @@ from memories.scopes import Level
 from memories.search import engine
 from memories.search.index import has_full_text
 from memories.search.parsed_query import ParsedQuery, one_of
-from memories.search.text import match_any
+from memories.search.text_index import text_index
 from memoryhub.core.stores import rows
 
 # Best hits that are looked at
@@ -33,15 +32,6 @@ _LONG = 6
 # Cosine from which the meaning adds to the share, and how much
 _NEAR = 0.4
 _BY_MEANING = 1.5
-
-_COUNTS = (
-    "SELECT word.key, (SELECT count(*) FROM (SELECT 1 FROM search_fts WHERE search_fts MATCH word.value LIMIT "
-    f"{_COMMON})) FROM json_each(%s) AS word"
-)
-_MATCHES = (
-    "SELECT hit.value, word.key FROM json_each(%s) AS word CROSS JOIN json_each(%s) AS hit CROSS JOIN search_fts "
-    "WHERE search_fts.rowid = hit.value AND search_fts MATCH word.value"
-)
 
 
 def relevant_entries(
@@ -67,15 +57,13 @@ def relevant_entries(
 
 
 def _shares(words: Sequence[str], hits: Sequence[int]) -> dict[int, float]:
-    # Title and body only: the other columns repeat the texts around a message, and its date
-    expressions = json.dumps([f"{{title body}} : ({match_any([word])})" for word in words])
     documents = rows.fetch("SELECT count(*) FROM memories_searchdocument")[0][0] + _ASSUMED
     unknown = _weight(documents, 0)
-    weights = {word: _weight(documents, count) for word, count in rows.fetch(_COUNTS, [expressions])}
-    whole, long = sum(weights.values()), _LONG * unknown
+    weights = [_weight(documents, count) for count in text_index.counts(words, most=_COMMON)]
+    whole, long = sum(weights), _LONG * unknown
     whole = whole if whole <= long else sqrt(whole * long)
     found: dict[int, list[float]] = {}
-    for hit, word in rows.fetch(_MATCHES, [expressions, json.dumps(list(hits))]):
+    for hit, word in text_index.matches(words, hits):
         found.setdefault(hit, []).append(weights[word])
     return {hit: sum(matched) / whole for hit, matched in found.items() if len(matched) >= _LEAST_WORDS}
 

@@ -19,7 +19,7 @@ from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, PreconditionFailed
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.store import StoreId, current_store, use_store
-from memoryhub.core.stores.wal import wipe_free_space
+from memoryhub.core.stores.wiping import wipe_free_space
 from memoryhub.core.text import counted
 
 logger = logging.getLogger(__name__)

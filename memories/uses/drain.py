@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
@@ -19,7 +18,7 @@ from memoryhub.core import clock, log
 from memoryhub.core.events.event_types import Retention, define_event
 from memoryhub.core.events.projection import Event, projects
 from memoryhub.core.events.rollback import NOTHING_DEPENDS
-from memoryhub.core.file_locks import try_lock
+from memoryhub.core.file_locks import try_lock, wait_for_lock
 from memoryhub.core.models import RawEvent
 from memoryhub.core.schemas import EventRef, Payload
 from memoryhub.core.stores import rows
@@ -125,7 +124,7 @@ def _take(folder: Path) -> list[Path]:
         taken = path.with_name(f"{time.time_ns()}-{path.stem}{TAKEN}")
         path.rename(taken)
         with taken.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # waits for a reader that opened it before the rename
+            wait_for_lock(file.fileno())  # waits for a reader that opened it before the rename
     return sorted(folder.glob(f"*{TAKEN}"))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,8 +13,10 @@ from urllib.parse import quote, unquote
 
 from memories.scopes import Level
 from memories.uses.events import NOTED, Use
+from memoryhub.core.file_locks import wait_for_lock
 from memoryhub.core.origin import current_origin
 from memoryhub.core.stores.store import Scope, StoreId, current_store
+from memoryhub.core.stores.store import folder_of as stores_folder_of
 
 # A process writes to the file of its slot (pid modulo 16), so few share a lock. Files are bounded: where no worker
 # folds them, or a write fails, notes are dropped.
@@ -49,7 +50,7 @@ class Note:
 
 
 def folder_of(store: StoreId) -> Path:
-    return store.path.parent / FOLDER
+    return stores_folder_of(store) / FOLDER
 
 
 def notes_files(store: StoreId) -> list[Path]:
@@ -107,7 +108,7 @@ def _append(path: Path, line: bytes) -> None:
     while True:
         descriptor = _open(path)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            wait_for_lock(descriptor)
             if not _is_still(path, descriptor):  # the job has renamed it: open a new one
                 continue
             size = os.fstat(descriptor).st_size

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import fcntl
 import json
 import os
 import threading
@@ -20,7 +19,7 @@ from pathlib import Path
 
 from memoryhub import env
 from memoryhub.core import ids
-from memoryhub.core.file_locks import try_lock
+from memoryhub.core.file_locks import try_lock, wait_for_lock
 from memoryhub.core.stores.routing import STORE_PREFIX, current_alias
 
 Values = dict[str, dict[str, float]]
@@ -40,7 +39,7 @@ class CounterFile:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         self._name = f"{os.getpid()}-{ids.short_id()}"
         self._lock = os.open(self._folder / f"{self._name}.lock", os.O_WRONLY | os.O_CREAT, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        wait_for_lock(self._lock)
 
     def write(self, values: Values) -> None:
         _replace(self._folder / f"{self._name}.json", values)
@@ -80,7 +79,7 @@ def _locked() -> Iterator[Path]:
     folder.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(folder / "lock", os.O_WRONLY | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        wait_for_lock(descriptor)
         yield folder
     finally:
         os.close(descriptor)

@@ -18,6 +18,15 @@ def try_lock(descriptor: int) -> bool:
     return True
 
 
+def wait_for_lock(descriptor: int) -> None:
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+# Others may have it shared too
+def share_lock(descriptor: int) -> None:
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+
+
 def lock(descriptor: int, *, seconds: float) -> bool:
     """Wait for the exclusive lock of an open file; return False after ``seconds``."""
     deadline = time.monotonic() + seconds

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -18,7 +17,7 @@ from typing import Any
 
 from memoryhub import env
 from memoryhub.core.errors import Locked
-from memoryhub.core.file_locks import lock
+from memoryhub.core.file_locks import lock, wait_for_lock
 
 FOLDER = "spool"
 REJECTED = "rejected"
@@ -78,7 +77,7 @@ def _append(path: Path, line: bytes) -> None:
     while True:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            wait_for_lock(descriptor)
             if _is_still(path, descriptor):
                 _write(descriptor, line)
                 return
@@ -171,7 +170,7 @@ def take() -> list[Path]:
         taken = path.with_name(f"{path.stem}-{time.time_ns()}.jsonl{TAKEN}")
         path.rename(taken)
         with taken.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # wait for a hook that opened it before
+            wait_for_lock(file.fileno())  # wait for a hook that opened it before
     return sorted(folder().glob(f"*.jsonl{TAKEN}"))
 
 
@@ -236,7 +235,7 @@ def rewrite(change: Callable[[str], str]) -> None:
     _remove_drafts()
     for path in _files():
         with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # a hook that waits for this lock then opens the new file
+            wait_for_lock(file.fileno())  # a hook that waits for this lock then opens the new file
             before = file.read()
             after = b"".join(_changed(line, change) for line in before.splitlines(keepends=True))
             if after != before:

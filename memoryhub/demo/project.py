@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tomllib
 from contextlib import ExitStack
@@ -14,15 +13,15 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from memoryhub import env
 from memoryhub.core import clock
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.contributions import opening_of
 from memoryhub.core.errors import Conflict, NotFound
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import StoreId, forget, project_store, use_store
 from memoryhub.demo.player import Stage
-from memoryhub.ops.backups.copying import folder_of
+from memoryhub.ops.backups.places import folder_of
 from memoryhub.registry.projects import ProjectCreate, create_project
 from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session
@@ -88,7 +87,7 @@ def demo_store() -> StoreId:
 def make_demo() -> int:
     """Create the sample project and return its number of events."""
     store = demo_store()
-    if store.path.exists():
+    if stores.exists(store):
         found = contents()
         if found.is_demo:
             raise Conflict(f"the project {store.name!r} already exists; delete it with --remove")
@@ -115,7 +114,7 @@ def remove_demo(*, also_others: bool = False) -> int:
         Conflict: it is not the sample project, or someone else has written to it.
     """
     store = demo_store()
-    if not store.path.exists():
+    if not stores.exists(store):
         raise NotFound(f"there is no project {store.name!r}; create it with `memory-hub demo`")
     found = contents()
     if not found.is_demo:
@@ -126,9 +125,7 @@ def remove_demo(*, also_others: bool = False) -> int:
             "them too"
         )
     forget(store)
-    removed = env.home() / f".demo-removed-{os.getpid()}"
-    store.path.parent.rename(removed)  # atomic: a store without its folder does not exist
-    shutil.rmtree(removed)
+    stores.remove(store)
     shutil.rmtree(folder_of(store), ignore_errors=True)  # backups without a store would look like those of a lost store
     return found.events
 

@@ -21,6 +21,7 @@ from pydantic_core import to_jsonable_python
 
 from memoryhub.config.folder import read_folder, use_folder
 from memoryhub.config.identity import identify_project
+from memoryhub.core.backends.selected import faults
 from memoryhub.core.errors import INTERRUPTED_EXIT_CODE, HubError, Invalid, Locked, Unavailable
 from memoryhub.core.log import anchor_warning
 from memoryhub.core.origin import use_origin
@@ -141,7 +142,7 @@ def _filtered(wrapper: Any, stream: Any) -> Output:
 
 
 def _hub_error(error: DatabaseError) -> HubError:
-    if "locked" in str(error):
+    if faults.is_locked(error):
         return Locked("hub.db or jobs.db is locked by another process; try again")
     return Unavailable(f"hub.db or jobs.db is unavailable: {error}; run `memory-hub doctor`")
 

@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from memories.models import Memory
 from memoryhub.core import counters, log
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import HubError
 from memoryhub.core.models import ProjectionOffset
 from memoryhub.core.stores import rows
@@ -87,8 +88,7 @@ def _turn_events() -> int:
 
 
 def _bytes() -> int:
-    path = current_store().path
-    return sum(file.stat().st_size for file in path.parent.glob("events.db*"))
+    return sum(stores.sizes(current_store()).values())
 
 
 def _lags() -> dict[str, int]:

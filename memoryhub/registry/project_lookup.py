@@ -11,8 +11,9 @@ from pydantic import Field
 from memoryhub.config.identity import bound_folders, identify_project, settings_of_folder, slugify
 from memoryhub.config.project_settings import project_settings, settings_decided_by
 from memoryhub.config.repository import Repository, find_repository, remote_identity, remote_name, resolved
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import NotFound
-from memoryhub.core.stores.store import list_projects, project_store
+from memoryhub.core.stores.store import folder_of, list_projects, project_store
 from memoryhub.registry.projects import ProjectCard, ProjectDetails, card_fields, details_fields
 from memoryhub.registry.store_cards import StoreOverview, overview_fields, read_card
 from sessions_app.selectors import profile
@@ -53,7 +54,7 @@ def project_rows() -> list[ProjectRow]:
 
 def row_of(project: str) -> ProjectRow | None:
     """Return one project as in the list; None if it has no store yet."""
-    return _row(project) if project_store(project).path.exists() else None
+    return _row(project) if stores.exists(project_store(project)) else None
 
 
 def project_in_full() -> tuple[ProjectDetails, dict[str, tuple[Any, str]]]:
@@ -64,7 +65,7 @@ def project_in_full() -> tuple[ProjectDetails, dict[str, tuple[Any, str]]]:
 
 
 def require_project(project: str) -> None:
-    if not project_store(project).path.exists():
+    if not stores.exists(project_store(project)):
         raise NotFound(f"there is no project {project!r}; see `memory-hub project list`", choices=list_projects())
 
 
@@ -92,7 +93,7 @@ def _of_repository(repository: Repository, project: str) -> str:
 
 def _row(project: str) -> ProjectRow:
     store = project_store(project)
-    return read_card(store, ProjectRow, lambda: _fields(project), project_id=project, bytes=_bytes(store.path.parent))
+    return read_card(store, ProjectRow, lambda: _fields(project), project_id=project, bytes=_bytes(folder_of(store)))
 
 
 def _fields(project: str) -> dict[str, Any]:

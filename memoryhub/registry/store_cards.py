@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from memories.models import Memory
 from memoryhub.config.identity import slugify
 from memoryhub.core import clock, log
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import Conflict, Forbidden, HubError
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
@@ -96,7 +97,7 @@ def create_described(*, store: StoreId, command: OrgDescribe, if_exists: IfTaken
     schema = ProjectDescribe if store.scope is Scope.PROJECT else OrgDescribe
     description = schema(**command.model_dump(exclude_unset=True, include=set(schema.model_fields)))
     draft_description(command=description, scope=store.scope)  # fails before anything is created
-    if store.path.exists():
+    if stores.exists(store):
         _check_existing(store, command, if_exists, refusal)
     with apart_from_here(store), use_store(store, create=True):
         return describe(command=description).redacted if description.model_fields_set else ()

@@ -21,6 +21,7 @@ from pydantic import AfterValidator, Field
 
 from memoryhub import env
 from memoryhub.core import clock
+from memoryhub.core.backends.selected import faults
 from memoryhub.core.errors import Conflict, Locked, NotFound, Unauthorized, Unavailable
 from memoryhub.core.origin import AGENT_PREFIX
 from memoryhub.core.permissions import EVERYTHING, HUB, VERBS, Act, Grant, demand, demand_everywhere, use_grant
@@ -269,9 +270,9 @@ def _of_prefix(prefix: str) -> AgentToken | None:
     try:
         return AgentToken.objects.filter(prefix=prefix).first()
     except DatabaseError as error:
-        if "no such table" in str(error):
+        if faults.is_missing_table(error):
             return None
-        if "locked" in str(error):
+        if faults.is_locked(error):
             raise Locked("hub.db is locked by another process") from error
         raise Unavailable(f"hub.db cannot be read: {error}") from error
 

@@ -26,7 +26,7 @@ from memoryhub.core.schemas import LeftOut, Payload, Renumbering
 from memoryhub.core.secrets.shapes import Shape
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
-from memoryhub.core.stores.wal import mark_unwiped
+from memoryhub.core.stores.wiping import mark_unwiped
 from memoryhub.transfer.jsonl import UNFIT, EventLine, Export, refusal, require_earlier
 from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED, CommitRecorded, SessionStarted
 from sessions_app.events.sessions import TURN_BEGAN, TurnBegan

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from memories.schemas import MemoryTouch, MemoryUpdate
 from memories.services import delete_memory, update_memory
 from memoryhub.core import clock, log
-from memoryhub.core.log.anchor import anchor_path, replace_anchor
+from memoryhub.core.backends.sqlite.anchors import anchor_path
+from memoryhub.core.log.anchor import replace_anchor
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import project_store
 from memoryhub.models import StoreCheck

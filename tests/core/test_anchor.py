@@ -10,8 +10,9 @@ from pathlib import Path
 from memories import services
 from memories.schemas import MemoryWrite
 from memoryhub.core import log
+from memoryhub.core.backends.sqlite.anchors import anchor_path
 from memoryhub.core.errors import Damaged, Invalid
-from memoryhub.core.log.anchor import anchor_path, read_anchor
+from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.store import project_store, use_store
 from tests.mcp.client import McpTestCase

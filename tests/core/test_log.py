@@ -16,8 +16,9 @@ from memories.schemas import IfExists, MemoryTouch, MemoryUpdate, MemoryWrite, W
 from memories.search import engine
 from memories.search.parsed_query import parse
 from memoryhub.core import log
+from memoryhub.core.backends.sqlite.anchors import anchor_path
 from memoryhub.core.errors import Conflict, HubError, Invalid
-from memoryhub.core.log.anchor import anchor_path, read_anchor
+from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import rows

@@ -28,9 +28,9 @@ import os, signal, sys, django
 os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings_store"
 django.setup()
 from memoryhub.cli import main
-from memoryhub.core.log import replacing
+from memoryhub.core.backends.sqlite import differences
 
-put, calls = replacing.put_noted, []
+put, calls = differences.put_noted, []
 
 def interrupted(model):
     put(model)
@@ -38,7 +38,7 @@ def interrupted(model):
     if len(calls) == 5:
         os.kill(os.getpid(), signal.SIGINT)
 
-replacing.put_noted = interrupted
+differences.put_noted = interrupted
 sys.exit(main(sys.argv))
 """
 

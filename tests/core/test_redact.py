@@ -17,7 +17,7 @@ from memoryhub.core.log.replacing import Replacing
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store
-from memoryhub.core.stores.wal import wipe_free_space
+from memoryhub.core.stores.wiping import wipe_free_space
 from tests.support import HubTestCase
 
 WORD = "quicksilverish"

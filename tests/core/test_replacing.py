@@ -23,14 +23,14 @@ from memories.schemas import MemorySearch, MemoryWrite
 from memories.selectors import search
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite import base
+from memoryhub.core.backends.sqlite.scratch import temporary_copy
 from memoryhub.core.events.projection import read_models
 from memoryhub.core.log.copy import follow
-from memoryhub.core.log.rebuild import temporary_copy
 from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store, project_store, use_store
-from memoryhub.core.stores.wal import wipe_free_space
+from memoryhub.core.stores.wiping import wipe_free_space
 from memoryhub.ops.backups.making import back_up_store
 from memoryhub.ops.backups.restoring import restore
 from tests.core.test_log import StoreTestCase, write

@@ -16,11 +16,13 @@ from memories import services
 from memories.models import Memory
 from memories.schemas import MemoryWrite
 from memoryhub.core import log
-from memoryhub.core.backends.sqlite import options
+from memoryhub.core.backends.sqlite import anchors, files, options
+from memoryhub.core.backends.sqlite import stores as sqlite_stores
+from memoryhub.core.backends.sqlite.templates import template_path
 from memoryhub.core.errors import Invalid, Locked, NotFound, Unavailable
-from memoryhub.core.stores import files, rows, schema, store
+from memoryhub.core.stores import rows, schema, store
 from memoryhub.core.stores.routing import NoCurrentStore
-from memoryhub.core.stores.store import org_store, project_store, use_store
+from memoryhub.core.stores.store import StoreId, org_store, project_store, use_store
 from tests.support import HubTestCase
 
 ALPHA, BETA = project_store("alpha"), project_store("beta")
@@ -125,13 +127,13 @@ class CreationTests(HubTestCase):
             self.assertEqual(stat.S_IMODE(path.stat().st_mode), wanted, path)
 
     def test_a_damaged_template_is_rebuilt_and_not_copied(self):
-        template = files.template_path()
+        template = template_path()
         for content in (b"", b"no database " * 999):
             template.unlink()
             template.write_bytes(content)
             with self.subTest(content=content[:12]):
-                with self.assertLogs("memoryhub.core.stores.files", "WARNING"):
-                    files.create_store(self.home / f"projects/p{len(content)}/events.db")
+                with self.assertLogs("memoryhub.core.backends.sqlite.templates", "WARNING"):
+                    sqlite_stores.create(project_store(f"p{len(content)}"))
                 with use_store(project_store(f"p{len(content)}")):
                     self.assertTrue(log.verify().ok)
                     write("first")
@@ -157,20 +159,20 @@ class CreationTests(HubTestCase):
             self.assertEqual(Memory.objects.count(), 6)
 
     def test_a_store_that_another_thread_creates_in_between_is_opened(self):
-        is_anchored = files.is_anchored
+        is_anchored = anchors.exists
 
         def create() -> None:
             with use_store(ALPHA, create=True):
                 write("first")
 
-        def create_in_between(path: Path) -> bool:
-            files.is_anchored = is_anchored
+        def create_in_between(found: StoreId) -> bool:
+            anchors.exists = is_anchored
             other = threading.Thread(target=create)
             other.start()
             other.join()
-            return is_anchored(path)
+            return is_anchored(found)
 
-        with mock.patch.object(files, "is_anchored", create_in_between), use_store(ALPHA, create=True):
+        with mock.patch.object(anchors, "exists", create_in_between), use_store(ALPHA, create=True):
             self.assertEqual(Memory.objects.count(), 1)
 
     def test_the_measured_pragmas_are_set(self):

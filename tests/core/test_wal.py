@@ -5,7 +5,7 @@ import threading
 from contextlib import closing
 from pathlib import Path
 
-from memoryhub.core.stores import wal
+from memoryhub.core.backends.sqlite import wal
 from memoryhub.core.stores.store import project_store
 from tests.support import HubTestCase, forget_all_stores
 
@@ -48,7 +48,7 @@ class KeeperTests(HubTestCase):
         broken.parent.mkdir()
         broken.write_bytes(b"not a database!!" * 1000)
         broken.with_name("events.db-wal").write_bytes(b"x" * 600_000)
-        with self.assertLogs("memoryhub.core.stores.wal", "WARNING"):
+        with self.assertLogs("memoryhub.core.backends.sqlite.wal", "WARNING"):
             self.assertEqual(wal.shorten_all(limit=500_000), [self.path])
 
     def test_the_keeper_runs_until_it_is_stopped(self) -> None:

@@ -19,16 +19,16 @@ from memories.schemas.links import TagCreate
 from memories.services.tags import create_tag
 from memoryhub.config.project_settings import project_settings
 from memoryhub.core import log
+from memoryhub.core.backends.sqlite.scratch import attached, temporary_copy
 from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, NotFound
 from memoryhub.core.jobs import Run
-from memoryhub.core.log.copy import attached, follow
+from memoryhub.core.log.copy import follow
 from memoryhub.core.log.event_view import as_of
-from memoryhub.core.log.rebuild import temporary_copy
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import current_store
-from memoryhub.core.stores.wal import is_unwiped
+from memoryhub.core.stores.wiping import is_unwiped
 from memoryhub.core.text import flat
 from sessions_app.schemas import CommitRead, EventAppend, SessionStart, SettingsChange, TurnBegin
 from sessions_app.services import record_commit, start_session

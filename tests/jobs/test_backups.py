@@ -18,12 +18,14 @@ from memories import services
 from memories.models import Memory
 from memories.schemas import MemoryDelete, MemoryWrite
 from memoryhub.core import log
+from memoryhub.core.backends.sqlite.anchors import anchor_path
+from memoryhub.core.backends.sqlite.copies import connect
 from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, NotFound, Unavailable
 from memoryhub.core.jobs import find_job
-from memoryhub.core.log.anchor import anchor_path, read_anchor
+from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.stores.store import project_store
-from memoryhub.ops.backups.copying import backups_of, connect, kept_before_restores
 from memoryhub.ops.backups.making import back_up_store, back_up_store_to
+from memoryhub.ops.backups.places import backups_of, kept_before_restores
 from memoryhub.ops.backups.restoring import Restored, restore
 from memoryhub.ops.jobs import run_job
 from memoryhub.ops.jobs.targets import Target

@@ -16,8 +16,8 @@ from memories.models import Memory
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Locked
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.wal import is_unwiped, mark_unwiped
-from memoryhub.ops.backups.copying import kept_before_restores
+from memoryhub.core.stores.wiping import is_unwiped, mark_unwiped
+from memoryhub.ops.backups.places import kept_before_restores
 from memoryhub.ops.backups.restoring import restore
 from tests.home import UNMEASURED
 from tests.jobs.damaging import ALPHA, DamageTestCase
@@ -30,13 +30,13 @@ from tests.web.server import ROOT
 STOPPED = """
 import django, sys
 django.setup()
-from memoryhub.ops.backups import copying
+from memoryhub.core.backends.sqlite import copies
 from memoryhub.ops.backups.rebuilding import rebuild_store
 from memoryhub.core.stores.store import project_store
 def stop(*_):
     print("all is built", flush=True)
     sys.stdin.read()
-copying.keep_beside = stop
+copies.keep_beside = stop
 rebuild_store(store=project_store("alpha"))
 """
 
@@ -267,7 +267,7 @@ class RestoreTests(DamageTestCase):
         self.assertEqual(self.doctor(), [])
 
     def test_a_store_that_another_process_keeps_locked_is_not_restored(self) -> None:
-        self.enterContext(mock.patch("memoryhub.ops.backups.copying.BUSY_TIMEOUT_SECONDS", 0.1))
+        self.enterContext(mock.patch("memoryhub.core.backends.sqlite.copies.BUSY_TIMEOUT_SECONDS", 0.1))
         with closing(sqlite3.connect(ALPHA.path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             with self.assertRaisesRegex(Locked, "locked by another process"):

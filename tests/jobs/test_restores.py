@@ -7,10 +7,11 @@ from pathlib import Path
 
 from django.core.management import CommandError, call_command
 
+from memoryhub.core.backends.sqlite.anchors import anchor_path
+from memoryhub.core.backends.sqlite.copies import connect
 from memoryhub.core.errors import Unavailable
-from memoryhub.core.log.anchor import anchor_path
 from memoryhub.core.stores.store import project_store
-from memoryhub.ops.backups.copying import backups_of, connect
+from memoryhub.ops.backups.places import backups_of
 from memoryhub.ops.backups.restoring import restore
 from memoryhub.ops.serving import lock
 from tests.jobs.test_backups import ALPHA, BackupTestCase

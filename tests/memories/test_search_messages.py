@@ -14,7 +14,7 @@ from memoryhub.core import clock, log
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store, forget, use_store
-from memoryhub.core.stores.wal import wipe_free_space
+from memoryhub.core.stores.wiping import wipe_free_space
 from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session
 from sessions_app.services.turns import append_automatically, automatic_turn, close_turn

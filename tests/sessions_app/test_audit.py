@@ -15,8 +15,8 @@ from django.core.management import call_command
 from memories.schemas import MemoryWrite
 from memories.services import write_memories, write_memory
 from memoryhub.core import log
+from memoryhub.core.backends.sqlite.anchors import anchor_path
 from memoryhub.core.errors import HubError, Invalid
-from memoryhub.core.log.anchor import anchor_path
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import project_store, use_store

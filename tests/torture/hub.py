@@ -72,7 +72,7 @@ from memories.embeddings.meaning import nearest
 from memories.schemas import MemoryDelete, MemoryWrite
 from memories.services import delete_memory, write_memory
 from memoryhub import env; from memoryhub.ops import jobs
-from memoryhub.ops.backups.copying import copy_database
+from memoryhub.core.backends.sqlite.copies import copy_database
 from memoryhub.ops.backups.making import back_up_hub, back_up_store
 from memoryhub.core.stores import rows
 from memoryhub.core.origin import use_origin

@@ -8,8 +8,8 @@ from unittest import mock
 from django_q.models import Schedule
 
 from memoryhub.core import clock
+from memoryhub.core.backends.sqlite.anchors import anchor_path
 from memoryhub.core.jobs import find_job
-from memoryhub.core.log.anchor import anchor_path
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import MAX_OPEN_STORES, project_store
 from memoryhub.ops import health, jobs

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from benchmarks.speed import corpus
 from benchmarks.speed.bench import SizedBench
 from benchmarks.speed.figures import Amount, Figure, Unit
+from memoryhub.core.backends.selected import stores as backend_stores
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import use_store
 
@@ -16,7 +17,7 @@ _SEARCHES = 20
 def measure_size(sized: SizedBench) -> Iterator[Figure]:
     with use_store(sized.store):
         rows.fetch("PRAGMA wal_checkpoint(TRUNCATE)")
-        size, count = sized.store.path.stat().st_size, _count("count(*)")
+        size, count = backend_stores.sizes(sized.store)["events.db"], _count("count(*)")
         text = _count("sum(length(CAST(title || content || tags AS BLOB)))")
     for key, label, unit, share in (
         ("size.store", "events.db", Unit.MEGABYTES, 1e6),

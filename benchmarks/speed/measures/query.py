@@ -14,7 +14,7 @@ from memories.query import query
 from memories.schemas.query import MemoryQuery
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import store as stores
-from memoryhub.core.stores.store import GLOBAL_STORE, StoreId, org_store, project_store, use_store
+from memoryhub.core.stores.store import GLOBAL_STORE, StoreId, folder_of, org_store, project_store, use_store
 
 _LABELS = {
     "guidelines": "guidelines by tag",
@@ -47,7 +47,7 @@ def measure_queries(sized: SizedBench) -> Iterator[Figure]:
 # The global store is shared by the runs at all sizes.
 def _empty_global() -> None:
     stores.forget(GLOBAL_STORE)
-    shutil.rmtree(GLOBAL_STORE.path.parent, ignore_errors=True)
+    shutil.rmtree(folder_of(GLOBAL_STORE), ignore_errors=True)
 
 
 def _asking(store: StoreId, example: dict[str, Any]) -> Any:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import count, cycle
+from pathlib import Path
 
 from benchmarks.speed import corpus
 from benchmarks.speed.bench import Bench
@@ -12,6 +13,7 @@ from benchmarks.speed.twin import connect
 from memories import services
 from memories.schemas import MemoryWrite
 from memoryhub.core import log
+from memoryhub.core.backends.selected import stores as backend_stores
 from memoryhub.core.stores import store as stores
 from memoryhub.core.stores.store import StoreId, project_store, use_store
 
@@ -46,7 +48,7 @@ def _read(store: StoreId) -> None:
 
 
 def _open_bare(store: StoreId) -> None:
-    with closing(connect(store.path)) as connection:
+    with closing(connect(Path(backend_stores.location(store)))) as connection:
         connection.execute("SELECT position, chain_digest FROM raw_events ORDER BY position DESC LIMIT 1").fetchone()
 
 

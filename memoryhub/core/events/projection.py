@@ -99,7 +99,7 @@ def companions_of(table: str) -> tuple[str, ...]:
 def define_check(what: str, check: Check) -> None:
     """Register a comparison of something derived from read models, such as an index, with its expected content."""
     # ``check`` takes sampled ids, or None for all, and returns the ids that differ. It runs in a copy built from the
-    # log, with the store attached as ``copy.LIVE``.
+    # log, with the store attached as ``LIVE``.
     _checks[what] = check
 
 

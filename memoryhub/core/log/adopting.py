@@ -6,19 +6,20 @@ from collections.abc import Callable, Container, Iterable
 
 from django.db import transaction
 
+from memoryhub.core.backends.base import LIVE, Source
+from memoryhub.core.backends.selected import scratch
 from memoryhub.core.errors import Conflict
 from memoryhub.core.events.projection import apply, finish_rebuild, read_models, text_caches
 from memoryhub.core.log.anchor import advance_anchor, require_anchored
 from memoryhub.core.log.append import COLUMNS, INSERT_EVENT, open_head
-from memoryhub.core.log.copy import LIVE, apply_events
+from memoryhub.core.log.copy import apply_events
 from memoryhub.core.log.read import StoredEvent, event_of, head, last_erasure
-from memoryhub.core.log.rebuild import temporary_copy
 from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
 from memoryhub.core.log.views import forget_views
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import current_store
-from memoryhub.core.stores.wal import mark_unwiped
+from memoryhub.core.stores.wiping import mark_unwiped
 
 _LISTED = ", ".join(COLUMNS)
 _PUT_TAIL = (
@@ -28,11 +29,11 @@ _PUT_TAIL = (
 # Erased, or redacted with another salt: the trigger refuses everything else.
 _CHANGED = (
     f"SELECT m.position FROM main.raw_events AS m JOIN {LIVE}.raw_events AS l ON l.position = m.position "
-    "WHERE l.salt IS NOT m.salt"
+    "WHERE l.salt IS DISTINCT FROM m.salt"
 )
 _PUT_PAYLOADS = (
     f"UPDATE {LIVE}.raw_events AS l SET payload_json = m.payload_json, salt = m.salt FROM main.raw_events AS m "
-    "WHERE m.position = l.position AND l.salt IS NOT m.salt"
+    "WHERE m.position = l.position AND l.salt IS DISTINCT FROM m.salt"
 )
 
 
@@ -70,8 +71,8 @@ def forward(events: Iterable[StoredEvent], *, fork: tuple[int, str], progress: C
     """
     store = current_store()
     require_anchored(head())
-    replacing = _Forwarding(store.path, fork)
-    with temporary_copy(store):
+    replacing = _Forwarding(store, fork)
+    with scratch.temporary_copy(store):
         with transaction.atomic(using=require_current_alias()), rows.gathering():
             for event in events:
                 _insert(event)
@@ -90,8 +91,8 @@ def forward(events: Iterable[StoredEvent], *, fork: tuple[int, str], progress: C
 
 
 class _Forwarding(Replacing):
-    def __init__(self, source: object, fork: tuple[int, str]) -> None:
-        super().__init__(source, last_erasure(), list(read_models()))  # type: ignore[arg-type]
+    def __init__(self, source: Source, fork: tuple[int, str]) -> None:
+        super().__init__(source, last_erasure(), list(read_models()))
         self._fork = fork
 
     # The copy is ahead of the store, so nothing can be taken over.

@@ -8,13 +8,14 @@ from typing import Any
 
 from django.db import DatabaseError
 
-from memoryhub.core.log.anchor import Anchor, read_anchor
+from memoryhub.core.backends.base import Anchor
+from memoryhub.core.backends.selected import faults
+from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.log.checkpoint import Checkpoint
 from memoryhub.core.log.digests import GENESIS, HEADER, chain_digest, payload_digest
 from memoryhub.core.log.erase import erased_positions
 from memoryhub.core.log.redact import redacted_digests
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.integrity import is_damage
 from memoryhub.core.stores.store import StoreId, current_store
 
 _BATCH = 5000
@@ -124,7 +125,7 @@ def _redacted(database: str) -> dict[int, str]:
         try:
             return redacted_digests(database, use_index=use_index)
         except DatabaseError as error:
-            if not is_damage(error):
+            if not faults.is_damage(error):
                 raise
     return {}
 
@@ -176,7 +177,7 @@ def _batch(after: int, size: int, database: str) -> list[tuple[Any, ...]]:
     try:
         return rows.fetch(_SELECT.format(database=database), [after, size])
     except DatabaseError as error:
-        if not is_damage(error):
+        if not faults.is_damage(error):
             raise
         # Halve the batch, so that the position of the unreadable row is known.
         if size > 1:

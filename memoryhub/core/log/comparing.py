@@ -11,14 +11,16 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import DatabaseError, models, transaction
 
 from memoryhub.core import ids
+from memoryhub.core.backends.base import LIVE
+from memoryhub.core.backends.selected import differences, scratch
 from memoryhub.core.errors import Locked
 from memoryhub.core.events.projection import checks, read_models
 from memoryhub.core.log.append import COLUMNS
-from memoryhub.core.log.copy import LIVE, apply_events, attached, follow
+from memoryhub.core.log.copy import apply_events, follow
 from memoryhub.core.log.read import head, last_erasure
-from memoryhub.core.log.rebuild import temporary_copy
-from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing, columns_of
+from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
 from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, columns_of
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import counted
@@ -85,9 +87,9 @@ def compare(*, whole: bool = False, progress: Progress = lambda _: None) -> Comp
 
 def _compare_whole(progress: Progress) -> Comparison:
     store, last = current_store(), head()[0]
-    replacing = Replacing(store.path, last_erasure(), ())
-    with temporary_copy(store):
-        follow(store.path, up_to=last, progress=progress)
+    replacing = Replacing(store, last_erasure(), ())
+    with scratch.temporary_copy(store):
+        follow(store, up_to=last, progress=progress)
         replacing.catch_up()
         with replacing.compared() as differing:
             found = [_noted(model) for model in read_models() if model in differing]
@@ -95,11 +97,7 @@ def _compare_whole(progress: Progress) -> Comparison:
 
 
 def _noted(model: type[models.Model]) -> Difference:
-    table = model._meta.db_table
-    key = " || '/' || ".join(f'"{field.column}"' for field in model._meta.pk_fields)
-    count = rows.fetch(f'SELECT count(*) FROM temp."differing_{table}"')[0][0]
-    found = rows.fetch(f'SELECT {key} FROM temp."differing_{table}" ORDER BY 1 LIMIT {_SHOWN}')
-    return Difference(table, count, tuple(str(value) for (value,) in found), is_table=True)
+    return Difference(model._meta.db_table, *differences.noted(model, shown=_SHOWN), is_table=True)
 
 
 def _checked(sample: list[int] | None) -> list[Difference]:
@@ -115,13 +113,12 @@ def compare_sample() -> Comparison:
     """Compare the streams of randomly chosen events. Differences may be false; a whole comparison decides."""
     store, last = current_store(), head()[0]
     comparison = Comparison(last, 0, sampled=True)
-    with temporary_copy(store), suppress(LookupError, ObjectDoesNotExist, DatabaseError):
-        rows.execute("PRAGMA foreign_keys=OFF")  # rows of other streams are missing
-        rows.execute("DROP TRIGGER raw_events_no_gap")
-        with attached(store.path):
+    with scratch.temporary_copy(store), suppress(LookupError, ObjectDoesNotExist, DatabaseError):
+        scratch.allow_gaps()  # rows of other streams are missing
+        with scratch.attached(store):
             rows.execute(_TAKE_STREAMS, [json.dumps(_positions(last)), _LONGEST_STREAM])
         applied = apply_events(0)
-        with attached(store.path), transaction.atomic(using=require_current_alias()):
+        with scratch.attached(store), transaction.atomic(using=require_current_alias()):
             found = [difference for model in read_models() if (difference := _of_own_stream(model))]
             sample = [position for (position,) in rows.fetch("SELECT position FROM main.raw_events ORDER BY position")]
             return replace(comparison, applied=applied, differences=(*found, *_checked(sample)))
@@ -134,7 +131,7 @@ _UNDECIDED = Difference("the sample", 0, (), is_table=False)
 _TAKE_STREAMS = (
     f"INSERT INTO main.raw_events ({', '.join(COLUMNS)}) SELECT {', '.join(COLUMNS)} FROM {LIVE}.raw_events "
     "WHERE stream_id IN (SELECT s.stream_id FROM "
-    f"(SELECT DISTINCT stream_id FROM {LIVE}.raw_events WHERE position IN (SELECT value FROM json_each(%s))) AS s "
+    f"(SELECT DISTINCT stream_id FROM {LIVE}.raw_events WHERE position IN {IDS}) AS s "
     f"WHERE (SELECT max(e.stream_seq) FROM {LIVE}.raw_events AS e WHERE e.stream_id = s.stream_id) <= %s) "
     "ORDER BY position"
 )
@@ -156,7 +153,7 @@ def _of_own_stream(model: type[models.Model]) -> Difference | None:
     table = model._meta.db_table
     keys = [f'"{field.column}"' for field in model._meta.pk_fields]
     same_key = " AND ".join(f"l.{key} = m.{key}" for key in keys)
-    same = f"({columns_of('l', names)}) IS ({columns_of('m', names)})"
+    same = f"({columns_of('l', names)}) IS NOT DISTINCT FROM ({columns_of('m', names)})"
     # Rows of the rebuilt copy that are missing or different in the store.
     missing = (
         f'SELECT {columns_of("m", keys[:1])} FROM main."{table}" AS m WHERE NOT EXISTS '

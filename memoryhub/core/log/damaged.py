@@ -1,29 +1,24 @@
-"""Read the log of a damaged store file, and build a new file from it (decision 32)."""
-
-# SQLite reads the table of events through that table's own pages if it is asked to skip malformed schema entries. So
-# damage to a read model, an index, the full-text index or a free page leaves the log readable.
+"""Read the log of a damaged store, and build a new store from it (decision 32)."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from django.db import DatabaseError, models, transaction
 
+from memoryhub.core.backends.base import HERE, LIVE, Source
+from memoryhub.core.backends.selected import differences, faults, repair, scratch
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.events.projection import models_beside_log, read_models, text_caches
 from memoryhub.core.log.chain import Verification, check_links, verify
-from memoryhub.core.log.copy import LIVE, apply_events, attached, open_copy, take_events
+from memoryhub.core.log.copy import apply_events, take_events
 from memoryhub.core.log.digests import GENESIS
 from memoryhub.core.log.read import erased_after, head
-from memoryhub.core.log.rebuild import TableReport, table_digest, temporary_copy
+from memoryhub.core.log.rebuild import TableReport
 from memoryhub.core.log.replacing import ErasedMeanwhile, is_of_one_log
-from memoryhub.core.log.salvage import salvage
-from memoryhub.core.log.views import draft_folder
-from memoryhub.core.stores import files, rows
-from memoryhub.core.stores.integrity import is_damage
+from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.schema import META_COLUMNS
 from memoryhub.core.stores.store import StoreId
@@ -39,65 +34,51 @@ def verify_damaged(store: StoreId) -> Verification:
     with readable_log(store) as source:
         if source is None:
             return Verification(False, 0, GENESIS, 1, "the log cannot be found in the file")
-        with temporary_copy(store), _passing_over_damage(), attached(source):
+        with scratch.temporary_copy(store), repair.passing_over_damage(), scratch.attached(source):
             return verify(of=store, database=LIVE)
 
 
 @contextmanager
-def readable_log(store: StoreId) -> Iterator[Path | None]:
-    """Yield a file from which the store's log can be read, possibly a temporary copy, or None."""
+def readable_log(store: StoreId) -> Iterator[Source | None]:
+    """Yield from where the store's log can be read: the store, a temporary copy, or None."""
     if _has_log(store):
-        yield store.path
+        yield store
         return
-    folder = draft_folder(store)
-    try:
-        yield salvage(store.path, folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with repair.salvaged(store) as source:
+        yield source
 
 
 def _has_log(store: StoreId) -> bool:
     try:
-        with temporary_copy(store), _passing_over_damage(), attached(store.path):
+        with scratch.temporary_copy(store), repair.passing_over_damage(), scratch.attached(store):
             return bool(rows.fetch(f"SELECT count(*) FROM (SELECT 1 FROM {LIVE}.raw_events LIMIT 1)"))
     except DatabaseError as error:
-        if not is_damage(error):
+        if not faults.is_damage(error):
             raise
         return False
 
 
-@contextmanager
-def _passing_over_damage() -> Iterator[None]:
-    # Lets SQLite open a file whose schema is malformed in parts.
-    rows.execute("PRAGMA writable_schema=ON")
-    try:
-        yield
-    finally:
-        rows.execute("PRAGMA writable_schema=OFF")
-
-
 class FreshFile:
-    def __init__(self, store: StoreId, source: Path) -> None:
+    def __init__(self, store: StoreId, source: Source) -> None:
         self._store, self._source = store, source
 
     @classmethod
     @contextmanager
-    def at(cls, path: Path, store: StoreId, source: Path) -> Iterator[FreshFile]:
+    def at(cls, path: Path, store: StoreId, source: Source) -> Iterator[FreshFile]:
         """Create an empty store at ``path``, for the log in ``source``, and make it current inside the block."""
-        files.copy_template(path)
-        with open_copy(path), _passing_over_damage():
+        with repair.fresh(path), repair.passing_over_damage():
             yield cls(store, source)
 
     def fill(self, progress: Callable[[int], None]) -> None:
-        with attached(self._source):
+        with scratch.attached(self._source):
             found = verify(of=self._store, database=LIVE)
             if not found.ok:
                 raise Unavailable(f"the file cannot be built from its log: {found.describe()}")
             take_events(head(LIVE)[0])
         apply_events(0, progress)
-        with attached(self._source):
+        with scratch.attached(self._source):
             for table in text_caches():
-                _carry(table, _columns(table))
+                repair.carry(table)
 
     def catch_up(self) -> None:
         """Copy and apply the events that were appended since.
@@ -106,23 +87,23 @@ class FreshFile:
             ErasedMeanwhile: events were erased or redacted since, or a backup was restored.
             Unavailable: the new events do not continue the chain.
         """
-        with attached(self._source), transaction.atomic(using=require_current_alias()):
+        with scratch.attached(self._source), transaction.atomic(using=require_current_alias()):
             self._take_late()
 
     def finish(self) -> None:
         """Copy the last events and all data that is not in the log; requires the store's write lock."""
         self.catch_up()
-        with attached(self._source):
+        with scratch.attached(self._source):
             for model in models_beside_log():
                 if model._meta.db_table not in text_caches():
-                    _carry(model._meta.db_table, _columns(model._meta.db_table))
-            _carry("store_meta", META_COLUMNS)
+                    repair.carry(model._meta.db_table)
+            repair.carry("store_meta", META_COLUMNS)
 
     def compared(self) -> list[TableReport]:
         alias = require_current_alias()
         for _ in range(_ATTEMPTS):
             self.catch_up()
-            with attached(self._source), transaction.atomic(using=alias):
+            with scratch.attached(self._source), transaction.atomic(using=alias):
                 tables = [_compared(model) for model in read_models()]
                 is_level = head(LIVE) == head()
                 transaction.set_rollback(True, using=alias)  # a COMMIT fails after a read that met a damaged page
@@ -140,30 +121,12 @@ class FreshFile:
                 raise Unavailable(f"the file cannot be built from its log: #{position}: {flaw}")
 
 
-def _columns(table: str) -> list[str]:
-    return [name for (name,) in rows.fetch("SELECT name FROM pragma_table_info(%s, 'main') ORDER BY cid", [table])]
-
-
-def _carry(table: str, columns: Iterable[str]) -> None:
-    # Copies the readable rows of a table that is not built from the log; lost ones can be computed again. Not inside
-    # a transaction: COMMIT fails after a read that met a damaged page.
-    names = list(columns)
-    listed = ", ".join(f'"{name}"' for name in names)
-    put = f'INSERT OR IGNORE INTO main."{table}" ({listed}) VALUES ({", ".join(["%s"] * len(names))})'
-    try:
-        for row in rows.iterate(f'SELECT {listed} FROM {LIVE}."{table}" NOT INDEXED'):
-            rows.execute(put, row)
-    except DatabaseError as error:
-        if not is_damage(error):
-            raise
-
-
 def _compared(model: type[models.Model]) -> TableReport:
-    count, after = table_digest(model, "main")
+    count, after = differences.table_digest(model, HERE)
     try:
-        _, before = table_digest(model, LIVE)
+        _, before = differences.table_digest(model, LIVE)
     except DatabaseError as error:
-        if not is_damage(error):
+        if not faults.is_damage(error):
             raise
         before = UNREADABLE
     return TableReport(model._meta.db_table, count, before, after, replaced=True)

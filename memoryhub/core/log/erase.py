@@ -18,7 +18,7 @@ from memoryhub.core.schemas import EventRefs, Generated, Payload, RenumberedStre
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, int_elements
 from memoryhub.core.stores.routing import require_current_alias
-from memoryhub.core.stores.wal import mark_unwiped
+from memoryhub.core.stores.wiping import mark_unwiped
 
 # A stream's name as in event headers. ``erase_streams`` ignores all other names.
 StreamName = Annotated[str, Generated(r"[a-z]+(?::(?s:.)+)?", "the name of a stream, such as memory:412")]

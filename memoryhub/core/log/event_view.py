@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from memoryhub.core import clock
+from memoryhub.core.backends.selected import views
 from memoryhub.core.errors import NotFound
 from memoryhub.core.log import head, view_at
 from memoryhub.core.log.quarantine import quarantine_marks
@@ -29,7 +30,7 @@ def as_of(moment: int | datetime) -> Iterator[int]:
     """
     position, store = position_at(moment), viewed_store()
     with use_store(view_at(position)):
-        rows.execute("PRAGMA query_only=ON")
+        views.forbid_writes()
         token = _viewed.set(store)
         try:
             yield position

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import Damaged, Invalid
 from memoryhub.core.events.event_types import define_governance_event
 from memoryhub.core.events.projection import Event
@@ -13,7 +14,6 @@ from memoryhub.core.log.chain import verify
 from memoryhub.core.log.read import head
 from memoryhub.core.permissions import Act
 from memoryhub.core.schemas import Payload, Sha256
-from memoryhub.core.stores import files
 from memoryhub.core.stores.store import StoreId, current_store, use_store
 
 
@@ -37,7 +37,7 @@ LOSS_ACCEPTED = define_governance_event(
 
 def accept_loss(*, store: StoreId, reason: str = "") -> Event[LossAccepted]:
     """Record the loss in the log, and allow writes again; a missing store is created again."""
-    problem = _begin_again(store)
+    problem = stores.recreate(store)
     with use_store(store):
         problem = problem or anchor_problem() or _missing_anchor()
         if not problem:
@@ -71,16 +71,3 @@ def _payload(problem: str, reason: str) -> LossAccepted:
         problem=problem,
         reason=reason,
     )
-
-
-def _begin_again(store: StoreId) -> str:
-    path = store.path
-    if path.exists() and path.stat().st_size:
-        return ""
-    if not path.parent.is_dir():
-        return ""
-    problem = "the store's file was empty" if path.exists() else "the store's file was gone"
-    if path.exists():
-        files.set_aside(path)
-    files.create_store(path)
-    return problem

@@ -13,6 +13,7 @@ from memoryhub.core.log.digests import GENESIS, HEADER, canonical_json
 from memoryhub.core.models import RawEvent
 from memoryhub.core.schemas import STORED
 from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import NOT_INDEXED
 
 _BATCH = 1000
 
@@ -73,8 +74,8 @@ def last_erasure(database: str = "main") -> int:
 def erased_after(position: int, database: str = "main") -> bool:
     return bool(
         rows.fetch(
-            # NOT INDEXED: the indexes of a damaged file may lack an event (decision 32).
-            f"SELECT 1 FROM {database}.raw_events NOT INDEXED WHERE position > %s "
+            # The indexes of a damaged file may lack an event (decision 32).
+            f"SELECT 1 FROM {database}.raw_events {NOT_INDEXED} WHERE position > %s "
             f"AND event_type IN ({_types_that_remove_text()}) LIMIT 1",
             [position],
         )

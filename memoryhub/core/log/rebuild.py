@@ -5,22 +5,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from django.db import connections, models
 
+from memoryhub.core.backends.base import HERE, LIVE
+from memoryhub.core.backends.selected import differences, scratch
 from memoryhub.core.errors import Invalid, Locked
 from memoryhub.core.events.projection import finish_rebuild, read_models
-from memoryhub.core.log import views
-from memoryhub.core.log.copy import LIVE, follow, open_copy
+from memoryhub.core.log.copy import follow
 from memoryhub.core.log.read import head, last_erasure
 from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
-from memoryhub.core.stores import files, rows, schema
+from memoryhub.core.stores import schema
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import StoreId, current_store
 
@@ -81,10 +80,10 @@ def _tables_of(only: Sequence[str]) -> frozenset[str]:
 
 def _attempt(store: StoreId, tables: frozenset[str], progress: Callable[[int], None]) -> list[TableReport] | None:
     replaced = [model for model in read_models() if model._meta.db_table in tables]
-    replacing = Replacing(store.path, last_erasure(), replaced)
+    replacing = Replacing(store, last_erasure(), replaced)
     last, _ = head()
-    with temporary_copy(store), suppress(ErasedMeanwhile):
-        follow(store.path, up_to=last, progress=progress)
+    with scratch.temporary_copy(store), suppress(ErasedMeanwhile):
+        follow(store, up_to=last, progress=progress)
         replacing.catch_up()
         with replacing.compared() as differing:
             report = [_reported(model, model in differing, model in replaced) for model in read_models()]
@@ -96,37 +95,11 @@ def _attempt(store: StoreId, tables: frozenset[str], progress: Callable[[int], N
     return None
 
 
-@contextmanager
-def temporary_copy(store: StoreId) -> Iterator[None]:
-    """Make an empty copy of the store current; its unlinked file disappears with this process."""
-    folder = views.draft_folder(store)
-    try:
-        files.copy_template(folder / "events.db")
-        with open_copy(folder / "events.db"):
-            shutil.rmtree(folder)
-            yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def _reported(model: type[models.Model], differs: bool, replaced: bool) -> TableReport:  # noqa: FBT001
-    count, before = table_digest(model, LIVE)
-    count, after = table_digest(model, "main") if differs else (count, before)
+    count, before = differences.table_digest(model, LIVE)
+    count, after = differences.table_digest(model, HERE) if differs else (count, before)
     return TableReport(model._meta.db_table, count, before, after, replaced)
 
 
 def table_digests() -> dict[str, tuple[int, str]]:
-    return {model._meta.db_table: table_digest(model, "main") for model in read_models()}
-
-
-def table_digest(model: type[models.Model], database: str) -> tuple[int, str]:
-    # SQLite concatenates each value with its length; converting rows to Python values takes several times as long.
-    columns = [f'"{field.column}"' for field in model._meta.local_concrete_fields]
-    values = [f"coalesce(length(CAST({column} AS BLOB)) || ':' || {column}, '-')" for column in columns]
-    key = ", ".join(f'"{field.column}"' for field in model._meta.pk_fields)
-    row = f"CAST({' || '.join(values)} AS BLOB)"
-    digest, count = hashlib.sha256(), 0
-    for (value,) in rows.iterate(f'SELECT {row} FROM {database}."{model._meta.db_table}" ORDER BY {key}'):
-        digest.update(value)
-        count += 1
-    return count, digest.hexdigest()
+    return {model._meta.db_table: differences.table_digest(model, HERE) for model in read_models()}

@@ -16,20 +16,22 @@ from django.db import DatabaseError
 from pydantic import Field
 
 from memoryhub.core import ids
+from memoryhub.core.backends.base import HERE, LIVE
+from memoryhub.core.backends.selected import scratch
 from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.core.events.event_types import TurnRule, define_governance_event, event_type
 from memoryhub.core.events.projection import Event, finish_rebuild, read_models, text_caches
 from memoryhub.core.log.append import COLUMNS, append, appending_to, prepare
-from memoryhub.core.log.copy import LIVE, apply_events, attached, take_events
+from memoryhub.core.log.copy import apply_events, take_events
 from memoryhub.core.log.digests import canonical_json, payload_digest
 from memoryhub.core.log.read import head, last_erasure
-from memoryhub.core.log.rebuild import temporary_copy
 from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
 from memoryhub.core.log.views import forget_views
 from memoryhub.core.schemas import STORED, EventRef, Payload, Sha256
 from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, NOT_INDEXED, entries, json_text
 from memoryhub.core.stores.store import StoreId, current_store
-from memoryhub.core.stores.wal import mark_unwiped
+from memoryhub.core.stores.wiping import mark_unwiped
 from memoryhub.core.validation import explain
 
 
@@ -48,7 +50,7 @@ PAYLOAD_REDACTED = define_governance_event(
 )
 
 _DIGESTS = (
-    "SELECT json_extract(payload_json, '$.digests') FROM {database}.raw_events {hint} "
+    f"SELECT {json_text('payload_json', 'digests')} FROM {{database}}.raw_events {{hint}} "
     "WHERE event_type = 'payload.redacted' AND payload_json IS NOT NULL ORDER BY position"
 )
 
@@ -56,7 +58,7 @@ _DIGESTS = (
 def redacted_digests(database: str = "main", *, use_index: bool = True) -> dict[int, str]:
     """Return the digest that each redacted payload must have now, by position."""
     found: dict[int, str] = {}
-    for (digests,) in rows.fetch(_DIGESTS.format(database=database, hint="" if use_index else "NOT INDEXED")):
+    for (digests,) in rows.fetch(_DIGESTS.format(database=database, hint="" if use_index else NOT_INDEXED)):
         found |= {int(position): digest for position, digest in json.loads(digests).items()}
     return found
 
@@ -65,8 +67,8 @@ logger = logging.getLogger(__name__)
 
 # A new salt together with the payload: the trigger refuses any other update.
 _WRITE_PAYLOADS = (
-    "UPDATE {database}.raw_events AS e SET payload_json = json_extract(n.value, '$[0]'), "
-    "salt = json_extract(n.value, '$[1]') FROM json_each(%s) AS n WHERE e.position = CAST(n.key AS integer) "
+    f"UPDATE {{database}}.raw_events AS e SET payload_json = {json_text('n.value', 0)}, "
+    f"salt = {json_text('n.value', 1)} FROM {entries()} AS n WHERE e.position = CAST(n.key AS bigint) "
     "AND e.payload_json IS NOT NULL"
 )
 _COPY_EVENT = (
@@ -75,7 +77,7 @@ _COPY_EVENT = (
 )
 _ENTITIES = (
     "SELECT min(position) FROM main.raw_events WHERE stream_id IN "
-    "(SELECT stream_id FROM main.raw_events WHERE position IN (SELECT value FROM json_each(%s))) GROUP BY stream_id"
+    f"(SELECT stream_id FROM main.raw_events WHERE position IN {IDS}) GROUP BY stream_id"
 )
 
 
@@ -150,19 +152,18 @@ def _removes_text(type_name: str) -> bool:
 
 
 _CURRENT = (
-    "SELECT position, event_type, payload_json FROM raw_events "
-    "WHERE position IN (SELECT value FROM json_each(%s)) AND payload_json IS NOT NULL"
+    f"SELECT position, event_type, payload_json FROM raw_events WHERE position IN {IDS} AND payload_json IS NOT NULL"
 )
 
 
 def _apply(change: _Change, progress: Callable[[int], None]) -> Event[PayloadRedacted]:
     last, _ = head()
     _require_same(last_erasure(), change.seen)
-    replacing = Replacing(change.store.path, change.seen, list(read_models()))
-    with temporary_copy(change.store):
-        with attached(change.store.path):
+    replacing = Replacing(change.store, change.seen, list(read_models()))
+    with scratch.temporary_copy(change.store):
+        with scratch.attached(change.store):
             take_events(last)
-        _write_payloads(change.salted, "main")
+        _write_payloads(change.salted, HERE)
         apply_events(0, progress)
         try:
             replacing.catch_up()
@@ -210,6 +211,6 @@ def _clear_caches(positions: list[int]) -> None:
     about = [row[0] for row in rows.fetch(_ENTITIES, [json.dumps(positions)])]
     for table, column in text_caches().items():
         rows.execute(
-            f"DELETE FROM {LIVE}.{table} WHERE {column} IN (SELECT value FROM json_each(%s))",
+            f"DELETE FROM {LIVE}.{table} WHERE {column} IN {IDS}",
             [json.dumps([*positions, *about])],
         )

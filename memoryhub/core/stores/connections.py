@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
@@ -12,23 +13,17 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 
-# Identifies the file behind an alias; a file that replaced it is another one.
-@dataclass(frozen=True, slots=True)
-class StoreFile:
-    inode: int
-    device: int
-
-
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class Held:
-    file: StoreFile
+    # Of what is behind the alias: differs once another store of its name has replaced it.
+    identity: Hashable
     connection: BaseDatabaseWrapper
     # Open ``use_store`` blocks of its thread.
     uses: int = 0
     closed: bool = False
 
 
-_files: OrderedDict[str, StoreFile] = OrderedDict()
+_identities: OrderedDict[str, Hashable] = OrderedDict()
 _held: dict[str, WeakSet[Held]] = {}
 # Guards these two, ``connections.settings``, and every ``uses`` and ``closed``. Held for microseconds, never while a
 # connection is closed, because that may run a checkpoint.
@@ -36,43 +31,43 @@ _lock = threading.Lock()
 _thread = threading.local()
 
 
-def file_of(alias: str) -> StoreFile | None:
-    return _files.get(alias)
+def identity_of(alias: str) -> Hashable | None:
+    return _identities.get(alias)
 
 
 def open_aliases() -> list[str]:
-    return list(_files)
+    return list(_identities)
 
 
-def begin(alias: str, file: StoreFile, settings: dict[str, Any]) -> Held:
+def begin(alias: str, identity: Hashable, settings: dict[str, Any]) -> Held:
     """Connect this thread to a file unknown to other threads; call ``publish`` or ``drop`` next, then ``leave``."""
     with _lock:
         connections.settings = {**connections.settings, alias: settings}
-        held = _mine()[alias] = Held(file, connections[alias], uses=1)
+        held = _mine()[alias] = Held(identity, connections[alias], uses=1)
     return held
 
 
 def publish(alias: str, held: Held) -> None:
     """Make the file from ``begin`` available to all threads."""
     with _lock:
-        _files[alias] = held.file
+        _identities[alias] = held.identity
         connections.settings = {**connections.settings, alias: held.connection.settings_dict}  # lost if dropped since
         _held.setdefault(alias, WeakSet()).add(held)
 
 
-def hold(alias: str, file: StoreFile) -> Held | None:
+def hold(alias: str, identity: Hashable) -> Held | None:
     _close_stale()
     mine = _mine().get(alias)
-    if mine is not None and mine.uses and mine.file != file:
+    if mine is not None and mine.uses and mine.identity != identity:
         detach(alias)
     with _lock:
         held = _mine().get(alias)
         if held is None:
-            if _files.get(alias) != file:
+            if _identities.get(alias) != identity:
                 return None
-            held = _mine()[alias] = Held(_files[alias], connections[alias])
+            held = _mine()[alias] = Held(_identities[alias], connections[alias])
             _held.setdefault(alias, WeakSet()).add(held)
-        elif not held.uses and (held.closed or _files.get(alias) != file):
+        elif not held.uses and (held.closed or _identities.get(alias) != identity):
             return None  # retired by another thread meanwhile, or replaced by another file
         held.uses += 1
         return held
@@ -81,7 +76,7 @@ def hold(alias: str, file: StoreFile) -> Held | None:
 def leave(alias: str, held: Held) -> None:
     with _lock:
         held.uses -= 1
-    if _files.get(alias) is not held.file:
+    if _identities.get(alias) is not held.identity:
         _close_stale()
 
 
@@ -99,7 +94,7 @@ def detach(alias: str) -> None:
 
 def drop(alias: str) -> None:
     with _lock:
-        _files.pop(alias, None)
+        _identities.pop(alias, None)
         connections.settings = {key: value for key, value in connections.settings.items() if key != alias}
     _close_stale()
 
@@ -119,7 +114,7 @@ def retire(alias: str) -> None:
 
 def _close_stale() -> None:
     for alias, held in list(_mine().items()):
-        if held.uses or _files.get(alias) is held.file:
+        if held.uses or _identities.get(alias) is held.identity:
             continue
         with _lock:
             closes = _may_close(held)

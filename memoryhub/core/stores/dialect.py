@@ -103,6 +103,15 @@ def unindexed(column: str) -> str:
     return either(f"+{column}", column)
 
 
+# After a table: read it without its indexes, which a damaged SQLite file may lack rows in
+NOT_INDEXED = either("NOT INDEXED", "")
+
+
+def columns_of(row: str, names: Sequence[str]) -> str:
+    """Return columns, qualified by the table or alias of their row."""
+    return ", ".join(f"{row}.{name}" for name in names)
+
+
 def upsert(table: str, key: str, columns: Sequence[str]) -> str:
     """Return the INSERT of one row that updates ``columns`` if the key exists."""
     names = (key, *columns)

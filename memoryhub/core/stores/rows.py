@@ -14,8 +14,8 @@ from django.db import connections, models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from memoryhub.core import clock
-from memoryhub.core.backends.sqlite.base import Gathered
 from memoryhub.core.stores.dialect import render
+from memoryhub.core.stores.gathered import Gathered
 from memoryhub.core.stores.routing import require_current_alias
 
 _Adapter = Callable[[Any], Any]

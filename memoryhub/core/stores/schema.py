@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -21,28 +21,6 @@ if TYPE_CHECKING:
     from django.db.migrations.loader import MigrationLoader
 
 META_COLUMNS = ("key", "value")
-META_TABLE = "CREATE TABLE IF NOT EXISTS store_meta (key text PRIMARY KEY, value text NOT NULL) WITHOUT ROWID"
-
-_IMMUTABLE = (
-    "position event_id project_id session_id turn_id stream_id stream_seq event_type event_version occurred_at "
-    "actor source payload_digest chain_digest idempotency_key trace_id"
-).split()
-
-_ERASES = "NEW.payload_json IS NULL AND NEW.salt IS NULL"
-_REDACTS = (
-    "OLD.payload_json IS NOT NULL AND NEW.payload_json IS NOT NULL AND NEW.salt IS NOT NULL AND NEW.salt <> OLD.salt"
-)
-
-# Name and condition of each trigger; all abort. An update may only erase (payload and salt become NULL) or redact
-# (both are replaced). An accidental update of the payload has no new salt; that a redaction was intended is proven by
-# its event (decision 28).
-LOG_TRIGGERS = {
-    "raw_events_no_delete": "BEFORE DELETE ON raw_events",
-    "raw_events_no_change": f"BEFORE UPDATE ON raw_events WHEN NOT (({_ERASES}) OR coalesce({_REDACTS}, 0)) OR "
-    + " OR ".join(f"NEW.{column} IS NOT OLD.{column}" for column in _IMMUTABLE),
-    "raw_events_no_gap": "BEFORE INSERT ON raw_events WHEN NEW.position IS NOT "
-    "(SELECT coalesce(max(position), 0) + 1 FROM raw_events)",
-}
 
 _required: dict[str, list[str]] = {}
 _optional: dict[str, tuple[str, list[str]]] = {}
@@ -55,7 +33,7 @@ def require_sql(name: str, *statements: str) -> None:
 
 
 def require_optional_sql(name: str, *statements: str, needs: str) -> None:
-    """Register idempotent SQL that is skipped if SQLite lacks the module that it ``needs``."""
+    """Register idempotent SQL that is skipped if the database lacks the module that it ``needs``."""
     _optional[name] = (needs, list(statements))
 
 
@@ -65,28 +43,22 @@ def after_ensuring(step: Callable[[], None]) -> Callable[[], None]:
     return step
 
 
-require_sql(
-    "core",
-    META_TABLE,
-    "DROP TRIGGER IF EXISTS raw_events_no_change",
-    *(
-        f"CREATE TRIGGER IF NOT EXISTS {name} {when} BEGIN SELECT RAISE(ABORT, 'the event log is append-only'); END"
-        for name, when in LOG_TRIGGERS.items()
-    ),
-)
-
-
 def ensure(connection: BaseDatabaseWrapper) -> None:
     """Run all registered statements, and store the schema's fingerprint."""
+    backend: Any = connection
+    possible = [statements for needs, statements in _optional.values() if backend.has_module(needs)]
     with connection.cursor() as cursor:
-        cursor.execute("SELECT name FROM pragma_module_list")
-        modules = {name for (name,) in cursor.fetchall()}
-        possible = [statements for needs, statements in _optional.values() if needs in modules]
         for statements in [*_required.values(), *possible]:
             for statement in statements:
                 cursor.execute(statement)
         _run_steps(connection.alias)
-        cursor.execute("INSERT OR REPLACE INTO store_meta VALUES ('fingerprint', %s)", [fingerprint()])
+        cursor.execute(_PUT_FINGERPRINT, [fingerprint()])
+
+
+_PUT_FINGERPRINT = (
+    "INSERT INTO store_meta (key, value) VALUES ('fingerprint', %s) "
+    "ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+)
 
 
 def _run_steps(alias: str) -> None:
@@ -110,10 +82,9 @@ def fingerprint() -> str:
 
 
 def stored_fingerprint(connection: BaseDatabaseWrapper) -> str | None:
+    if not connection.has_table("store_meta"):  # type: ignore[attr-defined]
+        return None
     with connection.cursor() as cursor:
-        cursor.execute("SELECT 1 FROM sqlite_master WHERE name = 'store_meta'")
-        if cursor.fetchone() is None:
-            return None
         cursor.execute("SELECT value FROM store_meta WHERE key = 'fingerprint'")
         row = cursor.fetchone()
         return row[0] if row else None

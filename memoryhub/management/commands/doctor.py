@@ -11,7 +11,7 @@ from memoryhub.core import log
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.log.comparing import SMALL_LOG
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores.store import StoreId
+from memoryhub.core.stores.store import StoreId, folder_of
 from memoryhub.core.text import counted, hanging
 from memoryhub.management.base import HubCommand, add_store_options, store_option
 from memoryhub.ops.jobs.targets import Target, all_stores
@@ -44,7 +44,7 @@ class Command(HubCommand):
         if not env.home().is_dir():
             raise NotFound(f"the home folder {env.home()} does not exist yet")
         store = store_option(options)
-        if store and not store.path.parent.is_dir():
+        if store and not folder_of(store).is_dir():
             raise NotFound(f"there is no {store.scope} {store.name!r} in this hub")
         if options["accept_loss"] is not None:
             self._accept(store, options["accept_loss"])

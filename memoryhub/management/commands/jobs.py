@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import CommandParser
 
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import Invalid, Locked, NotFound
 from memoryhub.core.jobs import Job, Over, find_job
 from memoryhub.core.origin import use_origin
@@ -111,7 +112,7 @@ def _targets(job: Job, store: StoreId | None) -> list[Any]:
         raise Invalid(f"job {job.slug!r} runs for the hub; run it without a store")
     if job.over is Over.PROJECTS and Target(store) not in targets_of(job) and store.scope != "project":
         raise Invalid(f"job {job.slug!r} runs for projects; choose one with --project")
-    if not store.path.exists():
+    if not stores.exists(store):
         raise NotFound(f"there is no {store.scope} {store.name!r} in this hub")
     return [Target(store)]
 

@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from memoryhub.config.identity import SETTINGS_FILE, check_project_id
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.core.text import flat
@@ -88,7 +89,7 @@ def _details(details: ProjectDetails, row: ProjectRow, decided: dict[str, tuple[
         "of": details.org_id or "",
         "for": details.description,
         "folder": row.folder,
-        "store": str(project_store(details.project_id).path),
+        "store": stores.location(project_store(details.project_id)),
         "holds": f"memories {details.memories:,}, sessions {details.sessions:,}, commits {details.commits:,}",
         "log": f"events {details.events:,}, {_size(row.bytes)}, last {_minute(row)}",
     }

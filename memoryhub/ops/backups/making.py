@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from memoryhub import env
 from memoryhub.core import clock
+from memoryhub.core.backends.sqlite import copies
+from memoryhub.core.backends.sqlite.files import path_of
+from memoryhub.core.disk import sync
 from memoryhub.core.errors import Conflict, Invalid, Unavailable
 from memoryhub.core.jobs import Run
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.log.digests import payload_digest
 from memoryhub.core.log.redact import redacted_digests
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.files import sync
 from memoryhub.core.stores.store import StoreId, current_store
 from memoryhub.core.text import counted
-from memoryhub.ops.backups import copying
-from memoryhub.ops.backups.copying import backups_of, folder_of, kept_before_restores, made_at, new_path
+from memoryhub.ops.backups.places import backups_of, folder_of, is_alive, kept_before_restores, made_at, new_path
 from memoryhub.ops.backups.soundness import compared_with_backup, foreign_log, require_sound
 
 # Erasures by people and clients. Retention runs as a job: what it deletes expires with the backups.
@@ -63,10 +63,10 @@ class TakenOut:
     # ``unread`` is the answer for a file that can't be read
     def is_in(self, backup: Path, *, unread: bool = False) -> bool:
         try:
-            with closing(copying.connect(backup)) as connection:
+            with closing(copies.connect(backup)) as connection:
                 found = connection.execute(_PAYLOADS, [json.dumps([*self.erased, *self.redacted])])
                 return any(self._outlives(*row) for row in found)
-        except (sqlite3.Error, TypeError, ValueError):
+        except (copies.Error, TypeError, ValueError):
             return unread
 
     def _outlives(self, position: int, event_id: str, salt: str, payload_json: str) -> bool:
@@ -134,20 +134,20 @@ def back_up_hub() -> Path | None:
     target = new_path(None)
     draft = _draft(target)
     try:
-        copying.copy_database(source, draft)
-        copying.make_single(draft)
-        with closing(copying.connect(draft)) as connection:
+        copies.copy_database(source, draft)
+        copies.make_single(draft)
+        with closing(copies.connect(draft)) as connection:
             _require_whole(connection)
         _put(draft, target)
     finally:
-        copying.remove_database(draft)
+        copies.remove_database(draft)
     for path in backups_of(None)[: -backups_kept()]:
         path.unlink()
     _remove_drafts(target.parent)
     return target
 
 
-def _require_whole(connection: sqlite3.Connection) -> None:
+def _require_whole(connection: copies.Connection) -> None:
     found = [text for (text,) in connection.execute("PRAGMA integrity_check")]
     if found != ["ok"]:
         raise Unavailable(f"hub.db is damaged: {'; '.join(found)[:500]}")
@@ -158,13 +158,13 @@ def _copy_verified(store: StoreId, target: Path) -> int:
     draft = _draft(target)
     anchored = _anchored(store)
     try:
-        copying.copy_database(store.path, draft)
-        with copying.opened(draft):
+        copies.copy_database(path_of(store), draft)
+        with copies.opened(draft):
             events = require_sound(anchored)
-        copying.make_single(draft)
+        copies.make_single(draft)
         _put(draft, target)
     finally:
-        copying.remove_database(draft)
+        copies.remove_database(draft)
     return events
 
 
@@ -196,7 +196,7 @@ def _prune(store: StoreId, kept: int, taken_out: TakenOut) -> int:
     old += [path for path in backups[-kept:-1] if taken_out.is_in(path)]
     old += _old_before_restores(store, taken_out)
     for path in old:
-        copying.remove_database(path)
+        copies.remove_database(path)
     _remove_drafts(folder_of(store))
     return len(old)
 
@@ -215,8 +215,8 @@ def _old_before_restores(store: StoreId, taken_out: TakenOut) -> list[Path]:
 
 def _remove_drafts(folder: Path) -> None:
     for draft in folder.glob(".*.draft"):
-        if not copying.is_alive(draft.name.split(".")[-2]):
-            copying.remove_database(draft)
+        if not is_alive(draft.name.split(".")[-2]):
+            copies.remove_database(draft)
 
 
 def back_up_target(run: Run) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -13,21 +12,19 @@ from pathlib import Path
 from django.db import DatabaseError
 
 from memoryhub.core import log
+from memoryhub.core.backends.selected import faults, integrity, stores
+from memoryhub.core.backends.sqlite import copies, wal
+from memoryhub.core.backends.sqlite.drafts import draft_folder
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Locked, Unavailable
 from memoryhub.core.events.projection import finish_rebuild
 from memoryhub.core.log.damaged import FreshFile, readable_log
 from memoryhub.core.log.rebuild import RebuildReport, TableReport
 from memoryhub.core.log.replacing import ErasedMeanwhile
-from memoryhub.core.log.views import draft_folder
-from memoryhub.core.stores import wal
-from memoryhub.core.stores.files import file_lock
-from memoryhub.core.stores.integrity import damage, header_problem, is_damage, schema_problem
-from memoryhub.core.stores.store import StoreId, forget, use_store
-from memoryhub.ops.backups import copying
-from memoryhub.ops.backups.copying import BEFORE_REBUILD, path_to_keep
+from memoryhub.core.stores.store import StoreId, folder_of, forget, use_store
+from memoryhub.ops.backups.places import BEFORE_REBUILD, path_to_keep
 
 _ATTEMPTS = 3
-_LOCK_SECONDS = 60.0
 # SQLite's errors for files that no process can write to
 _NOBODY_WRITES = ("not a database", "unsupported file format", "readonly")
 
@@ -69,9 +66,9 @@ def rebuild_store(*, store: StoreId, progress: Progress = lambda _: None, only: 
 def file_problem(store: StoreId) -> str:
     try:
         with use_store(store):
-            return damage() or header_problem(store.path) or schema_problem()
+            return integrity.damage() or integrity.header_problem(store) or integrity.schema_problem()
     except Unavailable as error:
-        if not is_damage(error.__cause__):
+        if not faults.is_damage(error.__cause__):
             raise
         return f"the file is damaged: {error.__cause__}"
 
@@ -80,8 +77,8 @@ def file_problem(store: StoreId) -> str:
 def _translated() -> Iterator[None]:
     try:
         yield
-    except (DatabaseError, sqlite3.DatabaseError) as error:
-        if "locked" in str(error):
+    except (DatabaseError, copies.DatabaseError) as error:
+        if faults.is_locked(error):
             raise Locked("memory database is locked by another process") from error
         raise Unavailable(f"memory database unavailable: {error}") from error
     except OSError as error:
@@ -110,16 +107,16 @@ def _attempt(store: StoreId, kept: Path, progress: Progress) -> list[TableReport
             with FreshFile.at(draft, store, source) as fresh:
                 fresh.fill(progress)
                 tables = fresh.compared()
-                with file_lock(store.path.with_name("upgrade.lock"), timeout=_LOCK_SECONDS):
+                with stores.upgrading(store):
                     forget(store)
-                    if source == store.path:
+                    if source == store:
                         _put_in_place(store, draft, kept, fresh.finish)
                     else:
                         fresh.finish()
                         _put_in_place(store, draft, kept, lambda: _require_same(store, before))
         return tables
     except BaseException:
-        copying.remove_database(kept)  # nothing was replaced
+        copies.remove_database(kept)  # nothing was replaced
         raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -129,21 +126,21 @@ def _attempt(store: StoreId, kept: Path, progress: Progress) -> list[TableReport
 def _put_in_place(store: StoreId, draft: Path, kept: Path, finish: Callable[[], None]) -> None:
     def locked() -> None:
         finish()
-        copying.keep_beside(store.path, kept)
+        copies.keep_beside(path_of(store), kept)
 
     try:
-        copying.overwrite(store.path, draft, locked=locked)
-    except sqlite3.DatabaseError as error:
+        copies.overwrite(path_of(store), draft, locked=locked)
+    except copies.DatabaseError as error:
         if not any(sign in str(error) for sign in _NOBODY_WRITES):
             raise
         finish()
-        copying.make_single(draft)
-        copying.swap_broken(store.path, draft, kept)
+        copies.make_single(draft)
+        copies.swap_broken(path_of(store), draft, kept)
 
 
 # Changes when a process writes to the store's files
 def _state(store: StoreId) -> list[tuple[int, int, int]]:
-    files = [store.path, store.path.with_name(f"{store.path.name}-wal")]
+    files = [path_of(store), path_of(store).with_name(f"{path_of(store).name}-wal")]
     found = [path.stat() for path in files if path.exists()]
     return [(status.st_ino, status.st_size, status.st_mtime_ns) for status in found if status.st_size]
 
@@ -155,12 +152,12 @@ def _require_same(store: StoreId, before: list[tuple[int, int, int]]) -> None:
 
 # Also removes what was made from the damaged file
 def _finish(store: StoreId) -> int:
-    shutil.rmtree(store.path.with_name("index"), ignore_errors=True)
+    shutil.rmtree(folder_of(store) / "index", ignore_errors=True)
     with use_store(store):
-        problem = damage() or schema_problem()
+        problem = integrity.damage() or integrity.schema_problem()
         if problem:
             raise Unavailable(f"{problem}, in the file that was just rebuilt; the disk may be failing")
         finish_rebuild()
         position = log.head()[0]
-    wal.shorten(store.path)
+    wal.shorten(path_of(store))
     return position

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 import time
 from contextlib import closing
 from dataclasses import dataclass
@@ -13,21 +12,22 @@ from pathlib import Path
 from django.db import DatabaseError, connections
 
 from memoryhub.core import log
+from memoryhub.core.backends.selected import anchors, faults, stores
+from memoryhub.core.backends.sqlite import copies
+from memoryhub.core.backends.sqlite.files import path_of
+from memoryhub.core.disk import make_folder
 from memoryhub.core.errors import Conflict, Invalid, Locked, Unavailable
-from memoryhub.core.log.anchor import anchor_path, read_anchor, replace_anchor
+from memoryhub.core.log.anchor import read_anchor, replace_anchor
 from memoryhub.core.log.digests import GENESIS
 from memoryhub.core.log.views import forget_views
 from memoryhub.core.stores import rows, schema
-from memoryhub.core.stores.files import file_lock, make_folder
 from memoryhub.core.stores.routing import require_current_alias
-from memoryhub.core.stores.store import StoreId, forget, use_store
+from memoryhub.core.stores.store import StoreId, folder_of, forget, use_store
 from memoryhub.core.text import counted
-from memoryhub.ops.backups import copying
-from memoryhub.ops.backups.copying import BEFORE_RESTORE, path_to_keep
+from memoryhub.ops.backups.places import BEFORE_RESTORE, path_to_keep
 from memoryhub.ops.backups.soundness import require_sound
 
 _LOG_COLUMNS = {"position", "event_id", "project_id", "payload_json", "chain_digest"}  # in every version
-_LOCK_SECONDS = 60.0
 _LATE_SECONDS = 2.0
 _POLL_SECONDS = 0.05
 
@@ -67,16 +67,16 @@ def restore(*, store: StoreId, source: Path, replace: bool = False) -> Restored:
     kept = path_to_keep(store, BEFORE_RESTORE)
     draft = kept.with_name(f".{kept.name}.{os.getpid()}.draft")
     try:
-        copying.copy_database(source, draft)
+        copies.copy_database(source, draft)
         head = _prepared(draft, store, source)
-        copying.make_single(draft)
-        make_folder(store.path.parent)
-        with file_lock(store.path.with_name("upgrade.lock"), timeout=_LOCK_SECONDS):
+        copies.make_single(draft)
+        make_folder(path_of(store).parent)
+        with stores.upgrading(store):
             anchored = _anchored(store)
             path, undone = _put_back(store, draft, kept, replace=replace)
             _finish(store, head)
     finally:
-        copying.remove_database(draft)
+        copies.remove_database(draft)
     return Restored(head.position, path, undone, lost=max(0, anchored - head.position - undone))
 
 
@@ -84,7 +84,7 @@ def restore(*, store: StoreId, source: Path, replace: bool = False) -> Restored:
 def _prepared(draft: Path, store: StoreId, source: Path) -> _Head:
     _require_store(draft, source)
     try:
-        with copying.opened(draft):
+        with copies.opened(draft):
             _require_of(store, source)
             if schema.stored_fingerprint(connections[require_current_alias()]) != schema.fingerprint():
                 schema.migrate(connections[require_current_alias()])
@@ -99,10 +99,10 @@ def _prepared(draft: Path, store: StoreId, source: Path) -> _Head:
 
 
 def _require_store(draft: Path, source: Path) -> None:
-    with closing(copying.connect(draft)) as connection:
+    with closing(copies.connect(draft)) as connection:
         try:
             found = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('raw_events')")}
-        except sqlite3.DatabaseError as error:
+        except copies.DatabaseError as error:
             raise Unavailable(f"{source} is damaged: {error}") from error
     if not found:
         raise Invalid(f"{source} is not a store: it has no event log")
@@ -120,35 +120,35 @@ def _require_of(store: StoreId, source: Path) -> None:
 
 def _put_back(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> tuple[Path | None, int]:
     try:
-        if store.path.is_symlink():
+        if path_of(store).is_symlink():
             return _replace_link(store, draft, kept, replace=replace)
-        if not store.path.exists() or _is_empty_file(store.path):
+        if not path_of(store).exists() or _is_empty_file(path_of(store)):
             return _replace_missing(store, draft, kept), 0
         return kept, _overwrite(store, draft, kept, replace=replace)
-    except sqlite3.DatabaseError as error:
-        if "locked" in str(error):
+    except copies.DatabaseError as error:
+        if faults.is_locked(error):
             raise Locked("memory database is locked by another process") from error
         _require_replace_of_broken(error, replace=replace)
-        anchor_path(store).unlink(missing_ok=True)
-        copying.swap_broken(store.path, draft, kept)
+        anchors.remove(store)
+        copies.swap_broken(path_of(store), draft, kept)
         return kept, 0
 
 
 def _put_new(store: StoreId, draft: Path) -> None:
-    anchor_path(store).unlink(missing_ok=True)
-    copying.link(draft, store.path)
+    anchors.remove(store)
+    copies.link(draft, path_of(store))
 
 
 # The file that the link points to is not changed
 def _replace_link(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> tuple[Path | None, int]:
-    if not store.path.exists():
-        store.path.unlink()
+    if not path_of(store).exists():
+        path_of(store).unlink()
         return _replace_missing(store, draft, kept), 0
     last, common = _compared(store, draft)
     _require_replace(last - common.position, replace=replace)
-    copying.copy_database(store.path, kept)
-    copying.make_single(kept)
-    store.path.unlink()
+    copies.copy_database(path_of(store), kept)
+    copies.make_single(kept)
+    path_of(store).unlink()
     _put_new(store, draft)
     return kept, last - common.position
 
@@ -162,12 +162,12 @@ def _is_empty_file(path: Path) -> bool:
 # of the restore (decision 37).
 def _replace_missing(store: StoreId, draft: Path, kept: Path) -> Path | None:
     kept.touch(0o600)
-    wal = store.path.with_name(f"{store.path.name}-wal")
-    store.path.with_name(f"{store.path.name}-shm").unlink(missing_ok=True)
+    wal = path_of(store).with_name(f"{path_of(store).name}-wal")
+    path_of(store).with_name(f"{path_of(store).name}-shm").unlink(missing_ok=True)
     had_wal = wal.exists()
     if had_wal:
         wal.rename(kept.with_name(f"{kept.name}-wal"))
-    store.path.unlink(missing_ok=True)
+    path_of(store).unlink(missing_ok=True)
     _put_new(store, draft)
     return kept if had_wal else None
 
@@ -179,26 +179,26 @@ def _overwrite(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> int
     def look() -> None:
         try:
             last, common = _compared(store, draft)
-        except sqlite3.DatabaseError as error:
+        except copies.DatabaseError as error:
             _require_replace_of_broken(error, replace=replace)
-            copying.keep_beside(store.path, kept)
-            anchor_path(store).unlink(missing_ok=True)
+            copies.keep_beside(path_of(store), kept)
+            anchors.remove(store)
             newer.append(0)
             return
         newer.append(last - common.position)
         _require_replace(newer[0], replace=replace)
-        copying.keep_beside(store.path, kept)
+        copies.keep_beside(path_of(store), kept)
         _await_anchor(store, last)
         # Just before the commit; ``_finish`` sets the new head after it
         replace_anchor(store, common.position, common.digest)
 
-    copying.overwrite(store.path, draft, locked=look)
+    copies.overwrite(path_of(store), draft, locked=look)
     return newer[0]
 
 
 # The store's last position, and the last event in common with the draft, found by bisection
 def _compared(store: StoreId, draft: Path) -> tuple[int, _Head]:
-    with closing(copying.connect(store.path, mode="rw")) as live, closing(copying.connect(draft)) as copy:
+    with closing(copies.connect(path_of(store), mode="rw")) as live, closing(copies.connect(draft)) as copy:
         last = _last(live)
         common, beyond = 0, min(last, _last(copy)) + 1
         while beyond - common > 1:
@@ -208,11 +208,11 @@ def _compared(store: StoreId, draft: Path) -> tuple[int, _Head]:
         return last, _Head(common, _digest(live, common) or GENESIS)
 
 
-def _last(connection: sqlite3.Connection) -> int:
+def _last(connection: copies.Connection) -> int:
     return int(connection.execute("SELECT coalesce(max(position), 0) FROM raw_events").fetchone()[0])
 
 
-def _digest(connection: sqlite3.Connection, position: int) -> str:
+def _digest(connection: copies.Connection, position: int) -> str:
     found = connection.execute("SELECT chain_digest FROM raw_events WHERE position = ?", [position]).fetchone()
     return str(found[0]) if found else ""
 
@@ -225,8 +225,8 @@ def _require_replace(newer: int, *, replace: bool) -> None:
         )
 
 
-def _require_replace_of_broken(error: sqlite3.DatabaseError, *, replace: bool) -> None:
-    if "locked" in str(error):
+def _require_replace_of_broken(error: copies.DatabaseError, *, replace: bool) -> None:
+    if faults.is_locked(error):
         raise error
     if not replace:
         raise Conflict(f"can't read the store ({error}); add --replace to restore anyway: its file is kept")
@@ -249,7 +249,7 @@ def _anchored(store: StoreId) -> int:
 
 def _finish(store: StoreId, head: _Head) -> None:
     forget(store)
-    shutil.rmtree(store.path.with_name("index"), ignore_errors=True)
+    shutil.rmtree(folder_of(store) / "index", ignore_errors=True)
     with use_store(store):
         if log.digest_at(head.position) != head.digest:
             raise Unavailable("another process changed the store during the restore; run restore again")

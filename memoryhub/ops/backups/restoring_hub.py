@@ -8,11 +8,12 @@ from pathlib import Path
 
 from memoryhub import env
 from memoryhub.core import clock
+from memoryhub.core.backends.sqlite import copies
+from memoryhub.core.backends.sqlite.files import move_database
+from memoryhub.core.disk import sync
 from memoryhub.core.errors import Invalid, Unavailable
-from memoryhub.core.stores.files import move_database, sync
-from memoryhub.ops.backups import copying
-from memoryhub.ops.backups.copying import BEFORE_RESTORE, folder_of
 from memoryhub.ops.backups.making import KEPT_BEFORE_RESTORE
+from memoryhub.ops.backups.places import BEFORE_RESTORE, folder_of
 from memoryhub.ops.backups.soundness import hub_problem
 
 
@@ -29,14 +30,14 @@ def restore_hub(*, source: Path) -> RestoredHub:
     kept = folder / f"{stamp}Z{BEFORE_RESTORE}"
     draft = folder / f".{kept.name}.{os.getpid()}.draft"
     try:
-        copying.copy_database(source, draft)
-        copying.make_single(draft)
+        copies.copy_database(source, draft)
+        copies.make_single(draft)
         _require_hub(draft)
         return RestoredHub(_swap(draft, env.home() / "hub.db", kept))
     except OSError as error:
         raise Unavailable(f"can't restore hub.db ({error.strerror})") from error
     finally:
-        copying.remove_database(draft)
+        copies.remove_database(draft)
         _remove_oldest_kept(folder)
 
 
@@ -58,4 +59,4 @@ def _swap(draft: Path, target: Path, kept: Path) -> Path | None:
 
 def _remove_oldest_kept(folder: Path) -> None:
     for path in sorted(folder.glob(f"*{BEFORE_RESTORE}"))[:-KEPT_BEFORE_RESTORE]:
-        copying.remove_database(path)
+        copies.remove_database(path)

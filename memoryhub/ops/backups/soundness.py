@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,11 +12,12 @@ from django.db import DatabaseError
 
 from memoryhub import env
 from memoryhub.core import clock, log
+from memoryhub.core.backends.selected import integrity
+from memoryhub.core.backends.sqlite import copies
 from memoryhub.core.errors import HubError, Unavailable
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.integrity import damage
 from memoryhub.core.stores.store import StoreId
-from memoryhub.ops.backups.copying import BEFORE_RESTORE, backups_of, connect, kept_before_restores, made_at, opened
+from memoryhub.ops.backups.places import BEFORE_RESTORE, backups_of, kept_before_restores, made_at
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _HEADER = b"SQLite format 3\0"
@@ -46,7 +46,7 @@ def examine_backup(path: Path, store: StoreId) -> Examined:
 @lru_cache(maxsize=64)
 def _examined(path: Path, store: StoreId, _stamp: tuple[int, int, int]) -> Examined:
     try:
-        with opened(path, immutable=True):
+        with copies.opened(path, immutable=True):
             require_sound()
             return Examined(path, foreign_log(store), *log.head())
     except (HubError, DatabaseError) as error:
@@ -67,12 +67,12 @@ def hub_problem(path: Path, name: str = "hub.db") -> str:
     if problem:
         return problem
     try:
-        with closing(connect(path, mode="rw" if path.parent == env.home() else "ro")) as connection:
+        with closing(copies.connect(path, mode="rw" if path.parent == env.home() else "ro")) as connection:
             found = [" ".join(text.split()) for (text,) in connection.execute("PRAGMA integrity_check(3)")]
             tables = {table for (table,) in connection.execute("SELECT name FROM sqlite_master")}
-    except sqlite3.OperationalError as error:  # such as a full or a read-only disk
+    except copies.OperationalError as error:  # such as a full or a read-only disk
         return f"the file cannot be read: {error}"
-    except sqlite3.Error as error:
+    except copies.Error as error:
         return f"the file is damaged: {error}"
     if found != ["ok"]:
         return f"the file is damaged: {'; '.join(found)[:500]}"
@@ -126,7 +126,7 @@ def _file_problem(path: Path) -> str:
 
 # ``anchored``: a position and its digest that must be in the copy
 def require_sound(anchored: tuple[int, str] | None = None) -> int:
-    problem = damage()
+    problem = integrity.damage()
     if problem:
         raise Unavailable(problem)
     found = log.verify()

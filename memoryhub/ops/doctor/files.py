@@ -8,8 +8,10 @@ from pathlib import Path
 from shlex import quote
 
 from memoryhub import env
-from memoryhub.core.stores.store import GLOBAL_STORE, SLUG, StoreId, org_store, project_store
-from memoryhub.ops.backups.copying import backups_of, is_alive
+from memoryhub.core.backends.selected import stores
+from memoryhub.core.backends.sqlite.files import path_of
+from memoryhub.core.stores.store import GLOBAL_STORE, SLUG, StoreId, folder_of, org_store, project_store
+from memoryhub.ops.backups.places import backups_of, is_alive
 from memoryhub.ops.doctor.finding import Finding, listed_paths, option, restore_command
 
 _FOLDERS = {"projects": project_store, "orgs": org_store}
@@ -72,13 +74,13 @@ def _lost() -> Iterator[Finding]:
     anchored += [_store_at(path) for path in env.home().glob("orgs/*/head")]
     shared = [GLOBAL_STORE] if (env.home() / "global" / "head").exists() else []
     for store in sorted({*filter(None, anchored), *shared, *_backed_up()}, key=lambda store: store.alias):
-        if store.path.exists() or store.path.is_symlink():
+        if path_of(store).is_symlink() or stores.exists(store):
             continue
         restore, none = restore_command(store)
         mend = f"{restore} puts the newest sound backup in its place{none}"
         mend += f"; where no backup is left, `memory-hub doctor --accept-loss {option(store)}` starts an empty store"
         on_purpose = "; if it was deleted on purpose, remove its folder in backups/ and its file `head`"
-        yield Finding(str(store.path.parent.relative_to(env.home())), "the store's file is gone", mend + on_purpose)
+        yield Finding(str(folder_of(store).relative_to(env.home())), "the store's file is gone", mend + on_purpose)
 
 
 def _backed_up() -> Iterator[StoreId]:

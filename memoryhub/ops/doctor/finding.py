@@ -11,7 +11,7 @@ from shlex import quote
 
 from memoryhub import env
 from memoryhub.core.stores.store import StoreId
-from memoryhub.ops.backups.copying import backups_of
+from memoryhub.ops.backups.places import backups_of
 from memoryhub.ops.backups.soundness import examine_backup, hub_problem, newest_sound_backup
 
 MAKE_ROOM = "make room on the disk, then run doctor again"

@@ -18,10 +18,10 @@ from memoryhub.config.layers import CONFIG_FILE
 from memoryhub.config.project_settings import ProjectSettings, config_problem, unknown_in_config
 from memoryhub.core import clock, spool
 from memoryhub.core.autostart import is_allowed
+from memoryhub.core.backends.sqlite.templates import template_file, template_problem
 from memoryhub.core.secret_files import REDACTION_KEY, SECRET_FILES, secret_problem
-from memoryhub.core.stores.files import template_file, template_problem
 from memoryhub.core.text import counted
-from memoryhub.ops.backups.copying import backups_of
+from memoryhub.ops.backups.places import backups_of
 from memoryhub.ops.backups.soundness import hub_problem, newest_sound_hub_backup
 from memoryhub.ops.doctor.files import examine_files
 from memoryhub.ops.doctor.finding import Finding, blamed_on_disk, examine_hub_backups, listed_paths

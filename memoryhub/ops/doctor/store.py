@@ -14,13 +14,13 @@ from memories.embeddings.index_check import damaged_files
 from memories.search.index import index_problem
 from memoryhub import env
 from memoryhub.core import clock, log
+from memoryhub.core.backends.selected import faults, integrity, stores
 from memoryhub.core.backends.sqlite.options import JOURNAL_SIZE_LIMIT
 from memoryhub.core.errors import Damaged, HubError, Locked
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.log.damaged import verify_damaged
-from memoryhub.core.stores.integrity import damage, header_problem, is_damage, missing_log_triggers, schema_problem
-from memoryhub.core.stores.store import StoreId, current_store, use_store
-from memoryhub.ops.backups.copying import BEFORE_REBUILD, backups_of, kept_before_restores, made_at
+from memoryhub.core.stores.store import StoreId, current_store, folder_of, use_store
+from memoryhub.ops.backups.places import BEFORE_REBUILD, backups_of, kept_before_restores, made_at
 from memoryhub.ops.backups.soundness import compared_with_backup, foreign_log, newest_sound_backup
 from memoryhub.ops.doctor.files import set_aside
 from memoryhub.ops.doctor.finding import Finding, blamed_on_disk, examine_backups, option, restore_command
@@ -44,8 +44,8 @@ def examine_store(store: StoreId, *, deep: bool = False) -> Examination:
     where, compared = Target(store).title, ""
     try:
         with use_store(store):
-            problem = damage() or header_problem(store.path)
-            changed = "" if problem else schema_problem()
+            problem = integrity.damage() or integrity.header_problem(store)
+            changed = "" if problem else integrity.schema_problem()
             verified = None if problem else log.verify()
             found = [*_identity(store), *_schema(store, changed), *_chain(store, verified)] if verified else []
             # Only then: tables may be missing, or the log can't be trusted
@@ -57,7 +57,7 @@ def examine_store(store: StoreId, *, deep: bool = False) -> Examination:
     except Damaged as error:
         found, problem = [(error.message, _restore(store) + _accept(store))], ""
     except HubError as error:
-        problem = error.message if is_damage(error.__cause__) else ""
+        problem = error.message if faults.is_damage(error.__cause__) else ""
         found = [] if problem else [_unopened(store, error)]
     if problem:
         found = [_damaged(store, problem)]
@@ -78,7 +78,7 @@ def _unopened(store: StoreId, error: HubError) -> _Pair:
 def _identity(store: StoreId) -> Iterator[_Pair]:
     foreign = foreign_log(store)
     if foreign:
-        yield foreign, _restore(store) if newest_sound_backup(store) else set_aside(store.path.parent)
+        yield foreign, _restore(store) if newest_sound_backup(store) else set_aside(folder_of(store))
 
 
 def _locked(error: Locked) -> _Pair:
@@ -99,7 +99,7 @@ def _damaged(store: StoreId, problem: str) -> _Pair:
 
 
 def _schema(store: StoreId, changed: str) -> Iterator[_Pair]:
-    missing = missing_log_triggers()
+    missing = integrity.missing_log_triggers()
     if missing:
         yield f"the log can be changed: its triggers are missing ({', '.join(missing)})", _again(store, "rebuild")
     if changed:
@@ -133,7 +133,7 @@ def _behind(store: StoreId) -> Iterator[_Pair]:
     problem = index_problem()
     if problem:
         yield problem.partition(";")[0], _again(store, "reindex")
-    for path in damaged_files(store.path):
+    for path in damaged_files(folder_of(store)):
         yield f"the vector index {path.name} is damaged", f"`rm {quote(str(path))}`; the next search creates it again"
 
 
@@ -154,8 +154,7 @@ def _compared(store: StoreId, *, deep: bool) -> tuple[str, list[_Pair]]:
 
 
 def _beside(store: StoreId) -> Iterator[_Pair]:
-    wal = store.path.with_name("events.db-wal")
-    size = wal.stat().st_size if wal.exists() else 0
+    size = stores.sizes(store).get("events.db-wal", 0)
     if size > _WAL_BYTES:
         yield (
             f"the write-ahead log has {size // 2**20} MB; searches get slower with it",

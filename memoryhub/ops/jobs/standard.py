@@ -10,11 +10,11 @@ from memories.embeddings.following import embed_current_store
 from memories.search.index import index_problem
 from memories.uses.drain import count_uses, prune_uses
 from memoryhub.core import clock, log
+from memoryhub.core.backends.selected import integrity
 from memoryhub.core.counters import fold_ended
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.jobs import Every, Over, Run, define_job
-from memoryhub.core.stores.integrity import damage, schema_problem
-from memoryhub.core.stores.store import StoreId, current_store, use_store
+from memoryhub.core.stores.store import StoreId, current_store, folder_of, use_store
 from memoryhub.core.text import counted
 from memoryhub.ops.backups.making import back_up_target
 from memoryhub.ops.backups.rebuilding import Rebuilt, rebuild_store
@@ -37,7 +37,7 @@ def rebuild_models(run: Run) -> str:
 
 def reindex(run: Run) -> str:
     rebuilt = _rebuilt(run, only=_SEARCH_TABLES)
-    shutil.rmtree(current_store().path.with_name("index"), ignore_errors=True)
+    shutil.rmtree(folder_of(current_store()) / "index", ignore_errors=True)
     return "; ".join(filter(None, [rebuilt, _embedded(run)]))
 
 
@@ -78,7 +78,7 @@ def verify_target(run: Run) -> str:
         raise Unavailable(f"{check.finding}; run `memory-hub doctor` for the repair")
     run.report(check.events, check.events)
     with use_store(store):
-        problem = damage() or schema_problem()
+        problem = integrity.damage() or integrity.schema_problem()
         if problem:
             raise Unavailable(f"{problem}; run `memory-hub doctor` for the repair")
         return f"{check.finding}; {_compared(run, check.events)}"

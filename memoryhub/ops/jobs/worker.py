@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
 
 from memoryhub import env
-from memoryhub.core.file_locks import try_lock
+from memoryhub.core.file_locks import share_lock, try_lock
 
 
 def _path() -> Path:
@@ -17,7 +16,7 @@ def _path() -> Path:
 # Shared, so that the processes that the worker forks share the lock until the last has ended
 def begin() -> int:
     descriptor = os.open(_path(), os.O_RDWR | os.O_CREAT, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    share_lock(descriptor)
     return descriptor
 
 

@@ -16,8 +16,8 @@ import uvicorn
 from django.conf import settings
 from django.core.servers.basehttp import get_internal_wsgi_application
 
+from memoryhub.core.backends.selected import wiping
 from memoryhub.core.errors import Invalid, Unavailable
-from memoryhub.core.stores import wal
 from memoryhub.ops.serving import drain
 from memoryhub.ops.serving.bridge import Receive, Scope, Send, WsgiBridge
 from memoryhub.ops.serving.listener import bind
@@ -128,7 +128,11 @@ def serve(listener: socket.socket, *, idle: Idle | None = None, mount: MakeMount
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
     stop = threading.Event()
-    keepers = [(wal.keep, "wal-keeper"), (drain.keep, "spool-drain"), *([(idle.watch, "idle-watch")] if idle else [])]
+    keepers = [
+        (wiping.keep, "wal-keeper"),
+        (drain.keep, "spool-drain"),
+        *([(idle.watch, "idle-watch")] if idle else []),
+    ]
     for keep, name in keepers:
         threading.Thread(target=keep, args=[stop], name=name, daemon=True).start()
     try:

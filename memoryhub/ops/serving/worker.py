@@ -16,7 +16,7 @@ from django.db import connections
 from django.db.migrations.executor import MigrationExecutor
 
 from memoryhub import env
-from memoryhub.core.stores import files
+from memoryhub.core.backends.sqlite import files
 
 logger = logging.getLogger(__name__)
 

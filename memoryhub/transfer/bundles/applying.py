@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from governance.redaction.copies import look_through
 from memoryhub.core import log
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import Conflict
 from memoryhub.core.events.projection import finish_rebuild
 from memoryhub.core.log.adopting import append_as_is, forward
@@ -16,7 +17,7 @@ from memoryhub.core.log.digests import GENESIS
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import StoreId, use_store
-from memoryhub.core.stores.wal import is_unwiped, wipe_free_space
+from memoryhub.core.stores.wiping import is_unwiped, wipe_free_space
 from memoryhub.transfer.bundles.bundle import Bundle, BundleEvent
 from memoryhub.transfer.bundles.checking import Contents, check, read_payload
 from memoryhub.transfer.bundles.merging import MergeReport, find_merge, merge, redactions_to_repeat
@@ -63,7 +64,7 @@ def preview_bundle(bundle: Bundle, store: StoreId) -> Applied:
         Invalid: an event is not the one that was written, or this version can't read it.
     """
     plan = _planned(bundle, store)
-    if plan.outcome is Outcome.MERGED and store.path.exists():
+    if plan.outcome is Outcome.MERGED and stores.exists(store):
         with use_store(store), suppress(_Undone), log.transaction():
             _merge(bundle, plan, redactions_to_repeat(bundle, plan.contents), lambda _: None)
             raise _Undone
@@ -101,7 +102,7 @@ def apply_bundle(bundle: Bundle, store: StoreId, progress: Progress = lambda _: 
 
 
 def _planned(bundle: Bundle, store: StoreId) -> Applied:
-    if not store.path.exists():
+    if not stores.exists(store):
         plan = Applied(Outcome.ADOPTED, store, check(bundle), (0, GENESIS))
     else:
         with use_store(store):

@@ -20,13 +20,13 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from memoryhub import __version__
 from memoryhub.core import clock, log
+from memoryhub.core.disk import sync
 from memoryhub.core.errors import Conflict, Invalid, Unavailable
 from memoryhub.core.log.append import COLUMNS
 from memoryhub.core.log.digests import GENESIS, HEADER, canonical_json, chain_digest
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.schemas import Instant, Position, Sha256
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.files import sync
 from memoryhub.core.stores.store import GLOBAL_STORE, SLUG, Scope, StoreId, current_store
 from memoryhub.core.text import flat
 from memoryhub.core.validation import explain

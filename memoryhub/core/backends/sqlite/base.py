@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 import random
-import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 from django.db.backends.sqlite3 import base
@@ -13,50 +12,7 @@ from django.db.utils import OperationalError
 
 from memoryhub.core.backends.sqlite.options import BUSY_TIMEOUT_SECONDS, PRAGMAS
 from memoryhub.core.stores.dialect import render
-
-# Batched rows per table; more would cost memory and gain nothing.
-_AT_MOST = 500
-_WORD = re.compile(r"\w+")
-
-Row = Sequence[Any]
-RunMany = Callable[[str, list[Row]], object]
-
-
-# Batched rows by table. A statement that names a table first inserts its rows, so every reader sees them.
-class Gathered:
-    def __init__(self, run_many: RunMany) -> None:
-        self._run_many = run_many
-        self._waiting: dict[str, tuple[str, list[Row]]] = {}
-
-    def add(self, table: str, sql: str, row: Row) -> None:
-        known = self._waiting.get(table)
-        if known and (known[0] != sql or len(known[1]) >= _AT_MOST):
-            self._insert(table)
-            known = None
-        if known:
-            known[1].append(row)
-        else:
-            self._waiting[table] = (sql, [row])
-
-    def insert_named_in(self, sql: str) -> None:
-        for table in self._waiting.keys() & _names(sql):
-            self._insert(table)
-
-    def insert_all(self) -> None:
-        for table in list(self._waiting):
-            self._insert(table)
-
-    def _insert(self, table: str) -> None:
-        sql, rows = self._waiting.pop(table)
-        self._run_many(sql, rows)
-
-
-@lru_cache(maxsize=1024)
-def _names(sql: str) -> frozenset[str]:
-    # The prefixes before underscores find the table of a shadow table: ``a_b`` of ``a_b_c``.
-    words = set(_WORD.findall(sql))
-    return frozenset(words | {word[: mark.start()] for word in words for mark in re.finditer("_", word)})
-
+from memoryhub.core.stores.gathered import Gathered, Row
 
 # SQLite's busy handler backs off to 100 ms, so late-comers overtake older waiters. Short jittered retries give every
 # writer the same chance, which keeps the longest wait well under the timeout (decision 7).
@@ -116,6 +72,21 @@ class DatabaseWrapper(base.DatabaseWrapper):
             self.gathered.insert_named_in(sql)
         with self.wrap_database_errors:
             return self.connection.execute(_as_sqlite(sql), parameters)
+
+    def has_table(self, name: str) -> bool:
+        with self.cursor() as cursor:
+            cursor.execute("SELECT 1 FROM sqlite_master WHERE name = %s", [name])
+            return cursor.fetchone() is not None
+
+    def has_module(self, name: str) -> bool:
+        with self.cursor() as cursor:
+            cursor.execute("SELECT 1 FROM pragma_module_list WHERE name = %s", [name])
+            return cursor.fetchone() is not None
+
+    def interrupt(self) -> None:
+        raw = self.connection
+        if raw is not None:
+            raw.interrupt()
 
     def _start_transaction_under_autocommit(self) -> None:
         raw = self.connection

@@ -6,8 +6,11 @@ from pathlib import Path
 
 from django.db import DatabaseError
 
-from memoryhub.core.stores import files, rows
-from memoryhub.core.stores.schema import LOG_TRIGGERS
+from memoryhub.core.backends.sqlite.files import connect_immutable, path_of
+from memoryhub.core.backends.sqlite.objects import LOG_TRIGGERS
+from memoryhub.core.backends.sqlite.templates import template_path
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store_id import StoreId
 from memoryhub.core.text import counted
 
 _SHOWN = 3
@@ -19,32 +22,9 @@ _MIGRATIONS = "SELECT app, name FROM django_migrations"
 _OPTIONAL = "search_fts"
 # Offset in the header: 1 for a rollback journal, 2 for a WAL; a greater one makes a database read-only.
 _WRITE_VERSION = 18
-_SIGNS_OF_DAMAGE = (
-    "malformed",
-    "corrupt",
-    "decode",
-    "not a database",
-    "unsupported file format",
-    "same text encoding",
-    "no such table",
-    "no such column",
-    "already exists",
-    "vtable constructor failed",
-    "SQL logic error",
-    "too big",
-)
-
-
-def is_damage(error: BaseException | None) -> bool:
-    """Return whether an error means wrong content, rather than a locked, full or forbidden file."""
-    return isinstance(error, DatabaseError) and any(sign in str(error) for sign in _SIGNS_OF_DAMAGE)
 
 
 def damage() -> str:
-    """Check pages, tables and indexes of the store; return the findings as a sentence, "" if there are none.
-
-    Reads the whole file: about a second per 300 MB.
-    """
     try:
         for (table,) in rows.fetch("SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TABLE%'"):
             rows.fetch(f'SELECT rowid FROM "{table}" LIMIT 1')  # otherwise FTS5 checks against its cached structure
@@ -54,9 +34,8 @@ def damage() -> str:
     return "" if found == ["ok"] else f"the file is damaged: {'; '.join(found)[:500]}"
 
 
-def header_problem(path: Path) -> str:
-    """Return why SQLite would open the file read-only, "" if it would not."""
-    with path.open("rb") as file:
+def header_problem(store: StoreId) -> str:
+    with path_of(store).open("rb") as file:
         version = file.read(_WRITE_VERSION + 1)[_WRITE_VERSION:]
     return "" if version in (b"\x01", b"\x02") else "the file is damaged: its header marks it as read-only"
 
@@ -67,12 +46,7 @@ def missing_log_triggers() -> list[str]:
 
 
 def schema_problem() -> str:
-    """Return how the current store's schema differs from a new store's, "" if it does not.
-
-    The list of applied migrations is included, because upgrades rely on it. Missing log triggers
-    (``missing_log_triggers``) and the full-text index are left out.
-    """
-    template = files.template_path()
+    template = template_path()
     expected, present = _expected(template), _known(rows.fetch(_OBJECTS))
     missing = [key for key in expected if key not in present and key[1] not in LOG_TRIGGERS]
     has_migrations = ("table", "django_migrations") in present
@@ -94,13 +68,13 @@ _Objects = dict[tuple[str, str], str | None]
 
 @lru_cache(maxsize=4)
 def _expected(template: Path) -> _Objects:
-    with closing(files.connect_immutable(template)) as connection:
+    with closing(connect_immutable(template)) as connection:
         return _known(connection.execute(_OBJECTS).fetchall())
 
 
 @lru_cache(maxsize=4)
 def _applied(template: Path) -> frozenset[tuple[str, str]]:
-    with closing(files.connect_immutable(template)) as connection:
+    with closing(connect_immutable(template)) as connection:
         return frozenset(connection.execute(_MIGRATIONS).fetchall())
 
 

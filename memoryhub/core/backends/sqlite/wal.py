@@ -1,6 +1,7 @@
-"""Truncate write-ahead logs: under steady writes SQLite never gets to do it by itself."""
+"""Rewrite a store without what was deleted, and keep the write-ahead logs short."""
 
-# Only the serving process runs ``keep``: two of them would wait for each other's locks.
+# Under steady writes SQLite never gets to truncate a write-ahead log by itself. Only the serving process runs ``keep``:
+# two of them would wait for each other's locks.
 
 from __future__ import annotations
 
@@ -16,30 +17,12 @@ from django.db import DatabaseError
 from memoryhub import env
 from memoryhub.core.backends.sqlite.options import JOURNAL_SIZE_LIMIT
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.store import current_store
+from memoryhub.core.stores.store_id import current_store
 
 logger = logging.getLogger(__name__)
 
-# A key of ``store_meta``, set from an erasure until the text is wiped from the files: a process may die in between.
-_MARK = "unwiped"
 
-
-def mark_unwiped(position: int, database: str = "main") -> None:
-    """Record, in the transaction that deletes text, up to which event the files must be wiped."""
-    rows.execute(f"INSERT OR REPLACE INTO {database}.store_meta (key, value) VALUES (%s, %s)", [_MARK, str(position)])
-
-
-def is_unwiped() -> bool:
-    return _mark() is not None
-
-
-def wipe_free_space() -> bool:
-    """Rewrite the current store's file without free pages, and empty its write-ahead log.
-
-    Returns False if others held the store longer than the busy timeout or the disk is full: deleted text stays in the
-    files until this is repeated. Takes about a second per 100 MB, during which others can read.
-    """
-    mark = _mark()
+def rewrite() -> bool:
     try:
         rows.execute("VACUUM")
         busy = rows.fetch("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
@@ -48,15 +31,7 @@ def wipe_free_space() -> bool:
         return False
     if busy:
         logger.warning("a reader keeps the write-ahead log of %s from being emptied", current_store().name)
-        return False
-    if mark is not None:
-        rows.execute("DELETE FROM store_meta WHERE key = %s AND value = %s", [_MARK, mark])
-    return True
-
-
-def _mark() -> str | None:
-    found = rows.fetch("SELECT value FROM store_meta WHERE key = %s", [_MARK])
-    return found[0][0] if found else None
+    return not busy
 
 
 CHECK_SECONDS = 5.0

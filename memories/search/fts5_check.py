@@ -1,4 +1,4 @@
-"""Checks the full-text index of a store against one rebuilt from its log."""
+"""Compares the FTS5 index of a store with one rebuilt from its log."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
-from memoryhub.core.events.projection import define_check
-from memoryhub.core.log.copy import LIVE
+from memoryhub.core.backends.base import LIVE
 from memoryhub.core.stores import rows
 
 # Limit for the documents that are reported
@@ -55,9 +54,6 @@ def differing_texts(sample: Sequence[int] | None) -> list[int]:
     finally:
         rows.execute("DROP TABLE temp.made_terms")
         rows.execute("DROP TABLE temp.live_terms")
-
-
-define_check("the full-text index", differing_texts)
 
 
 def _has_index(database: str) -> bool:

@@ -1,66 +1,26 @@
-"""Copies of databases in use."""
+"""Copies of databases in use, as files."""
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
-from memoryhub import env
-from memoryhub.core import clock
+from memoryhub.core.backends.sqlite import files
 from memoryhub.core.backends.sqlite.options import BUSY_TIMEOUT_SECONDS
+from memoryhub.core.disk import sync
 from memoryhub.core.errors import Invalid, NotFound, Unavailable
-from memoryhub.core.stores import files
-from memoryhub.core.stores.files import make_folder
 from memoryhub.core.stores.routing import current_alias
-from memoryhub.core.stores.store import StoreId
 
-BEFORE_RESTORE = "-before-restore.db"
-BEFORE_REBUILD = "-before-rebuild.db"
-_STAMP_LENGTH = len("20261120T083000000")
-_NAME = re.compile(r"\d{8}T\d{9}Z\.db")
-_NAME_BEFORE = re.compile(r"\d{8}T\d{9}Z-before-(restore|rebuild)\.db")
-
-
-def folder_of(store: StoreId | None) -> Path:
-    return env.home() / "backups" / (f"{store.scope}-{store.name}" if store else "hub")
-
-
-# Oldest first
-def backups_of(store: StoreId | None) -> list[Path]:
-    return sorted(path for path in folder_of(store).glob("*.db") if _NAME.fullmatch(path.name))
-
-
-# Copies from before a restore or rebuild, oldest first
-def kept_before_restores(store: StoreId) -> list[Path]:
-    return sorted(path for path in folder_of(store).glob("*.db") if _NAME_BEFORE.fullmatch(path.name))
-
-
-def path_to_keep(store: StoreId, suffix: str) -> Path:
-    return new_path(store).with_name(f"{_stamp()}Z{suffix}")
-
-
-# From the name of the file
-def made_at(backup: Path) -> datetime:
-    return datetime.strptime(backup.name[:_STAMP_LENGTH], "%Y%m%dT%H%M%S%f").replace(tzinfo=UTC)
-
-
-def new_path(store: StoreId | None) -> Path:
-    folder = folder_of(store)
-    env.prepare_home()
-    make_folder(folder)
-    return folder / f"{_stamp()}Z.db"
-
-
-def _stamp() -> str:
-    return clock.now().strftime("%Y%m%dT%H%M%S%f")[:-3]
-
+# What ``connect`` returns, and the errors of its connections
+Connection = sqlite3.Connection
+Error = sqlite3.Error
+DatabaseError = sqlite3.DatabaseError
+OperationalError = sqlite3.OperationalError
 
 _ALIAS = "store:view:backup"
 _PAGES_AT_ONCE = 1000
@@ -165,14 +125,14 @@ def swap_broken(path: Path, draft: Path, kept: Path) -> None:
 # Fails if the name exists
 def link(draft: Path, path: Path) -> None:
     os.link(draft, path)
-    files.sync(path.parent)
+    sync(path.parent)
 
 
 # Without a WAL beside it, and synced
 def make_single(path: Path) -> None:
     with closing(connect(path, mode="rw")) as connection:
         connection.execute("PRAGMA journal_mode=DELETE")
-    files.sync(path)
+    sync(path)
 
 
 # Makes a copy the current store; ``immutable`` reads it without changing a byte
@@ -189,13 +149,3 @@ def opened(path: Path, *, immutable: bool = False) -> Iterator[None]:
 def remove_database(path: Path) -> None:
     for file in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm", "-journal"))):
         file.unlink(missing_ok=True)
-
-
-def is_alive(pid: str) -> bool:
-    try:
-        os.kill(int(pid), 0)
-    except (ValueError, OverflowError, ProcessLookupError):
-        return False
-    except PermissionError:
-        pass
-    return True

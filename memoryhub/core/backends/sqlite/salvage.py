@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
-from memoryhub.core.stores import files
+from memoryhub.core.backends.sqlite.files import connect_immutable
+from memoryhub.core.backends.sqlite.templates import template_path
 
 _HEADER_BYTES = 100
 _PAGE_BYTES = 4096
@@ -39,7 +40,7 @@ def salvage(source: Path, folder: Path) -> Path | None:
 
 
 def _mend_header(path: Path) -> None:
-    header = bytearray(files.template_path().read_bytes()[:_HEADER_BYTES])
+    header = bytearray(template_path().read_bytes()[:_HEADER_BYTES])
     header[24:48] = struct.pack(">6I", 1, 0, 0, 0, 0, 4)  # no size (SQLite counts pages), no free pages, format 4
     header[92:96] = bytes(4)
     with path.open("r+b") as file:
@@ -88,6 +89,6 @@ def _write_first_page(path: Path, root: int) -> None:
 
 
 def _columns() -> list[str]:
-    with closing(files.connect_immutable(files.template_path())) as template:
+    with closing(connect_immutable(template_path())) as template:
         found = template.execute("SELECT name, type, pk FROM pragma_table_info('raw_events') ORDER BY cid").fetchall()
     return [f'"{name}" {kind}{" PRIMARY KEY" if key else ""}' for name, kind, key in found]

@@ -1,0 +1,40 @@
+"""What an error of SQLite means. Its texts are stable; result codes do not reach Django's exceptions."""
+
+from __future__ import annotations
+
+from django.db import DatabaseError
+
+_SIGNS_OF_DAMAGE = (
+    "malformed",
+    "corrupt",
+    "decode",
+    "not a database",
+    "unsupported file format",
+    "same text encoding",
+    "no such table",
+    "no such column",
+    "already exists",
+    "vtable constructor failed",
+    "SQL logic error",
+    "too big",
+)
+
+
+def is_locked(error: BaseException) -> bool:
+    return "locked" in str(error)
+
+
+def is_interrupted(error: BaseException) -> bool:
+    return "interrupted" in str(error)
+
+
+def is_full(error: BaseException) -> bool:
+    return "disk is full" in str(error)
+
+
+def is_missing_table(error: BaseException) -> bool:
+    return "no such table" in str(error)
+
+
+def is_damage(error: BaseException | None) -> bool:
+    return isinstance(error, DatabaseError) and any(sign in str(error) for sign in _SIGNS_OF_DAMAGE)
