@@ -12,6 +12,7 @@ from django.db import transaction
 from pydantic import Field
 
 from memoryhub.core import clock
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.origin import current_origin
 from memoryhub.core.permissions import (
@@ -161,7 +162,7 @@ def _require_manager(store: StoreId) -> None:
         raise Invalid("the global scope has no members: who has a role in the hub sees it")
     # Those who manage people need not be members, so they see which places there are, but not what is in them.
     manages = allows(Act.ADMINISTER)
-    if not store.path.exists() or not (manages or reaches(store.place)):
+    if not stores.exists(store) or not (manages or reaches(store.place)):
         raise unknown_store(store)
     if not manages:
         demand(Act.GOVERN, to="manage members", place=store.place)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from django.db import connections
 
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.permissions import (
     EVERYTHING,
     LIMITED_ROLES,
@@ -64,23 +64,23 @@ def _grant(name: str, acts: frozenset[Act], *, everywhere: bool) -> Grant:
 def org_of(project: str) -> str | None:
     """Return the id of a project's organisation, or None; the store is read only if it has changed since."""
     store = project_store(project)
-    stamp = _stamp(store.path)
-    known = _orgs.get(store.path)
+    stamp, place = _stamp(store), stores.location(store)
+    known = _orgs.get(place)
     if known is None or known[0] != stamp or not _is_settled(stamp):
-        known = _orgs[store.path] = stamp, _read_org(store) if stamp else None
+        known = _orgs[place] = stamp, _read_org(store) if stamp else None
     return known[1]
 
 
 _Stamp = list[tuple[int, int, int]]
-# By the path of the project's store: its files' stamp, and the organisation
-_orgs: dict[Path, tuple[_Stamp, str | None]] = {}
+# By the location of the project's store: its files' stamp, and the organisation
+_orgs: dict[str, tuple[_Stamp, str | None]] = {}
 # Two writes within the resolution of a file's time may leave the same stamp.
 _SETTLED_SECONDS = 1.0
 
 
-def _stamp(path: Path) -> _Stamp:
+def _stamp(store: StoreId) -> _Stamp:
     found: _Stamp = []
-    for part in (path, path.with_name(f"{path.name}-wal")):
+    for part in stores.watched(store):
         with suppress(OSError):
             stat = part.stat()
             found.append((stat.st_ino, stat.st_mtime_ns, stat.st_size))

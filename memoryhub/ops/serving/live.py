@@ -14,6 +14,7 @@ from typing import Any
 
 from memories.uses.notes import notes_files, notes_size
 from memoryhub.core import log
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import HubError
 from memoryhub.core.stores.store import StoreId, current_store, use_store
 
@@ -55,7 +56,7 @@ def file_stamp(files: Iterable[Path]) -> list[tuple[str, int, int]]:
 
 
 def source_of_store(store: StoreId) -> Source:
-    files = [store.path, store.path.with_name(f"{store.path.name}-wal")]
+    files = stores.watched(store)
 
     def stamp() -> object:
         return file_stamp([*files, *notes_files(store)])
