@@ -31,8 +31,9 @@ from sessions_app.held_out import is_held_out
 # Stands for numbers while the size of an answer is counted
 _MOST_TOKENS = 99_999_999
 _LAST_LIKE_IT = (
-    "SELECT id, digest FROM memories_contextpack WHERE session_id = %s AND query = %s AND max_tokens = %s "
-    "ORDER BY id DESC LIMIT 1"
+    "SELECT id, digest FROM memories_contextpack AS p WHERE session_id = %s AND query = %s AND max_tokens = %s "
+    # The audit says who was given a pack, so another reader's pack is another one.
+    "AND (SELECT actor FROM raw_events WHERE position = p.id) = %s ORDER BY id DESC LIMIT 1"
 )
 
 
@@ -210,7 +211,7 @@ def _positions(request: Request) -> list[tuple[str, int]]:
 
 # Id of the last pack of this session and query, if its content is the same
 def _last_equal(max_tokens: int, request: Request, body: Body) -> int | None:
-    found = rows.fetch(_LAST_LIKE_IT, [request.session_id, request.query.text, max_tokens])
+    found = rows.fetch(_LAST_LIKE_IT, [request.session_id, request.query.text, max_tokens, current_origin().actor])
     return next((pack_id for pack_id, digest in found if digest == body.digest), None)
 
 
