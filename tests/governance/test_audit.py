@@ -86,7 +86,7 @@ class ReadingTests(AuditTestCase):
 
     def test_a_person_is_found_with_all_their_clients_and_nobody_else(self) -> None:
         for actor, source in (*READERS, ("annabel/laptop", "mcp"), ("ann", "admin"), ("ann0", "mcp")):
-            self.read(actor, source)
+            self.read(actor, source, f"asked by {actor}")
         found = [(item["person"], item["client"]) for item in self.audited(person="ann")]
         self.assertEqual(sorted(found), [("ann", ""), ("ann", "desk"), ("ann", "laptop")])
 
