@@ -238,7 +238,8 @@ class _Sent:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started = True
-            self._note_session(message)
+            if message["status"] < 400:
+                self._note_session(message)
         elif message["type"] == "http.response.body" and not message.get("more_body", False):
             self._ended = True
         await self._send(message)
