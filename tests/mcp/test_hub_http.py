@@ -20,7 +20,7 @@ import anyio
 import mcp_types as types
 from mcp.shared.subscriptions import ResourceUpdated
 
-from tests.mcp.client import HANDSHAKE, MODERN, run_async, wait_until
+from tests.mcp.client import DEADLINE_SECONDS, HANDSHAKE, MODERN, run_async, wait_until
 from tests.mcp.http_server import HttpSession, HubProject, hello, text_of
 from tests.web.server import Server, Shell, poll, serving
 
@@ -31,7 +31,9 @@ import os, signal, sys, django
 os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
 django.setup()
 from memoryhub.cli import main
-from memoryhub.mcp import gate, sessions, threads
+from memoryhub.mcp import bodies, gate, sessions, threads
+bodies.MOST_BYTES = 1_000_000
+bodies.MOST_SECONDS = 5
 gate.MOST_STREAMS_OF_A_TOKEN = 2
 gate.MOST_CALLS_OF_A_TOKEN = 6
 gate.PATROL_SECONDS = 0.05
@@ -356,6 +358,24 @@ class Limits(HubTestCase):
             finally:
                 go.touch()
             self.assertEqual(sorted(each.result() for each in blocked)[1:], ["waited"] * 4)
+
+    def test_bodies_have_limits_of_time_and_of_their_sum(self) -> None:
+        self.assertEqual(self.send_body(b" ", length=1_000), (408, b"The body took too long\n"))
+        status, problem = self.send_body(b" " * 1_500_000, length=1_500_000)
+        self.assertEqual((status, json.loads(problem)["code"]), (503, "busy"))
+        self.assertEqual(HttpSession(self.alpha).say("test_echo", text="on"), "on")
+
+    def send_body(self, content: bytes, *, length: int) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection(*self.hub.place, timeout=DEADLINE_SECONDS)
+        with contextlib.closing(connection):
+            connection.putrequest("POST", self.alpha.path)
+            for name, value in {**self.alpha.authorization, "Content-Length": str(length)}.items():
+                connection.putheader(name, value)
+            connection.endheaders()
+            with contextlib.suppress(ConnectionError):
+                connection.send(content)
+            response = connection.getresponse()
+            return response.status, response.read()
 
     def test_one_token_has_so_many_calls_at_once(self) -> None:
         go, trace = self.folder / "go", self.folder / "trace"
