@@ -173,8 +173,9 @@ class ServingAllProjects(HubTestCase):
         self.assertFalse(updated.is_error, updated)
 
     async def listen(self, uri: str, number: int) -> None:
-        async with self.alpha.client(MODERN) as client, client.listen(resource_subscriptions=[uri]) as stream:
-            self.assertEqual(stream.honored.resource_subscriptions, [uri])
+        uris = [f"memories://get/{number + 1_000}", uri]  # the first is unchanged: there is no such memory
+        async with self.alpha.client(MODERN) as client, client.listen(resource_subscriptions=uris) as stream:
+            self.assertEqual(stream.honored.resource_subscriptions, uris)
             text = (await client.read_resource(uri)).contents[0]
             assert isinstance(text, types.TextResourceContents)
             await client.call_tool("memory_write", {"title": "Beside it", "content": "of no interest"})
