@@ -185,7 +185,9 @@ class _Sender:
                 if self._stops(answer):
                     return False
                 if answer.status in _OF_THE_EVENT:
-                    broken.append(Broken(json.dumps(asdict(left[0]), ensure_ascii=False), answer.sentence()))
+                    # Before it is acknowledged: interrupted in between, it is refused and written again.
+                    refused = Broken(json.dumps(asdict(left[0]), ensure_ascii=False), answer.sentence())
+                    spool.finish(path, left=left, broken=[refused])
                 self._acknowledge(left[0].id)
                 self._hear(left.pop(0), answer)
         finally:
