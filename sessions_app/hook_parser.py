@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.config.clients import Command, Edit, Effect, Hook, Hooks, hook_clients
-from memoryhub.config.identity import identify_project
 from memoryhub.config.hook_answer import hook_answer
+from memoryhub.config.identity import identify_project
 from memoryhub.config.json_path import value_at as _at
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.text import flat

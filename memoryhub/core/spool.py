@@ -1,6 +1,6 @@
 """The spool of hook events that the hub has not stored yet: ``<home>/spool/<day>.jsonl``. Standard library only.
 
-Events for a team's hub have a spool of their own for each project (``config.teams``): functions take its folder as ``at``.
+Events for a team's hub have a spool for each project (``config.teams``): functions take its folder as ``at``.
 """
 
 # Hooks append lines under the file's lock. The hub renames a file, stores its events, and deletes it. A line's id is

@@ -26,7 +26,7 @@ from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store, project_store, use_store
 from memoryhub.core.text import flat, one_line
 from sessions_app.events import COMMIT_RECORDED
-from sessions_app.events.client import FILE_EDITED
+from sessions_app.events.client import COMMAND_RUN, FILE_EDITED
 from sessions_app.hook_commits import find_commits
 from sessions_app.hook_parser import HookEvent
 from sessions_app.models import SessionStatus, Turn, TurnStatus

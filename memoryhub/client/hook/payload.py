@@ -65,7 +65,7 @@ def project_of(event: Event) -> str:
 
     from memoryhub.config.identity import identify_project
 
-    path, directory = _directory_of(event)
+    path, directory = _path_and_directory(event)
     if not directory:
         raise ValueError(f"the event names no folder ({path!r}), so its project is unknown; it is not kept")
     return identify_project(project=None, directory=Path(directory))
@@ -74,14 +74,23 @@ def project_of(event: Event) -> str:
 def is_switched_off(event: Event) -> bool:
     """Return whether the hub is disabled for the event's folder, which may be another than this process's."""
     try:
-        _, directory = _directory_of(event)
+        directory = directory_of(event)
     except ValueError:
         return False
     return directory.startswith("/") and bool(enabled.switched_off_by(os.path.realpath(directory)))
 
 
+def directory_of(event: Event) -> str:
+    """Return the folder that the event names, "" if it names none.
+
+    Raises:
+        ValueError: the event is not JSON.
+    """
+    return _path_and_directory(event)[1]
+
+
 # The path of the folder in the event, and the folder; "" if the event names none.
-def _directory_of(event: Event) -> tuple[str, str]:
+def _path_and_directory(event: Event) -> tuple[str, str]:
     from memoryhub.client.hook.post import CLIENTS_FILE
     from memoryhub.config.json_path import value_at
 

@@ -58,10 +58,6 @@ class Connection:
         return {name: getattr(self, name) for name in ("folder", "url", "project", "ca_file") if getattr(self, name)}
 
 
-def has_connections() -> bool:
-    return os.path.exists(f"{home_text()}/{FILE}")  # noqa: PTH110
-
-
 def all_connections() -> list[Connection]:
     """Return the connections; a file that cannot be read has none."""
     import tomllib  # here, because most machines have no such file

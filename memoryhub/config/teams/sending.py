@@ -1,7 +1,7 @@
 """Send the hook events that wait for a team's hub: in order, each once, by one process at a time.
 
-Standard library only. Whoever is interrupted loses nothing: an event leaves the spool after the hub has answered, its id
-is the idempotency key with which the hub recognises it, and an acknowledged event is noted before the next is sent.
+Standard library only. An interruption loses nothing: an event leaves the spool after the hub has answered, its id is
+the idempotency key by which the hub recognises it, and an acknowledged event is noted before the next is sent.
 """
 
 from __future__ import annotations
@@ -79,6 +79,8 @@ class TeamState:
     # ISO 8601; "" without a problem.
     since: str
     folders: list[str] = field(default_factory=list)
+    # Where the refused events are kept aside.
+    aside: str = ""
 
 
 def send_waiting(connection: Connection, *, wait: float = 0.0, hearer: Hearer | None = None) -> bool:
@@ -121,16 +123,19 @@ def team_states() -> list[TeamState]:
 
 
 def read_problem(connection: Connection) -> Problem | None:
+    """Return why events wait, or None."""
     return _read(Path(connection.place) / _PROBLEM, Problem)
 
 
 def read_pack(connection: Connection) -> Pack | None:
+    """Return the context of the last session's start, or None."""
     return _read(Path(connection.place) / _PACK, Pack)
 
 
 def _state(connection: Connection) -> TeamState:
     problem = read_problem(connection)
-    rejected = (connection.spool / spool.REJECTED).glob("*.jsonl")
+    aside = connection.spool / spool.REJECTED
+    rejected = aside.glob("*.jsonl")
     return TeamState(
         url=connection.url,
         project=connection.project,
@@ -138,6 +143,7 @@ def _state(connection: Connection) -> TeamState:
         refused=sum(path.read_bytes().count(b"\n") for path in rejected),
         problem=problem.sentence if problem else "",
         since=datetime.fromtimestamp(problem.at / 1000, UTC).isoformat(timespec="seconds") if problem else "",
+        aside=str(aside),
     )
 
 
@@ -229,7 +235,8 @@ class _Sender:
     def _note(self, sentence: str, token: str = "") -> bool:
         known = read_problem(self._connection)
         if known and (known.sentence, known.token) == (sentence, token) and not token:
-            return False  # since when it has been so
+            os.utime(self._place / _PROBLEM)  # the last failure; the content has the first
+            return False
         _write(self._place / _PROBLEM, Problem(sentence, _now(), token))
         return False
 

@@ -17,6 +17,8 @@ _MAX_ANSWER = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Answer:
+    """What a hub has answered."""
+
     status: int
     headers: dict[str, str]
     body: bytes
@@ -77,7 +79,9 @@ class Line:
         if self._token:
             sent["Authorization"] = f"Bearer {self._token}"
         try:
-            self._connection.request("POST", self._path + path, json.dumps(content).encode(), sent)
+            self._connection.request(
+                "POST", self._path + path, json.dumps(content, ensure_ascii=False).encode("utf-8", "replace"), sent
+            )
             answer = self._connection.getresponse()
             body = answer.read(_MAX_ANSWER + 1)
         except (OSError, HTTPException, ValueError) as error:
