@@ -72,9 +72,7 @@ def _is_switched_off(directory: str) -> bool:
     tags=["hooks"],
     summary="Capture a hook event of another machine",
 )
-def deliver_hook(
-    request: HttpRequest, client: str, event: str, command: HookDelivery
-) -> Any:
+def deliver_hook(request: HttpRequest, client: str, event: str, command: HookDelivery) -> Any:  # noqa: ARG001
     """For a team's hub: the actor is that of the token, and no folder of the hub's machine is read.
 
     A repeated ``Idempotency-Key`` adds nothing.

@@ -272,7 +272,7 @@ class TrialTests(SetupTestCase):
         entry = {"command": str(server), "args": ["mcp"]}
         path.parent.mkdir()
         path.write_text(json.dumps({"mcpServers": {"memory-hub": entry}}))
-        handshake = trial._handshake()
+        handshake = trial.handshake()
 
         def once_closed():
             while not marker.exists():

@@ -124,12 +124,14 @@ def team_states() -> list[TeamState]:
 
 def read_problem(connection: Connection) -> Problem | None:
     """Return why events wait, or None."""
-    return _read(Path(connection.place) / _PROBLEM, Problem)
+    found: Problem | None = _read(Path(connection.place) / _PROBLEM, Problem)
+    return found
 
 
 def read_pack(connection: Connection) -> Pack | None:
     """Return the context of the last session's start, or None."""
-    return _read(Path(connection.place) / _PACK, Pack)
+    found: Pack | None = _read(Path(connection.place) / _PACK, Pack)
+    return found
 
 
 def _state(connection: Connection) -> TeamState:

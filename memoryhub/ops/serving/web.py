@@ -7,6 +7,7 @@ import logging
 import signal
 import socket
 import threading
+from collections.abc import Callable
 from importlib import import_module
 
 import uvicorn
@@ -89,8 +90,12 @@ def serve(listener: socket.socket, *, idle: Idle | None = None) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
     stop = threading.Event()
-    keepers = [(wal.keep, "wal-keeper"), (drain.keep, "spool-drain"), (sending.keep, "team-sender")]
-    keepers += [(idle.watch, "idle-watch")] if idle else []
+    keepers: list[tuple[Callable[[threading.Event], None], str]] = [
+        (wal.keep, "wal-keeper"),
+        (drain.keep, "spool-drain"),
+        (sending.keep, "team-sender"),
+        *([(idle.watch, "idle-watch")] if idle else []),
+    ]
     for keep, name in keepers:
         threading.Thread(target=keep, args=[stop], name=name, daemon=True).start()
     try:
