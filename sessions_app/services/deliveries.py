@@ -9,7 +9,7 @@ from memoryhub.config.clients import Effect
 from memoryhub.config.project_settings import project_settings
 from memoryhub.core import clock, ids
 from memoryhub.core.contributions import opening_of
-from memoryhub.core.origin import current_origin, use_origin
+from memoryhub.core.origin import AGENT_PREFIX, current_origin, use_origin
 from memoryhub.core.stores import rows
 from sessions_app.hook_parser import HookEvent, parse_hook
 from sessions_app.schemas import HookContext, HookDelivery
@@ -52,11 +52,11 @@ def _context_of(event: HookEvent) -> HookContext:
 # clients: another person's session of the same name is another session.
 def _of_sender(event: HookEvent) -> HookEvent:
     actor = current_origin().actor
-    person = _person(actor)
+    sender = actor.removeprefix(AGENT_PREFIX)  # which looks like the name of a secret
     known = rows.fetch("SELECT agent FROM sessions_app_session WHERE session_id = %s", [event.session_id])
-    is_other = bool(known) and _person(known[0][0]) != person
-    session_id = f"{event.session_id[:_NAME_CHARS]}@{person}" if is_other else event.session_id
-    return replace(event, session_id=session_id, directory=f"{actor}:{event.directory}" if event.directory else "")
+    is_other = bool(known) and _person(known[0][0]) != _person(actor)
+    session_id = f"{event.session_id[:_NAME_CHARS]}@{_person(sender)}" if is_other else event.session_id
+    return replace(event, session_id=session_id, directory=f"{sender}:{event.directory}" if event.directory else "")
 
 
 # The actor of a person's token is `ann/laptop`.

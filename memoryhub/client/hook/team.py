@@ -5,29 +5,27 @@ The client never waits for the network itself: not for a name server, a handshak
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import time
-import tomllib
 from _signal import ITIMER_REAL, SIG_DFL, SIGALRM, setitimer  # type: ignore[import-not-found]
 from _signal import signal as on_signal
-from datetime import UTC, datetime
 from fcntl import LOCK_SH, LOCK_UN, flock
-from typing import TYPE_CHECKING
 
 from memoryhub.client.hook import payload
 from memoryhub.client.hook.post import CLIENTS_FILE, MAX_ANSWER
-from memoryhub.config.hook_answer import hook_answer
 from memoryhub.config.teams.connections import connection_of
-from memoryhub.core import autostart, spool
+from memoryhub.core import autostart
 from memoryhub.core.file_locks import try_lock
 from memoryhub.env import make_home
 
+TYPE_CHECKING = False  # type checkers know the name; importing typing takes time
 if TYPE_CHECKING:
     from memoryhub.client.hook.post import Event
     from memoryhub.config.teams.connections import Connection
+    from memoryhub.core.spool import Kept
 
+ARRIVING = "arriving.lock"  # as in core.spool
 # How long a child may live: a hub that never answers must not collect processes.
 _LIFE_SECONDS = 300.0
 # When a child tries again to send what waits, while no other hook does.
@@ -62,21 +60,23 @@ def hand_over(event: Event, connection: Connection) -> str:
     os.close(arriving)
     if not event.takes_context:
         return ""
-    from memoryhub.config.teams import sending
-
     context = _read_until(reading, _deadline(event, connection))
     if not context and event.effect == "start":
         context = _kept_pack(event, connection)
     if context:
-        os.write(1, json.dumps(_shaped(event, context), ensure_ascii=False).encode())
+        os.write(1, _shaped(event, context))
+        return ""
+    from memoryhub.config.teams import sending
+
     problem = sending.read_problem(connection)
     return f"{problem.sentence}; events wait, see `memory-hub status`" if problem and problem.token else ""
 
 
 # What sends waits for the processes that hold this lock, shared, so that it sends in order.
 def _mark_arriving(connection: Connection) -> int:
-    os.makedirs(connection.spool, mode=0o700, exist_ok=True)  # noqa: PTH103
-    descriptor = os.open(connection.spool / spool.ARRIVING, os.O_RDWR | os.O_CREAT, 0o600)
+    folder = f"{connection.place}/spool"
+    os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
+    descriptor = os.open(f"{folder}/{ARRIVING}", os.O_RDWR | os.O_CREAT, 0o600)
     flock(descriptor, LOCK_SH)
     return descriptor
 
@@ -132,7 +132,7 @@ class _Pipe:
         self._key = key
         self._writing = writing
 
-    def hear(self, kept: spool.Kept, context: str) -> None:
+    def hear(self, kept: Kept, context: str) -> None:
         if kept.id == self._key:
             try:
                 os.write(self._writing, context.encode("utf-8", "replace"))
@@ -167,6 +167,8 @@ def _read_until(reading: int, deadline: float) -> str:
 
 
 def _kept_pack(event: Event, connection: Connection) -> str:
+    from datetime import UTC, datetime
+
     from memoryhub.config.teams import sending
 
     pack = sending.read_pack(connection)
@@ -188,7 +190,12 @@ def _age(seconds: float) -> str:
     return "less than a minute"
 
 
-def _shaped(event: Event, context: str) -> dict[str, object]:
+def _shaped(event: Event, context: str) -> bytes:
+    import json
+    import tomllib
+
+    from memoryhub.config.hook_answer import hook_answer
+
     with open(CLIENTS_FILE, "rb") as file:  # noqa: PTH123
         table = tomllib.load(file)[event.client]["hooks"]
-    return hook_answer(table.get("answer", ""), event.name, context)
+    return json.dumps(hook_answer(table.get("answer", ""), event.name, context), ensure_ascii=False).encode()

@@ -13,6 +13,7 @@ from memoryhub.client.setup.document import replace_file
 from memoryhub.config.identity import check_project_id
 from memoryhub.config.repository import resolved
 from memoryhub.config.teams.connections import FILE, TOKEN, Connection, all_connections
+from memoryhub.config.teams.sending import PROBLEM
 from memoryhub.config.teams.transport import check_url
 from memoryhub.core import spool
 from memoryhub.core.errors import Invalid, Unavailable
@@ -71,6 +72,7 @@ def connect(folder: Path, address: Address, *, token: str, ca_file: str = "") ->
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     if token:
         replace_file(place / TOKEN, f"{token}\n", 0o600)
+        (place / PROBLEM).unlink(missing_ok=True)  # it may be one of the token before
     others = [other for other in all_connections() if other.folder != connection.folder]
     _write([*others, connection])
     return connection

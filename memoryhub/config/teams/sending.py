@@ -31,11 +31,11 @@ logger = logging.getLogger(__name__)
 CHECK_SECONDS = 15.0
 # How long the hub may take for one step of a request.
 _STEP_SECONDS = 20.0
-_ARRIVING_SECONDS = 1.0
+_ARRIVING_SECONDS = 5.0
 # How long a refused token is not tried again, unless it is replaced.
 _REFUSED_SECONDS = 3600.0
 _ACKNOWLEDGED = "acknowledged"
-_PROBLEM = "problem.json"
+PROBLEM = "problem.json"
 _PACK = "pack.json"
 # Refusals of one event; the next may be accepted. Others are of the token or the project, or pass.
 _OF_THE_EVENT = frozenset({400, 404, 409, 412, 413, 415, 422})
@@ -124,7 +124,7 @@ def team_states() -> list[TeamState]:
 
 def read_problem(connection: Connection) -> Problem | None:
     """Return why events wait, or None."""
-    found: Problem | None = _read(Path(connection.place) / _PROBLEM, Problem)
+    found: Problem | None = _read(Path(connection.place) / PROBLEM, Problem)
     return found
 
 
@@ -169,12 +169,12 @@ class _Sender:
             url, ca_file = self._connection.url, self._connection.ca_file
             line = Line(url, token=self._token, ca_file=ca_file, seconds=_STEP_SECONDS)
             with closing(line):
-                is_done = all(self._send_file(line, path) for path in spool.take(at=self._connection.spool))
+                is_done = self._send_all(line, spool.take(at=self._connection.spool))
         except Unavailable as error:
             return self._note(error.message)
         if is_done:
             self._notes.unlink(missing_ok=True)
-            (self._place / _PROBLEM).unlink(missing_ok=True)
+            (self._place / PROBLEM).unlink(missing_ok=True)
         return is_done
 
     # The token is tried again when it has been replaced, or after a while.
@@ -183,23 +183,27 @@ class _Sender:
         is_same = problem is not None and problem.token == self._digest
         return problem is not None and is_same and time.time() - problem.at / 1000 < _REFUSED_SECONDS
 
-    def _send_file(self, line: Line, path: Path) -> bool:
-        events, broken = spool.read(path)
+    # Sorted across the files: an event of a slow process may have come into a later file than the next one's.
+    def _send_all(self, line: Line, paths: list[Path]) -> bool:
         known = self._acknowledged()
-        left = [kept for kept in events if kept.id not in known]
+        files = {path: spool.read(path) for path in paths}
+        left = {path: [kept for kept in events if kept.id not in known] for path, (events, _) in files.items()}
+        ordered = sorted(((kept, path) for path in paths for kept in left[path]), key=lambda found: found[0].at)
         try:
-            while left:
-                answer = line.post(_path(self._connection.project, left[0]), _content(left[0]), _headers(left[0]))
+            for kept, path in ordered:
+                answer = line.post(_path(self._connection.project, kept), _content(kept), _headers(kept))
                 if self._stops(answer):
                     return False
                 if answer.status in _OF_THE_EVENT:
                     # Before it is acknowledged: interrupted in between, it is refused and written again.
-                    refused = Broken(json.dumps(asdict(left[0]), ensure_ascii=False), answer.sentence())
-                    spool.finish(path, left=left, broken=[refused])
-                self._acknowledge(left[0].id)
-                self._hear(left.pop(0), answer)
+                    refused = Broken(json.dumps(asdict(kept), ensure_ascii=False), answer.sentence())
+                    spool.finish(path, left=left[path], broken=[refused])
+                self._acknowledge(kept.id)
+                left[path].remove(kept)
+                self._hear(kept, answer)
         finally:
-            spool.finish(path, left=left, broken=broken)
+            for path in paths:
+                spool.finish(path, left=left[path], broken=files[path][1])
         return True
 
     # 404 is of the event if the hub names what it knows instead, else of a project that this person does not see.
@@ -237,9 +241,9 @@ class _Sender:
     def _note(self, sentence: str, token: str = "") -> bool:
         known = read_problem(self._connection)
         if known and (known.sentence, known.token) == (sentence, token) and not token:
-            os.utime(self._place / _PROBLEM)  # the last failure; the content has the first
+            os.utime(self._place / PROBLEM)  # the last failure; the content has the first
             return False
-        _write(self._place / _PROBLEM, Problem(sentence, _now(), token))
+        _write(self._place / PROBLEM, Problem(sentence, _now(), token))
         return False
 
 
