@@ -88,6 +88,8 @@ class Network:
         return f"{scheme}://127.0.0.1:{self.listener.getsockname()[1]}"
 
     def ask(self, raw: bytes) -> bytes:
+        own = self.url.partition("//")[2].encode()
+        raw = raw.replace(b"Host: " + own, f"Host: {self.host}:{self.port}".encode(), 1)
         with socket.create_connection((self.host, self.port)) as hub:
             hub.sendall(raw)
             return _message(hub)

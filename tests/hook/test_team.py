@@ -14,6 +14,7 @@ from tests.home import contents
 from tests.hook import network as net
 from tests.hook.client import ClaudeCode, HookTestCase, Repository, environment_of, replayed, run_hook
 from tests.secrets_made import SECRETS, TEXTS
+from tests.setup.test_team import make_certificate
 from tests.web.server import DEADLINE_SECONDS, ROOT, poll, run, serving, temporary_home
 
 # What sends, as a hook's child process does.
@@ -288,6 +289,31 @@ class NetworkTests(TeamTestCase):
         self.assertIn("1 were refused", self.status())
         self.assertIn("it refused 1 hook event", run("doctor", home=self.home)[1])
         self.assertEqual(self.recorded(), ["After it"])
+
+
+class TlsTests(TeamTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        place = self.home.parent
+        self.authority = make_certificate(place)
+        self.network = self.enterContext(net.network_to(self.hub.place, certificate=place / "server.pem"))
+
+    def test_a_hub_with_the_teams_own_authority_is_trusted_where_the_person_names_it(self) -> None:
+        self.join()
+        self.assertEqual(self.client().prompt("To a stranger"), "")
+        self.wait_for_waiting(1)
+        self.assertEqual(self.network.requests, [])
+        poll(lambda: "is not trusted" in self.status(), what="the reason in the status")
+        done = run_hook(
+            self.home, "Stop", self.hook_data(last_assistant_message="Yes"), SSL_CERT_FILE=str(self.authority)
+        )
+        self.assert_harmless(done)
+        self.wait_until_sent()
+        self.assertEqual(self.recorded(), ["To a stranger"])
+        self.join(self.token, "--ca-file", str(self.authority))
+        self.client().prompt("To the team")
+        self.wait_until_sent()
+        self.assertEqual(self.recorded(), ["To a stranger", "To the team"])
 
 
 class ManyEventsTests(TeamTestCase):
