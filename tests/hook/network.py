@@ -114,7 +114,7 @@ class Network:
         connection.close()
 
 
-# One message: the head, and as much as its Content-Length says.
+# One message: the head, and as much as its Content-Length says, or all chunks.
 def _message(connection: socket.socket) -> bytes:
     raw = b""
     while b"\r\n\r\n" not in raw:
@@ -123,6 +123,9 @@ def _message(connection: socket.socket) -> bytes:
             return b""
         raw += part
     head, _, body = raw.partition(b"\r\n\r\n")
+    is_chunked = b"transfer-encoding: chunked" in head.lower()
+    while is_chunked and not body.endswith(b"0\r\n\r\n"):
+        body += connection.recv(_CHUNK)
     length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0] or 0)
     while len(body) < length:
         body += connection.recv(_CHUNK)

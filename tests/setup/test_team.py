@@ -107,13 +107,13 @@ class TeamSetupTests(TeamSetupTestCase):
         self.assertEqual(self.connections, [])
 
     def test_a_client_moves_between_this_machines_hub_and_the_teams(self):
-        for client in ENTRIES:
+        for client, entry in ENTRIES.items():
             with self.subTest(client=client):
                 project = ("--project", "alpha")
                 self.run_setup(client, "--yes", *project)
                 here = self.entry(client)
                 self.join(client, "--yes")
-                self.assertEqual(self.entry(client), ENTRIES[client])
+                self.assertEqual(self.entry(client), entry)
                 self.run_setup(client, "--yes", *project)
                 self.assertEqual(self.entry(client), here)
 
