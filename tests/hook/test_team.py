@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from memoryhub.config.teams import sending
 from memoryhub.core import spool
 from tests.home import contents
 from tests.hook import network as net
@@ -264,6 +268,30 @@ class NetworkTests(TeamTestCase):
         poll((self.place() / "pack.json").exists, what="the late context")
         self.network.fate = net.fails
         self.assertIn("8321", self.client("s2").start())
+
+    def test_the_hub_of_this_machine_sends_what_waits(self) -> None:
+        self.network.fate = net.fails
+        self.client().prompt("While it fails")
+        self.wait_for_waiting(1)
+        self.network.fate = net.passes
+        stop = threading.Event()
+        with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.home)):
+            thread = threading.Thread(target=sending.keep, args=[stop], kwargs={"every": 0.01})
+            thread.start()
+            self.wait_until_sent()
+            stop.set()
+            thread.join()
+        self.assertEqual(self.recorded(), ["While it fails"])
+
+    def test_a_hook_goes_on_trying_while_no_other_event_comes(self) -> None:
+        self.network.fate = net.fails
+        self.assert_harmless(
+            run_hook(self.home, "Stop", self.hook_data(last_assistant_message="Last"), MEMORY_HUB_AUTOSTART="on")
+        )
+        poll(lambda: self.network.requests, what="the first try")
+        self.network.fate = net.passes
+        self.wait_until_sent()
+        self.assertEqual(self.recorded("message.assistant"), ["Last"])
 
     def test_a_revoked_token_is_not_tried_again_and_a_new_one_sends_all(self) -> None:
         run("token", "revoke", "ann", home=self.team)
