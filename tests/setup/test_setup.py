@@ -279,5 +279,5 @@ class TrialTests(SetupTestCase):
                 time.sleep(0.001)
             return handshake
 
-        with mock.patch.object(trial, "_handshake", once_closed):
+        with mock.patch.object(trial, "handshake", once_closed):
             self.refused(8, "ended before it answered", "cursor", "--check")
