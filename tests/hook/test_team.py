@@ -123,6 +123,13 @@ class TeamTests(TeamTestCase):
         poll(lambda: any((self.home / "spool").glob("*.jsonl")), what="the event in this machine's spool")
         self.assertEqual(self.network.requests, [])
 
+    def test_a_folder_that_is_switched_off_sends_nothing(self) -> None:
+        self.join()
+        (self.work / ".memory-hub.toml").write_text("enabled = false\n")
+        self.assertEqual(self.client().start(), "")
+        self.client().send("Stop", last_assistant_message="Private")
+        self.assertEqual((self.network.requests, list((self.home / "teams").rglob("*.jsonl"))), ([], []))
+
     def test_a_linked_worktree_belongs_to_its_repository(self) -> None:
         self.join()
         self.repository.commit("a", "a", "First")

@@ -202,6 +202,12 @@ class CheckTests(TeamSetupTestCase):
             with mock.patch.dict(os.environ, SSL_CERT_FILE=str(authority)):
                 self.assertIn("ok:", self.check(url, token))
 
+    def test_the_token_of_a_connection_goes_to_its_own_hub_and_project_only(self):
+        self.join()
+        for url in (f"{HUB}.evil.example/p/alpha/mcp", f"{HUB}:444/p/alpha/mcp", f"{HUB}/p/beta/mcp"):
+            with self.subTest(url=url), self.assertRaisesRegex(Exception, "no token: set MEMORY_HUB_TOKEN"):
+                self.run_setup("--url", url, "--check")
+
     def test_the_entry_of_a_client_is_checked_too(self):
         home = self.enterContext(temporary_home())
         with contextlib.closing(_Ending(HttpServer(home))) as ending:

@@ -23,7 +23,7 @@ def try_url(url: str, *, ca_file: str = "") -> Answer:
         Unauthorized: there is no token, or the hub refuses it.
         Unavailable: the hub cannot be reached, its certificate is not trusted, or it is no MCP server.
     """
-    known = next((found for found in all_connections() if url.startswith(found.url)), None)
+    known = next((found for found in all_connections() if found.serves(url)), None)
     token = os.environ.get(VARIABLE, "") or (known.token() if known else "")
     if not token:
         raise Unauthorized(f"no token: set {VARIABLE}, or run `memory-hub setup --url {url} --token-file -`")
@@ -45,7 +45,7 @@ def _ask(
 ) -> tuple[dict[str, Any], HttpAnswer]:
     answer = line.post("", {"jsonrpc": "2.0", "id": number, "method": method, "params": params}, headers)
     if answer.status in (401, 403):
-        raise Unauthorized(f"the hub refuses the token ({answer.sentence()}); ask for a new one on its Tokens page")
+        raise Unauthorized(f"the hub refuses the token ({answer.sentence()})")
     message = _message(answer)
     if not isinstance(message.get("result"), dict):
         error = message.get("error")

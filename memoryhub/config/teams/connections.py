@@ -46,6 +46,10 @@ class Connection:
 
         return Path(self.place) / "spool"
 
+    def serves(self, mcp_url: str) -> bool:
+        """Return whether a URL is the MCP server of the project; only then may it get the token."""
+        return mcp_url in (f"{self.url}/p/{self.project}/mcp", f"{self.url}/mcp")
+
     def token(self) -> str:
         """Return the token of the person, or "" if there is none."""
         try:

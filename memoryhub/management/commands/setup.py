@@ -21,7 +21,7 @@ from memoryhub.config.clients import Client, all_clients, find_client
 from memoryhub.config.identity import check_project_id
 from memoryhub.config.layers import config_path, set_of_the_hub
 from memoryhub.config.repository import find_repository
-from memoryhub.config.teams.connections import TOKEN, VARIABLE, Connection
+from memoryhub.config.teams.connections import TOKEN, VARIABLE, Connection, all_connections
 from memoryhub.config.teams.sending import team_states
 from memoryhub.core.autostart import SETTING
 from memoryhub.core.errors import Invalid
@@ -110,7 +110,8 @@ class Command(HubCommand):
 
     def _check_url(self, url: str, ca_file: str) -> None:
         answer = try_url(url, ca_file=ca_file)
-        waiting = [state for state in team_states() if url.startswith(state.url)]
+        served = {(found.url, found.project) for found in all_connections() if found.serves(url)}
+        waiting = [state for state in team_states() if (state.url, state.project) in served]
         lines = [f"ok: {answer.server} answers with {answer.tools} tools (MCP {answer.protocol})"]
         for state in waiting:
             problem = f"; since {state.since}: {state.problem}" if state.problem else ""
