@@ -366,12 +366,14 @@ class ManyEventsTests(TeamTestCase):
         self.wait_for_waiting(self.HOOKS)
         at = max(kept["at"] for kept in self.waiting())
         for number in range(self.HOOKS, self.COUNT):
-            event = {
-                "client": "claude-code",
-                "event": "StopFailure",
-                "payload": self.hook_data(error=f"Event {number}"),
-            }
-            spool.append(spool.Kept(id=f"hook-{number}", at=at + number, **event), at=self.place() / "spool")
+            kept = spool.Kept(
+                id=f"hook-{number}",
+                at=at + number,
+                client="claude-code",
+                event="StopFailure",
+                payload=self.hook_data(error=f"Event {number}"),
+            )
+            spool.append(kept, at=self.place() / "spool")
         self.network.fate = net.passes
         self.network.requests.clear()
         self.kill_a_sender(after=40)
