@@ -72,7 +72,7 @@ def connect(folder: Path, address: Address, *, token: str, ca_file: str = "") ->
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     if token:
         replace_file(place / TOKEN, f"{token}\n", 0o600)
-        (place / PROBLEM).unlink(missing_ok=True)  # it may be one of the token before
+    (place / PROBLEM).unlink(missing_ok=True)  # it may be solved: what waits is tried at once
     others = [other for other in all_connections() if other.folder != connection.folder]
     _write([*others, connection])
     return connection

@@ -33,7 +33,7 @@ CHECK_SECONDS = 15.0
 _STEP_SECONDS = 20.0
 _ARRIVING_SECONDS = 5.0
 # How long a refused token is not tried again, unless it is replaced.
-_REFUSED_SECONDS = 3600.0
+_REFUSED_SECONDS = 600.0
 _ACKNOWLEDGED = "acknowledged"
 PROBLEM = "problem.json"
 _PACK = "pack.json"
