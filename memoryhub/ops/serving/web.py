@@ -16,6 +16,7 @@ import uvicorn
 from django.conf import settings
 from django.core.servers.basehttp import get_internal_wsgi_application
 
+from memoryhub.config.teams import sending
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.stores import wal
 from memoryhub.ops.serving import drain
@@ -128,7 +129,12 @@ def serve(listener: socket.socket, *, idle: Idle | None = None, mount: MakeMount
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
     stop = threading.Event()
-    keepers = [(wal.keep, "wal-keeper"), (drain.keep, "spool-drain"), *([(idle.watch, "idle-watch")] if idle else [])]
+    keepers: list[tuple[Callable[[threading.Event], None], str]] = [
+        (wal.keep, "wal-keeper"),
+        (drain.keep, "spool-drain"),
+        (sending.keep, "team-sender"),
+        *([(idle.watch, "idle-watch")] if idle else []),
+    ]
     for keep, name in keepers:
         threading.Thread(target=keep, args=[stop], name=name, daemon=True).start()
     try:
