@@ -24,6 +24,8 @@ class FolderSettings:
 
     path: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
+    # The folder itself; "" for a client that works elsewhere, such as on another machine
+    directory: str = field(default="", compare=False)
 
 
 NO_FOLDER = FolderSettings()
@@ -45,8 +47,8 @@ def read_folder(directory: Path, project: str) -> FolderSettings:
     """
     path, found = settings_of_folder(directory)
     if path is None or found.get("project", project) != project or not _checks:
-        return NO_FOLDER
-    return FolderSettings(str(path), _checks[0](str(path), found))
+        return FolderSettings(directory=str(directory))
+    return FolderSettings(str(path), _checks[0](str(path), found), str(directory))
 
 
 def current_folder() -> FolderSettings:

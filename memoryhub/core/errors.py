@@ -96,6 +96,22 @@ class Damaged(Unavailable):
     exit_code = 16
 
 
+class Busy(HubError):
+    """Too much is waiting already; the same request succeeds later."""
+
+    code = "busy"
+    http_status = 503
+    exit_code = 17
+
+
+class TooMany(HubError):
+    """The caller has too much open at once; end something, or try again later."""
+
+    code = "too_many"
+    http_status = 429
+    exit_code = 18
+
+
 class Forbidden(HubError):
     """The caller lacks the right to do this, or to do it here."""
 

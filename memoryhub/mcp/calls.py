@@ -6,7 +6,7 @@ import difflib
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,12 +19,13 @@ from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, HubError, Invalid, Unavailable
 from memoryhub.core.origin import use_origin
 from memoryhub.core.paging import answering
-from memoryhub.core.permissions import EVERYTHING, Act, Grant, demand, use_grant
+from memoryhub.core.permissions import Act, demand, use_grant
 from memoryhub.core.stores.store import use_store
 from memoryhub.core.text import compact_json, hanging
 from memoryhub.core.tools import Answer, Tool, all_tools
 from memoryhub.core.validation import explain
 from memoryhub.mcp.binding import Binding
+from memoryhub.mcp.caller import Caller
 from memoryhub.mcp.schema import FORMATS
 from memoryhub.mcp.threads import Job, Workers
 from memoryhub.mcp.turns import TurnKeeper, TurnKeepers
@@ -38,14 +39,6 @@ T = TypeVar("T")
 MAX_ACTOR_LENGTH = 100
 # Arguments of every tool, handled by the server.
 _SERVER_ARGUMENTS = frozenset({"format", "project_id", "ack_token"})
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    actor: str
-    connection: str
-    # Over stdio everything is allowed, as for the user who started the process.
-    grant: Grant = EVERYTHING
 
 
 class Calls:
@@ -83,7 +76,9 @@ class Calls:
         """Run ``work`` in a thread with the project's store and the caller's origin set."""
         turns = await self._keepers.of(caller.connection)
         return await self._workers.run(
-            lambda job: self._run_here(work, job, turns, caller=caller, project_id=project_id), writes=writes
+            lambda job: self._run_here(work, job, turns, caller=caller, project_id=project_id),
+            writes=writes,
+            project=self._binding.project or "",
         )
 
     def _run_here(
@@ -94,7 +89,7 @@ class Calls:
         origin = use_origin(source="mcp", actor=caller.actor, session_id=turns.session_id)
         try:
             folder = use_folder(self._binding.folder())
-            with use_grant(caller.grant), use_store(store, create=True), folder, origin:
+            with use_grant(caller.grant), use_store(store, create=self._binding.creates), folder, origin:
                 connection = connections[store.alias]
                 connection.ensure_connection()
                 job.watch(connection.connection)

@@ -1,114 +1,300 @@
-"""ASGI middleware: checks callers, and lets running calls finish on shutdown."""
+"""ASGI application in front of the server: checks callers, counts calls and streams, and ends them on shutdown."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from typing import Any
 
-from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
-from memoryhub.core.errors import PROBLEMS_PATH, HubError, Unauthorized, describe_problem
+from memoryhub.core.errors import PROBLEMS_PATH, Busy, HubError, TooMany, Unauthorized, describe_problem
 from memoryhub.mcp.admission import Admission
-from memoryhub.mcp.options import LOOPBACK
-from memoryhub.mcp.server import ACTOR, SESSION_HEADER
+from memoryhub.mcp.caller import ADMITTED, SESSION_HEADER, Admitted
+from memoryhub.mcp.opening import HANDSHAKE_VERSIONS
+from memoryhub.mcp.sessions import Sessions
 from memoryhub.mcp.threads import stopping_error
 
 logger = logging.getLogger(__name__)
 
+MOST_CALLS, MOST_CALLS_OF_A_TOKEN = 400, 100
+MOST_STREAMS, MOST_STREAMS_OF_A_TOKEN = 500, 100
+# How often open streams are checked for tokens that were revoked, and sessions for idle ones
+PATROL_SECONDS = 5.0
+_RETRY_SECONDS = "1"
 _PROBLEM = "application/problem+json"
 
+# Returns the response to a request from a foreign host or page.
+Check = Callable[[Request], Awaitable[Response | None]]
 
-def allowed_callers(host: str, port: int, names: list[str]) -> TransportSecuritySettings:
-    own = LOOPBACK if host in LOOPBACK else (*LOOPBACK, host)
-    bracketed = [f"[{name}]" if ":" in name else name for name in (*own, *names)]
-    hosts = [f"{name}:{port}" for name in bracketed]
-    return TransportSecuritySettings(
-        allowed_hosts=[*hosts, *names], allowed_origins=[f"http://{name}" for name in hosts]
-    )
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """The server behind the gate."""
+
+    handle: Callable[[Scope, Receive, Send], Awaitable[None]]
+    stop_work: Callable[[], None]
+    # Of a session and its project
+    end_session: Callable[[str, str], Awaitable[None]]
+    end_idle: Callable[[], Awaitable[None]]
+    close: Callable[[], Awaitable[None]]
 
 
 class Gate:
     def __init__(
         self,
-        application: ASGIApp,
-        callers: TransportSecuritySettings,
-        admission: Admission,
         *,
-        on_session_end: Callable[[str], Awaitable[None]],
+        check: Check,
+        project_of: Callable[[str], str | None],
+        admission: Admission,
+        load: Callable[[], Awaitable[Backend]],
+        max_body: int,
+        on_call: Callable[[], None] = lambda: None,
     ) -> None:
-        self._application = application
-        self._security = TransportSecurityMiddleware(callers)
+        self._check = check
+        self._project_of = project_of
         self._admission = admission
-        self._on_session_end = on_session_end
+        self._load = load
+        self._max_body = max_body
+        self._on_call = on_call
+        self._loading = asyncio.Lock()
+        self._backend: Backend | None = None
+        self._sessions = Sessions()
+        self._calls = _Count("calls", MOST_CALLS, MOST_CALLS_OF_A_TOKEN)
+        self._streams = _Count("streams", MOST_STREAMS, MOST_STREAMS_OF_A_TOKEN)
+        self._open: dict[asyncio.Task[None], Request] = {}
         self._answering = 0
-        self._closed = False
         self._idle = asyncio.Event()
         self._idle.set()
+        self._closed = False
+        self._patrol = asyncio.create_task(self._keep_watch())
 
     async def close(self, seconds: float) -> None:
-        """Let nobody in any more, and wait until those inside have their answers, for at most ``seconds``."""
+        """Accept no more requests, wait at most ``seconds`` for the answers that are due, and end all streams."""
         self._closed = True
+        self._patrol.cancel()
+        backend = self._backend
+        if backend:
+            backend.stop_work()
         try:
             await asyncio.wait_for(self._idle.wait(), seconds)
         except TimeoutError:
             logger.warning("%d calls were not answered before the shutdown", self._answering)
+        if backend:
+            await backend.close()
+        for stream in list(self._open):
+            stream.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+        self._admission.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._application(scope, receive, send)
             return
         request = Request(scope)
-        refusal = await self._security.validate_request(request) or _open_to_all(request.url.path)
-        if refusal is not None:
-            await refusal(scope, receive, send)
+        project = self._project_of(request.url.path)
+        refusal = await self._check(request) or (_open_to_all(request.url.path) if project is None else None)
+        if refusal is not None or project is None:
+            await (refusal or PlainTextResponse("Not found\n", 404))(scope, receive, send)
             return
+        note = None
+        sent = _Sent(send)
         try:
-            note = await self._admission.admit(request)
+            caller, note = await self._admission.admit(request, project)
             if self._closed:
                 raise stopping_error()
+            scope[ADMITTED] = caller
+            await self._pass_on(request, caller, receive, sent)
         except HubError as error:
-            await _problem(error)(scope, receive, send)
-            return
-        try:
-            await self._pass_on(request, receive, send)
+            if not sent.started:
+                await _problem(error)(scope, receive, send)
         finally:
-            if note is not None:
+            if note is not None and not self._closed:
                 self._admission.submit(note)
 
-    async def _pass_on(self, request: Request, receive: Receive, send: Send) -> None:
-        if request.method == "POST":
-            await self._answer(request.scope, receive, self._admission.watch(send, request.scope[ACTOR]))
-            return
-        await self._application(request.scope, receive, send)
-        if request.method == "DELETE":
-            session = request.headers.get(SESSION_HEADER, "")
-            self._admission.forget(session)
-            await self._on_session_end(session)
+    async def _pass_on(self, request: Request, caller: Admitted, receive: Receive, send: _Sent) -> None:
+        session = request.headers.get(SESSION_HEADER, "")
+        if not session and _begins_session(request):
+            self._sessions.require_room(caller)
+            send.on_session = lambda begun: self._sessions.begin(begun, caller)
+        with self._sessions.using(session, caller) if session else nullcontext():
+            backend = await self._ready()
+            if _is_stream(request):
+                with self._streams.one_of(caller.owner):
+                    await self._run_stream(backend, request, receive, send)
+            else:
+                self._on_call()
+                with self._calls.one_of(caller.owner):
+                    await self._answer(backend, request, receive, send)
+        if session and request.method == "DELETE":
+            self._sessions.end(session)
+            await backend.end_session(session, caller.project)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _ready(self) -> Backend:
+        async with self._loading:
+            if self._closed:
+                raise stopping_error()
+            if self._backend is None:
+                self._backend = await self._load()
+            return self._backend
+
+    # The body is read before, so that a slow client doesn't delay a shutdown.
+    async def _answer(self, backend: Backend, request: Request, receive: Receive, send: _Sent) -> None:
+        body = await _read_body(receive, self._max_body)
+        if body is None:
+            await PlainTextResponse("The body is too large\n", 413)(request.scope, receive, send)
+            return
+        if self._closed:
+            raise stopping_error()
         self._answering += 1
         self._idle.clear()
         try:
-            await self._application(scope, receive, send)
+            await backend.handle(request.scope, _replay(body, receive), send)
         finally:
             self._answering -= 1
             if not self._answering:
                 self._idle.set()
 
+    async def _run_stream(self, backend: Backend, request: Request, receive: Receive, send: _Sent) -> None:
+        """Run a response that has no end; it is ended on shutdown, and when its token is no longer valid."""
+        stream = asyncio.ensure_future(backend.handle(request.scope, receive, send))
+        self._open[stream] = request
+        try:
+            await asyncio.wait({stream})
+            if not stream.cancelled():
+                stream.result()
+        finally:
+            stream.cancel()
+            del self._open[stream]
+            await send.finish()
+
+    async def _keep_watch(self) -> None:
+        while True:
+            await asyncio.sleep(PATROL_SECONDS)
+            try:
+                await self._end_streams_without_right()
+                for session, project in self._sessions.idle():
+                    self._sessions.end(session)
+                    if self._backend:
+                        await self._backend.end_session(session, project)
+                if self._backend:
+                    await self._backend.end_idle()
+            except Exception:
+                logger.exception("idle sessions could not be ended; retrying")
+
+    async def _end_streams_without_right(self) -> None:
+        for stream, request in list(self._open.items()):
+            try:
+                await self._admission.admit(request, request.scope[ADMITTED].project)
+            except HubError as error:
+                logger.info("a stream was ended: %s", error.message)
+                stream.cancel()
+
+
+class _Count:
+    """How many requests of one kind are open, in all and of each token."""
+
+    def __init__(self, what: str, most: int, most_of_a_token: int) -> None:
+        self._what, self._most, self._most_of_a_token = what, most, most_of_a_token
+        self._of: Counter[str] = Counter()
+        self._total = 0
+
+    @contextmanager
+    def one_of(self, owner: str) -> Iterator[None]:
+        if self._of[owner] >= self._most_of_a_token:
+            raise TooMany(f"this token has {self._most_of_a_token} {self._what} open at once; wait for some to end")
+        if self._total >= self._most:
+            raise Busy(f"{self._most} {self._what} are open; try again later")
+        self._change(owner, 1)
+        try:
+            yield
+        finally:
+            self._change(owner, -1)
+
+    def _change(self, owner: str, step: int) -> None:
+        self._of[owner] += step
+        if not self._of[owner]:
+            del self._of[owner]
+        self._total += step
+
+
+class _Sent:
+    """Passes a response on, and knows how far it is."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.on_session: Callable[[str], None] | None = None
+        self.started = self._ended = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            self._note_session(message)
+        elif message["type"] == "http.response.body" and not message.get("more_body", False):
+            self._ended = True
+        await self._send(message)
+
+    async def finish(self) -> None:
+        """End a response that was cut short, as its client expects it."""
+        if self.started and not self._ended:
+            self._ended = True
+            with suppress(Exception):  # the client is gone
+                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _note_session(self, message: Message) -> None:
+        for name, value in message["headers"]:
+            if self.on_session and name.lower() == SESSION_HEADER.encode():
+                self.on_session(value.decode("latin-1"))
+
+
+async def _read_body(receive: Receive, most: int) -> bytes | None:
+    """Return the body, or what a client that has disconnected had sent; None if it is longer than ``most``."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if len(body) > most:
+            return None
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replayed() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return replayed
+
+
+def _is_stream(request: Request) -> bool:
+    # The newest revision repeats the method in a header, and the SDK refuses another one than the body's.
+    return request.method == "GET" or request.headers.get("mcp-method") == "subscriptions/listen"
+
+
+def _begins_session(request: Request) -> bool:
+    version = request.headers.get("mcp-protocol-version")
+    return request.method == "POST" and (version is None or version in HANDSHAKE_VERSIONS)
+
 
 def _open_to_all(path: str) -> Response | None:
-    if path.startswith("/.well-known/"):  # after a 401 clients would look for an OAuth server
-        return PlainTextResponse("Not found\n", 404)
+    # Nothing at /.well-known/: after a 401 clients would look for an OAuth server.
     if path.startswith(PROBLEMS_PATH):
-        found = describe_problem(path.removeprefix(PROBLEMS_PATH))
-        return JSONResponse(found) if found else PlainTextResponse("Not found\n", 404)
+        found: Any = describe_problem(path.removeprefix(PROBLEMS_PATH))
+        return JSONResponse(found) if found else None
     return None
 
 
 def _problem(error: HubError) -> Response:
-    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthorized) else None
+    headers: dict[str, str] = {}
+    if isinstance(error, Unauthorized):
+        headers["WWW-Authenticate"] = "Bearer"
+    if error.http_status in (429, 503):
+        headers["Retry-After"] = _RETRY_SECONDS
     return JSONResponse(error.as_problem(), status_code=error.http_status, headers=headers, media_type=_PROBLEM)

@@ -7,34 +7,42 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import mcp.server.lowlevel  # noqa: F401  (whole, before ``serve`` would import it without its HTTP stack)
 import uvicorn
 
 from memoryhub import env
-from memoryhub.core.errors import HubError
+from memoryhub.core.errors import Forbidden, HubError
 from memoryhub.core.secret_files import TOKEN, read_or_create_secret
-from memoryhub.mcp.options import Options
-from memoryhub.mcp.pump import LAST_WRITE_SECONDS
-from memoryhub.mcp.serve import STOP_SIGNALS, THREAD_END_SECONDS, Hub, build
+from memoryhub.mcp.options import LOOPBACK, Options
+from memoryhub.mcp.serve import STOP_SIGNALS, load
 from memoryhub.ops.serving.listener import address_of, bind
 
 if TYPE_CHECKING:
-    from memoryhub.mcp.gate import Gate
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from memoryhub.mcp.binding import Binding
+    from memoryhub.mcp.gate import Check, Gate
+    from memoryhub.mcp.host import Host
 
 PATH = "/mcp"
-MAX_SESSIONS = 1_000
+MAX_BODY_BYTES = 4 * 1024 * 1024
 _GRACE_SECONDS = 2
 
 
 def serve_http(options: Options, address: tuple[str, int]) -> int:
     try:
         with bind(*address, option="--http") as listener:
-            hub = build(options, [])
-            _announce(hub.binding.store().name, listener, options)
-            return _run(hub, options, listener)
+            load(http=True)
+            from memoryhub.mcp.binding import Binding  # needs Django
+
+            binding = Binding(options.project, Path.cwd())
+            _announce(binding.store().name, listener, options)
+            return _run(binding, options, listener)
     except HubError as error:
         sys.stderr.write(f"{error.message}\n")
         return error.exit_code
@@ -48,50 +56,76 @@ def _announce(project: str, listener: socket.socket, options: Options) -> None:
     sys.stderr.flush()
 
 
-def _run(hub: Hub, options: Options, listener: socket.socket) -> int:
+def _run(binding: Binding, options: Options, listener: socket.socket) -> int:
     with asyncio.Runner() as runner:
-        runner.run(_serve(hub, options, listener))
+        host = runner.run(_serve(binding, options, listener))
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)  # already exiting
-    hub.keepers.leave_all()
+    host.finish()
     return 0
 
 
-async def _serve(hub: Hub, options: Options, listener: socket.socket) -> None:
+async def _serve(binding: Binding, options: Options, listener: socket.socket) -> Host:
     from memoryhub.mcp.admission import Admission
-    from memoryhub.mcp.gate import Gate, allowed_callers  # needs Django, which build() has set up
-    from memoryhub.mcp.turns import IDLE_SECONDS
+    from memoryhub.mcp.gate import Gate
+    from memoryhub.mcp.host import Host
+    from memoryhub.ops.serving.live import Streams
 
-    host, port = listener.getsockname()[:2]
-    callers = allowed_callers(host, port, options.allow_host)
-    application = hub.server.streamable_http_app(
-        streamable_http_path=PATH,
-        transport_security=callers,
-        max_sessions=MAX_SESSIONS,
-        session_idle_timeout=IDLE_SECONDS,
+    project = binding.store().name
+    address, port = listener.getsockname()[:2]
+    with ThreadPoolExecutor(1, thread_name_prefix="memory-hub-live") as threads:
+        host = Host(bind=lambda _: binding, profile=options.profile, streams=Streams(threads), session=options.session)
+        gate = Gate(
+            check=_check_for(address, port, options.allow_host),
+            project_of=lambda path: project if path == PATH else None,
+            admission=Admission(needs_token=options.token, require=_require_reach),
+            load=host.start,
+            max_body=MAX_BODY_BYTES,
+        )
+        await _serve_until_stopped(gate, listener)
+    return host
+
+
+async def _serve_until_stopped(gate: Gate, listener: socket.socket) -> None:
+    server = _Server(
+        uvicorn.Config(
+            gate,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+        )
     )
-    admission = Admission(hub.binding.store().name, needs_token=options.token)
-    gate = Gate(application, callers, admission, on_session_end=hub.keepers.leave)
-    server = _Server(_configuration(gate))
-    shutdown = _Shutdown(hub, gate, server)
-    loop = asyncio.get_running_loop()
+    shutdown = _Shutdown(gate, server)
     for number in STOP_SIGNALS:
-        loop.add_signal_handler(number, shutdown.begin)
+        asyncio.get_running_loop().add_signal_handler(number, shutdown.begin)
     await server.serve(sockets=[listener])
-    hub.workers.join(THREAD_END_SECONDS)
 
 
-def _configuration(application: Any) -> uvicorn.Config:
-    return uvicorn.Config(
-        application,
-        http="h11",
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=_GRACE_SECONDS,
+def _require_reach(project: str) -> None:
+    from memoryhub.core.permissions import reaches  # ``load`` has set up Django
+
+    if not reaches(project):
+        raise Forbidden("this token doesn't allow access to this server's project; ask an owner for one that does")
+
+
+def _check_for(host: str, port: int, names: list[str]) -> Check:
+    from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
+
+    own = LOOPBACK if host in LOOPBACK else (*LOOPBACK, host)
+    bracketed = [f"[{name}]" if ":" in name else name for name in (*own, *names)]
+    hosts = [f"{name}:{port}" for name in bracketed]
+    allowed = TransportSecuritySettings(
+        allowed_hosts=[*hosts, *names], allowed_origins=[f"http://{name}" for name in hosts]
     )
+
+    async def check(request: Request) -> Response | None:
+        return await TransportSecurityMiddleware(allowed).validate_request(request)
+
+    return check
 
 
 class _Server(uvicorn.Server):
@@ -105,8 +139,7 @@ class _Server(uvicorn.Server):
 class _Shutdown:
     """Shutdown: running calls first, then connections."""
 
-    def __init__(self, hub: Hub, gate: Gate, server: uvicorn.Server) -> None:
-        self._hub = hub
+    def __init__(self, gate: Gate, server: uvicorn.Server) -> None:
         self._gate = gate
         self._server = server
         self._task: asyncio.Task[None] | None = None
@@ -116,9 +149,10 @@ class _Shutdown:
         if self._task is not None:
             self._server.should_exit = True
             return
-        self._hub.stop_work()
         self._task = asyncio.get_running_loop().create_task(self._end())
 
     async def _end(self) -> None:
+        from memoryhub.mcp.threads import LAST_WRITE_SECONDS
+
         await self._gate.close(LAST_WRITE_SECONDS)
         self._server.should_exit = True

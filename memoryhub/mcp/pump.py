@@ -18,6 +18,7 @@ from memoryhub.mcp import envelope
 from memoryhub.mcp.envelope import MalformedError
 from memoryhub.mcp.opening import REPLAY_ID
 from memoryhub.mcp.streams import Incoming, Output
+from memoryhub.mcp.threads import LAST_WRITE_SECONDS
 from memoryhub.mcp.wire import Handover, Overlong
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 1 << 18
 # After the end of input, how long to wait for each further answer.
 QUIET_SECONDS_AFTER_END = 1.5
-# How long a running write may delay the exit.
-LAST_WRITE_SECONDS = 30.0
 
 
 class Pump:

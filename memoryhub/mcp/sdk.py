@@ -1,8 +1,8 @@
-"""Imports the SDK without what a stdio server doesn't need.
+"""Imports the SDK without what a server doesn't need.
 
 A plain ``import mcp`` takes about a second: it loads clients and the HTTP stack, and pydantic builds the schemas of
-some 600 models. Here clients and HTTP stack are skipped, and each schema is built on first use. If the SDK's layout
-has changed, it is imported as usual.
+some 600 models. Here clients are skipped, over stdio also the HTTP stack, and each schema is built on first use. If the
+SDK's layout has changed, it is imported as usual.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ _LEFT_OUT = (
 _Kind = TypeVar("_Kind")
 
 
-def load() -> None:
+def load(*, http: bool = False) -> None:
     if "mcp" in sys.modules:
         return
     # The search for plugins would read the metadata of every installed distribution.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     try:
-        _load_slim()
+        _load_slim(() if http else _LEFT_OUT)
     except Exception:
         logger.warning("unexpected layout of the MCP SDK; importing all of it", exc_info=True)
         _forget()
         importlib.import_module("mcp.server.lowlevel")
 
 
-def _load_slim() -> None:
+def _load_slim(left_out: tuple[str, ...]) -> None:
     spec = importlib.util.find_spec("mcp")
     if spec is None or not spec.submodule_search_locations:
         raise ImportError("the package 'mcp' has no folder")
     root = spec.submodule_search_locations[0]
     for name in _BARE_PACKAGES:
         sys.modules[name] = _package(name, str(Path(root, *name.split(".")[1:])))
-    with _left_out(), _deferred_schemas():
+    with _without(left_out), _deferred_schemas():
         importlib.import_module("mcp.server.lowlevel")
 
 
@@ -89,8 +89,8 @@ class _Absent(ModuleType):
 
 
 @contextmanager
-def _left_out() -> Iterator[None]:
-    absent = {name: _Absent(name) for name in _LEFT_OUT if name not in sys.modules}
+def _without(names: tuple[str, ...]) -> Iterator[None]:
+    absent = {name: _Absent(name) for name in names if name not in sys.modules}
     sys.modules.update(absent)
     try:
         yield

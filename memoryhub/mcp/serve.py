@@ -32,7 +32,6 @@ logger = logging.getLogger(__name__)
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _SNAPSHOT_DELAY_SECONDS = 1.0
-THREAD_END_SECONDS = 30.0
 
 
 def build(options: Options, key: list[str]) -> Hub:
@@ -45,21 +44,11 @@ def build(options: Options, key: list[str]) -> Hub:
 
 
 def _build(options: Options, key: list[str]) -> Hub:
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryhub.settings_store")
-    sdk.load()
-    import anyio
-    import django
-
-    anyio.run(anyio.sleep, 0)  # imports the backend before the first request
-    with sdk.deferred_models():
-        django.setup()
-        from memoryhub.mcp import registry
-
-        registry.load_tools()
+    load()
     from django.db import connections
 
     from memoryhub.core.windows import window
-    from memoryhub.mcp import pump, record  # noqa: F401  (imported before the handover, which must be quick)
+    from memoryhub.mcp import pump, record, registry  # noqa: F401  (imported before the handover, which must be quick)
     from memoryhub.mcp.binding import Binding
     from memoryhub.mcp.calls import Calls
     from memoryhub.mcp.confirmation import Questions
@@ -72,9 +61,24 @@ def _build(options: Options, key: list[str]) -> Hub:
     binding = Binding(options.project, Path.cwd())
     keepers = TurnKeepers(binding, options.session, workers, window())
     calls = Calls(workers, binding, keepers)
-    server = build_server(calls, questions, profile=options.profile)
+    server = build_server(lambda _: calls, questions, profile=options.profile)
     registry.extend_for_tests(server)
     return Hub(server, calls, workers, questions, keepers, binding, options.profile, key)
+
+
+def load(*, http: bool = False) -> None:
+    """Import the SDK, Django and all tools."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryhub.settings_store")
+    sdk.load(http=http)
+    import anyio
+    import django
+
+    anyio.run(anyio.sleep, 0)  # imports the backend before the first request
+    with sdk.deferred_models():
+        django.setup()
+        from memoryhub.mcp import registry
+
+        registry.load_tools()
 
 
 @dataclass(slots=True)
@@ -132,6 +136,8 @@ class Hub:
         pump.start()
         loop.call_later(_SNAPSHOT_DELAY_SECONDS, self._save_snapshot_in_thread)
         await asyncio.gather(self._run_sdk(pump), pump.close_when_done())
+        from memoryhub.mcp.threads import THREAD_END_SECONDS
+
         self.workers.join(THREAD_END_SECONDS)  # while signals are still handled by the loop
 
     async def _run_sdk(self, pump: Pump) -> None:

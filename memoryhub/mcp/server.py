@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
-from mcp.shared.uri_template import UriTemplate
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 import memoryhub
 from memoryhub.core.errors import Gone, HubError, Invalid, NotFound
-from memoryhub.core.paging import answering
-from memoryhub.core.text import compact_json
 from memoryhub.core.tools import Resource, Tool, all_prompts, all_resources, find_tool
-from memoryhub.mcp.calls import Caller, Calls, Result, clean_actor, error_result, nearest_tools
+from memoryhub.mcp.caller import ADMITTED, SESSION_HEADER, Admitted, Caller
+from memoryhub.mcp.calls import Calls, Result, clean_actor, error_result, nearest_tools
 from memoryhub.mcp.confirmation import Questions, StateSeal
 from memoryhub.mcp.prompts import completion_of, describe_prompt, find_suggest, get_prompt
 from memoryhub.mcp.registry import listed_tools
+from memoryhub.mcp.resources import Match, Resources
 from memoryhub.mcp.schema import input_schema
+
+if TYPE_CHECKING:
+    from memoryhub.mcp.subscriptions import Subscriptions
 
 INSTRUCTIONS = """\
 Memory Hub stores what was learnt, decided and done in this project, on the user's own machine. This server is bound \
@@ -58,15 +59,15 @@ Page = types.PaginatedRequestParams | None
 # Handshake revisions of the protocol; later ones use INVALID_PARAMS.
 LEGACY_RESOURCE_NOT_FOUND = -32002
 MAX_TYPED = 500
-SESSION_HEADER = "mcp-session-id"
-# Keys of caller and rights in the scope of an HTTP request
-ACTOR, GRANT = "memoryhub.actor", "memoryhub.grant"
 # Required in lists by the newest revision; the SDK removes it for others.
 _FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
-def build_server(calls: Calls, questions: Questions, *, profile: str) -> Server[Any]:
-    offer = _Offer(calls, questions, profile)
+def build_server(
+    calls_of: Callable[[str], Calls], questions: Questions, *, profile: str, subscriptions: Subscriptions | None = None
+) -> Server[Any]:
+    """Return the server. ``calls_of`` returns the calls of a project; over stdio, where there is one, it gets ""."""
+    offer = _Offer(calls_of, questions, profile)
     server: Server[Any] = Server(
         "memory-hub",
         version=memoryhub.__version__,
@@ -83,44 +84,16 @@ def build_server(calls: Calls, questions: Questions, *, profile: str) -> Server[
         on_completion=offer.complete,  # type: ignore[arg-type]
     )
     server.middleware[:] = [StateSeal()]  # without the SDK's tracing
+    if subscriptions:
+        subscriptions.serve_with(server)
     return server
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """A resource and its parameters in a URI."""
-
-    resource: Resource
-    parameters: dict[str, str]
-    project_id: str | None = None
-
-    def read(self) -> str:
-        with answering(as_json=True):
-            data = self.resource.read(self.parameters)
-        if isinstance(data, str):
-            return data
-        return compact_json(data).encode("utf-8", "replace").decode()
-
-
-class Resources:
-    def __init__(self) -> None:
-        self._templates = [(UriTemplate.parse(resource.uri_template), resource) for resource in all_resources()]
-
-    def find(self, uri: str) -> Match | None:
-        for template, resource in self._templates:
-            found = template.match(uri)
-            if found is not None:
-                named = parse_qs(urlsplit(uri).query).get("project_id", [None])
-                parameters = {name: value for name, value in found.items() if isinstance(value, str)}
-                return Match(resource, parameters, named[0])
-        return None
 
 
 class _Offer:
     """The handlers. They return dicts, which the SDK validates for the client's protocol revision."""
 
-    def __init__(self, calls: Calls, questions: Questions, profile: str) -> None:
-        self._calls = calls
+    def __init__(self, calls_of: Callable[[str], Calls], questions: Questions, profile: str) -> None:
+        self._calls_of = calls_of
         self._questions = questions
         self._profile = profile
 
@@ -158,7 +131,8 @@ class _Offer:
             return completion_of([])
         try:
             work = partial(suggest, params.argument.value[:MAX_TYPED])
-            return completion_of(await self._calls.run(work, writes=False, caller=_caller(context)))
+            calls, caller = self._of(context)
+            return completion_of(await calls.run(work, writes=False, caller=caller))
         except HubError as error:
             raise MCPError(types.INTERNAL_ERROR, f"{error.code}: {error.message}") from error
 
@@ -168,7 +142,8 @@ class _Offer:
             nearest = nearest_tools(params.name)
             hint = f"; did you mean {' or '.join(nearest)}?" if nearest else "; see tools/list"
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name[:80]}{hint}", {"nearest": nearest})
-        call = partial(self._calls.call, tool, caller=_caller(context))
+        calls, caller = self._of(context)
+        call = partial(calls.call, tool, caller=caller)
         try:
             return await self._questions.confirm(context, params, call)
         except HubError as error:
@@ -180,8 +155,9 @@ class _Offer:
         if found is None:
             raise _not_found(context, uri, f"no resource matches {uri[:200]!r}")
         try:
-            text = await self._calls.run(
-                found.read, writes=found.resource.records, caller=_caller(context), project_id=found.project_id
+            calls, caller = self._of(context)
+            text = await calls.run(
+                found.read, writes=found.resource.records, caller=caller, project_id=found.project_id
             )
         except HubError as error:
             raise _resource_error(context, uri, error) from error
@@ -189,6 +165,17 @@ class _Offer:
             logger.exception("resource %s failed", uri)
             raise MCPError(types.INTERNAL_ERROR, f"internal error: {type(error).__name__}") from error
         return _contents(uri, found, text)
+
+    def _of(self, context: Context) -> tuple[Calls, Caller]:
+        # Stdio has one connection. Over HTTP the newest revision has no sessions, so the caller's name identifies it.
+        client = context.session.client_params
+        actor = clean_actor(client.client_info.name if client else "")
+        if context.request is None:
+            return self._calls_of(""), Caller(actor, "")
+        admitted: Admitted = context.request.scope[ADMITTED]
+        actor = admitted.actor or actor
+        connection = context.request.headers.get(SESSION_HEADER) or f"client {actor}"
+        return self._calls_of(admitted.project), Caller(actor, connection, admitted.grant)
 
 
 def describe_tool(tool: Tool) -> Result:
@@ -236,14 +223,3 @@ def _not_found(context: Context, uri: str, message: str) -> MCPError:
     modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
     code = types.INVALID_PARAMS if modern else LEGACY_RESOURCE_NOT_FOUND
     return MCPError(code, f"Resource not found: {message}", {"uri": uri})
-
-
-def _caller(context: Context) -> Caller:
-    # Stdio has one connection. Over HTTP the newest revision has no sessions, so the caller's name identifies it.
-    client = context.session.client_params
-    actor = clean_actor(client.client_info.name if client else "")
-    if context.request is None:
-        return Caller(actor, "")
-    scope = context.request.scope
-    actor = scope[ACTOR] or actor
-    return Caller(actor, context.request.headers.get(SESSION_HEADER) or f"client {actor}", scope[GRANT])

@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from memoryhub.core.errors import HubError
 from memoryhub.core.origin import use_origin
@@ -50,7 +49,7 @@ class TurnKeeper:
         entering = entered_turn(
             session_id=self.session_id,
             agent=actor,
-            directory=str(Path.cwd()),
+            directory=self._binding.folder().directory,
             is_of_window=not self._is_chosen and bool(session_of(self._window)),
         )
         with entering as place, use_origin(session_id=place.session_id, turn_id=place.turn_id):
@@ -81,19 +80,22 @@ class TurnKeepers:
 
     async def of(self, connection: str) -> TurnKeeper:
         """Return or create the keeper of ``connection``; idle ones are closed first."""
-        before = time.monotonic() - IDLE_SECONDS
-        for name in [name for name, keeper in self._keepers.items() if name != connection and keeper.used_at < before]:
-            await self.leave(name)
+        await self.leave_idle(but=connection)
         keeper = self._keepers.get(connection)
         if keeper is None:
             keeper = self._keepers[connection] = TurnKeeper(self._binding, self._session_id, self._window)
         keeper.used_at = time.monotonic()
         return keeper
 
+    async def leave_idle(self, *, but: str = "") -> None:
+        before = time.monotonic() - IDLE_SECONDS
+        for name in [name for name, keeper in self._keepers.items() if name != but and keeper.used_at < before]:
+            await self.leave(name)
+
     async def leave(self, connection: str) -> None:
         keeper = self._keepers.pop(connection, None)
         if keeper is not None:
-            await self._workers.run(lambda _: keeper.leave(), writes=True)
+            await self._workers.run(lambda _: keeper.leave(), writes=True, project=self._binding.project or "")
 
     def leave_all(self) -> None:
         for keeper in self._keepers.values():

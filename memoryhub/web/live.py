@@ -18,13 +18,11 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_safe
 
-from memories.uses.notes import notes_files, notes_size
 from memoryhub import env
-from memoryhub.core import log
 from memoryhub.core.background import find_task, running_tasks
 from memoryhub.core.permissions import Act, may
-from memoryhub.core.stores.store import StoreId, current_store, use_store
-from memoryhub.ops.serving.live import Source, file_stamp
+from memoryhub.core.stores.store import current_store
+from memoryhub.ops.serving.live import Source, file_stamp, source_of_store
 
 # Sent by ``live.js`` when it fetches a page again
 HEADER = "Hub-Live"
@@ -50,7 +48,7 @@ class LiveResponse(StreamingHttpResponse):
 
 @require_GET
 def follow_store(_request: HttpRequest) -> HttpResponseBase:
-    return LiveResponse(_source_of(current_store()))
+    return LiveResponse(source_of_store(current_store()))
 
 
 @require_GET
@@ -58,24 +56,6 @@ def follow_jobs(request: HttpRequest) -> HttpResponseBase:
     if not may(request.user, Act.VIEW):
         return redirect(settings.LOGIN_URL)
     return LiveResponse(Source("jobs", _stamp_of_jobs, jobs_version))
-
-
-def _source_of(store: StoreId) -> Source:
-    files = [store.path, store.path.with_name(f"{store.path.name}-wal")]
-
-    def stamp() -> object:
-        return file_stamp([*files, *notes_files(store)])
-
-    def version() -> str:
-        with use_store(store):
-            return store_version()
-
-    return Source(store.alias, stamp, version)
-
-
-def store_version() -> str:
-    """Return what changes with every event of the current store, and every read by an agent."""
-    return f"{log.head()[0]}-{notes_size(current_store())}"
 
 
 def _files_of_jobs() -> Iterator[Path]:

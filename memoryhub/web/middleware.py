@@ -18,6 +18,7 @@ from memoryhub.core.errors import HubError, Unavailable
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import HUB, NOTHING, Act, grant_of, may, reaches, use_grant
 from memoryhub.core.stores.store import GLOBAL_STORE, SLUG, StoreId, org_store, project_store, use_store
+from memoryhub.ops.serving.live import store_version
 from memoryhub.rest.problems import problem_for_status, problem_response, refuse_body
 from memoryhub.web import live
 from memoryhub.web.addresses import Place
@@ -165,7 +166,7 @@ class CurrentStore:
                 use_store(store, create=store == GLOBAL_STORE),  # the global scope is created on first use
                 use_origin(source="admin", actor=request.user.get_username()),
             ):
-                request.live_version = live.store_version()  # type: ignore[attr-defined]
+                request.live_version = store_version()  # type: ignore[attr-defined]
                 return _finished(view(request, *args, **kwargs), store)
         except HubError as error:
             return error_page(request, error)

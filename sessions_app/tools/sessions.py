@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 
+from memoryhub.config.folder import current_folder
 from memoryhub.core import clock
 from memoryhub.core.contributions import opening_of
 from memoryhub.core.paging import as_lines
@@ -25,7 +25,7 @@ def _shown(session: Session, *, next_session: str | None = None) -> Answer:
 
 
 def start(command: SessionStart) -> Answer:
-    here = command.model_copy(update={"directory": command.directory or flat(str(Path.cwd()))})
+    here = command.model_copy(update={"directory": command.directory or flat(current_folder().directory)})
     session = services.start_session(command=here)
     begun, opening = _shown(session, next_session=session.session_id), opening_of(session.session_id)
     text = f"{begun.text}\n{opening}" if opening else begun.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from memoryhub.config.folder import current_folder
 from memoryhub.core.tools import Answer, Tool, ToolGroup, register_tools
 from sessions_app import selectors, services
 from sessions_app.models import Iteration
@@ -13,7 +14,9 @@ from sessions_app.services import iterations
 
 
 def record(command: CommitRead) -> Answer:
-    data = selectors.view_commit(services.record_commit(command=command, directory=Path.cwd()))
+    folder = current_folder().directory
+    commit = services.record_commit(command=command, directory=Path(folder) if folder else None)
+    data = selectors.view_commit(commit)
     attached = f" iteration=#{data['iteration_id']}" if data["iteration_id"] else ""
     return Answer(f"{commit_line(data)}{attached}", data)
 

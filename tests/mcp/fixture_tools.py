@@ -82,6 +82,14 @@ def _slow_write(given: FileInput) -> Answer:
     return Answer("written", {})
 
 
+def _wait(given: FileInput) -> Answer:
+    with Path(given.path).open("a") as trace:
+        trace.write("begun\n")
+    while not Path(given.until).exists():
+        time.sleep(0.01)
+    return Answer("waited", {})
+
+
 def _forget(given: FileInput) -> Answer:
     Path(given.path).write_text("")
     return Answer("emptied", {})
@@ -109,6 +117,7 @@ register_tools(
     Tool("test_crash", "Fail unexpectedly.", NothingInput, _crash, group=ToolGroup.WORK),
     Tool("test_fail", "Fail with an error of the hub.", NothingInput, _fail, group=ToolGroup.QUERY),
     Tool("test_endless", "Read for ever.", NothingInput, _endless, group=ToolGroup.QUERY),
+    Tool("test_wait", "Read until a file exists.", FileInput, _wait, group=ToolGroup.QUERY),
     Tool("test_slow_write", "Write slowly.", FileInput, _slow_write, group=ToolGroup.QUERY, writes=True),
     Tool(
         "test_forget",

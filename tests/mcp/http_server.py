@@ -18,6 +18,7 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.mcp.client import CLIENT, DEADLINE_SECONDS, HANDSHAKE, ROOT, Message, command, environment
+from tests.web.server import Server as Hub
 
 ADDRESS = re.compile(r"http://(\S+):(\d+)/mcp")
 HEADERS = {
@@ -28,6 +29,8 @@ HEADERS = {
 
 
 class HttpServer:
+    path = "/mcp"
+
     def __init__(self, home: Path, *options: str, **changes: str) -> None:
         self.home = home
         self.process = subprocess.Popen(
@@ -53,7 +56,7 @@ class HttpServer:
         """Send a request and return the response with only its head read."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=DEADLINE_SECONDS)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        connection.request(method, "/mcp", json.dumps(body) if body else None, {**HEADERS, **named})
+        connection.request(method, self.path, json.dumps(body) if body else None, {**HEADERS, **named})
         return connection.getresponse()
 
     def get(self, path: str, **headers: str) -> http.client.HTTPResponse:
@@ -98,6 +101,21 @@ class HttpServer:
                 break
             line += byte
         return line.decode()
+
+
+class HubProject(HttpServer):
+    """A project's address in a hub, with the hub's own token or another."""
+
+    def __init__(self, hub: Hub, project: str = "alpha", token: str = "") -> None:
+        self.home = hub.home
+        self.host, self.port = hub.place
+        self.path = f"/p/{project}/mcp"
+        self.url = f"{hub.address}{self.path}"
+        self._token = token
+
+    @property
+    def authorization(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token}"} if self._token else super().authorization
 
 
 class HttpSession:

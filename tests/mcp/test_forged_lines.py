@@ -14,7 +14,7 @@ from memoryhub.core.errors import HubError
 from memoryhub.core.tools import Answer, Tool, all_prompts, all_tools
 from memoryhub.mcp.calls import _arguments, _present, error_result
 from memoryhub.mcp.registry import load_tools
-from memoryhub.mcp.server import Resources
+from memoryhub.mcp.resources import Resources
 from tests.hostile import BREAKS, FORGED, Hostile, fill, forged_lines, forging, ids_at_line_starts
 from tests.mcp.client import Server
 from tests.support import HubTestCase, forget_all_stores

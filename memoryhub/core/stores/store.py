@@ -130,8 +130,7 @@ def use_store(store: StoreId, *, create: bool = False) -> Iterator[StoreId]:
         Damaged: its file is missing or empty, although its log has events.
         Unavailable: it cannot be opened, read or written.
     """
-    if store.scope is not Scope.VIEW and not sees(store.place):
-        raise _unknown(store)
+    _require_reach(store)
     held = _open(store, create=create)
     token = current_alias.set(store.alias)
     try:
@@ -140,6 +139,18 @@ def use_store(store: StoreId, *, create: bool = False) -> Iterator[StoreId]:
     finally:
         current_alias.reset(token)
         store_connections.leave(store.alias, held)
+
+
+def require_store(store: StoreId) -> None:
+    """Raise NotFound unless there is such a store, which the caller may see; does not open it."""
+    _require_reach(store)
+    if not store.path.exists() and not files.is_anchored(store.path):
+        raise _unknown(store)
+
+
+def _require_reach(store: StoreId) -> None:
+    if store.scope is not Scope.VIEW and not sees(store.place):
+        raise _unknown(store)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ WORKER_GRACE_SECONDS = 1.5
 
 
 class Command(HubCommand):
-    help = "Serve the admin and REST on this machine, run jobs, and print a sign-in link. Ctrl-C stops everything."
+    help = "Serve the admin, REST and MCP on this machine, run jobs, and print a sign-in link. Ctrl-C stops everything."
     group = Group.RUN
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -29,6 +29,7 @@ class Command(HubCommand):
         parser.add_argument("--open", action="store_true", help="open the link in the browser")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        from memoryhub.mcp.mount import McpMount
         from memoryhub.ops.serving import lock, web
         from memoryhub.ops.serving.listener import address_of
         from memoryhub.ops.serving.on_demand import Idle, log_to_file
@@ -55,7 +56,7 @@ class Command(HubCommand):
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             try:
                 self._announce(address, signs_in=not on_demand, open_it=options["open"])
-                web.serve(listener, idle=Idle() if on_demand else None)
+                web.serve(listener, idle=Idle() if on_demand else None, mount=McpMount)
             except KeyboardInterrupt:
                 pass
             finally:

@@ -37,10 +37,13 @@ class WsgiBridge:
         self._on_request = on_request
         self._max_body = max_body
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="web")
-        self.streams = Streams(self._threads)
+        # One thread, with one connection to each store that is followed
+        self._live = ThreadPoolExecutor(1, thread_name_prefix="live")
+        self.streams = Streams(self._live)
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._live):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

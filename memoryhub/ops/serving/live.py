@@ -1,4 +1,4 @@
-"""Server-sent events: tell open pages that the files behind them have changed."""
+"""Tell open pages, and clients that subscribed over MCP, that the files behind what they show have changed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from memories.uses.notes import notes_files, notes_size
+from memoryhub.core import log
 from memoryhub.core.errors import HubError
+from memoryhub.core.stores.store import StoreId, current_store, use_store
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +54,25 @@ def file_stamp(files: Iterable[Path]) -> list[tuple[str, int, int]]:
     return found
 
 
-class _Watcher:
+def source_of_store(store: StoreId) -> Source:
+    files = [store.path, store.path.with_name(f"{store.path.name}-wal")]
+
+    def stamp() -> object:
+        return file_stamp([*files, *notes_files(store)])
+
+    def version() -> str:
+        with use_store(store):
+            return store_version()
+
+    return Source(store.alias, stamp, version)
+
+
+def store_version() -> str:
+    """Return what changes with every event of the current store, and every read by an agent."""
+    return f"{log.head()[0]}-{notes_size(current_store())}"
+
+
+class Watcher:
     """Watches one source for all of its listeners."""
 
     def __init__(self, source: Source, threads: Executor) -> None:
@@ -81,6 +102,12 @@ class _Watcher:
             async with self._changed:
                 self._changed.notify_all()
 
+    async def version_after(self, seen: str) -> str:
+        """Return the version as soon as it differs from ``seen``."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.version != seen)
+        return self.version
+
     async def messages(self) -> AsyncIterator[bytes]:
         ends, sent = time.monotonic() + LIFE_SECONDS, ""
         while time.monotonic() < ends:
@@ -88,8 +115,8 @@ class _Watcher:
                 sent = self.version
                 yield f"data: {sent}\n\n".encode()
             try:
-                async with asyncio.timeout(HEARTBEAT_SECONDS), self._changed:
-                    await self._changed.wait_for(lambda: self.version != sent)  # noqa: B023 - awaited here
+                async with asyncio.timeout(HEARTBEAT_SECONDS):
+                    await self.version_after(sent)
             except TimeoutError:
                 yield b":\n\n"
 
@@ -99,7 +126,7 @@ class Streams:
 
     def __init__(self, threads: Executor) -> None:
         self._threads = threads
-        self._watchers: dict[str, _Watcher] = {}
+        self._watchers: dict[str, Watcher] = {}
         self._open: set[asyncio.Future[None]] = set()
 
     @property
@@ -125,12 +152,18 @@ class Streams:
             await asyncio.gather(sending, gone, return_exceptions=True)
 
     async def _send(self, source: Source, send: Send) -> None:
-        watcher = self._watchers.get(source.name) or _Watcher(source, self._threads)
+        with self.watching(source) as watcher:
+            async for message in watcher.messages():
+                await send({"type": "http.response.body", "body": message, "more_body": True})
+
+    @contextlib.contextmanager
+    def watching(self, source: Source) -> Iterator[Watcher]:
+        """Follow a source inside the block."""
+        watcher = self._watchers.get(source.name) or Watcher(source, self._threads)
         self._watchers[source.name] = watcher
         watcher.listeners += 1
         try:
-            async for message in watcher.messages():
-                await send({"type": "http.response.body", "body": message, "more_body": True})
+            yield watcher
         finally:
             watcher.listeners -= 1
             if not watcher.listeners:

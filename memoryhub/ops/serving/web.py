@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 import signal
 import socket
 import threading
+from collections.abc import Callable
 from importlib import import_module
+from typing import Protocol
 
 import uvicorn
 from django.conf import settings
@@ -16,13 +19,33 @@ from django.core.servers.basehttp import get_internal_wsgi_application
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.stores import wal
 from memoryhub.ops.serving import drain
-from memoryhub.ops.serving.bridge import WsgiBridge
+from memoryhub.ops.serving.bridge import Receive, Scope, Send, WsgiBridge
 from memoryhub.ops.serving.listener import bind
+from memoryhub.ops.serving.live import Streams
 from memoryhub.ops.serving.on_demand import Idle
 
 logger = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 2
+_LOOK_SECONDS = 0.1
+
+
+class Mount(Protocol):
+    """An ASGI application beside Django, for some addresses."""
+
+    def serves(self, path: str) -> bool: ...
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+    async def close(self) -> None:
+        """Finish what was begun, and refuse what comes after."""
+
+    def end(self) -> None:
+        """Clean up after the event loop."""
+
+
+# Takes the streams that pages follow, and what a request calls that keeps an idle hub running.
+MakeMount = Callable[[Streams, Callable[[], None]], Mount]
 
 
 def listen_anywhere(port: int) -> socket.socket:
@@ -51,25 +74,42 @@ def _loopback(host: str) -> str:
     return address
 
 
+class _Site:
+    """The addresses of a mount, and Django for all others."""
+
+    def __init__(self, bridge: WsgiBridge, mount: Mount | None) -> None:
+        self.bridge = bridge
+        self.mount = mount
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        served_by_mount = self.mount and scope["type"] == "http" and self.mount.serves(scope["path"])
+        await (self.mount if self.mount and served_by_mount else self.bridge)(scope, receive, send)
+
+
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, bridge: WsgiBridge) -> None:
+    def __init__(self, config: uvicorn.Config, site: _Site) -> None:
         super().__init__(config)
-        self._bridge = bridge
+        self._site = site
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._bridge.streams.close()  # otherwise uvicorn waits for them until its time limit
+        self._site.bridge.streams.close()  # otherwise uvicorn waits for them until its time limit
+        if self._site.mount:
+            closing = asyncio.ensure_future(self._site.mount.close())
+            while not (closing.done() or self.force_exit):  # a second Ctrl-C doesn't wait
+                await asyncio.wait({closing}, timeout=_LOOK_SECONDS)
+            closing.cancel()
         await super().shutdown(sockets)
 
 
-def serve(listener: socket.socket, *, idle: Idle | None = None) -> None:
+def serve(listener: socket.socket, *, idle: Idle | None = None, mount: MakeMount | None = None) -> None:
     import_module(settings.ROOT_URLCONF)  # half a second that the first request, perhaps a hook, can't wait for
+    on_request = idle.note_use if idle else lambda: None
     bridge = WsgiBridge(
-        get_internal_wsgi_application(),
-        max_body=settings.DATA_UPLOAD_MAX_MEMORY_SIZE,
-        on_request=idle.note_use if idle else lambda: None,
+        get_internal_wsgi_application(), max_body=settings.DATA_UPLOAD_MAX_MEMORY_SIZE, on_request=on_request
     )
+    site = _Site(bridge, mount(bridge.streams, on_request) if mount else None)
     config = uvicorn.Config(
-        bridge,
+        site,
         http="h11",
         ws="none",
         lifespan="off",
@@ -78,7 +118,7 @@ def serve(listener: socket.socket, *, idle: Idle | None = None) -> None:
         server_header=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    server = _Server(config, bridge)
+    server = _Server(config, site)
 
     # A signal that comes before uvicorn handles it must not be lost; after its shutdown uvicorn raises it again, and
     # this process ends by returning.
@@ -95,4 +135,6 @@ def serve(listener: socket.socket, *, idle: Idle | None = None) -> None:
         server.run(sockets=[listener])
     finally:
         stop.set()
+        if site.mount:
+            site.mount.end()
         bridge.close()

@@ -1,26 +1,53 @@
 from __future__ import annotations
 
+import os
 import re
+from unittest import mock
 
 from tests.mcp.client import MODERN
 from tests.mcp.conformance.node import PACKAGES, NodeTestCase
 from tests.mcp.conformance.node import SUITE as SUITE_SCRIPT
 from tests.mcp.http_server import HttpServer
+from tests.web.server import serving
 
 # How many scenarios each revision requires of a server; frozen by the suite.
 REQUIRED = {"2025-11-25": 30, MODERN: 37}
+FIXTURES = "tests.mcp.conformance.fixtures"
+# A hub that admits clients without a token, because the suite sends none
+OPEN_HUB = """
+import os, sys, django
+os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
+django.setup()
+from memoryhub.cli import main
+from memoryhub.mcp import admission
+class Open(admission.Admission):
+    def __init__(self, *, needs_token, require):
+        super().__init__(needs_token=False, require=require)
+admission.Admission = Open
+sys.exit(main(sys.argv))
+"""
 
 
 class ConformanceTests(NodeTestCase):
     def test_every_scenario_that_a_revision_requires_passes(self) -> None:
-        fixtures = "tests.mcp.conformance.fixtures"
-        server = HttpServer(self.home, "--no-token", "--profile", "full", MEMORY_HUB_TEST_TOOLS=fixtures)
+        server = HttpServer(self.home, "--no-token", "--profile", "full", MEMORY_HUB_TEST_TOOLS=FIXTURES)
         self.addCleanup(server.destroy)
+        self.check(server.url)
+
+    def test_every_scenario_that_a_revision_requires_passes_in_the_hub_too(self) -> None:
+        with (
+            mock.patch.dict(os.environ, MEMORY_HUB_TEST_TOOLS=FIXTURES),
+            serving("--no-worker", program=OPEN_HUB) as hub,
+        ):
+            hub.api("POST", "projects", {"project_id": "alpha"})
+            self.check(f"{hub.address}/p/alpha/mcp")
+
+    def check(self, url: str) -> None:
         for revision, count in REQUIRED.items():
             with self.subTest(revision=revision):
                 required = required_of_servers(revision)
                 self.assertEqual(len(required), count)
-                passed, failed = self.run_suite(server.url, revision)
+                passed, failed = self.run_suite(url, revision)
                 self.assertEqual(required - passed, set())
                 # An extension that the hub doesn't support
                 self.assertEqual({name for name in failed if not name.startswith("tasks-")}, set())
