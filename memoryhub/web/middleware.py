@@ -13,6 +13,7 @@ from django.http.response import HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import render
 from django.urls import get_script_prefix, set_script_prefix
 from django.utils import timezone
+from django.utils.cache import add_never_cache_headers
 
 from memoryhub.core.errors import HubError, Unavailable
 from memoryhub.core.origin import use_origin
@@ -42,6 +43,22 @@ class ContentSecurityPolicy:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         response = self.get_response(request)
         response["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
+        return response
+
+
+class PrivateResponses:
+    """Keeps responses out of caches, and cookies that were set over HTTPS on HTTPS."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response = self.get_response(request)
+        if not response.has_header("Cache-Control"):
+            add_never_cache_headers(response)
+        if request.is_secure():  # not a setting: over loopback the same hub is reached without TLS
+            for cookie in response.cookies.values():
+                cookie["secure"] = True
         return response
 
 

@@ -74,7 +74,7 @@ def change_person(request: HttpRequest, name: str, what: str) -> HttpResponse:
 
 
 def _link(request: HttpRequest, name: str) -> str:
-    return signin.link(request.build_absolute_uri("/").rstrip("/"), signin.create_link_token(username=name))
+    return signin.link(signin.address_of_hub(request), signin.create_link_token(username=name))
 
 
 def _page(request: HttpRequest, form: PersonForm, **extra: Any) -> HttpResponse:
@@ -142,7 +142,7 @@ def show_tokens(request: HttpRequest) -> HttpResponse:
     except HubError as error:
         form.add_error("name", sentence(error.message))
         return _tokens_page(request, form)
-    address = request.build_absolute_uri("/").rstrip("/")
+    address = signin.address_of_hub(request)
     return _tokens_page(request, TokenForm(), token=token, text=text, snippets=_snippets(address, token, text))
 
 
