@@ -145,7 +145,9 @@ class HeaderTests(AttackerTests):
         code, output = run("token", "create", "--name", "seen", "--verbs", "read", home=self.server.home)
         self.assertEqual(code, 0, output)
         token = next(word for word in output.split() if word.startswith("mh_"))
-        self.assertEqual(self.send("GET", "/api/v1/projects", Authorization=f"Bearer {token}").status, 200)
+        made_up = f"198.51.100.9, {CLIENT}"
+        reply = send(self.server, "GET", "/api/v1/projects", client=made_up, Authorization=f"Bearer {token}")
+        self.assertEqual(reply.status, 200)
         self.assertIn(CLIENT, run("token", "list", home=self.server.home)[1])
 
 
