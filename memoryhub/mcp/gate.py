@@ -27,6 +27,8 @@ MOST_CALLS, MOST_CALLS_OF_A_TOKEN = 400, 100
 MOST_STREAMS, MOST_STREAMS_OF_A_TOKEN = 500, 100
 # How often open streams are checked for tokens that were revoked, and sessions for idle ones
 PATROL_SECONDS = 5.0
+# How long streams may take to send their last message
+_STREAM_END_SECONDS = 1.0
 _RETRY_SECONDS = "1"
 _PROBLEM = "application/problem+json"
 
@@ -88,6 +90,8 @@ class Gate:
             logger.warning("%d calls were not answered before the shutdown", self._answering)
         if backend:
             await backend.close()
+        if self._open:
+            await asyncio.wait(list(self._open), timeout=_STREAM_END_SECONDS)
         for stream in list(self._open):
             stream.cancel()
         await asyncio.gather(*self._open, return_exceptions=True)
@@ -234,7 +238,8 @@ class _Sent:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started = True
-            self._note_session(message)
+            if message["status"] < 400:
+                self._note_session(message)
         elif message["type"] == "http.response.body" and not message.get("more_body", False):
             self._ended = True
         await self._send(message)

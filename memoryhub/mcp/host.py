@@ -8,6 +8,8 @@ from collections.abc import Callable
 from django.db import connections
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
+from memoryhub.core.stores import connections as store_connections
+from memoryhub.core.stores.store import project_store
 from memoryhub.mcp import registry
 from memoryhub.mcp.binding import Binding
 from memoryhub.mcp.calls import Calls
@@ -36,7 +38,12 @@ class Host:
         self._bind = bind
         self._session = session
         self._projects: dict[str, tuple[Calls, TurnKeepers]] = {}
-        self._workers = Workers(on_thread_end=connections.close_all, writers=writers, readers=readers)
+        self._workers = Workers(
+            on_thread_end=connections.close_all,
+            leave=lambda project: store_connections.detach(project_store(project).alias),
+            writers=writers,
+            readers=readers,
+        )
         self._questions = Questions()
         self._subscriptions = Subscriptions(self._workers, streams)
         server = build_server(

@@ -12,6 +12,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
 from memoryhub.core.errors import Busy, Unavailable
@@ -22,6 +23,8 @@ T = TypeVar("T")
 READERS = READS_AT_ONCE = 2
 # Calls of one project that wait for a thread, reads and writes each
 MAX_QUEUED = 100
+# Stores that a thread stays connected to; half a megabyte each, more for large ones
+MOST_CONNECTIONS = 12
 # How long a running write may delay the exit, and a thread its end
 LAST_WRITE_SECONDS = 30.0
 THREAD_END_SECONDS = 30.0
@@ -92,9 +95,17 @@ class Workers:
     A project has one write at a time, and at most ``READS_AT_ONCE`` reads.
     """
 
-    def __init__(self, *, on_thread_end: Callable[[], None], writers: int = 1, readers: int = READERS) -> None:
-        self._writes = _Lane("writer", writers, at_once=1, on_thread_end=on_thread_end)
-        self._reads = _Lane("reader", readers, at_once=READS_AT_ONCE, on_thread_end=on_thread_end)
+    def __init__(
+        self,
+        *,
+        on_thread_end: Callable[[], None],
+        leave: Callable[[str], None] = lambda _: None,
+        writers: int = 1,
+        readers: int = READERS,
+    ) -> None:
+        """``leave`` closes the current thread's connection to a project's store."""
+        self._writes = _Lane("writer", writers, at_once=1, leave=leave, on_thread_end=on_thread_end)
+        self._reads = _Lane("reader", readers, at_once=READS_AT_ONCE, leave=leave, on_thread_end=on_thread_end)
         self._waiting: dict[Job[Any], bool] = {}
         self._stopping = False
 
@@ -136,73 +147,98 @@ class Workers:
 class _Lane:
     """Threads that take jobs from the projects in turn, and at most ``at_once`` of one project at a time."""
 
-    def __init__(self, name: str, threads: int, *, at_once: int, on_thread_end: Callable[[], None]) -> None:
+    def __init__(
+        self, name: str, threads: int, *, at_once: int, leave: Callable[[str], None], on_thread_end: Callable[[], None]
+    ) -> None:
         self._at_once = at_once
+        self._leave = leave
         self._on_thread_end = on_thread_end
+        self._lock = threading.Lock()
         # In the order of their turns; a project without queued jobs is absent.
         self._queues: OrderedDict[str, deque[Job[Any]]] = OrderedDict()
         self._running: Counter[str] = Counter()
-        self._changed = threading.Condition()
         self._ended = False
-        self._threads = [
-            threading.Thread(target=self._serve, name=f"memory-hub-{name}-{number}", daemon=True)
-            for number in range(threads)
-        ]
+        self._threads = [_Thread(f"memory-hub-{name}-{number}", self._serve) for number in range(threads)]
+        self._idle = list(self._threads)
         for thread in self._threads:
             thread.start()
 
     def put(self, project: str, job: Job[Any]) -> None:
-        with self._changed:
+        with self._lock:
+            if self._idle and self._running[project] < self._at_once:
+                self._running[project] += 1
+                # One that is connected to the store, if possible
+                thread = next((thread for thread in self._idle if project in thread.recent), self._idle[0])
+                self._idle.remove(thread)
+                thread.inbox.put(_Turn(project, job))
+                return
             queue = self._queues.setdefault(project, deque())
             if len(queue) >= MAX_QUEUED:
                 raise Busy(f"{MAX_QUEUED} calls of this project are waiting already; repeat the call in a moment")
             queue.append(job)
-            self._changed.notify()
 
     def end(self) -> None:
-        with self._changed:
+        with self._lock:
             self._ended = True
-            self._changed.notify_all()
+            for thread in self._idle:
+                thread.inbox.put(None)
 
     def join(self, seconds: float) -> None:
         for thread in self._threads:
             thread.join(seconds)
 
-    def _serve(self) -> None:
-        while (turn := self._take_turn()) is not None:
+    def _serve(self, thread: _Thread) -> None:
+        turn = thread.inbox.get()
+        while turn is not None:
             turn.job.run()
-            self._leave(turn.project)
-            del turn
+            project = turn.project
+            del turn  # its answer, while this thread waits
+            self._note_use(thread, project)
+            turn = self._next_turn(thread, project) or thread.inbox.get()
         self._on_thread_end()
 
-    def _take_turn(self) -> _Turn | None:
-        with self._changed:
-            while (project := self._next()) is None:
+    def _note_use(self, thread: _Thread, project: str) -> None:
+        thread.recent[project] = None
+        thread.recent.move_to_end(project)
+        if len(thread.recent) > MOST_CONNECTIONS:
+            self._leave(thread.recent.popitem(last=False)[0])
+
+    def _next_turn(self, thread: _Thread, last: str) -> _Turn | None:
+        with self._lock:
+            self._running[last] -= 1
+            if not self._running[last]:
+                del self._running[last]
+            # No idle thread has to be woken: only ``last`` has a place that it did not have before.
+            project = next((name for name in self._queues if self._running[name] < self._at_once), None)
+            if project is None:
+                self._idle.append(thread)
                 if self._ended:
-                    return None
-                self._changed.wait()
+                    thread.inbox.put(None)
+                return None
             queue = self._queues.pop(project)
-            job = queue.popleft()
+            turn = _Turn(project, queue.popleft())
             if queue:
                 self._queues[project] = queue  # behind the others
             self._running[project] += 1
-            return _Turn(project, job)
-
-    def _next(self) -> str | None:
-        return next((project for project in self._queues if self._running[project] < self._at_once), None)
-
-    # No other thread has to be woken: this one looks for the next job itself.
-    def _leave(self, project: str) -> None:
-        with self._changed:
-            self._running[project] -= 1
-            if not self._running[project]:
-                del self._running[project]
+            return turn
 
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
     project: str
     job: Job[Any]
+
+
+class _Thread(threading.Thread):
+    def __init__(self, name: str, serve: Callable[[_Thread], None]) -> None:
+        super().__init__(name=name, daemon=True)
+        self._serve = serve
+        self.inbox: SimpleQueue[_Turn | None] = SimpleQueue()
+        # The projects whose stores it is connected to, the least recently used first
+        self.recent: OrderedDict[str, None] = OrderedDict()
+
+    def run(self) -> None:
+        self._serve(self)
 
 
 def stopping_error() -> Unavailable:

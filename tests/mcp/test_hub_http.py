@@ -11,6 +11,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import TestCase, mock
@@ -39,6 +40,17 @@ threads.MAX_QUEUED = 2
 signal.signal(signal.SIGUSR1, lambda *_: print("loaded:", "mcp.server.lowlevel" in sys.modules, flush=True))
 sys.exit(main(sys.argv))
 """
+# Prints each use that keeps an idle hub running
+COUNTING_PROGRAM = """
+import os, sys, django
+os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
+django.setup()
+from memoryhub.cli import main
+from memoryhub.mcp import mount
+make = mount.McpMount.__init__
+mount.McpMount.__init__ = lambda self, streams, _: make(self, streams, lambda: print("used", flush=True))
+sys.exit(main(sys.argv))
+"""
 
 
 @contextlib.contextmanager
@@ -51,6 +63,7 @@ def hub_with(*projects: str, program: str = "") -> Iterator[Server]:
 
 class HubTestCase(TestCase):
     hub: Server
+    shell: Shell
     program = ""
 
     @classmethod
@@ -86,7 +99,17 @@ class ServingAllProjects(HubTestCase):
                 run_async(self.converse, mode)
 
     async def converse(self, mode: str) -> None:
-        async with self.alpha.client(mode) as first, self.beta.client(mode) as second:
+        async def agree(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+            return types.ElicitResult(action="accept", content={})
+
+        path = self.folder / mode
+        path.touch()
+        async with (
+            self.alpha.client(mode, elicitation_callback=agree) as first,
+            self.beta.client(mode) as second,
+        ):
+            await first.call_tool("test_shred", {"path": str(path)})
+            self.assertFalse(path.exists())
             for client, project in ((first, "alpha"), (second, "beta")):
                 written = await client.call_tool("memory_write", {"title": f"{mode} of {project}", "content": project})
                 self.assertFalse(written.is_error, written)
@@ -354,6 +377,18 @@ class Limits(HubTestCase):
             return response.status == 429 and b"this token has 6 calls open at once" in response.read()
 
 
+class KeepingTheHubRunning(TestCase):
+    def test_calls_count_as_use_of_the_hub_and_streams_do_not(self) -> None:
+        with hub_with("alpha", program=COUNTING_PROGRAM) as hub:
+            session = HttpSession(HubProject(hub))
+            with session.send("GET") as stream:
+                self.assertEqual(stream.status, 200)
+                session.say("test_echo", text="a call")
+                session.send("DELETE").close()
+            hub.end()
+            self.assertEqual(hub.output.count("used\n"), 4)  # two of the handshake, the call, the end of the session
+
+
 class EndingTheHub(TestCase):
     def test_a_signal_during_a_write_lets_it_finish_and_answer_and_ends_the_streams(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -370,7 +405,7 @@ class EndingTheHub(TestCase):
                 writing = pool.submit(text_of, session.begin("test_slow_write", path=str(path), until=str(go)))
                 wait_until(lambda path=path: path.exists() and path.read_text() == "begun")
                 hub.process.send_signal(number)
-                poll(lambda late=late: self.sentence(late).startswith("the server is stopping"), what="a refusal")
+                poll(partial(self.is_stopping, late), what="a refusal")
                 go.touch()
                 self.assertEqual(writing.result(), "written")
                 self.assertEqual(path.read_text(), "done")
@@ -379,10 +414,20 @@ class EndingTheHub(TestCase):
                 self.assertEqual(hub.process.wait(120), 0)
                 self.assertNotIn("Traceback", hub.text)
 
-    def sentence(self, session: HttpSession) -> str:
+    def test_a_subscriber_of_the_newest_revision_is_sent_the_end_of_its_stream(self) -> None:
+        with hub_with("alpha") as hub:
+            run_async(self.listen_to_the_end, hub)
+            self.assertEqual(hub.process.wait(120), 0)
+
+    async def listen_to_the_end(self, hub: Server) -> None:
+        async with HubProject(hub).client(MODERN) as client, client.listen(resources_list_changed=True) as stream:
+            hub.process.send_signal(signal.SIGTERM)
+            with anyio.fail_after(60):
+                self.assertEqual([event async for event in stream], [])  # it would raise if the connection broke
+
+    def is_stopping(self, session: HttpSession) -> bool:
         with session.begin("test_echo", text="late") as response:
-            text = response.read().decode()
-            return str(json.loads(text)["detail"]) if response.status == 503 else ""
+            return response.status == 503 and b'"the server is stopping; ' in response.read()
 
     def test_a_client_that_is_still_sending_does_not_delay_the_end(self) -> None:
         with hub_with("alpha") as hub:

@@ -56,6 +56,15 @@ def exchange(server: Server, content: bytes) -> bytes:
         return read_all(client)
 
 
+def first_status(server: Server, method: str, path: str, **headers: str) -> int:
+    """Return the status of an answer that may be a stream."""
+    named = {name.replace("_", "-"): value for name, value in forwarded(**headers).items()}
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in named.items()), "", ""]
+    with socket.create_connection(server.place, DEADLINE_SECONDS) as client:
+        client.sendall("\r\n".join(lines).encode())
+        return status_of(client.recv(1000))
+
+
 def read_all(client: socket.socket) -> bytes:
     received = bytearray()
     with contextlib.suppress(ConnectionResetError):

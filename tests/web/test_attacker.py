@@ -17,6 +17,7 @@ from tests.web.public_server import (
     SIGNS_IN,
     URL,
     exchange,
+    first_status,
     forwarded,
     public_hub,
     read_all,
@@ -74,16 +75,15 @@ class ForeignTests(AttackerTests):
         for path in DOORS:
             for host in ("evil.example", f"{HOST}.evil.example", "127.0.0.1.evil.example", "", f"{HOST}@evil.example"):
                 with self.subTest(path=path, host=host):
-                    reply = self.send("GET", path, **{**self.as_everybody(path), "Host": host})
-                    self.assertIn(reply.status, (400, 421))
-                    self.assertNotIn(b"Kept", reply.body)
+                    status = first_status(self.server, "GET", path, **{**self.as_everybody(path), "Host": host})
+                    self.assertIn(status, (400, 421))
 
     def test_a_foreign_origin_is_refused_at_every_door(self):
         for path in DOORS:
             for origin in (EVIL, "null", f"http://{HOST}", f"{URL}.evil.example", f"{URL}:8443"):
                 with self.subTest(path=path, origin=origin):
-                    reply = self.send("GET", path, **self.as_everybody(path), Origin=origin)
-                    self.assertEqual(reply.status, 403)
+                    status = first_status(self.server, "GET", path, **self.as_everybody(path), Origin=origin)
+                    self.assertEqual(status, 403)
 
     def test_the_hubs_own_origin_is_answered(self):
         for path in ("/", "/api/v1/projects"):
