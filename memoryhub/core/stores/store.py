@@ -145,12 +145,12 @@ def require_store(store: StoreId) -> None:
     """Raise NotFound unless there is such a store, which the caller may see; does not open it."""
     _require_reach(store)
     if not store.path.exists() and not files.is_anchored(store.path):
-        raise _unknown(store)
+        raise unknown_store(store)
 
 
 def _require_reach(store: StoreId) -> None:
     if store.scope is not Scope.VIEW and not sees(store.place):
-        raise _unknown(store)
+        raise unknown_store(store)
 
 
 @contextmanager
@@ -217,7 +217,7 @@ def _stat(store: StoreId, *, create: bool) -> StoreFile:
         if not store.path.exists():
             _require_new(store, was_open=was_open, is_anchored=is_anchored)
             if not create:
-                raise _unknown(store) from None
+                raise unknown_store(store) from None
             files.create_store(store.path)
         stat = store.path.stat()
     if not stat.st_size:  # check before opening: SQLite in WAL mode writes a header into an empty file
@@ -241,7 +241,7 @@ def _require_new(store: StoreId, *, was_open: bool, is_anchored: bool) -> None:
         raise Unavailable(f"memory database unavailable: the file of {store.name!r} is gone")
 
 
-def _unknown(store: StoreId) -> NotFound:
+def unknown_store(store: StoreId) -> NotFound:
     names = list_projects() if store.scope is Scope.PROJECT else list_orgs() if store.scope is Scope.ORG else []
     known = ", ".join(names) or "none"
     return NotFound(f"there is no {store.scope} {store.name!r} in this hub; known: {known}")
