@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.contrib.auth import login, logout
-from django.contrib.auth.models import User
+from django.contrib.auth.models import AnonymousUser, User
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -29,6 +29,7 @@ LINK_LIFETIME = timedelta(minutes=15)
 _TOKEN_BYTES = 32
 # Key of a session: whom the proxy named when the session began
 _PROXY_PERSON = "proxy_person"
+_EXEMPT = "/api/"
 # Pages without which nobody could sign out, or use a link, behind a proxy that signs in
 _NEVER_BY_PROXY = re.compile(r"/(signin|static)/|/signout$|(/p/[^/]+|/o/[^/]+|/global)?/admin/login/")
 
@@ -133,7 +134,10 @@ class ProxySignIn:
     def _follow(self, request: HttpRequest) -> HttpResponse | None:
         name = _person_of_proxy(request)
         if request.user.is_authenticated and request.session.get(_PROXY_PERSON, "") != name:
-            logout(request)
+            if request.path_info.startswith(_EXEMPT) and not name:
+                request.user = AnonymousUser()  # the proxy lets agents through there: the session goes on elsewhere
+            else:
+                logout(request)
         if not name or request.user.is_authenticated or "Authorization" in request.headers:
             return None
         if _NEVER_BY_PROXY.match(request.path_info):
@@ -142,7 +146,7 @@ class ProxySignIn:
         if person:
             _sign_in(request, person)
             return None
-        if request.path_info.startswith("/api/"):
+        if request.path_info.startswith(_EXEMPT):
             return None
         owners = list(active_owners().values_list("username", flat=True))
         context = {"proxy_person": name, "owners": owners}

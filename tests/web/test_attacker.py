@@ -49,6 +49,8 @@ class AttackerTests(TestCase):
     """One hub for all attacks that leave nothing behind."""
 
     server: Server
+    owner: dict[str, str]
+    bearer: dict[str, str]
 
     @classmethod
     def setUpClass(cls) -> None:

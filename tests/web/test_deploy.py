@@ -12,9 +12,12 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import TestCase, skipUnless
 
 import yaml
@@ -79,6 +82,13 @@ class FileTests(TestCase):
         self.assertEqual(used - documented - {"MEMORY_HUB_UPSTREAM"}, set())
 
 
+# The runner would run a TestCase by itself.
+if TYPE_CHECKING:
+    Shared = TestCase
+else:
+    Shared = object
+
+
 class Proxy:
     """A running proxy with an example configuration, before a real hub."""
 
@@ -103,12 +113,12 @@ class Proxy:
 
     def is_ready(self) -> bool:
         try:
-            return self.request("GET", "/api/v1/health")[0] == 200
+            return self.request("GET", "/api/v1/health", Authorization="Bearer x")[0] == 200
         except (OSError, http.client.HTTPException):
             return False
 
 
-class ProxyTests:
+class ProxyTests(Shared):
     """What every example must do; the classes below run it."""
 
     proxy: Proxy
@@ -119,15 +129,8 @@ class ProxyTests:
         raise NotImplementedError
 
     def setUp(self) -> None:
-        folder = Path(self.enterContext(tempfile.TemporaryDirectory(dir=run_home())))
-        cert, key = make_certificate(folder, HOST)
-        upstream, port = f"127.0.0.1:{free_port()}", free_port()
-        options = ("--no-worker", "--listen", upstream, "--public-url", URL, "--trusted-proxy", "127.0.0.1")
-        self.server = self.enterContext(public_hub(*options, "--remote-user-header", "Remote-User"))
-        self.server.api("POST", "projects", {"project_id": "alpha"})
-        self.enterContext(self.running(folder, cert, key, port, upstream))
-        self.proxy = Proxy(self.server, port, cert)
-        poll(self.proxy.is_ready, what="the proxy's first answer")
+        self.proxy = self.enterContext(before_a_hub(self.running))
+        self.server = self.proxy.server
         self.bearer = {"Authorization": f"Bearer {self.server.token}", "Content_Type": "application/json"}
 
     def sign_in(self) -> str:
@@ -200,16 +203,82 @@ class NginxTests(ProxyTests, TestCase):
             yield
 
 
+class _Authenticator(BaseHTTPRequestHandler):
+    """An authentication service that lets everybody in as the person in a cookie."""
+
+    def do_GET(self) -> None:
+        name = (self.headers["Cookie"] or "").partition("who=")[2].partition(";")[0]
+        self.send_response(200 if name else 401)
+        if name:
+            self.send_header("Remote-User", name)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@skipUnless(shutil.which("caddy"), "Caddy is not installed")
+class CaddySignInTests(TestCase):
+    def test_the_guides_example_signs_people_in_and_lets_tokens_through(self):
+        with ThreadingHTTPServer(("127.0.0.1", 0), _Authenticator) as service:
+            threading.Thread(target=service.serve_forever, daemon=True).start()
+            self.addCleanup(service.shutdown)
+            example = re.search(
+                r"```\n(\t@people.*?)```", (ROOT / "docs/guides/run-for-a-team.md").read_text(), re.DOTALL
+            )
+            assert example
+            block = example[1].replace("authelia:9091", f"127.0.0.1:{service.server_port}")
+            with before_a_hub(lambda *given: caddy(*given, block=block)) as proxy:
+                self.assertEqual(proxy.request("GET", "/")[0], 401)
+                self.assertEqual(proxy.request("GET", "/", Remote_User="owner")[0], 401)
+                self.assertEqual(proxy.request("GET", "/", Cookie="who=owner")[0], 200)
+                self.assertEqual(proxy.request("GET", "/", Cookie="who=bob")[0], 403)
+                self.assertEqual(proxy.request("GET", "/", Cookie="who=bob", Remote_User="owner")[0], 403)
+                bearer = {"Authorization": f"Bearer {proxy.server.token}"}
+                self.assertEqual(proxy.request("GET", "/api/v1/projects", **bearer)[0], 200)
+                forged = proxy.request("GET", "/", Authorization="Bearer x", Remote_User="owner")
+                self.assertEqual((forged[0], forged[1]["Location"]), (302, "/admin/login/"))
+
+
 @skipUnless(shutil.which("caddy"), "Caddy is not installed")
 class CaddyTests(ProxyTests, TestCase):
     @contextlib.contextmanager
     def running(self, folder: Path, cert: Path, key: Path, port: int, upstream: str) -> Iterator[None]:
-        site = (DEPLOY / "Caddyfile").read_text()
-        site = site.replace(f"{HOST} {{", f"https://{HOST}:{port} {{\n\ttls {cert} {key}\n", 1)
-        (folder / "Caddyfile").write_text(f"{{\n\tadmin off\n\tauto_https off\n}}\n{site}")
-        command = ["caddy", "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"]
-        with started(command, folder, MEMORY_HUB_UPSTREAM=upstream):
+        with caddy(folder, cert, key, port, upstream):
             yield
+
+
+@contextlib.contextmanager
+def caddy(folder: Path, cert: Path, key: Path, port: int, upstream: str, *, block: str = "") -> Iterator[None]:
+    """Run Caddy with the example, or with another block than its ``reverse_proxy``."""
+    site = (DEPLOY / "Caddyfile").read_text()
+    site = site.replace(f"{HOST} {{", f"https://{HOST}:{port} {{\n\ttls {cert} {key}\n", 1)
+    if block:
+        head, _, _ = site.partition("\treverse_proxy")
+        site = f"{head}{block.replace(UPSTREAM, upstream)}}}\n"
+    (folder / "Caddyfile").write_text(f"{{\n\tadmin off\n\tauto_https off\n}}\n{site}")
+    command = ["caddy", "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"]
+    with started(command, folder, MEMORY_HUB_UPSTREAM=upstream):
+        yield
+
+
+Running = Callable[[Path, Path, Path, int, str], AbstractContextManager[None]]
+
+
+@contextlib.contextmanager
+def before_a_hub(running: Running) -> Iterator[Proxy]:
+    """Run a hub, and a proxy before it."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=run_home())))
+        cert, key = make_certificate(folder, HOST)
+        upstream, port = f"127.0.0.1:{free_port()}", free_port()
+        options = ("--no-worker", "--listen", upstream, "--public-url", URL, "--trusted-proxy", "127.0.0.1")
+        server = stack.enter_context(public_hub(*options, "--remote-user-header", "Remote-User"))
+        server.api("POST", "projects", {"project_id": "alpha"})
+        stack.enter_context(running(folder, cert, key, port, upstream))
+        proxy = Proxy(server, port, cert)
+        poll(proxy.is_ready, what="the proxy's first answer")
+        yield proxy
 
 
 @contextlib.contextmanager

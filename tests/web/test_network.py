@@ -202,6 +202,7 @@ class ProxySignInTests(TestCase):
             # The session ends when the header is gone, or names somebody else.
             self.assertEqual(send(server, "GET", "/", Cookie=cookie).headers["Location"], "/admin/login/")
             self.assertEqual(send(server, "GET", "/", Cookie=cookie, Remote_User="ann").status, 200)
+            self.assertEqual(send(server, "GET", "/api/v1/projects", Cookie=cookie).status, 401)
             self.assertEqual(send(server, "GET", "/", Cookie=cookie, Remote_User="bob").status, 403)
             self.assertEqual(send(server, "GET", "/people", Remote_User="ann").status, 403)
 

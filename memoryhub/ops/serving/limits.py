@@ -1,6 +1,6 @@
 """Limits on requests, alike for pages, REST and MCP: how many, how many at once, and how many wrong tokens and links.
 
-Clients of this machine have no limits of number: whoever can run programs here can stop the hub anyway.
+Clients of this machine have no limits of number: who can run programs here can stop the hub anyway.
 """
 
 from __future__ import annotations
