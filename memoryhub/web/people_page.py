@@ -98,7 +98,7 @@ def _change_membership(request: HttpRequest, name: str, *, leaves: bool) -> None
 
 
 def _link(request: HttpRequest, name: str) -> str:
-    return signin.link(request.build_absolute_uri("/").rstrip("/"), signin.create_link_token(username=name))
+    return signin.link(signin.address_of_hub(request), signin.create_link_token(username=name))
 
 
 def _page(request: HttpRequest, form: PersonForm, **extra: Any) -> HttpResponse:
@@ -192,7 +192,7 @@ def show_tokens(request: HttpRequest) -> HttpResponse:
     except HubError as error:
         form.add_error("name", sentence(error.message))
         return _tokens_page(request, form)
-    address = request.build_absolute_uri("/").rstrip("/")
+    address = signin.address_of_hub(request)
     fresh = TokenForm(owner=_owner(request))
     return _tokens_page(request, fresh, token=token, text=text, snippets=_snippets(address, token, text))
 

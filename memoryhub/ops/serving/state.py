@@ -35,8 +35,14 @@ class HubState:
         """Whether the hub runs, and how it is started otherwise, in words."""
         hub = self.running
         if hub:
-            return f"running since {hub.since}, started {hub.started}, at {hub.address}/ (process {hub.pid})"
+            return f"running since {hub.since}, started {hub.started}, at {self._at} (process {hub.pid})"
         return f"not running; {'the next client starts it' if self.autostart else 'start it with `memory-hub serve`'}"
+
+    @property
+    def _at(self) -> str:
+        hub = self.running
+        urls = [f"{url}/" for url in (hub.address, hub.public_url) if url] if hub else []
+        return " and ".join(urls)
 
 
 def hub_state() -> HubState:

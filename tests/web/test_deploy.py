@@ -1,0 +1,293 @@
+"""The files in deploy/: they name what exists, and nginx and Caddy serve a hub with them."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import TestCase, skipUnless
+
+import yaml
+
+from memoryhub.management.commands.serve import Command
+from memoryhub.ops.serving.network import Network
+from tests.home import run_home
+from tests.web.public_server import HOST, URL, free_port, make_certificate, public_hub, trusting
+from tests.web.server import DEADLINE_SECONDS, ROOT, Server, poll, run
+
+DEPLOY = ROOT / "deploy"
+# An address of this machine that is not the proxy's
+CLIENT = "127.0.0.5"
+UPSTREAM = "127.0.0.1:8320"
+
+
+def options_of(words: list[str], **environment: str) -> Network:
+    """Parse the options of ``serve`` as the command does."""
+    options = vars(Command().create_parser("memory-hub", "serve").parse_args(words))
+    return Network.from_options(options, environment)
+
+
+class FileTests(TestCase):
+    def text(self, name: str) -> str:
+        return (DEPLOY / name).read_text()
+
+    def test_the_unit_serves_behind_a_proxy_of_the_machine(self):
+        unit = self.text("memory-hub.service")
+        command = re.search(r"^ExecStart=(.*)$", unit, re.MULTILINE)
+        assert command
+        program, verb, *words = shlex.split(command[1])
+        self.assertEqual((Path(program).name, verb), ("memory-hub", "serve"))
+        network = options_of(words)
+        self.assertEqual(network.public_url, URL)
+        self.assertTrue(network.is_proxy("127.0.0.1"))
+        self.assertEqual(network.listen, ("127.0.0.1", 8320))
+
+    @skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not installed")
+    def test_systemd_knows_every_line_of_the_unit(self):
+        command = ["systemd-analyze", "verify", "--man=no", str(DEPLOY / "memory-hub.service")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
+        problems = [line for line in (done.stdout + done.stderr).splitlines() if "memory-hub.service" in line]
+        self.assertEqual([line for line in problems if "is not executable" not in line], [])
+
+    def test_the_containers_trust_each_other_by_address(self):
+        compose = yaml.safe_load(self.text("compose.yaml"))
+        hub, proxy = compose["services"]["hub"], compose["services"]["proxy"]
+        words = json.loads(re.search(r"^CMD (\[.*\])$", self.text("Containerfile"), re.MULTILINE)[1])  # type: ignore[index]
+        self.assertEqual(words[0], "serve")
+        network = options_of(words[1:], **hub["environment"])
+        self.assertEqual((network.listen, network.public_url), (("0.0.0.0", 8320), URL))
+        self.assertTrue(network.is_proxy(proxy["networks"]["inside"]["ipv4_address"]))
+        upstream = f"{hub['networks']['inside']['ipv4_address']}:8320"
+        self.assertEqual(proxy["environment"]["MEMORY_HUB_UPSTREAM"], upstream)
+        self.assertTrue((DEPLOY / hub["build"]["context"] / hub["build"]["dockerfile"]).exists())
+
+    def test_every_variable_is_documented(self):
+        used = {name for path in DEPLOY.iterdir() for name in re.findall(r"MEMORY_HUB_[A-Z_]+", path.read_text())}
+        documented = set(
+            re.findall(r"^\| `(MEMORY_HUB_[A-Z_]+)`", (ROOT / "docs/reference/settings.md").read_text(), re.M)
+        )
+        self.assertEqual(used - documented - {"MEMORY_HUB_UPSTREAM"}, set())
+
+
+# The runner would run a TestCase by itself.
+if TYPE_CHECKING:
+    Shared = TestCase
+else:
+    Shared = object
+
+
+class Proxy:
+    """A running proxy with an example configuration, before a real hub."""
+
+    def __init__(self, server: Server, port: int, certificate: Path) -> None:
+        self.server, self.port = server, port
+        self._tls = trusting(certificate)
+
+    def connect(self) -> http.client.HTTPSConnection:
+        connection = http.client.HTTPSConnection(HOST, self.port, timeout=DEADLINE_SECONDS)
+        plain = socket.create_connection(("127.0.0.1", self.port), DEADLINE_SECONDS, source_address=(CLIENT, 0))
+        connection.sock = self._tls.wrap_socket(plain, server_hostname=HOST)
+        return connection
+
+    def request(
+        self, method: str, path: str, body: Any = None, **headers: str
+    ) -> tuple[int, http.client.HTTPMessage, bytes]:
+        with contextlib.closing(self.connect()) as connection:
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request(method, path, body, {"Host": HOST, **named})
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read()
+
+    def is_ready(self) -> bool:
+        try:
+            return self.request("GET", "/api/v1/health", Authorization="Bearer x")[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+
+class ProxyTests(Shared):
+    """What every example must do; the classes below run it."""
+
+    proxy: Proxy
+    server: Server
+
+    @contextlib.contextmanager
+    def running(self, folder: Path, cert: Path, key: Path, port: int, upstream: str) -> Iterator[None]:
+        raise NotImplementedError
+
+    def setUp(self) -> None:
+        self.proxy = self.enterContext(before_a_hub(self.running))
+        self.server = self.proxy.server
+        self.bearer = {"Authorization": f"Bearer {self.server.token}", "Content_Type": "application/json"}
+
+    def sign_in(self) -> str:
+        status, headers, _ = self.proxy.request("GET", self.server.link.removeprefix(URL))
+        self.assertEqual(status, 302)
+        cookies = headers.get_all("Set-Cookie") or []
+        self.assertTrue(all("; Secure" in cookie for cookie in cookies))
+        return "; ".join(cookie.split(";")[0] for cookie in cookies)
+
+    def test_pages_rest_and_mcp_are_served(self) -> None:
+        cookie = self.sign_in()
+        status, headers, body = self.proxy.request("GET", "/", Cookie=cookie)
+        self.assertEqual((status, headers["Strict-Transport-Security"]), (200, "max-age=31536000"))
+        self.assertIn(b"alpha", body)
+        self.assertEqual(self.proxy.request("GET", "/static/memoryhub/hub.css")[0], 200)
+        self.assertEqual(self.proxy.request("GET", "/api/v1/projects", **self.bearer)[0], 200)
+        ping = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+        accept = {"Accept": "application/json, text/event-stream"}
+        self.assertNotIn(self.proxy.request("POST", "/p/alpha/mcp", ping, **accept, **self.bearer)[0], (404, 502))
+
+    def test_a_stream_is_not_buffered(self) -> None:
+        with contextlib.closing(self.proxy.connect()) as connection:
+            headers = {"Host": HOST, "Cookie": self.sign_in(), "Accept": "text/event-stream"}
+            connection.request("GET", "/p/alpha/admin/live/", headers=headers)
+            answer = connection.getresponse()
+            first = answer.readline()
+            answer.readline()
+            self.server.api("POST", "projects/alpha/memories", {"title": "New", "content": "text"})
+            self.assertNotEqual(answer.readline(), first)
+
+    def test_long_bodies_pass_and_longer_ones_do_not(self) -> None:
+        for size, statuses in ((1_900_000, (201, 422)), (4_000_000, (413,))):
+            body = json.dumps({"title": "Long", "content": "word " * (size // 5)})
+            status, _, answer = self.proxy.request("POST", "/api/v1/projects/alpha/memories", body, **self.bearer)
+            self.assertIn(status, statuses, answer[:200])
+
+    def test_what_a_client_makes_up_does_not_reach_the_hub(self) -> None:
+        output = run("token", "create", "--name", "seen", "--verbs", "read", home=self.server.home)[1]
+        token = next(word for word in output.split() if word.startswith("mh_"))
+        made_up = {"X_Forwarded_For": "198.51.100.9", "X_Forwarded_Proto": "http", "Forwarded": "for=198.51.100.9"}
+        status, _, _ = self.proxy.request("GET", "/api/v1/projects", Authorization=f"Bearer {token}", **made_up)
+        self.assertEqual(status, 200)
+        self.assertIn(CLIENT, run("token", "list", home=self.server.home)[1])
+        for name in ("Remote-User", "remote-user", "Remote_User"):
+            with contextlib.closing(self.proxy.connect()) as connection:
+                connection.request("GET", "/", headers={"Host": HOST, name: "owner"})
+                answer = connection.getresponse()
+                self.assertEqual((answer.status, answer.headers["Location"]), (302, "/admin/login/"))
+        status, _, body = self.proxy.request("GET", "/", X_Forwarded_Host="evil.example", Host=HOST)
+        self.assertNotIn(b"evil.example", body)
+
+
+@skipUnless(shutil.which("nginx"), "nginx is not installed")
+class NginxTests(ProxyTests, TestCase):
+    @contextlib.contextmanager
+    def running(self, folder: Path, cert: Path, key: Path, port: int, upstream: str) -> Iterator[None]:
+        site = (DEPLOY / "nginx.conf").read_text().replace(UPSTREAM, upstream)
+        site = site.replace("listen 443 ", f"listen 127.0.0.1:{port} ").replace(
+            "listen 80;", f"listen 127.0.0.1:{free_port()};"
+        )
+        site = re.sub(r"(ssl_certificate +)\S+;", rf"\g<1>{cert};", site)
+        site = re.sub(r"(ssl_certificate_key +)\S+;", rf"\g<1>{key};", site)
+        kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        folders = "\n".join(f"{kind}_temp_path {folder}/{kind};" for kind in kinds)
+        user = "user root;" if os.geteuid() == 0 else ""
+        main = f"{user}\npid {folder}/pid;\nerror_log stderr;\nevents {{}}\n"
+        main += f"http {{\naccess_log off;\n{folders}\n{site}\n}}\n"
+        (folder / "nginx.conf").write_text(main)
+        with started(["nginx", "-c", str(folder / "nginx.conf"), "-g", "daemon off;"], folder):
+            yield
+
+
+class _Authenticator(BaseHTTPRequestHandler):
+    """An authentication service that lets everybody in as the person in a cookie."""
+
+    def do_GET(self) -> None:
+        name = (self.headers["Cookie"] or "").partition("who=")[2].partition(";")[0]
+        self.send_response(200 if name else 401)
+        if name:
+            self.send_header("Remote-User", name)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@skipUnless(shutil.which("caddy"), "Caddy is not installed")
+class CaddySignInTests(TestCase):
+    def test_the_guides_example_signs_people_in_and_lets_tokens_through(self):
+        with ThreadingHTTPServer(("127.0.0.1", 0), _Authenticator) as service:
+            threading.Thread(target=service.serve_forever, daemon=True).start()
+            self.addCleanup(service.shutdown)
+            example = re.search(
+                r"```\n(\t@people.*?)```", (ROOT / "docs/guides/run-for-a-team.md").read_text(), re.DOTALL
+            )
+            assert example
+            block = example[1].replace("authelia:9091", f"127.0.0.1:{service.server_port}")
+            with before_a_hub(lambda *given: caddy(*given, block=block)) as proxy:
+                self.assertEqual(proxy.request("GET", "/")[0], 401)
+                self.assertEqual(proxy.request("GET", "/", Remote_User="owner")[0], 401)
+                self.assertEqual(proxy.request("GET", "/", Cookie="who=owner")[0], 200)
+                self.assertEqual(proxy.request("GET", "/", Cookie="who=bob")[0], 403)
+                self.assertEqual(proxy.request("GET", "/", Cookie="who=bob", Remote_User="owner")[0], 403)
+                bearer = {"Authorization": f"Bearer {proxy.server.token}"}
+                self.assertEqual(proxy.request("GET", "/api/v1/projects", **bearer)[0], 200)
+                forged = proxy.request("GET", "/", Authorization="Bearer x", Remote_User="owner")
+                self.assertEqual((forged[0], forged[1]["Location"]), (302, "/admin/login/"))
+
+
+@skipUnless(shutil.which("caddy"), "Caddy is not installed")
+class CaddyTests(ProxyTests, TestCase):
+    @contextlib.contextmanager
+    def running(self, folder: Path, cert: Path, key: Path, port: int, upstream: str) -> Iterator[None]:
+        with caddy(folder, cert, key, port, upstream):
+            yield
+
+
+@contextlib.contextmanager
+def caddy(folder: Path, cert: Path, key: Path, port: int, upstream: str, *, block: str = "") -> Iterator[None]:
+    """Run Caddy with the example, or with another block than its ``reverse_proxy``."""
+    site = (DEPLOY / "Caddyfile").read_text()
+    site = site.replace(f"{HOST} {{", f"https://{HOST}:{port} {{\n\ttls {cert} {key}\n", 1)
+    if block:
+        head, _, _ = site.partition("\treverse_proxy")
+        site = f"{head}{block.replace(UPSTREAM, upstream)}}}\n"
+    (folder / "Caddyfile").write_text(f"{{\n\tadmin off\n\tauto_https off\n}}\n{site}")
+    command = ["caddy", "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"]
+    with started(command, folder, MEMORY_HUB_UPSTREAM=upstream):
+        yield
+
+
+Running = Callable[[Path, Path, Path, int, str], AbstractContextManager[None]]
+
+
+@contextlib.contextmanager
+def before_a_hub(running: Running) -> Iterator[Proxy]:
+    """Run a hub, and a proxy before it."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=run_home())))
+        cert, key = make_certificate(folder, HOST)
+        upstream, port = f"127.0.0.1:{free_port()}", free_port()
+        options = ("--no-worker", "--listen", upstream, "--public-url", URL, "--trusted-proxy", "127.0.0.1")
+        server = stack.enter_context(public_hub(*options, "--remote-user-header", "Remote-User"))
+        server.api("POST", "projects", {"project_id": "alpha"})
+        stack.enter_context(running(folder, cert, key, port, upstream))
+        proxy = Proxy(server, port, cert)
+        poll(proxy.is_ready, what="the proxy's first answer")
+        yield proxy
+
+
+@contextlib.contextmanager
+def started(command: list[str], folder: Path, **environment: str) -> Iterator[None]:
+    variables = {**os.environ, "HOME": str(folder), **environment}
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, env=variables, stdout=log, stderr=log)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(DEADLINE_SECONDS)
