@@ -1,0 +1,254 @@
+"""Projects, organisations and the global scope with an entry of each kind, and the callers that may see some of them.
+
+The name of a place is part of every text in it, so that an answer with the name is an answer about the place.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from django.db import connections
+from django.test import Client
+
+from memoryhub.core.permissions import Act
+from memoryhub.rest.auth import read_token
+from tests.home import run_home
+
+# The project that the requests are about, one of the same organisation, and one of another
+OWN, SISTER, OTHER = "quartz", "gneiss", "basalt"
+OWN_ORG, OTHER_ORG = "ferrum", "argentum"
+ORG_OF = {OWN: OWN_ORG, SISTER: OWN_ORG, OTHER: OTHER_ORG}
+GLOBAL = "cosmos"
+# As long as the names that exist: an answer may not tell them apart
+NOWHERE = {OWN: "zircon", SISTER: "zircon", OTHER: "zircon", OWN_ORG: "osmium", OTHER_ORG: "rhodiums"}
+PLACES = {name: f"project:{name}" for name in ORG_OF} | {
+    OWN_ORG: f"org:{OWN_ORG}",
+    OTHER_ORG: f"org:{OTHER_ORG}",
+    GLOBAL: "global",
+}
+
+VIEW = frozenset({Act.VIEW})
+WRITE = VIEW | {Act.WRITE}
+REVIEW = WRITE | {Act.REVIEW}
+ALL = frozenset(Act)
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who sends a request, and what they may do: written down here, and never asked of the code under test."""
+
+    name: str
+    # What they may do in a place by its name; nothing where it is missing
+    at: dict[str, frozenset[Act]] = field(default_factory=dict)
+    # What they may do in the hub as a whole
+    hub: frozenset[Act] = frozenset()
+    # Projects whose organisation and the global scope they see only by what the project inherits
+    token: str = field(default="", repr=False)
+    browser: Client | None = field(default=None, repr=False, compare=False)
+
+    def acts(self, place: str) -> frozenset[Act]:
+        return self.at.get(place, frozenset()) if place else self.hub
+
+    @cached_property
+    def hidden(self) -> frozenset[str]:
+        """Names of places that no answer to them may contain."""
+        return frozenset(PLACES) - self.seen
+
+    @property
+    def seen(self) -> frozenset[str]:
+        # A project has the name of its organisation on it, and inherits its entries and the global ones.
+        seen = {place for place, acts in self.at.items() if acts}
+        projects = seen & ORG_OF.keys()
+        return frozenset(seen | {ORG_OF[project] for project in projects} | ({GLOBAL} if projects else set()))
+
+
+class World:
+    """A home with all places; requests of the hub's own token prepare what a test needs."""
+
+    def __init__(self) -> None:
+        self._count = itertools.count(1)
+        self.ids: dict[str, dict[str, Any]] = {}
+        self._client = Client(headers={"host": "localhost"})
+
+    def build(self) -> None:
+        for org in (OWN_ORG, OTHER_ORG):
+            self.post("orgs", {"id": org, "name": f"{org} org", "description": f"about {org}"})
+        for project, org in ORG_OF.items():
+            self.post("projects", {"id": project, "name": f"{project} name", "org_id": org})
+            for scope, name in (("org", org), ("global", GLOBAL)):
+                self.memory(project, title=f"{name} rule {self.number()}", content=f"{name} text", scope=scope)
+            self.ids[project] = self._fill(project)
+
+    def number(self) -> int:
+        return next(self._count)
+
+    def send(self, method: str, path: str, body: Any = None) -> Any:
+        headers = {"authorization": f"Bearer {read_token()}"}
+        content = "" if body is None else json.dumps(body)
+        answer = self._client.generic(method, f"/api/v1/{path}", content, "application/json", headers=headers)
+        assert answer.status_code < 400, (method, path, answer.content[:600])
+        return json.loads(answer.content) if answer.content else None
+
+    def post(self, path: str, body: Any = None) -> Any:
+        return self.send("POST", path, {} if body is None else body)
+
+    # What requests need; each new one has texts of its own.
+
+    def memory(self, project: str = OWN, **fields: Any) -> int:
+        number = self.number()
+        given = {"title": f"{project} memory {number}", "content": f"{project} text {number}", **fields}
+        return int(self.post(f"projects/{project}/memories", given)["id"])
+
+    def deleted(self, project: str = OWN) -> int:
+        memory = self.memory(project)
+        self.send("DELETE", f"projects/{project}/memories/{memory}")
+        return memory
+
+    def tagged(self, project: str = OWN) -> int:
+        return self.memory(project, tags=["spare"])
+
+    def conflict(self, project: str = OWN, **fields: Any) -> int:
+        memory = self.memory(project, **fields)
+        for text in ("this", "that"):
+            body = {"content": f"{project} {text}", "base_version": 1, **fields}
+            answer = self.send("PATCH", f"projects/{project}/memories/{memory}", body)
+        return int(answer["conflict"])
+
+    def decision(self, project: str = OWN, **fields: Any) -> int:
+        given = {"title": f"{project} decision {self.number()}", "chosen": f"{project} way", "files": ["x.py"], **fields}
+        return int(self.post(f"projects/{project}/decisions", given)["id"])
+
+    def relation(self, project: str = OWN) -> int:
+        ends = {"source": str(self.memory(project)), "target": str(self.memory(project))}
+        answer = self.post(f"projects/{project}/relations", {**ends, "relation": "related_to"})
+        return int(answer["id"])
+
+    def session(self, project: str = OWN, state: str = "") -> str:
+        name = f"{project}-s{self.number()}"
+        self.post(f"projects/{project}/sessions", {"session_id": name, "purpose": f"{project} purpose"})
+        if state:
+            self.post(f"projects/{project}/sessions/{name}/{state}")
+        return name
+
+    def turn(self, project: str = OWN) -> dict[str, str]:
+        begun = self.post(f"projects/{project}/turns/begin", {"session_id": self.session(project)})
+        return {name: begun[name] for name in ("session_id", "turn_id", "ack_token")}
+
+    def iteration(self, project: str = OWN) -> int:
+        given = {"command": "feature", "description": f"{project} iteration"}
+        return int(self.post(f"projects/{project}/iterations", given)["id"])
+
+    def commit(self, project: str = OWN) -> str:
+        sha = f"{self.number():040x}"
+        commit = {"sha": sha, "message": f"{project} commit", "author": "Ada", "committed_at": "2026-11-20T12:00:00Z"}
+        self.post(f"projects/{project}/commits", [commit])
+        return sha
+
+    def hold(self, project: str = OWN) -> int:
+        body = {"stream_id": f"memory:{self.memory(project)}", "reason": f"{project} lawsuit"}
+        return int(self.post(f"projects/{project}/holds", body)["id"])
+
+    def rollback(self, project: str = OWN) -> int:
+        chosen = {"session_id": self.written_in_session(project), "include_people": True}
+        body = {**chosen, "confirm_token": self.rollback_token(chosen, project)}
+        return int(self.post(f"projects/{project}/rollbacks", body)["id"])
+
+    def written_in_session(self, project: str = OWN) -> str:
+        turn = self.turn(project)
+        headers = {"authorization": f"Bearer {read_token()}", "x-session-id": turn["session_id"]}
+        number = self.number()
+        body = json.dumps({"title": f"{project} rolled {number}", "content": f"{project} rolled"})
+        path = f"/api/v1/projects/{project}/memories"
+        answer = self._client.post(path, body, "application/json", headers=headers)
+        assert answer.status_code == 201, answer.content
+        return turn["session_id"]
+
+    def rollback_token(self, chosen: dict[str, Any], project: str = OWN) -> str:
+        return str(self.post(f"projects/{project}/rollbacks/preview", chosen)["confirm_token"])
+
+    def _fill(self, project: str) -> dict[str, Any]:
+        """Write one of each kind, and return their ids by the names of the routes' parameters."""
+        for kind in ("guideline", "knowledge", "tool"):
+            self.memory(project, kind=kind)
+        self.post(f"projects/{project}/tags", {"name": "spare", "description": f"{project} tag"})
+        turn = self.turn(project)
+        event = {"type": "message.user", "payload": {"content": f"{project} said"}, **turn}
+        self.post(f"projects/{project}/turns/append", event)
+        self.deleted(project)
+        memory = self.memory(project, attributes={})
+        self.send("GET", f"projects/{project}/context?query={project}")
+        pack = self.send("GET", f"projects/{project}/context?query={project}")["meta"]["pack"]
+        return {
+            "memory_id": memory,
+            "conflict_id": self.conflict(project),
+            "decision_id": self.decision(project),
+            "relation_id": self.relation(project),
+            "session_id": turn["session_id"],
+            "turn_id": turn["turn_id"],
+            "iteration_id": self.iteration(project),
+            "sha": self.commit(project),
+            "hold_id": self.hold(project),
+            "rollback_id": self.rollback(project),
+            "pack_id": pack,
+            "entity_id": memory,
+        }
+
+
+class Home:
+    """A folder of its own for a class, and what is in it to compare."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="matrix-", dir=run_home()))
+
+    def patched(self) -> Any:
+        return mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.path))
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def state(self) -> dict[str, Any]:
+        """Return the head of each store's log and the rows of hub.db: what a write changes."""
+        heads: dict[str, Any] = {str(path.relative_to(self.path)): _head(path) for path in self._stores()}
+        with connections["default"].cursor() as cursor:
+            for table, columns in _kept_columns().items():
+                cursor.execute(f"SELECT {columns} FROM {table}")  # noqa: S608 - names of our own tables
+                heads[table] = cursor.fetchall()
+        return heads
+
+    def _stores(self) -> Iterator[Path]:
+        for folder in ("projects/*", "orgs/*", "global"):
+            yield from self.path.glob(f"{folder}/events.db")
+
+
+# What every request may write: the sessions of browsers, and when a token or a link was used.
+_OF_USE = {"django_session": None, "memoryhub_agenttoken": ("last_used_at", "last_used_from")}
+
+
+@cache
+def _kept_columns() -> dict[str, str]:
+    found = {}
+    with connections["default"].cursor() as cursor:
+        for table in connections["default"].introspection.table_names(cursor):
+            spare = _OF_USE.get(table, ("last_login",))
+            if spare is not None:
+                columns = connections["default"].introspection.get_table_description(cursor, table)
+                found[table] = ", ".join(f'"{column.name}"' for column in columns if column.name not in spare)
+    return found
+
+
+def _head(path: Path) -> int:
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        found = connection.execute("SELECT max(position) FROM raw_events").fetchone()
+    return int(found[0] or 0)
