@@ -87,15 +87,14 @@ class MatrixTestCase(HubTestCase):
         cls.enterClassContext(cls.folder.patched())
         share_template(cls.folder.path)
         super().setUpClass()
-
-    @classmethod
-    def setUpTestData(cls) -> None:
-        cls.world = World()
+        cls.world = World()  # after the transaction of the class has begun; test data would be copied for each test
         cls.world.build()
         cls.callers = [*people(), *tokens()]
+        forget_all_stores()  # or Django would begin a transaction in each, too
 
     def setUp(self) -> None:
-        """Keep the home of the class."""
+        """Keep the home of the class, and leave no store open for Django to roll back."""
+        self.addCleanup(forget_all_stores)
 
     def caller(self, name: str) -> Caller:
         return next(caller for caller in self.callers if caller.name == name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -34,13 +34,15 @@ class Ask:
     def address(self) -> str:
         return self.path + (f"?{urlencode(self.query)}" if self.query else "")
 
+    def to(self, name: str) -> Ask:
+        """Return the same request for another place."""
+        before, after = f"/{self.place}", f"/{name}"
+        return replace(self, path=self.path.replace(before, after, 1), place=name) if self.place else self
+
 
 # A write: the act that it needs in the project, and its parameters, made anew for each request
 Parts = dict[str, Any]
 Maker = Callable[[World], Parts]
-
-_LONG = {"if_exists": "update"}
-
 
 def _session(world: World) -> Parts:
     return {"session_id": world.session()}
@@ -56,16 +58,19 @@ def _roll(world: World) -> Parts:
 
 
 def _redact(world: World) -> Parts:
-    world.memory(content=f"the word secret{world.number()} is out")
-    chosen = {"text": f"secret{world.number() - 1}"}
+    chosen = {"text": f"out of place {world.number()}"}
+    world.memory(content=f"a text that is {chosen['text']}")
     shown = world.post(f"projects/{OWN}/redactions/preview", chosen)
     return {"body": {**chosen, "confirm_token": shown["confirm_token"]}}
 
 
 def _retain(world: World) -> Parts:
-    memory = world.deleted()
-    assert memory
-    return {"body": {"digest": world.send("GET", f"projects/{OWN}/retention")["digest"]}}
+    return {"body": world.retention_plan()}
+
+
+def _iteration(world: World) -> Parts:
+    world.no_iteration()
+    return {"body": {"command": "feature"}}
 
 
 _P = "projects/{project_id}"
@@ -158,7 +163,7 @@ WRITES: dict[str, tuple[Act, Maker]] = {
         lambda world: {"body": {"type": "message.user", "payload": {"content": "c"}, **world.turn()}},
     ),
     f"post {_P}/turns/end": (Act.WRITE, lambda world: {"body": world.turn()}),
-    f"post {_P}/iterations": (Act.WRITE, lambda _: {"body": {"command": "feature"}}),
+    f"post {_P}/iterations": (Act.WRITE, _iteration),
     f"post {_P}/iterations/{{iteration_id}}/advance": (
         Act.WRITE,
         lambda world: {"iteration_id": world.iteration(), "body": {"completed": "one", "phase": "build"}},
@@ -204,7 +209,7 @@ OF_HUB: dict[str, tuple[Act, str, Maker]] = {
         Act.ADMINISTER,
         "",
         lambda world: {
-            "client": "claude",
+            "client": "claude-code",
             "event": "UserPromptSubmit",
             "query": {"project": OWN},
             "body": {"session_id": f"h{world.number()}", "cwd": "/tmp", "prompt": "what"},  # noqa: S108
@@ -232,7 +237,7 @@ NEEDED = {
     f"get {_P}/search": {"query": "text"},
     f"get {_P}/timeline": {"id": None},
 }
-SAMPLES = {"client": "claude", "event": "Stop", "code": "invalid"}
+SAMPLES = {"client": "claude-code", "event": "Stop", "code": "invalid"}
 
 
 def routes() -> list[str]:
@@ -250,20 +255,19 @@ def project_asks(world: World, project: str = OWN) -> Iterator[Ask]:
     """Yield the reads of a project's routes."""
     for route in routes():
         if route.startswith(f"get {_P}"):
-            run = {"run_id": 1} if "{run_id}" in route else {}
             query = {name: value or world.ids[OWN]["memory_id"] for name, value in NEEDED.get(route, {}).items()}
             act = Act.GOVERN if route.endswith("/export") else Act.VIEW
-            yield _ask(route, act, project, {**world.ids[OWN], **run, "query": query})
+            yield _ask(route, act, project, {**world.ids[OWN], "query": query})
     for route, (act, maker) in ASKING.items():
         yield _ask(route, act, project, maker(world))
 
 
-def project_writes(world: World, route: str, project: str = OWN) -> Ask:
+def project_write(world: World, route: str, project: str = OWN) -> Ask:
     act, maker = WRITES[route]
     return _ask(route, act, project, maker(world), writes=True)
 
 
-def hub_asks(world: World, route: str) -> Ask:
+def hub_ask(world: World, route: str) -> Ask:
     act, place, maker = OF_HUB[route]
     return _ask(route, act, place, maker(world), writes=not route.startswith("get"))
 

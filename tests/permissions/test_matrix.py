@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 
 from django.test import Client
 
 from tests.permissions import rest_requests as rest
-from tests.permissions.matrix import MatrixTestCase, Reply, nobodies, nowhere
+from tests.permissions.matrix import MatrixTestCase, Reply, nobodies
 from tests.permissions.rest_requests import Ask
-from tests.permissions.world import ORG_OF, OWN, PLACES, Caller
+from tests.permissions.world import NOWHERE, Caller
 
 
 class RestMatrix(MatrixTestCase):
@@ -17,50 +19,128 @@ class RestMatrix(MatrixTestCase):
         headers = {"host": "localhost"} | ({"authorization": f"Bearer {caller.token}"} if caller.token else {})
         client = caller.browser or Client(raise_request_exception=False)
         content = "" if ask.body is None else json.dumps(ask.body)
-        address = ask.address
-        return Reply.of(client.generic(ask.method, address, content, "application/json", headers=headers))
+        return Reply.of(client.generic(ask.method, ask.address, content, "application/json", headers=headers))
 
     def judge(self, ask: Ask, caller: Caller) -> None:
-        """Send a request that the caller may not make, or a read, and check what comes of it."""
-        if ask.place in PLACES and not caller.acts(ask.place):
+        """Send a request and check what comes of it; a write is only sent by callers who may not make it."""
+        if ask.place and not caller.acts(ask.place):
             self.assert_hidden(ask, caller)
         elif ask.act not in caller.acts(ask.place):
-            reply = self.unchanged(lambda: self.send(ask, caller))
-            self.assertEqual(reply.status, 403, reply.text[:600])
-            self.assert_keeps(reply, caller)
+            self.assert_refused(ask, caller)
         else:
-            reply = self.send(ask, caller)
-            self.assertLess(reply.status, 400, f"{ask.address} {ask.body} {reply.text[:600]}")
-            self.assert_keeps(reply, caller)
+            self.assertFalse(ask.writes)
+            self.assert_allowed(ask, caller)
+
+    def assert_allowed(self, ask: Ask, caller: Caller) -> None:
+        reply = self.send(ask, caller)
+        self.assertLess(reply.status, 400, f"{ask.address} {ask.body} {reply.text[:600]}")
+        self.assert_keeps(reply, caller)
+
+    def assert_refused(self, ask: Ask, caller: Caller) -> None:
+        reply = self.unchanged(lambda: self.send(ask, caller))
+        self.assertIn(reply.status, (403, 404), reply.text[:600])
+        self.assert_keeps(reply, caller)
 
     def assert_hidden(self, ask: Ask, caller: Caller) -> None:
+        """Check that a place that the caller may not see is answered as one that does not exist."""
+        name, nowhere = ask.place, NOWHERE.get(ask.place, "")
         reply = self.unchanged(lambda: self.send(ask, caller))
         self.assertIn(reply.status, (403, 404), reply.text[:600])
         self.assert_keeps(reply, caller, asked=ask.address)
+        if nowhere:
+            elsewhere = self.unchanged(lambda: self.send(ask.to(nowhere), caller))
+            self.assertEqual(reply.without(name), elsewhere.without(nowhere))
+
+    def judge_write(self, make: Callable[[], Ask]) -> None:
+        """Judge a write by all callers, and check that those who may make it change something.
+
+        The request that is refused to the others is then sent by the first who may, so it was a real one.
+        """
+        ask = make()
+        may = [caller for caller in self.callers if ask.act in caller.acts(ask.place)]
+        for caller in [caller for caller in self.callers if caller not in may]:
+            with self.subTest(request=ask.label, caller=caller.name):
+                self.judge(ask, caller)
+        for number, caller in enumerate(may):
+            with self.subTest(request=ask.label, caller=caller.name):
+                mine = make() if number else ask
+                before = self.folder.state()
+                self.assert_allowed(mine, caller)
+                self.assertNotEqual(self.folder.state(), before, "the request changed nothing")
 
 
 class RestReadMatrix(RestMatrix):
-    def test_reads(self) -> None:
+    def test_what_a_project_shows(self) -> None:
         for ask in rest.project_asks(self.world):
             for caller in self.callers:
                 with self.subTest(request=ask.label, caller=caller.name):
                     self.judge(ask, caller)
 
+    def test_a_name_in_a_parameter_is_no_way_round(self) -> None:
+        for number in range(len(rest.NAMING)):
+            place = rest.NAMING[number][0]
+            for caller in self.callers:
+                if place in caller.seen:
+                    continue
+                ask, elsewhere = rest.naming_ask(number, place), rest.naming_ask(number, NOWHERE[place])
+                with self.subTest(request=ask.label, caller=caller.name):
+                    reply = self.unchanged(lambda ask=ask, caller=caller: self.send(ask, caller))
+                    other = self.unchanged(lambda ask=elsewhere, caller=caller: self.send(ask, caller))
+                    self.assertEqual(reply.without(place), other.without(NOWHERE[place]))
+                    self.assert_keeps(reply, caller, asked=f"{ask.address} {ask.body}")
+
+    def test_lists_metrics_and_health_name_what_the_caller_sees(self) -> None:
+        for route in (*rest.LISTS, *rest.OPEN, *rest.WHOLE_HUB):
+            for caller in [*self.callers, *nobodies()]:
+                ask = Ask(route, "GET", f"{rest.PREFIX}{route.split()[1].format(code='invalid')}", rest.Act.VIEW, "")
+                with self.subTest(request=route, caller=caller.name):
+                    reply = self.unchanged(lambda ask=ask, caller=caller: self.send(ask, caller))
+                    self.assert_keeps(reply, caller)
+                    if caller.acts("") and "{" not in route and "health" not in route:
+                        self.assertEqual(reply.status, 200)
+
+    def test_who_is_not_known_gets_one_answer(self) -> None:
+        asks = [*rest.project_asks(self.world), *(rest.hub_ask(self.world, route) for route in rest.OF_HUB)]
+        for ask in asks:
+            for caller in nobodies():
+                with self.subTest(request=ask.label, caller=caller.name):
+                    reply = self.unchanged(lambda ask=ask, caller=caller: self.send(ask, caller))
+                    self.assertEqual(reply.status, 401, reply.text[:300])
+                    self.assert_keeps(reply, caller, asked=ask.address)
+                    elsewhere = self.send(ask.to(NOWHERE.get(ask.place, "")), caller)
+                    self.assertEqual(reply, elsewhere)
+
 
 class RestWriteMatrix(RestMatrix):
-    def test_writes(self) -> None:
+    def test_what_is_written_to_a_project(self) -> None:
         for route in rest.WRITES:
-            ask = rest.project_writes(self.world, route)
-            lacking = [caller for caller in self.callers if ask.act not in caller.acts(OWN)]
-            for caller in lacking:
+            self.judge_write(partial(rest.project_write, self.world, route))
+
+    def test_what_is_written_elsewhere(self) -> None:
+        for number in range(len(rest.SPECIAL)):
+            self.judge_write(partial(rest.special_ask, self.world, number))
+
+    def test_what_is_written_to_the_hub_and_its_organisations(self) -> None:
+        for route in rest.OF_HUB:
+            ask = rest.hub_ask(self.world, route)
+            if ask.writes:
+                self.judge_write(partial(rest.hub_ask, self.world, route))
+                continue
+            for caller in self.callers:
                 with self.subTest(request=route, caller=caller.name):
                     self.judge(ask, caller)
-            for number, caller in enumerate(caller for caller in self.callers if ask.act in caller.acts(OWN)):
-                with self.subTest(request=route, caller=caller.name):
-                    if number:
-                        ask = rest.project_writes(self.world, route)
-                    before = self.folder.state()
-                    reply = self.send(ask, caller)
-                    self.assertLess(reply.status, 400, f"{ask.address} {ask.body} {reply.text[:600]}")
-                    self.assertNotEqual(self.folder.state(), before)
-                    self.assert_keeps(reply, caller)
+
+    def test_who_is_not_known_writes_nothing(self) -> None:
+        for route in rest.WRITES:
+            ask = rest.project_write(self.world, route)
+            for caller in nobodies():
+                with self.subTest(request=ask.label, caller=caller.name):
+                    reply = self.unchanged(lambda ask=ask, caller=caller: self.send(ask, caller))
+                    self.assertEqual(reply.status, 401, reply.text[:300])
+                    self.assert_keeps(reply, caller, asked=ask.address)
+
+
+class InventoryMatrix(MatrixTestCase):
+    def test_every_route_is_asked_for(self) -> None:
+        self.assertEqual(rest.uncovered(), [], "add them to rest_requests.py")
+

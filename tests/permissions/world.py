@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import sqlite3
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,6 +23,7 @@ from unittest import mock
 from django.db import connections
 from django.test import Client
 
+from memoryhub import env
 from memoryhub.core.permissions import Act
 from memoryhub.rest.auth import read_token
 from tests.home import run_home
@@ -31,6 +33,7 @@ OWN, SISTER, OTHER = "quartz", "gneiss", "basalt"
 OWN_ORG, OTHER_ORG = "ferrum", "argentum"
 ORG_OF = {OWN: OWN_ORG, SISTER: OWN_ORG, OTHER: OTHER_ORG}
 GLOBAL = "cosmos"
+LATER = "2099-01-01T00:00:00Z"
 # As long as the names that exist: an answer may not tell them apart
 NOWHERE = {OWN: "zircon", SISTER: "zircon", OTHER: "zircon", OWN_ORG: "osmium", OTHER_ORG: "rhodiums"}
 PLACES = {name: f"project:{name}" for name in ORG_OF} | {
@@ -86,7 +89,8 @@ class World:
         for org in (OWN_ORG, OTHER_ORG):
             self.post("orgs", {"id": org, "name": f"{org} org", "description": f"about {org}"})
         for project, org in ORG_OF.items():
-            self.post("projects", {"id": project, "name": f"{project} name", "org_id": org})
+            root = str(_repository(project))
+            self.post("projects", {"id": project, "name": f"{project} name", "org_id": org, "root_path": root})
             for scope, name in (("org", org), ("global", GLOBAL)):
                 self.memory(project, title=f"{name} rule {self.number()}", content=f"{name} text", scope=scope)
             self.ids[project] = self._fill(project)
@@ -146,7 +150,13 @@ class World:
         begun = self.post(f"projects/{project}/turns/begin", {"session_id": self.session(project)})
         return {name: begun[name] for name in ("session_id", "turn_id", "ack_token")}
 
+    def no_iteration(self, project: str = OWN) -> None:
+        """Complete the active iteration: there is one at a time."""
+        for active in self.send("GET", f"projects/{project}/iterations?status=active")["results"]:
+            self.post(f"projects/{project}/iterations/{active['id']}/complete", {"outcome": "done"})
+
     def iteration(self, project: str = OWN) -> int:
+        self.no_iteration(project)
         given = {"command": "feature", "description": f"{project} iteration"}
         return int(self.post(f"projects/{project}/iterations", given)["id"])
 
@@ -178,6 +188,15 @@ class World:
     def rollback_token(self, chosen: dict[str, Any], project: str = OWN) -> str:
         return str(self.post(f"projects/{project}/rollbacks/preview", chosen)["confirm_token"])
 
+    def retention_run(self, project: str = OWN) -> int:
+        return int(self.post(f"projects/{project}/retention/run", self.retention_plan(project))["id"])
+
+    def retention_plan(self, project: str = OWN) -> dict[str, str]:
+        """Return a plan that deletes something: what was deleted, as if it were years ago."""
+        self.deleted(project)
+        digest = self.send("GET", f"projects/{project}/retention?now={LATER}")["digest"]
+        return {"digest": str(digest), "now": LATER}
+
     def _fill(self, project: str) -> dict[str, Any]:
         """Write one of each kind, and return their ids by the names of the routes' parameters."""
         for kind in ("guideline", "knowledge", "tool"):
@@ -187,7 +206,8 @@ class World:
         event = {"type": "message.user", "payload": {"content": f"{project} said"}, **turn}
         self.post(f"projects/{project}/turns/append", event)
         self.deleted(project)
-        memory = self.memory(project, attributes={})
+        run = self.retention_run(project)
+        memory = self.memory(project)
         self.send("GET", f"projects/{project}/context?query={project}")
         pack = self.send("GET", f"projects/{project}/context?query={project}")["meta"]["pack"]
         return {
@@ -203,7 +223,19 @@ class World:
             "rollback_id": self.rollback(project),
             "pack_id": pack,
             "entity_id": memory,
+            "run_id": run,
         }
+
+
+def _repository(project: str) -> Path:
+    """Return a new folder with a file that git has one commit of."""
+    folder = env.home() / "work" / project
+    folder.mkdir(parents=True)
+    (folder / "x.py").write_text(f"# {project} file\n")
+    who = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "commit.gpgsign=false")
+    for command in (("init", "-q"), ("add", "x.py"), (*who, "commit", "-qm", f"{project} commit")):
+        subprocess.run(["git", *command], cwd=folder, check=True)
+    return folder
 
 
 class Home:
