@@ -179,7 +179,7 @@ class World:
         turn = self.turn(project)
         headers = {"authorization": f"Bearer {read_token()}", "x-session-id": turn["session_id"]}
         number = self.number()
-        body = json.dumps({"title": f"{project} rolled {number}", "content": f"{project} rolled"})
+        body = json.dumps({"title": f"{project} rolled {number}", "content": f"{project} text rolled {number}"})
         path = f"/api/v1/projects/{project}/memories"
         answer = self._client.post(path, body, "application/json", headers=headers)
         assert answer.status_code == 201, answer.content
@@ -199,8 +199,7 @@ class World:
 
     def _fill(self, project: str) -> dict[str, Any]:
         """Write one of each kind, and return their ids by the names of the routes' parameters."""
-        for kind in ("guideline", "knowledge", "tool"):
-            self.memory(project, kind=kind)
+        kinds = {kind: self.memory(project, kind=kind) for kind in ("guideline", "knowledge", "tool")}
         self.post(f"projects/{project}/tags", {"name": "spare", "description": f"{project} tag"})
         turn = self.turn(project)
         event = {"type": "message.user", "payload": {"content": f"{project} said"}, **turn}
@@ -211,6 +210,7 @@ class World:
         self.send("GET", f"projects/{project}/context?query={project}")
         pack = self.send("GET", f"projects/{project}/context?query={project}")["meta"]["pack"]
         return {
+            **kinds,
             "memory_id": memory,
             "conflict_id": self.conflict(project),
             "decision_id": self.decision(project),
