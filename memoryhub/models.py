@@ -53,13 +53,18 @@ class HubAccess(models.Model):
 class AgentToken(models.Model):
     """A token that lets a program in, to some projects and for some acts, until it expires or is revoked."""
 
-    name = models.CharField(max_length=64, unique=True)
-    """Never given twice, because events name who acted by it."""
+    name = models.CharField(max_length=150, unique=True)
+    """Never given twice, because events name who acted by it. Of a person's token: ``ann/laptop``."""
+    # No foreign key: MCP processes have no app for people
+    person = models.CharField(max_length=150, blank=True)
+    """Whose token it is, and whose rights it has at most; "": an agent's."""
     prefix = models.CharField(max_length=16, unique=True)
     """The beginning of its text, which is no secret: by it a person recognises it, and the hub finds it."""
     token_hash = models.CharField(max_length=64)
     projects = models.JSONField(null=True)
-    """Ids of the projects that it is for; None: the whole hub."""
+    """Ids of the projects that it is for; None: the whole hub, or everything that its person may see."""
+    orgs = models.JSONField(default=list)
+    """Ids of the organisations that it is for, with their projects, beside ``projects``."""
     verbs = models.JSONField()
     """Of ``read``, ``write`` and ``admin``; each one comes with those before it."""
     created_at = models.DateTimeField()
@@ -77,15 +82,34 @@ class AgentToken(models.Model):
 
 
 class Subject(models.TextChoices):
-    """What a change of who may do what is about."""
+    """What a change of who may do what is about; of a member, the name is the place."""
 
     PERSON = "person"
     TOKEN = "token"  # noqa: S105 - a word
     JOB = "job"
+    MEMBER = "member"
+
+
+class Membership(models.Model):
+    """The role of a person in a project, or in an organisation and all its projects."""
+
+    # No foreign key: MCP processes have no app for people
+    username = models.CharField(max_length=150)
+    place = models.CharField(max_length=128, help_text="project:<id> or org:<id>")
+    role = models.CharField(max_length=16)
+    given_at = models.DateTimeField()
+    given_by = models.CharField(max_length=150)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["username", "place"], name="membership_once")]
+        indexes = [models.Index(fields=["place"], name="membership_of_place")]
+
+    def __str__(self) -> str:
+        return f"{self.username} is {self.role} of {self.place}"
 
 
 class AccessChange(models.Model):
-    """A change of a person, a token or a job's schedule. Rows are only ever added."""
+    """A change of a person, a member, a token or a job's schedule. Rows are only ever added."""
 
     at = models.DateTimeField()
     by = models.CharField(max_length=150)

@@ -49,7 +49,7 @@ class Admission:
             if token is not None:
                 actor, grant = tokens.actor_of(token), tokens.grant_of(token)
                 note = tokens.due_note(token, request.client.host if request.client else "")
-        if grant.projects is not None and self._project not in grant.projects:
+        if not grant.at(f"project:{self._project}"):
             raise Forbidden("this token doesn't allow access to this server's project; ask an owner for one that does")
         session = request.headers.get(SESSION_HEADER, "")
         if session and self._owners.get(session) != actor:

@@ -60,7 +60,6 @@ class Calls:
         """Return the answer or error as a ``CallToolResult``; only ConfirmationRequired is raised."""
         as_json = arguments.get("format") == "json"
         try:
-            _check_right(tool, caller)
             given = _arguments(tool, arguments)
             token = str(arguments.get("ack_token") or "")
             turns = await self._keepers.of(caller.connection)
@@ -111,6 +110,8 @@ class Calls:
 
 
 def _handle(tool: Tool, answering: Callable[[], Answer], actor: str, token: str, turns: TurnKeeper) -> Answer:
+    if tool.writes:
+        demand(Act.WRITE)
     if token or tool.keeps_turns or not tool.writes:
         with use_origin(ack_token=token):
             return answering()
@@ -126,12 +127,6 @@ def _answer(tool: Tool, given: BaseModel, *, as_json: bool) -> Answer:
     if not warning:
         return answer
     return replace(answer, text=f"{answer.text}\n(warning: {warning})", data={**answer.data, "warning": warning})
-
-
-def _check_right(tool: Tool, caller: Caller) -> None:
-    if tool.writes:
-        with use_grant(caller.grant):
-            demand(Act.WRITE)
 
 
 def clean_actor(name: str) -> str:

@@ -7,16 +7,7 @@ from dataclasses import dataclass
 from memoryhub.core import clock, log
 from memoryhub.core.errors import HubError
 from memoryhub.core.log.anchor import read_anchor
-from memoryhub.core.stores.store import (
-    GLOBAL_STORE,
-    StoreId,
-    current_store,
-    list_orgs,
-    list_projects,
-    org_store,
-    project_store,
-    use_store,
-)
+from memoryhub.core.stores.store import StoreId, current_store, list_projects, list_shared, project_store, use_store
 from memoryhub.models import StoreCheck
 
 
@@ -53,8 +44,7 @@ def check_chain() -> StoreCheck:
 
 
 def check_stores() -> list[StoreCheck]:
-    shared = [*map(org_store, list_orgs()), *([GLOBAL_STORE] if GLOBAL_STORE.path.exists() else [])]
-    return [check_store(store) for store in [*map(project_store, list_projects()), *shared]]
+    return [check_store(store) for store in [*map(project_store, list_projects()), *list_shared()]]
 
 
 def check_store(store: StoreId) -> StoreCheck:

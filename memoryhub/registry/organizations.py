@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from memoryhub.core.permissions import TO_MAKE_PLACES, Act, demand, demand_hub
+from memoryhub.core.permissions import HUB, TO_MAKE_PLACES, Act, demand
 from memoryhub.core.schemas import Listing, Paging, self_evident
 from memoryhub.core.stores.store import StoreId, org_store, use_store
 from memoryhub.core.stores.store import list_orgs as org_ids
@@ -73,8 +73,7 @@ def create_org(*, command: OrgCreate) -> OrgDetails:
         Conflict: the id exists, and ``if_exists`` is ``error``.
         Forbidden: it exists, and the caller works in a project of another organisation.
     """
-    demand(Act.GOVERN, to=TO_MAKE_PLACES)
-    demand_hub()
+    demand(Act.GOVERN, to=TO_MAKE_PLACES, place=HUB)
     store = org_store(command.org_id)
     is_foreign = store_here() is not None and org_of_project() != store.name
     refusal = f"organisation {store.name!r} can be described only from its own projects; this is not one of them"
@@ -86,19 +85,16 @@ def create_org(*, command: OrgCreate) -> OrgDetails:
 
 def describe_org(*, org_id: str, command: OrgDescribe) -> OrgDetails:
     """Change an organisation's description; omitted fields stay unchanged."""
-    demand_hub()
     with use_store(org_store(org_id)):
         redacted = describe(command=command).redacted
     return _details(org_store(org_id), redacted)
 
 
 def list_orgs(*, command: Paging) -> Listing:
-    demand_hub()
     return page_of_cards(org_ids(), command, org_card, id_field="org_id", line=org_line)
 
 
 def get_org(*, org_id: str) -> OrgDetails:
-    demand_hub()
     return _details(org_store(org_id))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from memoryhub.core.errors import Invalid
-from memoryhub.core.permissions import TO_MAKE_PLACES, Act, demand
+from memoryhub.core.permissions import HUB, TO_MAKE_PLACES, Act, demand
 from memoryhub.core.schemas import Command, Listing, Paging, self_evident
 from memoryhub.core.stores.store import StoreId, current_store, project_store, use_store
 from memoryhub.core.stores.store import list_projects as project_ids
@@ -91,7 +91,7 @@ def create_project(*, command: ProjectCreate) -> ProjectCard:
         Forbidden: it exists, and the caller works in another project.
         NotFound: there is no such organisation.
     """
-    demand(Act.GOVERN, to=TO_MAKE_PLACES)
+    demand(Act.GOVERN, to=TO_MAKE_PLACES, place=HUB)
     store = project_store(command.project_id)
     here = store_here()
     refusal = ""

@@ -7,7 +7,6 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from memoryhub.core.permissions import demand_hub
 from memoryhub.core.schemas import Meta, Paging
 from memoryhub.core.stores.store import list_orgs, project_store, use_store
 from memoryhub.core.stores.store import list_projects as project_ids
@@ -74,7 +73,6 @@ def summarize_orgs() -> list[OrgOverview]:
 
 
 def list_org_overviews(*, command: Paging) -> OrgPage:
-    demand_hub()
     listing = page_of_cards(list_orgs(), command, organizations.overview_reader(), id_field="org_id", line=org_line)
     return OrgPage.model_validate(listing.model_dump())
 

@@ -23,11 +23,12 @@ from memoryhub import env
 from memoryhub.core import clock
 from memoryhub.core.errors import Conflict, Locked, NotFound, Unauthorized, Unavailable
 from memoryhub.core.origin import AGENT_PREFIX
-from memoryhub.core.permissions import VERBS, Act, Grant
+from memoryhub.core.permissions import EVERYTHING, VERBS, Act, Grant, demand, use_grant
 from memoryhub.core.schemas import Command
-from memoryhub.core.stores.store import SLUG, list_projects
+from memoryhub.core.stores.store import SLUG, list_orgs, list_projects
 from memoryhub.models import AgentToken, Subject
 from memoryhub.registry.access_history import note_change
+from memoryhub.registry.rights import grant_of_person, org_of
 
 
 def plain_name(name: str) -> str:
@@ -53,33 +54,50 @@ PlainName = Annotated[str, AfterValidator(plain_name)]
 class TokenCreate(Command):
     """Create a token."""
 
-    name: PlainName = Field(description="1 to 64 of a-z, 0-9, '.', '_', '-'; shown in events as token:<name>")
+    name: PlainName = Field(
+        description="1 to 64 of a-z, 0-9, '.', '_', '-'; shown in events as token:<name>, or <person>/<name>"
+    )
     projects: list[PlainName] | None = Field(
         None, min_length=1, max_length=1_000, description="projects it may access; default: the whole hub"
     )
+    orgs: list[PlainName] = Field([], max_length=1_000, description="organisations it may access, with their projects")
+    person: str = Field("", max_length=64, description="whose token it is: it can do at most what they can")
     verbs: list[Verb] = Field(["read"], min_length=1, description="read; write: also read; admin: everything")
     days: int = Field(90, ge=1, le=3_650, description="valid for this many days")
 
 
 def create_token(*, command: TokenCreate, by: str) -> tuple[AgentToken, str]:
-    """Create a token, and return it with its text, which is not stored. Names are never reused."""
-    known = list_projects() if command.projects else []
-    for project in command.projects or ():
-        if project not in known:
-            raise NotFound(f"there is no project {project!r} in this hub; known: {', '.join(known) or 'none'}")
+    """Create a token, and return it with its text, which is not stored. Names are never reused.
+
+    Raises:
+        Conflict: the name was used before.
+        Forbidden: the caller is not an administrator, and the token is not their own.
+        NotFound: there is no such person, project or organisation, or they may not see it.
+    """
+    _require_own(command.person, by)
+    within = _rights_of(command.person)
+    for kind, names in (("project", command.projects or []), ("org", command.orgs)):
+        with use_grant(within):
+            known = list_projects() if kind == "project" else list_orgs()
+        for name in names:
+            if name not in known:
+                raise NotFound(f"there is no {kind} {name!r} in this hub; known: {', '.join(known) or 'none'}")
     now = clock.now()
     text = _new_text()
+    name = f"{command.person}/{command.name}" if command.person else command.name
     with transaction.atomic():
-        if AgentToken.objects.filter(name=command.name).exists():
+        if AgentToken.objects.filter(name=name).exists():
             raise Conflict(
-                f"there is, or was, a token {command.name!r}, and events name it; choose another name, such as "
+                f"there is, or was, a token {name!r}, and events name it; choose another name, such as "
                 f"{command.name[:60]}-2"
             )
         token = AgentToken.objects.create(
-            name=command.name,
+            name=name,
+            person=command.person,
             prefix=text[:_PREFIX_LENGTH],
             token_hash=_hash(text),
-            projects=sorted(set(command.projects)) if command.projects is not None else None,
+            projects=_limited(command),
+            orgs=sorted(set(command.orgs)),
             verbs=_with_lesser(command.verbs),
             created_at=now,
             created_by=by,
@@ -90,10 +108,32 @@ def create_token(*, command: TokenCreate, by: str) -> tuple[AgentToken, str]:
     return token, text
 
 
-def list_tokens() -> list[AgentToken]:
-    """Return all tokens, valid ones first, newest first."""
+# None: not limited. A list of organisations alone limits it too.
+def _limited(command: TokenCreate) -> list[str] | None:
+    return sorted(set(command.projects or ())) if command.projects is not None or command.orgs else None
+
+
+# Everyone makes and revokes their own tokens; others' and agents' are an administrator's.
+def _require_own(person: str, by: str) -> None:
+    if not person or person != by:
+        demand(Act.ADMINISTER)
+
+
+def _rights_of(person: str) -> Grant:
+    if not person:
+        return EVERYTHING
+    rights = grant_of_person(person)
+    if not rights.acts:
+        raise NotFound(f"there is no person {person[:64]!r} in this hub, or they are deactivated; see the People page")
+    return rights
+
+
+def list_tokens(*, person: str | None = None) -> list[AgentToken]:
+    """Return all tokens, or those of a person, valid ones first, newest first."""
     now = clock.now()
     tokens = AgentToken.objects.order_by("-created_at", "-id")
+    if person is not None:
+        tokens = tokens.filter(person=person)
     return sorted(tokens, key=lambda token: not is_good(token, now))
 
 
@@ -103,7 +143,9 @@ def is_good(token: AgentToken, now: datetime) -> bool:
 
 def describe(token: AgentToken) -> str:
     """Return a sentence such as ``ci may read in alpha until 2026-12-21``."""
-    where = "the whole hub" if token.projects is None else ", ".join(token.projects)
+    whole = f"all that {token.person} may see" if token.person else "the whole hub"
+    orgs = [f"the organisation {org}" for org in token.orgs]
+    where = whole if token.projects is None else ", ".join([*orgs, *token.projects])
     return f"{token.name} may {' and '.join(token.verbs)} in {where} until {token.expires_at:%Y-%m-%d}"
 
 
@@ -117,7 +159,8 @@ def token_status(token: AgentToken, now: datetime) -> str:
 def token_facts(token: AgentToken, now: datetime) -> dict[str, Any]:
     """Return what may be shown of a token, for programs."""
     names = (
-        "name prefix projects verbs created_at created_by expires_at last_used_at last_used_from revoked_at revoked_by"
+        "name person prefix projects orgs verbs created_at created_by expires_at last_used_at last_used_from "
+        "revoked_at revoked_by"
     )
     return {name: getattr(token, name) for name in names.split()} | {"status": token_status(token, now)}
 
@@ -130,7 +173,12 @@ def find_token(name: str) -> AgentToken:
 
 
 def revoke_token(*, name: str, by: str) -> AgentToken:
-    """Revoke a token permanently, effective from the next request."""
+    """Revoke a token permanently, effective from the next request.
+
+    Raises:
+        Forbidden: the caller is not an administrator, and the token is not their own.
+    """
+    _require_own(find_token(name).person, by)
     with transaction.atomic():
         good = AgentToken.objects.filter(name=name, revoked_at__isnull=True)
         if good.update(revoked_at=clock.now(), revoked_by=by):
@@ -159,12 +207,19 @@ def recognise(text: str) -> AgentToken | None:
 
 
 def grant_of(token: AgentToken) -> Grant:
+    """Return what a token may do; a person's token at most what the person may do at this moment."""
     acts = frozenset[Act]().union(*(VERBS[verb] for verb in token.verbs))
-    return Grant(acts, None if token.projects is None else frozenset(token.projects))
+    within = grant_of_person(token.person) if token.person else None
+    if token.projects is None:
+        return Grant(acts, org_of=org_of, within=within)
+    names = [f"project:{project}" for project in token.projects] + [f"org:{org}" for org in token.orgs]
+    # Of the hub, it sees the lists of what it may access.
+    return Grant(frozenset({Act.VIEW}), False, dict.fromkeys(names, acts), org_of, within)
 
 
 def actor_of(token: AgentToken) -> str:
-    return f"{AGENT_PREFIX}{token.name}"
+    """Return the actor of events: ``token:ci`` of an agent, ``ann/laptop`` of a person and their client."""
+    return token.name if token.person else f"{AGENT_PREFIX}{token.name}"
 
 
 def due_note(token: AgentToken, address: str) -> Callable[[], None] | None:

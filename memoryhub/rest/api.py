@@ -15,7 +15,7 @@ from memories.links_api import router as links
 from memories.query_api import router as queries
 from memoryhub import __version__
 from memoryhub.core.errors import NotFound, describe_problem
-from memoryhub.core.permissions import demand_hub
+from memoryhub.core.permissions import demand_everywhere
 from memoryhub.core.rest import problems
 from memoryhub.core.schemas import Paging
 from memoryhub.ops import health, metrics
@@ -57,7 +57,7 @@ def show_health(request: HttpRequest) -> Any:
 @hub.get("metrics", response={200: None}, tags=["hub"], summary="Get metrics in the Prometheus format")
 def show_metrics(request: HttpRequest) -> Any:
     """Turns, refusals, lags, response times and store sizes, across all processes."""
-    demand_hub()
+    demand_everywhere()
     return HttpResponse(metrics.render(), content_type=metrics.CONTENT_TYPE)
 
 

@@ -15,7 +15,7 @@ from ninja.security import HttpBearer
 from ninja.security.session import SessionAuth
 
 from memoryhub.core.errors import HubError, Unauthorized
-from memoryhub.core.permissions import EVERYTHING, TO_MAKE_PLACES, Act, Grant, demand, grant_of, use_grant
+from memoryhub.core.permissions import EVERYTHING, HUB, TO_MAKE_PLACES, Act, Grant, demand, grant_of, use_grant
 from memoryhub.core.secret_files import TOKEN, read_or_create_secret, secret_matches
 from memoryhub.models import AgentToken
 from memoryhub.registry import tokens
@@ -97,16 +97,26 @@ def is_known(request: HttpRequest) -> bool:
         actor = BearerToken()(request) or SignedIn()(request)
     except HubError:
         return False
-    return bool(actor) and request.grant.projects is None  # type: ignore[attr-defined]
+    return bool(actor) and not request.grant.is_limited  # type: ignore[attr-defined]
 
 
 def _admitted(request: HttpRequest, actor: str, grant: Grant) -> str:
     route = request.resolver_match.route if request.resolver_match else ""
     own = route.removeprefix(_PREFIX)
-    with use_grant(grant):
-        demand(act_of_route(request.method or "", own), to=special_act_of_route(own))
+    place = _place_of(request)
+    # What the caller may not see is refused by ``use_store``, in the same words as what does not exist.
+    if place == HUB or grant.at(place):
+        with use_grant(grant):
+            demand(act_of_route(request.method or "", own), to=special_act_of_route(own), place=place)
     request.grant = grant  # type: ignore[attr-defined]
     return actor
+
+
+def _place_of(request: HttpRequest) -> str:
+    named = request.resolver_match.kwargs if request.resolver_match else {}
+    if "project_id" in named:
+        return f"project:{named['project_id']}"
+    return f"org:{named['org_id']}" if "org_id" in named else HUB
 
 
 def _note_after_response(request: HttpRequest, agent: AgentToken) -> None:

@@ -12,7 +12,7 @@ from pydantic import Field
 from memoryhub.config import enabled
 from memoryhub.config.clients import Effect
 from memoryhub.core import ids
-from memoryhub.core.permissions import demand_hub
+from memoryhub.core.permissions import demand_everywhere
 from memoryhub.core.rest import problems
 from memoryhub.core.schemas import Command
 from memoryhub.ops.serving.drain import drain_before_reading
@@ -43,7 +43,7 @@ def take_hook(
 
     A repeated ``Idempotency-Key`` adds nothing.
     """
-    demand_hub()
+    demand_everywhere()
     hook_event = parse_hook(client=client, event=event, data=data)
     if hook_event.effect is Effect.NOTHING:
         return Status(204, None)

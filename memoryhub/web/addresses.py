@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from memoryhub.core.permissions import reaches
 from memoryhub.core.stores.store import GLOBAL_STORE, Scope, StoreId, list_orgs, list_projects, org_store, project_store
 
 _KINDS = {Scope.PROJECT: "project", Scope.ORG: "organisation", Scope.GLOBAL: "global scope"}
@@ -18,6 +19,8 @@ class Place:
     kind: str
     # Of the overview
     url: str
+    # In grants
+    key: str = ""
 
     @property
     def this(self) -> str:
@@ -30,7 +33,7 @@ class Place:
     @classmethod
     def of(cls, store: StoreId) -> Place:
         label = "Global" if store == GLOBAL_STORE else store.name
-        return cls(store.name, label, _KINDS[store.scope], _ADDRESSES[store.scope].format(store.name))
+        return cls(store.name, label, _KINDS[store.scope], _ADDRESSES[store.scope].format(store.name), store.place)
 
 
 def other_places(store: StoreId | None) -> list[tuple[str, list[Place]]]:
@@ -38,7 +41,7 @@ def other_places(store: StoreId | None) -> list[tuple[str, list[Place]]]:
     groups = (
         ("Projects", map(project_store, list_projects())),
         ("Organisations", map(org_store, list_orgs())),
-        ("For all projects", [GLOBAL_STORE]),
+        ("For all projects", [GLOBAL_STORE] if reaches(GLOBAL_STORE.place) else []),
     )
     places = [(title, [Place.of(other) for other in stores if other != store]) for title, stores in groups]
     return [(title, found) for title, found in places if found]

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from memoryhub.core.errors import HubError
 from memoryhub.core.origin import use_origin
-from memoryhub.core.permissions import Act, grant_of, require, use_grant
+from memoryhub.core.permissions import Act, require
 from memoryhub.core.schemas import Command
 from memoryhub.core.validation import explain_faults
 
@@ -39,7 +39,7 @@ def hub_page(act: Act, *, to: str = "") -> Callable[[View], View]:
                 return redirect(settings.LOGIN_URL)
             require(request.user, act, to=to)
             origin = use_origin(source="admin", actor=request.user.get_username())
-            with use_grant(grant_of(request.user)), origin:
+            with origin:
                 return view(request, *args, **kwargs)
 
         return never_cache(wrapper)

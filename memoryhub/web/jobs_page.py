@@ -18,7 +18,7 @@ from memoryhub.core.admin.cells import counted, lasted
 from memoryhub.core.background import running_tasks
 from memoryhub.core.errors import Forbidden, HubError, Invalid
 from memoryhub.core.jobs import Every, find_job
-from memoryhub.core.permissions import Act, may, require
+from memoryhub.core.permissions import Act, may, reaches, require
 from memoryhub.core.validation import command_from
 from memoryhub.models import Subject
 from memoryhub.ops.jobs import worker
@@ -43,7 +43,7 @@ def show_jobs(request: HttpRequest) -> HttpResponse:
     shown = [_shown(status) for status in job_statuses()]
     context = {
         "jobs": shown,
-        "tasks": [(task, Place.of(task.store)) for task in running_tasks()],
+        "tasks": [(task, Place.of(task.store)) for task in running_tasks() if reaches(task.store.place)],
         "worker": worker.is_there(),
         "may_run": administers,
         "history": history_of(Subject.JOB, before=request.GET.get("before", "")) if administers else None,

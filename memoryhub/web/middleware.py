@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from memoryhub.core.errors import HubError, Unavailable
 from memoryhub.core.origin import use_origin
-from memoryhub.core.permissions import Act, grant_of, may, use_grant
+from memoryhub.core.permissions import HUB, NOTHING, Act, grant_of, may, reaches, use_grant
 from memoryhub.core.stores.store import GLOBAL_STORE, SLUG, StoreId, org_store, project_store, use_store
 from memoryhub.rest.problems import problem_for_status, problem_response, refuse_body
 from memoryhub.web import live
@@ -127,6 +127,18 @@ def _store_of(address: re.Match[str]) -> StoreId:
     return org_store(address["org"]) if address["org"] else GLOBAL_STORE
 
 
+class CallersGrant:
+    """Limits the whole request to the rights of the signed-in person; REST takes its own from each request's token."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        of_api = request.path_info.startswith(API_PREFIX)
+        with use_grant(NOTHING if of_api else grant_of(request.user)):
+            return self.get_response(request)
+
+
 class CurrentStore:
     """Calls the view of a store's page inside that store, and renders the response there.
 
@@ -146,13 +158,12 @@ class CurrentStore:
             request._messages = live.NoMessages(request)  # type: ignore[attr-defined]
         # The view is called here because ``use_store`` translates database errors to HubError.
         store: StoreId | None = request.store  # type: ignore[attr-defined]
-        if store is None or not may(request.user, Act.VIEW):
+        if store is None or not may(request.user, Act.VIEW, place=HUB):
             return None
         try:
             with (
                 use_store(store, create=store == GLOBAL_STORE),  # the global scope is created on first use
                 use_origin(source="admin", actor=request.user.get_username()),
-                use_grant(grant_of(request.user)),
             ):
                 request.live_version = live.store_version()  # type: ignore[attr-defined]
                 return _finished(view(request, *args, **kwargs), store)
@@ -181,6 +192,6 @@ def error_page(request: HttpRequest, error: HubError) -> HttpResponse:
     if request.path.startswith(API_PREFIX):
         return problem_response(error.as_problem())
     store: StoreId | None = getattr(request, "store", None)
-    is_there = store is not None and store.path.exists() and error.code != Unavailable.code
+    is_there = store is not None and reaches(store.place) and store.path.exists() and error.code != Unavailable.code
     way_back = Place.of(store) if store and is_there else None
     return render(request, "memoryhub/error.html", {"error": error, "way_back": way_back}, status=error.http_status)

@@ -11,7 +11,7 @@ from django.urls import NoReverseMatch, reverse
 
 from governance.inbox import count_entries
 from memoryhub.core.kinds.builtin import KINDS
-from memoryhub.core.permissions import Act, may
+from memoryhub.core.permissions import GLOBAL, HUB, Act, may
 from memoryhub.web.addresses import Place
 
 
@@ -113,11 +113,12 @@ class HubPage:
     url: str
     name: str
     act: Act = Act.VIEW
+    place: str = HUB
 
 
 HUB_PAGES = (
     HubPage("Projects", "projects", "/", "home"),
-    HubPage("Global scope", "global", "/global/admin/", ""),
+    HubPage("Global scope", "global", "/global/admin/", "", place=GLOBAL),
     HubPage("Jobs", "jobs", "/jobs", "jobs"),
     HubPage("People", "people", "/people", "people", Act.ADMINISTER),
     HubPage("Tokens", "tokens", "/tokens", "tokens", Act.ADMINISTER),
@@ -146,7 +147,7 @@ def _section(section: Section, user: Any, place: Place, url_name: str) -> dict[s
 
 def _open_pages(section: Section, user: Any, place: Place) -> Iterator[tuple[Page, str]]:
     for page in section.pages:
-        if may(user, page.act) and (place.is_project or not page.in_projects_only):
+        if may(user, page.act, place=place.key) and (place.is_project or not page.in_projects_only):
             try:
                 yield page, page.path
             except NoReverseMatch:  # an app may be left out
@@ -164,7 +165,7 @@ def pages_of(user: Any, place: Place) -> list[tuple[str, str, str]]:
         (section.label, page.label, page.path.removeprefix(root))
         for section in SECTIONS
         for page in section.pages
-        if may(user, page.act) and (place.is_project or not page.in_projects_only)
+        if may(user, page.act, place=place.key) and (place.is_project or not page.in_projects_only)
     ]
 
 
@@ -173,5 +174,5 @@ def hub_pages(user: Any, url_name: str) -> list[dict[str, Any]]:
     return [
         {"label": page.label, "icon": page.icon, "url": page.url, "current": bool(url_name) and page.name == url_name}
         for page in HUB_PAGES
-        if may(user, page.act)
+        if may(user, page.act, place=page.place)
     ]

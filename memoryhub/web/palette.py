@@ -13,7 +13,7 @@ from django.shortcuts import render
 from memories.search.parsed_query import parse
 from memoryhub.core.errors import HubError
 from memoryhub.core.events.event_types import quoted
-from memoryhub.core.permissions import Act, may
+from memoryhub.core.permissions import HUB, Act, may, reaches
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import (
     GLOBAL_STORE,
@@ -113,7 +113,8 @@ def find(
 
 
 def _stores() -> list[StoreId]:
-    return [*map(project_store, list_projects()), *map(org_store, list_orgs()), GLOBAL_STORE][:_MOST_STORES]
+    shared = [GLOBAL_STORE] if reaches(GLOBAL_STORE.place) else []
+    return [*map(project_store, list_projects()), *map(org_store, list_orgs()), *shared][:_MOST_STORES]
 
 
 def _changed(store: StoreId) -> float:
@@ -147,11 +148,12 @@ def _hub_links(user: Any) -> Iterator[Link]:
 
 def _actions(user: Any, store: StoreId) -> Iterator[Link]:
     place = Place.of(store)
-    return (Link(label, f"{place.url}{path}", place.label) for label, path, act in _ACTIONS if may(user, act))
+    possible = (action for action in _ACTIONS if may(user, action[2], place=place.key))
+    return (Link(label, f"{place.url}{path}", place.label) for label, path, _ in possible)
 
 
 def _hub_actions(user: Any) -> Iterator[Link]:
-    return (Link(label, path, "Hub") for label, path, act in _HUB_ACTIONS if may(user, act))
+    return (Link(label, path, "Hub") for label, path, act in _HUB_ACTIONS if may(user, act, place=HUB))
 
 
 def _matching(links: list[Link], typed: str) -> list[Link]:

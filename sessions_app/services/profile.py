@@ -16,14 +16,14 @@ from memoryhub.config.secret_rules import SecretRule, compiled_rules
 from memoryhub.core import log
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.log import Draft
-from memoryhub.core.permissions import demand_hub
+from memoryhub.core.permissions import Act, current_place, demand
 from memoryhub.core.secrets.sanitize import Finding, sanitize_text, use_rules
 from memoryhub.core.stores.store import Scope, current_store, list_orgs
 from sessions_app.events import PROJECT_CONFIGURED, ProjectConfigured
 from sessions_app.events.work import PROJECT_DESCRIBED, ProjectDescribed
 from sessions_app.schemas import OrgDescribe, ProfileView, SettingsChange
 from sessions_app.schemas.work import FoundSecret, Sanitise, Sanitised
-from sessions_app.selectors import profile
+from sessions_app.selectors import org_of_project, profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,18 @@ def draft_description(*, command: OrgDescribe, scope: Scope) -> Draft[ProjectDes
     if misplaced and scope != Scope.PROJECT:
         raise Invalid(f"{misplaced[0]!r} belongs to a project, not to the {scope} scope; leave it out")
     if "org_id" in fields:
-        demand_hub()  # the project would inherit that organisation's memories
-        fields["org"] = _existing_org(fields.pop("org_id"))
+        fields["org"] = _checked_org(fields.pop("org_id"))
     return log.prepare(PROJECT_DESCRIBED, ProjectDescribed(**fields))
+
+
+# A project inherits the memories of its organisation, whose members have their rights in the project.
+def _checked_org(org: str | None) -> str | None:
+    present = org_of_project() if current_place().startswith("project:") else None
+    if org != present:
+        org = _existing_org(org)
+        for changed in {org, present} - {None}:
+            demand(Act.VIEW, place=f"org:{changed}")
+    return org
 
 
 def _existing_org(org: str | None) -> str | None:

@@ -77,7 +77,7 @@ class DoorTests(SimpleTestCase):
         session = self.session(self.make("own", "admin", "--project", "alpha"))
         self.assertNotIn("beta", session.say("project_list"))
         self.assertIn("not_found: there is no project 'beta'", session.say("project_get", id="beta"))
-        self.assertIn("forbidden", session.say("org_list"))
+        self.assertIn("no organisation yet", session.say("org_list"))
         self.assertIn("forbidden", session.say("memory_write", title="G", content="g", scope="global"))
 
     def test_a_session_is_its_own_tokens(self) -> None:

@@ -124,12 +124,17 @@ class UsingTests(TokenTestCase):
             self.assertEqual(there, "there is no project '…' in this hub; known: alpha")
         for project in ("beta", "gamma"):
             self.call("POST", f"projects/{project}/memories", BODY, token=text, expect=404)
-            self.call("POST", "projects", {"project_id": project}, token=text, expect=404)
+            self.call("POST", "projects", {"project_id": project}, token=text, expect=403)
         listed = self.call("GET", "projects", token=text)
         self.assertEqual([each["project_id"] for each in listed.data["results"]], ["alpha"])
-        for path in ("orgs", "orgs/acme", "metrics"):
-            self.call("GET", path, token=text, expect=403)
-        self.call("POST", "orgs", {"org_id": "acme"}, token=text, expect=403)
+        self.call("POST", "orgs", {"org_id": "acme"}, expect=201)
+        self.assertEqual(self.call("GET", "orgs", token=text).data["results"], [])
+        there, nowhere = (
+            self.detail("GET", f"orgs/{org}", token=text, expect=404).replace(org, "…") for org in ("acme", "none-such")
+        )
+        self.assertEqual((there, nowhere), 2 * ("there is no org '…' in this hub; known: none",))
+        self.call("GET", "metrics", token=text, expect=403)
+        self.call("POST", "orgs", {"org_id": "other"}, token=text, expect=403)
         self.call("POST", "hooks/claude/Stop", {}, token=text, expect=403)
         self.assertNotIn("parts", self.call("GET", "health", token=text).data)
         self.assertFalse((self.home / "projects" / "gamma").exists())

@@ -19,7 +19,7 @@ from memoryhub.core.log.digests import HEADER, chain_digest, new_payload_json, p
 from memoryhub.core.log.read import head as end_of_log
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import Origin, current_origin
-from memoryhub.core.permissions import demand, demand_hub
+from memoryhub.core.permissions import demand
 from memoryhub.core.schemas import Payload
 from memoryhub.core.secrets.remembered import store_pending
 from memoryhub.core.secrets.repeats import RULE as REPEATED
@@ -95,9 +95,7 @@ def guard(function: Guard) -> Guard:
 
 def _admitted(event_type: EventType[Any], store: StoreId) -> Origin:
     # Checked here and not only in each interface, so that a new route or tool cannot forget it (decision 23).
-    demand(event_type.act)
-    if store.scope is not Scope.PROJECT:
-        demand_hub()
+    demand(event_type.act, place=store.place)
     # Guards enforce turns in the same place (decision 9).
     origin = current_origin()
     for check in _guards:

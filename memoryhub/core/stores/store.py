@@ -23,7 +23,7 @@ from django.db import DatabaseError, DataError, IntegrityError, ProgrammingError
 from memoryhub import env
 from memoryhub.core.backends.sqlite.options import connection_settings
 from memoryhub.core.errors import Damaged, Invalid, Locked, NotFound, Unavailable
-from memoryhub.core.permissions import reached, reaches
+from memoryhub.core.permissions import place_of_alias, reaches, sees
 from memoryhub.core.stores import connections as store_connections
 from memoryhub.core.stores import files
 from memoryhub.core.stores.connections import Held, StoreFile
@@ -62,6 +62,11 @@ class StoreId:
         return f"{STORE_PREFIX}{self.scope}:{self.name}"
 
     @property
+    def place(self) -> str:
+        """Key of the store in grants."""
+        return place_of_alias(self.alias)
+
+    @property
     def path(self) -> Path:
         return _path(os.environ.get("MEMORY_HUB_HOME"), self.scope, self.name)
 
@@ -86,11 +91,19 @@ def org_store(org_id: str) -> StoreId:
 
 
 def list_projects() -> list[str]:
-    return reached(_names_in("projects"))
+    """Return the ids of the projects that the caller may see."""
+    return [name for name in _names_in("projects") if reaches(f"project:{name}")]
 
 
 def list_orgs() -> list[str]:
-    return _names_in("orgs")
+    """Return the ids of the organisations that the caller may see."""
+    return [name for name in _names_in("orgs") if reaches(f"org:{name}")]
+
+
+def list_shared() -> list[StoreId]:
+    """Return the stores that the caller may see of organisations and, if it exists, of the global scope."""
+    has_global = GLOBAL_STORE.path.exists() and reaches(GLOBAL_STORE.place)
+    return [*map(org_store, list_orgs()), *([GLOBAL_STORE] if has_global else [])]
 
 
 def _names_in(folder: str) -> list[str]:
@@ -117,7 +130,7 @@ def use_store(store: StoreId, *, create: bool = False) -> Iterator[StoreId]:
         Damaged: its file is missing or empty, although its log has events.
         Unavailable: it cannot be opened, read or written.
     """
-    if store.scope is Scope.PROJECT and not reaches(store.name):
+    if store.scope is not Scope.VIEW and not sees(store.place):
         raise _unknown(store)
     held = _open(store, create=create)
     token = current_alias.set(store.alias)
@@ -218,8 +231,8 @@ def _require_new(store: StoreId, *, was_open: bool, is_anchored: bool) -> None:
 
 
 def _unknown(store: StoreId) -> NotFound:
-    names = _names_in(_FOLDERS[store.scope])
-    known = ", ".join(reached(names) if store.scope is Scope.PROJECT else names) or "none"
+    names = list_projects() if store.scope is Scope.PROJECT else list_orgs() if store.scope is Scope.ORG else []
+    known = ", ".join(names) or "none"
     return NotFound(f"there is no {store.scope} {store.name!r} in this hub; known: {known}")
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memoryhub.core.jobs import Job, Over
-from memoryhub.core.stores.store import GLOBAL_STORE, Scope, StoreId, list_orgs, list_projects, org_store, project_store
+from memoryhub.core.stores.store import Scope, StoreId, list_projects, list_shared, project_store
 
 _TITLES = {Scope.PROJECT: "project {}", Scope.ORG: "organisation {}", Scope.GLOBAL: "the global scope"}
 
@@ -34,13 +34,9 @@ HUB = Target()
 def targets_of(job: Job) -> list[Target]:
     if job.over is Over.HUB:
         return [HUB]
-    stores = [*map(project_store, list_projects()), *([] if job.over is Over.PROJECTS else shared_stores())]
+    stores = [*map(project_store, list_projects()), *([] if job.over is Over.PROJECTS else list_shared())]
     return [*map(Target, stores), *([HUB] if job.over is Over.ALL else [])]
 
 
 def all_stores() -> list[StoreId]:
-    return [*map(project_store, list_projects()), *shared_stores()]
-
-
-def shared_stores() -> list[StoreId]:
-    return [*map(org_store, list_orgs()), *([GLOBAL_STORE] if GLOBAL_STORE.path.exists() else [])]
+    return [*map(project_store, list_projects()), *list_shared()]
