@@ -4,34 +4,14 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from django.contrib.auth.models import User
-from django.test import Client
-
-from memoryhub.registry.people import PersonAdd, add_person
-from memoryhub.registry.tokens import TokenCreate, create_token
-from memoryhub.web.signin import ensure_owner
-from tests.permissions.world import (
-    ALL,
-    NOWHERE,
-    OTHER,
-    OWN,
-    PLACES,
-    REVIEW,
-    SISTER,
-    VIEW,
-    WRITE,
-    Caller,
-    Home,
-    World,
-)
+from tests.permissions.callers import Caller, people, tokens
+from tests.permissions.world import Home, World
 from tests.support import HubTestCase, forget_all_stores, share_template
 
-_VERBS = {"read": VIEW, "write": WRITE, "admin": ALL}
-_ROLES = {"viewer": VIEW, "reviewer": REVIEW, "owner": ALL}
 # What differs between two answers to the same request
 _MOMENTARY = re.compile(
     r'(name="csrfmiddlewaretoken" value=")\w+|\d{4}-\d\d-\d\dT[\d:.]+(?:Z|\+00:00)?|(?<="confirm_token": ")\w+'
@@ -78,6 +58,7 @@ class MatrixTestCase(HubTestCase):
     world: ClassVar[World]
     callers: ClassVar[list[Caller]]
     folder: ClassVar[Home]
+    _made: ClassVar[list[tuple[World, list[Caller]]]]
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -86,23 +67,25 @@ class MatrixTestCase(HubTestCase):
         cls.addClassCleanup(forget_all_stores)
         cls.enterClassContext(cls.folder.patched())
         share_template(cls.folder.path)
+        made: list[tuple[World, list[Caller]]] = []
+        cls._made = made
         super().setUpClass()
-        cls.world = World()  # after the transaction of the class has begun; test data would be copied for each test
-        cls.world.build()
-        cls.callers = [*people(), *tokens()]
+        # Not in setUpTestData, whose attributes are copied for each test
+        [(cls.world, cls.callers)] = made
+
+    @classmethod
+    def setUpTestData(cls) -> None:
+        world = World()
+        world.build()
+        callers = [*people(), *tokens()]
+        for caller in callers:
+            assert caller.client  # signed in for the whole class
+        cls._made.append((world, callers))
         forget_all_stores()  # or Django would begin a transaction in each, too
 
     def setUp(self) -> None:
         """Keep the home of the class, and leave no store open for Django to roll back."""
         self.addCleanup(forget_all_stores)
-
-    def caller(self, name: str) -> Caller:
-        return next(caller for caller in self.callers if caller.name == name)
-
-    def each(self, callers: list[Caller] | None = None) -> Iterator[Caller]:
-        for caller in callers or self.callers:
-            with self.subTest(caller=caller.name):
-                yield caller
 
     def unchanged(self, ask: Callable[[], Reply]) -> Reply:
         before = self.folder.state()
@@ -113,50 +96,3 @@ class MatrixTestCase(HubTestCase):
 
     def assert_keeps(self, reply: Reply, caller: Caller, asked: str = "") -> None:
         self.assertEqual(reply.names(caller.hidden, asked), [], f"{reply.status} {reply.text[:600]}")
-
-
-def people() -> list[Caller]:
-    """Return a person of each role of the hub, signed in."""
-    made: list[tuple[str, User]] = [
-        ("viewer", add_person(command=PersonAdd(name="vic", role="viewer"))),
-        ("reviewer", add_person(command=PersonAdd(name="rea", role="reviewer"))),
-        ("owner", ensure_owner()),
-    ]
-    return [
-        Caller(role, dict.fromkeys(PLACES, _ROLES[role]), _ROLES[role], browser=browser_of(user)) for role, user in made
-    ]
-
-
-def tokens() -> list[Caller]:
-    """Return a token of each verb for the whole hub, for the project, and for another one."""
-    found = []
-    for verb, acts in _VERBS.items():
-        for label, projects in (("hub", None), ("own", [OWN]), ("other", [OTHER]), ("both", [SISTER, OTHER])):
-            if label == "both" and verb != "write":
-                continue
-            name = f"{label}-{verb}"
-            command = TokenCreate.model_validate({"name": name, "projects": projects, "verbs": [verb]})
-            at = dict.fromkeys(projects if projects is not None else PLACES, acts)
-            text = create_token(command=command, by="owner")[1]
-            found.append(Caller(name, at, acts if projects is None else frozenset(), text))
-    return found
-
-
-def browser_of(user: User | None) -> Client:
-    browser = Client(headers={"host": "localhost"}, raise_request_exception=False)
-    if user is not None:
-        browser.force_login(user)
-    return browser
-
-
-def nobodies() -> list[Caller]:
-    """Return callers whom the hub does not know: without a token, with a made up one, and not signed in."""
-    browser = browser_of(None)
-    return [
-        Caller("nobody", browser=browser),
-        Caller("a made up token", token=f"mh_{'0' * 8}_{'x' * 43}"),
-    ]
-
-
-def nowhere(name: str) -> str:
-    return NOWHERE[name]

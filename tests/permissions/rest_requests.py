@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from memoryhub.core.permissions import Act
 from memoryhub.rest.api import api
+from tests.permissions.callers import Caller
 from tests.permissions.world import GLOBAL, OTHER, OTHER_ORG, OWN, OWN_ORG, World
 
 PREFIX = "/api/v1/"
@@ -27,12 +28,15 @@ class Ask:
     body: Any = None
     query: dict[str, Any] = field(default_factory=dict)
     writes: bool = False
-    # It has no text of the place: its answer is about the hub, or about what was sent.
-    plain: bool = False
+    # Only for those who see every place
+    is_of_whole_hub: bool = False
 
     @property
     def address(self) -> str:
         return self.path + (f"?{urlencode(self.query)}" if self.query else "")
+
+    def is_for(self, caller: Caller) -> bool:
+        return self.act in caller.acts(self.place) and (caller.is_whole or not self.is_of_whole_hub)
 
     def to(self, name: str) -> Ask:
         """Return the same request for another place."""
@@ -269,7 +273,8 @@ def project_write(world: World, route: str, project: str = OWN) -> Ask:
 
 def hub_ask(world: World, route: str) -> Ask:
     act, place, maker = OF_HUB[route]
-    return _ask(route, act, place, maker(world), writes=not route.startswith("get"))
+    ask = _ask(route, act, place, maker(world), writes=not route.startswith("get"))
+    return replace(ask, is_of_whole_hub=route.startswith("post hooks"))
 
 
 # Ways to write elsewhere, and acts that are in a parameter: label, act, place, route, maker

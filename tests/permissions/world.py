@@ -1,4 +1,4 @@
-"""Projects, organisations and the global scope with an entry of each kind, and the callers that may see some of them.
+"""Projects, organisations and the global scope with an entry of each kind.
 
 The name of a place is part of every text in it, so that an answer with the name is an answer about the place.
 """
@@ -14,8 +14,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -24,7 +23,6 @@ from django.db import connections
 from django.test import Client
 
 from memoryhub import env
-from memoryhub.core.permissions import Act
 from memoryhub.rest.auth import read_token
 from tests.home import run_home
 
@@ -41,40 +39,6 @@ PLACES = {name: f"project:{name}" for name in ORG_OF} | {
     OTHER_ORG: f"org:{OTHER_ORG}",
     GLOBAL: "global",
 }
-
-VIEW = frozenset({Act.VIEW})
-WRITE = VIEW | {Act.WRITE}
-REVIEW = WRITE | {Act.REVIEW}
-ALL = frozenset(Act)
-
-
-@dataclass(frozen=True)
-class Caller:
-    """Who sends a request, and what they may do: written down here, and never asked of the code under test."""
-
-    name: str
-    # What they may do in a place by its name; nothing where it is missing
-    at: dict[str, frozenset[Act]] = field(default_factory=dict)
-    # What they may do in the hub as a whole
-    hub: frozenset[Act] = frozenset()
-    # Projects whose organisation and the global scope they see only by what the project inherits
-    token: str = field(default="", repr=False)
-    browser: Client | None = field(default=None, repr=False, compare=False)
-
-    def acts(self, place: str) -> frozenset[Act]:
-        return self.at.get(place, frozenset()) if place else self.hub
-
-    @cached_property
-    def hidden(self) -> frozenset[str]:
-        """Names of places that no answer to them may contain."""
-        return frozenset(PLACES) - self.seen
-
-    @property
-    def seen(self) -> frozenset[str]:
-        # A project has the name of its organisation on it, and inherits its entries and the global ones.
-        seen = {place for place, acts in self.at.items() if acts}
-        projects = seen & ORG_OF.keys()
-        return frozenset(seen | {ORG_OF[project] for project in projects} | ({GLOBAL} if projects else set()))
 
 
 class World:
@@ -98,8 +62,8 @@ class World:
     def number(self) -> int:
         return next(self._count)
 
-    def send(self, method: str, path: str, body: Any = None) -> Any:
-        headers = {"authorization": f"Bearer {read_token()}"}
+    def send(self, method: str, path: str, body: Any = None, *, session: str = "") -> Any:
+        headers = {"authorization": f"Bearer {read_token()}"} | ({"x-session-id": session} if session else {})
         content = "" if body is None else json.dumps(body)
         answer = self._client.generic(method, f"/api/v1/{path}", content, "application/json", headers=headers)
         assert answer.status_code < 400, (method, path, answer.content[:600])
@@ -111,9 +75,26 @@ class World:
     # What requests need; each new one has texts of its own.
 
     def memory(self, project: str = OWN, **fields: Any) -> int:
-        number = self.number()
+        number, session = self.number(), fields.pop("_session", "")
         given = {"title": f"{project} memory {number}", "content": f"{project} text {number}", **fields}
-        return int(self.post(f"projects/{project}/memories", given)["id"])
+        return int(self.send("POST", f"projects/{project}/memories", given, session=session)["id"])
+
+    def pending(self, project: str = OWN) -> int:
+        """Write a memory that waits for a review."""
+        self.send("PATCH", f"projects/{project}/settings", {"settings": {"review_policy": "all"}})
+        memory = self.memory(project)
+        self.send("PATCH", f"projects/{project}/settings", {"settings": {"review_policy": "off"}})
+        return memory
+
+    def revised(self, project: str = OWN) -> int:
+        memory = self.memory(project)
+        self.send("PATCH", f"projects/{project}/memories/{memory}", {"content": f"{project} text, revised"})
+        return memory
+
+    def scratch(self, project: str = OWN) -> int:
+        """Write a memory of a session alone."""
+        session = self.session(project)
+        return self.memory(project, scope="session", _session=session)
 
     def deleted(self, project: str = OWN) -> int:
         memory = self.memory(project)
@@ -176,14 +157,9 @@ class World:
         return int(self.post(f"projects/{project}/rollbacks", body)["id"])
 
     def written_in_session(self, project: str = OWN) -> str:
-        turn = self.turn(project)
-        headers = {"authorization": f"Bearer {read_token()}", "x-session-id": turn["session_id"]}
-        number = self.number()
-        body = json.dumps({"title": f"{project} rolled {number}", "content": f"{project} text rolled {number}"})
-        path = f"/api/v1/projects/{project}/memories"
-        answer = self._client.post(path, body, "application/json", headers=headers)
-        assert answer.status_code == 201, answer.content
-        return turn["session_id"]
+        session = self.session(project)
+        self.memory(project, _session=session)
+        return session
 
     def rollback_token(self, chosen: dict[str, Any], project: str = OWN) -> str:
         return str(self.post(f"projects/{project}/rollbacks/preview", chosen)["confirm_token"])
