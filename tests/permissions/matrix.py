@@ -16,7 +16,7 @@ from tests.support import HubTestCase, forget_all_stores, share_template
 _MOMENTARY = re.compile(
     r'(name="csrfmiddlewaretoken" value=")\w+|\d{4}-\d\d-\d\dT[\d:.]+(?:Z|\+00:00)?|(?<="confirm_token": ")\w+'
 )
-_HEADERS_OF_A_MOMENT = {"Content-Length", "Date", "Set-Cookie"}
+_HEADERS_OF_A_MOMENT = {"Content-Length", "Date", "Expires", "Last-Modified", "Set-Cookie"}
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,13 @@ class MatrixTestCase(HubTestCase):
         """Keep the home of the class, and leave no store open for Django to roll back."""
         self.addCleanup(forget_all_stores)
 
-    def unchanged(self, ask: Callable[[], Reply]) -> Reply:
+    def unchanged(self, *sends: Callable[[], Reply]) -> list[Reply]:
+        """Return the answers to some requests, and check that they changed nothing."""
         before = self.folder.state()
-        reply = ask()
+        replies = [send() for send in sends]
         after = self.folder.state()
-        self.assertEqual([key for key in after if after[key] != before.get(key)], [], f"it wrote: {reply.text[:300]}")
-        return reply
+        self.assertEqual([key for key in after if after[key] != before.get(key)], [], replies[0].text[:300])
+        return replies
 
     def assert_keeps(self, reply: Reply, caller: Caller, asked: str = "") -> None:
         self.assertEqual(reply.names(caller.hidden, asked), [], f"{reply.status} {reply.text[:600]}")

@@ -10,7 +10,8 @@ from typing import Any
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from memoryhub.core.permissions import Act
-from tests.permissions.world import LATER, OWN, World
+from memoryhub.ops.jobs.planning import HOWS
+from tests.permissions.world import OWN, World
 
 STORE_URLS, HUB_URLS = "memoryhub.web.store_urls", "memoryhub.urls"
 Maker = Callable[[World], tuple[str, dict[str, Any]]]
@@ -40,6 +41,14 @@ def _decision(tail: str, **fields: Any) -> Maker:
 
 def _proposal(tail: str, **fields: Any) -> Maker:
     return lambda world: (f"{_REVIEW}/{world.pending()}/{tail}/", {"base_version": "1", **fields})
+
+
+def _text(world: World) -> dict[str, Any]:
+    return {"title": f"better {world.number()}", "content": f"better {world.number()}", "type": "note"}
+
+
+def _edit_proposal(world: World) -> tuple[str, dict[str, Any]]:
+    return f"{_REVIEW}/{world.pending()}/edit/", {**_text(world), "base_version": "1"}
 
 
 def _new(kind: str, **fields: Any) -> Maker:
@@ -125,7 +134,7 @@ FORMS: dict[str, tuple[Act, Maker]] = {
     ),
     "memories_memory_edit": (
         Act.WRITE,
-        _memory("edit/", title="One", content="better", type="note", base_version="1"),
+        lambda world: (f"{_MEMORY}/{world.memory()}/edit/", {**_text(world), "base_version": "1"}),
     ),
     "memories_memory_delete": (Act.WRITE, _memory("delete/")),
     "memories_memory_restore": (Act.WRITE, _memory("restore/", "deleted")),
@@ -140,7 +149,7 @@ FORMS: dict[str, tuple[Act, Maker]] = {
     ),
     "memories_review_accept": (Act.REVIEW, _proposal("accept")),
     "memories_review_reject": (Act.REVIEW, _proposal("reject", reason="no")),
-    "memories_review_edit": (Act.REVIEW, _proposal("edit", title="Better", content="better", type="note")),
+    "memories_review_edit": (Act.REVIEW, _edit_proposal),
     "memories_review_merge": (Act.REVIEW, _merge),
     "decisions_decision_add": (
         Act.WRITE,
@@ -284,7 +293,7 @@ HUB_FORMS: dict[str, tuple[Act, Maker]] = {
     "revoke-token": (Act.ADMINISTER, lambda world: (f"tokens/{world.token()}/revoke", {})),
     "plan-job": (
         Act.ADMINISTER,
-        lambda world: ("jobs/plan", {"job": "verify chains", "every": f"{(world.number() % 2) or 'off'}"}),
+        lambda world: ("jobs/plan", {"job": "verify", "every": HOWS[world.number() % 6]}),
     ),
 }
 HUB_READS = ("", "find", "find?q=text", "find?q=text&fragment=1", "jobs", "people", "tokens", "help/index.md", "new/project")
@@ -315,5 +324,3 @@ def hub_form(world: World, name: str) -> Form:
     path, fields = maker(world)
     return Form(name, act, path, fields)
 
-
-assert LATER

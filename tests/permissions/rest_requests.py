@@ -40,8 +40,7 @@ class Ask:
 
     def to(self, name: str) -> Ask:
         """Return the same request for another place."""
-        before, after = f"/{self.place}", f"/{name}"
-        return replace(self, path=self.path.replace(before, after, 1), place=name) if self.place else self
+        return replace(self, path=self.path.replace(self.place, name), place=name) if self.place else self
 
 
 # A write: the act that it needs in the project, and its parameters, made anew for each request

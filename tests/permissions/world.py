@@ -13,7 +13,7 @@ import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,9 @@ from django.db import connections
 from django.test import Client
 
 from memoryhub import env
+from memoryhub.core import clock
+from memoryhub.registry.people import PersonAdd, add_person
+from memoryhub.registry.tokens import TokenCreate, create_token
 from memoryhub.rest.auth import read_token
 from tests.home import run_home
 
@@ -85,6 +88,25 @@ class World:
         memory = self.memory(project)
         self.send("PATCH", f"projects/{project}/settings", {"settings": {"review_policy": "off"}})
         return memory
+
+    def stale(self, project: str = OWN) -> int:
+        return self.decision(project)
+
+    def expired(self, project: str = OWN) -> int:
+        """Delete a memory so long ago that retention deletes it for good."""
+        with clock.frozen(clock.now() - timedelta(days=2000)):
+            return self.deleted(project)
+
+    def asked(self, path: str) -> Any:
+        """Return the answer that asks to confirm a deletion."""
+        headers = {"authorization": f"Bearer {read_token()}"}
+        return json.loads(self._client.delete(f"/api/v1/{path}", headers=headers).content)
+
+    def person(self) -> str:
+        return str(add_person(command=PersonAdd(name=f"p{self.number()}", role="viewer")).username)
+
+    def token(self) -> str:
+        return create_token(command=TokenCreate(name=f"t{self.number()}"), by="owner")[0].name
 
     def revised(self, project: str = OWN) -> int:
         memory = self.memory(project)
@@ -219,21 +241,32 @@ class Home:
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="matrix-", dir=run_home()))
+        # A connection to each store, with the number of its file
+        self._readers: dict[Path, tuple[int, sqlite3.Connection]] = {}
 
     def patched(self) -> Any:
         return mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.path))
 
     def remove(self) -> None:
+        for _, reader in self._readers.values():
+            reader.close()
         shutil.rmtree(self.path, ignore_errors=True)
 
     def state(self) -> dict[str, Any]:
         """Return the head of each store's log and the rows of hub.db: what a write changes."""
-        heads: dict[str, Any] = {str(path.relative_to(self.path)): _head(path) for path in self._stores()}
+        heads: dict[str, Any] = {str(path.relative_to(self.path)): self._head(path) for path in self._stores()}
         with connections["default"].cursor() as cursor:
             for table, columns in _kept_columns().items():
                 cursor.execute(f"SELECT {columns} FROM {table}")  # noqa: S608 - names of our own tables
                 heads[table] = cursor.fetchall()
         return heads
+
+    def _head(self, path: Path) -> int:
+        inode = path.stat().st_ino
+        known = self._readers.get(path)
+        if known is None or known[0] != inode:
+            self._readers[path] = known = inode, sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        return int(known[1].execute("SELECT max(position) FROM raw_events").fetchone()[0] or 0)
 
     def _stores(self) -> Iterator[Path]:
         for folder in ("projects/*", "orgs/*", "global"):
@@ -254,9 +287,3 @@ def _kept_columns() -> dict[str, str]:
                 columns = connections["default"].introspection.get_table_description(cursor, table)
                 found[table] = ", ".join(f'"{column.name}"' for column in columns if column.name not in spare)
     return found
-
-
-def _head(path: Path) -> int:
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
-        found = connection.execute("SELECT max(position) FROM raw_events").fetchone()
-    return int(found[0] or 0)
