@@ -154,13 +154,17 @@ def demand(act: Act, *, to: str = "", place: str | None = None) -> None:
         to: a narrower action for the message.
         place: where; by default in the current store, or else in the hub.
     """
-    where = _place(act, place)
-    grant = _grant.get()
-    if act in grant.at(where):
+    if allows(act, place=place):
         return
-    if grant.is_limited and not where.startswith("project:"):
+    where = _place(act, place)
+    if _grant.get().is_limited and not where.startswith("project:"):
         raise Forbidden(_LIMITED, needs=act.value)
     raise Forbidden(f"this caller {_lacking(act, to)}, or a token with {verb_for(act)}", needs=act.value)
+
+
+def allows(act: Act, *, place: str | None = None) -> bool:
+    """Return whether ``demand`` would let the current caller do ``act``."""
+    return act in _grant.get().at(_place(act, place))
 
 
 def demand_everywhere() -> None:

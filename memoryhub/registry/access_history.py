@@ -26,9 +26,16 @@ def note_change(subject: Subject, name: str, what: str, *, by: str | None = None
     )
 
 
-def history_of(subject: Subject, *, before: str = "") -> History:
-    """Return a page of changes, newest first; ``before`` is the id of a change, and ignored if it isn't a number."""
+def history_of(subject: Subject, *, name: str | None = None, before: str = "") -> History:
+    """Return a page of changes, newest first, of all or of one ``name``.
+
+    Args:
+        subject: what the changes are about.
+        name: of the person, token, job or place.
+        before: the id of a change; ignored if it isn't a number.
+    """
     found = AccessChange.objects.filter(subject=subject).order_by("-id")
+    found = found if name is None else found.filter(name=name)
     if before.isdecimal() and len(before) < len(str(2**63)):
         found = found.filter(id__lt=int(before))
     changes = list(found[: SHOWN + 1])

@@ -12,7 +12,7 @@ from django.db.models import Q, QuerySet
 from pydantic import AfterValidator, Field
 
 from memoryhub.core.errors import Conflict, Invalid, NotFound
-from memoryhub.core.permissions import PERMISSIONS, ROLES
+from memoryhub.core.permissions import HUB, LIMITED_ROLES, PERMISSIONS, ROLES, Act, demand
 from memoryhub.core.schemas import Command
 from memoryhub.models import SignInLink, Subject
 from memoryhub.registry.access_history import note_change
@@ -54,7 +54,7 @@ def active_owners() -> QuerySet[User]:
     return owners.distinct().order_by("id")
 
 
-Role = Literal["viewer", "reviewer", "owner"]
+Role = Literal["member", "administrator", "viewer", "reviewer", "owner"]
 # Actors in events that are not people
 _RESERVED = frozenset({"token", "unknown", "memory-hub"})
 
@@ -73,7 +73,10 @@ class PersonAdd(Command):
     """Add a person."""
 
     name: PersonName = Field(description="1 to 64 of a-z, 0-9, '.', '_', '-'; shown as the actor in events")
-    role: Role = Field(description="viewer: reads; reviewer: also writes and reviews; owner: everything")
+    role: Role = Field(
+        description="member: sees what they are a member of; administrator: also manages people; viewer: sees all; "
+        "reviewer: also writes and reviews; owner: everything"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ def list_people() -> list[Person]:
 
 
 def add_person(*, command: PersonAdd) -> User:
+    _require_manager_of(command.role)
     with transaction.atomic():
         if User.objects.filter(username=command.name).exists():
             raise Conflict(f"there is a person {command.name!r} already; change their role, or choose another name")
@@ -114,6 +118,7 @@ def change_role(*, name: str, role: str) -> None:
     with transaction.atomic():
         user = find_person(name)
         before = role_of(user)
+        _require_manager_of(before, role)
         if role != OWNER:
             _keep_an_owner(user, "get another role")
         give_role(user, role)
@@ -129,6 +134,7 @@ def deactivate_person(*, name: str) -> None:
     """
     with transaction.atomic():
         user = find_person(name)
+        _require_manager_of(role_of(user))
         _keep_an_owner(user, "be deactivated")
         SignInLink.objects.filter(username=name).delete()
         if User.objects.filter(pk=user.pk, is_active=True).update(is_active=False):
@@ -138,8 +144,23 @@ def deactivate_person(*, name: str) -> None:
 def activate_person(*, name: str) -> None:
     """Let a deactivated person sign in again, with their previous role."""
     with transaction.atomic():
-        if User.objects.filter(pk=find_person(name).pk, is_active=False).update(is_active=True):
+        user = find_person(name)
+        _require_manager_of(role_of(user))
+        if User.objects.filter(pk=user.pk, is_active=False).update(is_active=True):
             note_change(Subject.PERSON, name, "activated again")
+
+
+def require_manager_of(user: User) -> None:
+    """Raise Forbidden unless the caller may change this person, or sign them in.
+
+    Those who only manage people can't make themselves, or sign in as, someone with a role in the whole hub.
+    """
+    _require_manager_of(role_of(user))
+
+
+def _require_manager_of(*roles: str) -> None:
+    if any(role and role not in LIMITED_ROLES for role in roles):
+        demand(Act.GOVERN, to="change people who have a role in the whole hub", place=HUB)
 
 
 def find_person(name: str) -> User:

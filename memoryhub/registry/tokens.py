@@ -23,7 +23,7 @@ from memoryhub import env
 from memoryhub.core import clock
 from memoryhub.core.errors import Conflict, Locked, NotFound, Unauthorized, Unavailable
 from memoryhub.core.origin import AGENT_PREFIX
-from memoryhub.core.permissions import EVERYTHING, VERBS, Act, Grant, demand, use_grant
+from memoryhub.core.permissions import EVERYTHING, HUB, VERBS, Act, Grant, demand, demand_everywhere, use_grant
 from memoryhub.core.schemas import Command
 from memoryhub.core.stores.store import SLUG, list_orgs, list_projects
 from memoryhub.models import AgentToken, Subject
@@ -75,6 +75,8 @@ def create_token(*, command: TokenCreate, by: str) -> tuple[AgentToken, str]:
         NotFound: there is no such person, project or organisation, or they may not see it.
     """
     _require_own(command.person, by)
+    if not command.person:
+        _require_within(command)
     within = _rights_of(command.person)
     for kind, names in (("project", command.projects or []), ("org", command.orgs)):
         with use_grant(within):
@@ -113,10 +115,21 @@ def _limited(command: TokenCreate) -> list[str] | None:
     return sorted(set(command.projects or ())) if command.projects is not None or command.orgs else None
 
 
-# Everyone makes and revokes their own tokens; others' and agents' are an administrator's.
+# Everyone makes and revokes their own tokens; others' and agents' are made by those who manage people.
 def _require_own(person: str, by: str) -> None:
     if not person or person != by:
         demand(Act.ADMINISTER)
+
+
+# An agent's token can do no more than whoever makes it.
+def _require_within(command: TokenCreate) -> None:
+    acts = frozenset[Act]().union(*(VERBS[verb] for verb in command.verbs)) - {Act.ADMINISTER}
+    names = [f"project:{project}" for project in command.projects or ()] + [f"org:{org}" for org in command.orgs]
+    if _limited(command) is None:
+        demand_everywhere()
+    for act in acts:
+        for place in names or [HUB]:
+            demand(act, place=place)
 
 
 def _rights_of(person: str) -> Grant:
@@ -168,8 +181,12 @@ def token_facts(token: AgentToken, now: datetime) -> dict[str, Any]:
 def find_token(name: str) -> AgentToken:
     found = AgentToken.objects.filter(name=name).first()
     if found is None:
-        raise NotFound(f"there is no token {name[:64]!r}; see `memory-hub token list`")
+        raise NotFound(no_token(name))
     return found
+
+
+def no_token(name: str) -> str:
+    return f"there is no token {name[:64]!r}; see `memory-hub token list`"
 
 
 def revoke_token(*, name: str, by: str) -> AgentToken:

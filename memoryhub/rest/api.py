@@ -24,6 +24,7 @@ from memoryhub.rest.auth import BearerToken, SignedIn, is_known
 from memoryhub.rest.export_routes import router as exports
 from memoryhub.rest.framework import HubAPI, from_caller, granted, in_project
 from memoryhub.rest.hook_routes import router as hooks
+from memoryhub.rest.members_api import router as members
 from sessions_app.api import by_name as sessions_by_name
 from sessions_app.api import router as sessions
 from sessions_app.schemas import OrgDescribe, ProjectDescribe
@@ -157,6 +158,8 @@ api.add_router("", hub)
 api.add_router("", hooks)
 scopes.add_decorator(from_caller)
 api.add_router("", scopes)
+members.add_decorator(from_caller)
+api.add_router("", members)
 for router in (
     memories,
     links,

@@ -77,9 +77,14 @@ class ProjectForm(OrgForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["org_id"].choices = [("", "No organisation"), *((org, org) for org in list_orgs())]  # type: ignore[attr-defined]
+        self.fields["org_id"].choices = [("", "No organisation"), *((org, org) for org in _orgs())]  # type: ignore[attr-defined]
         goals = "Goals, constraints and current state as a JSON object, up to 16,000 characters."
         self.fields["metadata"].help_text = goals
+
+
+# Also that of the project, which a member of the project alone does not see
+def _orgs() -> list[str]:
+    return sorted({*list_orgs(), *filter(None, [profile().org])})
 
 
 def describe_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:

@@ -24,6 +24,7 @@ class Page:
     view: str = "changelist"
     act: Act = Act.VIEW
     in_projects_only: bool = False
+    in_global: bool = True
     count: Callable[[], int] = int
     # Further names of URLs
     also: Sequence[str] = ()
@@ -32,6 +33,10 @@ class Page:
     def path(self) -> str:
         name = f"{self.name}_{self.view}" if self.view else self.name
         return reverse(f"admin:{name}", urlconf=settings.STORE_URLCONF)
+
+    def is_for(self, user: Any, place: Place) -> bool:
+        is_of_kind = (place.is_project or not self.in_projects_only) and (place.key != GLOBAL or self.in_global)
+        return is_of_kind and may(user, self.act, place=place.key)
 
     def is_shown(self, url_name: str) -> bool:
         return any(url_name == name or url_name.startswith(f"{name}_") for name in (self.name, *self.also))
@@ -99,6 +104,7 @@ SECTIONS = (
         "settings",
         [
             Page("Settings", "settings", view="", act=Act.GOVERN),
+            Page("Members", "members", view="", act=Act.GOVERN, in_global=False),
             Page("Secrets", "secrets", view=""),
             Page("Description", "describe", view="", act=Act.GOVERN),
         ],
@@ -121,7 +127,7 @@ HUB_PAGES = (
     HubPage("Global scope", "global", "/global/admin/", "", place=GLOBAL),
     HubPage("Jobs", "jobs", "/jobs", "jobs"),
     HubPage("People", "people", "/people", "people", Act.ADMINISTER),
-    HubPage("Tokens", "tokens", "/tokens", "tokens", Act.ADMINISTER),
+    HubPage("Tokens", "tokens", "/tokens", "tokens"),
     HubPage("REST API", "api", "/api/v1/docs", "openapi-view"),
     HubPage("Help", "help", "/help/index.md", "help"),
 )
@@ -147,7 +153,7 @@ def _section(section: Section, user: Any, place: Place, url_name: str) -> dict[s
 
 def _open_pages(section: Section, user: Any, place: Place) -> Iterator[tuple[Page, str]]:
     for page in section.pages:
-        if may(user, page.act, place=place.key) and (place.is_project or not page.in_projects_only):
+        if page.is_for(user, place):
             try:
                 yield page, page.path
             except NoReverseMatch:  # an app may be left out
@@ -165,7 +171,7 @@ def pages_of(user: Any, place: Place) -> list[tuple[str, str, str]]:
         (section.label, page.label, page.path.removeprefix(root))
         for section in SECTIONS
         for page in section.pages
-        if may(user, page.act, place=place.key) and (place.is_project or not page.in_projects_only)
+        if page.is_for(user, place)
     ]
 
 

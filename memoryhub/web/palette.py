@@ -57,7 +57,7 @@ _ACTIONS = (
 _HUB_ACTIONS = (
     ("New project", "/new/project", Act.GOVERN),
     ("New organisation", "/new/organisation", Act.GOVERN),
-    ("New token", "/tokens#new", Act.ADMINISTER),
+    ("New token", "/tokens#new", Act.VIEW),
     ("Invite a person", "/people#new", Act.ADMINISTER),
 )
 

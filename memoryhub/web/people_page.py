@@ -6,22 +6,27 @@ import re
 from typing import Any
 
 from django import forms
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
 from memoryhub.config.clients import all_clients
 from memoryhub.core import clock
-from memoryhub.core.errors import Conflict, HubError
-from memoryhub.core.permissions import ROLES, Act
-from memoryhub.core.stores.store import list_projects
+from memoryhub.core.errors import Conflict, HubError, NotFound
+from memoryhub.core.permissions import MEMBER_ROLES, ROLES, Act, allows
+from memoryhub.core.stores.store import list_orgs, list_projects
+from memoryhub.core.validation import command_from
 from memoryhub.models import Subject
-from memoryhub.registry import people, tokens
+from memoryhub.registry import members, people, tokens
 from memoryhub.registry.access_history import history_of
+from memoryhub.registry.members import MemberSet
 from memoryhub.web import signin
 from memoryhub.web.hub_pages import CommandForm, apply_change, hub_page, sentence
 
 ROLE_CHOICES = [
+    ("member", "Member: only the projects and organisations that they are a member of"),
+    ("administrator", "Administrator: as a member, and manage people, tokens and jobs"),
     ("viewer", "Viewer: read every page"),
     ("reviewer", "Reviewer: also write, review, tag, resolve conflicts, and delete what can be restored"),
     ("owner", "Owner: everything, including erasing, policies, people and tokens"),
@@ -34,7 +39,7 @@ class PersonForm(CommandForm):
         widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}),
         help_text="1 to 64 of a-z, 0-9, '.', '_', '-'. Shown as the actor in events.",
     )
-    role = forms.ChoiceField(choices=ROLE_CHOICES, widget=forms.RadioSelect, initial="viewer")
+    role = forms.ChoiceField(choices=ROLE_CHOICES, widget=forms.RadioSelect, initial="member")
 
 
 @hub_page(Act.ADMINISTER)
@@ -64,6 +69,8 @@ def change_person(request: HttpRequest, name: str, what: str) -> HttpResponse:
         apply_change(
             request, lambda: people.deactivate_person(name=name), f"{name} is deactivated and signed out everywhere."
         )
+    elif what in ("join", "leave"):
+        _change_membership(request, name, leaves=what == "leave")
     elif what == "activate":
         apply_change(
             request, lambda: people.activate_person(name=name), f"{name} is active again. Send them a new link."
@@ -73,13 +80,39 @@ def change_person(request: HttpRequest, name: str, what: str) -> HttpResponse:
     return redirect("people")
 
 
+def _change_membership(request: HttpRequest, name: str, *, leaves: bool) -> None:
+    place, role = request.POST.get("place", ""), request.POST.get("role", "")
+    store = next((store for store in members.places_to_manage() if store.place == place), None)
+    if store is None:
+        messages.error(request, "Choose a project or an organisation.")
+    elif leaves:
+        left = f"{name} has no role of their own in {store.name} any more."
+        apply_change(request, lambda: members.remove_member(store=store, name=name), left)
+    else:
+        apply_change(
+            request,
+            lambda: members.set_member(store=store, name=name, command=command_from(MemberSet, {"role": role})),
+            f"{name} now has the role {role} in {store.name}.",
+        )
+
+
 def _link(request: HttpRequest, name: str) -> str:
     return signin.link(request.build_absolute_uri("/").rstrip("/"), signin.create_link_token(username=name))
 
 
 def _page(request: HttpRequest, form: PersonForm, **extra: Any) -> HttpResponse:
     history = history_of(Subject.PERSON, before=request.GET.get("before", ""))
-    context = {"history": history, "people": people.list_people(), "roles": list(ROLES), "form": form, **extra}
+    listed = people.list_people()
+    memberships = members.memberships_of([person.name for person in listed])
+    context = {
+        "history": history,
+        "people": [(person, memberships.get(person.name, [])) for person in listed],
+        "roles": list(ROLES),
+        "member_roles": list(MEMBER_ROLES),
+        "places": members.places_to_manage(),
+        "form": form,
+        **extra,
+    }
     return render(request, "memoryhub/people.html", context)
 
 
@@ -98,13 +131,11 @@ class TokenForm(CommandForm):
         help_text="Such as ci; events show token:ci as the actor. A name can be used only once.",
     )
     verbs = forms.ChoiceField(choices=VERB_CHOICES, widget=forms.RadioSelect, initial="read", label="Permission")
-    reach = forms.ChoiceField(
-        choices=[(_SOME, "Selected projects"), (_HUB, "The whole hub, including future projects")],
-        widget=forms.RadioSelect,
-        initial=_SOME,
-        label="Scope",
-    )
+    reach = forms.ChoiceField(widget=forms.RadioSelect, initial=_SOME, label="Scope")
     projects = forms.MultipleChoiceField(required=False, widget=forms.CheckboxSelectMultiple, label="Projects")
+    orgs = forms.MultipleChoiceField(
+        required=False, widget=forms.CheckboxSelectMultiple, label="Organisations, with their projects"
+    )
     days = forms.CharField(
         required=False,
         initial="90",
@@ -113,27 +144,45 @@ class TokenForm(CommandForm):
         help_text="From 1 to 3,650.",
     )
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, owner: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["projects"].choices = [(project, project) for project in list_projects()]  # type: ignore[attr-defined]
+        self._owner = owner
+        whole = "Everything that you may see" if owner else "The whole hub, including future projects"
+        choices = {
+            "reach": [(_SOME, "Selected projects"), (_HUB, whole)],
+            "projects": [(project, project) for project in list_projects()],
+            "orgs": [(org, org) for org in list_orgs()],
+        }
+        for name, found in choices.items():
+            self.fields[name].choices = found  # type: ignore[attr-defined]
+        if not choices["orgs"]:
+            del self.fields["orgs"]
+        if owner:
+            self.fields["name"].label = "Client"
+            self.fields["name"].help_text = f"Such as laptop; events show {owner}/laptop as the actor."
 
     def clean(self) -> dict[str, Any]:
         typed: dict[str, Any] = super().clean() or {}
-        if typed.get("reach") == _SOME and not typed.get("projects"):
+        if typed.get("reach") == _SOME and not typed.get("projects") and not typed.get("orgs"):
             self.add_error("projects", "Select at least one project, or the whole hub.")
         return typed
 
     def values(self) -> dict[str, Any]:
         typed = dict(self.cleaned_data)
         # None means the whole hub, including future projects.
-        selected = typed["projects"] if typed.pop("reach") == _SOME else None
-        return {**typed, "projects": selected, "verbs": [typed["verbs"]]}
+        is_some = typed.pop("reach") == _SOME
+        selected = {"projects": typed["projects"] or None, "orgs": typed.get("orgs", [])} if is_some else _EVERYWHERE
+        return {**typed, **selected, "verbs": [typed["verbs"]], "person": self._owner}
 
 
-@hub_page(Act.ADMINISTER)
+_EVERYWHERE: dict[str, Any] = {"projects": None, "orgs": []}
+
+
+@hub_page(Act.VIEW)
 @require_http_methods(["GET", "HEAD", "POST"])
 def show_tokens(request: HttpRequest) -> HttpResponse:
-    form = TokenForm(request.POST if request.method == "POST" else None)
+    """Show a person's own tokens and, to those who manage people, those of others and of agents."""
+    form = TokenForm(request.POST if request.method == "POST" else None, owner=_owner(request))
     command = form.command(tokens.TokenCreate) if form.is_bound else None
     if command is None:
         return _tokens_page(request, form)
@@ -143,7 +192,16 @@ def show_tokens(request: HttpRequest) -> HttpResponse:
         form.add_error("name", sentence(error.message))
         return _tokens_page(request, form)
     address = request.build_absolute_uri("/").rstrip("/")
-    return _tokens_page(request, TokenForm(), token=token, text=text, snippets=_snippets(address, token, text))
+    fresh = TokenForm(owner=_owner(request))
+    return _tokens_page(request, fresh, token=token, text=text, snippets=_snippets(address, token, text))
+
+
+# Whose token the form makes; "": an agent's, as those who manage people make them unless they ask for their own.
+def _owner(request: HttpRequest) -> str:
+    if allows(Act.ADMINISTER) and (request.POST or request.GET).get("for") != "me":
+        return ""
+    name: str = request.user.get_username()
+    return name
 
 
 # Where `memory-hub mcp --http 8322` listens, as in the documentation
@@ -172,10 +230,12 @@ def _on_linux(path: str) -> str:
     return re.sub(r"\{(\w+)\}", lambda name: "~" if name[1] == "home" else "~/.config", path)
 
 
-@hub_page(Act.ADMINISTER)
+@hub_page(Act.VIEW)
 @require_http_methods(["GET", "HEAD", "POST"])
 def revoke_token(request: HttpRequest, name: str) -> HttpResponse:
     token = tokens.find_token(name)
+    if not allows(Act.ADMINISTER) and token.person != request.user.get_username():
+        raise NotFound(tokens.no_token(name))
     if request.method != "POST":
         return render(request, "memoryhub/revoke_token.html", {"token": token})
     by = request.user.get_username()
@@ -185,8 +245,17 @@ def revoke_token(request: HttpRequest, name: str) -> HttpResponse:
 
 def _tokens_page(request: HttpRequest, form: TokenForm, **extra: Any) -> HttpResponse:
     now = clock.now()
-    listed = tokens.list_tokens()
+    manages = allows(Act.ADMINISTER)
+    listed = tokens.list_tokens(person=None if manages else request.user.get_username())
     valid = [token for token in listed if tokens.is_good(token, now)]
-    history = history_of(Subject.TOKEN, before=request.GET.get("before", ""))
-    context = {"history": history, "valid": valid, "ended": listed[len(valid) :], "form": form, **extra}
+    history = history_of(Subject.TOKEN, before=request.GET.get("before", "")) if manages else None
+    context = {
+        "history": history,
+        "valid": valid,
+        "ended": listed[len(valid) :],
+        "form": form,
+        "owner": _owner(request),
+        "manages": manages,
+        **extra,
+    }
     return render(request, "memoryhub/tokens.html", context)

@@ -18,7 +18,7 @@ from memoryhub.core import clock
 from memoryhub.core.errors import Forbidden, Gone
 from memoryhub.models import SignInLink, Subject
 from memoryhub.registry.access_history import note_change
-from memoryhub.registry.people import OWNER, active_owners, find_person
+from memoryhub.registry.people import OWNER, active_owners, find_person, require_manager_of
 
 LINK_LIFETIME = timedelta(minutes=15)
 _TOKEN_BYTES = 32
@@ -43,7 +43,9 @@ def create_link_token(*, username: str = OWNER) -> str:
         NotFound: the person doesn't exist.
         Forbidden: the person is deactivated.
     """
-    if not find_person(username).is_active:
+    person = find_person(username)
+    require_manager_of(person)
+    if not person.is_active:
         raise Forbidden(f"{username} is deactivated; ask an owner to activate them on the People page")
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     with transaction.atomic():

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST
 
 from memoryhub.core.permissions import Act, may
 from memoryhub.core.stores.routing import STORE_APPS, current_alias
-from memoryhub.core.stores.store import current_store
+from memoryhub.core.stores.store import GLOBAL_STORE, current_store
 from memoryhub.web.addresses import Place, other_places
 
 
@@ -52,6 +52,7 @@ class HubAdminSite(AdminSite):
         verdicts = require_POST(needs(Act.REVIEW, give_verdicts))
         pages = [
             path("describe/", self.admin_view(needs(Act.GOVERN, self.describe)), name="describe"),
+            path("members/", self.admin_view(needs(Act.GOVERN, self.members)), name="members"),
             path("settings/", self.admin_view(needs(Act.GOVERN, self.settings)), name="settings"),
             path("inbox/", self.admin_view(self.inbox), name="inbox"),
             path("inbox/verdicts/", self.admin_view(verdicts), name="inbox_verdicts"),
@@ -117,6 +118,13 @@ class HubAdminSite(AdminSite):
         return describe_page(
             request, {**self.each_context(request), "title": f"Describe {Place.of(current_store()).this}"}
         )
+
+    def members(self, request: HttpRequest) -> HttpResponse:
+        from memoryhub.web.members_page import members_page
+
+        if current_store() == GLOBAL_STORE:
+            raise Http404("the global scope has no members")
+        return members_page(request, {**self.each_context(request), "title": "Members"})
 
     def settings(self, request: HttpRequest) -> HttpResponse:
         from memoryhub.web.settings_page import settings_page

@@ -125,7 +125,7 @@ class DoorTests(SimpleTestCase):
         cookie = "; ".join(each.partition(";")[0] for each in given)
         page = self.server.request("GET", "/p/alpha/admin/", Cookie=cookie)
         self.assertEqual(page.status, 200)
-        self.assertEqual(self.server.request("GET", "/tokens", Cookie=cookie).status, 403)
+        self.assertEqual(self.server.request("GET", "/people", Cookie=cookie).status, 403)
         for arguments, said in (
             (("--user", "bob"), "add --role to create them"),
             (("--user", "Bob", "--role", "viewer"), "use 1 to 64 of a-z"),

@@ -99,7 +99,7 @@ class ActTests(PermissionTestCase):
         self.assertIn("payload.erased", events)
 
     def test_hub_pages_are_an_owners(self) -> None:
-        for path in ("/people", "/tokens", "/new/project", "/new/organisation"):
+        for path in ("/people", "/new/project", "/new/organisation"):
             for role, status in (("viewer", 403), ("reviewer", 403), ("owner", 200)):
                 with self.subTest(path=path, role=role):
                     self.assertEqual(self.browsers[role].get(path).status_code, status)

@@ -131,7 +131,7 @@ def use_store(store: StoreId, *, create: bool = False) -> Iterator[StoreId]:
         Unavailable: it cannot be opened, read or written.
     """
     if store.scope is not Scope.VIEW and not sees(store.place):
-        raise _unknown(store)
+        raise unknown_store(store)
     held = _open(store, create=create)
     token = current_alias.set(store.alias)
     try:
@@ -206,7 +206,7 @@ def _stat(store: StoreId, *, create: bool) -> StoreFile:
         if not store.path.exists():
             _require_new(store, was_open=was_open, is_anchored=is_anchored)
             if not create:
-                raise _unknown(store) from None
+                raise unknown_store(store) from None
             files.create_store(store.path)
         stat = store.path.stat()
     if not stat.st_size:  # check before opening: SQLite in WAL mode writes a header into an empty file
@@ -230,7 +230,7 @@ def _require_new(store: StoreId, *, was_open: bool, is_anchored: bool) -> None:
         raise Unavailable(f"memory database unavailable: the file of {store.name!r} is gone")
 
 
-def _unknown(store: StoreId) -> NotFound:
+def unknown_store(store: StoreId) -> NotFound:
     names = list_projects() if store.scope is Scope.PROJECT else list_orgs() if store.scope is Scope.ORG else []
     known = ", ".join(names) or "none"
     return NotFound(f"there is no {store.scope} {store.name!r} in this hub; known: {known}")

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import getpass
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from memoryhub.core.origin import use_origin
+from memoryhub.core.permissions import MEMBER_ROLES
+from memoryhub.core.stores.store import StoreId, org_store, project_store
+from memoryhub.core.validation import command_from
+from memoryhub.management.base import Group, HubCommand
+
+
+class Command(HubCommand):
+    help = "List, add and remove the members of a project or an organisation."
+    group = Group.RUN
+    reads = ("list",)
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        acts = parser.add_subparsers(dest="act", required=True, metavar="list|add|remove")
+        listed = acts.add_parser("list", help="list everyone who may see it, and why")
+        add = acts.add_parser("add", help="give a person a role, or another one")
+        add.add_argument("name", metavar="PERSON", help="as on the People page")
+        add.add_argument("--role", choices=MEMBER_ROLES, required=True, help="what they may do there")
+        remove = acts.add_parser("remove", help="take a person's role away")
+        remove.add_argument("name", metavar="PERSON", help="as on the People page")
+        for command in (listed, add, remove):
+            where = command.add_mutually_exclusive_group(required=True)
+            where.add_argument("--project", metavar="ID", help="of this project")
+            where.add_argument("--org", metavar="ID", help="of this organisation, and all its projects")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        from memoryhub.ops.serving.worker import prepare_databases
+
+        prepare_databases()
+        store = project_store(options["project"]) if options["project"] else org_store(options["org"])
+        with use_origin(source="cli", actor=getpass.getuser()):
+            getattr(self, f"_{options['act']}")(store, options)
+
+    def _list(self, store: StoreId, _: dict[str, Any]) -> None:
+        from memoryhub.registry import members
+
+        found = members.list_members(store)
+        lines = [members.described(member) for member in found] or ["no members; people with a role in the hub see it"]
+        self.answer({"results": [members.facts(member) for member in found]}, lines)
+
+    def _add(self, store: StoreId, options: dict[str, Any]) -> None:
+        from memoryhub.registry import members
+
+        command = command_from(members.MemberSet, {"role": options["role"]})
+        member = members.set_member(store=store, name=options["name"], command=command)
+        self.stdout.write(members.described(member))
+
+    def _remove(self, store: StoreId, options: dict[str, Any]) -> None:
+        from memoryhub.registry import members
+
+        members.remove_member(store=store, name=options["name"])
+        self.stdout.write(f"{options['name']} has no role in {store.place} of their own any more")

@@ -1,0 +1,314 @@
+"""Members of projects and organisations: what they see and may do, who makes them, and tokens of people."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.test import Client
+
+from memoryhub.core.errors import Conflict, Forbidden, Invalid, NotFound
+from memoryhub.core.permissions import EVERYTHING, MEMBER_ROLES, Act, Grant, grant_of, use_grant
+from memoryhub.core.stores.store import GLOBAL_STORE, list_orgs, list_projects, org_store, project_store, use_store
+from memoryhub.models import AccessChange, AgentToken, Membership, Subject
+from memoryhub.registry import members, tokens
+from memoryhub.registry.organizations import OrgCreate, create_org
+from memoryhub.registry.people import PersonAdd, add_person, change_role, deactivate_person
+from memoryhub.registry.projects import describe_project
+from memoryhub.registry.rights import grant_of_person, org_of
+from memoryhub.web.signin import create_link_token, ensure_owner
+from sessions_app.schemas import ProjectDescribe
+from tests.api.client import RestTestCase
+
+BODY = {"title": "t", "content": "c"}
+
+
+class MembersTestCase(RestTestCase):
+    """Alpha belongs to acme, beta to nobody."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        create_org(command=OrgCreate(org_id="acme"))
+        describe_project(project_id="alpha", command=ProjectDescribe(org_id="acme"))
+        self.owner = ensure_owner()
+        self.ann = self.add("ann")
+
+    def add(self, name: str, role: Any = "member") -> User:
+        return add_person(command=PersonAdd(name=name, role=role))
+
+    def join(self, name: str, place: str, role: Any = "reviewer") -> None:
+        kind, _, named = place.partition(":")
+        store = (project_store if kind == "project" else org_store)(named)
+        members.set_member(store=store, name=name, command=members.MemberSet(role=role))
+
+    def grant(self, name: str) -> Grant:
+        return grant_of(User.objects.get(username=name))
+
+    def browser(self, name: str) -> Client:
+        browser = Client(headers={"host": "localhost"})
+        browser.force_login(User.objects.get(username=name))
+        return browser
+
+    def token(self, person: str, client: str = "laptop", *verbs: Any, **places: list[str]) -> str:
+        command = tokens.TokenCreate(name=client, person=person, verbs=list(verbs) or ["write"], **places)
+        return tokens.create_token(command=command, by=person)[1]
+
+
+class GrantTests(MembersTestCase):
+    def test_a_member_may_what_their_role_says_there_and_nothing_elsewhere(self) -> None:
+        for role, acts in MEMBER_ROLES.items():
+            self.join("ann", "project:alpha", role)
+            self.assertEqual(self.grant("ann").at("project:alpha"), acts)
+        for place in ("project:beta", "org:acme", "global"):
+            self.assertEqual(self.grant("ann").at(place), frozenset())
+        self.assertEqual(self.grant("ann").at(""), {Act.VIEW})
+
+    def test_a_role_in_an_organisation_holds_in_its_projects(self) -> None:
+        self.join("ann", "org:acme", "reviewer")
+        self.join("ann", "project:alpha", "viewer")
+        self.assertEqual(self.grant("ann").at("project:alpha"), MEMBER_ROLES["reviewer"])
+        self.assertEqual(self.grant("ann").at("project:beta"), frozenset())
+        describe_project(project_id="beta", command=ProjectDescribe(org_id="acme"))
+        self.assertEqual(self.grant("ann").at("project:beta"), MEMBER_ROLES["reviewer"])
+        describe_project(project_id="beta", command=ProjectDescribe(org_id=None))
+        self.assertEqual((org_of("beta"), self.grant("ann").at("project:beta")), (None, frozenset()))
+
+    def test_both_ways_to_a_persons_rights_agree(self) -> None:
+        for name, role in (("vic", "viewer"), ("rea", "reviewer"), ("adi", "administrator"), ("olga", "owner")):
+            self.add(name, role)
+        self.join("ann", "project:alpha")
+        self.join("adi", "org:acme", "owner")
+        for name in ("ann", "vic", "rea", "adi", "olga", "owner"):
+            for place in ("", "project:alpha", "project:beta", "org:acme", "global"):
+                with self.subTest(name=name, place=place):
+                    self.assertEqual(self.grant(name).at(place), grant_of_person(name).at(place))
+
+    def test_lists_name_only_what_one_may_see(self) -> None:
+        self.join("ann", "project:alpha")
+        with use_grant(self.grant("ann")):
+            self.assertEqual((list_projects(), list_orgs()), (["alpha"], []))
+        self.join("ann", "org:acme")
+        with use_grant(self.grant("ann")):
+            self.assertEqual((list_projects(), list_orgs()), (["alpha"], ["acme"]))
+        with use_grant(EVERYTHING):
+            self.assertEqual(list_projects(), ["alpha", "beta"])
+
+    def test_a_project_reads_what_it_inherits_and_nothing_else(self) -> None:
+        create_org(command=OrgCreate(org_id="other"))
+        self.join("ann", "project:alpha")
+        with use_grant(self.grant("ann")):
+            with use_store(project_store("alpha")), use_store(org_store("acme")):
+                pass
+            with use_store(project_store("alpha")), self.assertRaisesMessage(NotFound, "no org 'other'"):
+                use_store(org_store("other")).__enter__()
+            for store in (org_store("acme"), GLOBAL_STORE, project_store("beta")):
+                with self.assertRaises(NotFound), use_store(store, create=True):
+                    pass
+
+    def test_a_deactivated_person_may_nothing(self) -> None:
+        self.join("ann", "project:alpha", "owner")
+        deactivate_person(name="ann")
+        self.assertEqual(self.grant("ann").at("project:alpha"), frozenset())
+        self.assertEqual(grant_of_person("ann").at("project:alpha"), frozenset())
+
+
+class ManagingTests(MembersTestCase):
+    def test_every_grant_is_in_the_history(self) -> None:
+        self.join("ann", "project:alpha", "viewer")
+        self.join("ann", "project:alpha", "viewer")
+        self.join("ann", "project:alpha", "owner")
+        members.remove_member(store=project_store("alpha"), name="ann")
+        found = AccessChange.objects.filter(subject=Subject.MEMBER).order_by("id").values_list("name", "what")
+        said = [
+            "given the member ann, as viewer",
+            "given the member ann, as owner, before viewer",
+            "left by the member ann",
+        ]
+        self.assertEqual(list(found), [("project:alpha", each) for each in said])
+
+    def test_owners_of_a_place_manage_its_members_and_reviewers_do_not(self) -> None:
+        self.add("ben")
+        self.join("ann", "project:alpha", "owner")
+        with use_grant(self.grant("ann")):
+            self.join("ben", "project:alpha", "reviewer")
+            with self.assertRaisesMessage(NotFound, "there is no project 'beta' in this hub; known: alpha"):
+                self.join("ben", "project:beta")
+        with use_grant(self.grant("ben")), self.assertRaisesMessage(Forbidden, "may not manage members"):
+            self.join("ben", "project:alpha", "owner")
+        self.assertEqual(Membership.objects.get(username="ben").role, "reviewer")
+
+    def test_an_administrator_manages_members_of_what_they_do_not_see(self) -> None:
+        self.add("adi", "administrator")
+        browser = self.browser("adi")
+        self.assertEqual(browser.get("/p/alpha/admin/").status_code, 404)
+        self.assertContains(browser.get("/people"), "project:alpha")
+        joined = browser.post("/people/ann/join", {"place": "project:alpha", "role": "viewer"}, follow=True)
+        self.assertContains(joined, "ann now has the role viewer in alpha.")
+        self.assertEqual(self.browser("ann").get("/p/alpha/admin/").status_code, 200)
+        browser.post("/people/ann/leave", {"place": "project:alpha"})
+        self.assertEqual(self.browser("ann").get("/p/alpha/admin/").status_code, 404)
+
+    def test_an_administrator_becomes_nobody_who_may_do_more(self) -> None:
+        self.add("adi", "administrator")
+        browser = self.browser("adi")
+        for path, fields in (
+            ("/people/adi/role", {"role": "owner"}),
+            ("/people/ann/role", {"role": "viewer"}),
+            ("/people/owner/role", {"role": "member"}),
+            ("/people/owner/deactivate", {}),
+            ("/people/owner/link", {}),
+            ("/people", {"name": "eve", "role": "owner"}),
+            ("/tokens", {"name": "ci", "verbs": "admin", "reach": "hub", "days": "9"}),
+            ("/tokens", {"name": "ci", "verbs": "read", "reach": "hub", "days": "9"}),
+        ):
+            with self.subTest(path=path):
+                browser.post(path, fields)
+                self.assertFalse(User.objects.filter(username="eve").exists() or AgentToken.objects.exists())
+                for name, role in (("adi", "administrator"), ("ann", "member"), ("owner", "")):
+                    person = User.objects.get(username=name)
+                    self.assertEqual([group.name for group in person.groups.all()], [role] if role else [])
+                    self.assertTrue(person.is_active)
+        with use_grant(self.grant("adi")), self.assertRaises(Forbidden):
+            create_link_token(username="owner")
+        self.assertContains(browser.post("/people/ann/link"), "/signin/")
+
+    def test_what_is_not_there_has_no_members(self) -> None:
+        for store, error in ((project_store("gamma"), NotFound), (GLOBAL_STORE, Invalid)):
+            with self.assertRaises(error):
+                members.list_members(store)
+        with self.assertRaises(NotFound):
+            self.join("nobody", "project:alpha")
+        with self.assertRaises(NotFound):
+            members.remove_member(store=project_store("alpha"), name="ann")
+
+    def test_the_list_says_why_each_may_see_it(self) -> None:
+        self.join("ann", "project:alpha", "viewer")
+        self.join("ann", "org:acme", "owner")
+        self.add("vic", "viewer")
+        found = [(member.name, member.role, member.through) for member in members.list_members(project_store("alpha"))]
+        expected = [
+            ("ann", "viewer", ""),
+            ("ann", "owner", "acme"),
+            ("owner", "owner", "the hub"),
+            ("vic", "viewer", "the hub"),
+        ]
+        self.assertEqual(found, expected)
+
+    def test_the_page_and_the_routes_change_members(self) -> None:
+        owner = self.browser("owner")
+        page = "/p/alpha/admin/members/"
+        self.assertContains(
+            owner.post(page, {"name": "ann", "role": "viewer"}, follow=True), "nn now has the role viewer here."
+        )
+        self.assertContains(owner.post(page, {"name": "nobody", "role": "viewer"}), "There is no person")
+        self.assertEqual(self.browser("ann").get(page).status_code, 403)
+        owner.post(page, {"name": "ann", "remove": "1"})
+        self.assertFalse(Membership.objects.exists())
+        path = "projects/alpha/members"
+        self.call("PUT", f"{path}/ann", {"role": "owner"})
+        listed = self.call("GET", path).data["results"]
+        self.assertEqual((listed[0]["name"], listed[0]["role"], listed[0]["given_by"]), ("ann", "owner", "token"))
+        self.call("PUT", f"{path}/ann", {"role": "god"}, expect=422)
+        self.call("DELETE", f"{path}/ann", expect=204)
+        self.call("DELETE", f"{path}/ann", expect=404)
+        self.call("PUT", "orgs/acme/members/ann", {"role": "viewer"})
+        self.assertEqual(Membership.objects.get().place, "org:acme")
+        self.assertEqual(owner.get("/global/admin/members/").status_code, 404)
+
+
+class PersonsTokenTests(MembersTestCase):
+    def test_events_name_the_person_and_the_client(self) -> None:
+        self.join("ann", "project:alpha")
+        text = self.token("ann")
+        self.call("POST", "projects/alpha/memories", BODY, token=text, expect=201)
+        event = self.call("GET", "projects/alpha/events", token=text).data["results"][-1]
+        self.assertEqual(event["actor"], "ann/laptop")
+
+    def test_it_can_do_what_the_person_can_at_this_moment(self) -> None:
+        text = self.token("ann", "laptop", "admin")
+        self.call("GET", "projects/alpha", token=text, expect=404)
+        self.join("ann", "project:alpha", "viewer")
+        self.call("GET", "projects/alpha", token=text)
+        self.call("POST", "projects/alpha/memories", BODY, token=text, expect=403)
+        self.join("ann", "project:alpha", "reviewer")
+        self.call("POST", "projects/alpha/memories", BODY, token=text, expect=201)
+        self.call("PATCH", "projects/alpha/settings", {"retention_days": 30}, token=text, expect=403)
+        members.remove_member(store=project_store("alpha"), name="ann")
+        self.call("GET", "projects/alpha", token=text, expect=404)
+        change_role(name="ann", role="viewer")
+        self.call("GET", "projects/beta", token=text)
+        deactivate_person(name="ann")
+        self.call("GET", "projects/beta", token=text, expect=404)
+
+    def test_it_is_for_the_places_and_verbs_that_were_chosen(self) -> None:
+        self.join("ann", "org:acme", "owner")
+        self.join("ann", "project:beta", "owner")
+        text = self.token("ann", "laptop", "read", projects=["beta"])
+        self.call("GET", "projects/beta", token=text)
+        self.call("POST", "projects/beta/memories", BODY, token=text, expect=403)
+        self.call("GET", "projects/alpha", token=text, expect=404)
+        of_org = self.token("ann", "desk", "write", orgs=["acme"])
+        self.call("POST", "projects/alpha/memories", BODY, token=of_org, expect=201)
+        self.call("GET", "projects/beta", token=of_org, expect=404)
+        with self.assertRaisesMessage(NotFound, "there is no project 'gamma' in this hub; known: alpha, beta"):
+            self.token("ann", "tablet", projects=["gamma"])
+
+    def test_everyone_makes_and_revokes_their_own(self) -> None:
+        self.add("ben")
+        self.join("ann", "project:alpha")
+        ann, ben = self.browser("ann"), self.browser("ben")
+        fields = {"name": "laptop", "verbs": "write", "reach": "some", "projects": ["alpha"], "days": "9"}
+        made = ann.post("/tokens", fields)
+        self.assertContains(made, "ann/laptop")
+        self.assertContains(ann.get("/tokens"), "ann/laptop")
+        self.assertNotContains(ben.get("/tokens"), "ann/laptop")
+        self.assertNotContains(ben.post("/tokens", fields), "mh_")
+        for method in (ben.get, ben.post):
+            self.assertEqual(method("/tokens/ann/laptop/revoke").status_code, 404)
+        self.assertEqual(AgentToken.objects.get().revoked_at, None)
+        ann.post("/tokens/ann/laptop/revoke")
+        self.assertEqual(AgentToken.objects.get().revoked_by, "ann")
+        with self.assertRaisesMessage(Conflict, "ann/laptop"):
+            self.token("ann")
+
+    def test_nobody_makes_a_token_in_anothers_name(self) -> None:
+        self.add("ben")
+        with use_grant(self.grant("ben")), self.assertRaises(Forbidden):
+            tokens.create_token(command=tokens.TokenCreate(name="x", person="ann"), by="ben")
+        with self.assertRaisesMessage(NotFound, "there is no person 'eve'"):
+            tokens.create_token(command=tokens.TokenCreate(name="x", person="eve"), by="owner")
+
+
+class PageTests(MembersTestCase):
+    def test_what_one_may_not_see_is_as_what_does_not_exist(self) -> None:
+        self.join("ann", "project:alpha", "owner")
+        browser = self.browser("ann")
+        for there, nowhere in (
+            ("/p/beta/admin/", "/p/gamma/admin/"),
+            ("/o/acme/admin/", "/o/other/admin/"),
+            ("/p/beta/admin/members/", "/p/gamma/admin/members/"),
+        ):
+            answers = [browser.get(path) for path in (there, nowhere)]
+            texts = [answer.content.decode() for answer in answers]
+            self.assertEqual([answer.status_code for answer in answers], [404, 404])
+            strip = [
+                text.replace("beta", "…").replace("gamma", "…").replace("acme", "…").replace("other", "…")
+                for text in texts
+            ]
+            self.assertEqual(_without_tokens(strip[0]), _without_tokens(strip[1]))
+        home = browser.get("/").content.decode()
+        self.assertIn("/p/alpha/", home)
+        self.assertEqual(home.count("beta"), 0)
+        self.assertNotContains(browser.get("/find?q=beta"), "/p/beta/")
+        self.assertNotContains(browser.get("/jobs"), "beta")
+
+    def test_someone_without_memberships_sees_an_empty_hub(self) -> None:
+        for path in ("/", "/jobs", "/tokens", "/find?q=a"):
+            page = self.browser("ann").get(path)
+            self.assertEqual(page.status_code, 200)
+            self.assertNotContains(page, "alpha")
+
+
+def _without_tokens(html: str) -> str:
+    return re.sub(r'name="csrfmiddlewaretoken" value="\w+"', "", html)
