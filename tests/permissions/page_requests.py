@@ -10,7 +10,6 @@ from typing import Any
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from memoryhub.core.permissions import Act
-from memoryhub.ops.jobs.planning import HOWS
 from tests.permissions.world import OWN, World
 
 STORE_URLS, HUB_URLS = "memoryhub.web.store_urls", "memoryhub.urls"
@@ -114,6 +113,7 @@ FORMS: dict[str, tuple[Act, Maker]] = {
     "describe": (Act.GOVERN, lambda world: ("describe/", {"name": f"{OWN} {world.number()}"})),
     "settings": (Act.GOVERN, lambda world: ("settings/", {"before": "{}", "session_idle_hours-value": str(world.number() % 600 + 2)})),
     "secrets": (Act.GOVERN, _secrets),
+    "members": (Act.GOVERN, lambda world: ("members/", {"name": world.person(), "role": "viewer"})),
     "inbox_verdicts": (
         Act.REVIEW,
         lambda world: ("inbox/verdicts/", {"verdict": "accepted", "entry": [f"proposal-{world.pending()}-1"]}),
@@ -288,12 +288,12 @@ def form(world: World, name: str) -> Form:
 HUB_FORMS: dict[str, tuple[Act, Maker]] = {
     "new-project": (Act.GOVERN, lambda world: ("new/project", {"id": f"p{world.number()}"})),
     "new-org": (Act.GOVERN, lambda world: ("new/organisation", {"id": f"o{world.number()}"})),
-    "people": (Act.ADMINISTER, lambda world: ("people", {"name": f"u{world.number()}", "role": "viewer"})),
+    "people": (Act.ADMINISTER, lambda world: ("people", {"name": f"u{world.number()}", "role": "member"})),
     "change-person": (Act.ADMINISTER, lambda world: (f"people/{world.person()}/deactivate", {})),
     "revoke-token": (Act.ADMINISTER, lambda world: (f"tokens/{world.token()}/revoke", {})),
     "plan-job": (
         Act.ADMINISTER,
-        lambda world: ("jobs/plan", {"job": "verify", "every": HOWS[world.number() % 6]}),
+        lambda world: ("jobs/plan", {"job": "expire turns", "every": "day", "at": f"{world.number() % 24}:{world.number() % 60}"}),
     ),
 }
 HUB_READS = ("", "find", "find?q=text", "find?q=text&fragment=1", "jobs", "people", "tokens", "help/index.md", "new/project")

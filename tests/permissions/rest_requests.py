@@ -30,12 +30,16 @@ class Ask:
     writes: bool = False
     # Only for those who see every place
     is_of_whole_hub: bool = False
+    # Also for those who manage people, who need not see the place
+    is_of_people: bool = False
 
     @property
     def address(self) -> str:
         return self.path + (f"?{urlencode(self.query)}" if self.query else "")
 
     def is_for(self, caller: Caller) -> bool:
+        if self.is_of_people and Act.ADMINISTER in caller.hub:
+            return True
         return self.act in caller.acts(self.place) and (caller.is_whole or not self.is_of_whole_hub)
 
     def to(self, name: str) -> Ask:
@@ -227,6 +231,17 @@ OF_HUB: dict[str, tuple[Act, str, Maker]] = {
     "post projects": (Act.GOVERN, "", lambda world: {"body": {"id": f"new{world.number()}"}}),
     "get orgs/{org_id}": (Act.VIEW, OWN_ORG, lambda _: {"org_id": OWN_ORG}),
 }
+# Members of a place: the place and the parts
+OF_PEOPLE: dict[str, tuple[str, Maker]] = {
+    f"{method} {before}/members{after}": (place, maker)
+    for before, place in ((_P, OWN), ("orgs/{org_id}", OWN_ORG))
+    for method, after, maker in (
+        ("get", "", lambda _: {}),
+        ("put", "/{person}", lambda world: {"person": world.person(), "body": {"role": "viewer"}}),
+        ("delete", "/{person}", lambda world: {"person": world.member(OWN)}),
+    )
+}
+OF_PEOPLE["delete orgs/{org_id}/members/{person}"] = OWN_ORG, lambda world: {"person": world.member(OWN_ORG)}
 # Lists of places: everybody gets their own part of them.
 LISTS = ("get orgs", "get projects")
 # Open to everybody: a word for a monitor, and what an error means.
@@ -250,14 +265,14 @@ def routes() -> list[str]:
 
 
 def uncovered() -> list[str]:
-    known = {*WRITES, *ASKING, *OF_HUB, *LISTS, *OPEN, *WHOLE_HUB}
+    known = {*WRITES, *ASKING, *OF_HUB, *OF_PEOPLE, *LISTS, *OPEN, *WHOLE_HUB}
     return [route for route in routes() if route not in known and not route.startswith(f"get {_P}")]
 
 
 def project_asks(world: World, project: str = OWN) -> Iterator[Ask]:
     """Yield the reads of a project's routes."""
     for route in routes():
-        if route.startswith(f"get {_P}"):
+        if route.startswith(f"get {_P}") and route not in OF_PEOPLE:
             query = {name: value or world.ids[OWN]["memory_id"] for name, value in NEEDED.get(route, {}).items()}
             act = Act.GOVERN if route.endswith("/export") else Act.VIEW
             yield _ask(route, act, project, {**world.ids[OWN], "query": query})
@@ -274,6 +289,13 @@ def hub_ask(world: World, route: str) -> Ask:
     act, place, maker = OF_HUB[route]
     ask = _ask(route, act, place, maker(world), writes=not route.startswith("get"))
     return replace(ask, is_of_whole_hub=route.startswith("post hooks"))
+
+
+def people_ask(world: World, route: str) -> Ask:
+    place, maker = OF_PEOPLE[route]
+    parts = {"org_id": OWN_ORG, "project_id": OWN, **maker(world)}
+    ask = _ask(route, Act.GOVERN, place, parts, writes=not route.startswith("get"))
+    return replace(ask, is_of_people=True)
 
 
 # Ways to write elsewhere, and acts that are in a parameter: label, act, place, route, maker

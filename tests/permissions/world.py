@@ -103,7 +103,13 @@ class World:
         return json.loads(self._client.delete(f"/api/v1/{path}", headers=headers).content)
 
     def person(self) -> str:
-        return str(add_person(command=PersonAdd(name=f"p{self.number()}", role="viewer")).username)
+        return str(add_person(command=PersonAdd(name=f"p{self.number()}", role="member")).username)
+
+    def member(self, place: str) -> str:
+        name = self.person()
+        kind = "orgs" if place in ORG_OF.values() else "projects"
+        self.send("PUT", f"{kind}/{place}/members/{name}", {"role": "viewer"})
+        return name
 
     def token(self) -> str:
         return create_token(command=TokenCreate(name=f"t{self.number()}"), by="owner")[0].name
