@@ -42,6 +42,7 @@ READINGS = {
     "jobs": ([], None),
     "status": ([], None),
     "token list": ([], None),
+    "member list": ([], "projects/alpha/members"),
     "worth": (["--period", "all"], "projects/alpha/worth?period=all"),
     "project list": ([], None),
     "project show": (["alpha"], "projects/alpha"),

@@ -121,7 +121,7 @@ def _require_own(person: str, by: str) -> None:
         demand(Act.ADMINISTER)
 
 
-# An agent's token can do no more than whoever makes it.
+# An agent's token can do no more than the person who makes it.
 def _require_within(command: TokenCreate) -> None:
     acts = frozenset[Act]().union(*(VERBS[verb] for verb in command.verbs)) - {Act.ADMINISTER}
     names = [f"project:{project}" for project in command.projects or ()] + [f"org:{org}" for org in command.orgs]

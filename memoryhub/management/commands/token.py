@@ -20,7 +20,7 @@ class Command(HubCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         acts = parser.add_subparsers(dest="act", required=True, metavar="create|list|revoke")
         create = acts.add_parser("create", help="create a token and print it; it is shown only once")
-        create.add_argument("--name", required=True, help="shown as the actor token:NAME in events")
+        create.add_argument("--name", required=True, help="shown as the actor in events: token:NAME, or PERSON/NAME")
         create.add_argument(
             "--project",
             action="append",
@@ -28,6 +28,14 @@ class Command(HubCommand):
             metavar="ID",
             help="allow only this project; may be repeated; default: all",
         )
+        create.add_argument(
+            "--org",
+            action="append",
+            dest="orgs",
+            metavar="ID",
+            help="allow only this organisation and its projects; may be repeated",
+        )
+        create.add_argument("--person", metavar="NAME", help="it acts as this person, with at most their rights")
         create.add_argument(
             "--verbs",
             type=lambda text: text.split(","),
