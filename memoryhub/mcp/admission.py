@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.types import Message, Send
 
 from memoryhub.core.errors import Forbidden, NotFound, Unauthorized
-from memoryhub.core.permissions import EVERYTHING
+from memoryhub.core.permissions import EVERYTHING, Grant
 from memoryhub.core.secret_files import TOKEN, read_or_create_secret, secret_matches
 from memoryhub.mcp.server import ACTOR, GRANT, SESSION_HEADER
 from memoryhub.models import AgentToken
@@ -45,12 +45,11 @@ class Admission:
         """
         actor, grant, note = "", EVERYTHING, None
         if self._needs_token:
-            token = await self._token_of(request)
-            if token is not None:
-                actor, grant = tokens.actor_of(token), tokens.grant_of(token)
+            found = await self._token_of(request)
+            if found is not None:
+                token, grant = found
+                actor = tokens.actor_of(token)
                 note = tokens.due_note(token, request.client.host if request.client else "")
-        if not grant.at(f"project:{self._project}"):
-            raise Forbidden("this token doesn't allow access to this server's project; ask an owner for one that does")
         session = request.headers.get(SESSION_HEADER, "")
         if session and self._owners.get(session) != actor:
             raise NotFound("there is no such session; start one with initialize")
@@ -80,12 +79,22 @@ class Admission:
         while len(self._owners) > _MAX_OWNERS:
             self._owners.popitem(last=False)
 
-    async def _token_of(self, request: Request) -> AgentToken | None:
+    async def _token_of(self, request: Request) -> tuple[AgentToken, Grant] | None:
         # None is the hub's own token.
         kind, _, given = request.headers.get("authorization", "").partition(" ")
         text = given.strip() if kind.lower() == "bearer" else ""
         if tokens.FORMAT.fullmatch(text):
-            return await asyncio.get_running_loop().run_in_executor(self._thread, tokens.recognise, text)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._rights_of, text)
         if not secret_matches(text, read_or_create_secret(TOKEN)):
             raise Unauthorized(f"the token is missing or wrong; {_HOW}")
         return None
+
+    # In the thread, because the rights of a person and of an organisation are read from hub.db and from stores.
+    def _rights_of(self, text: str) -> tuple[AgentToken, Grant] | None:
+        token = tokens.recognise(text)
+        if token is None:
+            return None
+        grant = tokens.grant_of(token)
+        if not grant.at(f"project:{self._project}"):
+            raise Forbidden("this token doesn't allow access to this server's project; ask an owner for one that does")
+        return token, grant

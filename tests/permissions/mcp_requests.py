@@ -123,10 +123,6 @@ _READS: dict[str, Maker] = {
         for verb in ("get", "history")
     },
 }
-# Lists of places and what is open to a token of the hub only
-OF_WHOLE_HUB = ("org_list",)
-LISTS = ("project_list",)
-
 _URIS: dict[str, Callable[[World], str]] = {
     "memories://get/{id}": lambda world: f"memories://get/{world.ids[OWN]['memory_id']}",
     "memories://list{?memory_type,tags,limit,offset,include_deleted}": lambda _: "memories://list?limit=50",
@@ -168,7 +164,7 @@ def uncovered() -> list[str]:
 def reads(world: World) -> Iterator[Call]:
     """Yield every read: tools, resources, prompts and completions."""
     for tool in all_tools():
-        if not tool.writes and tool.name not in OF_WHOLE_HUB:
+        if not tool.writes:
             given = _READS.get(tool.name, lambda _: {})(world)
             yield _call(tool.name, {**given, "format": "json"}, Act.VIEW, OWN)
             yield _call(tool.name, given, Act.VIEW, OWN)
@@ -183,11 +179,6 @@ def reads(world: World) -> Iterator[Call]:
             yield _completion({"type": "ref/prompt", "name": prompt.name}, argument)
     for method in LISTINGS:
         yield Call(method, method, {})
-
-
-def of_whole_hub() -> Iterator[Call]:
-    for name in OF_WHOLE_HUB:
-        yield _call(name, {}, Act.VIEW, "")
 
 
 def write(world: World, name: str) -> Call:

@@ -27,6 +27,7 @@ class Form:
 
 
 _MEMORY, _DECISION, _REVIEW = "memories/memory", "decisions/decision", "memories/memory/review"
+TOKEN = {"reach": "hub", "verbs": "admin", "days": "9"}
 _BLANK = {"alternatives_option": [""], "alternatives_why_not": [""], "impact": "medium", "status": "accepted"}
 
 
@@ -291,9 +292,11 @@ HUB_FORMS: dict[str, tuple[Act, Maker]] = {
     "people": (Act.ADMINISTER, lambda world: ("people", {"name": f"u{world.number()}", "role": "member"})),
     "change-person": (Act.ADMINISTER, lambda world: (f"people/{world.person()}/deactivate", {})),
     "revoke-token": (Act.ADMINISTER, lambda world: (f"tokens/{world.token()}/revoke", {})),
+    # Everyone makes tokens of their own.
+    "tokens": (Act.VIEW, lambda world: ("tokens", {**TOKEN, "for": "me", "name": f"a{world.number()}"})),
     "plan-job": (
         Act.ADMINISTER,
-        lambda world: ("jobs/plan", {"job": "expire turns", "every": "day", "at": f"{world.number() % 24}:{world.number() % 60}"}),
+        lambda world: ("jobs/plan", {"job": "expire turns", "every": "day", "at": f"{world.number() % 24}:30"}),
     ),
 }
 HUB_READS = ("", "find", "find?q=text", "find?q=text&fragment=1", "jobs", "people", "tokens", "help/index.md", "new/project")
@@ -310,7 +313,6 @@ HUB_OTHERS = {
     "home": "read here",
     "find": "read here",
     "jobs": "read here",
-    "tokens": "read here",
 }
 
 

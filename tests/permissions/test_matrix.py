@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
+from memoryhub.core.permissions import Act
 from memoryhub.mcp.registry import load_tools
 from tests.permissions import mcp_requests as mcp
 from tests.permissions import page_requests as pages
@@ -18,7 +19,7 @@ from tests.permissions.mcp_door import McpDoor
 from tests.permissions.mcp_requests import Call
 from tests.permissions.page_requests import Form
 from tests.permissions.rest_requests import Ask
-from tests.permissions.world import GLOBAL, NOWHERE, OWN, OWN_ORG
+from tests.permissions.world import GLOBAL, NOWHERE, OWN, OWN_ORG, PLACES
 
 
 class RestMatrix(MatrixTestCase):
@@ -40,7 +41,8 @@ class RestMatrix(MatrixTestCase):
     def assert_allowed(self, ask: Ask, caller: Caller) -> None:
         reply = self.send(ask, caller)
         self.assertLess(reply.status, 400, f"{ask.address} {ask.body} {reply.text[:600]}")
-        self.assert_keeps(reply, caller, asked=ask.address if ask.is_of_people else "")
+        # Those who manage people see which places there are.
+        self.assert_keeps(reply, caller, asked=f"{ask.address} {' '.join(PLACES)}" if ask.is_of_people else "")
 
     def assert_refused(self, ask: Ask, caller: Caller) -> None:
         [reply] = self.unchanged(partial(self.send, ask, caller))
@@ -205,7 +207,7 @@ class McpMatrix(MatrixTestCase):
 
 class McpReadMatrix(McpMatrix):
     def test_what_a_project_shows(self) -> None:
-        for call in [*mcp.reads(self.world), *mcp.of_whole_hub()]:
+        for call in mcp.reads(self.world):
             for caller in self.callers:
                 with self.subTest(request=call.label, caller=caller.name):
                     self.judge(call, caller)
@@ -252,6 +254,11 @@ class PageMatrix(MatrixTestCase):
 
     def post(self, caller: Caller, address: str, fields: dict[str, Any]) -> Reply:
         return Reply.of(caller.client.post(address, fields))
+
+    def listed(self, path: str, caller: Caller) -> str:
+        """Return the names of places that a page may have: those who manage people see which places there are."""
+        is_of_people = path.startswith(("people", "tokens")) and Act.ADMINISTER in caller.hub
+        return " ".join(PLACES) if is_of_people else ""
 
     def assert_hidden(self, caller: Caller, address: str, name: str, send: Callable[[str], Reply]) -> None:
         """Check that a page of a place that the caller may not see is as that of one that does not exist."""
@@ -306,7 +313,7 @@ class PageReadMatrix(PageMatrix):
                 with self.subTest(request=path, caller=caller.name):
                     reply = self.get(caller, f"/{path}")
                     self.assertIn(reply.status, (200, 302, 403), reply.text[:300])
-                    self.assert_keeps(reply, caller)
+                    self.assert_keeps(reply, caller, asked=self.listed(path, caller))
 
 
 class PageWriteMatrix(PageMatrix):
@@ -317,6 +324,12 @@ class PageWriteMatrix(PageMatrix):
     def test_the_forms_of_the_hub(self) -> None:
         for name in pages.HUB_FORMS:
             self.judge(partial(pages.hub_form, self.world, name), "", "/")
+
+    def test_those_who_manage_people_make_no_token_that_reads_more_than_they_do(self) -> None:
+        caller = next(caller for caller in self.callers if caller.name == "administrator")
+        for reach in ({"reach": "hub"}, {"reach": "some", "projects": [OWN]}, {"reach": "some", "orgs": [OWN_ORG]}):
+            with self.subTest(reach=reach):
+                self.unchanged(partial(self.post, caller, "/tokens", {**pages.TOKEN, **reach, "name": "a"}))
 
     def judge(self, make: Callable[[], Form], place: str, before: str) -> None:
         form = make()
@@ -330,7 +343,7 @@ class PageWriteMatrix(PageMatrix):
                     continue
                 [reply] = self.unchanged(partial(self.post, caller, address, form.fields))
                 self.assertIn(reply.status, (200, 302, 403, 404), reply.text[:300])
-                self.assert_keeps(reply, caller)
+                self.assert_keeps(reply, caller, asked=self.listed(form.path, caller))
         for number, caller in enumerate(may):
             with self.subTest(request=form.name, caller=caller.name):
                 mine = make() if number else form
