@@ -97,9 +97,8 @@ def people() -> list[Caller]:
 
 def tokens() -> list[Caller]:
     """Return tokens of agents, for the hub, an organisation and some projects; and of people, of whom they are less."""
-    everywhere = dict.fromkeys(PLACES, NOTHING)
-    found = [
-        *(_token(f"hub-{verb}", verb, dict.fromkeys(everywhere, acts), acts) for verb, acts in _VERBS.items()),
+    return [
+        *(_token(f"hub-{verb}", verb, dict.fromkeys(PLACES, acts), acts) for verb, acts in _VERBS.items()),
         *(_token(f"own-{verb}", verb, {OWN: acts}, projects=[OWN]) for verb, acts in _VERBS.items()),
         _token("other-admin", "admin", {OTHER: ALL}, projects=[OTHER]),
         _token("two-write", "write", {SISTER: WRITE, OTHER: WRITE}, projects=[SISTER, OTHER]),
@@ -111,7 +110,6 @@ def tokens() -> list[Caller]:
         _token("all", "admin", {}, VIEW, person="sam"),
         _token("all", "admin", {}, VIEW | {Act.ADMINISTER}, person="ada"),
     ]
-    return found
 
 
 def nobodies() -> list[Caller]:

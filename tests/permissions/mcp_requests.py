@@ -88,7 +88,13 @@ OF_HUB = {"org_create": "", "project_create": ""}
 # Ways to change what others inherit, or to redact: label, tool, act, place, arguments
 SPECIAL: list[tuple[str, Act, str, str, Maker]] = [
     *(
-        (f"{tool} of {scope}", Act.WRITE, place, tool, lambda world, tool=tool, scope=scope: _scoped(world, tool, scope))
+        (
+            f"{tool} of {scope}",
+            Act.WRITE,
+            place,
+            tool,
+            lambda world, tool=tool, scope=scope: _scoped(world, tool, scope),
+        )
         for scope, place in (("org", OWN_ORG), ("global", GLOBAL))
         for tool in ("memory_write", "guideline_add", "knowledge_add", "tool_add", "tag_create")
     ),

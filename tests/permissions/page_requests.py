@@ -112,7 +112,10 @@ def _secrets(world: World) -> tuple[str, dict[str, Any]]:
 # By the name of the page; a page with several forms has a word after a blank.
 FORMS: dict[str, tuple[Act, Maker]] = {
     "describe": (Act.GOVERN, lambda world: ("describe/", {"name": f"{OWN} {world.number()}"})),
-    "settings": (Act.GOVERN, lambda world: ("settings/", {"before": "{}", "session_idle_hours-value": str(world.number() % 600 + 2)})),
+    "settings": (
+        Act.GOVERN,
+        lambda world: ("settings/", {"before": "{}", "session_idle_hours-value": str(world.number() % 600 + 2)}),
+    ),
     "secrets": (Act.GOVERN, _secrets),
     "members": (Act.GOVERN, lambda world: ("members/", {"name": world.person(), "role": "viewer"})),
     "inbox_verdicts": (
@@ -299,7 +302,18 @@ HUB_FORMS: dict[str, tuple[Act, Maker]] = {
         lambda world: ("jobs/plan", {"job": "expire turns", "every": "day", "at": f"{world.number() % 24}:30"}),
     ),
 }
-HUB_READS = ("", "find", "find?q=text", "find?q=text&fragment=1", "jobs", "people", "tokens", "help/index.md", "new/project")
+HUB_READS = (
+    "",
+    "find",
+    "find?q=text",
+    "find?q=text&fragment=1",
+    "find?q=memory&from=/p/quartz/admin/",
+    "jobs",
+    "people",
+    "tokens",
+    "help/index.md",
+    "new/project",
+)
 HUB_OTHERS = {
     "None": "the answer to clients that look for an OAuth server",
     "load-sample": "makes a project of its own; tests/demo",
@@ -325,4 +339,3 @@ def hub_form(world: World, name: str) -> Form:
     act, maker = HUB_FORMS[name]
     path, fields = maker(world)
     return Form(name, act, path, fields)
-

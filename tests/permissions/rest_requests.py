@@ -51,6 +51,7 @@ class Ask:
 Parts = dict[str, Any]
 Maker = Callable[[World], Parts]
 
+
 def _session(world: World) -> Parts:
     return {"session_id": world.session()}
 
@@ -138,7 +139,10 @@ WRITES: dict[str, tuple[Act, Maker]] = {
     f"post {_P}/sessions": (Act.WRITE, lambda world: {"body": {"session_id": f"n{world.number()}", "purpose": "p"}}),
     f"post {_P}/sessions/{{session_id}}/end": (Act.WRITE, lambda world: {**_session(world), "body": {"summary": "s"}}),
     f"post {_P}/sessions/{{session_id}}/pause": (Act.WRITE, _session),
-    f"post {_P}/sessions/{{session_id}}/resume": (Act.WRITE, lambda world: {"session_id": world.session(state="pause")}),
+    f"post {_P}/sessions/{{session_id}}/resume": (
+        Act.WRITE,
+        lambda world: {"session_id": world.session(state="pause")},
+    ),
     f"post {_P}/commits": (
         Act.WRITE,
         lambda world: {
@@ -219,7 +223,7 @@ OF_HUB: dict[str, tuple[Act, str, Maker]] = {
             "client": "claude-code",
             "event": "UserPromptSubmit",
             "query": {"project": OWN},
-            "body": {"session_id": f"h{world.number()}", "cwd": "/tmp", "prompt": "what"},  # noqa: S108
+            "body": {"session_id": f"h{world.number()}", "cwd": "/tmp", "prompt": "what"},
         },
     ),
     "post orgs": (Act.GOVERN, "", lambda world: {"body": {"id": f"org{world.number()}"}}),
@@ -323,7 +327,7 @@ NAMING: list[tuple[str, str, Parts]] = [
     (OTHER_ORG, "get orgs/{org_id}", {"org_id": "{}"}),
     (OTHER_ORG, "patch orgs/{org_id}", {"org_id": "{}", "body": {"name": "n"}}),
     (OTHER_ORG, "post projects", {"body": {"id": "fresh", "org_id": "{}"}}),
-    (OTHER, "post hooks/{client}/{event}", {"query": {"project": "{}"}, "body": {"session_id": "h", "cwd": "/tmp"}}),  # noqa: S108
+    (OTHER, "post hooks/{client}/{event}", {"query": {"project": "{}"}, "body": {"session_id": "h", "cwd": "/tmp"}}),
 ]
 
 
@@ -343,5 +347,12 @@ def _ask(route: str, act: Act, place: str, parts: Parts, *, writes: bool = False
     given = {"project_id": place, **parts}
     filled = re.sub(r"{(\w+)}", lambda name: str(given[name[1]]), path)
     return Ask(
-        label or route, method.upper(), f"{PREFIX}{filled}", act, place, given.get("body"), given.get("query", {}), writes
+        label or route,
+        method.upper(),
+        f"{PREFIX}{filled}",
+        act,
+        place,
+        given.get("body"),
+        given.get("query", {}),
+        writes,
     )

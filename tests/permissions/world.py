@@ -140,7 +140,12 @@ class World:
         return int(answer["conflict"])
 
     def decision(self, project: str = OWN, **fields: Any) -> int:
-        given = {"title": f"{project} decision {self.number()}", "chosen": f"{project} way", "files": ["x.py"], **fields}
+        given = {
+            "title": f"{project} decision {self.number()}",
+            "chosen": f"{project} way",
+            "files": ["x.py"],
+            **fields,
+        }
         return int(self.post(f"projects/{project}/decisions", given)["id"])
 
     def relation(self, project: str = OWN) -> int:
@@ -263,7 +268,7 @@ class Home:
         heads: dict[str, Any] = {str(path.relative_to(self.path)): self._head(path) for path in self._stores()}
         with connections["default"].cursor() as cursor:
             for table, columns in _kept_columns().items():
-                cursor.execute(f"SELECT {columns} FROM {table}")  # noqa: S608 - names of our own tables
+                cursor.execute(f"SELECT {columns} FROM {table}")
                 heads[table] = cursor.fetchall()
         return heads
 
