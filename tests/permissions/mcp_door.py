@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Callable
@@ -51,7 +52,8 @@ class McpDoor:
             "mcp-method": method,
             **({"mcp-name": str(params.get("name") or params.get("uri"))} if params.keys() & {"name", "uri"} else {}),
         }
-        return self._portal.call(_answer, self._application(project), headers, json.dumps(body).encode())
+        reply: Reply = self._portal.call(_answer, self._application(project), headers, json.dumps(body).encode())
+        return reply
 
     def _application(self, project: str) -> Any:
         if project not in self._applications:
@@ -94,8 +96,6 @@ async def _job(share: Callable[[], None], barrier: threading.Barrier) -> Job[Non
     def work(_: Job[None]) -> None:
         share()
         barrier.wait(_SECONDS)
-
-    import asyncio
 
     return Job(work, asyncio.get_running_loop())
 

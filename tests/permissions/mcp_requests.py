@@ -30,6 +30,11 @@ def _session(world: World) -> Arguments:
     return {"session_id": world.session()}
 
 
+def _iteration(world: World) -> Arguments:
+    world.no_iteration()
+    return {"command": "feature"}
+
+
 def _kind(world: World, kind: str) -> Arguments:
     return {"id": world.memory(kind=kind)}
 
@@ -60,7 +65,7 @@ WRITES: dict[str, tuple[Act, Maker]] = {
     },
     "iteration_advance": (Act.WRITE, lambda world: {"id": world.iteration(), "completed": "one", "phase": "build"}),
     "iteration_complete": (Act.WRITE, lambda world: {"id": world.iteration(), "outcome": "done"}),
-    "iteration_start": (Act.WRITE, lambda world: {"command": "feature", "description": str(world.no_iteration())}),
+    "iteration_start": (Act.WRITE, _iteration),
     "memory_affirm": (Act.WRITE, lambda world: {"id": world.decision()}),
     "memory_conflict_resolve": (Act.WRITE, lambda world: {"id": world.conflict(), "resolution": "keep_b"}),
     "memory_delete": (Act.WRITE, lambda world: {"id": world.memory()}),
@@ -114,6 +119,10 @@ def _scoped(world: World, tool: str, scope: str) -> Arguments:
     return {**WRITES[tool][1](world), "scope": scope}
 
 
+def _found(kind: str) -> Maker:
+    return lambda world: {"id": world.ids[OWN][kind]}
+
+
 # What reads need
 _READS: dict[str, Maker] = {
     "memory_search": lambda _: {"query": "text"},
@@ -123,11 +132,7 @@ _READS: dict[str, Maker] = {
     "iteration_get": lambda world: {"id": world.ids[OWN]["iteration_id"]},
     "project_get": lambda _: {"project_id": OWN},
     "decision_get": lambda world: {"ids": [world.ids[OWN]["decision_id"]]},
-    **{
-        f"{kind}_{verb}": lambda world, kind=kind: {"id": world.ids[OWN][kind]}
-        for kind in ("guideline", "knowledge", "tool")
-        for verb in ("get", "history")
-    },
+    **{f"{kind}_{verb}": _found(kind) for kind in ("guideline", "knowledge", "tool") for verb in ("get", "history")},
 }
 _URIS: dict[str, Callable[[World], str]] = {
     "memories://get/{id}": lambda world: f"memories://get/{world.ids[OWN]['memory_id']}",

@@ -279,7 +279,11 @@ def store_paths(world: World) -> Iterator[tuple[str, str]]:
             "tail": f"{ids['session_id']}/{ids['turn_id']}",
         }
         plain = re.sub(r"\(\?P<(\w+)>[^)]*\)", r"<\1>", path).replace("^", "").replace("$", "")
-        yield name, re.sub(r"<(?:\w+:)?(\w+)>", lambda part, own=own: own[part[1]], plain)
+        yield name, _filled(plain, own)
+
+
+def _filled(path: str, values: dict[str, str]) -> str:
+    return re.sub(r"<(?:\w+:)?(\w+)>", lambda part: values[part[1]], path)
 
 
 def form(world: World, name: str) -> Form:

@@ -253,7 +253,7 @@ OPEN = ("get health", "get problems/{code}")
 # About all projects at once, with each one's name
 WHOLE_HUB = ("get metrics",)
 
-NEEDED = {
+NEEDED: dict[str, dict[str, Any]] = {
     f"get {_P}/blame": {"file": "x.py"},
     f"get {_P}/decisions/behind": {"file_path": "x.py"},
     f"get {_P}/search": {"query": "text"},

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 
+from memoryhub.core.permissions import Act
 from memoryhub.mcp.registry import load_tools
 from tests.permissions import mcp_requests as mcp
 from tests.permissions import page_requests as pages
@@ -106,7 +107,7 @@ class RestReadMatrix(RestMatrix):
     def test_lists_metrics_and_health_name_what_the_caller_sees(self) -> None:
         for route in (*rest.LISTS, *rest.OPEN, *rest.WHOLE_HUB):
             for caller in [*self.callers, *nobodies()]:
-                ask = Ask(route, "GET", f"{rest.PREFIX}{route.split()[1].format(code='invalid')}", rest.Act.VIEW, "")
+                ask = Ask(route, "GET", f"{rest.PREFIX}{route.split()[1].format(code='invalid')}", Act.VIEW, "")
                 with self.subTest(request=route, caller=caller.name):
                     [reply] = self.unchanged(partial(self.send, ask, caller))
                     self.assert_keeps(reply, caller)
