@@ -107,6 +107,11 @@ class Membership(models.Model):
     def __str__(self) -> str:
         return f"{self.username} is {self.role} of {self.place}"
 
+    @property
+    def place_title(self) -> str:
+        kind, _, name = self.place.partition(":")
+        return f"the {'project' if kind == 'project' else 'organisation'} {name}"
+
 
 class AccessChange(models.Model):
     """A change of a person, a member, a token or a job's schedule. Rows are only ever added."""

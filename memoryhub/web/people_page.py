@@ -22,6 +22,7 @@ from memoryhub.registry import members, people, tokens
 from memoryhub.registry.access_history import history_of
 from memoryhub.registry.members import MemberSet
 from memoryhub.web import signin
+from memoryhub.web.addresses import Place
 from memoryhub.web.hub_pages import CommandForm, apply_change, hub_page, sentence
 
 ROLE_CHOICES = [
@@ -109,7 +110,7 @@ def _page(request: HttpRequest, form: PersonForm, **extra: Any) -> HttpResponse:
         "people": [(person, memberships.get(person.name, [])) for person in listed],
         "roles": list(ROLES),
         "member_roles": list(MEMBER_ROLES),
-        "places": members.places_to_manage(),
+        "places": [Place.of(store) for store in members.places_to_manage()],
         "form": form,
         **extra,
     }

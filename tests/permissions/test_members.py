@@ -142,7 +142,7 @@ class ManagingTests(MembersTestCase):
         self.add("adi", "administrator")
         browser = self.browser("adi")
         self.assertEqual(browser.get("/p/alpha/admin/").status_code, 404)
-        self.assertContains(browser.get("/people"), "project:alpha")
+        self.assertContains(browser.get("/people"), "project alpha")
         joined = browser.post("/people/ann/join", {"place": "project:alpha", "role": "viewer"}, follow=True)
         self.assertContains(joined, "ann now has the role viewer in alpha.")
         self.assertEqual(self.browser("ann").get("/p/alpha/admin/").status_code, 200)
