@@ -43,13 +43,13 @@ class Reply:
 
     def names(self, hidden: frozenset[str], asked: str = "") -> list[str]:
         """Return the hidden names in it; of a name that the caller sent, only its texts count."""
-        said = f"{self.text} {self.head}".lower()
-        return sorted(name for name in hidden if _pattern(name, asked).search(said))
+        answer = f"{self.text} {self.head}".lower()
+        return sorted(name for name in hidden if _pattern(name, asked).search(answer))
 
 
 def _pattern(name: str, asked: str) -> re.Pattern[str]:
     # Texts of a place are its name and a blank; the name alone is what was asked for.
-    return re.compile(rf"{name} (?:memory|text|rule|decision|purpose|commit|said|tag)" if name in asked else name)
+    return re.compile(rf"{name} (?:memory|text|rule|decision|purpose|commit|prompt|tag)" if name in asked else name)
 
 
 class MatrixTestCase(HubTestCase):

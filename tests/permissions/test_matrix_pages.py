@@ -127,8 +127,8 @@ class PageWriteMatrix(PageMatrix):
                 state = self.folder.state()
                 reply = self.post(caller, f"{before}{mine.path}", mine.fields)
                 self.assertIn(reply.status, (200, 302), reply.text[:600])
-                self.assertNotEqual(self.folder.state(), state, f"the form changed nothing: {_said(reply)}")
+                self.assertNotEqual(self.folder.state(), state, f"the form changed nothing: {_main_text(reply)}")
 
 
-def _said(reply: Reply) -> str:
+def _main_text(reply: Reply) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", reply.text.partition("<main")[2]).split())[:300]

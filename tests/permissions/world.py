@@ -211,7 +211,7 @@ class World:
         kinds = {kind: self.memory(project, kind=kind) for kind in ("guideline", "knowledge", "tool")}
         self.post(f"projects/{project}/tags", {"name": "spare", "description": f"{project} tag"})
         turn = self.turn(project)
-        event = {"type": "message.user", "payload": {"content": f"{project} said"}, **turn}
+        event = {"type": "message.user", "payload": {"content": f"{project} prompt"}, **turn}
         self.post(f"projects/{project}/turns/append", event)
         self.deleted(project)
         run = self.retention_run(project)
