@@ -91,7 +91,9 @@ class PageReadMatrix(PageMatrix):
                     reply = self.get(caller, f"/{path}")
                     self.assertIn(reply.status, (200, 302, 403), reply.text[:300])
                     self.assert_keeps(reply, caller, asked=self.listed(path, caller))
-                    self.assertFalse("/global/" in reply.text and not caller.acts(GLOBAL), "it links to the global scope")
+                    self.assertFalse(
+                        "/global/" in reply.text and not caller.acts(GLOBAL), "it links to the global scope"
+                    )
 
 
 class PageWriteMatrix(PageMatrix):
