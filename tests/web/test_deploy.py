@@ -84,14 +84,18 @@ class ProxyTests(Shared):
     proxy: Proxy
     server: Server
     running: Running
+    bearer: dict[str, str]
 
-    def setUp(self) -> None:
-        self.proxy = self.enterContext(before_a_hub(self.running))
-        self.server = self.proxy.server
-        self.bearer = {"Authorization": f"Bearer {self.server.token}", "Content_Type": "application/json"}
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.proxy = cls.enterClassContext(before_a_hub(cls.running))
+        cls.server = cls.proxy.server
+        cls.bearer = {"Authorization": f"Bearer {cls.server.token}", "Content_Type": "application/json"}
 
     def sign_in(self) -> str:
-        status, headers, _ = self.proxy.request("GET", self.server.link.removeprefix(URL))
+        link = run("signin", home=self.server.home)[1].strip()
+        status, headers, _ = self.proxy.request("GET", link.removeprefix(URL))
         self.assertEqual(status, 302)
         cookies = headers.get_all("Set-Cookie") or []
         self.assertTrue(all("; Secure" in cookie for cookie in cookies))
