@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
-import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
-import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from unittest import TestCase, skipUnless
 
 import yaml
 
 from memoryhub.management.commands.serve import Command
 from memoryhub.ops.serving.network import Network
-from tests.home import run_home
-from tests.web.public_server import HOST, URL, free_port, make_certificate, public_hub, trusting
-from tests.web.server import DEADLINE_SECONDS, ROOT, Server, poll, run
-
-DEPLOY = ROOT / "deploy"
-# An address of this machine that is not the proxy's
-CLIENT = "127.0.0.5"
-UPSTREAM = "127.0.0.1:8320"
+from tests.web.proxies import CLIENT, DEPLOY, Proxy, Running, before_a_hub, caddy, nginx
+from tests.web.public_server import HOST, URL
+from tests.web.server import DEADLINE_SECONDS, ROOT, Server, run
 
 
 def options_of(words: list[str], **environment: str) -> Network:
@@ -89,52 +78,24 @@ else:
     Shared = object
 
 
-class Proxy:
-    """A running proxy with an example configuration, before a real hub."""
-
-    def __init__(self, server: Server, port: int, certificate: Path) -> None:
-        self.server, self.port = server, port
-        self._tls = trusting(certificate)
-
-    def connect(self) -> http.client.HTTPSConnection:
-        connection = http.client.HTTPSConnection(HOST, self.port, timeout=DEADLINE_SECONDS)
-        plain = socket.create_connection(("127.0.0.1", self.port), DEADLINE_SECONDS, source_address=(CLIENT, 0))
-        connection.sock = self._tls.wrap_socket(plain, server_hostname=HOST)
-        return connection
-
-    def request(
-        self, method: str, path: str, body: Any = None, **headers: str
-    ) -> tuple[int, http.client.HTTPMessage, bytes]:
-        with contextlib.closing(self.connect()) as connection:
-            named = {name.replace("_", "-"): value for name, value in headers.items()}
-            connection.request(method, path, body, {"Host": HOST, **named})
-            answer = connection.getresponse()
-            return answer.status, answer.headers, answer.read()
-
-    def is_ready(self) -> bool:
-        try:
-            return self.request("GET", "/api/v1/health", Authorization="Bearer x")[0] == 200
-        except (OSError, http.client.HTTPException):
-            return False
-
-
 class ProxyTests(Shared):
     """What every example must do; the classes below run it."""
 
     proxy: Proxy
     server: Server
+    running: Running
+    bearer: dict[str, str]
 
-    @contextlib.contextmanager
-    def running(self, folder: Path, cert: Path, key: Path, port: int, upstream: str) -> Iterator[None]:
-        raise NotImplementedError
-
-    def setUp(self) -> None:
-        self.proxy = self.enterContext(before_a_hub(self.running))
-        self.server = self.proxy.server
-        self.bearer = {"Authorization": f"Bearer {self.server.token}", "Content_Type": "application/json"}
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.proxy = cls.enterClassContext(before_a_hub(cls.running))
+        cls.server = cls.proxy.server
+        cls.bearer = {"Authorization": f"Bearer {cls.server.token}", "Content_Type": "application/json"}
 
     def sign_in(self) -> str:
-        status, headers, _ = self.proxy.request("GET", self.server.link.removeprefix(URL))
+        link = run("signin", home=self.server.home)[1].strip()
+        status, headers, _ = self.proxy.request("GET", link.removeprefix(URL))
         self.assertEqual(status, 302)
         cookies = headers.get_all("Set-Cookie") or []
         self.assertTrue(all("; Secure" in cookie for cookie in cookies))
@@ -183,26 +144,6 @@ class ProxyTests(Shared):
         self.assertNotIn(b"evil.example", body)
 
 
-@skipUnless(shutil.which("nginx"), "nginx is not installed")
-class NginxTests(ProxyTests, TestCase):
-    @contextlib.contextmanager
-    def running(self, folder: Path, cert: Path, key: Path, port: int, upstream: str) -> Iterator[None]:
-        site = (DEPLOY / "nginx.conf").read_text().replace(UPSTREAM, upstream)
-        site = site.replace("listen 443 ", f"listen 127.0.0.1:{port} ").replace(
-            "listen 80;", f"listen 127.0.0.1:{free_port()};"
-        )
-        site = re.sub(r"(ssl_certificate +)\S+;", rf"\g<1>{cert};", site)
-        site = re.sub(r"(ssl_certificate_key +)\S+;", rf"\g<1>{key};", site)
-        kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-        folders = "\n".join(f"{kind}_temp_path {folder}/{kind};" for kind in kinds)
-        user = "user root;" if os.geteuid() == 0 else ""
-        main = f"{user}\npid {folder}/pid;\nerror_log stderr;\nevents {{}}\n"
-        main += f"http {{\naccess_log off;\n{folders}\n{site}\n}}\n"
-        (folder / "nginx.conf").write_text(main)
-        with started(["nginx", "-c", str(folder / "nginx.conf"), "-g", "daemon off;"], folder):
-            yield
-
-
 class _Authenticator(BaseHTTPRequestHandler):
     """An authentication service that lets everybody in as the person in a cookie."""
 
@@ -211,83 +152,58 @@ class _Authenticator(BaseHTTPRequestHandler):
         self.send_response(200 if name else 401)
         if name:
             self.send_header("Remote-User", name)
+            self.send_header("X-Auth-Request-Preferred-Username", name)
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
         pass
 
 
-@skipUnless(shutil.which("caddy"), "Caddy is not installed")
-class CaddySignInTests(TestCase):
-    def test_the_guides_example_signs_people_in_and_lets_tokens_through(self):
-        with ThreadingHTTPServer(("127.0.0.1", 0), _Authenticator) as service:
-            threading.Thread(target=service.serve_forever, daemon=True).start()
-            self.addCleanup(service.shutdown)
-            example = re.search(
-                r"```\n(\t@people.*?)```", (ROOT / "docs/guides/run-for-a-team.md").read_text(), re.DOTALL
-            )
-            assert example
-            block = example[1].replace("authelia:9091", f"127.0.0.1:{service.server_port}")
-            with before_a_hub(lambda *given: caddy(*given, block=block)) as proxy:
-                self.assertEqual(proxy.request("GET", "/")[0], 401)
-                self.assertEqual(proxy.request("GET", "/", Remote_User="owner")[0], 401)
-                self.assertEqual(proxy.request("GET", "/", Cookie="who=owner")[0], 200)
-                self.assertEqual(proxy.request("GET", "/", Cookie="who=bob")[0], 403)
-                self.assertEqual(proxy.request("GET", "/", Cookie="who=bob", Remote_User="owner")[0], 403)
-                bearer = {"Authorization": f"Bearer {proxy.server.token}"}
-                self.assertEqual(proxy.request("GET", "/api/v1/projects", **bearer)[0], 200)
-                forged = proxy.request("GET", "/", Authorization="Bearer x", Remote_User="owner")
-                self.assertEqual((forged[0], forged[1]["Location"]), (302, "/admin/login/"))
+class SignInTests(TestCase):
+    """The guide's examples with an authentication service."""
+
+    def setUp(self) -> None:
+        service = self.enterContext(ThreadingHTTPServer(("127.0.0.1", 0), _Authenticator))
+        threading.Thread(target=service.serve_forever, daemon=True).start()
+        self.addCleanup(service.shutdown)
+        self.service = f"127.0.0.1:{service.server_port}"
+
+    def example(self, first_line: str) -> str:
+        text = (ROOT / "docs/guides/run-for-a-team.md").read_text()
+        found = re.search(rf"```\n({re.escape(first_line)}.*?)```", text, re.DOTALL)
+        assert found
+        return found[1]
+
+    def check(self, proxy: Proxy) -> None:
+        self.assertEqual(proxy.request("GET", "/")[0], 401)
+        self.assertEqual(proxy.request("GET", "/", Remote_User="owner")[0], 401)
+        self.assertEqual(proxy.request("GET", "/", Cookie="who=owner")[0], 200)
+        self.assertEqual(proxy.request("GET", "/", Cookie="who=bob")[0], 403)
+        self.assertEqual(proxy.request("GET", "/", Cookie="who=bob", Remote_User="owner")[0], 403)
+        bearer = {"Authorization": f"Bearer {proxy.server.token}"}
+        self.assertEqual(proxy.request("GET", "/api/v1/projects", **bearer)[0], 200)
+        self.assertEqual(proxy.request("GET", "/api/v1/projects", Remote_User="owner")[0], 401)
+
+    @skipUnless(shutil.which("caddy"), "Caddy is not installed")
+    def test_caddy_asks_a_service_and_lets_tokens_through(self):
+        block = self.example("\troute").replace("authelia:9091", self.service)
+        with before_a_hub(lambda *given: caddy(*given, block=block)) as proxy:
+            self.check(proxy)
+            forged = proxy.request("GET", "/", Authorization="Bearer x", Remote_User="owner")
+            self.assertEqual((forged[0], forged[1]["Location"]), (302, "/admin/login/"))
+
+    @skipUnless(shutil.which("nginx"), "nginx is not installed")
+    def test_nginx_asks_a_service_and_lets_tokens_through(self):
+        lines = self.example("    location /oauth2/").replace("127.0.0.1:4180", self.service)
+        with before_a_hub(lambda *given: nginx(*given, sign_in=lines)) as proxy:
+            self.check(proxy)
+
+
+@skipUnless(shutil.which("nginx"), "nginx is not installed")
+class NginxTests(ProxyTests, TestCase):
+    running = staticmethod(nginx)
 
 
 @skipUnless(shutil.which("caddy"), "Caddy is not installed")
 class CaddyTests(ProxyTests, TestCase):
-    @contextlib.contextmanager
-    def running(self, folder: Path, cert: Path, key: Path, port: int, upstream: str) -> Iterator[None]:
-        with caddy(folder, cert, key, port, upstream):
-            yield
-
-
-@contextlib.contextmanager
-def caddy(folder: Path, cert: Path, key: Path, port: int, upstream: str, *, block: str = "") -> Iterator[None]:
-    """Run Caddy with the example, or with another block than its ``reverse_proxy``."""
-    site = (DEPLOY / "Caddyfile").read_text()
-    site = site.replace(f"{HOST} {{", f"https://{HOST}:{port} {{\n\ttls {cert} {key}\n", 1)
-    if block:
-        head, _, _ = site.partition("\treverse_proxy")
-        site = f"{head}{block.replace(UPSTREAM, upstream)}}}\n"
-    (folder / "Caddyfile").write_text(f"{{\n\tadmin off\n\tauto_https off\n}}\n{site}")
-    command = ["caddy", "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"]
-    with started(command, folder, MEMORY_HUB_UPSTREAM=upstream):
-        yield
-
-
-Running = Callable[[Path, Path, Path, int, str], AbstractContextManager[None]]
-
-
-@contextlib.contextmanager
-def before_a_hub(running: Running) -> Iterator[Proxy]:
-    """Run a hub, and a proxy before it."""
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=run_home())))
-        cert, key = make_certificate(folder, HOST)
-        upstream, port = f"127.0.0.1:{free_port()}", free_port()
-        options = ("--no-worker", "--listen", upstream, "--public-url", URL, "--trusted-proxy", "127.0.0.1")
-        server = stack.enter_context(public_hub(*options, "--remote-user-header", "Remote-User"))
-        server.api("POST", "projects", {"project_id": "alpha"})
-        stack.enter_context(running(folder, cert, key, port, upstream))
-        proxy = Proxy(server, port, cert)
-        poll(proxy.is_ready, what="the proxy's first answer")
-        yield proxy
-
-
-@contextlib.contextmanager
-def started(command: list[str], folder: Path, **environment: str) -> Iterator[None]:
-    variables = {**os.environ, "HOME": str(folder), **environment}
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, env=variables, stdout=log, stderr=log)
-        try:
-            yield
-        finally:
-            process.terminate()
-            process.wait(DEADLINE_SECONDS)
+    running = staticmethod(caddy)
