@@ -7,6 +7,7 @@ import http.client
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -84,6 +85,8 @@ def listens(port: int) -> bool:
 @skipUnless(shutil.which("caddy"), "Caddy is not installed")
 class SignInProxyTests(TestCase):
     server: Server
+    port: int
+    tls: ssl.SSLContext
 
     @classmethod
     def setUpClass(cls) -> None:
