@@ -73,9 +73,11 @@ class Edge:
         if host := _last(forwarded.get(b"x-forwarded-host", [])):
             others = [(name, value) for name, value in scope["headers"] if name != b"host"]
             scope["headers"] = [*others, (b"host", host.encode("latin-1"))]
-        client = self._client(_split(forwarded.get(b"x-forwarded-for", [])))
-        if client:
-            scope["client"] = (client, 0)
+        addresses = _split(forwarded.get(b"x-forwarded-for", []))
+        if not addresses:
+            # Otherwise all of its clients would pass for this machine's own, which have no limits.
+            raise Refusal(400, "the proxy must send X-Forwarded-For with the client's address")
+        scope["client"] = (self._client(addresses), 0)
 
     # The last address that is not a named proxy's: those before it are whatever the client has sent.
     def _client(self, addresses: list[str]) -> str:
@@ -85,7 +87,7 @@ class Edge:
                 if address is None:
                     raise Refusal(400, "X-Forwarded-For must hold addresses alone")
                 return str(address)
-        return addresses[0] if addresses else ""
+        return addresses[0]
 
     def _check(self, scope: Scope) -> None:
         headers = scope["headers"]

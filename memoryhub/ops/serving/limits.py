@@ -56,8 +56,11 @@ class Limits:
     failures_burst: float = 20
     requests_at_once: int = 400
     streams: int = 200
+    # Bytes of bodies in memory; clients that have not authenticated can send them too.
+    body_bytes: int = 16 * 1024 * 1024
     # Of all addresses together
     all_requests_at_once: int = 1_000
+    all_body_bytes: int = 64 * 1024 * 1024
     connections: int = 2_000
     # How long a client may take to send a request's headers, and its body
     header_seconds: float = 15
@@ -136,6 +139,8 @@ class Limiter:
         # Digests of tokens that were accepted: they work while others of the same address guess.
         self._accepted: OrderedDict[str, None] = OrderedDict()
         self._open: Counter[str] = Counter()
+        # Of bodies in memory, by address
+        self._bytes: Counter[str] = Counter()
         # Failures since the last line of the log
         self._failed: Counter[str] = Counter()
         self._timer: asyncio.TimerHandle | None = None
@@ -146,8 +151,8 @@ class Limiter:
             await self._application(scope, receive, self._watched(caller, send))
             return
         self._check(caller)
-        with self._counted(caller):
-            await self._application(scope, receive, self._watched(caller, send))
+        with self._counted(caller), self._weighed(caller, receive) as weighed:
+            await self._application(scope, weighed, self._watched(caller, send))
 
     def _check(self, caller: _Caller) -> None:
         limits = [(self._requests, caller.address, "address")]
@@ -186,6 +191,31 @@ class Limiter:
             self._open.subtract(names)
             if not self._open[key]:
                 del self._open[key]
+
+    @contextmanager
+    def _weighed(self, caller: _Caller, receive: Receive) -> Iterator[Receive]:
+        key, total = caller.address, 0
+
+        async def weighed() -> Message:
+            nonlocal total
+            message = await receive()
+            size = len(message.get("body", b""))
+            total += size
+            self._bytes[key] += size
+            if self._bytes[key] > self._limits.body_bytes:
+                REFUSED.count("body_bytes", now=False)
+                raise Refusal(429, "this address sends too much at once; wait for requests to end", retry_after=1)
+            if self._bytes.total() > self._limits.all_body_bytes:
+                REFUSED.count("all_body_bytes", now=False)
+                raise Refusal(503, "the hub is sent too much at once; try again later", retry_after=1)
+            return message
+
+        try:
+            yield weighed
+        finally:
+            self._bytes[key] -= total
+            if not self._bytes[key]:
+                del self._bytes[key]
 
     def _watched(self, caller: _Caller, send: Send) -> Send:
         async def watched(message: Message) -> None:
