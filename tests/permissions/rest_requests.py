@@ -92,6 +92,14 @@ WRITES: dict[str, tuple[Act, Maker]] = {
     ),
     f"delete {_M}/{{memory_id}}": (Act.WRITE, lambda world: {"memory_id": world.memory()}),
     f"post {_M}/{{memory_id}}/restore": (Act.WRITE, lambda world: {"memory_id": world.deleted()}),
+    f"post {_P}/hooks/{{client}}/{{event}}": (
+        Act.WRITE,
+        lambda world: {
+            "client": "claude-code",
+            "event": "UserPromptSubmit",
+            "body": {"data": {"session_id": f"h{world.number()}", "cwd": "/tmp", "prompt": "what"}},
+        },
+    ),
     f"post {_P}/tags": (Act.WRITE, lambda world: {"body": {"name": f"t{world.number()}", "description": "d"}}),
     f"post {_M}/{{memory_id}}/tags": (Act.WRITE, lambda world: {"memory_id": world.memory(), "body": {"tags": ["n"]}}),
     f"delete {_M}/{{memory_id}}/tags": (
@@ -278,7 +286,7 @@ def project_asks(world: World, project: str = OWN) -> Iterator[Ask]:
     for route in routes():
         if route.startswith(f"get {_P}") and route not in OF_PEOPLE:
             query = {name: value or world.ids[OWN]["memory_id"] for name, value in NEEDED.get(route, {}).items()}
-            act = Act.GOVERN if route.endswith("/export") else Act.VIEW
+            act = Act.GOVERN if route.endswith("/export") or "/audit" in route else Act.VIEW
             yield _ask(route, act, project, {**world.ids[OWN], "query": query})
     for route, (act, maker) in ASKING.items():
         yield _ask(route, act, project, maker(world))
