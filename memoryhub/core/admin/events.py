@@ -18,6 +18,7 @@ from memoryhub.core.admin.base import BoundedPaginator, HubModelAdmin
 from memoryhub.core.admin.filters import ValueFilter, value_filter
 from memoryhub.core.events.event_types import event_types, names_where
 from memoryhub.core.models import RawEvent
+from memoryhub.core.origin import split_actor
 from memoryhub.core.text import shortened
 
 
@@ -85,15 +86,31 @@ def _date(text: str) -> date | None:
         return None
 
 
+class ActorFilter(ValueFilter):
+    """Filter by actor; ``ann/`` is all of a person's clients."""
+
+    title = parameter_name = field = "actor"
+
+    def values_of(self, key: Any) -> Collection[str]:
+        person, client = split_actor(str(key))
+        return (f"{person}/", str(key)) if client else super().values_of(key)
+
+    def labels(self, values: Iterable[str]) -> Mapping[str, str]:
+        return {value: f"{value[:-1]}, all clients" if value.endswith("/") else value for value in values}
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        people = [Q(actor__startswith=value) for value in self.values if value.endswith("/")]
+        return queryset.filter(reduce(or_, people, Q(actor__in=self.values))) if self.values else queryset
+
+
 SourceFilter = value_filter("source")
-ActorFilter = value_filter("actor")
 SessionFilter = value_filter("session", field="session_id", wide=True)
 StreamFilter = value_filter("stream", field="stream_id", listed=False)
 
 
 @admin.register(RawEvent)
 class RawEventAdmin(HubModelAdmin):
-    list_display = ("number", "time", "type_badge", "stream", "actor", "source_badge", "session")
+    list_display = ("number", "time", "type_badge", "stream", "made_by", "source_badge", "session")
     list_display_links = ("number",)
     export_fields = (
         "position",
@@ -137,6 +154,10 @@ class RawEventAdmin(HubModelAdmin):
     @admin.display(description="stream")
     def stream(self, event: RawEvent) -> SafeString:
         return cells.code(shortened(event.stream_id, 24))
+
+    @admin.display(description="actor")
+    def made_by(self, event: RawEvent) -> SafeString | str:
+        return cells.actor(event.actor)
 
     @admin.display(description="source")
     def source_badge(self, event: RawEvent) -> SafeString:
