@@ -11,12 +11,6 @@ from dataclasses import dataclass, replace
 AGENT_PREFIX = "token:"
 
 
-def split_actor(name: str) -> tuple[str, str]:
-    """Split the actor of a person's token, such as ``ann/laptop``; the client of all others is empty."""
-    person, _, client = name.partition("/")
-    return (person, client) if person and client and not name.startswith(AGENT_PREFIX) else (name, "")
-
-
 # Header fields of an event that are not in its payload.
 @dataclass(frozen=True, slots=True)
 class Origin:

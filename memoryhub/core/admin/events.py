@@ -18,7 +18,6 @@ from memoryhub.core.admin.base import BoundedPaginator, HubModelAdmin
 from memoryhub.core.admin.filters import ValueFilter, value_filter
 from memoryhub.core.events.event_types import event_types, names_where
 from memoryhub.core.models import RawEvent
-from memoryhub.core.origin import split_actor
 from memoryhub.core.text import shortened
 
 
@@ -92,7 +91,7 @@ class ActorFilter(ValueFilter):
     title = parameter_name = field = "actor"
 
     def values_of(self, key: Any) -> Collection[str]:
-        person, client = split_actor(str(key))
+        person, client = cells.split_actor(str(key))
         return (f"{person}/", str(key)) if client else super().values_of(key)
 
     def labels(self, values: Iterable[str]) -> Mapping[str, str]:
