@@ -169,6 +169,7 @@ class _Sender:
             url, ca_file = self._connection.url, self._connection.ca_file
             line = Line(url, token=self._token, ca_file=ca_file, seconds=_STEP_SECONDS)
             with closing(line):
+                line.open()  # without a hub, the files stay as they are
                 is_done = self._send_all(line, spool.take(at=self._connection.spool))
         except Unavailable as error:
             return self._note(error.message)
@@ -202,8 +203,9 @@ class _Sender:
                 left[path].remove(kept)
                 self._hear(kept, answer)
         finally:
-            for path in paths:
-                spool.finish(path, left=left[path], broken=files[path][1])
+            for path, (events, broken) in files.items():
+                if broken or len(left[path]) < len(events) or not events:
+                    spool.finish(path, left=left[path], broken=broken)
         return True
 
     # 404 is of the event if the hub names what it knows instead, else of a project that this person does not see.

@@ -69,6 +69,17 @@ class Line:
     def close(self) -> None:
         self._connection.close()
 
+    def open(self) -> None:
+        """Connect.
+
+        Raises:
+            Unavailable: the hub cannot be reached.
+        """
+        try:
+            self._connection.connect()
+        except (OSError, ValueError) as error:
+            raise Unavailable(_sentence(self._host, error)) from error
+
     def post(self, path: str, content: Any, headers: dict[str, str] | None = None) -> Answer:
         """Send JSON and return the answer, whatever its status; redirects are not followed.
 
