@@ -7,6 +7,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router, Status
 
+from governance.audit import Activity, AuditPeriod, AuditRequest, list_activity, list_packs_read
 from governance.blame.schemas import BlameRequest, BlameView
 from governance.blame.selectors import blame
 from governance.redaction.schemas import RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
@@ -169,6 +170,18 @@ def undo(request: HttpRequest, rollback_id: EntityId, body: UndoBody) -> Any:  #
 def show_blame(request: HttpRequest, command: Query[BlameRequest]) -> Any:
     """In the project's folder on the hub's machine; 404 without such a folder or file."""
     return blame(command=command).view
+
+
+@router.get("audit", response=Listing, tags=["governance"], summary="List who was given which context pack")
+def show_audit(request: HttpRequest, command: Query[AuditRequest]) -> Any:
+    """Newest first: person, client, interface, session, entries. For owners. Page by ``cursor``."""
+    return list_packs_read(command=command)
+
+
+@router.get("audit/activity", response=list[Activity], tags=["governance"], summary="Count what each person did")
+def show_activity(request: HttpRequest, command: Query[AuditPeriod]) -> Any:
+    """By person, client and interface, the last active first. For owners."""
+    return list_activity(command=command)
 
 
 AffirmBody = without(Affirm, "id")

@@ -28,7 +28,11 @@ class _LateSecret(SimpleLazyObject):  # type: ignore[type-arg]
 
 SECRET_KEY = _LateSecret(lambda: read_or_create_secret(SECRET_KEY_FILE))
 DEBUG = False
+# `serve --public-url` adds to these; its address, and the proxy's header with a person's name
 ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
+CSRF_TRUSTED_ORIGINS: list[str] = []
+PUBLIC_URL = ""
+REMOTE_USER_HEADER = ""
 
 INSTALLED_APPS = [
     "memoryhub.web.site.HubAdminConfig",
@@ -43,6 +47,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "memoryhub.web.middleware.PrivateResponses",
     "memoryhub.web.middleware.ContentSecurityPolicy",
     "memoryhub.web.middleware.ApiProblems",
     "memoryhub.web.middleware.KnownHost",
@@ -54,6 +59,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "memoryhub.web.signin.ProxySignIn",
     "memoryhub.web.middleware.CallersGrant",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.config.clients import Command, Edit, Effect, Hook, Hooks, hook_clients
+from memoryhub.config.hook_answer import hook_answer
 from memoryhub.config.identity import identify_project
 from memoryhub.config.json_path import value_at as _at
 from memoryhub.core.errors import Invalid, NotFound
@@ -39,8 +40,8 @@ class HookEvent:
     payload: dict[str, Any]
 
 
-def parse_hook(*, client: str, event: str, data: Mapping[str, Any]) -> HookEvent:
-    """Parse the JSON that a client passed to a hook.
+def parse_hook(*, client: str, event: str, data: Mapping[str, Any], is_remote: bool = False) -> HookEvent:
+    """Parse the JSON that a client passed to a hook. Of a client on another machine, no file is read.
 
     Raises:
         NotFound: the client or its event is unknown; the data lists the known ones.
@@ -54,7 +55,7 @@ def parse_hook(*, client: str, event: str, data: Mapping[str, Any]) -> HookEvent
     session = flat(_word(_at(data, table.session)).strip())
     if not session and hook.effect is not Effect.NOTHING:
         raise Invalid(f"{table.session!r} is missing in the data from {client}; it names the session")
-    if hook.transcript:
+    if hook.transcript and not is_remote:
         data = with_last_message(data, path=hook.content[0], transcript=hook.transcript)
     event_type, payload = _turn_event(table, hook, data)
     return HookEvent(
@@ -236,5 +237,4 @@ def _cut(text: str, longest: int) -> str:
 
 def answer_for_client(client: str, event: str, text: str) -> dict[str, Any]:
     """Return what a hook prints so that the client adds ``text`` to its model's context."""
-    key = _table(client).answer
-    return {key: text} if key else {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
+    return hook_answer(_table(client).answer, event, text)

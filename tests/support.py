@@ -47,7 +47,7 @@ class HubTestCase(TestCase):
         self.addCleanup(shutil.rmtree, self.home, ignore_errors=True)
         self.enterContext(mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.home)))
         self.addCleanup(forget_all_stores)
-        _share_template(self.home)
+        share_template(self.home)
 
     @contextmanager
     def store(self, project: str = "alpha", *, create: bool = True, **origin: str) -> Iterator[None]:
@@ -64,7 +64,7 @@ def forget_all_stores() -> None:
         del connections[alias]
 
 
-def _share_template(home: Path) -> None:
+def share_template(home: Path) -> None:
     """Give the home the run's template, so that a store is a copy of 3 ms and not a migration of 300."""
     name = f"{schema.fingerprint()[:16]}.db"
     made = run_home() / "templates" / name
@@ -76,4 +76,4 @@ def _share_template(home: Path) -> None:
             from memoryhub.core.backends.sqlite.templates import template_path
 
             template_path()
-        _share_template(home)
+        share_template(home)

@@ -42,6 +42,7 @@ READINGS = {
     "jobs": ([], None),
     "status": ([], None),
     "token list": ([], None),
+    "audit": ([], "projects/alpha/audit"),
     "member list": ([], "projects/alpha/members"),
     "worth": (["--period", "all"], "projects/alpha/worth?period=all"),
     "project list": ([], None),

@@ -47,7 +47,7 @@ class Command(HubCommand):
         names = ("projects", "clients", "seconds", "rate", "memories", "kill_every")
         plan = Plan(**{name: options[name] for name in names})
         with temporary_home(keep=False) as home, _progress() as progress, use_origin(source="cli", actor="bench"):
-            # The settings were made for the home of whoever measures
+            # The settings were made before this home
             for alias, name in (("default", "hub.db"), ("jobs", "jobs.db")):
                 connections.settings[alias]["NAME"] = str(home / name)
             prepare_databases()

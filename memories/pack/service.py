@@ -20,7 +20,7 @@ from memoryhub.config.project_settings import project_settings
 from memoryhub.core import clock, log
 from memoryhub.core.contributions import define_opening, define_recall
 from memoryhub.core.errors import Locked, NotFound, Unavailable
-from memoryhub.core.origin import current_origin, use_origin
+from memoryhub.core.origin import current_origin, named_reader, use_origin
 from memoryhub.core.paging import answering, answers_json, estimate_tokens
 from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.stores import rows
@@ -31,8 +31,8 @@ from sessions_app.held_out import is_held_out
 # Stands for numbers while the size of an answer is counted
 _MOST_TOKENS = 99_999_999
 _LAST_LIKE_IT = (
-    "SELECT id, digest FROM memories_contextpack WHERE session_id = %s AND query = %s AND max_tokens = %s "
-    "ORDER BY id DESC LIMIT 1"
+    "SELECT p.id, p.digest, r.actor FROM memories_contextpack p JOIN raw_events r ON r.position = p.id "
+    "WHERE p.session_id = %s AND p.query = %s AND p.max_tokens = %s ORDER BY p.id DESC LIMIT 50"
 )
 
 
@@ -208,10 +208,12 @@ def _positions(request: Request) -> list[tuple[str, int]]:
     return positions
 
 
-# Id of the last pack of this session and query, if its content is the same
+# Id of the reader's last pack of this session and query, if its content is the same. The audit names each reader.
 def _last_equal(max_tokens: int, request: Request, body: Body) -> int | None:
     found = rows.fetch(_LAST_LIKE_IT, [request.session_id, request.query.text, max_tokens])
-    return next((pack_id for pack_id, digest in found if digest == body.digest), None)
+    reader = named_reader(current_origin().actor)
+    last = next((pack for pack in found if named_reader(pack[2]) == reader), None)
+    return last[0] if last and last[1] == body.digest else None
 
 
 def _send(request: Request, body: Body, positions: list[tuple[str, int]], max_tokens: int) -> int:

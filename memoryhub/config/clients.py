@@ -121,10 +121,13 @@ class Hooks(_Declared):
 
 
 class Http(_Declared):
-    """The keys of a client's entry for a server over HTTP."""
+    """The keys of a client's entry for a server over HTTP, and how it takes the token from elsewhere."""
 
     url: str = "url"
     headers: str = "headers"
+    token: str = "${MEMORY_HUB_TOKEN}"  # noqa: S105 - a variable
+    variable: str = ""
+    input: str = ""
     entry: dict[str, Any] = Field(default_factory=dict)
 
 

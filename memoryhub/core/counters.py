@@ -140,6 +140,8 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 _FLUSH_SECONDS = 1.0
 HOME_VARIABLE = "MEMORY_HUB_HOME"
+# In place of a store, for what is counted outside of one
+NO_STORE = "none"
 _lock = threading.RLock()
 # Store to ``name|label`` to value.
 _values: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
@@ -154,10 +156,12 @@ class Counter:
     name: str
     help: str
     label: str
+    # Counted for the hub as a whole, not for each project
+    of_hub: bool = False
 
-    def count(self, value: str) -> None:
-        # Written at once: refusals are rare and must not be lost.
-        _add({f"{self.name}|{value}": 1.0}, now=True)
+    def count(self, value: str, *, now: bool = True) -> None:
+        # By default written at once: refusals are rare and must not be lost.
+        _add({f"{self.name}|{value}": 1.0}, now=now)
 
 
 # A histogram of seconds with one label.
@@ -180,8 +184,8 @@ class Timer:
 _defined: dict[str, Counter | Timer] = {}
 
 
-def define(name: str, text: str, label: str) -> Counter:
-    counter = Counter(name, text, label)
+def define(name: str, text: str, label: str, *, of_hub: bool = False) -> Counter:
+    counter = Counter(name, text, label, of_hub)
     _defined[name] = counter
     return counter
 
@@ -197,7 +201,7 @@ def defined() -> list[Counter | Timer]:
 
 
 def _add(changes: dict[str, float], *, now: bool) -> None:
-    store = (current_alias.get() or "").removeprefix(STORE_PREFIX) or "none"
+    store = (current_alias.get() or "").removeprefix(STORE_PREFIX) or NO_STORE
     with _lock:
         if os.environ.get(HOME_VARIABLE) != _home:
             _reset()

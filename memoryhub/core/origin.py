@@ -11,6 +11,19 @@ from dataclasses import dataclass, replace
 AGENT_PREFIX = "token:"
 
 
+def named_reader(actor: str) -> str:
+    """Return an actor that a token names; "" for clients on this machine, which call themselves what they like."""
+    return actor if "/" in actor or actor.startswith(AGENT_PREFIX) else ""
+
+
+def reader_of(actor: str, source: str) -> tuple[str, str]:
+    """Return the person and the client of an event; the person is "" for agents and for clients on this machine."""
+    person, slash, client = actor.partition("/")
+    if slash:
+        return person, client
+    return (actor, "") if source == "admin" else ("", actor)
+
+
 # Header fields of an event that are not in its payload.
 @dataclass(frozen=True, slots=True)
 class Origin:

@@ -1,4 +1,7 @@
-"""The spool of hook events that the hub has not stored yet: ``<home>/spool/<day>.jsonl``. Standard library only."""
+"""The spool of hook events that the hub has not stored yet: ``<home>/spool/<day>.jsonl``. Standard library only.
+
+Events for a team's hub have a spool for each project (``config.teams``): functions take its folder as ``at``.
+"""
 
 # Hooks append lines under the file's lock. The hub renames a file, stores its events, and deletes it. A line's id is
 # the idempotency key of its events, so a file that is processed twice counts once.
@@ -40,6 +43,8 @@ class Kept:
     payload: dict[str, Any] = field(default_factory=dict)
     # The client's window, as ``core.windows`` names it.
     window: str = ""
+    # What git says of the commits that the event made, if another machine stores it.
+    commits: list[dict[str, Any]] = field(default_factory=list)
 
 
 # A line that is not an event.
@@ -53,23 +58,27 @@ def folder() -> Path:
     return env.home() / FOLDER
 
 
-def append(kept: Kept) -> None:
+def append(kept: Kept, *, at: Path | None = None) -> None:
     line = line_of(kept) + "\n"
-    _append(_made(folder()) / f"{time.strftime('%Y-%m-%d', time.gmtime())}.jsonl", line.encode("utf-8", "replace"))
+    name = f"{time.strftime('%Y-%m-%d', time.gmtime())}.jsonl"
+    _append(_made(at or folder()) / name, line.encode("utf-8", "replace"))
 
 
 def line_of(kept: Kept) -> str:
-    return json.dumps(asdict(kept), ensure_ascii=False, separators=(",", ":"))
+    fields = asdict(kept)
+    if not kept.commits:
+        del fields["commits"]  # a hub of an older version, which may still run, does not know it
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
 
-def reject(key: str, reason: str) -> None:
+def reject(key: str, reason: str, *, at: Path | None = None) -> None:
     line = json.dumps({"id": key, "reason": reason[:200]}) + "\n"
-    _append(_made(_made(folder()) / REJECTED) / "unreadable.jsonl", line.encode("utf-8", "replace"))
+    _append(_made(_made(at or folder()) / REJECTED) / "unreadable.jsonl", line.encode("utf-8", "replace"))
 
 
 def _made(path: Path) -> Path:
     env.prepare_home()
-    path.mkdir(mode=0o700, exist_ok=True)
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)  # parents too are private: prepare_home sets the umask
     return path
 
 
@@ -103,18 +112,19 @@ def _write(descriptor: int, line: bytes) -> None:
         raise
 
 
-def has_waiting() -> bool:
+def has_waiting(*, at: Path | None = None) -> bool:
     """Return whether hook events wait to be captured."""
     try:
-        return any(name.endswith((".jsonl", TAKEN)) for name in os.listdir(folder()))  # noqa: PTH208
+        return any(name.endswith((".jsonl", TAKEN)) for name in os.listdir(at or folder()))  # noqa: PTH208
     except FileNotFoundError:
         return False
 
 
-def count_waiting() -> int:
+def count_waiting(*, at: Path | None = None) -> int:
     """Return how many hook events wait to be captured."""
+    place = at or folder()
     while True:
-        paths = [*folder().glob("*.jsonl"), *folder().glob(f"*.jsonl{TAKEN}")]
+        paths = [*place.glob("*.jsonl"), *place.glob(f"*.jsonl{TAKEN}")]
         try:
             return sum(path.read_bytes().count(b"\n") for path in paths)
         except FileNotFoundError:
@@ -122,9 +132,9 @@ def count_waiting() -> int:
 
 
 @contextmanager
-def only_taker(*, seconds: float = 0.0) -> Iterator[bool]:
+def only_taker(*, seconds: float = 0.0, at: Path | None = None) -> Iterator[bool]:
     """Yield whether this process may drain the spool inside the block; False if another does, or nothing waits."""
-    place = folder()
+    place = at or folder()
     if not any(place.glob(f"*.jsonl{TAKEN}")) and not any(place.glob("*.jsonl")):
         yield False
         return
@@ -135,10 +145,10 @@ def only_taker(*, seconds: float = 0.0) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def wait_for_arriving(*, seconds: float) -> None:
+def wait_for_arriving(*, seconds: float, at: Path | None = None) -> None:
     """Wait until the hooks that ended before now have spooled their events: later events are captured after them."""
     try:
-        descriptor = os.open(folder() / ARRIVING, os.O_RDWR)
+        descriptor = os.open((at or folder()) / ARRIVING, os.O_RDWR)
     except OSError:
         return
     try:
@@ -160,18 +170,19 @@ def taking(*, seconds: float = TAKER_SECONDS) -> Iterator[None]:
         os.close(descriptor)
 
 
-def take() -> list[Path]:
+def take(*, at: Path | None = None) -> list[Path]:
     """Rename all files so that hooks no longer write to them, and return them with those taken before, oldest first.
 
     Requires ``only_taker``.
     """
-    _remove_drafts()
-    for path in folder().glob("*.jsonl"):
+    place = at or folder()
+    _remove_drafts(place)
+    for path in place.glob("*.jsonl"):
         taken = path.with_name(f"{path.stem}-{time.time_ns()}.jsonl{TAKEN}")
         path.rename(taken)
         with taken.open("rb") as file:
             wait_for_lock(file.fileno())  # wait for a hook that opened it before
-    return sorted(folder().glob(f"*.jsonl{TAKEN}"))
+    return sorted(place.glob(f"*.jsonl{TAKEN}"))
 
 
 def read(path: Path) -> tuple[list[Kept], list[Broken]]:
@@ -189,7 +200,8 @@ def read(path: Path) -> tuple[list[Kept], list[Broken]]:
 def parsed(line: str) -> Kept:
     kept = Kept(**json.loads(line))
     texts = (kept.id, kept.client, kept.event, kept.project, kept.window)
-    if not all(isinstance(text, str) for text in texts) or not isinstance(kept.payload, dict):
+    is_whole = isinstance(kept.payload, dict) and isinstance(kept.commits, list)
+    if not all(isinstance(text, str) for text in texts) or not is_whole:
         raise ValueError("a field is of the wrong type")
     if not isinstance(kept.at, int) or not kept.id:
         raise ValueError("id or time is missing")
@@ -202,7 +214,7 @@ def finish(path: Path, *, left: list[Kept], broken: list[Broken]) -> None:
         lines = [json.dumps({"reason": flaw.reason, "line": flaw.line}, ensure_ascii=False) for flaw in broken]
         # Named by its content: written twice, after a crash between this step and the next, it exists once.
         name = f"{path.name.split('.', 1)[0]}-{hashlib.sha256(repr(lines).encode()).hexdigest()[:12]}.jsonl"
-        _replace(_made(folder() / REJECTED) / name, lines)
+        _replace(_made(path.parent / REJECTED) / name, lines)
     if left:
         _replace(path, [line_of(kept) for kept in left])
     else:
@@ -232,7 +244,7 @@ def rewrite(change: Callable[[str], str]) -> None:
 
     Requires ``taking``, so that no process still acts on a line that it read. Hooks may append at the same time.
     """
-    _remove_drafts()
+    _remove_drafts(folder())
     for path in _files():
         with path.open("rb") as file:
             wait_for_lock(file.fileno())  # a hook that waits for this lock then opens the new file
@@ -255,9 +267,9 @@ def _files() -> list[Path]:
     return [*waiting, *sorted(place.glob(f"*.jsonl{TAKEN}")), *sorted((place / REJECTED).glob("*.jsonl"))]
 
 
-def _remove_drafts() -> None:
-    for place in (folder(), folder() / REJECTED):
-        for draft in place.glob(".*.jsonl*"):
+def _remove_drafts(place: Path) -> None:
+    for part in (place, place / REJECTED):
+        for draft in part.glob(".*.jsonl*"):
             draft.unlink(missing_ok=True)
 
 

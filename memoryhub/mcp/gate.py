@@ -16,6 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from memoryhub.core.errors import PROBLEMS_PATH, Busy, HubError, TooMany, Unauthorized, describe_problem
 from memoryhub.mcp.admission import Admission
+from memoryhub.mcp.bodies import Bodies
 from memoryhub.mcp.caller import ADMITTED, SESSION_HEADER, Admitted
 from memoryhub.mcp.opening import HANDSHAKE_VERSIONS
 from memoryhub.mcp.sessions import Sessions
@@ -70,6 +71,7 @@ class Gate:
         self._sessions = Sessions()
         self._calls = _Count("calls", MOST_CALLS, MOST_CALLS_OF_A_TOKEN)
         self._streams = _Count("streams", MOST_STREAMS, MOST_STREAMS_OF_A_TOKEN)
+        self._bodies = Bodies()
         self._open: dict[asyncio.Task[None], Request] = {}
         self._answering = 0
         self._idle = asyncio.Event()
@@ -149,20 +151,21 @@ class Gate:
 
     # The body is read before, so that a slow client doesn't delay a shutdown.
     async def _answer(self, backend: Backend, request: Request, receive: Receive, send: _Sent) -> None:
-        body = await _read_body(receive, self._max_body)
-        if body is None:
-            await PlainTextResponse("The body is too large\n", 413)(request.scope, receive, send)
-            return
-        if self._closed:
-            raise stopping_error()
-        self._answering += 1
-        self._idle.clear()
-        try:
-            await backend.handle(request.scope, _replay(body, receive), send)
-        finally:
-            self._answering -= 1
-            if not self._answering:
-                self._idle.set()
+        with self._bodies.one() as body:
+            problem = await body.read(receive, self._max_body)
+            if problem is not None:
+                await problem(request.scope, receive, send)
+                return
+            if self._closed:
+                raise stopping_error()
+            self._answering += 1
+            self._idle.clear()
+            try:
+                await backend.handle(request.scope, body.replayed_by(receive), send)
+            finally:
+                self._answering -= 1
+                if not self._answering:
+                    self._idle.set()
 
     async def _run_stream(self, backend: Backend, request: Request, receive: Receive, send: _Sent) -> None:
         """Run a response that has no end; it is ended on shutdown, and when its token is no longer valid."""
@@ -238,7 +241,8 @@ class _Sent:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started = True
-            self._note_session(message)
+            if message["status"] < 400:
+                self._note_session(message)
         elif message["type"] == "http.response.body" and not message.get("more_body", False):
             self._ended = True
         await self._send(message)
@@ -254,27 +258,6 @@ class _Sent:
         for name, value in message["headers"]:
             if self.on_session and name.lower() == SESSION_HEADER.encode():
                 self.on_session(value.decode("latin-1"))
-
-
-async def _read_body(receive: Receive, most: int) -> bytes | None:
-    """Return the body, or what a client that has disconnected had sent; None if it is longer than ``most``."""
-    body = bytearray()
-    while True:
-        message = await receive()
-        body += message.get("body", b"")
-        if len(body) > most:
-            return None
-        if not message.get("more_body", False):
-            return bytes(body)
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replayed() -> Message:
-        return messages.pop() if messages else await receive()
-
-    return replayed
 
 
 def _is_stream(request: Request) -> bool:

@@ -38,7 +38,8 @@ def render() -> bytes:
 class _Hub(Collector):
     def collect(self) -> Iterable[Metric]:
         facts = {project: _facts(project) for project in list_projects()}
-        counted = _by_project(counters.sums())
+        sums = counters.sums()
+        counted = _by_project(sums)
         up = _gauge("store_up", "Whether a project's store can be read", ["project"])
         for project, found in facts.items():
             up.add_metric([project], 1 if found else 0)
@@ -46,7 +47,7 @@ class _Hub(Collector):
         readable = {project: found for project, found in facts.items() if found}
         yield from _of_stores(readable)
         yield from _of_appends(readable, counted)
-        yield from _of_counters(counted)
+        yield from _of_counters(counted, sums.get(counters.NO_STORE, {}))
         yield from _of_jobs()
 
 
@@ -137,9 +138,19 @@ def _of_appends(facts: dict[str, Facts], counted: dict[str, dict[str, float]]) -
     yield ratio
 
 
-def _of_counters(counted: dict[str, dict[str, float]]) -> Iterator[Metric]:
+def _of_counters(counted: dict[str, dict[str, float]], of_hub: dict[str, float]) -> Iterator[Metric]:
     for counter in counters.defined():
-        yield _histogram(counter, counted) if isinstance(counter, counters.Timer) else _counter(counter, counted)
+        if isinstance(counter, counters.Timer):
+            yield _histogram(counter, counted)
+        else:
+            yield _counter_of_hub(counter, of_hub) if counter.of_hub else _counter(counter, counted)
+
+
+def _counter_of_hub(counter: counters.Counter, values: dict[str, float]) -> Metric:
+    family = CounterMetricFamily(PREFIX + counter.name, counter.help, labels=[counter.label])
+    for key, value in _values_of(values, counter.name):
+        family.add_metric([key], value)
+    return family
 
 
 def _counter(counter: counters.Counter, counted: dict[str, dict[str, float]]) -> Metric:

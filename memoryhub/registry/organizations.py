@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from memoryhub.core.permissions import HUB, TO_MAKE_PLACES, Act, demand
+from memoryhub.core.permissions import TO_MAKE_PLACES, Act, demand
 from memoryhub.core.schemas import Listing, Paging, self_evident
 from memoryhub.core.stores.store import StoreId, org_store, use_store
 from memoryhub.core.stores.store import list_orgs as org_ids
@@ -29,6 +29,7 @@ from memoryhub.registry.store_cards import (
     name_fields,
     overview_fields,
     page_of_cards,
+    place_to_describe,
     read_card,
     store_here,
 )
@@ -73,8 +74,8 @@ def create_org(*, command: OrgCreate) -> OrgDetails:
         Conflict: the id exists, and ``if_exists`` is ``error``.
         Forbidden: it exists, and the caller works in a project of another organisation.
     """
-    demand(Act.GOVERN, to=TO_MAKE_PLACES, place=HUB)
     store = org_store(command.org_id)
+    demand(Act.GOVERN, to=TO_MAKE_PLACES, place=place_to_describe(store))
     is_foreign = store_here() is not None and org_of_project() != store.name
     refusal = f"organisation {store.name!r} can be described only from its own projects; this is not one of them"
     redacted = create_described(

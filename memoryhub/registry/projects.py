@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from memoryhub.core.errors import Invalid
-from memoryhub.core.permissions import HUB, TO_MAKE_PLACES, Act, demand
+from memoryhub.core.permissions import TO_MAKE_PLACES, Act, demand
 from memoryhub.core.schemas import Command, Listing, Paging, self_evident
 from memoryhub.core.stores.store import StoreId, current_store, project_store, use_store
 from memoryhub.core.stores.store import list_projects as project_ids
@@ -29,6 +29,7 @@ from memoryhub.registry.store_cards import (
     occurred_at,
     overview_fields,
     page_of_cards,
+    place_to_describe,
     read_card,
     store_here,
 )
@@ -91,8 +92,8 @@ def create_project(*, command: ProjectCreate) -> ProjectCard:
         Forbidden: it exists, and the caller works in another project.
         NotFound: there is no such organisation.
     """
-    demand(Act.GOVERN, to=TO_MAKE_PLACES, place=HUB)
     store = project_store(command.project_id)
+    demand(Act.GOVERN, to=TO_MAKE_PLACES, place=place_to_describe(store))
     here = store_here()
     refusal = ""
     if here not in (None, store):

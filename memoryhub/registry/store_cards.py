@@ -18,6 +18,7 @@ from memoryhub.core.errors import Conflict, Forbidden, HubError
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.permissions import HUB, reaches
 from memoryhub.core.schemas import Listing, Paging
 from memoryhub.core.stores.routing import current_alias
 from memoryhub.core.stores.store import Scope, StoreId, current_store, use_store
@@ -101,6 +102,11 @@ def create_described(*, store: StoreId, command: OrgDescribe, if_exists: IfTaken
         _check_existing(store, command, if_exists, refusal)
     with apart_from_here(store), use_store(store, create=True):
         return describe(command=description).redacted if description.model_fields_set else ()
+
+
+def place_to_describe(store: StoreId) -> str:
+    """Return the place whose owners may create or describe a store: itself, if the caller sees it, or else the hub."""
+    return store.place if stores.exists(store) and reaches(store.place) else HUB
 
 
 def _check_existing(store: StoreId, command: OrgDescribe, if_exists: IfTaken, refusal: str) -> None:

@@ -23,6 +23,7 @@ from memoryhub.registry import organizations, projects, summaries
 from memoryhub.rest.auth import BearerToken, SignedIn, is_known
 from memoryhub.rest.export_routes import router as exports
 from memoryhub.rest.framework import HubAPI, from_caller, granted, in_project
+from memoryhub.rest.hook_routes import deliveries
 from memoryhub.rest.hook_routes import router as hooks
 from memoryhub.rest.members_api import router as members
 from sessions_app.api import by_name as sessions_by_name
@@ -170,6 +171,7 @@ for router in (
     governance,
     sessions_by_name,
     exports,
+    deliveries,
 ):
     router.add_decorator(in_project)
     api.add_router("projects/{project_id}", router)

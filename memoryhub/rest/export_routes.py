@@ -9,6 +9,7 @@ from django.http import HttpRequest, StreamingHttpResponse
 from ninja import Query, Router
 from pydantic import Field
 
+from governance.audit import AuditExport, export_audit
 from memoryhub.core.errors import Invalid
 from memoryhub.core.permissions import Act, Grant, demand, use_grant
 from memoryhub.core.rest import problems
@@ -19,7 +20,7 @@ from memoryhub.transfer.jsonl import export_lines
 router = Router()
 
 _PIECE = 64 * 1024
-_TYPES = {"jsonl": "application/x-ndjson", "tar.gz": "application/gzip"}
+_TYPES = {"jsonl": "application/x-ndjson", "tar.gz": "application/gzip", "csv": "text/csv"}
 
 
 class ExportRequest(Selection):
@@ -56,6 +57,23 @@ def export(request: HttpRequest, command: Query[ExportRequest]) -> Any:
     return _streamed(request, lambda: export_archive(Form(command.form), selection), "tar.gz")
 
 
+@router.get(
+    "audit/export",
+    response={200: None, **problems(403)},
+    tags=["governance"],
+    summary="Export who was given which context pack",
+    openapi_extra={
+        "responses": {
+            200: {"content": {kind: {"schema": {"type": "string"}} for kind in ("text/csv", "application/x-ndjson")}}
+        }
+    },
+)
+def export_packs_read(request: HttpRequest, command: Query[AuditExport]) -> Any:
+    """Oldest first, each with its position in the log and the digest of the chain there. For owners."""
+    demand(Act.GOVERN, to="read the audit")  # here too: the lines are made after the answer has begun
+    return _streamed(request, lambda: (line.encode() for line in export_audit(command=command)), command.form, "audit")
+
+
 def _encoded() -> Iterator[bytes]:
     return (line.encode() for line in export_lines())
 
@@ -72,7 +90,9 @@ def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 # The answer is read after the view has returned, so the stream opens the store and takes the grant again.
-def _streamed(request: HttpRequest, pieces: Callable[[], Iterator[bytes]], ending: str) -> StreamingHttpResponse:
+def _streamed(
+    request: HttpRequest, pieces: Callable[[], Iterator[bytes]], ending: str, suffix: str = ""
+) -> StreamingHttpResponse:
     store, grant = current_store(), request.grant  # type: ignore[attr-defined]
 
     def stream(grant: Grant) -> Iterator[bytes]:
@@ -80,5 +100,5 @@ def _streamed(request: HttpRequest, pieces: Callable[[], Iterator[bytes]], endin
             yield from _gathered(pieces())
 
     response = StreamingHttpResponse(stream(grant), content_type=_TYPES[ending])
-    response["Content-Disposition"] = f'attachment; filename="{store.name}.{ending}"'
+    response["Content-Disposition"] = f'attachment; filename="{"-".join(filter(None, (store.name, suffix)))}.{ending}"'
     return response

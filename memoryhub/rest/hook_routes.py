@@ -1,4 +1,4 @@
-"""Routes for clients' hooks, which capture events in the project of the client's folder."""
+"""Routes for clients' hooks: of this machine, in the project of the client's folder, and of others, in a named one."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ from memoryhub.core import ids
 from memoryhub.core.permissions import demand_everywhere
 from memoryhub.core.rest import problems
 from memoryhub.core.schemas import Command
+from memoryhub.core.stores.store import current_store
 from memoryhub.ops.serving.drain import drain_before_reading
 from memoryhub.rest.framework import header_of
 from sessions_app.events.work import Slug
 from sessions_app.hook_parser import answer_for_client, parse_hook, project_of
+from sessions_app.schemas import HookContext, HookDelivery
 from sessions_app.services.capture import note_window, take_event
+from sessions_app.services.deliveries import take_delivery
 
 router = Router()
+deliveries = Router()
 
 
 class HookQuery(Command):
@@ -60,3 +64,18 @@ def take_hook(
 # The hook has checked the folder that it runs in, which may be another, such as the client's own.
 def _is_switched_off(directory: str) -> bool:
     return directory.startswith("/") and bool(enabled.switched_off_in(os.path.realpath(directory)))
+
+
+@deliveries.post(
+    "hooks/{client}/{event}",
+    response={200: HookContext, **problems(404)},
+    tags=["hooks"],
+    summary="Capture a hook event of another machine",
+)
+def deliver_hook(request: HttpRequest, client: str, event: str, command: HookDelivery) -> Any:  # noqa: ARG001
+    """For a team's hub: the actor is that of the token, and no folder of the hub's machine is read.
+
+    A repeated ``Idempotency-Key`` adds nothing.
+    """
+    drain_before_reading(current_store().name)
+    return take_delivery(client=client, event=event, command=command)

@@ -71,6 +71,13 @@ def refuse_body(request: HttpRequest) -> HttpResponse | None:
     return None
 
 
+def refuse_large_body(request: HttpRequest) -> HttpResponse | None:
+    """Return a plain response, for pages, if the body is too large."""
+    if _body_size(request) <= settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+        return None
+    return HttpResponse("The body is too large\n", content_type="text/plain", status=413)
+
+
 def _body_size(request: HttpRequest) -> int:
     try:
         return max(int(request.META.get("CONTENT_LENGTH") or 0), 0)

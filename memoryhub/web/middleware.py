@@ -13,13 +13,14 @@ from django.http.response import HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import render
 from django.urls import get_script_prefix, set_script_prefix
 from django.utils import timezone
+from django.utils.cache import add_never_cache_headers
 
 from memoryhub.core.errors import HubError, Unavailable
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import HUB, NOTHING, Act, grant_of, may, reaches, use_grant
 from memoryhub.core.stores.store import GLOBAL_STORE, SLUG, StoreId, org_store, project_store, use_store
 from memoryhub.ops.serving.live import store_version
-from memoryhub.rest.problems import problem_for_status, problem_response, refuse_body
+from memoryhub.rest.problems import problem_for_status, problem_response, refuse_body, refuse_large_body
 from memoryhub.web import live
 from memoryhub.web.addresses import Place
 
@@ -42,6 +43,22 @@ class ContentSecurityPolicy:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         response = self.get_response(request)
         response["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
+        return response
+
+
+class PrivateResponses:
+    """Keeps responses out of caches, and cookies that were set over HTTPS on HTTPS."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response = self.get_response(request)
+        if not response.has_header("Cache-Control"):
+            add_never_cache_headers(response)
+        if request.is_secure():  # not a setting: over loopback the same hub is reached without TLS
+            for cookie in response.cookies.values():
+                cookie["secure"] = True
         return response
 
 
@@ -77,14 +94,14 @@ class KnownHost:
 
 
 class ApiProblems:
-    """Under ``/api/``: rejects bodies that are not JSON, and turns every error into problem+json."""
+    """Rejects bodies that are too large. Under ``/api/``, JSON alone is accepted, and errors are problem+json."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         if not request.path_info.startswith(API_PREFIX):
-            return self.get_response(request)
+            return refuse_large_body(request) or self.get_response(request)
         response = refuse_body(request) or self.get_response(request)
         warning = getattr(request, "store_warning", "")
         if warning:

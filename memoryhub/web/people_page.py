@@ -98,7 +98,7 @@ def _change_membership(request: HttpRequest, name: str, *, leaves: bool) -> None
 
 
 def _link(request: HttpRequest, name: str) -> str:
-    return signin.link(request.build_absolute_uri("/").rstrip("/"), signin.create_link_token(username=name))
+    return signin.link(signin.address_of_hub(request), signin.create_link_token(username=name))
 
 
 def _page(request: HttpRequest, form: PersonForm, **extra: Any) -> HttpResponse:
@@ -192,7 +192,7 @@ def show_tokens(request: HttpRequest) -> HttpResponse:
     except HubError as error:
         form.add_error("name", sentence(error.message))
         return _tokens_page(request, form)
-    address = request.build_absolute_uri("/").rstrip("/")
+    address = signin.address_of_hub(request)
     fresh = TokenForm(owner=_owner(request))
     return _tokens_page(request, fresh, token=token, text=text, snippets=_snippets(address, token, text))
 
@@ -205,21 +205,18 @@ def _owner(request: HttpRequest) -> str:
     return name
 
 
-# Where `memory-hub mcp --http 8322` listens, as in the documentation
-_MCP_ADDRESS = "http://127.0.0.1:8322/mcp"
-
-
 def _snippets(address: str, token: Any, text: str) -> list[dict[str, str]]:
     """Return how scripts and clients use a token, as titles, notes and texts to copy."""
     project = token.projects[0] if token.projects else ""
     path = f"projects/{project}/memories?limit=5" if project else "projects"
     curl = f"curl -H 'Authorization: Bearer {text}' '{address}/api/v1/{path}'"
-    start = "Start the server with “memory-hub mcp --http 8322”, and put this into {}."
+    about = "Put this into {}." if project else "Put this into {}, with a project's id in the address."
+    mcp = f"{address}/p/{project or 'PROJECT'}/mcp"
     clients = [
         {
             "title": client.name,
-            "about": start.format(_on_linux(client.user[-1])),
-            "text": client.http_text(_MCP_ADDRESS, text),
+            "about": about.format(_on_linux(client.user[-1])),
+            "text": client.http_text(mcp, text),
         }
         for client in all_clients().values()
         if client.http

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
+from collections.abc import Callable
 from datetime import timedelta
 
+from django.conf import settings
 from django.contrib.auth import login, logout
-from django.contrib.auth.models import User
+from django.contrib.auth.models import AnonymousUser, User
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.core import clock
 from memoryhub.core.errors import Forbidden, Gone
+from memoryhub.core.stores.store import SLUG
 from memoryhub.models import SignInLink, Subject
 from memoryhub.registry.access_history import note_change
 from memoryhub.registry.people import OWNER, active_owners, find_person, require_manager_of
 
 LINK_LIFETIME = timedelta(minutes=15)
 _TOKEN_BYTES = 32
+# Key of a session: whom the proxy named when the session began
+_PROXY_PERSON = "proxy_person"
+_EXEMPT = "/api/"
+# Pages without which nobody could sign out, or use a link, behind a proxy that signs in
+_NEVER_BY_PROXY = re.compile(r"/(signin|static)/|/signout$|(/p/[^/]+|/o/[^/]+|/global)?/admin/login/")
 
 
 def ensure_owner() -> User:
@@ -83,16 +93,66 @@ def follow_link(request: HttpRequest, token: str) -> HttpResponse:
     if request.method == "HEAD":  # link previews must not use up the link
         return HttpResponse()
     user = redeem_link_token(token)
-    login(request, user, backend="django.contrib.auth.backends.ModelBackend")
+    _sign_in(request, user)
     return redirect("/")
+
+
+def _sign_in(request: HttpRequest, user: User) -> None:
+    login(request, user, backend="django.contrib.auth.backends.ModelBackend")
+    request.session[_PROXY_PERSON] = _person_of_proxy(request)
 
 
 @never_cache
 def explain(request: HttpRequest, **_: object) -> HttpResponse:
-    return render(request, "memoryhub/signin.html")
+    return render(request, "memoryhub/signin.html", {"proxy_person": _person_of_proxy(request)})
 
 
 @require_POST
 def sign_out(request: HttpRequest) -> HttpResponse:
     logout(request)
     return redirect("/admin/login/")
+
+
+def address_of_hub(request: HttpRequest) -> str:
+    """Return the address for links and clients, without a slash at its end."""
+    return settings.PUBLIC_URL or request.build_absolute_uri("/").rstrip("/")
+
+
+class ProxySignIn:
+    """Signs in the person whom a named proxy names in its header; nobody is created by it.
+
+    A session belongs to the name with which it began: it ends when the header is gone, or names another person.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        refusal = self._follow(request) if settings.REMOTE_USER_HEADER else None
+        return refusal or self.get_response(request)
+
+    def _follow(self, request: HttpRequest) -> HttpResponse | None:
+        name = _person_of_proxy(request)
+        if request.user.is_authenticated and request.session.get(_PROXY_PERSON, "") != name:
+            if request.path_info.startswith(_EXEMPT) and not name:
+                request.user = AnonymousUser()  # the proxy lets agents through there: the session goes on elsewhere
+            else:
+                logout(request)
+        if not name or request.user.is_authenticated or "Authorization" in request.headers:
+            return None
+        if _NEVER_BY_PROXY.match(request.path_info):
+            return None
+        person = User.objects.filter(username=name, is_active=True).first() if SLUG.fullmatch(name) else None
+        if person:
+            _sign_in(request, person)
+            return None
+        if request.path_info.startswith(_EXEMPT):
+            return None
+        owners = list(active_owners().values_list("username", flat=True))
+        context = {"proxy_person": name, "owners": owners}
+        return render(request, "memoryhub/unknown_person.html", context, status=403)
+
+
+# From the server, which believes only named proxies
+def _person_of_proxy(request: HttpRequest) -> str:
+    return str(request.META.get("REMOTE_USER", "")) if settings.REMOTE_USER_HEADER else ""

@@ -60,6 +60,7 @@ class HubAdminSite(AdminSite):
             path("pick/", self.admin_view(show_matching), name="pick"),
             path("secrets/", self.admin_view(self.secrets), name="secrets"),
             path("blame/", self.admin_view(self.blame), name="blame"),
+            path("audit/", self.admin_view(needs(Act.GOVERN, self.audit)), name="audit"),
             path("imports/", self.admin_view(self.imports), name="imports"),
             path("imports/<int:batch_id>/", self.admin_view(self.one_import), name="import"),
             path("worth/", self.admin_view(self.worth), name="worth"),
@@ -155,6 +156,11 @@ class HubAdminSite(AdminSite):
         from memoryhub.web.blame_page import show_blame
 
         return show_blame(request, self.each_context(request))
+
+    def audit(self, request: HttpRequest) -> HttpResponseBase:
+        from memoryhub.web.audit_page import show_audit
+
+        return show_audit(request, self.each_context(request))
 
     def imports(self, request: HttpRequest) -> HttpResponse:
         from memoryhub.web.imports_page import show_imports

@@ -75,6 +75,24 @@ class CommitRecord(Command):
     files: list[FileChange] = Field(default_factory=list, max_length=100_000)
 
 
+class HookDelivery(Command):
+    """A hook event of a client on another machine."""
+
+    data: dict[str, JsonValue] = Field(description="what the client passed to its hook, without secrets")
+    happened_at: Moment | None = Field(None, description="default: now; never before the last event")
+    commits: list[CommitRecord] = Field(
+        default_factory=list, max_length=100, description="made by the event's command, as git on that machine has them"
+    )
+    idempotency_key: IdempotencyKey = None
+
+
+class HookContext(BaseModel):
+    """The context that a hook adds to its client's model."""
+
+    context: str = ""
+    is_pack: bool = Field(False, description="the context is that of a session's start, which the sender may keep")
+
+
 class CommitView(BaseModel):
     """A commit."""
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,16 @@ from memoryhub.config.identity import bind_project
 from memoryhub.config.project_settings import project_settings
 from memoryhub.core import clock, log, windows
 from memoryhub.core.contributions import opening_of, recall_of
-from memoryhub.core.errors import Invalid, Unavailable
+from memoryhub.core.errors import Invalid
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
 from memoryhub.core.origin import use_origin
 from memoryhub.core.spool import Kept
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store, project_store, use_store
 from memoryhub.core.text import flat, one_line
-from sessions_app import git
 from sessions_app.events import COMMIT_RECORDED
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED
+from sessions_app.hook_commits import find_commits
 from sessions_app.hook_parser import HookEvent
 from sessions_app.models import SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart
@@ -95,11 +94,6 @@ def _by_count(paths: Any) -> list[str]:
 
 logger = logging.getLogger(__name__)
 
-_COMMITS = re.compile(r"\bgit\b[^|;&\n]*\bcommit\b")
-# git's message for a new commit: `[main 1a2b3c4] Subject`.
-_NEW_COMMIT = re.compile(r"^\[[^\]\n]*\b([0-9a-f]{7,64})\]", re.MULTILINE)
-_JUST_NOW = timedelta(minutes=5)
-
 
 def capture(*, event: HookEvent, idempotency_key: str) -> None:
     """Record a hook event; the same idempotency key again changes nothing.
@@ -107,12 +101,22 @@ def capture(*, event: HookEvent, idempotency_key: str) -> None:
     Needs an origin whose actor is the client.
     """
     event = replace(event, directory=os.path.realpath(event.directory) if event.directory else "")
-    with log.transaction(), use_origin(session_id=event.session_id):
-        if not rows.fetch("SELECT 1 FROM raw_events WHERE idempotency_key = %s", [idempotency_key]):
-            _EFFECTS[event.effect](event, idempotency_key)
+    record_hook(event, idempotency_key)
     # After the event, which must not wait for git: the next one may end its turn.
-    if commits := _commits(event):
-        with use_origin(session_id=event.session_id, turn_id=_turn_of(idempotency_key)):
+    record_commits_of(event, idempotency_key, _commits(event))
+
+
+def record_hook(event: HookEvent, key: str) -> None:
+    """Record a hook event with its folder as given; the same key again changes nothing."""
+    with log.transaction(), use_origin(session_id=event.session_id):
+        if not rows.fetch("SELECT 1 FROM raw_events WHERE idempotency_key = %s", [key]):
+            _EFFECTS[event.effect](event, key)
+
+
+def record_commits_of(event: HookEvent, key: str, commits: list[CommitRecord]) -> None:
+    """Record the commits that a recorded hook event made, in its turn."""
+    if commits:
+        with use_origin(session_id=event.session_id, turn_id=_turn_of(key)):
             record_commits(commits=commits)
 
 
@@ -135,14 +139,19 @@ def answer_to(*, event: HookEvent, project: str, problem: str = "") -> str:
     if not event.answers:
         return ""
     if event.effect is Effect.PROMPT:
-        turn = _open_turn(event.session_id)
-        with use_origin(session_id=event.session_id, turn_id=turn.turn_id if turn else ""):
-            return recall_of(event.session_id, event.payload.get("content", ""))
+        return recall_at_prompt(event)
     if event.directory:
         # From now on another folder of the same name is another project.
         bind_project(project, Path(event.directory))
     warning = f"Memory Hub ignores this folder's settings: {problem}\n\n" if problem else ""
     return f"{warning}{opening_of(event.session_id)}".rstrip()
+
+
+def recall_at_prompt(event: HookEvent) -> str:
+    """Return what is recalled for a captured prompt."""
+    turn = _open_turn(event.session_id)
+    with use_origin(session_id=event.session_id, turn_id=turn.turn_id if turn else ""):
+        return recall_of(event.session_id, event.payload.get("content", ""))
 
 
 def folder_settings_of(project: str, event: HookEvent) -> tuple[FolderSettings, str]:
@@ -159,15 +168,18 @@ def folder_settings_of(project: str, event: HookEvent) -> tuple[FolderSettings, 
 def capture_kept(event: HookEvent, kept: Kept) -> None:
     """Capture a spooled event in the current store, at the time when it happened."""
     folder, _ = folder_settings_of(current_store().name, event)
-    with clock.frozen(_happened_at(kept)), use_folder(folder), use_origin(source="hook", actor=kept.client):
+    with (
+        clock.frozen(plausible_time(datetime.fromtimestamp(kept.at / 1000, UTC))),
+        use_folder(folder),
+        use_origin(source="hook", actor=kept.client),
+    ):
         capture(event=event, idempotency_key=kept.id)
     note_window(event=event, window=kept.window)
 
 
-# Not after now, and not before the log's last event: event times never decrease.
-def _happened_at(kept: Kept) -> datetime:
+def plausible_time(reported: datetime) -> datetime:
+    """Return the time for an event: not after now, and not before the log's last, since times never decrease."""
     last = rows.fetch("SELECT occurred_at FROM raw_events ORDER BY position DESC LIMIT 1")
-    reported = datetime.fromtimestamp(kept.at / 1000, UTC)
     return min(max(reported, clock.from_text(last[0][0])) if last else reported, clock.now())
 
 
@@ -244,21 +256,7 @@ def _append(event: HookEvent, key: str) -> None:
 
 
 def _commits(event: HookEvent) -> list[CommitRecord]:
-    command = event.payload.get("command", "")
-    if event.type != COMMAND_RUN.name or not _COMMITS.search(command) or not project_settings().capture_commits:
-        return []
-    folder = Path(event.directory)
-    try:
-        commits = [git.read_commit(folder, sha) for sha in _NEW_COMMIT.findall(event.payload.get("output", ""))]
-        return [commit for commit in commits if commit] or _latest(folder)
-    except Unavailable:
-        return []
-
-
-# A quiet command prints neither a hash nor a failure: HEAD counts if it is recent.
-def _latest(folder: Path) -> list[CommitRecord]:
-    last = git.read_commit(folder, "HEAD")
-    return [last] if last and abs(clock.now() - last.committed_at) < _JUST_NOW else []
+    return find_commits(event) if project_settings().capture_commits else []
 
 
 def _turn_of(key: str) -> str:

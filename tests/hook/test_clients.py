@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock, skipUnless
 
+from memoryhub.client.hook.payload import path_of_directory
 from memoryhub.client.setup import entries
 from memoryhub.client.setup.document import read_document
 from memoryhub.config.clients import find_client, hook_clients
@@ -48,6 +49,11 @@ def recorded(client: str, folder: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 class RecordedClientsTests(HookTestCase):
+    def test_the_path_of_the_folder_is_found_without_parsing_the_table(self):
+        for client, hooks in hook_clients().items():
+            self.assertEqual(path_of_directory(client), hooks.directory)
+        self.assertEqual(path_of_directory("unknown"), "cwd")
+
     def test_what_each_client_reports_is_recorded(self) -> None:
         home = self.enterContext(temporary_home())
         with serving("--no-worker", home=home):

@@ -225,6 +225,23 @@ class PersonsTokenTests(MembersTestCase):
         event = self.call("GET", "projects/alpha/events", token=text).data["results"][-1]
         self.assertEqual(event["actor"], "ann/laptop")
 
+    def test_pages_show_person_and_client_and_filter_by_both(self) -> None:
+        self.join("ann", "project:alpha")
+        for client in ("laptop", "desk"):
+            text = self.token("ann", client)
+            self.call("POST", "projects/alpha/memories", {"title": client, "content": client}, token=text, expect=201)
+        self.call("POST", "projects/alpha/memories", BODY, expect=201)
+        browser, log = self.browser("ann"), "/p/alpha/admin/core/rawevent/"
+        shown = '<span class="actor" data-initial="A">ann <span class="badge badge-client">{}</span></span>'
+        self.assertContains(browser.get(log), shown.format("laptop"))
+        self.assertContains(browser.get(log), "ann, all clients")
+        for chosen, clients in (("ann/", ["laptop", "desk"]), ("ann/desk", ["desk"])):
+            page = browser.get(log, {"actor": chosen})
+            found = {event.actor for event in page.context["cl"].result_list}
+            self.assertEqual(found, {f"ann/{client}" for client in clients})
+        events = page.context["cl"].result_list
+        self.assertContains(browser.get(f"{log}{events[0].position}/change/", follow=True), shown.format("desk"))
+
     def test_it_can_do_what_the_person_can_at_this_moment(self) -> None:
         text = self.token("ann", "laptop", "admin")
         self.call("GET", "projects/alpha", token=text, expect=404)

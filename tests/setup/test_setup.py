@@ -272,12 +272,12 @@ class TrialTests(SetupTestCase):
         entry = {"command": str(server), "args": ["mcp"]}
         path.parent.mkdir()
         path.write_text(json.dumps({"mcpServers": {"memory-hub": entry}}))
-        handshake = trial._handshake()
+        handshake = trial.handshake()
 
         def once_closed():
             while not marker.exists():
                 time.sleep(0.001)
             return handshake
 
-        with mock.patch.object(trial, "_handshake", once_closed):
+        with mock.patch.object(trial, "handshake", once_closed):
             self.refused(8, "ended before it answered", "cursor", "--check")

@@ -42,7 +42,7 @@ from memoryhub.transfer.bundles.bundle import Bundle, create_bundle, open_bundle
 from memoryhub.transfer.bundles.merging import MergeReport
 from tests.governance.rollback_actions import DeedTestCase, random_steps
 from tests.home import run_home
-from tests.support import HubTestCase, _share_template, forget_all_stores
+from tests.support import HubTestCase, forget_all_stores, share_template
 
 # Each met another way in which two logs do not fit
 SEEDS = (4, 8, 10, 31)
@@ -60,7 +60,7 @@ class TwoHubsTestCase(HubTestCase):
     def make_other_hub(self) -> None:
         self.other = Path(tempfile.mkdtemp(prefix="home-", dir=run_home()))
         self.addCleanup(shutil.rmtree, self.other, ignore_errors=True)
-        _share_template(self.other)
+        share_template(self.other)
         self.file = self.home / "alpha.bundle"
 
     @contextmanager

@@ -98,11 +98,11 @@ class Server:
 
     @property
     def link(self) -> str:
-        return re.search(r"http://\S+/signin/\S+", self.text)[0]  # type: ignore[index]
+        return re.search(r"https?://\S+/signin/\S+", self.text)[0]  # type: ignore[index]
 
     @property
     def address(self) -> str:
-        return self.link.split("/signin/")[0]
+        return re.search(r" at (http://\S+)/$", self.text, re.MULTILINE)[1]  # type: ignore[index]
 
     @property
     def place(self) -> tuple[str, int]:

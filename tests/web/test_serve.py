@@ -35,7 +35,7 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
 django.setup()
 from memoryhub.cli import main
 from memoryhub.ops.serving import web
-web.serve = lambda listener, idle=None: threading.Event().wait()
+web.serve = lambda listener, **_: threading.Event().wait()
 sys.exit(main(sys.argv))
 """
 

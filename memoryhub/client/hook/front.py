@@ -162,6 +162,8 @@ def _is_object(body: bytes) -> bool:
 
 
 def _hand_over(event: Event) -> None:
+    if _is_for_a_team(event):
+        return
     _name_project(event)
     connection = post.send(event, connect_seconds=CONNECT_SECONDS)
     if connection is None and event.takes_context:
@@ -179,6 +181,20 @@ def _hand_over(event: Event) -> None:
         complain(answer.sentence())
     elif answer.body:
         os.write(1, answer.body)
+
+
+# Few machines work with a team's hub: on the others, this costs the look for a file.
+def _is_for_a_team(event: Event) -> bool:
+    if event.project or not os.path.exists(f"{home_text()}/teams.toml"):  # noqa: PTH110
+        return False
+    from memoryhub.client.hook import team
+
+    connection = team.find_connection(event)
+    if connection is None:
+        return False
+    if problem := team.hand_over(event, connection):
+        complain(problem)
+    return True
 
 
 # Without a hub, the answer is made in this process: the event is spooled first, so that nothing is lost if that fails.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
+from typing import TYPE_CHECKING, Any
 
 from memoryhub.client.hook import payload
 from memoryhub.client.hook.post import CLIENTS_FILE, Event
@@ -11,14 +13,24 @@ from memoryhub.core.secrets.sanitize import sanitize
 from sessions_app.transcript import with_last_message
 
 _LONGEST = 50_000
+# Of commits for another machine, whose hub limits the size of requests.
+_MOST_COMMITS = 20
+_MOST_FILES = 1_000
+
+if TYPE_CHECKING:
+    from memoryhub.config.teams.connections import Connection
 
 
-def keep(event: Event) -> None:
-    """Append the event to the spool, without secrets; one that is not JSON is counted and dropped."""
+def keep(event: Event, connection: Connection | None = None) -> None:
+    """Append the event to the spool, without secrets; one that is not JSON is counted and dropped.
+
+    With a connection, it is the spool of that team's project, and what git says of the event's commits is kept too.
+    """
+    place = connection.spool if connection else None
     try:
         content = payload.read(event.body)
     except ValueError as error:
-        spool.reject(event.key, str(error))
+        spool.reject(event.key, str(error), at=place)
         return
     if event.effect == "stop":
         # Read it now: the transcript will have changed when the hub drains the spool.
@@ -36,5 +48,35 @@ def keep(event: Event) -> None:
             project=event.project,
             payload=clean,
             window=event.window,
-        )
+            commits=_commits(event, content) if connection else [],
+        ),
+        at=place,
     )
+
+
+# The hub of another machine cannot ask git here. Importing Django for it takes longer than all else in the hook.
+def _commits(event: Event, content: dict[str, Any]) -> list[dict[str, Any]]:
+    if event.effect != "tool" or b"commit" not in event.body:
+        return []
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryhub.settings_store")
+    import django
+
+    django.setup()
+    from memoryhub.core.errors import HubError
+    from sessions_app.hook_commits import find_commits
+    from sessions_app.hook_parser import parse_hook
+
+    try:
+        found = find_commits(parse_hook(client=event.client, event=event.name, data=content))
+    except HubError:
+        return []  # the hub says why it refuses the event
+    commits = [commit.model_dump(mode="json") for commit in found[:_MOST_COMMITS]]
+    return [
+        {
+            **commit,
+            "message": sanitize(commit["message"][:_LONGEST])[0],
+            "author": sanitize(commit["author"])[0],
+            "files": sanitize(commit["files"][:_MOST_FILES])[0],
+        }
+        for commit in commits
+    ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from typing import TYPE_CHECKING, Any
 
 from memoryhub.config import enabled
@@ -65,7 +64,7 @@ def project_of(event: Event) -> str:
 
     from memoryhub.config.identity import identify_project
 
-    path, directory = _directory_of(event)
+    path, directory = _path_and_directory(event)
     if not directory:
         raise ValueError(f"the event names no folder ({path!r}), so its project is unknown; it is not kept")
     return identify_project(project=None, directory=Path(directory))
@@ -74,18 +73,35 @@ def project_of(event: Event) -> str:
 def is_switched_off(event: Event) -> bool:
     """Return whether the hub is disabled for the event's folder, which may be another than this process's."""
     try:
-        _, directory = _directory_of(event)
+        directory = directory_of(event)
     except ValueError:
         return False
     return directory.startswith("/") and bool(enabled.switched_off_by(os.path.realpath(directory)))
 
 
+def directory_of(event: Event) -> str:
+    """Return the folder that the event names, "" if it names none.
+
+    Raises:
+        ValueError: the event is not JSON.
+    """
+    return _path_and_directory(event)[1]
+
+
 # The path of the folder in the event, and the folder; "" if the event names none.
-def _directory_of(event: Event) -> tuple[str, str]:
-    from memoryhub.client.hook.post import CLIENTS_FILE
+def _path_and_directory(event: Event) -> tuple[str, str]:
     from memoryhub.config.json_path import value_at
 
-    with open(CLIENTS_FILE, "rb") as file:  # noqa: PTH123
-        path = tomllib.load(file).get(event.client, {}).get("hooks", {}).get("directory", "cwd")
+    path = path_of_directory(event.client)
     directory = value_at(read(event.body), path)
     return path, directory if isinstance(directory, str) and "\0" not in directory else ""
+
+
+def path_of_directory(client: str) -> str:
+    """Return the path of the folder in a client's events. Searches the text, which parsing as TOML takes long."""
+    from memoryhub.client.hook.post import CLIENTS_FILE
+
+    with open(CLIENTS_FILE, encoding="utf-8") as file:  # noqa: PTH123
+        text = file.read()
+    table = text.partition(f"\n[{client}.hooks]\n")[2].partition("\n[")[0]
+    return f"\n{table}".partition('\ndirectory = "')[2].partition('"')[0] or "cwd"

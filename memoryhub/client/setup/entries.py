@@ -14,6 +14,7 @@ from typing import Any
 from memoryhub import env
 from memoryhub.client.setup.document import Document, Place
 from memoryhub.config.clients import SERVER, Client, Effect, Hooks
+from memoryhub.config.teams.connections import VARIABLE
 from memoryhub.core.errors import Conflict, Invalid
 
 _PROGRAM, _SCRIPT = "memory-hub", "manage.py"
@@ -58,7 +59,7 @@ def find_server(client: Client, document: Document) -> dict[str, Any] | None:
     entry = document.at(server_place(client, document), {}) if is_its_file else {}
     if not entry:
         return None
-    if not own_part(entry_words(entry), "mcp"):
+    if not own_part(entry_words(entry), "mcp") and not server_url(client, entry):
         raise Conflict(f"{document.path} has another server named {SERVER!r}; rename or remove it first")
     return dict(entry)
 
@@ -70,15 +71,70 @@ def server_place(client: Client, document: Document) -> Place:
     return (*client.servers, *([client.nested] if is_nested else []), SERVER)
 
 
-def put_server(client: Client, document: Document, project: str | None) -> Document:
+def server_url(client: Client, entry: Mapping[str, Any]) -> str:
+    """Return the URL of an entry for a hub over HTTP, "" for another entry."""
+    url = entry.get(client.http.url) if client.http else None
+    return url if isinstance(url, str) and url.rstrip("/").endswith("/mcp") else ""
+
+
+def put_server(client: Client, document: Document, project: str | None, url: str = "") -> Document:
     """Return the document with the hub's entry; the user's additions to it are kept."""
     found = find_server(client, document)
-    wanted = wanted_entry(client, found or {}, project)
-    return document if wanted == found else document.put(server_place(client, document), wanted)
+    wanted = http_entry(client, found or {}, url) if url else wanted_entry(client, found or {}, project)
+    changed = document if wanted == found else document.put(server_place(client, document), wanted)
+    return put_input(client, changed) if url else _take_input(client, changed, None)
+
+
+def http_entry(client: Client, found: Mapping[str, Any], url: str) -> dict[str, Any]:
+    """Return the entry for a hub over HTTP. It names where the client finds the token, and never holds it."""
+    http = client.http
+    if http is None:
+        raise Invalid(f"{client.name} has no entry for a server over HTTP; choose another client")
+    kept = {name: value for name, value in found.items() if name not in _stdio_keys(client)}
+    if http.variable:
+        return {**http.entry, **kept, http.url: url, http.variable: VARIABLE}
+    headers = found.get(http.headers)
+    sent = {**(headers if isinstance(headers, dict) else {}), "Authorization": f"Bearer {http.token}"}
+    return {**kept, **http.entry, http.url: url, http.headers: sent}
+
+
+def put_input(client: Client, document: Document) -> Document:
+    """Return the document with the input that asks for the token, if the client has inputs."""
+    name = client.http.input if client.http else ""
+    inputs = document.at(("inputs",), [])
+    if not name or _input_at(inputs, name) is not None:
+        return document
+    asked = {"type": "promptString", "id": name, "description": "Token for Memory Hub", "password": True}
+    return document.put(("inputs", len(inputs)), asked)
+
+
+def _take_input(client: Client, document: Document, original: Document | None) -> Document:
+    name = client.http.input if client.http else ""
+    inputs = document.at(("inputs",), []) if name else []
+    at = _input_at(inputs, name)
+    if at is None:
+        return document
+    return _take(document, ("inputs", at) if len(inputs) > 1 else ("inputs",), original)
+
+
+def _input_at(inputs: Sequence[Any], name: str) -> int | None:
+    found = (at for at, item in enumerate(inputs) if isinstance(item, dict) and item.get("id") == name)
+    return next(found, None)
+
+
+def _stdio_keys(client: Client) -> set[str]:
+    return {"command", "args", client.environment, *client.entry}
+
+
+def _http_keys(client: Client) -> set[str]:
+    http = client.http
+    return {http.url, http.headers, http.variable, *http.entry} if http else set()
 
 
 def wanted_entry(client: Client, found: dict[str, Any], project: str | None) -> dict[str, Any]:
     """Return the entry for this installation."""
+    if server_url(client, found):
+        found = {name: value for name, value in found.items() if name not in _http_keys(client)}
     words = entry_words(found)
     added = words[own_part(words, "mcp") + 1 :] if found else []
     arguments = ["--project", project] if project else added or list(client.arguments)
@@ -103,7 +159,7 @@ def take_server(client: Client, document: Document, original: Document | None) -
     """Return the document without the hub's entry; parents that are in the original stay."""
     if not find_server(client, document):
         return document
-    return _take(document, server_place(client, document), original)
+    return _take_input(client, _take(document, server_place(client, document), original), original)
 
 
 def wanted_hooks(client: Client, hooks: Hooks) -> dict[str, Any]:

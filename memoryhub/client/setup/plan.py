@@ -18,12 +18,15 @@ from memoryhub.client.setup.entries import (
     find_server,
     found_hooks,
     has_hooks,
+    http_entry,
     is_own_plugin,
     put_hooks,
+    put_input,
     put_plugin,
     put_server,
     require_own_hooks,
     server_place,
+    server_url,
     take_hooks,
     take_server,
     wanted_entry,
@@ -62,7 +65,9 @@ class Change:
         return "\n".join(difflib.unified_diff(*lines, old, str(self.path), lineterm=""))
 
 
-def plan_setup(client: Client, *, repository: Path | None, project: str | None, hooks: bool) -> list[Change]:
+def plan_setup(
+    client: Client, *, repository: Path | None, project: str | None, hooks: bool, url: str = ""
+) -> list[Change]:
     """Return the file changes that connect a client; none if it is already set up.
 
     Args:
@@ -70,13 +75,14 @@ def plan_setup(client: Client, *, repository: Path | None, project: str | None, 
         repository: the top of a working tree, for its own files instead of the user's.
         project: the project that the server is bound to; None for that of the folder where the client starts it.
         hooks: whether to add the client's hooks too.
+        url: of a server over HTTP, instead of one that the client starts.
 
     Raises:
         Invalid: a file cannot be changed in place, or the client needs a project.
         Conflict: another server has the hub's name.
     """
     config = read_document(config_file(client, repository))
-    changed = {config.path: (config, put_server(client, config, project))}
+    changed = {config.path: (config, put_server(client, config, project, url))}
     hooks_path = hooks_file(client, repository)
     if hooks and client.hooks and hooks_path:
         before, after = changed.get(hooks_path) or (read_document(hooks_path),) * 2
@@ -109,8 +115,8 @@ def apply(changes: list[Change]) -> None:
             backup_of(change.path).unlink(missing_ok=True)
 
 
-def to_paste(client: Client, project: str | None) -> str:
-    entry = wanted_entry(client, {}, project)
+def to_paste(client: Client, project: str | None, url: str = "") -> str:
+    entry = http_entry(client, {}, url) if url else wanted_entry(client, {}, project)
     if config_file(client, None).suffix == ".toml":
         return put_table("", (*client.servers, SERVER), entry)
     return json_text.put("{}", (client.servers[0], SERVER), entry) + "\n"
@@ -122,11 +128,12 @@ def status_of(client: Client, *, repository: Path | None) -> str:
         found = find_server(client, read_document(config_file(client, repository)))
         if found is None:
             return "not set up"
-        if wanted_entry(client, found, None) != found:
+        url = server_url(client, found)
+        if not url and wanted_entry(client, found, None) != found:
             return "set up for another installation"
         hooks_path = hooks_file(client, repository)
         with_hooks = hooks_path is not None and has_hooks(client, read_document(hooks_path))
-        return "set up, with hooks" if with_hooks else "set up"
+        return f"set up{f' for {url}' if url else ''}{', with hooks' if with_hooks else ''}"
     except HubError as error:
         return error.message
 
@@ -161,6 +168,8 @@ def _adds(client: Client, original: Document, document: Document) -> bool:
         return True
     entry = find_server(client, document)
     added = original.put(server_place(client, original), entry) if entry else original
+    if entry and server_url(client, entry):
+        added = put_input(client, added)
     if client.hooks:
         added = put_hooks(client, client.hooks, added, found_hooks(client, document))
     return added.text == document.text

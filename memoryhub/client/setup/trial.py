@@ -42,7 +42,7 @@ def try_client(client: Client, *, repository: Path | None, directory: Path) -> A
     with _started(
         command, {**os.environ, **entry.get(client.environment, {}), "MEMORY_HUB_AUTOSTART": "off"}, directory
     ) as process:
-        hello = _ask(process, 1, "initialize", _handshake())
+        hello = _ask(process, 1, "initialize", handshake())
         _send(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
         tools = _ask(process, 2, "tools/list", {})["tools"]
     info = hello["serverInfo"]
@@ -68,7 +68,8 @@ def _started(command: list[str], environment: dict[str, str], directory: Path) -
             process.kill()
 
 
-def _handshake() -> dict[str, Any]:
+def handshake() -> dict[str, Any]:
+    """Return the parameters of ``initialize``."""
     return {
         "protocolVersion": PROTOCOL,
         "capabilities": {},

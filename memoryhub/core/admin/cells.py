@@ -15,6 +15,7 @@ from memoryhub.core import clock
 from memoryhub.core import text as wording
 from memoryhub.core.events import event_types
 from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.origin import AGENT_PREFIX
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _TITLES = ("title", "purpose", "message", "summary", "reason")
@@ -40,6 +41,22 @@ def event_badge(event_type: str) -> SafeString:
 
 def code(text: str) -> SafeString:
     return format_html('<code class="id">{}</code>', text) if text else NONE
+
+
+def split_actor(name: str) -> tuple[str, str]:
+    """Split the actor of a person's token, such as ``ann/laptop``; the client of all others is empty."""
+    person, _, client = name.partition("/")
+    return (person, client) if person and client and not name.startswith(AGENT_PREFIX) else (name, "")
+
+
+def actor(name: str) -> SafeString | str:
+    """Return the name of an actor; of a person's token, the person and their client."""
+    person, client = split_actor(name)
+    if not client:
+        return name
+    return format_html(
+        '<span class="actor" data-initial="{}">{} {}</span>', person[0].upper(), person, badge("client", client)
+    )
 
 
 def link(url: str, text: Any, css: str = "") -> SafeString:

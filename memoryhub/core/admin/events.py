@@ -85,15 +85,31 @@ def _date(text: str) -> date | None:
         return None
 
 
+class ActorFilter(ValueFilter):
+    """Filter by actor; ``ann/`` is all of a person's clients."""
+
+    title = parameter_name = field = "actor"
+
+    def values_of(self, key: Any) -> Collection[str]:
+        person, client = cells.split_actor(str(key))
+        return (f"{person}/", str(key)) if client else super().values_of(key)
+
+    def labels(self, values: Iterable[str]) -> Mapping[str, str]:
+        return {value: f"{value[:-1]}, all clients" if value.endswith("/") else value for value in values}
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        people = [Q(actor__startswith=value) for value in self.values if value.endswith("/")]
+        return queryset.filter(reduce(or_, people, Q(actor__in=self.values))) if self.values else queryset
+
+
 SourceFilter = value_filter("source")
-ActorFilter = value_filter("actor")
 SessionFilter = value_filter("session", field="session_id", wide=True)
 StreamFilter = value_filter("stream", field="stream_id", listed=False)
 
 
 @admin.register(RawEvent)
 class RawEventAdmin(HubModelAdmin):
-    list_display = ("number", "time", "type_badge", "stream", "actor", "source_badge", "session")
+    list_display = ("number", "time", "type_badge", "stream", "made_by", "source_badge", "session")
     list_display_links = ("number",)
     export_fields = (
         "position",
@@ -137,6 +153,10 @@ class RawEventAdmin(HubModelAdmin):
     @admin.display(description="stream")
     def stream(self, event: RawEvent) -> SafeString:
         return cells.code(shortened(event.stream_id, 24))
+
+    @admin.display(description="actor")
+    def made_by(self, event: RawEvent) -> SafeString | str:
+        return cells.actor(event.actor)
 
     @admin.display(description="source")
     def source_badge(self, event: RawEvent) -> SafeString:

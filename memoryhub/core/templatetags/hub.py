@@ -9,6 +9,7 @@ register = template.Library()
 register.filter("badge", cells.badge)
 register.filter("event_badge", cells.event_badge)
 register.filter("code", cells.code)
+register.filter("actor", cells.actor)
 register.filter("moment", cells.moment)
 register.filter("counted", cells.counted)
 

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import getpass
+import os
 import signal
 import webbrowser
 from argparse import SUPPRESS
+from contextlib import ExitStack
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -14,6 +16,7 @@ from memoryhub.core.secret_files import SECRET_FILES, read_or_create_secret
 from memoryhub.management.base import Group, HubCommand
 
 WORKER_GRACE_SECONDS = 1.5
+PORT = 8321
 
 
 class Command(HubCommand):
@@ -22,20 +25,43 @@ class Command(HubCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--host", default="127.0.0.1", help="a loopback address (default: %(default)s)")
-        parser.add_argument("--port", type=int, default=8321, help="0 chooses a free port (default: %(default)s)")
+        parser.add_argument("--port", type=int, default=PORT, help="0 chooses a free port (default: %(default)s)")
         parser.add_argument("--no-worker", action="store_true", help="no jobs and no semantic search")
         parser.add_argument("--on-demand", action="store_true", help="log to a file, and end when idle; clients use it")
         parser.add_argument("--service", action="store_true", help=SUPPRESS)
         parser.add_argument("--open", action="store_true", help="open the link in the browser")
+        self._add_network_arguments(parser)
+
+    def _add_network_arguments(self, parser: CommandParser) -> None:
+        group = parser.add_argument_group("for a team, beside the loopback address; also by environment")
+        group.add_argument("--listen", metavar="HOST:PORT", help="an address for other machines, such as 0.0.0.0:8443")
+        group.add_argument("--public-url", metavar="URL", help="what people and clients use: https://hub.example.org")
+        group.add_argument("--tls-cert", metavar="FILE", help="the certificate chain (PEM), to serve HTTPS itself")
+        group.add_argument("--tls-key", metavar="FILE", help="its private key (PEM)")
+        group.add_argument(
+            "--trusted-proxy",
+            metavar="ADDRESS",
+            action="append",
+            help="a proxy, or a network of them, whose X-Forwarded-* headers are believed; can be repeated",
+        )
+        group.add_argument(
+            "--remote-user-header", metavar="NAME", help="such as Remote-User: the proxy's header that signs people in"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         from memoryhub.mcp.mount import McpMount
         from memoryhub.ops.serving import lock, web
+        from memoryhub.ops.serving.limits import VARIABLE as LIMITS
+        from memoryhub.ops.serving.limits import Limits
         from memoryhub.ops.serving.listener import address_of
+        from memoryhub.ops.serving.network import Network
         from memoryhub.ops.serving.on_demand import Idle, log_to_file
         from memoryhub.ops.serving.worker import Worker
 
         on_demand = options["on_demand"]
+        # A hub that a client starts is for this machine alone, whatever the client's environment has.
+        network = Network() if on_demand else Network.from_options(options)
+        limits = Limits.from_text(os.environ.get(LIMITS, ""))
         if on_demand:
             if lock.find_running():
                 return
@@ -44,19 +70,24 @@ class Command(HubCommand):
             read_or_create_secret(name)
         started = lock.ON_DEMAND if on_demand else lock.SERVICE if options["service"] else lock.BY_HAND
         host, port = options["host"], options["port"]
-        with (
-            lock.hold(started=started) as publish,
-            web.listen_anywhere(port) if on_demand else web.listen(host, port) as listener,
-        ):
+        with ExitStack() as stack:
+            publish = stack.enter_context(lock.hold(started=started))
+            public = web.listen_publicly(network)
+            if public:
+                stack.enter_context(public)
+            # Clients of this machine find the port in the lock's file, so a public address may have taken the default.
+            anywhere = on_demand or (public and port == PORT)
+            listener = stack.enter_context(web.listen_anywhere(port) if anywhere else web.listen(host, port))
             address = address_of(listener)
-            publish(address)
+            publish(address, network.public_url)
             self._prepare()
             children = [] if options["no_worker"] else [Worker(module) for module in self._modules()]
             # Until the server handles signals itself, SIGTERM interrupts as Ctrl-C does
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             try:
-                self._announce(address, signs_in=not on_demand, open_it=options["open"])
-                web.serve(listener, idle=Idle() if on_demand else None, mount=McpMount)
+                self._announce(address, network.public_url, signs_in=not on_demand, open_it=options["open"])
+                idle = Idle() if on_demand else None
+                web.serve(listener, idle=idle, mount=McpMount, public=public, network=network, limits=limits)
             except KeyboardInterrupt:
                 pass
             finally:
@@ -80,15 +111,16 @@ class Command(HubCommand):
             self.stdout.write(f"Backed up before the upgrade: {backup}")
         jobs.install_schedules()
 
-    def _announce(self, address: str, *, signs_in: bool, open_it: bool) -> None:
-        self.stdout.write(f"Memory Hub serves {env.home()} at {address}/")
+    def _announce(self, address: str, public_url: str, *, signs_in: bool, open_it: bool) -> None:
+        at = f"{public_url}/, and on this machine at {address}/" if public_url else f"{address}/"
+        self.stdout.write(f"Memory Hub serves {env.home()} at {at}")
         if not signs_in:
             return
         from memoryhub.web import signin
 
         with use_origin(source="cli", actor=getpass.getuser()):
             token = signin.create_link_token(username=signin.ensure_owner().username)
-        link = signin.link(address, token)
+        link = signin.link(public_url or address, token)
         self.stdout.write(f"Sign in once, within 15 minutes: {link}")
         self.stdout.flush()
         if open_it:

@@ -32,7 +32,7 @@ class Command(HubCommand):
         with use_origin(source="cli", actor=getpass.getuser()):
             name = self._person(options["user"], options["role"]) if options["user"] else signin.ensure_owner().username
             token = signin.create_link_token(username=name)
-        self.stdout.write(signin.link(running.address, token))
+        self.stdout.write(signin.link(running.public_url or running.address, token))
 
     def _person(self, name: str, role: str | None) -> str:
         from memoryhub.registry import people

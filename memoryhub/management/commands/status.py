@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from memoryhub.config.teams.sending import TeamState
 from memoryhub.core.clients import Client
+from memoryhub.core.text import counted
 from memoryhub.management.base import Group, HubCommand
 from memoryhub.ops.serving.state import HubState, hub_state
 
@@ -30,8 +32,15 @@ def _lines(state: HubState) -> list[str]:
         f"Captured:   {'by each client last at' if captures else 'nothing yet'}",
         *captures,
         f"Spool:      {state.spooled} hook events wait",
+        *(f"Team:       {_team(team)}" for team in state.teams),
         f"Embeddings: {state.embeddings_pending} events wait",
     ]
+
+
+def _team(team: TeamState) -> str:
+    refused = f", {team.refused} were refused" if team.refused else ""
+    problem = f"; since {team.since}: {team.problem}" if team.problem else ""
+    return f"{team.project} at {team.url}: {counted(team.waiting, 'hook event')} wait{refused}{problem}"
 
 
 def _client(client: Client) -> str:

@@ -16,6 +16,7 @@ from django.db import DatabaseError
 from memoryhub import env
 from memoryhub.config.layers import CONFIG_FILE
 from memoryhub.config.project_settings import ProjectSettings, config_problem, unknown_in_config
+from memoryhub.config.teams.sending import team_states
 from memoryhub.core import clock, spool
 from memoryhub.core.autostart import is_allowed
 from memoryhub.core.backends.sqlite.templates import template_file, template_problem
@@ -97,6 +98,7 @@ def examine_hub(*, deep: bool = False) -> list[Finding]:
         *examine_hub_backups(deep=deep),
         *_serving(),
         *_spool(),
+        *_teams(),
         *([] if databases else _jobs()),
     ]
 
@@ -185,6 +187,17 @@ def _spool() -> Iterator[Finding]:
     if count:
         mend = f"read the files in {folder}, where each line has its reason, and remove them afterwards"
         yield Finding("the spool", f"{count} event{'s' if count > 1 else ''} of hooks could not be captured", mend)
+
+
+def _teams() -> Iterator[Finding]:
+    for team in team_states():
+        name = f"the team's hub at {team.url}, project {team.project}"
+        if team.problem:
+            what = f"{counted(team.waiting, 'hook event')} wait since {team.since}: {team.problem}"
+            yield Finding(name, what, "they are sent once it answers; for a new token, see `memory-hub setup --url`")
+        if team.refused:
+            mend = f"read the files in {team.aside}, where each line has its reason, and remove them"
+            yield Finding(name, f"it refused {counted(team.refused, 'hook event')}", mend)
 
 
 def _jobs() -> Iterator[Finding]:

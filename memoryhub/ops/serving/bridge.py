@@ -13,6 +13,8 @@ from urllib.parse import unquote_to_bytes
 from memoryhub.ops.serving.live import Source, Streams
 
 THREADS = 8
+# Key of the scope: the person whom a named proxy has signed in, or ""
+REMOTE_USER = "memoryhub.remote_user"
 
 Scope = dict[str, Any]
 Message = dict[str, Any]
@@ -141,6 +143,7 @@ def environ_of(scope: Scope, body: bytes, max_body: int) -> dict[str, Any]:
         "SERVER_NAME": server[0],
         "SERVER_PORT": str(server[1]),
         "REMOTE_ADDR": client[0],
+        "REMOTE_USER": scope.get(REMOTE_USER, ""),
         "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": scope.get("scheme", "http"),

@@ -29,6 +29,8 @@ class Running:
     # ISO 8601 in UTC, and one of the three below; empty for a hub of an earlier version.
     since: str = ""
     started: str = ""
+    # What people use, if the hub is reached from other machines
+    public_url: str = ""
 
 
 def _path() -> Path:
@@ -36,13 +38,13 @@ def _path() -> Path:
 
 
 @contextmanager
-def hold(*, started: str) -> Iterator[Callable[[str], None]]:
+def hold(*, started: str) -> Iterator[Callable[..., None]]:
     descriptor = os.open(_path(), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         _lock(descriptor, takes_over=started != ON_DEMAND)
         os.ftruncate(descriptor, 0)
         since = clock.to_text(clock.now())
-        yield lambda address: _write(descriptor, Running(os.getpid(), address, since, started))
+        yield lambda address, url="": _write(descriptor, Running(os.getpid(), address, since, started, url))
         os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)

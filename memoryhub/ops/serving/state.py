@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from memories.embeddings.following import events_to_embed
 from memoryhub import env
+from memoryhub.config.teams.sending import TeamState, team_states
 from memoryhub.core import spool
 from memoryhub.core.autostart import is_allowed
 from memoryhub.core.clients import Client, connected_clients
@@ -24,6 +25,8 @@ class HubState:
     # When each client's hooks were last captured, in ISO 8601.
     last_captures: dict[str, str]
     spooled: int
+    # What waits for projects of a team's hub.
+    teams: list[TeamState]
     # Events whose texts the embedding model has not read yet.
     embeddings_pending: int
 
@@ -32,8 +35,14 @@ class HubState:
         """Whether the hub runs, and how it is started otherwise, in words."""
         hub = self.running
         if hub:
-            return f"running since {hub.since}, started {hub.started}, at {hub.address}/ (process {hub.pid})"
+            return f"running since {hub.since}, started {hub.started}, at {self._at} (process {hub.pid})"
         return f"not running; {'the next client starts it' if self.autostart else 'start it with `memory-hub serve`'}"
+
+    @property
+    def _at(self) -> str:
+        hub = self.running
+        urls = [f"{url}/" for url in (hub.address, hub.public_url) if url] if hub else []
+        return " and ".join(urls)
 
 
 def hub_state() -> HubState:
@@ -55,6 +64,7 @@ def hub_state() -> HubState:
         clients=connected_clients(),
         last_captures=captures,
         spooled=spool.count_waiting(),
+        teams=team_states(),
         embeddings_pending=pending,
     )
 

@@ -1,4 +1,4 @@
-"""The web server: uvicorn in this process, on a loopback address."""
+"""The web server: uvicorn in this process, on a loopback address, and on a public one if it is given."""
 
 from __future__ import annotations
 
@@ -16,18 +16,24 @@ import uvicorn
 from django.conf import settings
 from django.core.servers.basehttp import get_internal_wsgi_application
 
+from memoryhub.config.teams import sending
 from memoryhub.core.backends.selected import wiping
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.ops.serving import drain
 from memoryhub.ops.serving.bridge import Receive, Scope, Send, WsgiBridge
+from memoryhub.ops.serving.edge import Edge
+from memoryhub.ops.serving.limits import Limiter, Limits
 from memoryhub.ops.serving.listener import bind
 from memoryhub.ops.serving.live import Streams
+from memoryhub.ops.serving.network import Network
 from memoryhub.ops.serving.on_demand import Idle
+from memoryhub.ops.serving.protocol import TimedProtocol
 
 logger = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 2
 _LOOK_SECONDS = 0.1
+_HANDSHAKE_SECONDS = 15
 
 
 class Mount(Protocol):
@@ -60,6 +66,11 @@ def listen(host: str, port: int) -> socket.socket:
     return bind(_loopback(host), port, option="--port")
 
 
+def listen_publicly(network: Network) -> socket.socket | None:
+    """Return a socket that listens at the network's address, if it has one."""
+    return bind(*network.listen, option="--listen") if network.listen else None
+
+
 def _loopback(host: str) -> str:
     address = "127.0.0.1" if host == "localhost" else host
     try:
@@ -68,8 +79,8 @@ def _loopback(host: str) -> str:
         allowed = False
     if not allowed:
         raise Invalid(
-            f"--host {host} would open this hub to other machines; use 127.0.0.1, and a tunnel such as ssh -L from "
-            "elsewhere"
+            f"--host {host} would open this hub to other machines; use 127.0.0.1, and --listen with --public-url for "
+            "other machines"
         )
     return address
 
@@ -87,9 +98,31 @@ class _Site:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, site: _Site) -> None:
+    def __init__(self, config: uvicorn.Config, site: _Site, public: socket.socket | None, network: Network) -> None:
         super().__init__(config)
         self._site = site
+        self._public = public
+        self._network = network
+
+    # The socket for this machine's clients has no TLS, and the public one may have it.
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._public is None:
+            return
+        certificate = self._network.certificate
+        server = await asyncio.get_running_loop().create_server(
+            self._new_connection,
+            sock=self._public,
+            ssl=certificate,
+            ssl_handshake_timeout=_HANDSHAKE_SECONDS if certificate else None,
+        )
+        self.servers.append(server)
+
+    def _new_connection(self) -> asyncio.Protocol:
+        protocol: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return protocol
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._site.bridge.streams.close()  # otherwise uvicorn waits for them until its time limit
@@ -101,7 +134,18 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve(listener: socket.socket, *, idle: Idle | None = None, mount: MakeMount | None = None) -> None:
+def serve(
+    listener: socket.socket,
+    *,
+    idle: Idle | None = None,
+    mount: MakeMount | None = None,
+    public: socket.socket | None = None,
+    network: Network | None = None,
+    limits: Limits | None = None,
+) -> None:
+    """Serve on a loopback socket, and on a public one, until a signal ends it."""
+    network, limits = network or Network(), limits or Limits()
+    network.configure(settings)
     import_module(settings.ROOT_URLCONF)  # half a second that the first request, perhaps a hook, can't wait for
     on_request = idle.note_use if idle else lambda: None
     bridge = WsgiBridge(
@@ -109,8 +153,9 @@ def serve(listener: socket.socket, *, idle: Idle | None = None, mount: MakeMount
     )
     site = _Site(bridge, mount(bridge.streams, on_request) if mount else None)
     config = uvicorn.Config(
-        site,
-        http="h11",
+        Edge(Limiter(site, limits), network),
+        http=TimedProtocol.with_limits(limits),
+        proxy_headers=False,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -118,7 +163,7 @@ def serve(listener: socket.socket, *, idle: Idle | None = None, mount: MakeMount
         server_header=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    server = _Server(config, site)
+    server = _Server(config, site, public, network)
 
     # A signal that comes before uvicorn handles it must not be lost; after its shutdown uvicorn raises it again, and
     # this process ends by returning.
@@ -128,9 +173,10 @@ def serve(listener: socket.socket, *, idle: Idle | None = None, mount: MakeMount
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
     stop = threading.Event()
-    keepers = [
+    keepers: list[tuple[Callable[[threading.Event], None], str]] = [
         (wiping.keep, "wal-keeper"),
         (drain.keep, "spool-drain"),
+        (sending.keep, "team-sender"),
         *([(idle.watch, "idle-watch")] if idle else []),
     ]
     for keep, name in keepers:

@@ -1,0 +1,201 @@
+"""Hand an event to a team's hub: a child process spools and sends it, and the client waits a moment for context.
+
+The client never waits for the network itself: not for a name server, a handshake or an answer.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from _signal import ITIMER_REAL, SIG_DFL, SIGALRM, setitimer  # type: ignore[import-not-found]
+from _signal import signal as on_signal
+from fcntl import LOCK_SH, LOCK_UN, flock
+
+from memoryhub.client.hook import payload
+from memoryhub.client.hook.post import CLIENTS_FILE, MAX_ANSWER
+from memoryhub.config.teams.connections import connection_of
+from memoryhub.core import autostart
+from memoryhub.core.file_locks import try_lock
+from memoryhub.env import make_home
+
+TYPE_CHECKING = False  # type checkers know the name; importing typing takes time
+if TYPE_CHECKING:
+    from memoryhub.client.hook.post import Event
+    from memoryhub.config.teams.connections import Connection
+    from memoryhub.core.spool import Kept
+
+ARRIVING = "arriving.lock"  # as in core.spool
+# How long a child may live: a hub that never answers must not collect processes.
+_LIFE_SECONDS = 300.0
+# When a child tries again to send what waits, while no other hook does.
+_PAUSES = (2.0, 8.0, 30.0, 120.0)
+# So long after a failure, a prompt does not wait for what is recalled.
+_PATIENCE_SECONDS = 30.0
+
+
+def find_connection(event: Event) -> Connection | None:
+    """Return the connection of the event's folder, or of this process's if it names none."""
+    try:
+        directory = payload.directory_of(event)
+    except ValueError:
+        directory = ""
+    return connection_of(directory or os.getcwd())  # noqa: PTH109
+
+
+def hand_over(event: Event, connection: Connection) -> str:
+    """Spool and send the event, print its context, and return a problem that the user must solve, or ""."""
+    if payload.is_switched_off(event):
+        return ""
+    make_home()
+    arriving = _mark_arriving(connection)
+    reading, writing = os.pipe()
+    try:
+        child = os.fork()
+    except OSError:
+        child = None  # no process available: the event is only spooled
+    if not child:
+        _keep_and_send(event, connection, arriving, writing, is_child=child == 0)
+    os.close(writing)
+    os.close(arriving)
+    if not event.takes_context:
+        return ""
+    context = _read_until(reading, _deadline(event, connection))
+    if not context and event.effect == "start":
+        context = _kept_pack(event, connection)
+    if context:
+        os.write(1, _shaped(event, context))
+        return ""
+    from memoryhub.config.teams import sending
+
+    problem = sending.read_problem(connection)
+    return f"{problem.sentence}; events wait, see `memory-hub status`" if problem and problem.token else ""
+
+
+# What sends waits for the processes that hold this lock, shared, so that it sends in order.
+def _mark_arriving(connection: Connection) -> int:
+    folder = f"{connection.place}/spool"
+    os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
+    descriptor = os.open(f"{folder}/{ARRIVING}", os.O_RDWR | os.O_CREAT, 0o600)
+    flock(descriptor, LOCK_SH)
+    return descriptor
+
+
+def _keep_and_send(event: Event, connection: Connection, arriving: int, writing: int, *, is_child: bool) -> None:
+    try:
+        if is_child:
+            _become_background(event)
+        from memoryhub.client.hook import keep
+
+        keep.keep(event, connection)
+        flock(arriving, LOCK_UN)
+        if is_child:
+            _send(event, connection, writing)
+    finally:
+        if is_child:
+            os._exit(0)
+
+
+# The client waits until all copies of its pipes are closed; ending its process group does not end the child.
+def _become_background(event: Event) -> None:
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(nowhere, number)
+    os.setsid()
+    on_signal(SIGALRM, SIG_DFL)
+    setitimer(ITIMER_REAL, _LIFE_SECONDS)
+    if not event.takes_context:
+        os.nice(10)
+
+
+def _send(event: Event, connection: Connection, writing: int) -> None:
+    from memoryhub.config.teams import sending
+
+    answer = _Pipe(event.key, writing)
+    wait = max(0.0, event.deadline - time.monotonic()) if event.takes_context else 0.0
+    is_sent = sending.send_waiting(connection, wait=wait, hearer=answer.hear)
+    answer.close()
+    if is_sent or not autostart.is_allowed():
+        return
+    descriptor = os.open(f"{connection.place}/retry.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    if not try_lock(descriptor):
+        return
+    os.nice(10)
+    for pause in _PAUSES:
+        time.sleep(pause)
+        if sending.send_waiting(connection):
+            return
+
+
+class _Pipe:
+    def __init__(self, key: str, writing: int) -> None:
+        self._key = key
+        self._writing = writing
+
+    def hear(self, kept: Kept, context: str) -> None:
+        if kept.id == self._key:
+            try:
+                os.write(self._writing, context.encode("utf-8", "replace"))
+            except OSError:
+                return  # the client did not wait
+            finally:
+                self.close()
+
+    def close(self) -> None:
+        if self._writing >= 0:
+            os.close(self._writing)
+            self._writing = -1
+
+
+def _deadline(event: Event, connection: Connection) -> float:
+    try:
+        failed = time.time() - os.stat(f"{connection.place}/problem.json").st_mtime  # noqa: PTH116
+    except OSError:
+        return event.deadline
+    return time.monotonic() if event.effect == "prompt" and failed < _PATIENCE_SECONDS else event.deadline
+
+
+# "" unless all of it comes in time.
+def _read_until(reading: int, deadline: float) -> str:
+    parts: list[bytes] = []
+    while select.select([reading], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        part = os.read(reading, MAX_ANSWER)
+        if not part:
+            return b"".join(parts).decode("utf-8", "replace")
+        parts.append(part)
+    return ""
+
+
+def _kept_pack(event: Event, connection: Connection) -> str:
+    from datetime import UTC, datetime
+
+    from memoryhub.config.teams import sending
+
+    pack = sending.read_pack(connection)
+    if pack is None or pack.event == event.key:
+        return pack.text if pack else ""
+    at = datetime.fromtimestamp(pack.at / 1000, UTC)
+    age = _age(time.time() - pack.at / 1000)
+    return (
+        f"The team's hub did not answer in time. This context is {age} old ({at:%Y-%m-%d %H:%M} UTC) and may be out of "
+        f"date; what you do is recorded and sent later.\n\n{pack.text}"
+    )
+
+
+def _age(seconds: float) -> str:
+    for size, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds >= size:
+            count = int(seconds // size)
+            return f"{count} {name}{'s' * (count > 1)}"
+    return "less than a minute"
+
+
+def _shaped(event: Event, context: str) -> bytes:
+    import json
+    import tomllib
+
+    from memoryhub.config.hook_answer import hook_answer
+
+    with open(CLIENTS_FILE, "rb") as file:  # noqa: PTH123
+        table = tomllib.load(file)[event.client]["hooks"]
+    return json.dumps(hook_answer(table.get("answer", ""), event.name, context), ensure_ascii=False).encode()

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TextIO, cast
+
+from django.core.management.base import CommandParser
+
+from governance.audit import Activity, AuditExport, AuditPeriod, AuditRequest, audit_line, export_audit, list_activity
+from governance.audit import list_packs_read as list_packs
+from memoryhub.core.text import counted
+from memoryhub.core.validation import command_from
+from memoryhub.management.base import StoreCommand
+
+
+class Command(StoreCommand):
+    help = "Show who was given which context pack, and who changed how much."
+    is_slim = True
+    reads = True
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--person", metavar="NAME", help="only this person, with all their clients")
+        parser.add_argument("--since", metavar="TIME", help="from this ISO 8601 time on")
+        parser.add_argument("--until", metavar="TIME", help="before this ISO 8601 time")
+        parser.add_argument("--limit", type=int, help="how many packs to show (default: 20)")
+        parser.add_argument("--export", choices=("csv", "jsonl"), help="print every pack, oldest first")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        period = {name: options[name] for name in AuditPeriod.model_fields}
+        with self.store(options):
+            if options["export"]:
+                command = command_from(AuditExport, {**period, "form": options["export"]})
+                cast("TextIO", self.stdout.unfiltered).writelines(export_audit(command=command))
+                return
+            packs = list_packs(command=command_from(AuditRequest, {**period, "limit": options["limit"]}))
+            activity = list_activity(command=command_from(AuditPeriod, period))
+        self.answer(packs, [*_activity(activity), *map(audit_line, packs.results)])
+
+
+def _activity(activity: list[Activity]) -> Iterator[str]:
+    for one in activity:
+        name = "/".join(filter(None, (one.person, one.client))) or "unknown"
+        counts = f"{counted(one.packs, 'pack')}, {counted(one.writes, 'change')}, {counted(one.reviews, 'review')}"
+        yield f"{name} over {one.door}: {counts}, {one.governed} of governance"

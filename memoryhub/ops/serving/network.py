@@ -1,0 +1,205 @@
+"""How other machines reach the hub: the options of ``serve``, and which of them are refused (decision 72)."""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from memoryhub.core.errors import Invalid
+from memoryhub.ops.serving import tls
+
+LISTEN = "MEMORY_HUB_LISTEN"
+PUBLIC_URL = "MEMORY_HUB_PUBLIC_URL"
+TLS_CERT = "MEMORY_HUB_TLS_CERT"
+TLS_KEY = "MEMORY_HUB_TLS_KEY"
+TRUSTED_PROXIES = "MEMORY_HUB_TRUSTED_PROXIES"
+REMOTE_USER_HEADER = "MEMORY_HUB_REMOTE_USER_HEADER"
+
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+# A year, as browsers' preload lists want it
+HSTS_SECONDS = 365 * 24 * 3600
+# Networks with more addresses than these are no list of proxies.
+_WIDEST = {4: 8, 6: 16}
+_PLACE = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<v4>[^:\[\]]+)):(?P<port>[0-9]{1,5})")
+_HOST = re.compile(r"[a-z0-9.:-]+")
+_HEADER = re.compile(r"[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)+")
+# Headers with a hyphen that clients send for other reasons
+_TAKEN_HEADERS = re.compile(
+    r"(accept|content|if|sec|access|mcp|memory|hub|idempotency|last|transfer)-.*", re.IGNORECASE
+)
+
+Address = IPv4Address | IPv6Address
+AddressRange = IPv4Network | IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Where and for whom the hub listens. The default is a hub for this machine alone."""
+
+    # Address and port beside the loopback address for this machine's clients
+    listen: tuple[str, int] | None = None
+    # Without a slash at its end; "" in a hub for this machine alone
+    public_url: str = ""
+    certificate: ssl.SSLContext | None = None
+    # Only their X-Forwarded-* headers and ``remote_user_header`` are believed.
+    proxies: tuple[AddressRange, ...] = ()
+    # Lower case; "" for none
+    remote_user_header: str = ""
+
+    @property
+    def is_public(self) -> bool:
+        return bool(self.public_url)
+
+    @property
+    def hosts(self) -> list[str]:
+        """Names in ``Host`` that are answered, as in ``ALLOWED_HOSTS``."""
+        own = {*LOCAL_HOSTS, *([_in_host(urlsplit(self.public_url).hostname or "")] if self.public_url else [])}
+        if self.listen and not _parsed_address(self.listen[0]).is_unspecified:
+            own.add(_in_host(self.listen[0]))
+        return sorted(own)
+
+    @property
+    def origins(self) -> list[str]:
+        """Origins of this hub's own pages, beside that of the request's own scheme and host."""
+        return [self.public_url] if self.public_url else []
+
+    def is_proxy(self, peer: str) -> bool:
+        address = parsed_peer(peer)
+        return address is not None and any(address in proxies for proxies in self.proxies)
+
+    def configure(self, settings: Any) -> None:
+        """Set Django's settings that depend on this."""
+        settings.ALLOWED_HOSTS = self.hosts
+        settings.CSRF_TRUSTED_ORIGINS = self.origins
+        settings.PUBLIC_URL = self.public_url
+        settings.REMOTE_USER_HEADER = self.remote_user_header
+        # Django sends it over HTTPS only.
+        settings.SECURE_HSTS_SECONDS = HSTS_SECONDS if self.is_public else 0
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Self:
+        """Return the network of command line options, or else of environment variables.
+
+        Raises:
+            Invalid: an option is malformed, or the combination would be unsafe.
+        """
+        given = {name: options.get(name) or environment.get(variable, "") for name, variable in _VARIABLES.items()}
+        proxies = options.get("trusted_proxy") or re.split(r"[\s,]+", environment.get(TRUSTED_PROXIES, "").strip())
+        network = cls(
+            listen=_place(given["listen"]) if given["listen"] else None,
+            public_url=_url(given["public_url"]) if given["public_url"] else "",
+            proxies=tuple(_proxies(filter(None, proxies))),
+            remote_user_header=_header(given["remote_user_header"]),
+        )
+        network._refuse_unsafe(cert=given["tls_cert"], key=given["tls_key"])
+        if not given["tls_cert"]:
+            return network
+        host = urlsplit(network.public_url).hostname or ""
+        certificate = tls.load(Path(given["tls_cert"]), Path(given["tls_key"]), host=host)
+        return cls(network.listen, network.public_url, certificate, network.proxies, network.remote_user_header)
+
+    def _refuse_unsafe(self, *, cert: str, key: str) -> None:
+        if bool(cert) != bool(key):
+            raise Invalid("--tls-cert and --tls-key need each other: a certificate chain, and its private key")
+        if cert and not self.listen:
+            raise Invalid("--tls-cert needs --listen HOST:PORT, where the hub answers over TLS")
+        if self.remote_user_header and not self.proxies:
+            raise Invalid("--remote-user-header needs --trusted-proxy: without one, everybody could choose who to be")
+        if (self.proxies or cert) and not self.public_url:
+            raise Invalid("--trusted-proxy and --tls-cert need --public-url, the address that people and clients use")
+        if self.listen and not _parsed_address(self.listen[0]).is_loopback:
+            self._refuse_open(cert)
+        if self.public_url and not (cert or self.proxies):
+            raise Invalid("--public-url needs --tls-cert and --tls-key, or --trusted-proxy with the proxy's address")
+        if cert and not self.public_url.startswith("https:"):
+            raise Invalid("--tls-cert needs a --public-url that starts with https://")
+
+    def _refuse_open(self, cert: str) -> None:
+        host = self.listen[0] if self.listen else ""
+        if not self.public_url:
+            raise Invalid(f"--listen {host} needs --public-url, the address that people and clients use")
+        if not cert and not self.proxies:
+            raise Invalid(
+                f"--listen {host} would send tokens and memories unencrypted; add --tls-cert and --tls-key, or "
+                "--trusted-proxy with the address of a proxy that ends TLS"
+            )
+
+
+_VARIABLES = {
+    "listen": LISTEN,
+    "public_url": PUBLIC_URL,
+    "tls_cert": TLS_CERT,
+    "tls_key": TLS_KEY,
+    "remote_user_header": REMOTE_USER_HEADER,
+}
+
+
+def parsed_peer(text: str) -> Address | None:
+    """Return an address, an IPv4 one also where IPv6 contains it; None if it is none."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    return (address.version == 6 and address.ipv4_mapped) or address
+
+
+def _parsed_address(text: str) -> Address:
+    try:
+        return ip_address("127.0.0.1" if text == "localhost" else text)
+    except ValueError:
+        raise Invalid(
+            f"--listen {text[:80]!r} must be an address of this machine, such as 0.0.0.0 for all, and a port"
+        ) from None
+
+
+def _place(text: str) -> tuple[str, int]:
+    found = _PLACE.fullmatch(text)
+    if not found:
+        raise Invalid(f"--listen is {text[:80]!r}; write HOST:PORT, such as 0.0.0.0:8443 or [::]:8443")
+    return str(_parsed_address(found["v6"] or found["v4"])), int(found["port"])
+
+
+def _url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        parts, host, port = urlsplit(""), "", None
+    rest = (parts.path.strip("/"), parts.query, parts.fragment, parts.username)
+    if parts.scheme not in ("http", "https") or not _HOST.fullmatch(host) or any(rest):
+        raise Invalid(f"--public-url is {text[:80]!r}; write scheme and host alone, such as https://hub.example.org")
+    address = parsed_peer("127.0.0.1" if host == "localhost" else host)
+    if parts.scheme == "http" and not (address and address.is_loopback):
+        raise Invalid(f"--public-url {text[:80]} would send tokens and sign-in links unencrypted; use https://")
+    shown = port and port != {"http": 80, "https": 443}[parts.scheme]
+    return f"{parts.scheme}://{_in_host(host)}{f':{port}' if shown else ''}"
+
+
+def _proxies(texts: Iterable[str]) -> Iterable[AddressRange]:
+    for text in texts:
+        try:
+            proxies = ip_network(text)
+        except ValueError:
+            raise Invalid(
+                f"--trusted-proxy is {text[:80]!r}; write an address or a network, such as 10.0.0.5 or 172.18.0.0/16"
+            ) from None
+        if proxies.prefixlen < _WIDEST[proxies.version]:
+            raise Invalid(f"--trusted-proxy {text[:80]} would trust everybody; name the proxy's own address")
+        yield proxies
+
+
+def _header(text: str) -> str:
+    if text and (not _HEADER.fullmatch(text) or _TAKEN_HEADERS.fullmatch(text)):
+        raise Invalid(f"--remote-user-header is {text[:80]!r}; write a header of the proxy's own, such as Remote-User")
+    return text.lower()
+
+
+def _in_host(address: str) -> str:
+    return f"[{address}]" if ":" in address else address

@@ -1,0 +1,37 @@
+"""Find the commits that a client's command made, with git in the client's folder. Needs no store."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+
+from memoryhub.core import clock
+from memoryhub.core.errors import Unavailable
+from sessions_app import git
+from sessions_app.events.client import COMMAND_RUN
+from sessions_app.hook_parser import HookEvent
+from sessions_app.schemas import CommitRecord
+
+_COMMITS = re.compile(r"\bgit\b[^|;&\n]*\bcommit\b")
+# git's message for a new commit: `[main 1a2b3c4] Subject`.
+_NEW_COMMIT = re.compile(r"^\[[^\]\n]*\b([0-9a-f]{7,64})\]", re.MULTILINE)
+_JUST_NOW = timedelta(minutes=5)
+
+
+def find_commits(event: HookEvent) -> list[CommitRecord]:
+    """Return the commits of a command with ``git commit``; none if git cannot say."""
+    if event.type != COMMAND_RUN.name or not _COMMITS.search(event.payload.get("command", "")):
+        return []
+    folder = Path(event.directory)
+    try:
+        commits = [git.read_commit(folder, sha) for sha in _NEW_COMMIT.findall(event.payload.get("output", ""))]
+        return [commit for commit in commits if commit] or _latest(folder)
+    except Unavailable:
+        return []
+
+
+# A quiet command prints neither a hash nor a failure: HEAD counts if it is recent.
+def _latest(folder: Path) -> list[CommitRecord]:
+    last = git.read_commit(folder, "HEAD")
+    return [last] if last and abs(clock.now() - last.committed_at) < _JUST_NOW else []

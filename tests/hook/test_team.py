@@ -1,0 +1,420 @@
+"""Hooks on a machine that works with a team's hub: a real hub in another home, and a network that goes away."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from memoryhub.config.teams import sending
+from memoryhub.core import spool
+from tests.home import contents
+from tests.hook import network as net
+from tests.hook.client import ClaudeCode, HookTestCase, Repository, environment_of, replayed, run_hook
+from tests.secrets_made import SECRETS, TEXTS
+from tests.setup.test_team import make_certificate
+from tests.web.server import DEADLINE_SECONDS, ROOT, poll, run, serving, temporary_home
+
+# What sends, as a hook's child process does.
+_SENDER = """
+from memoryhub.config.teams.connections import all_connections
+from memoryhub.config.teams.sending import send_waiting
+send_waiting(all_connections()[0])
+"""
+
+
+class TeamTestCase(HookTestCase):
+    """Ann's machine, a network, and a team's hub with the project alpha."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.team = self.enterContext(temporary_home())
+        self.hub = self.enterContext(serving("--no-worker", home=self.team))
+        self.hub.api("POST", "projects", {"id": "alpha"})
+        self.network = self.enterContext(net.network_to(self.hub.place))
+        self.repository = Repository(self.work.parent / "source")
+        self.work = self.repository.folder
+        self.token = self.token_of("ann")
+
+    def token_of(self, name: str, verbs: str = "write") -> str:
+        code, output = run("token", "create", "--name", name, "--project", "alpha", "--verbs", verbs, home=self.team)
+        self.assertEqual(code, 0, output)
+        return output.split()[-1]
+
+    def join(self, token: str = "", *options: str, home: Path | None = None, folder: Path | None = None) -> str:
+        words = ["setup", "--url", self.network.url, "--project", "alpha", "--token-file", "-", *options]
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "manage.py"), *words],
+            check=False,
+            input=token or self.token,
+            capture_output=True,
+            text=True,
+            cwd=folder or self.work,
+            env=environment_of(home or self.home),
+            timeout=DEADLINE_SECONDS,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def client(self, session: str = "s1", home: Path | None = None, folder: Path | None = None) -> ClaudeCode:
+        return ClaudeCode(home or self.home, folder or self.work, session)
+
+    def place(self, home: Path | None = None) -> Path:
+        return next(((home or self.home) / "teams").glob("*/alpha"))
+
+    def waiting(self) -> list[dict[str, Any]]:
+        lines = [line for path in (self.place() / "spool").glob("*.jsonl*") for line in path.read_text().splitlines()]
+        return [json.loads(line) for line in lines]
+
+    def wait_for_waiting(self, count: int) -> None:
+        poll(lambda: len(self.waiting()) >= count, what=f"{count} events in the spool")
+
+    def wait_until_sent(self) -> None:
+        spool.wait_for_arriving(seconds=DEADLINE_SECONDS, at=self.place() / "spool")
+        poll(lambda: not any((self.place() / "spool").glob("*.jsonl*")), what="an empty spool")
+
+    def recorded(self, event_type: str = "message.user") -> list[str]:
+        """The texts of the team's events of a type."""
+        events = replayed(self.team, "alpha")
+        return [event["payload"]["content"] for event in events if event["event_type"] == event_type]
+
+    def status(self) -> str:
+        return run("status", home=self.home)[1]
+
+    def remember(self, content: str) -> None:
+        self.hub.api("POST", "projects/alpha/memories", {"title": "Port", "content": content})
+
+
+class TeamTests(TeamTestCase):
+    def test_a_session_is_recorded_by_the_teams_hub_as_the_person(self) -> None:
+        self.remember("The deployment listens on port 8321.")
+        self.join()
+        client = self.client()
+        self.assertIn("8321", client.start())
+        self.assertNotIn("did not answer", client.start())
+        client.prompt("Make it so")
+        output = self.repository.commit("a.py", "x = 1\n", "Set x")
+        client.bash("git commit -am 'Set x'", output)
+        client.send("Stop", last_assistant_message="Done.")
+        client.send("SessionEnd", reason="other")
+        self.wait_until_sent()
+        events = replayed(self.team, "alpha")
+        own = [event for event in events if event["session_id"] == "s1"]
+        self.assertEqual({(event["actor"], event["source"]) for event in own}, {("token:ann", "hook")})
+        types = "session.started message.user command.run commit.recorded message.assistant turn.ended session.ended"
+        found = [event["event_type"] for event in own]
+        self.assertEqual([name for name in types.split() if name in found], types.split())
+        self.assertEqual(
+            [event["payload"]["message"] for event in own if event["event_type"] == "commit.recorded"], ["Set x"]
+        )
+        self.assertFalse((self.home / "projects").exists())
+        self.assertIn("0 hook events wait", self.status().partition("Team:")[2])
+
+    def test_another_folder_stays_with_the_hub_of_this_machine(self) -> None:
+        self.join()
+        other = Repository(self.work.parent / "private").folder
+        self.client(folder=other).send("Stop", last_assistant_message="Mine")
+        poll(lambda: any((self.home / "spool").glob("*.jsonl")), what="the event in this machine's spool")
+        self.assertEqual(self.network.requests, [])
+
+    def test_a_folder_that_is_switched_off_sends_nothing(self) -> None:
+        self.join()
+        (self.work / ".memory-hub.toml").write_text("enabled = false\n")
+        self.assertEqual(self.client().start(), "")
+        self.client().send("Stop", last_assistant_message="Private")
+        self.assertEqual((self.network.requests, list((self.home / "teams").rglob("*.jsonl"))), ([], []))
+
+    def test_a_linked_worktree_belongs_to_its_repository(self) -> None:
+        self.join()
+        self.repository.commit("a", "a", "First")
+        linked = self.work.parent / "linked"
+        self.repository.git("worktree", "add", str(linked))
+        self.client(folder=linked).prompt("From the worktree")
+        self.assertEqual(self.recorded(), ["From the worktree"])
+
+    def test_the_hub_reads_no_file_that_the_event_names(self) -> None:
+        transcript = self.work / "t.jsonl"
+        transcript.write_text(json.dumps({"type": "assistant", "message": {"content": "of the hub's disk"}}))
+        (self.work / ".memory-hub.toml").write_text('inject = "nothing of the kind"\n')
+        data = {"session_id": "s1", "cwd": str(self.work), "transcript_path": str(transcript)}
+        for event, more in (("SessionStart", {}), ("UserPromptSubmit", {"prompt": "Go"}), ("Stop", {})):
+            answer = self.deliver(event, {"data": {**data, **more}})
+            self.assertEqual(answer[0], 200, answer)
+        self.assertEqual(self.recorded("message.assistant"), [])
+        session = self.hub.api("GET", "projects/alpha/sessions/s1").json()
+        self.assertEqual(session["directory"], f"ann:{self.work}")
+        self.assertNotIn(str(self.work), (self.team / "hub.db").read_bytes().decode("latin-1"))
+
+    def deliver(self, event: str, body: Any, token: str = "", project: str = "alpha") -> tuple[int, Any]:
+        path = f"/api/v1/projects/{project}/hooks/claude-code/{event}"
+        reply = self.hub.request("POST", path, body, Authorization=f"Bearer {token or self.token}")
+        return reply.status, reply.json()
+
+    def test_an_event_needs_the_right_to_write_in_its_project(self) -> None:
+        self.hub.api("POST", "projects", {"id": "beta"})
+        body = {"data": {"session_id": "s1", "prompt": "x"}}
+        self.assertEqual(self.deliver("UserPromptSubmit", body, self.token_of("eve", "read"))[0], 403)
+        self.assertEqual(self.deliver("UserPromptSubmit", body, project="beta")[0], 404)
+        self.assertEqual(self.deliver("UserPromptSubmit", body, project="gamma")[0], 404)
+        self.assertEqual(self.deliver("UserPromptSubmit", body, token="mh_" + "x" * 52)[0], 401)
+        self.assertEqual(self.deliver("NoSuchEvent", body)[0], 404)
+        self.assertEqual(self.deliver("UserPromptSubmit", {"data": {}})[0], 422)
+        self.assertEqual(replayed(self.team, "alpha"), [])
+
+    def test_two_people_in_sessions_of_one_name_are_kept_apart(self) -> None:
+        bob = self.home.parent / "bob"
+        other = Repository(self.work.parent / "bobs").folder
+        self.join()
+        self.join(self.token_of("bob"), home=bob, folder=other)
+        for text in ("First", "Second"):
+            self.client().prompt(f"{text} of Ann")
+            self.client(home=bob, folder=other).prompt(f"{text} of Bob")
+        prompts = [event for event in replayed(self.team, "alpha") if event["event_type"] == "message.user"]
+        found = [(event["session_id"], event["actor"], event["payload"]["content"]) for event in prompts]
+        wanted = []
+        for text in ("First", "Second"):
+            wanted += [("s1", "token:ann", f"{text} of Ann"), ("s1@bob", "token:bob", f"{text} of Bob")]
+        self.assertEqual(found, wanted)
+
+    def test_no_secret_is_in_any_file_nor_on_the_wire(self) -> None:
+        self.join()
+        self.network.fate = net.fails
+        everything = "\n".join(TEXTS.values())
+        self.client().send("Stop", last_assistant_message=everything)
+        self.client().send("PostToolUse", tool_name="X", tool_input=TEXTS, tool_response=everything)
+        self.client().prompt(everything)
+        self.wait_for_waiting(3)
+        files = {path: text for path, text in contents(self.home).items() if path.name != "token"}
+        sent = b"".join(request.raw for request in self.network.requests)
+        self.assertIn(b"UserPromptSubmit", b"".join(files.values()))
+        for name, (secret, _) in SECRETS.items():
+            self.assertEqual([path for path, text in files.items() if secret.encode() in text], [], name)
+            self.assertNotIn(secret.encode(), sent)
+        for path in (self.home, *self.home.rglob("*")):
+            self.assertEqual(path.stat().st_mode & 0o077, 0, path)
+
+
+class NetworkTests(TeamTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.remember("The deployment listens on port 8321.")
+        self.join()
+
+    # The network is as before, and the next hook sends what waits.
+    def check_recovery(self, *texts: str) -> None:
+        self.network.fate = net.passes
+        self.client().prompt("After it")
+        self.wait_until_sent()
+        self.assertEqual(self.recorded(), [*texts, "After it"])
+        self.assertNotIn("since", self.status().partition("Team:")[2])
+
+    def test_a_hub_that_refuses_connections(self) -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        listener.close()
+        path = self.home / "teams.toml"
+        text = path.read_text()
+        token = self.place() / "token"
+        moved = self.home / "teams" / f"127.0.0.1_{port}" / "alpha"
+        moved.mkdir(parents=True, mode=0o700)
+        (moved / "token").write_text(token.read_text())
+        path.write_text(text.replace(self.network.url, f"http://127.0.0.1:{port}"))
+        self.assertEqual(self.client().prompt("Into the void"), "")
+        poll(lambda: "1 hook event wait" in self.status(), what="the event in the status")
+        self.assertIn("cannot be reached", self.status())
+
+    def test_a_hub_that_never_answers_delays_no_client(self) -> None:
+        self.client().start()
+        self.network.fate = net.disappears
+        # Each of them returns while the request before still waits for its answer.
+        done = run_hook(self.home, "SessionStart", self.hook_data(session_id="s2"), MEMORY_HUB_HOOK_SECONDS="")
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        text = json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"]
+        self.assertRegex(text, r"did not answer in time\. This context is .* old \(\d{4}-\d\d-\d\d \d\d:\d\d UTC\)")
+        self.assertIn("8321", text)
+        self.assert_harmless(
+            run_hook(self.home, "UserPromptSubmit", self.hook_data(prompt="Hello"), MEMORY_HUB_HOOK_SECONDS="")
+        )
+        self.assert_harmless(run_hook(self.home, "Stop", self.hook_data(last_assistant_message="Answer")))
+        self.wait_for_waiting(3)
+        self.assertEqual(len([found for found in self.network.requests if found.event != "SessionStart"]), 0)
+
+    def test_an_answer_that_is_lost_is_asked_for_again_and_recorded_once(self) -> None:
+        for fate in (net.loses_answer, net.resets):
+            with self.subTest(fate=fate.__name__):
+                before = self.recorded()
+                self.network.fate = fate
+                self.client().prompt(f"Once, {fate.__name__}")
+                self.assertEqual(self.recorded(), [*before, f"Once, {fate.__name__}"])
+                self.wait_for_waiting(1)
+                self.check_recovery(*before, f"Once, {fate.__name__}")
+
+    def test_a_hub_that_fails_gets_the_events_later_in_their_order(self) -> None:
+        self.network.fate = net.fails
+        for number in range(3):
+            self.client().prompt(f"Prompt {number}")
+            self.client().send("Stop", last_assistant_message=f"Answer {number}")
+        self.wait_for_waiting(6)
+        self.assertIn("the hub answered 500", self.status())
+        self.assertEqual(self.recorded(), [])
+        self.check_recovery("Prompt 0", "Prompt 1", "Prompt 2")
+        self.assertEqual(self.recorded("message.assistant"), [f"Answer {number}" for number in range(3)])
+
+    def test_the_answer_of_a_slow_hub_is_kept_for_the_next_session(self) -> None:
+        self.network.fate = net.is_slow
+        done = run_hook(self.home, "SessionStart", self.hook_data(), MEMORY_HUB_HOOK_SECONDS="")
+        self.assert_harmless(done)
+        self.network.let_through.set()
+        self.wait_until_sent()
+        poll((self.place() / "pack.json").exists, what="the late context")
+        self.network.fate = net.fails
+        self.assertIn("8321", self.client("s2").start())
+
+    def test_the_hub_of_this_machine_sends_what_waits(self) -> None:
+        self.network.fate = net.fails
+        self.client().prompt("While it fails")
+        self.wait_for_waiting(1)
+        self.network.fate = net.passes
+        stop = threading.Event()
+        with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.home)):
+            thread = threading.Thread(target=sending.keep, args=[stop], kwargs={"every": 0.01})
+            thread.start()
+            self.wait_until_sent()
+            stop.set()
+            thread.join()
+        self.assertEqual(self.recorded(), ["While it fails"])
+
+    def test_a_hook_goes_on_trying_while_no_other_event_comes(self) -> None:
+        self.network.fate = net.fails
+        self.assert_harmless(
+            run_hook(self.home, "Stop", self.hook_data(last_assistant_message="Last"), MEMORY_HUB_AUTOSTART="on")
+        )
+        poll(lambda: self.network.requests, what="the first try")
+        self.network.fate = net.passes
+        self.wait_until_sent()
+        self.assertEqual(self.recorded("message.assistant"), ["Last"])
+
+    def test_a_revoked_token_is_not_tried_again_and_a_new_one_sends_all(self) -> None:
+        run("token", "revoke", "ann", home=self.team)
+        done = run_hook(self.home, "UserPromptSubmit", self.hook_data(prompt="Hello"))
+        self.assertEqual((done.returncode, done.stdout), (0, b""))
+        self.assertIn(b"the hub refused the token or the project (401", done.stderr)
+        tried = len(self.network.requests)
+        for number in range(3):
+            self.client().send("Stop", last_assistant_message=f"Answer {number}")
+        self.wait_for_waiting(4)
+        self.assertEqual(len(self.network.requests), tried)
+        self.assertIn("4 hook events wait; since", self.status())
+        self.assertIn("refused the token", run("doctor", home=self.home)[1])
+        self.token = self.token_of("ann-2")
+        self.join()
+        self.check_recovery("Hello")
+
+    def test_a_refused_event_is_kept_aside_and_the_next_is_sent(self) -> None:
+        self.assert_harmless(run_hook(self.home, "NoSuchEvent", self.hook_data()))
+        self.check_recovery()
+        [path] = (self.place() / "spool" / "rejected").glob("*.jsonl")
+        self.assertIn("no known hook 'NoSuchEvent'", path.read_text())
+        self.assertIn("1 were refused", self.status())
+        self.assertIn("it refused 1 hook event", run("doctor", home=self.home)[1])
+        self.assertEqual(self.recorded(), ["After it"])
+
+
+class TlsTests(TeamTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        place = self.home.parent
+        self.authority = make_certificate(place)
+        self.network = self.enterContext(net.network_to(self.hub.place, certificate=place / "server.pem"))
+
+    def test_a_hub_with_the_teams_own_authority_is_trusted_where_the_person_names_it(self) -> None:
+        self.join()
+        self.assertEqual(self.client().prompt("To a stranger"), "")
+        self.wait_for_waiting(1)
+        self.assertEqual(self.network.requests, [])
+        poll(lambda: "is not trusted" in self.status(), what="the reason in the status")
+        done = run_hook(
+            self.home, "Stop", self.hook_data(last_assistant_message="Yes"), SSL_CERT_FILE=str(self.authority)
+        )
+        self.assert_harmless(done)
+        self.wait_until_sent()
+        self.assertEqual(self.recorded(), ["To a stranger"])
+        self.join(self.token, "--ca-file", str(self.authority))
+        self.client().prompt("To the team")
+        self.wait_until_sent()
+        self.assertEqual(self.recorded(), ["To a stranger", "To the team"])
+
+
+class ManyEventsTests(TeamTestCase):
+    COUNT = 200
+    # Of these, as many are from real hooks; the others are spooled as the hook does.
+    HOOKS = 30
+
+    def test_each_event_is_recorded_once_and_in_order_whoever_is_killed(self) -> None:
+        self.join()
+        self.network.fate = net.fails
+        for number in range(self.HOOKS):
+            self.send(f"Event {number}")
+            if number % 10 == 0:
+                self.kill_a_hook(f"Killed {number}")
+        self.wait_for_waiting(self.HOOKS)
+        at = max(kept["at"] for kept in self.waiting())
+        for number in range(self.HOOKS, self.COUNT):
+            kept = spool.Kept(
+                id=f"hook-{number}",
+                at=at + number,
+                client="claude-code",
+                event="StopFailure",
+                payload=self.hook_data(error=f"Event {number}"),
+            )
+            spool.append(kept, at=self.place() / "spool")
+        self.network.fate = net.passes
+        self.network.requests.clear()
+        self.kill_a_sender(after=40)
+        self.kill_the_hub(after=80)
+        self.kill_a_sender(after=120)
+        self.kill_a_sender(after=160)
+        poll(self.is_sent_by_another_sender, what="an empty spool")
+        texts = self.recorded("note.added")
+        wanted = [f"Event {number}" for number in range(self.COUNT)]
+        self.assertEqual([text for text in texts if text.startswith("Event")], wanted)
+        self.assertEqual(len(texts), len(set(texts)))
+        self.assertEqual(self.waiting(), [])
+
+    # A failure of the client is an event that is recorded, and spooled by the hook's child.
+    def send(self, text: str) -> None:
+        self.assert_harmless(run_hook(self.home, "StopFailure", self.hook_data(error=text)))
+
+    def kill_a_hook(self, text: str) -> None:
+        command = [sys.executable, str(ROOT / "manage.py"), "hook", "claude-code", "StopFailure"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, env=environment_of(self.home)) as process:
+            assert process.stdin
+            process.stdin.write(json.dumps(self.hook_data(error=text)).encode())
+            process.stdin.close()
+            process.kill()
+
+    def start_sender(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-c", _SENDER], cwd=ROOT, env=environment_of(self.home))
+
+    def is_sent_by_another_sender(self) -> bool:
+        self.start_sender().wait(DEADLINE_SECONDS)
+        return not self.waiting()
+
+    def kill_a_sender(self, *, after: int) -> None:
+        while len(self.network.requests) < after:  # one that is refused for a moment ends by itself
+            with self.start_sender() as sender:
+                poll(lambda: len(self.network.requests) >= after or sender.poll() is not None, what="progress")
+                sender.kill()
+
+    def kill_the_hub(self, *, after: int) -> None:
+        with self.start_sender() as sender:
+            poll(lambda: len(self.network.requests) >= after or sender.poll() is not None, what="progress")
+            self.hub.process.kill()
+        self.hub = self.enterContext(serving("--no-worker", home=self.team))
+        self.network.host, self.network.port = self.hub.place

@@ -1,0 +1,300 @@
+"""Projects, organisations and the global scope with an entry of each kind.
+
+The name of a place is part of every text in it, so that an answer with the name is an answer about the place.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from django.db import connections
+from django.test import Client
+
+from memoryhub import env
+from memoryhub.core import clock
+from memoryhub.registry.people import PersonAdd, add_person
+from memoryhub.registry.tokens import TokenCreate, create_token
+from memoryhub.rest.auth import read_token
+from tests.home import run_home
+
+# The project that the requests are about, one of the same organisation, and one of another
+OWN, SISTER, OTHER = "quartz", "gneiss", "basalt"
+OWN_ORG, OTHER_ORG = "ferrum", "argentum"
+ORG_OF = {OWN: OWN_ORG, SISTER: OWN_ORG, OTHER: OTHER_ORG}
+GLOBAL = "cosmos"
+LATER = "2099-01-01T00:00:00Z"
+# As long as the names that exist: an answer may not tell them apart
+NOWHERE = {OWN: "zircon", SISTER: "zircon", OTHER: "zircon", OWN_ORG: "osmium", OTHER_ORG: "rhodiums"}
+PLACES = {name: f"project:{name}" for name in ORG_OF} | {
+    OWN_ORG: f"org:{OWN_ORG}",
+    OTHER_ORG: f"org:{OTHER_ORG}",
+    GLOBAL: "global",
+}
+
+
+class World:
+    """A home with all places; requests of the hub's own token prepare what a test needs."""
+
+    def __init__(self) -> None:
+        self._count = itertools.count(1)
+        self.ids: dict[str, dict[str, Any]] = {}
+        self._client = Client(headers={"host": "localhost"})
+
+    def build(self) -> None:
+        for org in (OWN_ORG, OTHER_ORG):
+            self.post("orgs", {"id": org, "name": f"{org} org", "description": f"about {org}"})
+        for project, org in ORG_OF.items():
+            root = str(_repository(project))
+            self.post("projects", {"id": project, "name": f"{project} name", "org_id": org, "root_path": root})
+            for scope, name in (("org", org), ("global", GLOBAL)):
+                self.memory(project, title=f"{name} rule {self.number()}", content=f"{name} text", scope=scope)
+            self.ids[project] = self._fill(project)
+
+    def number(self) -> int:
+        return next(self._count)
+
+    def send(self, method: str, path: str, body: Any = None, *, session: str = "") -> Any:
+        headers = {"authorization": f"Bearer {read_token()}"} | ({"x-session-id": session} if session else {})
+        content = "" if body is None else json.dumps(body)
+        answer = self._client.generic(method, f"/api/v1/{path}", content, "application/json", headers=headers)
+        assert answer.status_code < 400, (method, path, answer.content[:600])
+        return json.loads(answer.content) if answer.content else None
+
+    def post(self, path: str, body: Any = None) -> Any:
+        return self.send("POST", path, {} if body is None else body)
+
+    # What requests need; each new one has texts of its own.
+
+    def memory(self, project: str = OWN, **fields: Any) -> int:
+        number, session = self.number(), fields.pop("_session", "")
+        given = {"title": f"{project} memory {number}", "content": f"{project} text {number}", **fields}
+        return int(self.send("POST", f"projects/{project}/memories", given, session=session)["id"])
+
+    def pending(self, project: str = OWN) -> int:
+        """Write a memory that waits for a review."""
+        self.send("PATCH", f"projects/{project}/settings", {"settings": {"review_policy": "all"}})
+        memory = self.memory(project)
+        self.send("PATCH", f"projects/{project}/settings", {"settings": {"review_policy": "off"}})
+        return memory
+
+    def stale(self, project: str = OWN) -> int:
+        return self.decision(project)
+
+    def expired(self, project: str = OWN) -> int:
+        """Delete a memory so long ago that retention deletes it for good."""
+        with clock.frozen(clock.now() - timedelta(days=2000)):
+            return self.deleted(project)
+
+    def asked(self, path: str) -> Any:
+        """Return the answer that asks to confirm a deletion."""
+        headers = {"authorization": f"Bearer {read_token()}"}
+        return json.loads(self._client.delete(f"/api/v1/{path}", headers=headers).content)
+
+    def person(self) -> str:
+        return str(add_person(command=PersonAdd(name=f"p{self.number()}", role="member")).username)
+
+    def member(self, place: str) -> str:
+        name = self.person()
+        kind = "orgs" if place in ORG_OF.values() else "projects"
+        self.send("PUT", f"{kind}/{place}/members/{name}", {"role": "viewer"})
+        return name
+
+    def token(self) -> str:
+        return create_token(command=TokenCreate(name=f"t{self.number()}"), by="owner")[0].name
+
+    def revised(self, project: str = OWN) -> int:
+        memory = self.memory(project)
+        self.send("PATCH", f"projects/{project}/memories/{memory}", {"content": f"{project} text, revised"})
+        return memory
+
+    def scratch(self, project: str = OWN) -> int:
+        """Write a memory of a session alone."""
+        session = self.session(project)
+        return self.memory(project, scope="session", _session=session)
+
+    def deleted(self, project: str = OWN) -> int:
+        memory = self.memory(project)
+        self.send("DELETE", f"projects/{project}/memories/{memory}")
+        return memory
+
+    def tagged(self, project: str = OWN) -> int:
+        return self.memory(project, tags=["spare"])
+
+    def conflict(self, project: str = OWN, **fields: Any) -> int:
+        memory = self.memory(project, **fields)
+        for text in ("this", "that"):
+            body = {"content": f"{project} {text}", "base_version": 1, **fields}
+            answer = self.send("PATCH", f"projects/{project}/memories/{memory}", body)
+        return int(answer["conflict"])
+
+    def decision(self, project: str = OWN, **fields: Any) -> int:
+        given = {
+            "title": f"{project} decision {self.number()}",
+            "chosen": f"{project} way",
+            "files": ["x.py"],
+            **fields,
+        }
+        return int(self.post(f"projects/{project}/decisions", given)["id"])
+
+    def relation(self, project: str = OWN) -> int:
+        ends = {"source": str(self.memory(project)), "target": str(self.memory(project))}
+        answer = self.post(f"projects/{project}/relations", {**ends, "relation": "related_to"})
+        return int(answer["id"])
+
+    def session(self, project: str = OWN, state: str = "") -> str:
+        name = f"{project}-s{self.number()}"
+        self.post(f"projects/{project}/sessions", {"session_id": name, "purpose": f"{project} purpose"})
+        if state:
+            self.post(f"projects/{project}/sessions/{name}/{state}")
+        return name
+
+    def turn(self, project: str = OWN) -> dict[str, str]:
+        begun = self.post(f"projects/{project}/turns/begin", {"session_id": self.session(project)})
+        return {name: begun[name] for name in ("session_id", "turn_id", "ack_token")}
+
+    def no_iteration(self, project: str = OWN) -> None:
+        """Complete the active iteration: there is one at a time."""
+        for active in self.send("GET", f"projects/{project}/iterations?status=active")["results"]:
+            self.post(f"projects/{project}/iterations/{active['id']}/complete", {"outcome": "done"})
+
+    def iteration(self, project: str = OWN) -> int:
+        self.no_iteration(project)
+        given = {"command": "feature", "description": f"{project} iteration"}
+        return int(self.post(f"projects/{project}/iterations", given)["id"])
+
+    def commit(self, project: str = OWN) -> str:
+        sha = f"{self.number():040x}"
+        commit = {"sha": sha, "message": f"{project} commit", "author": "Ada", "committed_at": "2026-11-20T12:00:00Z"}
+        self.post(f"projects/{project}/commits", [commit])
+        return sha
+
+    def hold(self, project: str = OWN) -> int:
+        body = {"stream_id": f"memory:{self.memory(project)}", "reason": f"{project} lawsuit"}
+        return int(self.post(f"projects/{project}/holds", body)["id"])
+
+    def rollback(self, project: str = OWN) -> int:
+        chosen = {"session_id": self.written_in_session(project), "include_people": True}
+        body = {**chosen, "confirm_token": self.rollback_token(chosen, project)}
+        return int(self.post(f"projects/{project}/rollbacks", body)["id"])
+
+    def written_in_session(self, project: str = OWN) -> str:
+        session = self.session(project)
+        self.memory(project, _session=session)
+        return session
+
+    def rollback_token(self, chosen: dict[str, Any], project: str = OWN) -> str:
+        return str(self.post(f"projects/{project}/rollbacks/preview", chosen)["confirm_token"])
+
+    def retention_run(self, project: str = OWN) -> int:
+        return int(self.post(f"projects/{project}/retention/run", self.retention_plan(project))["id"])
+
+    def retention_plan(self, project: str = OWN) -> dict[str, str]:
+        """Return a plan that deletes something: what was deleted, as if it were years ago."""
+        self.deleted(project)
+        digest = self.send("GET", f"projects/{project}/retention?now={LATER}")["digest"]
+        return {"digest": str(digest), "now": LATER}
+
+    def _fill(self, project: str) -> dict[str, Any]:
+        """Write one of each kind, and return their ids by the names of the routes' parameters."""
+        kinds = {kind: self.memory(project, kind=kind) for kind in ("guideline", "knowledge", "tool")}
+        self.post(f"projects/{project}/tags", {"name": "spare", "description": f"{project} tag"})
+        turn = self.turn(project)
+        event = {"type": "message.user", "payload": {"content": f"{project} prompt"}, **turn}
+        self.post(f"projects/{project}/turns/append", event)
+        self.deleted(project)
+        run = self.retention_run(project)
+        memory = self.memory(project)
+        self.send("GET", f"projects/{project}/context?query={project}")
+        pack = self.send("GET", f"projects/{project}/context?query={project}")["meta"]["pack"]
+        return {
+            **kinds,
+            "memory_id": memory,
+            "conflict_id": self.conflict(project),
+            "decision_id": self.decision(project),
+            "relation_id": self.relation(project),
+            "session_id": turn["session_id"],
+            "turn_id": turn["turn_id"],
+            "iteration_id": self.iteration(project),
+            "sha": self.commit(project),
+            "hold_id": self.hold(project),
+            "rollback_id": self.rollback(project),
+            "pack_id": pack,
+            "entity_id": memory,
+            "run_id": run,
+        }
+
+
+def _repository(project: str) -> Path:
+    """Return a new folder with a file that git has one commit of."""
+    folder = env.home() / "work" / project
+    folder.mkdir(parents=True)
+    (folder / "x.py").write_text(f"# {project} file\n")
+    who = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "commit.gpgsign=false")
+    for command in (("init", "-q"), ("add", "x.py"), (*who, "commit", "-qm", f"{project} commit")):
+        subprocess.run(["git", *command], cwd=folder, check=True)
+    return folder
+
+
+class Home:
+    """A folder of its own for a class, and what is in it to compare."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="matrix-", dir=run_home()))
+        # A connection to each store, with the number of its file
+        self._readers: dict[Path, tuple[int, sqlite3.Connection]] = {}
+
+    def patched(self) -> Any:
+        return mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.path))
+
+    def remove(self) -> None:
+        for _, reader in self._readers.values():
+            reader.close()
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def state(self) -> dict[str, Any]:
+        """Return the head of each store's log and the rows of hub.db: what a write changes."""
+        heads: dict[str, Any] = {str(path.relative_to(self.path)): self._head(path) for path in self._stores()}
+        with connections["default"].cursor() as cursor:
+            for table, columns in _kept_columns().items():
+                cursor.execute(f"SELECT {columns} FROM {table}")
+                heads[table] = cursor.fetchall()
+        return heads
+
+    def _head(self, path: Path) -> int:
+        inode = path.stat().st_ino
+        known = self._readers.get(path)
+        if known is None or known[0] != inode:
+            self._readers[path] = known = inode, sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        return int(known[1].execute("SELECT max(position) FROM raw_events").fetchone()[0] or 0)
+
+    def _stores(self) -> Iterator[Path]:
+        for folder in ("projects/*", "orgs/*", "global"):
+            yield from self.path.glob(f"{folder}/events.db")
+
+
+# What every request may write: the sessions of browsers, and when a token or a link was used.
+_OF_USE = {"django_session": None, "memoryhub_agenttoken": ("last_used_at", "last_used_from")}
+
+
+@cache
+def _kept_columns() -> dict[str, str]:
+    found = {}
+    with connections["default"].cursor() as cursor:
+        for table in connections["default"].introspection.table_names(cursor):
+            spare = _OF_USE.get(table, ("last_login",))
+            if spare is not None:
+                columns = connections["default"].introspection.get_table_description(cursor, table)
+                found[table] = ", ".join(f'"{column.name}"' for column in columns if column.name not in spare)
+    return found

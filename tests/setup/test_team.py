@@ -1,0 +1,243 @@
+"""Clients are set up for a team's hub, and the token is in no file of theirs nor of a repository."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from django.core.management import call_command
+
+from memoryhub.client.setup.clients import config_file
+from memoryhub.client.setup.team import parse_address
+from memoryhub.config.clients import all_clients
+from memoryhub.core.errors import Invalid
+from tests.home import contents
+from tests.hook.network import network_to
+from tests.mcp.http_server import HttpServer
+from tests.setup.test_setup import CLAUDE, SetupTestCase
+from tests.web.server import temporary_home
+
+HUB = "https://hub.example.org"
+URL = f"{HUB}/p/alpha/mcp"
+TOKEN = "mh_a1b2c3d4_" + "Zz9-" * 10 + "abc"
+VARIABLE = "MEMORY_HUB_TOKEN"
+# The entry of each client, as its documentation has it.
+ENTRIES: dict[str, dict[str, Any]] = {
+    "claude-code": {"type": "http", "url": URL, "headers": {"Authorization": "Bearer ${MEMORY_HUB_TOKEN}"}},
+    "codex": {"url": URL, "bearer_token_env_var": VARIABLE},
+    "cursor": {"url": URL, "headers": {"Authorization": "Bearer ${env:MEMORY_HUB_TOKEN}"}},
+    "gemini-cli": {"httpUrl": URL, "headers": {"Authorization": "Bearer ${MEMORY_HUB_TOKEN}"}},
+    "vscode": {"type": "http", "url": URL, "headers": {"Authorization": "Bearer ${input:memory-hub-token}"}},
+    "windsurf": {"serverUrl": URL, "headers": {"Authorization": "Bearer ${env:MEMORY_HUB_TOKEN}"}},
+    "opencode": {
+        "type": "remote",
+        "oauth": False,
+        "url": URL,
+        "headers": {"Authorization": "Bearer {env:MEMORY_HUB_TOKEN}"},
+    },
+}
+INPUT = {"type": "promptString", "id": "memory-hub-token", "description": "Token for Memory Hub", "password": True}
+
+
+class TeamSetupTestCase(SetupTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.folder = self.user / "source"
+        self.folder.mkdir()
+        subprocess.run(["git", "init", "--quiet", str(self.folder)], check=True)
+        self.enterContext(contextlib.chdir(self.folder))
+        self.enterContext(mock.patch.dict(os.environ, {VARIABLE: ""}))
+
+    @property
+    def connections(self) -> list[dict[str, str]]:
+        path = self.user / ".memory-hub" / "teams.toml"
+        return tomllib.loads(path.read_text())["connection"] if path.exists() else []
+
+    def join(self, *arguments: str, token: str = TOKEN, url: str = URL) -> str:
+        with mock.patch.object(sys, "stdin", io.StringIO(token + "\n")):
+            return self.run_setup(*arguments, "--url", url, "--token-file", "-")
+
+    def entry(self, client: str) -> dict[str, Any]:
+        found = all_clients()[client]
+        path = config_file(found, None)
+        data = (tomllib if path.suffix == ".toml" else json).loads(path.read_text())
+        entry: dict[str, Any] = data[found.servers[0]]["memory-hub"]
+        self.assertEqual(data.get("inputs", []), [INPUT] if client == "vscode" and "url" in entry else [])
+        return entry
+
+
+class TeamSetupTests(TeamSetupTestCase):
+    def test_every_client_gets_its_own_form_of_the_entry(self):
+        self.assertEqual(set(ENTRIES), {client.id for client in all_clients().values() if client.http})
+        for client, entry in ENTRIES.items():
+            with self.subTest(client=client):
+                self.join(client, "--yes")
+                self.assertEqual(self.entry(client), entry)
+                self.assertIn("nothing to do", self.join(client, "--yes"))
+                self.assertIn(f"set up for {URL}", self.run_setup())
+
+    def test_the_token_is_in_one_private_file_only(self):
+        for client in ENTRIES:
+            self.join(client, "--yes")
+            if all_clients()[client].repository:
+                self.join(client, "--yes", "--repository")
+        holding = [path for path, content in contents(self.user).items() if TOKEN.encode() in content]
+        self.assertEqual(holding, [self.user / ".memory-hub/teams/hub.example.org/alpha/token"])
+        self.assertEqual(holding[0].stat().st_mode & 0o777, 0o600)
+        self.assertEqual((self.user / ".memory-hub/teams.toml").stat().st_mode & 0o777, 0o600)
+
+    def test_removing_restores_every_byte(self):
+        path = self.claude()
+        for client in ENTRIES:
+            with self.subTest(client=client):
+                before = contents(self.user)
+                self.join(client, "--yes")
+                self.assertNotEqual(contents(self.user), before)
+                self.run_setup(client, "--yes", "--remove", "--url", URL)
+                self.assertEqual(contents(self.user), before)
+        self.assertEqual(path.read_text(), CLAUDE)
+        self.assertEqual(self.connections, [])
+
+    def test_a_client_moves_between_this_machines_hub_and_the_teams(self):
+        for client, entry in ENTRIES.items():
+            with self.subTest(client=client):
+                project = ("--project", "alpha")
+                self.run_setup(client, "--yes", *project)
+                here = self.entry(client)
+                self.join(client, "--yes")
+                self.assertEqual(self.entry(client), entry)
+                self.run_setup(client, "--yes", *project)
+                self.assertEqual(self.entry(client), here)
+
+    def test_what_the_user_added_to_the_entry_stays(self):
+        entry = {"type": "http", "url": "https://old.example.org/p/x/mcp", "headers": {"X-Team": "a"}, "timeout": 9}
+        self.claude(json.dumps({"mcpServers": {"memory-hub": entry}}))
+        self.join("claude-code", "--yes")
+        headers = {"X-Team": "a", **ENTRIES["claude-code"]["headers"]}
+        self.assertEqual(self.entry("claude-code"), {**ENTRIES["claude-code"], "headers": headers, "timeout": 9})
+
+    def test_a_dry_run_changes_nothing(self):
+        before = contents(self.user)
+        self.assertIn(URL, self.join("claude-code", "--dry-run"))
+        self.assertEqual(contents(self.user), before)
+
+    def test_without_a_client_only_the_folder_is_connected(self):
+        with mock.patch.object(sys, "stdin", io.StringIO(TOKEN)):
+            self.run_setup("--url", f"{HUB}:8443/memory/", "--project", "beta", "--token-file", "-")
+        wanted = {"folder": str(self.folder), "url": f"{HUB}:8443/memory", "project": "beta"}
+        self.assertEqual(self.connections, [wanted])
+        # The token is kept: it need not be given again.
+        self.run_setup("--url", f"{HUB}:8443/memory/p/beta/mcp")
+        self.assertEqual(self.connections, [wanted])
+        self.assertIn("no longer connected", self.run_setup("--url", URL, "--remove"))
+        self.assertIn("not connected", self.run_setup("--url", URL, "--remove"))
+
+    def test_what_is_wrong_is_one_sentence_and_changes_nothing(self):
+        before = contents(self.user)
+        cases = {
+            ("--url", "http://hub.example.org/p/alpha/mcp"): "would send the token and what you write unencrypted",
+            ("--url", "ftp://hub.example.org/p/alpha/mcp"): "write https://HOST/p/PROJECT/mcp",
+            ("--url", "https://ann:secret@hub.example.org/p/alpha/mcp"): "write https://HOST/p/PROJECT/mcp",
+            ("--url", "https://hub.example.org:x/p/alpha/mcp"): "is no URL",
+            ("--url", HUB): "name the project",
+            ("--url", f"{HUB}/p/Al%20pha/mcp"): "--url",
+            ("--url", URL, "--project", "beta"): "omit one of them",
+            ("--url", URL): "give your token of that hub with --token-file",
+            ("--url", URL, "--token-file", "/nowhere"): "/nowhere",
+            ("--url", URL, "--token-file", "-"): "this is no token",
+            ("--url", URL, "--token-file", "-", "--ca-file", "/nowhere"): "no token",
+            ("--token-file", "-"): "go with --url",
+            ("claude-desktop", "--url", URL, "--dry-run"): "has no entry for a server over HTTP",
+        }
+        for arguments, words in cases.items():
+            with (
+                self.subTest(arguments=arguments),
+                mock.patch.object(sys, "stdin", io.StringIO("two words")),
+                self.assertRaisesRegex(Exception, words) as caught,
+            ):
+                call_command("setup", *arguments, "--yes" if "--dry-run" not in arguments else "--no-hooks")
+            self.assertNotIn("\n", str(caught.exception))
+        self.assertEqual(contents(self.user), before)
+        for host in ("localhost", "127.0.0.1", "[::1]"):
+            self.assertEqual(parse_address(f"http://{host}:8321/p/alpha/mcp", None).project, "alpha")
+        with self.assertRaises(Invalid):
+            parse_address("http://127.0.0.1.example.org/p/alpha/mcp", None)
+
+
+class CheckTests(TeamSetupTestCase):
+    def check(self, url: str, token: str, *options: str) -> str:
+        with mock.patch.dict(os.environ, {VARIABLE: token}):
+            return self.run_setup("--url", url, "--project", "alpha", "--check", *options)
+
+    def test_it_does_the_handshake_over_http_with_the_token(self):
+        home = self.enterContext(temporary_home())
+        with contextlib.closing(_Ending(HttpServer(home))) as ending:
+            server = ending.server
+            token = (home / "token").read_text().strip()
+            self.assertRegex(self.check(server.url, token), r"ok: .* answers with \d+ tools")
+            for given, words in ((TOKEN, "the hub refuses the token"), ("", "no token: set MEMORY_HUB_TOKEN")):
+                with self.assertRaisesRegex(Exception, words):
+                    self.check(server.url, given)
+            with self.assertRaisesRegex(Exception, "no valid answer to 'initialize'"):
+                self.check(server.url.replace("/mcp", ""), token)
+            self.check_certificates((server.host, server.port), token)
+        with self.assertRaisesRegex(Exception, "cannot be reached: Connection refused"):
+            self.check(server.url, token)
+
+    def check_certificates(self, place: tuple[str, int], token: str) -> None:
+        authority = make_certificate(self.user)
+        with network_to(place, certificate=self.user / "server.pem") as network:
+            url = f"{network.url}/mcp"
+            with self.assertRaisesRegex(Exception, "is not trusted: .*; name the authority's file with --ca-file"):
+                self.check(url, token)
+            self.assertIn("ok:", self.check(url, token, "--ca-file", str(authority)))
+            with mock.patch.dict(os.environ, SSL_CERT_FILE=str(authority)):
+                self.assertIn("ok:", self.check(url, token))
+
+    def test_the_token_of_a_connection_goes_to_its_own_hub_and_project_only(self):
+        self.join()
+        for url in (f"{HUB}.evil.example/p/alpha/mcp", f"{HUB}:444/p/alpha/mcp", f"{HUB}/p/beta/mcp"):
+            with self.subTest(url=url), self.assertRaisesRegex(Exception, "no token: set MEMORY_HUB_TOKEN"):
+                self.run_setup("--url", url, "--check")
+
+    def test_the_entry_of_a_client_is_checked_too(self):
+        home = self.enterContext(temporary_home())
+        with contextlib.closing(_Ending(HttpServer(home))) as ending:
+            token = (home / "token").read_text().strip()
+            with mock.patch.object(sys, "stdin", io.StringIO(token)):
+                url = ("--url", ending.server.url, "--project", "alpha", "--token-file", "-")
+                self.run_setup("claude-code", "--yes", *url)
+            self.assertIn("ok:", self.run_setup("claude-code", "--check"))
+
+
+class _Ending:
+    def __init__(self, server: HttpServer) -> None:
+        self.server = server
+
+    def close(self) -> None:
+        with self.server.process as process:
+            process.terminate()
+
+
+def make_certificate(folder: Path) -> Path:
+    """Make ``server.pem``, a key and a certificate for 127.0.0.1, and return the file of its authority."""
+    authority, server = folder / "ca.pem", folder / "server.pem"
+    made = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
+    _openssl(folder, *made, "-subj", "/CN=A team", "-keyout", "ca.key", "-out", str(authority))
+    signed = ("-CA", str(authority), "-CAkey", "ca.key", "-addext", "subjectAltName=IP:127.0.0.1")
+    subject = ("-subj", "/CN=127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE")
+    _openssl(folder, *made, *signed, *subject, "-keyout", "key.pem", "-out", "cert.pem")
+    server.write_text((folder / "key.pem").read_text() + (folder / "cert.pem").read_text())
+    return authority
+
+
+def _openssl(folder: Path, *arguments: str) -> None:
+    subprocess.run(["openssl", "req", "-x509", *arguments], check=True, capture_output=True, cwd=folder)

@@ -1,0 +1,423 @@
+"""What an attacker on the network tries against a hub of a team, and that it is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+from unittest import TestCase
+
+from tests.web.public_server import (
+    CLIENT,
+    HOST,
+    SIGNS_IN,
+    URL,
+    exchange,
+    first_status,
+    forwarded,
+    public_hub,
+    read_all,
+    send,
+    send_raw,
+    sign_in,
+    status_of,
+)
+from tests.web.server import DEADLINE_SECONDS, Reply, Server, run, temporary_home
+
+EVIL = "https://evil.example"
+MCP = "/p/alpha/mcp"
+DOORS = ("/", "/static/memoryhub/hub.css", "/api/v1/projects", "/p/alpha/admin/live/", MCP)
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "attacker", "version": "1"},
+    },
+}
+MCP_ACCEPT = "application/json, text/event-stream"
+FORM = "application/x-www-form-urlencoded"
+
+
+class AttackerTests(TestCase):
+    """One hub for all attacks that leave nothing behind."""
+
+    server: Server
+    owner: dict[str, str]
+    bearer: dict[str, str]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.server = cls.enterClassContext(public_hub(*SIGNS_IN))
+        cls.server.api("POST", "projects", {"project_id": "alpha"})
+        cls.server.api("POST", "projects/alpha/memories", {"title": "Kept", "content": "a private text"})
+        cls.owner = sign_in(cls.server)
+        cls.bearer = {"Authorization": f"Bearer {cls.server.token}"}
+
+    def send(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
+        return send(self.server, method, path, body, **headers)
+
+    def as_everybody(self, path: str) -> dict[str, str]:
+        return self.bearer if path.startswith("/api/") or path == MCP else self.owner
+
+    def titles(self) -> list[str]:
+        found = self.server.api("GET", "projects/alpha/memories").json()["results"]
+        return [memory["title"] for memory in found]
+
+
+class ForeignTests(AttackerTests):
+    def test_a_foreign_host_is_refused_at_every_door(self):
+        for path in DOORS:
+            for host in ("evil.example", f"{HOST}.evil.example", "127.0.0.1.evil.example", "", f"{HOST}@evil.example"):
+                with self.subTest(path=path, host=host):
+                    status = first_status(self.server, "GET", path, **{**self.as_everybody(path), "Host": host})
+                    self.assertIn(status, (400, 421))
+
+    def test_a_foreign_origin_is_refused_at_every_door(self):
+        for path in DOORS:
+            for origin in (EVIL, "null", f"http://{HOST}", f"{URL}.evil.example", f"{URL}:8443"):
+                with self.subTest(path=path, origin=origin):
+                    status = first_status(self.server, "GET", path, **self.as_everybody(path), Origin=origin)
+                    self.assertEqual(status, 403)
+
+    def test_the_hubs_own_origin_is_answered(self):
+        for path in ("/", "/api/v1/projects"):
+            self.assertEqual(self.send("GET", path, **self.as_everybody(path), Origin=URL).status, 200)
+
+    def test_a_name_that_was_rebound_to_the_hubs_address_is_refused(self):
+        for host in ("evil.example", "evil.example:8321"):
+            for path in DOORS:
+                direct = self.server.request("GET", path, Host=host, Origin=f"http://{host}", **self.as_everybody(path))
+                self.assertIn(direct.status, (400, 403, 421))
+
+    def test_plain_http_is_refused_but_on_the_machine_itself(self):
+        self.assertEqual(self.send("GET", "/", **self.owner, X_Forwarded_Proto="http").status, 403)
+        self.assertEqual(self.server.request("GET", "/", Host=HOST).status, 403)
+        self.assertEqual(self.server.api("GET", "projects").status, 200)
+
+
+class HeaderTests(AttackerTests):
+    """The hub trusts a proxy of another address here: this machine is no proxy to it."""
+
+    @contextlib.contextmanager
+    def distrusting(self) -> Iterator[Server]:
+        options = ("--no-worker", "--public-url", URL, "--trusted-proxy", "192.0.2.9", "--remote-user-header")
+        with public_hub(*options, "Remote-User") as server:
+            yield server
+
+    def test_only_a_named_proxy_names_a_person(self):
+        with self.distrusting() as server:
+            for name in ("Remote-User", "remote-user", "REMOTE_USER", "Remote_User"):
+                answer = exchange(server, f"GET / HTTP/1.0\r\nHost: localhost\r\n{name}: owner\r\n\r\n".encode())
+                self.assertIn(b"location: /admin/login/", answer)
+                self.assertNotIn(b"memoryhub_session", answer)
+
+    def test_only_a_named_proxy_forwards_scheme_host_and_client(self):
+        with self.distrusting() as server:
+            self.assertEqual(send(server, "GET", "/").status, 403)
+            made_up = {"X_Forwarded_Host": HOST, "X_Forwarded_For": CLIENT, "X_Forwarded_Proto": "https"}
+            reply = server.request("GET", "/", **made_up)
+            self.assertNotIn("Strict-Transport-Security", reply.headers)
+
+    def test_a_header_with_underscores_is_no_header_of_the_proxy(self):
+        answer = send_raw(self.server, "GET / HTTP/1.1", "Remote_User: owner", "X_Forwarded_Proto: http")
+        self.assertIn(b"location: /admin/login/", answer)
+
+    def test_a_person_who_is_named_twice_is_refused(self):
+        answer = send_raw(self.server, "GET / HTTP/1.1", "Remote-User: owner", "remote-user: ann")
+        self.assertEqual(status_of(answer), 400)
+
+    def test_addresses_that_a_client_puts_before_its_own_do_not_count(self):
+        for made_up in ("127.0.0.1", "127.0.0.1, 10.0.0.1"):
+            reply = send(self.server, "GET", "/", client=f"{made_up}, {CLIENT}", X_Forwarded_Proto="http")
+            self.assertEqual(reply.status, 403)
+        self.assertEqual(send(self.server, "GET", "/", client="no address").status, 400)
+
+    def test_a_forwarded_host_must_be_the_hubs_too(self):
+        self.assertEqual(self.send("GET", "/", X_Forwarded_Host="evil.example").status, 400)
+
+    def test_the_hubs_answers_name_the_client_not_the_proxy(self):
+        code, output = run("token", "create", "--name", "seen", "--verbs", "read", home=self.server.home)
+        self.assertEqual(code, 0, output)
+        token = next(word for word in output.split() if word.startswith("mh_"))
+        made_up = f"198.51.100.9, {CLIENT}"
+        reply = send(self.server, "GET", "/api/v1/projects", client=made_up, Authorization=f"Bearer {token}")
+        self.assertEqual(reply.status, 200)
+        self.assertIn(CLIENT, run("token", "list", home=self.server.home)[1])
+
+
+class CrossSiteTests(AttackerTests):
+    def test_a_form_or_plain_text_of_another_site_writes_nothing(self):
+        before = self.titles()
+        body = b'{"title": "Forged", "content": "forged"}'
+        for kind in ("text/plain", FORM, "multipart/form-data; boundary=x", "application/json"):
+            for origin in ({}, {"Origin": EVIL}, {"Origin": "null"}):
+                cookie = {"Cookie": self.owner["Cookie"]}
+                sent = {**cookie, "Content_Type": kind, **origin}
+                self.assertIn(self.send("POST", "/api/v1/projects/alpha/memories", body, **sent).status, (403, 415))
+        self.assertEqual(self.titles(), before)
+
+    def test_a_form_without_its_token_changes_nothing(self):
+        cookie = {"Cookie": self.owner["Cookie"], "Content_Type": FORM}
+        csrf = {"X_CSRFToken": self.owner["X_CSRFToken"]}
+        for headers in ({}, {"Origin": URL}, {**csrf, "Origin": EVIL}, {**csrf, "Referer": f"{EVIL}/"}, csrf):
+            reply = self.send("POST", "/people", b"name=mallory&role=owner", **cookie, **headers)
+            self.assertEqual(reply.status, 403, headers)
+        done = self.send("POST", "/people", b"name=mallory&role=owner", **cookie, **csrf, Origin=URL)
+        self.assertEqual(done.status, 200)
+
+    def test_no_page_can_be_framed_or_kept_in_a_cache(self):
+        for path in (
+            "/",
+            "/people",
+            "/tokens",
+            "/jobs",
+            "/p/alpha/admin/",
+            "/api/v1/projects",
+            "/find?q=a",
+            "/nowhere",
+        ):
+            with self.subTest(path=path):
+                headers = self.send("GET", path, **self.owner).headers
+                self.assertEqual(headers["X-Frame-Options"], "DENY")
+                self.assertIn("frame-ancestors 'none'", headers["Content-Security-Policy"])
+                self.assertIn("no-store", headers["Cache-Control"])
+                self.assertIn("private", headers["Cache-Control"])
+                self.assertEqual(headers["X-Content-Type-Options"], "nosniff")
+
+    def test_cookies_are_of_https_alone_and_no_script_reads_them(self):
+        output = run("signin", home=self.server.home)[1]
+        reply = self.send("GET", output.strip().removeprefix(URL))
+        for cookie in reply.headers.get_all("Set-Cookie") or []:
+            self.assertIn("; Secure", cookie)
+            self.assertIn("; HttpOnly", cookie)
+            self.assertRegex(cookie, "SameSite=(Lax|Strict)")
+
+    def test_a_session_is_of_one_person(self):
+        ann = sign_in(self.server, "ann", role="viewer")
+        self.assertEqual(self.send("GET", "/people", **ann).status, 403)
+        # With a session that began at the proxy as ann, but is sent by owner
+        page = self.send("GET", "/", Remote_User="ann")
+        cookie = (page.headers.get_all("Set-Cookie") or [])[-1].split(";")[0]
+        taken = self.send("GET", "/people", Cookie=cookie)
+        self.assertEqual(taken.status, 302)
+
+    def test_an_mcp_session_is_of_the_token_that_began_it(self):
+        tokens = []
+        for name in ("one", "two"):
+            output = run("token", "create", "--name", name, "--verbs", "read", home=self.server.home)[1]
+            tokens.append(next(word for word in output.split() if word.startswith("mh_")))
+        begun = self.send("POST", MCP, INITIALIZE, Authorization=f"Bearer {tokens[0]}", Accept=MCP_ACCEPT)
+        session = begun.headers["Mcp-Session-Id"]
+        ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+        sent = {"Accept": MCP_ACCEPT, "Mcp_Session_Id": session}
+        own = self.send("POST", MCP, ping, Authorization=f"Bearer {tokens[0]}", **sent)
+        other = self.send("POST", MCP, ping, Authorization=f"Bearer {tokens[1]}", **sent)
+        self.assertEqual((own.status, other.status), (200, 404))
+
+
+class RequestTests(AttackerTests):
+    def test_a_request_has_one_length(self):
+        chunked = b"0\r\n\r\nGET /people HTTP/1.1\r\nHost: hub.example.org\r\n\r\n"
+        lines = ("POST /api/v1/projects HTTP/1.1", f"Authorization: Bearer {self.server.token}")
+        for more in (
+            ("Content-Length: 4", "Transfer-Encoding: chunked"),
+            ("Transfer-Encoding: chunked", "Content-Length: 4"),
+            ("Content-Length: 4", "Content-Length: 5"),
+            ("Transfer-Encoding: chunked, identity",),
+            ("Transfer-Encoding: xchunked",),
+            ("Transfer-Encoding : chunked",),
+            ("Content-Length: +4",),
+            ("Content-Length: 0x4",),
+        ):
+            with self.subTest(headers=more):
+                answer = send_raw(self.server, *lines, *more, body=chunked)
+                self.assertIn(status_of(answer), (400, 501))
+                self.assertEqual(answer.count(b"HTTP/1.1 "), 1)
+
+    def test_a_request_has_one_host(self):
+        self.assertEqual(status_of(send_raw(self.server, "GET / HTTP/1.1", "Host: evil.example")), 400)
+        self.assertEqual(status_of(exchange(self.server, b"GET / HTTP/1.1\r\n\r\n")), 400)
+
+    def test_huge_headers_and_bodies_are_refused(self):
+        self.assertEqual(status_of(send_raw(self.server, "GET / HTTP/1.1", f"X-Huge: {'a' * 1_000_000}")), 400)
+        self.assertEqual(status_of(send_raw(self.server, f"GET /{'a' * 1_000_000} HTTP/1.1")), 400)
+        body = b'{"a": "' + b"a" * 3_000_000 + b'"}'
+        for path, headers in (("/api/v1/projects", self.bearer), (MCP, {**self.bearer, "Accept": MCP_ACCEPT})):
+            self.assertEqual(self.send("POST", path, body, **headers).status, 413)
+        form = {**self.owner, "Content_Type": FORM, "Origin": URL}
+        self.assertEqual(self.send("POST", "/people", b"name=" + b"a" * 3_000_000, **form).status, 413)
+
+    def test_a_chunked_body_is_as_limited_as_another(self):
+        chunk = b"10000\r\n" + b"a" * 0x10000 + b"\r\n"
+        for path in ("/api/v1/projects", MCP, "/people"):
+            with self.subTest(path=path):
+                lines = (f"POST {path} HTTP/1.1", "Transfer-Encoding: chunked", "Content-Type: application/json")
+                bearer = f"Authorization: Bearer {self.server.token}"
+                answer = send_raw(self.server, *lines, bearer, body=chunk * 40 + b"0\r\n\r\n")
+                self.assertEqual(status_of(answer), 413)
+
+    def test_tricks_in_a_path_are_refused(self):
+        for path in (
+            "/static/%2e%2e/settings.py",
+            "/static/../settings.py",
+            "/p/alpha%2Fadmin/",
+            "/p/..%2Fbeta/admin/",
+            "/p/alpha/./admin/",
+            "/p/alpha%5cadmin/",
+            "/p/alpha\\admin/",
+            "/p/alpha%00/admin/",
+            "//evil.example/%2e%2e",
+            "//evil.example",
+            "/api/v1/projects/..%2f..%2ftoken",
+        ):
+            with self.subTest(path=path):
+                answer = send_raw(self.server, f"GET {path} HTTP/1.1", Cookie=self.owner["Cookie"])
+                self.assertEqual(status_of(answer), 400)
+
+    def test_an_address_as_a_proxy_would_get_it_is_refused(self):
+        answer = send_raw(self.server, "GET http://evil.example/ HTTP/1.1", Host="evil.example")
+        self.assertEqual(status_of(answer), 400)
+        self.assertIn(status_of(send_raw(self.server, "CONNECT evil.example:443 HTTP/1.1")), (400, 404, 405))
+
+
+class SlowTests(TestCase):
+    LIMITS = json.dumps({"header_seconds": 0.5, "body_seconds": 0.5, "answer_seconds": 0.5})
+
+    def drip(self, client: socket.socket, content: bytes) -> bytes:
+        """Send a byte now and then, until the server answers or ends the connection."""
+        client.settimeout(0.1)
+        until = time.monotonic() + DEADLINE_SECONDS
+        for at in range(len(content)):
+            try:
+                client.sendall(content[at : at + 1])
+                received = client.recv(1000)
+            except TimeoutError:
+                self.assertLess(time.monotonic(), until)
+                continue
+            except ConnectionError:
+                return b""
+            return received
+        raise AssertionError("the server waited for all of it")
+
+    def test_slow_headers_and_bodies_end_the_connection(self):
+        with public_hub(limits=self.LIMITS) as server:
+            head = f"POST /api/v1/projects HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
+            with closing(socket.create_connection(server.place)) as client:
+                self.assertIn(status_of(self.drip(client, head.encode() * 10)), (0, 408))
+            with closing(socket.create_connection(server.place)) as client:
+                client.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n".encode())
+                self.assertIn(status_of(self.drip(client, b" " * 1000)), (0, 408))
+            with closing(socket.create_connection(server.place)) as client:
+                client.sendall(b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                client.recv(10_000)
+                self.assertIn(status_of(self.drip(client, head.encode() * 10)), (0, 408))
+
+    def test_a_connection_that_sends_nothing_is_ended(self):
+        with public_hub(limits=self.LIMITS) as server, closing(socket.create_connection(server.place)) as client:
+            client.settimeout(DEADLINE_SECONDS)
+            self.assertIn(status_of(read_all(client)), (0, 408))
+
+    def test_no_more_connections_than_the_limit_are_held(self):
+        with public_hub(limits='{"connections": 5}') as server, contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(socket.create_connection(server.place)) for _ in range(7)]
+            refused = [client for client in clients if status_of(self.first(client)) == 503]
+            self.assertEqual(len(refused), 2)
+
+    def first(self, client: socket.socket) -> bytes:
+        client.settimeout(0.5)
+        try:
+            return client.recv(100)
+        except TimeoutError:
+            return b""
+
+
+class GuessTests(TestCase):
+    LIMITS = json.dumps({"failures_burst": 5, "failures_per_minute": 0.01})
+
+    def guess(self, server: Server, prefix: str, client: str = CLIENT, path: str = "/api/v1/projects") -> int:
+        text = f"mh_{prefix}_{'a' * 43}"
+        return send(server, "GET", path, client=client, Authorization=f"Bearer {text}", Accept=MCP_ACCEPT).status
+
+    def token(self, server: Server, name: str = "ci") -> str:
+        code, output = run("token", "create", "--name", name, "--verbs", "read", home=server.home)
+        assert code == 0, output
+        return next(word for word in output.split() if word.startswith("mh_"))
+
+    def test_guesses_of_a_token_are_cut_off_and_counted(self):
+        with public_hub(limits=self.LIMITS) as server:
+            server.api("POST", "projects", {"project_id": "alpha"})
+            prefix = self.token(server).split("_")[1]
+            statuses = [self.guess(server, prefix, path=path) for path in ("/api/v1/projects", MCP) * 4]
+            self.assertEqual(statuses, [401] * 5 + [429] * 3)
+            metrics = server.api("GET", "metrics").body
+            self.assertIn(b'memory_hub_authentication_failures_total{kind="token"} 5.0', metrics)
+            self.assertIn(b'memory_hub_limited_requests_total{limit="failures"} 3.0', metrics)
+            self.assertIn(f"failed authentications: 1 × token from {CLIENT}", server.text)
+
+    def test_others_of_the_same_address_go_on_to_work(self):
+        with public_hub(limits=self.LIMITS) as server:
+            token = {"Authorization": f"Bearer {self.token(server)}"}
+            self.assertEqual(send(server, "GET", "/api/v1/projects", **token).status, 200)
+            statuses = [self.guess(server, f"{number:08}") for number in range(60)]
+            self.assertEqual((statuses[0], statuses[-1]), (401, 429))
+            self.assertEqual(send(server, "GET", "/api/v1/projects", **token).status, 200)
+            self.assertEqual(self.guess(server, "abcdefgh", client="198.51.100.3"), 401)
+            self.assertEqual(send(server, "GET", "/api/v1/health").status, 200)
+            self.assertEqual(server.api("GET", "projects").status, 200)
+
+    def test_who_knows_a_tokens_prefix_cannot_lock_its_owner_out(self):
+        with public_hub(limits=self.LIMITS) as server:
+            text = self.token(server)
+            for _ in range(10):
+                self.guess(server, text.split("_")[1], client="198.51.100.3")
+            self.assertEqual(send(server, "GET", "/api/v1/projects", Authorization=f"Bearer {text}").status, 200)
+
+    def test_guesses_of_sign_in_links_are_cut_off(self):
+        with public_hub(limits=self.LIMITS) as server:
+            statuses = [send(server, "GET", f"/signin/{number}").status for number in range(7)]
+            self.assertEqual(statuses, [410] * 5 + [429] * 2)
+            path = server.link.removeprefix(URL)
+            self.assertEqual(send(server, "GET", path, client="198.51.100.3").status, 302)
+
+    def test_a_flood_of_requests_is_cut_off_by_address_and_by_token(self):
+        limits = {"requests_burst": 20, "requests_per_second": 0.01, "token_requests_burst": 5}
+        with public_hub(limits=json.dumps({**limits, "token_requests_per_second": 0.01})) as server:
+            token = {"Authorization": f"Bearer {self.token(server)}"}
+            replies = [send(server, "GET", "/api/v1/projects", **token) for _ in range(7)]
+            self.assertEqual([reply.status for reply in replies], [200] * 5 + [429] * 2)
+            self.assertGreater(int(replies[-1].headers["Retry-After"]), 0)
+            statuses = [send(server, "GET", "/admin/login/").status for _ in range(20)]
+            self.assertEqual((statuses[0], statuses[-1]), (200, 429))
+            self.assertEqual(send(server, "GET", "/admin/login/", client="198.51.100.3").status, 200)
+
+    def test_streams_and_requests_at_once_are_limited_by_address(self):
+        with public_hub(limits='{"streams": 2}') as server, contextlib.ExitStack() as stack:
+            server.api("POST", "projects", {"project_id": "alpha"})
+            owner = sign_in(server)
+            for _ in range(2):
+                self.assertEqual(status_of(self.open_stream(stack, server, owner["Cookie"])), 200)
+            self.assertEqual(status_of(self.open_stream(stack, server, owner["Cookie"])), 429)
+            self.assertEqual(status_of(self.open_stream(stack, server, owner["Cookie"], client="198.51.100.3")), 200)
+
+    def open_stream(self, stack: contextlib.ExitStack, server: Server, cookie: str, client: str = CLIENT) -> bytes:
+        named = forwarded(client, Cookie=cookie, Accept="text/event-stream")
+        lines = [f"{name.replace('_', '-')}: {value}" for name, value in named.items()]
+        connection = stack.enter_context(socket.create_connection(server.place, DEADLINE_SECONDS))
+        connection.sendall("\r\n".join(["GET /p/alpha/admin/live/ HTTP/1.1", *lines, "", ""]).encode())
+        return connection.recv(1000)
+
+
+class StartTests(TestCase):
+    def test_headers_are_removed_in_a_hub_of_this_machine_too(self):
+        with temporary_home() as home, public_hub("--no-worker", home=home) as server:
+            reply = server.request("GET", "/", Remote_User="owner", X_Forwarded_Proto="https", X_Forwarded_For=CLIENT)
+            self.assertEqual(reply.headers["Location"], "/admin/login/")
+            self.assertNotIn("Strict-Transport-Security", reply.headers)

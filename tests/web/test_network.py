@@ -1,0 +1,237 @@
+"""A hub beyond loopback: which options it refuses, and how people reach it over TLS and through a proxy."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from unittest import TestCase, mock
+
+from memoryhub.core.errors import HubError, Invalid
+from memoryhub.ops.serving import tls
+from memoryhub.ops.serving.limits import Buckets, Limits
+from memoryhub.ops.serving.network import Network
+from tests.home import run_home
+from tests.web.public_server import (
+    CLIENT,
+    HOST,
+    SIGNS_IN,
+    URL,
+    free_port,
+    make_certificate,
+    public_hub,
+    send,
+    sign_in,
+    trusting,
+)
+from tests.web.server import run, serving, temporary_home
+
+OPEN = {"listen": "0.0.0.0:8443"}
+PROXY = {"trusted_proxy": ["10.0.0.5"]}
+
+
+class OptionTests(TestCase):
+    def setUp(self) -> None:
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory(dir=run_home())))
+
+    def assert_refused(self, sentence: str, **options: object) -> None:
+        with self.subTest(options=options), self.assertRaisesRegex(Invalid, sentence):
+            Network.from_options(options, {})
+
+    def test_without_options_it_is_a_hub_for_this_machine(self):
+        network = Network.from_options({}, {})
+        self.assertEqual(network, Network())
+        self.assertEqual(network.hosts, ["127.0.0.1", "[::1]", "localhost"])
+        self.assertFalse(network.is_public)
+
+    def test_hosts_and_origins_come_from_the_address_and_the_public_url_alone(self):
+        network = Network.from_options({"listen": "192.0.2.4:8443", "public_url": URL, **PROXY}, {})
+        self.assertEqual(network.hosts, ["127.0.0.1", "192.0.2.4", "[::1]", HOST, "localhost"])
+        self.assertEqual(network.origins, [URL])
+        self.assertNotIn("0.0.0.0", Network.from_options({**OPEN, "public_url": URL, **PROXY}, {}).hosts)
+
+    def test_a_public_url_has_scheme_and_host_alone(self):
+        for text in (
+            "hub.example.org",
+            f"{URL}/hub",
+            f"{URL}?a=1",
+            f"https://ann@{HOST}",
+            "ftp://x.org",
+            "https://a:b",
+        ):
+            self.assert_refused("write scheme and host alone", public_url=text, **PROXY)
+        with_port = Network.from_options({"public_url": f"{URL}:443/", **PROXY}, {})
+        self.assertEqual(with_port.public_url, URL)
+
+    def test_nothing_leaves_the_machine_unencrypted(self):
+        self.assert_refused("would send tokens and memories unencrypted", public_url=URL, **OPEN)
+        self.assert_refused("use https://", public_url=f"http://{HOST}", **OPEN, **PROXY)
+        self.assert_refused("needs --public-url", **OPEN)
+        self.assert_refused("need --public-url", **OPEN, **PROXY)
+        self.assert_refused("needs --tls-cert and --tls-key, or --trusted-proxy", public_url=URL)
+
+    def test_only_named_proxies_are_trusted(self):
+        for proxies in ("0.0.0.0/0", "0.0.0.0/1", "::/0"):
+            self.assert_refused("would trust everybody", public_url=URL, trusted_proxy=[proxies])
+        for proxies in ("proxy.example.org", "10.0.0.1/8", "*"):
+            self.assert_refused("write an address or a network", public_url=URL, trusted_proxy=[proxies])
+        self.assert_refused("needs --trusted-proxy", remote_user_header="Remote-User")
+        for header in ("Host", "Remote_User", "Cookie", "Accept-Language", "Mcp-Session-Id", "a b"):
+            self.assert_refused("a header of the proxy's own", public_url=URL, remote_user_header=header, **PROXY)
+
+    def test_an_address_that_is_none_is_refused(self):
+        for text in ("8443", "0.0.0.0", "example.org:8443", "[::1]", "0.0.0.0:port"):
+            self.assert_refused("--listen", listen=text, public_url=URL, **PROXY)
+
+    def test_a_certificate_must_be_usable(self):
+        cert, key = make_certificate(self.folder, HOST)
+        options = {"public_url": URL, **OPEN, "tls_cert": str(cert), "tls_key": str(key)}
+        self.assertIsNotNone(Network.from_options(options, {}).certificate)
+        self.assert_refused("need each other", **{**options, "tls_cert": ""})
+        self.assert_refused("need each other", **{**options, "tls_key": ""})
+        self.assert_refused("can't be read", **{**options, "tls_cert": str(self.folder / "none")})
+        self.assert_refused("is not a certificate", **{**options, "tls_cert": str(key)})
+        self.assert_refused(f"is for {HOST}, not for", **{**options, "public_url": "https://other.example.org"})
+        key.chmod(0o644)
+        self.assert_refused("others may read the key .* chmod 600", **options)
+
+    def test_a_certificate_must_be_valid_now_and_belong_to_its_key(self):
+        cert, key = make_certificate(self.folder, HOST, days=-1)
+        with self.assertRaisesRegex(Invalid, "expired on"):
+            tls.load(cert, key, host=HOST)
+        (self.folder / "other").mkdir()
+        other, _ = make_certificate(self.folder / "other", HOST)
+        with self.assertRaisesRegex(Invalid, "give the certificate's own private key"):
+            tls.load(other, key, host=HOST)
+
+    def test_the_environment_is_read_and_an_option_wins(self):
+        environment = {"MEMORY_HUB_PUBLIC_URL": URL, "MEMORY_HUB_TRUSTED_PROXIES": "10.0.0.5, 172.18.0.0/16"}
+        network = Network.from_options({}, environment)
+        self.assertEqual((network.public_url, len(network.proxies)), (URL, 2))
+        self.assertTrue(network.is_proxy("172.18.3.4") and network.is_proxy("::ffff:10.0.0.5"))
+        self.assertFalse(network.is_proxy("10.0.0.6") or network.is_proxy("not an address"))
+        other = Network.from_options({"public_url": "https://other.org"}, environment)
+        self.assertEqual(other.public_url, "https://other.org")
+
+    def test_a_refusal_is_one_sentence_of_the_command(self):
+        with temporary_home() as home:
+            code, output = run("serve", "--port", "0", "--listen", "0.0.0.0:0", home=home)
+        self.assertEqual(code, 2)
+        self.assertEqual(
+            output.strip(), "memory-hub: --listen 0.0.0.0 needs --public-url, the address that people and clients use"
+        )
+
+    def test_a_port_in_use_is_one_sentence(self):
+        with temporary_home() as home, closing(socket.create_server(("127.0.0.1", 0))) as taken:
+            place = f"127.0.0.1:{taken.getsockname()[1]}"
+            options = ("--public-url", URL, "--trusted-proxy", "127.0.0.1", "--listen", place)
+            code, output = run("serve", "--port", "0", *options, home=home)
+        self.assertEqual(code, 8)
+        self.assertIn("(Address already in use); choose another with --listen", output)
+
+
+class LimitTests(TestCase):
+    def test_unknown_limits_and_values_that_are_none_are_refused(self):
+        for text in ("[]", "no json", '{"streams": 0}', '{"streams": "1"}', '{"streams": true}', '{"speed": 1}'):
+            with self.subTest(text=text), self.assertRaises(HubError):
+                Limits.from_text(text)
+        self.assertEqual(Limits.from_text('{"streams": 3}').streams, 3)
+
+    def test_fifty_clients_of_one_address_never_meet_the_defaults(self):
+        now = 0.0
+        limits = Limits()
+        buckets = Buckets(limits.requests_per_second, limits.requests_burst, now=lambda: now)
+        for _ in range(10 * 60):
+            for _ in range(50 * 5):
+                self.assertEqual(buckets.wait_for(CLIENT), 0)
+                buckets.take(CLIENT)
+            now += 1
+
+    def test_a_bucket_is_filled_again(self):
+        now = 0.0
+        buckets = Buckets(0.5, 2, now=lambda: now)
+        for _ in range(2):
+            buckets.take("a")
+        self.assertEqual((buckets.wait_for("a"), buckets.wait_for("b")), (2.0, 0.0))
+        now = 2.0
+        self.assertEqual(buckets.wait_for("a"), 0.0)
+
+
+class TlsTests(TestCase):
+    def test_people_use_tls_and_this_machine_its_own_address(self):
+        with temporary_home() as home, tempfile.TemporaryDirectory(dir=run_home()) as folder:
+            cert, key = make_certificate(Path(folder), "127.0.0.1")
+            port = free_port()
+            url = f"https://127.0.0.1:{port}"
+            options = ("--listen", f"127.0.0.1:{port}", "--tls-cert", str(cert), "--tls-key", str(key))
+            with serving("--no-worker", "--public-url", url, *options, home=home) as server:
+                self.assertTrue(server.link.startswith(f"{url}/signin/"))
+                connection = http.client.HTTPSConnection("127.0.0.1", port, context=trusting(cert))
+                connection.request("GET", server.link.removeprefix(url))
+                answer = connection.getresponse()
+                answer.read()
+                cookies = answer.headers.get_all("Set-Cookie") or []
+                connection.close()
+                self.assertEqual(answer.status, 302)
+                self.assertTrue(cookies and all("; Secure" in cookie for cookie in cookies))
+                self.assertEqual(answer.headers["Strict-Transport-Security"], "max-age=31536000")
+                self.assertEqual(server.api("GET", "projects").status, 200)
+                self.assertNotIn("Strict-Transport-Security", server.request("GET", "/").headers)
+                self.assertIn(server.address, run("status", home=home)[1])
+                self.assertTrue(run("signin", home=home)[1].startswith(f"{url}/signin/"))
+
+    def test_a_hub_that_a_client_starts_ignores_the_network(self):
+        network = {"MEMORY_HUB_LISTEN": "0.0.0.0:1", "MEMORY_HUB_PUBLIC_URL": URL}
+        with mock.patch.dict(os.environ, network), temporary_home() as home:
+            self.assertEqual(run("serve", "--port", "0", home=home)[0], 2)
+            with mock.patch.dict(os.environ, MEMORY_HUB_IDLE_SECONDS="0.1"):
+                code, output = run("serve", "--no-worker", "--on-demand", home=home)
+            self.assertEqual(code, 0, output)
+
+
+class ProxySignInTests(TestCase):
+    def test_a_person_whom_the_proxy_names_is_signed_in_and_out(self):
+        with public_hub(*SIGNS_IN) as server:
+            sign_in(server, "ann", role="viewer")
+            page = send(server, "GET", "/", Remote_User="ann")
+            cookie = (page.headers.get_all("Set-Cookie") or [])[-1].split(";")[0]
+            self.assertEqual(page.status, 200)
+            # The session ends when the header is gone, or names somebody else.
+            self.assertEqual(send(server, "GET", "/", Cookie=cookie).headers["Location"], "/admin/login/")
+            self.assertEqual(send(server, "GET", "/", Cookie=cookie, Remote_User="ann").status, 200)
+            self.assertEqual(send(server, "GET", "/api/v1/projects", Cookie=cookie).status, 401)
+            self.assertEqual(send(server, "GET", "/", Cookie=cookie, Remote_User="bob").status, 403)
+            self.assertEqual(send(server, "GET", "/people", Remote_User="ann").status, 403)
+
+    def test_an_unknown_person_sees_whom_to_ask_and_is_not_created(self):
+        with public_hub(*SIGNS_IN) as server:
+            for name in ("bob", "Owner", "owner ", "../owner", "a" * 300):
+                page = send(server, "GET", "/", Remote_User=f"{name}x")
+                self.assertEqual(page.status, 403)
+                self.assertIn(b"Ask owner to invite you", page.body)
+                self.assertNotIn("memoryhub_session", str(page.headers))
+            self.assertEqual(send(server, "GET", "/api/v1/projects", Remote_User="bob").status, 401)
+            people = send(server, "GET", "/people", Remote_User="owner")
+            self.assertIn(b'action="/people/owner/link"', people.body)
+            self.assertNotIn(b'action="/people/bobx/link"', people.body)
+
+    def test_who_signs_out_stays_out_until_they_sign_in_again(self):
+        with public_hub(*SIGNS_IN) as server:
+            home = send(server, "GET", "/", Remote_User="owner")
+            cookies = dict(value.split(";")[0].split("=", 1) for value in home.headers.get_all("Set-Cookie") or [])
+            sent = {"Cookie": "; ".join(map("=".join, cookies.items())), "Remote_User": "owner", "Origin": URL}
+            self.assertEqual(send(server, "POST", "/signout", b"", **sent).status, 403)
+            form = {"Content_Type": "application/x-www-form-urlencoded", "X_CSRFToken": cookies["memoryhub_csrf"]}
+            self.assertEqual(send(server, "POST", "/signout", b"", **sent, **form).headers["Location"], "/admin/login/")
+            self.assertIn(b"Sign in as owner", send(server, "GET", "/admin/login/", **sent).body)
+
+    def test_a_deactivated_person_is_refused(self):
+        with public_hub(*SIGNS_IN) as server:
+            sign_in(server, "ann", role="viewer")
+            owner = sign_in(server)
+            form = {"Content_Type": "application/x-www-form-urlencoded", "Origin": URL}
+            self.assertEqual(send(server, "POST", "/people/ann/deactivate", b"", **owner, **form).status, 302)
+            self.assertEqual(send(server, "GET", "/", Remote_User="ann").status, 403)
