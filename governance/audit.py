@@ -158,9 +158,10 @@ def _where(command: AuditPeriod, *, packs: bool = False) -> tuple[str, list[Any]
     if packs:
         conditions.append("r.event_type = 'context.packed'")
     if command.person:
-        # '0' follows '/', so this is every client of the person.
-        conditions.append("(r.actor = %s OR (r.actor >= %s AND r.actor < %s))")
-        values += [command.person, f"{command.person}/", f"{command.person}0"]
+        # Not a range of texts: PostgreSQL orders '/' and '0' by the database's collation.
+        conditions.append("(r.actor = %s OR substr(r.actor, 1, %s) = %s)")
+        prefix = f"{command.person}/"
+        values += [command.person, len(prefix), prefix]
     for name, sign in (("since", ">="), ("until", "<")):
         moment = getattr(command, name)
         if moment is not None:

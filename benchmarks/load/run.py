@@ -33,7 +33,7 @@ _PAGES = ("admin/", "admin/memories/memory/", "admin/sessions_app/session/", "ad
 _PAGE_EVERY = 1.0
 _SAMPLE_EVERY = 1.0
 _BATCH = 500
-_ID = re.compile(r"#(\d+)")
+_ID = re.compile(r"^#(\d+) (?!session|message|commit)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

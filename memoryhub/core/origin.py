@@ -16,6 +16,12 @@ def named_reader(actor: str) -> str:
     return actor if "/" in actor or actor.startswith(AGENT_PREFIX) else ""
 
 
+def kept_folder(directory: str) -> str:
+    """Return a session's folder as it is stored: one of another machine begins with its sender, so is no path here."""
+    sender = named_reader(_current.get().actor).removeprefix(AGENT_PREFIX)  # which looks like the name of a secret
+    return f"{sender}:{directory}" if sender and directory.startswith("/") else directory
+
+
 def reader_of(actor: str, source: str) -> tuple[str, str]:
     """Return the person and the client of an event; the person is "" for agents and for clients on this machine."""
     person, slash, client = actor.partition("/")

@@ -90,7 +90,9 @@ class Grant:
     within: Grant | None = None
 
     def at(self, place: str) -> frozenset[Act]:
-        own = self.acts if self.everywhere or place == HUB else self._in(place)
+        own = self.acts if self.everywhere or place == HUB else _NONE
+        if self.places and place != HUB:
+            own |= self._in(place)
         return own & self.within.at(place) if self.within else own
 
     def inherits(self, here: str, place: str) -> bool:

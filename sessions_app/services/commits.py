@@ -10,11 +10,12 @@ from memoryhub.core import clock, log
 from memoryhub.core.entities import require_entities
 from memoryhub.core.errors import NotFound
 from memoryhub.core.models import RawEvent
+from memoryhub.core.permissions import Act, allows
 from sessions_app import git
 from sessions_app.events import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, CommitRecorded
 from sessions_app.models import Commit
 from sessions_app.schemas import CommitRead, CommitRecord
-from sessions_app.selectors import find_iteration
+from sessions_app.selectors import find_iteration, root_of_project
 
 _BATCH = 500
 
@@ -26,13 +27,14 @@ def record_commit(*, command: CommitRead, directory: Path | None = None) -> Comm
     already recorded, only new links are written.
 
     Args:
-        command: its ``directory`` takes precedence over ``directory``.
+        command: its ``directory`` takes precedence over ``directory``. Unless the caller administers the hub, git is
+            only asked in the project's own folder.
         directory: the client's working folder.
 
     Raises:
         NotFound: git does not know the hash and the fields are incomplete; or a decision or the iteration is missing.
     """
-    folder = Path(command.directory) if command.directory else directory
+    folder = _readable(Path(command.directory) if command.directory else directory)
     record = (_from_git(command, folder) if folder else None) or _from_fields(command)
     with log.transaction():
         require_entities("decision", command.decision_ids)
@@ -46,6 +48,14 @@ def record_commit(*, command: CommitRead, directory: Path | None = None) -> Comm
             log.append(log.prepare(COMMIT_RECORDED, payload), stream=_stream(record.sha))
         commit: Commit = Commit.objects.get(sha=record.sha)
         return commit
+
+
+# Others name a folder of their own machine; on the hub's, they may only mean the project's.
+def _readable(folder: Path | None) -> Path | None:
+    if folder is None or allows(Act.ADMINISTER):
+        return folder
+    root = root_of_project()
+    return folder if root and folder.resolve().is_relative_to(Path(root).resolve()) else None
 
 
 def _links(command: CommitRead) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from sessions_app.events import PROJECT_CONFIGURED, ProjectConfigured
 from sessions_app.events.work import PROJECT_DESCRIBED, ProjectDescribed
 from sessions_app.schemas import OrgDescribe, ProfileView, SettingsChange
 from sessions_app.schemas.work import FoundSecret, Sanitise, Sanitised
-from sessions_app.selectors import org_of_project, profile
+from sessions_app.selectors import org_of_project, profile, root_of_project
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,13 @@ def draft_description(*, command: OrgDescribe, scope: Scope) -> Draft[ProjectDes
         raise Invalid(f"{misplaced[0]!r} belongs to a project, not to the {scope} scope; leave it out")
     if "org_id" in fields:
         fields["org"] = _checked_org(fields.pop("org_id"))
+    if fields.get("root_path") and fields["root_path"] != _present_root():
+        demand(Act.ADMINISTER, to="name a folder of the hub's machine, where git is read")
     return log.prepare(PROJECT_DESCRIBED, ProjectDescribed(**fields))
+
+
+def _present_root() -> str:
+    return root_of_project() if current_place().startswith("project:") else ""
 
 
 # A project inherits the memories of its organisation, whose members have their rights in the project.

@@ -9,7 +9,7 @@ from memoryhub.core.contributions import promote_entries, scratch_entries
 from memoryhub.core.errors import Conflict, Invalid, NotFound
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.models import RawEvent
-from memoryhub.core.origin import current_origin, use_origin
+from memoryhub.core.origin import current_origin, kept_folder, use_origin
 from memoryhub.core.stores import rows
 from memoryhub.core.text import counted
 from sessions_app.events import (
@@ -40,7 +40,7 @@ def start_session(*, command: SessionStart) -> Session:
         session_id=name,
         purpose=command.purpose,
         mode=command.mode,
-        directory=command.directory,
+        directory=kept_folder(command.directory),
         agent=command.agent or current_origin().actor,
         **({"metadata": command.metadata.model_dump(mode="json", exclude_unset=True)} if command.metadata else {}),
         **({} if held_out is None else {"held_out": held_out}),

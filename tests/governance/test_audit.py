@@ -85,7 +85,8 @@ class ReadingTests(AuditTestCase):
             self.assertEqual((one.packs, one.writes), (expected[actor, door, "packs"], expected[actor, door, "writes"]))
 
     def test_a_person_is_found_with_all_their_clients_and_nobody_else(self) -> None:
-        for actor, source in (*READERS, ("annabel/laptop", "mcp"), ("ann", "admin"), ("ann0", "mcp")):
+        others = (("annabel/laptop", "mcp"), ("ann0", "mcp"), ("Ann/laptop", "mcp"))
+        for actor, source in (*READERS, ("ann", "admin"), *others):
             self.read(actor, source, f"asked by {actor}")
         found = [(item["person"], item["client"]) for item in self.audited(person="ann")]
         self.assertEqual(sorted(found), [("ann", ""), ("ann", "desk"), ("ann", "laptop")])

@@ -199,7 +199,7 @@ FORMS: dict[str, tuple[Act, Maker]] = {
 # Pages that only read, although they have names of their own, and why others have no form here
 READ_ONLY = frozenset(
     """
-    None inbox graph pick blame imports worth replay as_of live task live_task stream index login logout
+    None inbox graph pick blame audit imports worth replay as_of live task live_task stream index login logout
     password_change password_change_done autocomplete jsi18n view_on_site app_list
     core_rawevent_export sessions_app_commit_sha sessions_app_commit_export sessions_app_session_named
     sessions_app_session_export sessions_app_turn_stream memories_observation_export memories_guideline_export

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -18,7 +21,9 @@ from memoryhub.registry.people import PersonAdd, add_person, change_role, deacti
 from memoryhub.registry.projects import describe_project
 from memoryhub.registry.rights import grant_of_person, org_of
 from memoryhub.web.signin import create_link_token, ensure_owner
-from sessions_app.schemas import ProjectDescribe
+from sessions_app.models import Session
+from sessions_app.schemas import CommitRead, ProjectDescribe
+from sessions_app.services.commits import record_commit
 from tests.api.client import RestTestCase
 
 BODY = {"title": "t", "content": "c"}
@@ -73,6 +78,12 @@ class GrantTests(MembersTestCase):
         self.assertEqual(self.grant("ann").at("project:beta"), MEMBER_ROLES["reviewer"])
         describe_project(project_id="beta", command=ProjectDescribe(org_id=None))
         self.assertEqual((org_of("beta"), self.grant("ann").at("project:beta")), (None, frozenset()))
+
+    def test_a_role_in_the_hub_and_one_in_a_place_count_together(self) -> None:
+        self.add("vic", "viewer")
+        self.join("vic", "project:alpha", "reviewer")
+        self.assertEqual(self.grant("vic").at("project:alpha"), MEMBER_ROLES["reviewer"])
+        self.assertEqual(self.grant("vic").at("project:beta"), MEMBER_ROLES["viewer"])
 
     def test_both_ways_to_a_persons_rights_agree(self) -> None:
         for name, role in (("vic", "viewer"), ("rea", "reviewer"), ("adi", "administrator"), ("olga", "owner")):
@@ -295,6 +306,34 @@ class PersonsTokenTests(MembersTestCase):
             tokens.create_token(command=tokens.TokenCreate(name="x", person="ann"), by="ben")
         with self.assertRaisesMessage(NotFound, "there is no person 'eve'"):
             tokens.create_token(command=tokens.TokenCreate(name="x", person="eve"), by="owner")
+
+
+class FolderTests(MembersTestCase):
+    """Members work on other machines; a path that they send is none of the hub's."""
+
+    def test_git_on_the_hubs_machine_is_read_for_those_who_administer_it(self) -> None:
+        repository = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        git = ["git", "-C", str(repository), "-c", "user.name=A", "-c", "user.email=a@b.c"]
+        subprocess.run([*git, "init", "--quiet"], check=True)
+        subprocess.run([*git, "commit", "--quiet", "--allow-empty", "-m", "Secret plans"], check=True)
+        sha = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+        self.join("ann", "project:alpha", "owner")
+        command = CommitRead(sha=sha, directory=str(repository))
+        token = self.token("ann", "laptop", "admin")
+        with use_grant(self.grant("ann")), self.store(), self.assertRaises(NotFound):
+            record_commit(command=command)
+        self.call("PATCH", "projects/alpha", {"root_path": str(repository)}, token=token, expect=403)
+        self.call("PATCH", "projects/alpha", {"root_path": str(repository)})
+        self.call("PATCH", "projects/alpha", {"root_path": str(repository), "name": "A"}, token=token)
+        with use_grant(self.grant("ann")), self.store():
+            self.assertIn("Secret plans", record_commit(command=command).message)
+
+    def test_a_sessions_folder_names_its_sender(self) -> None:
+        self.join("ann", "project:alpha")
+        body = {"session_id": "s1", "purpose": "p", "directory": "/home/ann/shop"}
+        self.call("POST", "projects/alpha/sessions", body, token=self.token("ann"), expect=201)
+        with self.store():
+            self.assertEqual(Session.objects.get().directory, "ann/laptop:/home/ann/shop")
 
 
 class PageTests(MembersTestCase):

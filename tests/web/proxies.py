@@ -83,13 +83,10 @@ def _with_sign_in(site: str, sign_in: str) -> str:
 
 
 @contextlib.contextmanager
-def caddy(folder: Path, cert: Path, key: Path, port: int, upstream: str, *, block: str = "") -> Iterator[None]:
-    """Run Caddy with the example, or with another block for its last two directives."""
+def caddy(folder: Path, cert: Path, key: Path, port: int, upstream: str) -> Iterator[None]:
+    """Run Caddy with the example."""
     site = (DEPLOY / "Caddyfile").read_text()
     site = site.replace(f"{HOST} {{", f"https://{HOST}:{port} {{\n\ttls {cert} {key}\n", 1)
-    if block:
-        head, _, _ = site.partition("\trequest_header")
-        site = f"{head}{block.replace(UPSTREAM, upstream)}}}\n"
     (folder / "Caddyfile").write_text(f"{{\n\tadmin off\n\tauto_https off\n}}\n{site}")
     command = ["caddy", "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"]
     with started(command, folder, MEMORY_HUB_UPSTREAM=upstream):

@@ -160,7 +160,7 @@ class _Authenticator(BaseHTTPRequestHandler):
 
 
 class SignInTests(TestCase):
-    """The guide's examples with an authentication service."""
+    """The guide's example of nginx with an authentication service; Caddy's is in ``test_sign_in_proxy``."""
 
     def setUp(self) -> None:
         service = self.enterContext(ThreadingHTTPServer(("127.0.0.1", 0), _Authenticator))
@@ -183,14 +183,6 @@ class SignInTests(TestCase):
         bearer = {"Authorization": f"Bearer {proxy.server.token}"}
         self.assertEqual(proxy.request("GET", "/api/v1/projects", **bearer)[0], 200)
         self.assertEqual(proxy.request("GET", "/api/v1/projects", Remote_User="owner")[0], 401)
-
-    @skipUnless(shutil.which("caddy"), "Caddy is not installed")
-    def test_caddy_asks_a_service_and_lets_tokens_through(self):
-        block = self.example("\troute").replace("authelia:9091", self.service)
-        with before_a_hub(lambda *given: caddy(*given, block=block)) as proxy:
-            self.check(proxy)
-            forged = proxy.request("GET", "/", Authorization="Bearer x", Remote_User="owner")
-            self.assertEqual((forged[0], forged[1]["Location"]), (302, "/admin/login/"))
 
     @skipUnless(shutil.which("nginx"), "nginx is not installed")
     def test_nginx_asks_a_service_and_lets_tokens_through(self):

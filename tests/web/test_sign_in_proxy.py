@@ -57,7 +57,7 @@ def caddy(server: Server, folder: Path, authentication: str) -> Iterator[tuple[i
     changes = {
         f"\n{HOST} {{\n": f"\nhttps://{HOST}:{port} {{\n\tbind 127.0.0.1\n\ttls {cert} {key}\n",
         "127.0.0.1:9091": authentication,
-        "127.0.0.1:8321": server.address.removeprefix("http://"),
+        "127.0.0.1:8320": server.address.removeprefix("http://"),
     }
     text = EXAMPLE.read_text()
     for before, after in changes.items():
