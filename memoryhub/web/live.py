@@ -21,6 +21,7 @@ from django.views.decorators.http import require_GET, require_safe
 from memories.uses.notes import notes_files, notes_size
 from memoryhub import env
 from memoryhub.core import log
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.background import find_task, running_tasks
 from memoryhub.core.permissions import Act, may
 from memoryhub.core.stores.store import StoreId, current_store, use_store
@@ -61,7 +62,7 @@ def follow_jobs(request: HttpRequest) -> HttpResponseBase:
 
 
 def _source_of(store: StoreId) -> Source:
-    files = [store.path, store.path.with_name(f"{store.path.name}-wal")]
+    files = stores.watched(store)
 
     def stamp() -> object:
         return file_stamp([*files, *notes_files(store)])

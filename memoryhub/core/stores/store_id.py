@@ -43,11 +43,6 @@ class StoreId:
     def alias(self) -> str:
         return f"{STORE_PREFIX}{self.scope}:{self.name}"
 
-    # For pages and tests only; it leaves with their last use (decision 75).
-    @property
-    def path(self) -> Path:
-        return folder_of(self) / "events.db"
-
 
 GLOBAL_STORE = StoreId(Scope.GLOBAL, "global")
 
