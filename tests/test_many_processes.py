@@ -11,6 +11,7 @@ from pathlib import Path
 
 from memories.models import Memory
 from memoryhub.core import log
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import project_store
@@ -99,7 +100,7 @@ class ManyProcessesTests(HubTestCase):
         self.holds(acknowledged)
         with self.store("alpha"):
             self.assertTrue(log.rebuild().identical)
-        self.assertTrue(project_store("alpha").path.with_name("head").exists())
+        self.assertTrue(path_of(project_store("alpha")).with_name("head").exists())
 
     def write_until_killed(self, writers: subprocess.Popen[str], name: str, count: int) -> dict[int, str]:
         """Kill a writer when it has said so many times that it wrote, and return all that it said."""

@@ -25,6 +25,7 @@ from memories.models import Conflict, Memory, MemoryKind
 from memories.review.selectors import count_waiting
 from memoryhub.core import clock, log
 from memoryhub.core.admin.charts import BarChart, bar_chart
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.store import Scope, current_store, org_store, project_store
@@ -174,5 +175,4 @@ def events_per_day(days: int) -> dict[date, int]:
 
 
 def store_bytes() -> int:
-    path = current_store().path
-    return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
+    return sum(stores.sizes(current_store()).values())

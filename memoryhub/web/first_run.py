@@ -15,6 +15,7 @@ from memories.events import MEMORY_REVIEWED
 from memories.models import Memory
 from memoryhub.config.clients import all_clients
 from memoryhub.core import log
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act
 from memoryhub.demo.project import demo_store, make_demo
@@ -84,7 +85,7 @@ def _review() -> Step:
 
 
 def can_load_sample() -> bool:
-    return not demo_store().path.exists()
+    return not stores.exists(demo_store())
 
 
 @require_POST

@@ -15,6 +15,7 @@ from django.urls import get_script_prefix, set_script_prefix
 from django.utils import timezone
 from django.utils.cache import add_never_cache_headers
 
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import HubError, Unavailable
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import HUB, NOTHING, Act, grant_of, may, reaches, use_grant
@@ -210,6 +211,6 @@ def error_page(request: HttpRequest, error: HubError) -> HttpResponse:
     if request.path.startswith(API_PREFIX):
         return problem_response(error.as_problem())
     store: StoreId | None = getattr(request, "store", None)
-    is_there = store is not None and reaches(store.place) and store.path.exists() and error.code != Unavailable.code
+    is_there = store is not None and reaches(store.place) and stores.exists(store) and error.code != Unavailable.code
     way_back = Place.of(store) if store and is_there else None
     return render(request, "memoryhub/error.html", {"error": error, "way_back": way_back}, status=error.http_status)

@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from memories.search.parsed_query import parse
+from memoryhub.core.backends.selected import stores as backend
 from memoryhub.core.errors import HubError
 from memoryhub.core.events.event_types import quoted
 from memoryhub.core.permissions import HUB, Act, may, reaches
@@ -107,7 +108,7 @@ def find(
     }
     groups = [(title, _matching(found, typed)[:_MOST_OF_A_GROUP]) for title, found in links.items()]
     if typed:
-        searched = sorted(stores, key=lambda store: (store != current, -_changed(store)))[:most_stores]
+        searched = sorted(stores, key=lambda store: (store != current, -backend.changed_at(store)))[:most_stores]
         groups.insert(0, ("Entries", list(islice(_entries(searched, typed), 3 * _MOST_OF_A_GROUP))))
     return [(title, found) for title, found in groups if found]
 
@@ -115,13 +116,6 @@ def find(
 def _stores() -> list[StoreId]:
     shared = [GLOBAL_STORE] if reaches(GLOBAL_STORE.place) else []
     return [*map(project_store, list_projects()), *map(org_store, list_orgs()), *shared][:_MOST_STORES]
-
-
-def _changed(store: StoreId) -> float:
-    try:
-        return store.path.stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def _store_at(path: str) -> StoreId | None:

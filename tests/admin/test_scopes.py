@@ -10,6 +10,7 @@ from typing import Any
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
 from memoryhub.core import log
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.stores.store import GLOBAL_STORE, StoreId, org_store, project_store, use_store
 from sessions_app.schemas import OrgDescribe, ProfileView, ProjectDescribe
 from sessions_app.selectors import profile
@@ -72,7 +73,7 @@ class OverviewTests(ScopesTestCase):
         self.assertNotIn("House style", self.page("memories/memory/"))
 
     def test_the_global_scope_has_pages_before_anything_is_kept(self) -> None:
-        self.assertFalse(GLOBAL_STORE.path.exists())
+        self.assertFalse(path_of(GLOBAL_STORE).exists())
         self.assertIn("The global scope is empty", self.show("/global/admin/"))
         self.keep(GLOBAL_STORE, "Be brief", "in everything")
         self.assertIn("Be brief", self.show("/global/admin/memories/memory/"))
@@ -81,7 +82,7 @@ class OverviewTests(ScopesTestCase):
 
     def test_what_is_not_there_is_not_made(self) -> None:
         self.assertIn("there is no org 'umbrella'", text_of(self.show("/o/umbrella/admin/", 404)).lower())
-        self.assertFalse(org_store("umbrella").path.parent.exists())
+        self.assertFalse(path_of(org_store("umbrella")).parent.exists())
         for path in ("/o/UPPER/admin/", "/o//admin/", "/o/..%2Fx/admin/", "/globally/admin/"):
             self.assertEqual(self.client.get(path).status_code, 404, path)
 
@@ -100,8 +101,8 @@ class HomeTests(ScopesTestCase):
             self.assertIn(f'href="{address}"', self.show("/"))
 
     def test_an_organisation_that_cannot_be_read_hides_nothing(self) -> None:
-        org_store("broken").path.parent.mkdir(parents=True)
-        org_store("broken").path.write_bytes(b"not a database!!" * 1000)
+        path_of(org_store("broken")).parent.mkdir(parents=True)
+        path_of(org_store("broken")).write_bytes(b"not a database!!" * 1000)
         page = text_of(self.show("/"))
         self.assertRegex(page, r"broken Memory database unavailable: .*No organisation beta")
 
@@ -221,4 +222,4 @@ class IsolationTests(ScopesTestCase):
             self.assertNotIn("House style", page)
         self.assertEqual(self.client.post("/o/acme/admin/describe/", {"name": "x"}).status_code, 302)
         self.assertEqual(self.profile_of(org_store("acme")).name, "Acme")
-        self.assertFalse(GLOBAL_STORE.path.exists())
+        self.assertFalse(path_of(GLOBAL_STORE).exists())

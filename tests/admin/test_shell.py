@@ -11,6 +11,7 @@ from memories.review.schemas import ReviewVerdict
 from memories.review.services import review_memory
 from memories.schemas import MemoryDelete
 from memories.services import delete_memory
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.stores.store import project_store
 from memoryhub.registry.people import PersonAdd, add_person
 from sessions_app.schemas import SettingsChange
@@ -58,7 +59,7 @@ class HomeTests(AdminTestCase):
 
     def test_a_damaged_project_has_its_problem_and_nothing_else(self) -> None:
         self.write("A note")
-        project_store("beta").path.write_bytes(b"no database" * 1000)
+        path_of(project_store("beta")).write_bytes(b"no database" * 1000)
         page = self.home_page()
         self.assertIn("A note Memory alpha", page)
         self.assertNotIn("beta Memories", page)

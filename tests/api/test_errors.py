@@ -6,6 +6,7 @@ from contextlib import closing
 from typing import Any
 from unittest import mock
 
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.stores import store
 from memoryhub.core.stores.store import project_store
 from tests.api.client import RestTestCase
@@ -236,7 +237,7 @@ class InputTests(RestTestCase):
 class StoreTests(RestTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.path = project_store("alpha").path
+        self.path = path_of(project_store("alpha"))
 
     def test_a_locked_store_is_423_and_works_again_afterwards(self) -> None:
         with closing(sqlite3.connect(self.path, isolation_level=None)) as other:

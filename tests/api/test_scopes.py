@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from memoryhub.core import clock, log
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.stores.store import org_store, project_store, use_store
 from memoryhub.models import StoreCheck
 from memoryhub.registry.projects import ProjectList, list_projects
@@ -40,7 +41,7 @@ class OrgTests(RestTestCase):
         for method, body in (("GET", None), ("PATCH", {"name": "x"})):
             answer = self.call(method, "orgs/umbrella", body, expect=404)
             self.assertIn("there is no org 'umbrella' in this hub; known: acme", answer.data["detail"])
-        self.assertFalse(org_store("umbrella").path.parent.exists())
+        self.assertFalse(path_of(org_store("umbrella")).parent.exists())
         for name in ("UPPER", "..", "%2e%2e", "x" * 65):
             self.call("GET", f"orgs/{name}", expect=422)
             self.call("POST", "orgs", {"org_id": name}, expect=422)
@@ -87,7 +88,7 @@ class ProjectTests(RestTestCase):
             ({"colour": "red"}, 422),
         ):
             self.call("POST", "projects", {"project_id": "gamma", **fields}, expect=status)
-        self.assertFalse(project_store("gamma").path.parent.exists())
+        self.assertFalse(path_of(project_store("gamma")).parent.exists())
         detail = self.call("PATCH", "projects/alpha", {"metadata": {"a": "x" * 16_000}}, expect=422).data["detail"]
         self.assertIn("'metadata' is not valid: it has 16,009 characters as JSON and may have at most 16,000", detail)
 

@@ -25,6 +25,7 @@ from benchmarks.quality.recall import DEFAULT
 from benchmarks.quality.run import evaluate
 from benchmarks.quality.scores import interval, means, score
 from benchmarks.quality.stages import references, stages
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Invalid
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
@@ -76,7 +77,7 @@ class ConversationTests(HubTestCase):
         conversations(self.path)
         with use_store(project_store("conversation-1")) as store:
             rows.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            content = store.path.read_bytes()
+            content = path_of(store).read_bytes()
         self.assertIn(b"adopted a heron", content)
         for word in (b"D1:1", b"D2:1", b"zebra", b"What did Ada"):
             self.assertNotIn(word, content)

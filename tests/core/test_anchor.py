@@ -11,6 +11,7 @@ from memories import services
 from memories.schemas import MemoryWrite
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite.anchors import anchor_path
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Damaged, Invalid
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.models import RawEvent
@@ -39,7 +40,7 @@ class CutLogTests(HubTestCase):
             for number in range(5):
                 write(f"early {number}")
         forget_all_stores()
-        older = ALPHA.path.read_bytes()
+        older = path_of(ALPHA).read_bytes()
         with self.store("alpha"):
             for number in range(5):
                 write(f"late {number}")
@@ -48,8 +49,8 @@ class CutLogTests(HubTestCase):
 
     def put_back(self, content: bytes) -> None:
         for end in ("-wal", "-shm"):
-            ALPHA.path.with_name(f"events.db{end}").unlink(missing_ok=True)
-        ALPHA.path.write_bytes(content)
+            path_of(ALPHA).with_name(f"events.db{end}").unlink(missing_ok=True)
+        path_of(ALPHA).write_bytes(content)
 
     def test_a_write_is_refused_and_names_doctor(self):
         with (
@@ -101,7 +102,7 @@ class CutLogTests(HubTestCase):
             log.accept_loss(store=ALPHA)
 
     def test_a_broken_chain_cannot_be_accepted(self):
-        with closing(sqlite3.connect(ALPHA.path)) as raw, raw:
+        with closing(sqlite3.connect(path_of(ALPHA))) as raw, raw:
             raw.execute("DROP TRIGGER raw_events_no_change")
             raw.execute("UPDATE raw_events SET actor = 'eve' WHERE position = 3")
         with self.assertRaisesRegex(Damaged, "broken at #3.*restore a backup"):
@@ -118,9 +119,9 @@ class LostFileTests(HubTestCase):
 
     def lose(self, how: str) -> None:
         for end in ("", "-wal", "-shm"):
-            ALPHA.path.with_name(f"events.db{end}").unlink(missing_ok=True)
+            path_of(ALPHA).with_name(f"events.db{end}").unlink(missing_ok=True)
         if how == "empty":
-            ALPHA.path.touch()
+            path_of(ALPHA).touch()
 
     def test_a_missing_or_empty_store_beside_its_anchor_is_never_recreated(self):
         for how, message in (("gone", "is gone, though its log had events"), ("empty", "is empty")):
@@ -128,8 +129,8 @@ class LostFileTests(HubTestCase):
                 self.lose(how)
                 with self.assertRaisesRegex(Damaged, f"{message}.*`memory-hub doctor`"), self.store("alpha"):
                     pass
-                self.assertEqual(ALPHA.path.exists(), how == "empty")
-                self.assertEqual(ALPHA.path.exists() and ALPHA.path.stat().st_size, 0)
+                self.assertEqual(path_of(ALPHA).exists(), how == "empty")
+                self.assertEqual(path_of(ALPHA).exists() and path_of(ALPHA).stat().st_size, 0)
 
     def test_where_no_backup_is_left_the_loss_of_everything_can_be_accepted(self):
         for how in ("gone", "empty"):

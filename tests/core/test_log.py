@@ -17,6 +17,7 @@ from memories.search import engine
 from memories.search.parsed_query import parse
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite.anchors import anchor_path
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Conflict, HubError, Invalid
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.models import RawEvent
@@ -144,7 +145,7 @@ class VerifyTests(StoreTestCase):
             write(f"Memory {number}", f"text {number}")
 
     def tamper(self, statement: str) -> log.Verification:
-        path = project_store("alpha").path
+        path = path_of(project_store("alpha"))
         connections[require_current_alias()].close()
         raw = sqlite3.connect(path)
         for (name,) in raw.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():

@@ -10,6 +10,7 @@ from memories import selectors, services
 from memories.models import Memory
 from memories.schemas import MemoryGet, MemorySearch, MemoryUpdate, MemoryWrite
 from memoryhub.core import log
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Invalid
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.log.chain import check_links
@@ -45,7 +46,7 @@ class RedactTests(HubTestCase):
     def test_the_text_is_nowhere_and_the_rest_is_as_it_was(self):
         self.redact()
         wipe_free_space()
-        folder = current_store().path.parent
+        folder = path_of(current_store()).parent
         files = [path for path in folder.rglob("*") if path.is_file()]
         self.assertEqual([path.name for path in files if WORD[:9].encode() in path.read_bytes().lower()], [])
         memory = Memory.objects.get(id=self.memory_id)

@@ -23,6 +23,7 @@ from memories.schemas import MemorySearch, MemoryWrite
 from memories.selectors import search
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite import base
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.backends.sqlite.scratch import temporary_copy
 from memoryhub.core.events.projection import read_models
 from memoryhub.core.log.copy import follow
@@ -93,8 +94,8 @@ class ReplacingTests(StoreTestCase):
     def copied(self) -> Iterator[Replacing]:
         store, last = current_store(), log.head()[0]
         with temporary_copy(store):
-            follow(store.path, up_to=last)
-            yield Replacing(store.path, 0, list(read_models()))
+            follow(path_of(store), up_to=last)
+            yield Replacing(path_of(store), 0, list(read_models()))
 
     def elsewhere(self, action: Callable[[], object]) -> None:
         def act() -> None:

@@ -18,6 +18,7 @@ from memories.schemas import MemoryWrite
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite import anchors, files, options
 from memoryhub.core.backends.sqlite import stores as sqlite_stores
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.backends.sqlite.templates import template_path
 from memoryhub.core.errors import Invalid, Locked, NotFound, Unavailable
 from memoryhub.core.stores import rows, schema, store
@@ -39,9 +40,9 @@ class NameTests(HubTestCase):
                 project_store(name)
 
     def test_every_scope_has_its_folder(self):
-        self.assertEqual(store.GLOBAL_STORE.path, self.home / "global" / "events.db")
-        self.assertEqual(org_store("acme").path, self.home / "orgs" / "acme" / "events.db")
-        self.assertEqual(ALPHA.path, self.home / "projects" / "alpha" / "events.db")
+        self.assertEqual(path_of(store.GLOBAL_STORE), self.home / "global" / "events.db")
+        self.assertEqual(path_of(org_store("acme")), self.home / "orgs" / "acme" / "events.db")
+        self.assertEqual(path_of(ALPHA), self.home / "projects" / "alpha" / "events.db")
 
 
 # One thread closes a connection while another collects a cursor of it that an error has left in a cycle.
@@ -104,7 +105,7 @@ class CreationTests(HubTestCase):
     def test_a_store_is_created_only_on_request(self):
         with self.assertRaisesRegex(NotFound, "there is no project 'alpha'"), use_store(ALPHA):
             pass
-        self.assertFalse(ALPHA.path.exists())
+        self.assertFalse(path_of(ALPHA).exists())
 
     def test_files_and_folders_are_private_whatever_the_umask(self):
         script = (
@@ -233,7 +234,7 @@ class UpgradeTests(HubTestCase):
         store.forget(ALPHA)
 
     def change(self, *statements: str) -> None:
-        with sqlite3.connect(ALPHA.path) as raw:
+        with sqlite3.connect(path_of(ALPHA)) as raw:
             for statement in statements:
                 raw.execute(statement)
         raw.close()
@@ -265,7 +266,7 @@ class UpgradeTests(HubTestCase):
         self.assertFalse((self.home / "backups").exists(), "each attempt to open it left a backup")
 
     def test_a_folder_whose_name_no_store_can_have_does_not_hide_the_others(self):
-        shutil.copytree(ALPHA.path.parent, ALPHA.path.parent.with_name("Alpha (copy)"))
+        shutil.copytree(path_of(ALPHA).parent, path_of(ALPHA).parent.with_name("Alpha (copy)"))
         self.assertEqual(store.list_projects(), ["alpha"])
 
     def test_the_fingerprint_follows_the_required_sql(self):
@@ -284,7 +285,7 @@ class FailureTests(HubTestCase):
             write("kept")
 
     def test_a_store_locked_by_another_process_says_so_and_writes_nothing(self):
-        holder = sqlite3.connect(ALPHA.path, isolation_level=None)
+        holder = sqlite3.connect(path_of(ALPHA), isolation_level=None)
         self.addCleanup(holder.close)
         holder.execute("BEGIN IMMEDIATE")
         with (
@@ -299,23 +300,23 @@ class FailureTests(HubTestCase):
 
     def test_a_corrupted_header_says_so_and_a_restored_file_works_again(self):
         connections[ALPHA.alias].close()
-        content = ALPHA.path.read_bytes()
+        content = path_of(ALPHA).read_bytes()
         store.forget(ALPHA)
         for name in ("events.db-wal", "events.db-shm"):
-            ALPHA.path.with_name(name).unlink(missing_ok=True)
-        ALPHA.path.write_bytes(b"this is no database" * 100)
+            path_of(ALPHA).with_name(name).unlink(missing_ok=True)
+        path_of(ALPHA).write_bytes(b"this is no database" * 100)
         with (
             self.assertRaisesMessage(Unavailable, "memory database unavailable: file is not a database"),
             use_store(ALPHA),
         ):
             Memory.objects.count()
-        ALPHA.path.write_bytes(content)
+        path_of(ALPHA).write_bytes(content)
         with self.assertLogs("memoryhub.core.stores.store", "WARNING") as logs, use_store(ALPHA):
             self.assertEqual(Memory.objects.count(), 1)
         self.assertIn("integrity check: ok", logs.output[0])
 
     def test_a_lost_folder_is_not_silently_recreated(self):
-        shutil.rmtree(ALPHA.path.parent)
+        shutil.rmtree(path_of(ALPHA).parent)
         with (
             self.assertRaisesRegex(Unavailable, "memory database unavailable: the file of 'alpha' is gone"),
             use_store(ALPHA, create=True),
@@ -336,9 +337,9 @@ class FailureTests(HubTestCase):
             write("beta's own")
             connections[BETA.alias].cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
         connections[ALPHA.alias].close()
-        copy = files.back_up(BETA.path, reason="test")
+        copy = files.back_up(path_of(BETA), reason="test")
         for name in ("events.db-wal", "events.db-shm"):
-            ALPHA.path.with_name(name).unlink(missing_ok=True)
-        copy.replace(ALPHA.path)
+            path_of(ALPHA).with_name(name).unlink(missing_ok=True)
+        copy.replace(path_of(ALPHA))
         with use_store(ALPHA):
             self.assertEqual(Memory.objects.get().title, "beta's own")

@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from memoryhub.core.backends.sqlite import wal
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.stores.store import project_store
 from tests.support import HubTestCase, forget_all_stores
 
@@ -16,7 +17,7 @@ class KeeperTests(HubTestCase):
         with self.store("alpha"):
             pass
         forget_all_stores()
-        self.path = project_store("alpha").path
+        self.path = path_of(project_store("alpha"))
         self.log = self.path.with_name("events.db-wal")
         self.writer = self.enterContext(closing(sqlite3.connect(self.path, isolation_level=None)))
         self.writer.execute("PRAGMA wal_autocheckpoint=0")

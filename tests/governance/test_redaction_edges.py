@@ -19,6 +19,7 @@ from memories.schemas.links import TagCreate
 from memories.services.tags import create_tag
 from memoryhub.config.project_settings import project_settings
 from memoryhub.core import log
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.backends.sqlite.scratch import attached, temporary_copy
 from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, NotFound
 from memoryhub.core.jobs import Run
@@ -214,11 +215,11 @@ class AtTheSameTimeTests(_RedactionCase):
         with log.transaction():
             rows.execute("UPDATE store_meta SET value = value")
             search_home({WORD})
-            self.assertIn("database is locked", self.why_another_cannot_write(current_store().path))
+            self.assertIn("database is locked", self.why_another_cannot_write(path_of(current_store())))
 
     def test_others_wait_while_what_was_made_beside_the_store_is_put_in_place(self):
         self.write("One")
-        path = current_store().path
+        path = path_of(current_store())
         with temporary_copy(current_store()):
             follow(path, up_to=1)
             with attached(path, write=True), transaction.atomic(using=require_current_alias()):

@@ -14,6 +14,7 @@ from memories.pack import pack_context, replay_pack
 from memories.schemas import MemoryDelete, MemorySearch
 from memories.schemas.query import ContextPackRequest, ContextReplay
 from memoryhub.core import log
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import ConfirmationRequired, Forbidden, PreconditionFailed
 from memoryhub.core.permissions import Act, Grant, use_grant
 from memoryhub.core.stores import rows
@@ -50,7 +51,7 @@ class RunTests(RetentionTestCase):
         self.run_plan()
         self.assertEqual(self.found("cardamom"), [])
         self.assertEqual(self.found("porridge"), self.recent)
-        files = [path for path in current_store().path.parent.rglob("*") if path.is_file()]
+        files = [path for path in path_of(current_store()).parent.rglob("*") if path.is_file()]
         self.assertEqual([path.name for path in files if b"cardamom" in path.read_bytes()], [])
 
     def test_another_plan_than_the_one_of_now_is_refused_and_nothing_goes(self):

@@ -15,6 +15,7 @@ from django.core.management import call_command
 from memories import services
 from memories.schemas import MemoryUpdate, MemoryWrite
 from memoryhub.core import log
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import project_store
 from memoryhub.ops.backups.making import back_up_store
@@ -42,20 +43,20 @@ class DamageTestCase(HubTestCase):
                 services.update_memory(command=MemoryUpdate(id=memory_id, content=f"after the backup {memory_id}"))
             self.written = log.head(), log.table_digests()
         self.close()
-        self.pages = page_map(ALPHA.path)
-        self.whole = ALPHA.path.read_bytes()
+        self.pages = page_map(path_of(ALPHA))
+        self.whole = path_of(ALPHA).read_bytes()
 
     def close(self) -> None:
         forget_all_stores()
         for end in ("-wal", "-shm"):
-            ALPHA.path.with_name(f"events.db{end}").unlink(missing_ok=True)
+            path_of(ALPHA).with_name(f"events.db{end}").unlink(missing_ok=True)
 
     def put_whole_file_back(self) -> None:
         self.close()
-        ALPHA.path.write_bytes(self.whole)
+        path_of(ALPHA).write_bytes(self.whole)
 
     def change(self, *statements: str) -> None:
-        with closing(sqlite3.connect(ALPHA.path)) as connection:
+        with closing(sqlite3.connect(path_of(ALPHA))) as connection:
             connection.execute("PRAGMA writable_schema=ON")
             for statement in statements:
                 connection.execute(statement)

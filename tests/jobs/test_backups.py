@@ -20,6 +20,7 @@ from memories.schemas import MemoryDelete, MemoryWrite
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite.anchors import anchor_path
 from memoryhub.core.backends.sqlite.copies import connect
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, NotFound, Unavailable
 from memoryhub.core.jobs import find_job
 from memoryhub.core.log.anchor import read_anchor
@@ -218,7 +219,7 @@ class RestoreTests(BackupTestCase):
         with self.store("alpha"):
             self.write("marmalade")
         forget_all_stores()
-        ALPHA.path.write_bytes(b"marmalade, but no database " * 500)
+        path_of(ALPHA).write_bytes(b"marmalade, but no database " * 500)
         broken = self.restored(backup)
         self.back_up()
         self.assertTrue(broken.exists())
@@ -264,7 +265,7 @@ class RestoreTests(BackupTestCase):
     def test_a_lost_store_and_one_that_is_no_database_any_more_come_back(self) -> None:
         backup = self.back_up()
         forget_all_stores()
-        ALPHA.path.write_bytes(b"not a database!!" * 1000)
+        path_of(ALPHA).write_bytes(b"not a database!!" * 1000)
         with self.assertRaisesRegex(Conflict, "can't read .* add --replace"):
             restore(store=ALPHA, source=backup)
         done = restore(store=ALPHA, source=backup, replace=True)
@@ -272,7 +273,7 @@ class RestoreTests(BackupTestCase):
         assert done.kept
         self.assertTrue(done.kept.read_bytes().startswith(b"not a database!!"))
         forget_all_stores()
-        shutil.rmtree(ALPHA.path.parent)
+        shutil.rmtree(path_of(ALPHA).parent)
         self.assertEqual(restore(store=ALPHA, source=backup).kept, None)
         self.holds()
 
@@ -315,7 +316,7 @@ class RestoreTests(BackupTestCase):
         for store, source, error, reason in cases:
             with self.subTest(source=source.name), self.assertRaisesRegex(error, reason):
                 restore(store=store, source=source, replace=True)
-        self.assertEqual((self.titles(), project_store("beta").path.parent.exists()), (["first"], False))
+        self.assertEqual((self.titles(), path_of(project_store("beta")).parent.exists()), (["first"], False))
         self.holds()
 
 

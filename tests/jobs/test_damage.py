@@ -14,6 +14,7 @@ from django.core.management import CommandError, call_command
 
 from memories.models import Memory
 from memoryhub.core import log
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Conflict, Locked
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.wiping import is_unwiped, mark_unwiped
@@ -44,7 +45,7 @@ rebuild_store(store=project_store("alpha"))
 class PageTests(DamageTestCase):
     def assert_rebuild_repairs(self, name: str, page: int) -> None:
         self.put_whole_file_back()
-        damage_page(ALPHA.path, page)
+        damage_page(path_of(ALPHA), page)
         found = self.doctor()
         self.assertEqual(len(found), 1, found)
         self.assertIn("the chain holds", found[0]["what"])
@@ -80,13 +81,13 @@ class PageTests(DamageTestCase):
         for page in self.pages[SCHEMA]:
             with self.subTest(page=page):
                 self.assert_rebuild_repairs(SCHEMA, page)
-        self.assertEqual(ALPHA.path.stat().st_mode & 0o777, 0o600)
+        self.assertEqual(path_of(ALPHA).stat().st_mode & 0o777, 0o600)
 
     def test_a_byte_of_the_header_that_keeps_sqlite_from_reading_or_writing_is_repaired_by_a_rebuild(self) -> None:
         for offset in (0, 16, 18, 19, 21, 28, 47, 59):
             with self.subTest(offset=offset):
                 self.put_whole_file_back()
-                with ALPHA.path.open("r+b") as file:
+                with path_of(ALPHA).open("r+b") as file:
                     file.seek(offset)
                     file.write(bytes([self.whole[offset] ^ 0xFF]))
                 (found,) = self.doctor()
@@ -95,17 +96,17 @@ class PageTests(DamageTestCase):
                 self.assert_repaired()
 
     def test_a_damaged_page_of_the_log_needs_a_restore_and_doctor_says_how_far_the_log_can_be_read(self) -> None:
-        damage_page(ALPHA.path, self.pages["raw_events"][-1])
+        damage_page(path_of(ALPHA), self.pages["raw_events"][-1])
         (found,) = self.doctor()
         readable = re.search(r"the log can be read up to #(\d+)", found["what"])
         assert readable, found["what"]
         self.assertGreater(int(readable[1]), 30)
         self.assertTrue(found["mend"].startswith(f"`memory-hub restore {self.backup} --project alpha --replace`"))
-        before = ALPHA.path.read_bytes()
+        before = path_of(ALPHA).read_bytes()
         with self.assertRaisesRegex(CommandError, "cannot be built from its log: the chain is broken at #") as refused:
             call_command("rebuild", "--project", "alpha", stdout=StringIO())
         self.assertEqual(refused.exception.returncode, 8)
-        self.assertEqual((ALPHA.path.read_bytes(), kept_before_restores(ALPHA)), (before, []))
+        self.assertEqual((path_of(ALPHA).read_bytes(), kept_before_restores(ALPHA)), (before, []))
         self.run_proposed(found["mend"])
         with self.store("alpha", create=False):
             self.assertEqual((log.verify().ok, log.head()[0]), (True, 60))
@@ -154,7 +155,7 @@ class SchemaTests(DamageTestCase):
 
 class RebuildTests(DamageTestCase):
     def damage(self) -> None:
-        damage_page(ALPHA.path, self.pages["decisions_decision"][0])
+        damage_page(path_of(ALPHA), self.pages["decisions_decision"][0])
 
     def rebuild(self) -> str:
         output = StringIO()
@@ -202,22 +203,22 @@ class RebuildTests(DamageTestCase):
 
     def close_and_checkpoint(self) -> None:
         forget_all_stores()
-        self.pages = page_map(ALPHA.path)
+        self.pages = page_map(path_of(ALPHA))
         self.close()
 
     def test_a_log_whose_tail_was_cut_is_not_made_the_truth_by_a_rebuild(self) -> None:
-        anchored = ALPHA.path.with_name("head").read_bytes()
-        ALPHA.path.write_bytes(self.backup.read_bytes())
-        damage_page(ALPHA.path, page_map(ALPHA.path)["decisions_decision"][0])
+        anchored = path_of(ALPHA).with_name("head").read_bytes()
+        path_of(ALPHA).write_bytes(self.backup.read_bytes())
+        damage_page(path_of(ALPHA), page_map(path_of(ALPHA))["decisions_decision"][0])
         with self.assertRaisesRegex(CommandError, "the log ends at #60, but #65 is anchored outside the store"):
             self.rebuild()
-        self.assertEqual(ALPHA.path.with_name("head").read_bytes(), anchored)
+        self.assertEqual(path_of(ALPHA).with_name("head").read_bytes(), anchored)
         (found,) = self.doctor()
         self.assertIn("memory-hub restore", found["mend"])
 
     def test_what_another_process_writes_meanwhile_is_kept_and_it_goes_on_in_the_same_file(self) -> None:
         self.damage()
-        inode = ALPHA.path.stat().st_ino
+        inode = path_of(ALPHA).stat().st_ino
         with self.spawn(WRITER) as writer:
             assert writer.stdout
             written = [int(writer.stdout.readline())]
@@ -228,7 +229,7 @@ class RebuildTests(DamageTestCase):
                 written.append(int(writer.stdout.readline()))
             writer.send_signal(signal.SIGKILL)
             written += [int(line) for line in writer.stdout.read().splitlines()]
-        self.assertEqual(ALPHA.path.stat().st_ino, inode)
+        self.assertEqual(path_of(ALPHA).stat().st_ino, inode)
         forget_all_stores()
         with self.store("alpha", create=False):
             self.assertEqual(Memory.objects.filter(id__in=written).count(), len(written))
@@ -258,17 +259,17 @@ class RebuildTests(DamageTestCase):
 class RestoreTests(DamageTestCase):
     def test_a_store_whose_schema_is_malformed_comes_back_in_the_same_file(self) -> None:
         self.change("UPDATE sqlite_master SET sql = 'CREATE TABLE (' WHERE name = 'raw_events'")
-        inode = ALPHA.path.stat().st_ino
+        inode = path_of(ALPHA).stat().st_ino
         with self.assertRaisesRegex(Conflict, "can't read the store .malformed database schema"):
             restore(store=ALPHA, source=self.backup)
         done = restore(store=ALPHA, source=self.backup, replace=True)
-        self.assertEqual((done.events, ALPHA.path.stat().st_ino), (60, inode))
+        self.assertEqual((done.events, path_of(ALPHA).stat().st_ino), (60, inode))
         self.assertTrue(done.kept and done.kept.is_file())
         self.assertEqual(self.doctor(), [])
 
     def test_a_store_that_another_process_keeps_locked_is_not_restored(self) -> None:
         self.enterContext(mock.patch("memoryhub.core.backends.sqlite.copies.BUSY_TIMEOUT_SECONDS", 0.1))
-        with closing(sqlite3.connect(ALPHA.path, isolation_level=None)) as other:
+        with closing(sqlite3.connect(path_of(ALPHA), isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             with self.assertRaisesRegex(Locked, "locked by another process"):
                 restore(store=ALPHA, source=self.backup, replace=True)

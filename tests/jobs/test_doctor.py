@@ -15,6 +15,7 @@ from django.core.management import CommandError, call_command
 
 from memories import services
 from memories.schemas import MemoryWrite
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import project_store
 from memoryhub.ops.backups.making import back_up_store
@@ -61,10 +62,10 @@ class StoreTests(DoctorTestCase):
     def test_a_deleted_wal_is_found(self) -> None:
         environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
         subprocess.run([sys.executable, "-c", _KILLED], cwd=ROOT, env=environment, check=False)
-        wal = ALPHA.path.with_name("events.db-wal")
+        wal = path_of(ALPHA).with_name("events.db-wal")
         self.assertGreater(wal.stat().st_size, 0)
         wal.unlink()
-        ALPHA.path.with_name("events.db-shm").unlink()
+        path_of(ALPHA).with_name("events.db-shm").unlink()
         what, mend = self.only()
         self.assertIn(
             "broken at #61: the log ends at #60, but #80 is anchored outside the store; its tail was cut", what
@@ -80,7 +81,7 @@ class StoreTests(DoctorTestCase):
         self.assertIn("the log can be changed: its triggers are missing (raw_events_no_delete)", found)
 
     def test_changed_bytes_are_found_on_whatever_page(self) -> None:
-        whole = ALPHA.path.read_bytes()
+        whole = path_of(ALPHA).read_bytes()
         pages = len(whole) // 4096
         unseen = []
         for page in range(1, pages, max(1, pages // 12)):
@@ -88,23 +89,23 @@ class StoreTests(DoctorTestCase):
             if whole[at : at + 4096].strip(b"\\0") == b"":
                 continue
             changed = bytes(byte ^ 0xFF for byte in whole[at : at + 4096])
-            ALPHA.path.write_bytes(whole[:at] + changed + whole[at + 4096 :])
+            path_of(ALPHA).write_bytes(whole[:at] + changed + whole[at + 4096 :])
             if not self.found():
                 unseen.append(page)
         self.assertEqual(unseen, [])
 
     def test_one_changed_letter_of_a_payload_is_found(self) -> None:
-        whole = ALPHA.path.read_bytes()
+        whole = path_of(ALPHA).read_bytes()
         self.assertIn(b"text 31 text 31", whole)
-        ALPHA.path.write_bytes(whole.replace(b"text 31 text 31", b"text 32 text 31", 1))
+        path_of(ALPHA).write_bytes(whole.replace(b"text 31 text 31", b"text 32 text 31", 1))
         self.assertIn("its payload is not the one that was written", " ".join(self.found()))
 
     def test_a_file_that_is_no_database_and_one_that_is_gone_are_found(self) -> None:
-        ALPHA.path.write_bytes(b"not a database!!" * 1000)
+        path_of(ALPHA).write_bytes(b"not a database!!" * 1000)
         what, mend = self.only()
         self.assertIn("memory database unavailable", what)
         self.assertIn("memory-hub restore", mend)
-        ALPHA.path.unlink()
+        path_of(ALPHA).unlink()
         lost = [finding.where for finding in examine_hub() if finding.what == "the store's file is gone"]
         self.assertEqual(lost, ["projects/alpha"])
 
@@ -127,7 +128,7 @@ class StoreTests(DoctorTestCase):
         self.assertEqual(self.found(), {})
 
     def test_a_missing_anchor_and_a_missing_backup_are_found(self) -> None:
-        ALPHA.path.with_name("head").unlink()
+        path_of(ALPHA).with_name("head").unlink()
         shutil.rmtree(self.home / "backups")
         found = " ".join(self.found())
         self.assertIn("the file `head` beside the store, which shows a cut tail, is missing", found)
@@ -155,7 +156,7 @@ class HubTests(DoctorTestCase):
         self.assertEqual(self.doctor(), (0, []))
 
     def test_files_that_others_may_read_and_a_damaged_hub_db_are_found(self) -> None:
-        ALPHA.path.chmod(0o644)
+        path_of(ALPHA).chmod(0o644)
         (self.home / "hub.db").write_bytes(b"no database " * 1000)
         (self.home / "hub.db").chmod(0o600)
         code, found = self.doctor()
@@ -207,7 +208,7 @@ class HubTests(DoctorTestCase):
     def test_a_job_that_failed_is_found(self) -> None:
         shutil.rmtree(self.home / "backups")
         (self.home / "hub.db").touch(0o600)
-        ALPHA.path.with_name("head").write_bytes(b"99 abc".ljust(127) + b"\\n")
+        path_of(ALPHA).with_name("head").write_bytes(b"99 abc".ljust(127) + b"\\n")
         with self.assertLogs("memoryhub.ops.jobs", "WARNING"), self.assertRaises(SystemExit) as ended:
             call_command("jobs", "backup", "--project", "alpha", stdout=StringIO(), stderr=StringIO())
         self.assertEqual(ended.exception.code, 14)

@@ -9,6 +9,7 @@ from django.core.management import CommandError, call_command
 
 from memoryhub.core.backends.sqlite.anchors import anchor_path
 from memoryhub.core.backends.sqlite.copies import connect
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.stores.store import project_store
 from memoryhub.ops.backups.places import backups_of
@@ -21,12 +22,12 @@ from tests.support import HubTestCase, forget_all_stores
 class InPlaceTests(BackupTestCase):
     def test_a_wal_that_outlived_its_store_is_kept_and_not_replayed_over_what_is_restored(self) -> None:
         backup = self.back_up()
-        wal = ALPHA.path.with_name("events.db-wal")
+        wal = path_of(ALPHA).with_name("events.db-wal")
         with self.store("alpha"):
             self.write("later")
             kept_wal = wal.read_bytes()
         forget_all_stores()
-        ALPHA.path.unlink()
+        path_of(ALPHA).unlink()
         wal.write_bytes(kept_wal)
         done = restore(store=ALPHA, source=backup)
         self.assertEqual((self.titles(), done.lost), (["first"], 1))
@@ -37,17 +38,17 @@ class InPlaceTests(BackupTestCase):
     def test_a_link_in_a_stores_place_is_replaced_and_its_file_is_left_alone(self) -> None:
         forget_all_stores()
         elsewhere = self.home / "elsewhere.db"
-        ALPHA.path.rename(elsewhere)
-        ALPHA.path.symlink_to(elsewhere)
+        path_of(ALPHA).rename(elsewhere)
+        path_of(ALPHA).symlink_to(elsewhere)
         restore(store=ALPHA, source=elsewhere)
-        self.assertFalse(ALPHA.path.is_symlink())
+        self.assertFalse(path_of(ALPHA).is_symlink())
         with self.store("alpha"):
             self.write("marzipan")
         self.assertNotIn(b"marzipan", elsewhere.read_bytes())
         self.holds()
 
     def test_a_log_that_is_not_the_one_of_its_backups_is_not_backed_up(self) -> None:
-        older = {name: ALPHA.path.with_name(name) for name in ("events.db", "head")}
+        older = {name: path_of(ALPHA).with_name(name) for name in ("events.db", "head")}
         forget_all_stores()
         copies = {name: path.read_bytes() for name, path in older.items()}
         with self.store("alpha"):
@@ -75,7 +76,7 @@ class InPlaceTests(BackupTestCase):
         with self.store("beta"):
             self.write("of beta")
         forget_all_stores()
-        shutil.copyfile(project_store("beta").path, ALPHA.path)
+        shutil.copyfile(path_of(project_store("beta")), path_of(ALPHA))
         shutil.copyfile(anchor_path(project_store("beta")), anchor_path(ALPHA))
         with self.assertRaisesRegex(Unavailable, "the log is of 'beta', not of 'alpha'"):
             self.back_up()

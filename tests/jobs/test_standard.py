@@ -5,6 +5,7 @@ from datetime import timedelta
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
 from memoryhub.core import clock
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.jobs import find_job
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.store import GLOBAL_STORE, project_store, use_store
@@ -41,7 +42,7 @@ class VerifyTests(HubTestCase):
             with self.store(project):
                 pass
         forget_all_stores()
-        project_store("alpha").path.write_bytes(b"not a database!!" * 1000)
+        path_of(project_store("alpha")).write_bytes(b"not a database!!" * 1000)
         with self.assertLogs("memoryhub.ops.jobs", "WARNING"):
             run("verify stores")
         checks = {check.store: check.ok for check in StoreCheck.objects.all()}
@@ -86,7 +87,7 @@ class SessionJobsTests(HubTestCase):
 
     def test_a_store_that_cannot_be_read_stops_no_other(self) -> None:
         forget_all_stores()
-        project_store("alpha").path.write_bytes(b"not a database!!" * 1000)
+        path_of(project_store("alpha")).write_bytes(b"not a database!!" * 1000)
         with self.assertLogs("memoryhub.ops.jobs", "WARNING"):
             found = run("expire turns")
         self.assertIn("memory database unavailable", found["project alpha"])

@@ -17,6 +17,7 @@ from memories.embeddings.remote import ADDRESS_FILE, NOT_RUNNING, RemoteEngine
 from memories.models import EmbeddingModel, Vector
 from memories.schemas import MemoryWrite
 from memoryhub.core import log
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.jobs import find_job
 from memoryhub.core.stores.store import current_store, project_store
@@ -120,7 +121,7 @@ class ProcessTests(HubTestCase):
         with self.assertLogs("memoryhub.ops.jobs", logging.WARNING):
             self.assertIn(NOT_RUNNING, self.embed())
         self.assertGreater(self.lag(), 0)
-        index = current_store().path.parent / "index" / "vectors-1.bin"
+        index = path_of(current_store()).parent / "index" / "vectors-1.bin"
         index.write_bytes(index.read_bytes()[:-100])
         self.model_process()
         self.assertEqual(self.first(), self.cats)
@@ -141,7 +142,7 @@ class ProcessTests(HubTestCase):
         socket.create_connection(("127.0.0.1", contact["port"])).close()  # a silent client is not an error
         address.write_text(json.dumps({**contact, "secret": "guessed"}))
         self.assertIn("wrong secret", meaning.nearest("feline animals").problem)
-        self.assertTrue(project_store("alpha").path.exists())
+        self.assertTrue(path_of(project_store("alpha")).exists())
         self.ends_with_the_process_that_started_it(holder)
 
     def test_long_texts_of_many_clients_at_once_take_a_bounded_amount_of_memory(self):

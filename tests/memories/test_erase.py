@@ -10,6 +10,7 @@ from memories.pack.service import pack_context
 from memories.schemas import MemoryDelete, MemoryGet, MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite, WriteStatus
 from memories.schemas.query import ContextPackRequest
 from memoryhub.core import log, spool
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import ConfirmationRequired, Gone, HubError, PreconditionFailed
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store
@@ -47,7 +48,7 @@ class EraseTests(HubTestCase):
         self.assertEqual(self.delete(permanent=True, confirm_token=self.token()), WriteStatus.ERASED)
 
     def files_with(self, word: str) -> list[str]:
-        folder: Path = current_store().path.parent
+        folder: Path = path_of(current_store()).parent
         files = [path for path in folder.rglob("*") if path.is_file()]
         return [path.name for path in files if word.encode() in path.read_bytes().lower()]
 

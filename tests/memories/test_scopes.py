@@ -9,6 +9,7 @@ from memories.schemas import MemoryGet, MemoryList, MemorySearch, MemoryTouch, M
 from memories.schemas.query import MemoryQuery
 from memories.search.text import terms_without
 from memoryhub.core import log
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Conflict, Invalid, NotFound, PreconditionFailed
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
@@ -59,7 +60,7 @@ class WriteTests(ScopesTestCase):
         change_settings(command=SettingsChange(settings={"turn_policy": "strict"}))
         with use_origin(source="mcp"), self.assertRaises(PreconditionFailed):
             self.write("Rule", "global")
-        self.assertFalse(GLOBAL_STORE.path.exists())
+        self.assertFalse(path_of(GLOBAL_STORE).exists())
 
     def test_a_batch_has_one_scope(self):
         commands = [MemoryWrite(title=scope, content=scope, scope=scope) for scope in ("project", "global")]
@@ -145,7 +146,7 @@ class InheritanceTests(ScopesTestCase):
 
     def test_an_empty_scope_is_reported(self):
         with use_store(project_store("delta"), create=True):
-            GLOBAL_STORE.path.unlink()
+            path_of(GLOBAL_STORE).unlink()
             with self.assertRaisesRegex(NotFound, "the global scope is empty"):
                 selectors.get_memories(command=MemoryGet(ids=[1], scope="global"))
 

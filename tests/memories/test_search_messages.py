@@ -11,6 +11,7 @@ from memories.search.index import forget_removed
 from memories.search.parsed_query import parse
 from memories.search.pipeline import USUAL, Pipeline
 from memoryhub.core import clock, log
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store, forget, use_store
@@ -139,7 +140,7 @@ class KeepingTests(MessagesTestCase):
         self.assertEqual(self.matching("quicksilverish"), set())
         self.assertEqual(self.matching("near : roof"), {first})
         self.assertEqual(self.matching("near : heron"), {third})
-        folder: Path = current_store().path.parent
+        folder: Path = path_of(current_store()).parent
         left = [path.name for path in folder.rglob("*") if path.is_file() and b"quicksil" in path.read_bytes().lower()]
         self.assertEqual(left, [])
         before = self.index()

@@ -16,6 +16,7 @@ from memories.schemas import MemoryWrite
 from memories.services import write_memories, write_memory
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite.anchors import anchor_path
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import rows
@@ -227,17 +228,17 @@ class FlippedByteTests(HubTestCase):
             for n in range(self.EVENTS):
                 write_memory(command=MemoryWrite(title=f"Note {n}", content=f"text {n}", idempotency_key=f"key-{n}"))
         forget_all_stores()
-        with closing(sqlite3.connect(project_store("alpha").path)) as connection:
+        with closing(sqlite3.connect(path_of(project_store("alpha")))) as connection:
             connection.execute("VACUUM")  # leaves one copy of each record in the file
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def copy(self) -> Path:
         """Return the file of beta, a fresh copy of alpha's store and anchor."""
         forget_all_stores()
-        target = project_store("beta").path
+        target = path_of(project_store("beta"))
         shutil.rmtree(target.parent, ignore_errors=True)
         target.parent.mkdir(parents=True)
-        shutil.copyfile(project_store("alpha").path, target)
+        shutil.copyfile(path_of(project_store("alpha")), target)
         shutil.copyfile(anchor_path(project_store("alpha")), anchor_path(project_store("beta")))
         return target
 
@@ -291,7 +292,7 @@ class FlippedByteTests(HubTestCase):
 
     def cells(self) -> list[tuple[int, int, int]]:
         """Return each event's position, and where its record lies in the file: the header's types and all values."""
-        path = project_store("alpha").path
+        path = path_of(project_store("alpha"))
         content = path.read_bytes()
         with closing(sqlite3.connect(path)) as connection:
             found = connection.execute(

@@ -16,6 +16,7 @@ from memories.services import write_memory
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite import copies
 from memoryhub.core.backends.sqlite.anchors import anchor_path
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.backends.sqlite.integrity import damage
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.origin import use_origin
@@ -45,7 +46,7 @@ def problems(home: Path, wanted: Expected, *, thorough: bool = False) -> list[st
     with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(home)):
         try:
             found = [*_secret_files(home, wanted), *_hub_database(home, wanted), *_backups(home, store, wanted)]
-            if store.path.exists():
+            if path_of(store).exists():
                 with use_store(store), use_origin(source="service"):
                     found += [*_soundness(store), *_losses(wanted), *_remains(store, wanted)]
             elif wanted:
@@ -150,7 +151,7 @@ def _remains(store: StoreId, wanted: Expected) -> list[str]:
     return [
         f"{path.name} has {text!r}, which was redacted"
         for text in wanted.gone
-        for path in store.path.parent.iterdir()
+        for path in path_of(store).parent.iterdir()
         if path.is_file() and text.encode() in path.read_bytes()
     ]
 

@@ -31,6 +31,7 @@ from memories.services import delete_memory, update_memory, write_memory
 from memories.services.relations import create_relation
 from memoryhub.config.current_rules import forget_rules
 from memoryhub.core import log
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Conflict, Forbidden, Invalid
 from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act, Grant, use_grant
@@ -83,7 +84,7 @@ class TwoHubsTestCase(HubTestCase):
     def apply(self, bundle: Bundle, store: StoreId = ALPHA) -> Applied:
         plan = preview_bundle(bundle, store)
         applied = apply_bundle(bundle, store)
-        if store.path.exists() and plan.merge:
+        if path_of(store).exists() and plan.merge:
             self.assertEqual((applied.outcome, applied.added), (plan.outcome, plan.added))
         with use_store(store):
             self.assertTrue(log.verify().ok, log.verify())

@@ -22,6 +22,7 @@ from django.core.management import CommandError, call_command
 from memories.schemas import MemoryUpdate
 from memories.services import update_memory
 from memoryhub.core import log
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Invalid
 from memoryhub.core.log.digests import HEADER, canonical_json, chain_digest, payload_digest
 from memoryhub.core.models import RawEvent
@@ -249,10 +250,10 @@ class KilledTests(TwoHubsTestCase):
         bundle = self.bundle()
         with self.other_hub():
             for point in points:
-                before = state() if ALPHA.path.exists() else None
+                before = state() if path_of(ALPHA).exists() else None
                 with self.subTest(point):
                     self.assertEqual(self.run_until(point), -signal.SIGKILL)
-                if ALPHA.path.exists():
+                if path_of(ALPHA).exists():
                     with use_store(ALPHA):
                         self.assertTrue(log.verify().ok)
                         self.assertTrue(log.compare(whole=True).differences == ())

@@ -16,6 +16,7 @@ from django.urls import get_script_prefix
 from memories.models import Memory
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.origin import current_origin
 from memoryhub.core.stores.routing import current_alias
 from memoryhub.core.stores.store import project_store
@@ -118,7 +119,7 @@ class FailureTests(WebTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.sign_in()
-        self.path = project_store("alpha").path
+        self.path = path_of(project_store("alpha"))
 
     def test_a_locked_store_is_a_page_that_says_so(self) -> None:
         with closing(sqlite3.connect(self.path, isolation_level=None)) as other:

@@ -9,6 +9,7 @@ from django_q.models import Schedule
 
 from memoryhub.core import clock
 from memoryhub.core.backends.sqlite.anchors import anchor_path
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.jobs import find_job
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import MAX_OPEN_STORES, project_store
@@ -72,7 +73,7 @@ class HealthTests(RestTestCase):
 
     def test_a_store_that_cannot_be_read_is_named_to_the_known(self) -> None:
         forget_all_stores()
-        project_store("beta").path.write_bytes(b"not a database!!" * 1000)
+        path_of(project_store("beta")).write_bytes(b"not a database!!" * 1000)
         answer = self.client.get("/api/v1/health")
         self.assertEqual(answer.status_code, 503)
         self.check_shape(answer)

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from memories.schemas import MemorySearch
 from memories.selectors import search
 from memoryhub.core import clock
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.counters import fold_ended
 from memoryhub.core.errors import PreconditionFailed
 from memoryhub.core.stores import rows
@@ -104,7 +105,7 @@ class MetricsTests(RestTestCase):
 
     def test_a_store_that_cannot_be_read_is_down_and_hides_no_other(self) -> None:
         forget_all_stores()
-        project_store("alpha").path.write_bytes(b"not a database!!" * 1000)
+        path_of(project_store("alpha")).write_bytes(b"not a database!!" * 1000)
         found = self.metrics()
         self.assertEqual([value(found, "store_up", project=each) for each in ("alpha", "beta")], [0, 1])
         self.assertIsNone(value(found, "events", project="alpha"))

@@ -49,11 +49,6 @@ class StoreId:
         """Key of the store in grants."""
         return place_of_alias(self.alias)
 
-    # For pages and tests only; it leaves with their last use (decision 75).
-    @property
-    def path(self) -> Path:
-        return folder_of(self) / "events.db"
-
 
 GLOBAL_STORE = StoreId(Scope.GLOBAL, "global")
 
