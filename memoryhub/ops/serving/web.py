@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import ipaddress
 import logging
 import signal
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from typing import Protocol
 
@@ -34,6 +36,8 @@ logger = logging.getLogger(__name__)
 _GRACE_SECONDS = 2
 _LOOK_SECONDS = 0.1
 _HANDSHAKE_SECONDS = 15
+# A parameter of glibc's mallopt, and its value
+_ARENA_MAX, _ARENAS = -8, 2
 
 
 class Mount(Protocol):
@@ -134,6 +138,12 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+# By default glibc gives most threads an arena of their own, and what is free in one is of no use to the others.
+def _share_memory() -> None:
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(_ARENA_MAX, _ARENAS)
+
+
 def serve(
     listener: socket.socket,
     *,
@@ -144,6 +154,7 @@ def serve(
     limits: Limits | None = None,
 ) -> None:
     """Serve on a loopback socket, and on a public one, until a signal ends it."""
+    _share_memory()
     network, limits = network or Network(), limits or Limits()
     network.configure(settings)
     import_module(settings.ROOT_URLCONF)  # half a second that the first request, perhaps a hook, can't wait for
