@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 
 import django
+
+COMMANDS = ("speed", "quality", "load")
 
 
 def main(argv: list[str]) -> None:
@@ -13,14 +16,10 @@ def main(argv: list[str]) -> None:
     settings = "memoryhub.settings" if argv[1:2] == ["load"] else "memoryhub.settings_store"
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", settings)
     django.setup()
-    from benchmarks.load.command import Command as LoadCommand
-    from benchmarks.quality.command import Command as QualityCommand
-    from benchmarks.speed.command import Command as SpeedCommand
-
-    commands = {"speed": SpeedCommand, "quality": QualityCommand, "load": LoadCommand}
-    if not argv[1:] or argv[1] not in commands:
-        sys.exit("usage: python -m benchmarks speed|quality|load …; --help after either lists its options")
-    commands[argv[1]]().run_from_argv(["python -m benchmarks", *argv[1:]])
+    if argv[1:2] not in [[name] for name in COMMANDS]:
+        sys.exit(f"usage: python -m benchmarks {'|'.join(COMMANDS)} …; --help after one lists its options")
+    command = import_module(f"benchmarks.{argv[1]}.command").Command()
+    command.run_from_argv(["python -m benchmarks", *argv[1:]])
 
 
 if __name__ == "__main__":

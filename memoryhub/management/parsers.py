@@ -71,6 +71,7 @@ def _describe(parser: ArgumentParser, action: Action, values: dict[str, Iterable
         "required": action.required if action.option_strings or isinstance(action, _SubParsersAction) else None,
         "group": next(iter(groups), None),
         "exclusive": next(iter(exclusive), None),
+        "one_of_these": any(parser._mutually_exclusive_groups[n].required for n in exclusive),
         "values": sorted(values.get(action.dest, ())),
     }
     if isinstance(action, _SubParsersAction):
@@ -101,7 +102,8 @@ def add_arguments(parser: ArgumentParser, described: dict[str, Any]) -> None:
         if title not in groups:
             groups[title] = parser.add_argument_group(title)
         if exclusive is not None and (title, exclusive) not in groups:
-            groups[title, exclusive] = groups[title].add_mutually_exclusive_group()
+            one_of_these = facts.get("one_of_these", False)
+            groups[title, exclusive] = groups[title].add_mutually_exclusive_group(required=one_of_these)
         _add(parser, groups[title if exclusive is None else (title, exclusive)], facts)
 
 

@@ -125,7 +125,7 @@ class PaletteTests(AdminTestCase):
         page = self.find("", **{"from": "/p/alpha/admin/"})
         self.assertNotIn("Redact a text", page)
         self.assertNotIn("New project", page)
-        self.assertNotIn("Tokens", page)
+        self.assertNotIn("People", page)
 
 
 class FirstStepsTests(AdminTestCase):

@@ -168,7 +168,7 @@ class PageTests(PlanTestCase):
         self.client.force_login(add_person(command=PersonAdd(name="rea", role="reviewer")))
         self.assertNotIn("Edit schedule<span", self.client.get("/jobs").content.decode())
         before = plans()
-        self.assertIn("that needs the role owner", self.send(job="backup", every="off"))
+        self.assertIn("that needs the role administrator", self.send(job="backup", every="off"))
         self.assertEqual(self.status, 403)
         strict = Client(enforce_csrf_checks=True, headers={"host": "localhost"})
         strict.force_login(ensure_owner())

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from django_q.models import Schedule
+
 from tests.permissions.callers import Caller, people, tokens
 from tests.permissions.world import Home, World
 from tests.support import HubTestCase, forget_all_stores, share_template
@@ -77,6 +79,7 @@ class MatrixTestCase(HubTestCase):
     def setUpTestData(cls) -> None:
         world = World()
         world.build()
+        Schedule.objects.all().delete()  # no worker runs here, and what it would do falls due as the tests go on
         callers = [*people(), *tokens()]
         for caller in callers:
             assert caller.client  # signed in for the whole class

@@ -73,6 +73,7 @@ from memories.schemas import MemoryDelete, MemoryWrite
 from memories.services import delete_memory, write_memory
 from memoryhub import env; from memoryhub.ops import jobs
 from memoryhub.core.backends.sqlite.copies import copy_database
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.ops.backups.making import back_up_hub, back_up_store
 from memoryhub.core.stores import rows
 from memoryhub.core.origin import use_origin
@@ -90,8 +91,8 @@ make_demo()
 older = env.home().parent / "older"
 older.mkdir()
 demo = project_store("demo")
-copy_database(demo.path, older / "events.db")
-(older / "head").write_bytes(demo.path.with_name("head").read_bytes())
+copy_database(path_of(demo), older / "events.db")
+(older / "head").write_bytes(path_of(demo).with_name("head").read_bytes())
 with use_store(demo):
     back_up_store()
 with use_origin(source="cli", actor="ada"), use_engine(LocalEngine()):
