@@ -1,4 +1,4 @@
-"""Run a benchmark: ``python -m benchmarks speed``, ``quality`` or ``load``."""
+"""Run a benchmark: ``python -m benchmarks speed``, ``quality``, ``load`` or ``engines``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import import_module
 
 import django
 
-COMMANDS = ("speed", "quality", "load")
+COMMANDS = ("speed", "quality", "load", "engines")
 
 
 def main(argv: list[str]) -> None:

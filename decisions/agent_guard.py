@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from decisions.events import DECISION_RECORDED
-from memoryhub.config.project_settings import project_settings, settings_decided_by
+from memoryhub.config.current_settings import project_settings, settings_decided_by
 from memoryhub.core import log
 from memoryhub.core.errors import Forbidden
 from memoryhub.core.events.event_types import EventType

@@ -114,4 +114,6 @@ DECISION_EVIDENCED = _define(
 )
 
 
-define_entity("decision", "SELECT id, title, '' AS kind, 0 AS deleted FROM decisions_decision", shown_by="decision_get")
+define_entity(
+    "decision", "SELECT id, title, '' AS kind, false AS deleted FROM decisions_decision", shown_by="decision_get"
+)

@@ -63,7 +63,7 @@ def reverted_sha(message: str) -> str | None:
 
 _PLAIN = ("title", "context", "chosen", "rationale", "impact", "phase", "topic", "status", "author", "source")
 # An existing row keeps its event, unless that event is in quarantine: then the new one replaces it (decision 27).
-_ON_CONFLICT = "DO UPDATE SET event = excluded.event WHERE event IN (SELECT id FROM quarantine)"
+_REPLACE = "DO UPDATE SET event = excluded.event WHERE {}.event IN (SELECT id FROM quarantine)"
 
 
 @projects(DECISION_RECORDED)
@@ -157,7 +157,7 @@ def _active_iteration() -> int | None:
 def _add_edge(event: Event[Any], from_id: int, edge: Edge) -> None:
     rows.execute(
         "INSERT INTO decisions_decisionedge (from_id, relation, to_id, event) VALUES (%s, %s, %s, %s) "
-        f"ON CONFLICT {_ON_CONFLICT}",
+        f"ON CONFLICT (from_id, relation, to_id) {_REPLACE.format('decisions_decisionedge')}",
         [from_id, edge.relation, edge.to, event.position],
     )
     if edge.relation is EdgeRelation.SUPERSEDES:
@@ -173,7 +173,7 @@ def _add_evidence(
     for artifact in artifacts:
         rows.execute(
             "INSERT INTO decisions_artifactlink (decision_id, kind, value, event) VALUES (%s, %s, %s, %s) "
-            f"ON CONFLICT {_ON_CONFLICT}",
+            f"ON CONFLICT (decision_id, kind, value) {_REPLACE.format('decisions_artifactlink')}",
             [decision_id, artifact.kind, artifact.value, event.position],
         )
     for commit in commits:

@@ -48,7 +48,7 @@ _EVIDENCE_OF_ANOTHER = f"""
 UPDATE decisions_artifactlink SET event = given.event FROM (
     SELECT CAST(substr(e.stream_id, 10) AS INTEGER) AS decision_id, {json_text("a.value", "kind")} AS kind,
         {json_text("a.value", "value")} AS text, min(e.position) AS event
-    FROM raw_events e JOIN {elements("e.payload_json", "artifacts")} a
+    FROM raw_events e JOIN {elements("e.payload_json", "artifacts")} a ON true
     WHERE e.stream_id IN ({_TOUCHED}) AND e.position {OUTSIDE} AND e.position < %s GROUP BY 1, 2, 3
 ) AS given
 WHERE decisions_artifactlink.event IN (SELECT id FROM quarantine) AND decisions_artifactlink.kind = given.kind

@@ -1,4 +1,4 @@
-"""Maps scopes to stores, and lists the scopes that are visible to the caller.
+"""Map scopes to stores, and list the scopes that are visible to the caller.
 
 A store belongs to a project, an organisation, or is the global one; memories of a session are in the store of its
 project. Visible from a project are its session, the project, its organisation and the global scope; the nearest wins.

@@ -1,4 +1,4 @@
-"""Finds memories with nearly the same text."""
+"""Find memories with nearly the same text."""
 
 from __future__ import annotations
 

@@ -13,6 +13,8 @@ class HubConfig(AppConfig):
             from memoryhub.registry.people import sync_groups
 
             post_migrate.connect(sync_groups, sender=self)
+        from memoryhub.registry import moves  # noqa: F401
+
         post_migrate.connect(_install_schedules, dispatch_uid="memoryhub.schedules")
 
 

@@ -48,6 +48,20 @@ def main(argv: list[str] | None = None) -> int:
         return INTERRUPTED_EXIT_CODE
 
 
+# They work in several databases, in none, or in a home of their own
+_OF_ANY_DATABASE = frozenset({"bench", "check", "help", "makemigrations", "move", "setup", "test"})
+
+
+def _check_home(argv: list[str]) -> None:
+    check_home()
+    name = argv[1]
+    if name in _OF_ANY_DATABASE:
+        return
+    from memoryhub.core.home_database import require_own
+
+    require_own(by_client="--on-demand" in argv, is_hub=name == "serve")
+
+
 def _asks_for_help(argv: list[str]) -> bool:
     return not {"-h", "--help"}.isdisjoint(argv)
 
@@ -74,7 +88,7 @@ def _run_own(argv: list[str], name: str, command: dict[str, Any]) -> int:
     from memoryhub.management.parsers import build
 
     if name != "completion" and not _asks_for_help(argv):
-        check_home()
+        _check_home(argv)
     chosen = build(f"{argv[0].rpartition('/')[2]} {name}", command).parse_args(argv[2:])
     if name == "completion":
         from memoryhub.management.completion import script
@@ -86,8 +100,8 @@ def _run_own(argv: list[str], name: str, command: dict[str, Any]) -> int:
 
 def _run_in_django(argv: list[str], settings: str) -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", settings)
-    if not _asks_for_help(argv):
-        check_home()
+    if argv[1:] and not _asks_for_help(argv):
+        _check_home(argv)
     from django.core.management import execute_from_command_line
 
     execute_from_command_line(argv)

@@ -10,10 +10,24 @@ if TYPE_CHECKING:
 
 PRIVATE_UMASK = 0o077
 _VARIABLE = "MEMORY_HUB_HOME"
+DATABASE_VARIABLE = "MEMORY_HUB_DATABASE_URL"
+DATABASE_SETTING = "database_url"
+SERVERS_SETTING = "servers"
+CONFIG_FILE = "config.toml"
+# Names the database that the home belongs to; see ``core.home_database``
+DATABASE_FILE = "database"
+# Locked by the hub that serves the home
+SERVE_LOCK = "serve.lock"
+# The value of the variable, and the place of ``move``, that mean files in the home, whatever config.toml says
+FILES = "sqlite"
 _FIX = f"set {_VARIABLE} to a folder that you can write to, or repair this one"
 
 
 class HomeError(OSError):
+    pass
+
+
+class DatabaseUrlError(HomeError):
     pass
 
 
@@ -37,6 +51,79 @@ def home_text() -> str:
             f"{_VARIABLE} is {named!r}, but must be an absolute path: a relative one is another folder in each process"
         )
     return named
+
+
+def database_url() -> str:
+    """Return the address of the PostgreSQL database that holds the stores; "" if they are SQLite files.
+
+    It is ``MEMORY_HUB_DATABASE_URL``, or else ``database_url`` in ``config.toml`` in the home folder. The variable may
+    be ``sqlite``.
+    """
+    named = os.environ.get(DATABASE_VARIABLE) or configured_database_url()
+    return "" if named == FILES else named
+
+
+def names_a_database() -> bool:
+    """Return whether this process or its home names a database; ``core.home_database`` knows whether they agree."""
+    is_recorded = os.path.exists(f"{home_text()}/{DATABASE_FILE}")  # noqa: PTH110
+    return is_recorded or bool(os.environ.get(DATABASE_VARIABLE) or configured_database_url())
+
+
+def servers() -> dict[str, str]:
+    """Return the addresses of further PostgreSQL databases by name, from ``[servers]`` in ``config.toml``."""
+    found = _config().get(SERVERS_SETTING)
+    return {name: url for name, url in found.items() if isinstance(url, str)} if isinstance(found, dict) else {}
+
+
+def configured_database_url() -> str:
+    value = _config().get(DATABASE_SETTING)
+    return value if isinstance(value, str) else ""
+
+
+# By path and time of change: every use of a store asks
+_configs: dict[tuple[str, int, int], dict[str, object]] = {}
+
+
+def _config() -> dict[str, object]:
+    path = f"{home_text()}/{CONFIG_FILE}"
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return {}
+    key = (path, found.st_mtime_ns, found.st_size)
+    if key not in _configs:
+        _configs.clear()
+        _configs[key] = _read_config(path)
+    return _configs[key]
+
+
+def _read_config(path: str) -> dict[str, object]:
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123
+            text = file.read()
+    except (OSError, ValueError):
+        return {}
+    if DATABASE_SETTING not in text and SERVERS_SETTING not in text:
+        return {}
+    if SERVERS_SETTING not in text and (url := _plain_url(text)):
+        return {DATABASE_SETTING: url}
+    import tomllib  # here, because the import takes as long as a whole hook may
+
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return {}
+
+
+def _plain_url(text: str) -> str:
+    """Return ``database_url`` if it is one plain line before all tables; "" if it takes a parser to say."""
+    if text.lstrip().startswith("[") or '"""' in text or "'''" in text:
+        return ""
+    lines = [line for line in text.partition("\n[")[0].splitlines() if line.lstrip().startswith(DATABASE_SETTING)]
+    name, _, value = lines[0].partition("=") if len(lines) == 1 else ("", "", "")
+    url = value.strip()[1:-1]
+    is_plain = value.strip() in (f'"{url}"', f"'{url}'") and not {*"\"'\\"}.intersection(url)
+    return url if is_plain and name.strip() == DATABASE_SETTING else ""
 
 
 def check_home() -> None:

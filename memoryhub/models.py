@@ -1,4 +1,4 @@
-"""The registry in hub.db: what the hub knows of its projects and of who may come in."""
+"""The registry in hub.db: projects, people, members, tokens and sign-in links."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class AgentToken(models.Model):
 
 
 class Subject(models.TextChoices):
-    """What a change of who may do what is about; of a member, the name is the place."""
+    """What a change of access is about; the name of a member's change is the place."""
 
     PERSON = "person"
     TOKEN = "token"  # noqa: S105 - a word

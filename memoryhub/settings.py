@@ -122,3 +122,5 @@ Q_CLUSTER = {
     "label": "Jobs",
     "log_level": "WARNING",
 }
+if env.database_url():  # other machines may have workers too
+    Q_CLUSTER["broker_class"] = "memoryhub.ops.jobs.broker.SharedQueue"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from memoryhub import env
+from memoryhub.core.backends.postgresql.options import connection_settings as of_schema
+from memoryhub.core.backends.postgresql.options import require_usable
 from memoryhub.core.backends.sqlite.driver import install
-from memoryhub.core.backends.sqlite.options import connection_settings
+from memoryhub.core.backends.sqlite.options import connection_settings as of_file
 
 install()
 
@@ -12,10 +14,14 @@ HOME = env.home()
 
 INSTALLED_APPS = ["memoryhub", "memoryhub.core", "sessions_app", "memories", "decisions", "governance"]
 
-DATABASES = {
-    "default": connection_settings(str(HOME / "hub.db"), create=True),
-    "jobs": connection_settings(str(HOME / "jobs.db"), create=True),
-}
+if url := env.database_url():
+    require_usable(url)
+    DATABASES = {"default": of_schema(url, "hub"), "jobs": of_schema(url, "jobs")}
+else:
+    DATABASES = {
+        "default": of_file(str(HOME / "hub.db"), create=True),
+        "jobs": of_file(str(HOME / "jobs.db"), create=True),
+    }
 DATABASE_ROUTERS = ["memoryhub.core.stores.routing.StoreRouter"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 

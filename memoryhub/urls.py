@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from django.urls import path
 
 from memoryhub.rest.api import api
 from memoryhub.rest.problems import not_found_in_a_line
+from memoryhub.rest.reference import show_schema
 from memoryhub.web import (
     create_pages,
     first_run,
@@ -39,5 +42,7 @@ urlpatterns = [
     path("help/<path:page>", help_page.show_help, name="help"),
     path("signout", signin.sign_out, name="signout"),
     path("admin/login/", signin.explain, name="signin-help"),
+    # Before the API's own view, which builds the schema for each request
+    path("api/v1/openapi.json", partial(show_schema, api=api), name="openapi"),
     path("api/v1/", api.urls),
 ]

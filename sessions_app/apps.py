@@ -9,3 +9,4 @@ class SessionsConfig(AppConfig):
     def ready(self) -> None:
         from memoryhub.config import current_rules, folder_file  # noqa: F401
         from sessions_app import gatekeeper, projectors, search  # noqa: F401
+        from sessions_app.services import profile  # noqa: F401

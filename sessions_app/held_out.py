@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-from memoryhub.config.project_settings import project_settings
+from memoryhub.config.current_settings import project_settings
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store
 

@@ -15,7 +15,7 @@ from typing import Any
 from memoryhub.config.clients import hook_clients
 from memoryhub.core import spool
 from memoryhub.core.errors import HubError
-from memoryhub.core.spool import Kept
+from memoryhub.core.spool import SpooledEvent
 from memoryhub.core.stores.store import Scope, StoreId, current_store, use_store
 from sessions_app.hook_parser import parse_hook, project_of
 
@@ -107,13 +107,13 @@ def _set_aside(data: Mapping[str, Any], line: str, clean: Cleaner) -> tuple[str,
     return json.dumps({**data, "line": inner, "reason": reason}, ensure_ascii=False), [*texts, *more]
 
 
-def _of_event(kept: Kept, line: str, clean: Cleaner) -> tuple[str, list[str]]:
-    payload, texts = clean(kept.payload)
-    owner = _owner(kept) if texts else ""
+def _of_event(event: SpooledEvent, line: str, clean: Cleaner) -> tuple[str, list[str]]:
+    payload, texts = clean(event.payload)
+    owner = _owner(event) if texts else ""
     if not texts or owner not in ("", current_store().name):
         return line, []
     # Name the project: the folder that identified it may be part of the removed text.
-    return spool.line_of(replace(kept, payload=payload, project=owner or kept.project)), texts
+    return spool.line_of(replace(event, payload=payload, project=owner or event.project)), texts
 
 
 def _is_ours(line: str) -> bool:
@@ -124,8 +124,8 @@ def _is_ours(line: str) -> bool:
 
 
 # "" if the project is unknown: then every project may clean the event.
-def _owner(kept: Kept) -> str:
+def _owner(event: SpooledEvent) -> str:
     try:
-        return project_of(parse_hook(client=kept.client, event=kept.event, data=kept.payload), kept.project)
+        return project_of(parse_hook(client=event.client, event=event.event, data=event.payload), event.project)
     except HubError:
         return ""

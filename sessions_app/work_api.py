@@ -8,7 +8,8 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router, Status
 from pydantic import BaseModel
 
-from memoryhub.config.project_settings import ProjectSettings, project_settings
+from memoryhub.config.current_settings import project_settings
+from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core.rest import command_of, problems, without
 from memoryhub.core.schemas import EntityId, Identifier, Listing
 from sessions_app import selectors, services

@@ -1,15 +1,22 @@
-"""The test runner: the hub's home in a temporary folder, and a last line that counts."""
+"""The test runner: the hub's home in a temporary folder, PostgreSQL's databases, and a last line that counts."""
 
 from __future__ import annotations
 
 import logging
 import os
 import pickle
+import re
 import traceback
+from pathlib import Path
 from typing import Any
 
 from django.test.runner import DiscoverRunner, ParallelTestSuite, RemoteTestResult, RemoteTestRunner
 from hypothesis import HealthCheck, settings
+
+from tests import databases
+
+# A file to which each run adds its last line: the line of the last run is the sum of all.
+COUNTS_VARIABLE = "MEMORY_HUB_TEST_COUNTS"
 
 
 class PicklingTestResult(RemoteTestResult):
@@ -45,8 +52,15 @@ class PicklingTestRunner(RemoteTestRunner):
     resultclass = PicklingTestResult
 
 
+def _init_worker_with_database(*arguments: Any) -> None:
+    ParallelTestSuite.init_worker(*arguments)
+    if databases.on_postgresql():
+        databases.use_process_database()
+
+
 class PicklingTestSuite(ParallelTestSuite):
     runner_class = PicklingTestRunner
+    init_worker = _init_worker_with_database
 
 
 class HubTestRunner(DiscoverRunner):
@@ -60,13 +74,26 @@ class HubTestRunner(DiscoverRunner):
         for name in ("django.request", "django.security"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
+    def setup_databases(self, **kwargs: Any) -> Any:
+        if not databases.on_postgresql():
+            return super().setup_databases(**kwargs)
+        databases.prepare_run()
+        databases.use_process_database()
+        return []
+
+    def teardown_databases(self, old_config: Any, **kwargs: Any) -> None:
+        if databases.on_postgresql():
+            databases.remove_run()
+        else:
+            super().teardown_databases(old_config, **kwargs)
+
     def run_suite(self, suite: Any, **kwargs: Any) -> Any:
         self.result = super().run_suite(suite, **kwargs)
         return self.result
 
     def run_tests(self, *args: Any, **kwargs: Any) -> int:
         failed = super().run_tests(*args, **kwargs)
-        print(summary(self.result))
+        print(summed(summary(self.result), os.environ.get(COUNTS_VARIABLE, "")))
         return failed
 
 
@@ -79,6 +106,18 @@ def summary(result: Any) -> str:
     ran = sum(test.countTestCases() for test in tests.values())
     passed = max(0, result.testsRun - ran - len(skipped))
     return f"{passed} passed, {len(tests)} failed, {len(skipped)} skipped"
+
+
+def summed(line: str, path: str) -> str:
+    """Add a last line to the file, and return the sum of all in it; without a file it is the line."""
+    if not path:
+        return line
+    with Path(path).open("a+") as file:
+        file.write(f"{line}\n")
+        file.seek(0)
+        counts = [map(int, re.findall(r"\d+", each)) for each in file]
+    passed, failed, skipped = map(sum, zip(*counts, strict=True))
+    return f"{passed} passed, {failed} failed, {skipped} skipped"
 
 
 def _take_time_for_examples() -> None:

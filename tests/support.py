@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from memoryhub.core.stores import schema
 from memoryhub.core.stores import store as stores
 from memoryhub.core.stores.routing import STORE_PREFIX
 from memoryhub.core.stores.store import project_store, use_store
+from tests.databases import at_home, on_postgresql, remove_home
 from tests.home import run_home
 
 
@@ -44,8 +44,8 @@ class HubTestCase(TestCase):
     def setUp(self) -> None:
         super().setUp()
         self.home = Path(tempfile.mkdtemp(prefix="home-", dir=run_home()))
-        self.addCleanup(shutil.rmtree, self.home, ignore_errors=True)
-        self.enterContext(mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.home)))
+        self.addCleanup(remove_home, self.home)
+        self.enterContext(at_home(self.home))
         self.addCleanup(forget_all_stores)
         share_template(self.home)
 
@@ -66,14 +66,21 @@ def forget_all_stores() -> None:
 
 def share_template(home: Path) -> None:
     """Give the home the run's template, so that a store is a copy of 3 ms and not a migration of 300."""
-    name = f"{schema.fingerprint()[:16]}.db"
+    name = f"{schema.fingerprint()[:16]}.{'sql' if on_postgresql() else 'db'}"
     made = run_home() / "templates" / name
-    if made.exists():
-        (home / "templates").mkdir(mode=0o700)
-        os.link(made, home / "templates" / name)
-    else:
+    if not made.exists():
         with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(run_home())):
-            from memoryhub.core.backends.sqlite.templates import template_path
+            _make_template()
+    (home / "templates").mkdir(mode=0o700)
+    os.link(made, home / "templates" / name)
 
-            template_path()
-        share_template(home)
+
+def _make_template() -> None:
+    if on_postgresql():
+        from memoryhub.core.backends.postgresql.templates import template_text
+
+        template_text()
+    else:
+        from memoryhub.core.backends.sqlite.templates import template_path
+
+        template_path()

@@ -31,6 +31,7 @@ from memoryhub.management.base import Group, HubCommand
 from memoryhub.mcp.options import PROFILES
 from memoryhub.mcp.registry import listed_tools, load_tools
 from memoryhub.rest.api import api
+from memoryhub.teams import connections, sending
 from tests.web.server import Server, Shell, serving, temporary_home
 
 ROOT = Path(__file__).parents[1]
@@ -141,6 +142,21 @@ class DocumentsTests(SimpleTestCase):
                 linked = page.parent / path if path else page
                 self.assertTrue(linked.exists(), f"{page.name} → {target}")
                 self.assertTrue(not anchor or anchor in anchors(linked), f"{page.name} → {target}")
+
+    def test_the_files_from_a_teams_hub_are_listed(self):
+        files = (connections.TOKEN, sending.PACK, sending.PROBLEM, "spool/")
+        listing = document("reference/settings.md").partition("## The home folder")[2]
+        security = (ROOT / "SECURITY.md").read_text().partition("\n## Files\n")[2]
+        for text in (listing, security):
+            self.assertIn(connections.FILE, text)
+        for name in files:
+            self.assertRegex(listing, rf"teams/<host>/<project>/ .*`{re.escape(name)}`")
+            self.assertIn(f"| `teams/HOST/PROJECT/{name}` |", security)
+
+    def test_the_audit_names_what_it_does_not_list(self):
+        self.assertRegex(
+            document("guides/audit.md"), r"the last pack that it has kept\]\(.*\)\. The audit does not list that"
+        )
 
     def test_every_dependency_has_its_line(self):
         project = (ROOT / "pyproject.toml").read_text()

@@ -86,6 +86,23 @@ class ImportCommandTest(HubTestCase):
             self.assertEqual([memory.title for memory in Memory.objects.all()], ["docs/a.md › One"])
         self.assertFalse((self.home / "projects/alpha").exists())
 
+    def test_files_of_excluded_paths_are_left_out_and_their_memories_removed(self) -> None:
+        for path in ("tests/data/gauge.md", "tests/notes.md", "lib/tests/more.md"):
+            self.repository.write(
+                path, b"# Tide gauge\n\nIt stands at the western berth of the harbour, near the lock.\n"
+            )
+        self.repository.commit("Add tests")
+        self.run_import("markdown", ".", "--project", "alpha")
+        output = self.run_import("markdown", ".", "--project", "alpha", "--exclude", "tests/*")
+        self.assertIn("2 removed", output)
+        with self.store("alpha"):
+            sources = set(Memory.objects.live().values_list("source", flat=True))
+        self.assertEqual(sources, {"docs/a.md", "lib/tests/more.md"})
+
+    def test_the_makefile_imports_no_data_of_tests(self) -> None:
+        makefile = (MANAGE.parent / "Makefile").read_text()
+        self.assertTrue("import markdown . --exclude 'tests/*'" in makefile)
+
     def test_the_project_is_bound_to_its_repository(self) -> None:
         self.run_import("git")
         self.assertIn(str(self.repository.folder / ".git"), (self.home / "projects/alpha/origin.json").read_text())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import tempfile
+from pathlib import Path
 from unittest import TestCase, TestResult, TestSuite
 
 from django.test import SimpleTestCase
 
-from tests.runner import PicklingTestRunner, summary
+from tests.runner import PicklingTestRunner, summary, summed
 
 
 class PicklingTests(SimpleTestCase):
@@ -51,3 +53,10 @@ class SummaryTests(SimpleTestCase):
         names = [name for name in dir(self.Mixed) if name.startswith("test_")]
         TestSuite([*map(self.Mixed, names), self.Unprepared("test_never_runs")]).run(result)
         self.assertEqual(summary(result), "1 passed, 2 failed, 1 skipped")
+
+    def test_the_last_line_of_the_last_run_is_the_sum_of_all(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(Path(folder, "counts"))
+            self.assertEqual(summed("10 passed, 2 failed, 3 skipped", path), "10 passed, 2 failed, 3 skipped")
+            self.assertEqual(summed("5 passed, 0 failed, 1 skipped", path), "15 passed, 2 failed, 4 skipped")
+        self.assertEqual(summed("5 passed, 0 failed, 1 skipped", ""), "5 passed, 0 failed, 1 skipped")

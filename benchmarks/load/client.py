@@ -17,7 +17,7 @@ _HEADERS = {"Content-Type": "application/json", "Accept": "application/json, tex
 
 
 class Refused(Exception):
-    """The server's answer is an error, or the server is away."""
+    """The server's answer is an error, or the server is unreachable."""
 
 
 class HttpClient:

@@ -20,7 +20,7 @@ from memoryhub.core.errors import Unavailable
 from memoryhub.core.origin import use_origin
 from memoryhub.management.base import HubCommand
 from memoryhub.management.bench import temporary_home
-from memoryhub.ops.serving.worker import prepare_databases
+from memoryhub.ops.hub_databases import prepare_databases
 
 _MEGABYTE = 1_000_000
 

@@ -1,4 +1,4 @@
-"""Starts the hub's processes as clients and users start them."""
+"""Start the hub's processes as clients and users start them."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from typing import Any
 from decisions.events import DECISION_MARKED, DECISION_RECORDED, IMPORT_KEY
 from decisions.models import Decision, DecisionEdge, DecisionStatus, EdgeRelation
 from memoryhub.core.models import RawEvent
+from memoryhub.core.stores.lookups import begins_with
 
 # Stored as the reason of a mark: by it an import recognises the statuses that it set itself.
 STATUS_OF_FILE = "its file says so"
@@ -55,7 +56,7 @@ class Imported:
 
 def read_imported() -> Imported:
     imported = Imported()
-    recorded = RawEvent.objects.filter(event_type=DECISION_RECORDED.name, idempotency_key__startswith=IMPORT_KEY)
+    recorded = RawEvent.objects.filter(begins_with("idempotency_key", IMPORT_KEY), event_type=DECISION_RECORDED.name)
     for position, key, text in recorded.order_by("position").values_list("position", "idempotency_key", "payload_json"):
         imported.versions.setdefault(key[: key.rfind(":") + 1], []).append(position)
         payload = json.loads(text or "{}")

@@ -121,7 +121,7 @@ def _reached(
     names = [str(EdgeRelation(relation)) for relation in relations]
     marks = ", ".join(["%s"] * len(names))
     found = rows.fetch(
-        "WITH RECURSIVE reach(id) AS (VALUES (CAST(%s AS INTEGER)) UNION "
+        "WITH RECURSIVE reach(id) AS (VALUES (CAST(%s AS bigint)) UNION "
         f"SELECT e.{far} FROM reach JOIN decisions_decisionedge e ON e.{near} = reach.id AND e.relation IN ({marks}) "
         f"AND {condition}) SELECT e.from_id, e.relation, e.to_id FROM reach JOIN decisions_decisionedge e "
         f"ON e.{near} = reach.id AND e.relation IN ({marks}) AND {condition}",

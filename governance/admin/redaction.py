@@ -184,4 +184,5 @@ def _described(done: RedactionDone) -> list[tuple[int, str]]:
     proof = "" if done.left else " No copy was found."
     summary = f"Redacted {matches} in {events}, then searched {searched} byte by byte.{proof}"
     kept = [(messages.WARNING, f"Still in {kept.where}: {kept.why}.") for kept in done.left]
-    return [(messages.SUCCESS, summary), *kept]
+    unproven = [(messages.INFO, f"Not searched: {kept.where}: {kept.why}.") for kept in done.unproven]
+    return [(messages.SUCCESS, summary), *kept, *unproven]

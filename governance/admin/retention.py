@@ -20,7 +20,7 @@ from governance.present import size
 from governance.retention.run import run_retention
 from governance.retention.schemas import Going, Kept, Report, RetentionPlanRequest, RetentionRunRequest, RunView
 from governance.retention.selectors import plan_retention, view_run
-from memoryhub.config.project_settings import project_settings
+from memoryhub.config.current_settings import project_settings
 from memoryhub.core.admin import HubModelAdmin, cells
 from memoryhub.core.admin.access import needs
 from memoryhub.core.background import Progress, is_long, start_task

@@ -32,6 +32,7 @@ from memoryhub.core.events.projection import void_positions
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.models import RawEvent
 from memoryhub.core.secrets.sanitize import sanitize_text
+from memoryhub.core.stores.lookups import has_part
 from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import first_line, flat
 from sessions_app import git
@@ -280,7 +281,7 @@ def known_about(path: str) -> list[KnownEntry]:
         for number, thing in governing().items()
         if any(path == governed or path.startswith(f"{governed}/") for governed in thing.paths)
     ]
-    mentions = outside_quarantine(Memory.objects.live().filter(content__contains=path, review=ReviewState.ACCEPTED))
+    mentions = outside_quarantine(Memory.objects.live().filter(has_part("content", path), review=ReviewState.ACCEPTED))
     mentioned = (
         mentions.exclude(scope="session").order_by("-updated_at", "-id").values_list("id", flat=True)[:_MENTIONS]
     )

@@ -17,7 +17,8 @@ from governance.redaction.matching import Matcher
 from governance.redaction.schemas import KeptPlace, RedactionSelect
 from memories.events import CONTEXT_PACKED
 from memoryhub import env
-from memoryhub.config.project_settings import project_settings
+from memoryhub.config.current_settings import project_settings
+from memoryhub.core.backends.selected import wiping
 from memoryhub.core.log.views import count_views
 from memoryhub.core.secrets.catalogue import lines
 from memoryhub.core.stores import rows
@@ -136,6 +137,20 @@ def kept_files(proof: Proof, *, wiped: bool) -> list[KeptPlace]:
             KeptPlace(where="the home folder", why="it could not be searched completely; run the redaction again")
         )
     return kept
+
+
+def kept_in_store(texts: Collection[str], *, wiped: bool) -> list[KeptPlace]:
+    """Return the places of the current store that contain one of the texts, where the store is not a file."""
+    why = (
+        "outside the selection, in a field of a fixed form, or in a header"
+        if wiped
+        else "other transactions of the server may still read it; the running hub removes it within an hour"
+    )
+    return [KeptPlace(where=where, why=why) for where in wiping.still_in(texts, wiped=wiped)]
+
+
+def unproven() -> list[KeptPlace]:
+    return [KeptPlace(where=where, why=why) for where, why in wiping.unproven()]
 
 
 def kept_mirrors(texts: Collection[str]) -> list[KeptPlace]:

@@ -1,6 +1,7 @@
-"""Search files for texts, byte by byte. A standalone script that imports nothing of the hub.
+"""Search files for texts, byte by byte; compressed backups by their content too.
 
-Reads ``{"folder": …, "texts": […]}`` from standard input and prints ``{"files": …, "bytes": …, "left": […]}``.
+A standalone script that imports nothing of the hub. Reads ``{"folder": …, "texts": […]}`` from standard input and
+prints ``{"files": …, "bytes": …, "left": […]}``.
 """
 
 # A process of its own, because closing a file releases every lock that SQLite holds on it in the same process, and two
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,8 @@ _SLICES, _SLICE, _ENOUGH = 5, 64, 3
 _CHUNK = 4 * 1024 * 1024
 _AT_ONCE = 1_000
 _PATTERN_MEMORY = 256 * 1024 * 1024
+# Lines before the compressed part of a file, and how zlib reads that, by the file's suffix
+_COMPRESSED = {".gz": (0, 31), ".bundle": (2, 15)}
 
 # Yields the parts that some bytes contain
 Search = Callable[[bytes], Iterator[bytes]]
@@ -81,13 +85,37 @@ def _files(folder: Path) -> Iterator[Path]:
 # Not mapped: truncating a mapped file would kill the process
 def _read(path: Path, find: Search, needles: Sequence[Needle], overlap: int) -> tuple[int, bool]:
     found: set[bytes] = set()
-    size, tail = 0, b""
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            size += len(chunk)
+    size = 0
+    for content in (_chunks(path), _decompressed(path)):
+        tail = b""
+        for chunk in content:
             found.update(find(tail + chunk))
             tail = (tail + chunk)[-overlap:] if overlap else b""
+            size += len(chunk)
     return size, any(len(needle.parts & found) >= needle.enough for needle in needles)
+
+
+def _chunks(path: Path, *, skip_lines: int = 0) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        for _ in range(skip_lines):
+            file.readline(_CHUNK)
+        while chunk := file.read(_CHUNK):
+            yield chunk
+
+
+def _decompressed(path: Path) -> Iterator[bytes]:
+    if path.suffix not in _COMPRESSED:
+        return
+    skip_lines, form = _COMPRESSED[path.suffix]
+    decoder = zlib.decompressobj(form)
+    for chunk in _chunks(path, skip_lines=skip_lines):
+        left = chunk
+        while left:
+            try:
+                yield decoder.decompress(left, _CHUNK)
+            except zlib.error:
+                return  # encrypted, or no such file after all
+            left = decoder.unconsumed_tail
 
 
 # RE2 searches a thousand parts as fast as one

@@ -111,7 +111,10 @@ class RedactionDone(BaseModel):
     spooled: int = Field(0, description="number of redacted events in the hook spool")
     searched_files: int = Field(description="number of files in the home folder that were searched for the text")
     searched_bytes: int = Field(description="size of these files")
-    left: list[KeptPlace] = Field(description="files that still contain the text, and what to do about them")
+    left: list[KeptPlace] = Field(description="places that still contain the text, and what to do about them")
+    unproven: list[KeptPlace] = Field(
+        default_factory=list, description="places of a database server that may contain the text and can't be searched"
+    )
 
 
 def shown(model: BaseModel) -> dict[str, Any]:

@@ -10,10 +10,12 @@ from governance.redaction.copies import (
     kept_fields,
     kept_files,
     kept_headers,
+    kept_in_store,
     kept_mirrors,
     kept_unselected,
     look_through,
     search_home,
+    unproven,
 )
 from governance.redaction.finding import (
     Event,
@@ -210,7 +212,12 @@ def _proven(taken: _Taken) -> RedactionDone:
         spooled=taken.spooled,
         searched_files=proof.files,
         searched_bytes=proof.bytes,
-        left=[*kept_files(proof, wiped=wiped), *kept_mirrors(taken.texts)],
+        left=[
+            *kept_in_store(taken.texts, wiped=wiped),
+            *kept_files(proof, wiped=wiped),
+            *kept_mirrors(taken.texts),
+        ],
+        unproven=unproven(),
     )
 
 

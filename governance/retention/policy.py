@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from governance.models import Hold
-from memoryhub.config.project_settings import project_settings
+from memoryhub.config.current_settings import project_settings
 from memoryhub.config.retention_rules import RetentionRule, What
 from memoryhub.core import clock
 from memoryhub.core.stores import rows
@@ -178,4 +178,4 @@ def _condition(rule: RetentionRule, columns: Mapping[str, str], pack: str) -> tu
     parts = [f"{column} = %s" for column in wanted]
     if rule.what is What.PACK:
         parts.append(pack)
-    return " AND ".join(parts) or "1", list(wanted.values())
+    return " AND ".join(parts) or "true", list(wanted.values())

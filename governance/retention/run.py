@@ -28,7 +28,7 @@ from memoryhub.core import clock, log
 from memoryhub.core.errors import PreconditionFailed
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import elements, json_int
+from memoryhub.core.stores.dialect import ORDERED_JOIN, elements, json_int
 from memoryhub.core.stores.wiping import wipe_free_space
 from memoryhub.core.text import counted
 
@@ -36,13 +36,13 @@ _RANGES = f"(SELECT {json_int('value', 0)} AS low, {json_int('value', 1)} AS hig
 # Events of these ranges that still have their payload, by type
 _LEFT_EVENTS = (
     "SELECT e.event_type, count(*), sum(octet_length(e.payload_json)) "
-    f"FROM {_RANGES} CROSS JOIN raw_events e ON e.position BETWEEN r.low AND r.high "
+    f"FROM {_RANGES} {ORDERED_JOIN} raw_events e ON e.position BETWEEN r.low AND r.high "
     "WHERE e.payload_json IS NOT NULL GROUP BY 1"
 )
 # Items of these ranges that still have their payloads
 _LEFT_THINGS = (
     "SELECT count(DISTINCT f.position), count(*), sum(octet_length(e.payload_json)) "
-    f"FROM {_RANGES} CROSS JOIN raw_events f ON f.position BETWEEN r.low AND r.high "
+    f"FROM {_RANGES} {ORDERED_JOIN} raw_events f ON f.position BETWEEN r.low AND r.high "
     "JOIN raw_events e ON e.stream_id = f.stream_id "
     "WHERE f.payload_json IS NOT NULL AND e.payload_json IS NOT NULL"
 )

@@ -11,7 +11,7 @@ from governance.rollback.selectors import Selected, listed
 from memoryhub.core.events.event_types import names_where
 from memoryhub.core.events.rollback import Treatment
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, TEXTS, entries, int_entries, position_of
+from memoryhub.core.stores.dialect import IDS, TEXTS, either, entries, int_entries, position_of
 
 # Titles of the groups
 GROUPS = {
@@ -29,7 +29,7 @@ _MARK = position_of("' #'", "j.key")
 # Versions of memories that were made from the selection's versions, directly or through others
 _LATER = f"""
 WITH RECURSIVE later(memory_id, version, base) AS (
-    SELECT memory_id, version, 0 FROM memories_memoryversion WHERE id IN {IDS}
+    SELECT memory_id, version, CAST(0 AS bigint) FROM memories_memoryversion WHERE id IN {IDS}
     UNION
     SELECT v.memory_id, v.version, v.base_version FROM later
         JOIN memories_memoryversion v ON v.memory_id = later.memory_id AND v.base_version = later.version
@@ -39,23 +39,54 @@ SELECT v.memory_id, v.version, v.base_version, v.id FROM later
     WHERE v.id NOT IN {IDS} ORDER BY v.id
 """
 
-# Follow references to an item that were made after the selection created or changed it, to any depth
+# References to an item that were made after the selection created or changed it: columns, table, join, condition
+_REFERENCES = (
+    (
+        "e.from_id, e.to_id, e.relation, e.event",
+        "decisions_decisionedge e",
+        "e.to_id = r.id",
+        "e.relation IN ('supersedes', 'refines', 'depends_on') AND e.event > r.at",
+    ),
+    (
+        "m.source_id, m.target_id, m.relation, m.id",
+        "memories_relation m",
+        "m.target_id = r.id",
+        "m.relation IN ('depends_on', 'supersedes', 'derived_from') AND m.id > r.at",
+    ),
+    (
+        f"CAST(substr(c.stream_id, {_CITING_STREAM} + 1) AS bigint), c.memory_id, 'cites', r.at",
+        "memories_memorycitation c",
+        "c.memory_id = r.id",
+        "(c.stream_id LIKE 'memory:%%' OR c.stream_id LIKE 'decision:%%') AND replace(c.cited_at, ' ', 'T') >= "
+        "substr((SELECT occurred_at FROM raw_events WHERE position = r.at), 1, 19)",
+    ),
+    (
+        "l.commit_id, l.decision_id, l.link_type, l.event",
+        "decisions_commitlink l",
+        "l.decision_id = r.id",
+        "l.event > r.at",
+    ),
+)
+# PostgreSQL lets a query refer to itself only once
+_FOLLOWED = either(
+    " ".join(
+        f"UNION SELECT {columns} FROM reach r JOIN {table} ON {join} WHERE {condition}"
+        for columns, table, join, condition in _REFERENCES
+    ),
+    "UNION SELECT n.* FROM reach r CROSS JOIN LATERAL ("
+    + " UNION ALL ".join(
+        f"SELECT {columns} FROM {table} WHERE {join} AND {condition}" for columns, table, join, condition in _REFERENCES
+    )
+    + ") AS n",
+)
+_NO_TEXT = either("''", "'' COLLATE \"C\"")
+
+# Follow references to any depth
 _BUILT = f"""
-WITH RECURSIVE start(id, at) AS (SELECT CAST(key AS INTEGER), value FROM {int_entries()} AS given),
+WITH RECURSIVE start(id, at) AS (SELECT CAST(key AS bigint), value FROM {int_entries()} AS given),
 reach(id, via, how, at) AS (
-    SELECT id, 0, '', at FROM start
-    UNION SELECT e.from_id, e.to_id, e.relation, e.event FROM reach r
-        JOIN decisions_decisionedge e ON e.to_id = r.id
-        WHERE e.relation IN ('supersedes', 'refines', 'depends_on') AND e.event > r.at
-    UNION SELECT m.source_id, m.target_id, m.relation, m.id FROM reach r
-        JOIN memories_relation m ON m.target_id = r.id
-        WHERE m.relation IN ('depends_on', 'supersedes', 'derived_from') AND m.id > r.at
-    UNION SELECT CAST(substr(c.stream_id, {_CITING_STREAM} + 1) AS INTEGER), c.memory_id, 'cites', r.at
-        FROM reach r JOIN memories_memorycitation c ON c.memory_id = r.id
-        WHERE (c.stream_id LIKE 'memory:%%' OR c.stream_id LIKE 'decision:%%') AND replace(c.cited_at, ' ', 'T') >=
-            substr((SELECT occurred_at FROM raw_events WHERE position = r.at), 1, 19)
-    UNION SELECT l.commit_id, l.decision_id, l.link_type, l.event FROM reach r
-        JOIN decisions_commitlink l ON l.decision_id = r.id WHERE l.event > r.at
+    SELECT id, CAST(0 AS bigint), {_NO_TEXT}, at FROM start
+    {_FOLLOWED}
 )
 SELECT id, via, how, min(at) FROM reach WHERE via > 0 AND id NOT IN (SELECT id FROM start)
     GROUP BY id, via, how ORDER BY id, via
@@ -69,13 +100,13 @@ SELECT id, source_id, target_id, relation FROM memories_relation
 
 # Context packs that included an item after the selection touched it; marks look like "memory #12"
 _PACKS = f"""
-WITH s(id, at) AS MATERIALIZED (SELECT CAST(key AS INTEGER), value FROM {int_entries()} AS given),
+WITH s(id, at) AS MATERIALIZED (SELECT CAST(key AS bigint), value FROM {int_entries()} AS given),
 shown(pack, session, id) AS MATERIALIZED (
     SELECT p.id, p.session_id, CAST(substr(j.key, {_MARK} + 2) AS INTEGER) FROM memories_contextpack p
-        JOIN {entries("p.marks")} j WHERE p.id > %s AND {_MARK} > 0
+        JOIN {entries("p.marks")} j ON true WHERE p.id > %s AND {_MARK} > 0
 )
 SELECT shown.pack, shown.session, min(s.id) FROM shown JOIN s ON s.id = shown.id
-    WHERE shown.pack > s.at GROUP BY shown.pack ORDER BY shown.pack
+    WHERE shown.pack > s.at GROUP BY shown.pack, shown.session ORDER BY shown.pack
 """
 
 # What a session wrote after it got such a pack

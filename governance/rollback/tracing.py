@@ -37,11 +37,11 @@ WITH stated AS (
     FROM raw_events WHERE event_type = '{RELATION_CREATED.name}' AND payload_json IS NOT NULL
 ),
 same AS MATERIALIZED (
-    SELECT s.* FROM stated s JOIN stated w ON s.relation = w.relation AND (
+    SELECT DISTINCT s.* FROM stated s JOIN stated w ON s.relation = w.relation AND (
             s.source = w.source AND s.target = w.target
             OR s.source = w.target AND s.target = w.source AND s.relation IN {TEXTS}
         )
-        WHERE w.position IN {IDS} GROUP BY s.position
+        WHERE w.position IN {IDS}
 )
 SELECT position, actor, 1, position, source, target, relation FROM same
     WHERE position NOT IN (SELECT id FROM quarantine)

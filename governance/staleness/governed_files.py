@@ -13,7 +13,7 @@ from decisions.models import ArtifactKind, DecisionStatus, LinkType
 from memoryhub.core.kinds.builtin import KINDS
 from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, elements, greatest, json_text
+from memoryhub.core.stores.dialect import IDS, elements, greatest, json_length, json_text
 from sessions_app.selectors import root_of_project
 
 # Type of a memory's resource link to a governed file or folder
@@ -35,7 +35,7 @@ SELECT m.id, {greatest("v.id", "coalesce(a.event, 0)")}, substr({_LOOKED_AT}, 1,
 FROM memories_memory m
 JOIN memories_memoryversion v ON v.memory_id = m.id AND v.version = m.version
 LEFT JOIN governance_affirmation a ON a.entity_id = m.id
-JOIN {{listed}} link
+JOIN {{listed}} link ON true
 WHERE {{governs}} AND {LIVE_MEMORY} {{among}}"""
 _LINKED = _FROM_MEMORIES.format(
     path=json_text("link.value", "uri"),
@@ -71,8 +71,8 @@ _NAMED = _FROM_DECISIONS.format(
 _CARRIED_OUT = _FROM_DECISIONS.format(
     path=f"{json_text('file.value', 'path')}",
     joined=f"JOIN decisions_commitlink l ON l.decision_id = d.id AND l.link_type = '{LinkType.IMPLEMENTS}' "
-    f"JOIN sessions_app_commit c ON c.id = l.commit_id AND json_array_length(c.files) <= {MAX_FILES} "
-    f"JOIN {elements('c.files')} file",
+    f"JOIN sessions_app_commit c ON c.id = l.commit_id AND {json_length('c.files')} <= {MAX_FILES} "
+    f"JOIN {elements('c.files')} file ON true",
     among="{among}",
 )
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from governance.staleness.file_changes import Touches
 from governance.staleness.governed_files import LIVE_DECISION, LIVE_MEMORY, Governing, fetch_among, governing
 from governance.staleness.schemas import Why
-from memoryhub.config.project_settings import project_settings
+from memoryhub.config.current_settings import project_settings
 from memoryhub.core import clock
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import elements, greatest, json_int, json_text

@@ -10,13 +10,14 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from memories.admin.diff import marked, side_by_side, word_diff
+from memories.diff import Effort
 from memories.models import Memory
-from memories.selectors import versions_of
+from memories.selectors import plain_versions_of
 from memoryhub.core.admin import cells
 from memoryhub.core.errors import NotFound
 from memoryhub.core.kinds.builtin import KINDS
 
-# A version as ``memories.selectors.versions_of`` returns it.
+# A version as ``memories.selectors.plain_versions_of`` returns it.
 Version = dict[str, Any]
 
 
@@ -34,7 +35,7 @@ class Side:
 def history_of(memory: Memory) -> list[Version]:
     """Return all versions of a memory, newest first; each has a type."""
     default = KINDS[memory.kind].default_type
-    return [{**version, "type": version["type"] or default} for version in versions_of([memory.id])[memory.id]]
+    return [{**version, "type": version["type"] or default} for version in plain_versions_of([memory.id])[memory.id]]
 
 
 def version_in(history: list[Version], number: int, memory: Memory) -> Version:
@@ -50,23 +51,25 @@ def version_in(history: list[Version], number: int, memory: Memory) -> Version:
 
 
 def sides(first: Version, second: Version) -> tuple[Side, Side]:
-    titles = side_by_side(first["title"] or "", second["title"] or "")
-    texts = side_by_side(first["content"] or "", second["content"] or "")
-    owns = side_by_side(*_own(first, second))
+    effort = Effort()
+    titles = side_by_side(first["title"] or "", second["title"] or "", effort)
+    texts = side_by_side(first["content"] or "", second["content"] or "", effort)
+    owns = side_by_side(*_own(first, second), effort)
     pair = (first, second)
     one, two = (Side(pair[at], titles[at], texts[at], owns[at], pair[at]["content"] or "") for at in (0, 1))
     return one, two
 
 
-def change(newer: Version, older: Version) -> Version:
+def change(newer: Version, older: Version, effort: Effort | None = None) -> Version:
     """Return a version with its differences: ``title_diff``, ``diff``, ``own_diff`` and ``tag_changes``."""
+    effort = effort or Effort()
     removed = [tag for tag in older["tags"] if tag not in newer["tags"]]
     added = [tag for tag in newer["tags"] if tag not in older["tags"]]
     return {
         **newer,
-        "title_diff": _differing(older["title"] or "", newer["title"] or ""),
-        "diff": _differing(older["content"] or "", newer["content"] or ""),
-        "own_diff": word_diff(*_own({**older, "tags": []}, {**newer, "tags": []})),
+        "title_diff": _differing(older["title"] or "", newer["title"] or "", effort),
+        "diff": _differing(older["content"] or "", newer["content"] or "", effort),
+        "own_diff": word_diff(*_own({**older, "tags": []}, {**newer, "tags": []}), effort),
         "tag_changes": [*(marked(tag, is_new=False) for tag in removed), *(marked(tag, is_new=True) for tag in added)],
     }
 
@@ -77,8 +80,8 @@ def head(version: Version) -> SafeString:
     return format_html("<span>{}</span> {} {} {}", version["actor"], source, time, base)
 
 
-def _differing(before: str, after: str) -> SafeString:
-    return word_diff(before, after) if before != after else SafeString()
+def _differing(before: str, after: str, effort: Effort) -> SafeString:
+    return word_diff(before, after, effort) if before != after else SafeString()
 
 
 def _own(first: Version, second: Version) -> tuple[str, str]:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from memories.diff import Piece, compare
+from memories.diff import Effort, Piece, compare
 
 _REMOVED = '<del><span class="visually-hidden">[removed:</span>{}<span class="visually-hidden">]</span></del>'
 _ADDED = '<ins><span class="visually-hidden">[added:</span>{}<span class="visually-hidden">]</span></ins>'
 
 
-def word_diff(before: str, after: str) -> SafeString:
+def word_diff(before: str, after: str, effort: Effort | None = None) -> SafeString:
     """Return the changed lines with two lines of context; deletions in ``del``, insertions in ``ins``."""
-    return _joined([_html(piece) for piece in compare(before, after)])
+    return _joined([_html(piece) for piece in compare(before, after, effort)])
 
 
-def side_by_side(before: str, after: str) -> tuple[SafeString, SafeString]:
+def side_by_side(before: str, after: str, effort: Effort | None = None) -> tuple[SafeString, SafeString]:
     """Return both texts, the first with the deletions marked, the second with the insertions."""
-    pieces = list(compare(before, after))
+    pieces = list(compare(before, after, effort))
     first = [_html(Piece(piece.text, piece.gone, "", piece.hidden_lines)) for piece in pieces]
     second = [_html(Piece(piece.text, "", piece.come, piece.hidden_lines)) for piece in pieces]
     return _joined(first), _joined(second)

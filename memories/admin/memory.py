@@ -30,6 +30,7 @@ from memories.admin.relations import RelationViews, relations_shown
 from memories.admin.rendering import UseFilter, render, use_shown
 from memories.admin.review import ReviewViews
 from memories.admin.review_item import ReviewFilter
+from memories.diff import Effort
 from memories.models import Memory, MemoryVersion
 from memories.selectors import open_conflicts
 from memoryhub.core.admin import cells, needs
@@ -54,7 +55,8 @@ class VersionViews(EditingViews):
             versions = [version for version in versions if version["version"] < int(before)]
         shown = versions[: _DIFFS + 1]
         first = [{**shown[-1], "first": True}] if shown and shown[-1]["version"] == 1 else []
-        changes = [change(newer, older) for newer, older in pairwise(shown)] + first
+        effort = Effort()
+        changes = [change(newer, older, effort) for newer, older in pairwise(shown)] + first
         older = changes[-1]["version"] if changes and not first else None
         context = {"subtitle": "Versions", "changes": changes, "older": older, **_choice(numbers, numbers[1::-1])}
         return self.page(request, "admin/memories/memory/versions.html", memory, **context)

@@ -17,7 +17,7 @@ from memories.admin.comparing import Version, change, history_of, version_in
 from memories.admin.diff import side_by_side
 from memories.admin.rendering import render
 from memories.admin.section import SectionAdmin
-from memories.diff import merge_texts
+from memories.diff import Effort, merge_texts
 from memories.duplicates import Existing
 from memories.events import Verdict
 from memories.models import Memory, ReviewState
@@ -148,11 +148,12 @@ def _changed(memory: Memory, history: dict[int, Version]) -> dict[str, Any] | No
 def _similar(memory: Memory) -> list[dict[str, Any]]:
     found = near_memories(memory.id, Existing.of(memory).state)
     others = Memory.objects.in_bulk([near.id for near in found])
+    effort = Effort()
     return [
         {
             "memory": others[near.id],
             "percent": round(near.alike * 100),
-            "sides": side_by_side(others[near.id].content, memory.content),
+            "sides": side_by_side(others[near.id].content, memory.content, effort),
             "warnings": listing.warnings(others[near.id]),
         }
         for near in found

@@ -30,6 +30,7 @@ from memoryhub.core.admin import cells
 from memoryhub.core.errors import HubError, Invalid, NotFound
 from memoryhub.core.models import ProjectionOffset
 from memoryhub.core.paging import estimate_tokens
+from memoryhub.core.stores.lookups import begins_with
 from memoryhub.core.validation import explain_faults
 
 _SOURCES = {
@@ -126,7 +127,8 @@ def _models(documents: int) -> list[dict[str, Any]]:
     if not models:
         return []
     vectors = dict(Vector.objects.values_list("model_id").annotate(count=Count("document_id")))
-    followed = dict(ProjectionOffset.objects.filter(projector__startswith=_CURSOR).values_list("projector", "position"))
+    cursors = ProjectionOffset.objects.filter(begins_with("projector", _CURSOR))
+    followed = dict(cursors.values_list("projector", "position"))
     head = log.head()[0]
     return [
         {

@@ -12,7 +12,7 @@ from memories.embeddings import vectors
 from memories.embeddings.choice import current_engine, wanted_name
 from memories.embeddings.engine import Engine
 from memories.embeddings.vectors import DIGEST, NUMBERS, StoreModel, is_vector, texts
-from memoryhub.config.project_settings import project_settings
+from memoryhub.config.current_settings import project_settings
 from memoryhub.core import log
 from memoryhub.core.backends.base import LIVE
 from memoryhub.core.events.projection import Event, define_check

@@ -98,7 +98,7 @@ def _signs(vectors: Any) -> Any:
 
 # Atomic, and filled in the mapped file instead of in memory
 def write(path: Path, rows: Iterable[Row], *, count: int, dimensions: int, revision: int) -> None:
-    path.parent.mkdir(mode=0o700, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))

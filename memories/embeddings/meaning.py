@@ -15,7 +15,8 @@ from memories.embeddings.choice import current_engine, wanted_name
 from memories.embeddings.engine import Nearest
 from memories.schemas import Embedding
 from memories.search.blend import Ranker, RankingAnswer, RankingRequest, define_ranker
-from memoryhub.config.project_settings import ProjectSettings, project_settings
+from memoryhub.config.current_settings import project_settings
+from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core.errors import HubError, Unavailable
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS

@@ -97,7 +97,7 @@ def position(model: StoreModel) -> int:
 def texts(ids: Iterable[int]) -> list[Text]:
     wanted = json.dumps(list(ids))
     among = f"id IN {IDS}"
-    united = " UNION ALL ".join(f"SELECT * FROM ({sql}) WHERE {among}" for sql in text_queries().values())
+    united = " UNION ALL ".join(f"SELECT * FROM ({sql}) AS t WHERE {among}" for sql in text_queries().values())
     found = rows.fetch(
         f"WITH t (id, title, body) AS ({united}) SELECT t.id, t.title, substr(t.body, 1, {_READ_CHARACTERS}) "
         "FROM t JOIN memories_searchdocument d ON d.id = t.id",
@@ -118,6 +118,8 @@ def is_vector(scale: float, numbers: bytes, dimensions: int) -> bool:
 
 def stored(model: StoreModel, digests: Sequence[bytes]) -> dict[bytes, Packed]:
     """Return the vectors that the model already has, by digest of their text."""
+    if not digests:
+        return {}
     marks = ", ".join(["%s"] * len(digests))
     found = rows.fetch(
         f"SELECT content_hash, scale, {NUMBERS} FROM memories_vector WHERE content_hash IN ({marks}) AND model_id = %s",

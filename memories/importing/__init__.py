@@ -1,4 +1,4 @@
-"""Imports Markdown, reStructuredText and plain text, one memory per section."""
+"""Import Markdown, reStructuredText and plain text, one memory per section."""
 
 from memories.importing.files import find_files
 from memories.importing.markdown import (

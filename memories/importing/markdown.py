@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path, PurePath
@@ -24,6 +25,7 @@ from memories.schemas import MAX_CONTENT, MemoryTouch, MemoryWrite, WriteStatus
 from memories.services import delete_memory, write_memories
 from memoryhub.core.errors import Invalid
 from memoryhub.core.secrets.sanitize import sanitize_text
+from memoryhub.core.stores.lookups import begins_with
 from memoryhub.core.text import flat
 
 _TOPIC = "import:markdown:"
@@ -34,6 +36,7 @@ _MAX_TAGS = 32
 _BATCH = 500
 MAX_HEADINGS = 2_000  # of one file: each becomes a memory, and a file with more is a listing, not a text
 _UNREADABLE = "binary, unreadable or larger than 2 MB"
+_EXCLUDED = "excluded"
 _DATA = "a list, generated, or a few words: data, not text"
 _BETWEEN = " › "
 Progress = Callable[[int], None]
@@ -70,14 +73,16 @@ def import_markdown(
     max_headings: int = MAX_HEADINGS,
     progress: Progress | None = None,
     within: str = "",
+    exclude: Sequence[str] = (),
 ) -> MarkdownReport:
     """Import every section of the Markdown, reStructuredText and text files below a folder.
 
     A section is identified by its file and headings. A repeated import revises changed sections and soft-deletes
     vanished ones; sections that a person has deleted stay deleted. In a git worktree, paths are relative to its root,
     so the folder that the import starts from does not matter. Unreadable files, and files with more than
-    ``max_headings`` headings, are skipped and keep their memories. Data files and decision records are left out,
-    and their earlier memories deleted. ``progress`` gets the number of files done.
+    ``max_headings`` headings, are skipped and keep their memories. Data files, decision records and files whose path
+    below ``directory`` matches a pattern of ``exclude``, such as ``tests/*``, are left out, and their earlier memories
+    deleted. ``progress`` gets the number of files done.
     ``within`` is put before the paths of another project's files, so that its README.md is not this project's.
 
     Raises:
@@ -86,7 +91,7 @@ def import_markdown(
     report = MarkdownReport(skipped=left_out(directory))
     written: set[str] = set()
     read: list[str] = []
-    commands = _commands(_Options(directory, tags, max_headings, within), report, read, progress or _silent)
+    commands = _commands(_Options(directory, tags, max_headings, within, exclude), report, read, progress or _silent)
     while batch := list(islice(commands, _BATCH)):
         present = without_deleted(batch)
         report.left_deleted += len(batch) - len(present)
@@ -122,12 +127,17 @@ class _Options:
     tags: Sequence[str]
     max_headings: int
     within: str
+    exclude: Sequence[str]
+
+    def leaves_out(self, name: str) -> bool:
+        return any(fnmatchcase(PurePath(name).as_posix(), pattern) for pattern in self.exclude)
 
 
 def _commands(options: _Options, report: MarkdownReport, read: list[str], progress: Progress) -> Iterator[MemoryWrite]:
     above = path_of_folder(options.directory, options.within)
     paths = {flat(above + PurePath(name).as_posix()): name for name in find_files(options.directory)}
     without = {path: why for known in _known_files for path, why in known(list(paths)).items()}
+    without |= {path: _EXCLUDED for path, name in paths.items() if options.leaves_out(name)}
     used: set[str] = set()
     for done, (path, name) in enumerate(paths.items(), 1):
         try:
@@ -212,7 +222,7 @@ def _digest(text: str) -> str:
 
 def _delete_vanished(prefixes: Sequence[str], written: set[str]) -> int:
     read = set(prefixes)
-    imported = Memory.objects.live().filter(topic_key__startswith=_TOPIC).values_list("id", "topic_key")
+    imported = Memory.objects.live().filter(begins_with("topic_key", _TOPIC)).values_list("id", "topic_key")
     vanished = [number for number, key in imported if key and key not in written and _prefix_of(key) in read]
     for memory_id in vanished:
         delete_memory(command=MemoryTouch(id=memory_id, reason=GONE_FROM_FILE))

@@ -1,4 +1,4 @@
-"""Splits a document into sections: the text under each heading, without sub-sections."""
+"""Split a document into sections: the text under each heading, without sub-sections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recognises the text of a context pack when it comes back, so that the hub does not store its own output."""
+"""Recognise the text of a context pack when it comes back, so that the hub does not store its own output."""
 
 from __future__ import annotations
 

@@ -4,42 +4,33 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from django.db.models import Count
-
 from memories.events import CONTEXT_PACKED
-from memories.models import RECALL, ContextPack
-from memories.pack.sections import all_sections
+from memories.models import ContextPack
 from memories.uses.counting import named_in
 from memories.uses.selectors import ids_read_in
-from memoryhub.core.contributions import define_part
-from memoryhub.core.entities import Entity, find_entities
+from memoryhub.core.entities import find_entities
 from memoryhub.core.events.event_types import Retention, Speech, names_where
 from memoryhub.core.kinds.builtin import KINDS
 from memoryhub.core.log.event_view import entity_of_stream
 from memoryhub.core.models import RawEvent
-from sessions_app.event_summaries import about
 from sessions_app.events.sessions import TURN_BEGAN
 from sessions_app.models import Session, SessionStatus
 
-# Packs of a session that its page shows, and events of each session that are read for citations
-_MOST_PACKS, _MOST_WRITTEN = 20, 2_000
+# Events of each session that are read for citations
+_MOST_WRITTEN = 2_000
 # Of many sessions: events with what they read, and events that may cite
 _MOST_READ, _MOST_CITING = 5_000, 50_000
 # What a session may cite or read again; other lines, such as its last prompts, only say where it stands
-_JUDGED = ("memory", "decision")
+JUDGED = ("memory", "decision")
 # Sections whose lines are followed without being named: nothing tells whether they were ignored
 _FOLLOWED = frozenset(kind.pack.name for kind in KINDS.values() if kind.pack)
 # Fields of payloads with the ids of other entities
 _LINKS = frozenset({"to", "source_id", "target_id", "memory_id", "decision_id", "decision_ids", "commit_id"})
-
-
 _MAY_CITE = re.compile(rf'#\d|"(?:{"|".join(sorted(_LINKS))})"')
 
 
@@ -56,86 +47,8 @@ class Outcome(StrEnum):
         return "not used yet" if self is Outcome.PENDING else self.value
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    # ``#412``, or ``global#12``
-    reference: str
-    # Of the entity now, or of the event that the line names; "" if it is in another store or erased
-    title: str
-    # Of the entity or event, such as ``memory:412``; "" if there is no page for it here
-    stream: str
-    # None if there is nothing to judge
-    outcome: Outcome | None
-    # What cites it
-    citing: Sequence[Entity] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class GivenSection:
-    """One section of a pack."""
-
-    title: str
-    lines: list[Line]
-
-    @property
-    def is_judged(self) -> bool:
-        return any(line.outcome for line in self.lines)
-
-
-@dataclass(frozen=True, slots=True)
-class GivenPack:
-    id: int
-    topic: str
-    tokens: int
-    max_tokens: int
-    sent_at: datetime
-    sections: list[GivenSection]
-
-    @property
-    def lines(self) -> list[Line]:
-        return [line for section in self.sections for line in section.lines]
-
-    @property
-    def counts(self) -> list[tuple[Outcome, int]]:
-        return _counts(self.lines)
-
-
-@dataclass(frozen=True, slots=True)
-class GivenPacks:
-    packs: list[GivenPack]
-    # Packs that are not among them
-    more: int = 0
-
-    @property
-    def tokens(self) -> int:
-        return sum(pack.tokens for pack in self.packs)
-
-    @property
-    def lines(self) -> int:
-        return len({line.reference for pack in self.packs for line in pack.lines})
-
-    @property
-    def cited(self) -> int:
-        return self.counts.get(Outcome.CITED, 0)
-
-    @property
-    def used(self) -> int:
-        """Lines that were cited or used."""
-        return self.cited + self.counts.get(Outcome.USED, 0)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        return {str(outcome): count for outcome, count in _counts(line for pack in self.packs for line in pack.lines)}
-
-
-# Judged lines by outcome; an entity that was given twice counts once
-def _counts(lines: Iterable[Line]) -> list[tuple[Outcome, int]]:
-    counted = Counter({line.reference: line.outcome for line in lines if line.outcome}.values())
-    return [(outcome, counted[outcome]) for outcome in Outcome if counted[outcome]]
-
-
 @dataclass(slots=True)
-class _Activity:
+class Activity:
     """What a session did with the entities of its packs."""
 
     ended: bool
@@ -156,78 +69,10 @@ class _Activity:
         return Outcome.IGNORED if self.ended else Outcome.PENDING
 
 
-def packs_given_to(ids: Sequence[int]) -> dict[int, GivenPacks]:
-    """Return what sessions were given in packs, and what became of each line; the number of queries is constant."""
-    sessions = {session.session_id: session for session in Session.objects.filter(id__in=ids)}
-    packs = list(ContextPack.objects.filter(session_id__in=sessions).order_by("id")[: _MOST_PACKS * len(sessions)])
-    if not packs:
-        return {}
-    counts = _count_packs(list(sessions))
-    activity = _activity(sessions)
-    named = {_id_of(key) for pack in packs for key in pack.marks} - {0}
-    citing = {entity for done in activity.values() for found in done.cited.values() for entity in found}
-    known = find_entities(named | citing)
-    titles = _titles(named - set(known))
-    found = {}
-    for name, session in sessions.items():
-        own = [pack for pack in packs if pack.session_id == name]
-        given = [_given(pack, activity[name], known, titles) for pack in own[:_MOST_PACKS]]
-        found[session.id] = GivenPacks(given, more=counts.get(name, 0) - len(given))
-    return found
-
-
-def _count_packs(names: Sequence[str]) -> dict[str, int]:
-    packs = ContextPack.objects.filter(session_id__in=names).order_by()
-    return dict(packs.values("session_id").annotate(packs=Count("id")).values_list("session_id", "packs"))
-
-
-def _given(
-    pack: ContextPack, activity: _Activity, known: Mapping[int, Entity], titles: Mapping[int, tuple[str, str]]
-) -> GivenPack:
-    by_section: dict[str, list[Line]] = {}
-    for key in pack.marks:
-        section, _, reference = key.rpartition(" ")
-        line = _line(reference, activity, known, titles)
-        if line.outcome:
-            line = replace(line, outcome=_of_section(key, line.outcome))
-        by_section.setdefault(section, []).append(line)
-    order = {RECALL: "About this prompt"} | {section.name: section.title for section in all_sections()}
-    sections = [
-        GivenSection(title, sorted(by_section[name], key=_order)) for name, title in order.items() if name in by_section
-    ]
-    return GivenPack(pack.id, pack.topic, pack.tokens, pack.max_tokens, pack.created_at, sections)
-
-
-def _order(line: Line) -> tuple[int, int]:
-    ranks = list(Outcome)
-    return (ranks.index(line.outcome) if line.outcome else len(ranks), -int(line.reference.rpartition("#")[2]))
-
-
-def _line(
-    reference: str, activity: _Activity, known: Mapping[int, Entity], titles: Mapping[int, tuple[str, str]]
-) -> Line:
-    entity = known.get(_id_of(reference))
-    if entity is None:
-        title, stream = titles.get(_id_of(reference), ("", ""))
-        return Line(reference, title, stream, None)
-    outcome = activity.outcome_of(entity.id) if entity.type in _JUDGED else None
-    citing = [known[citing] for citing in activity.cited.get(entity.id, ()) if citing != entity.id and citing in known]
-    return Line(reference, entity.title, f"{entity.type}:{entity.id}", outcome, citing)
-
-
 # 0 for an entity of another store
-def _id_of(key: str) -> int:
+def id_of(key: str) -> int:
     reference = key.rpartition(" ")[2]
     return int(reference[1:]) if reference[:1] == "#" and reference[1:].isdecimal() else 0
-
-
-# Prompts and conflicts are named by an event
-def _titles(positions: Iterable[int]) -> dict[int, tuple[str, str]]:
-    events = RawEvent.objects.filter(position__in=list(positions), payload_json__isnull=False)
-    return {
-        event.position: (about(event.event_type, json.loads(event.payload_json or "{}"), ""), event.stream_id)
-        for event in events
-    }
 
 
 def judge_packs(packs: Sequence[ContextPack]) -> dict[int, dict[int, Outcome]]:
@@ -237,37 +82,37 @@ def judge_packs(packs: Sequence[ContextPack]) -> dict[int, dict[int, Outcome]]:
     """
     names = {pack.session_id for pack in packs}
     sessions = {session.session_id: session for session in Session.objects.filter(session_id__in=names)}
-    activity = _activity(sessions, most_read=_MOST_READ, most_written=_MOST_CITING)
-    ids = {key: _id_of(key) for key in {key for pack in packs for key in pack.marks}}
+    activity = activity_of(sessions, most_read=_MOST_READ, most_written=_MOST_CITING)
+    ids = {key: id_of(key) for key in {key for pack in packs for key in pack.marks}}
     known = find_entities({*ids.values()} - {0})
-    judged = {key: entity for key, entity in ids.items() if entity in known and known[entity].type in _JUDGED}
+    judged = {key: entity for key, entity in ids.items() if entity in known and known[entity].type in JUDGED}
     found = {
         pack.id: _outcomes(pack, activity[pack.session_id], judged) for pack in packs if pack.session_id in sessions
     }
     return {pack: outcomes for pack, outcomes in found.items() if outcomes}
 
 
-def _outcomes(pack: ContextPack, activity: _Activity, judged: Mapping[str, int]) -> dict[int, Outcome]:
+def _outcomes(pack: ContextPack, activity: Activity, judged: Mapping[str, int]) -> dict[int, Outcome]:
     # Most lines are untouched, so that one outcome is that of all of them
     touched, other = activity.touched, activity.outcome_of(0)
     found = {judged[key]: key for key in pack.marks if key in judged}
     outcomes = {
-        entity: _of_section(key, activity.outcome_of(entity) if entity in touched else other)
+        entity: outcome_in_section(key, activity.outcome_of(entity) if entity in touched else other)
         for entity, key in found.items()
     }
     return {entity: outcome for entity, outcome in outcomes.items() if outcome}
 
 
 # None for a line that is followed without being named
-def _of_section(key: str, outcome: Outcome) -> Outcome | None:
+def outcome_in_section(key: str, outcome: Outcome) -> Outcome | None:
     is_followed = key.partition(" ")[0] in _FOLLOWED
     return None if is_followed and outcome not in (Outcome.CITED, Outcome.USED) else outcome
 
 
-def _activity(sessions: Mapping[str, Session], *, most_read: int = 500, most_written: int = 0) -> dict[str, _Activity]:
+def activity_of(sessions: Mapping[str, Session], *, most_read: int = 500, most_written: int = 0) -> dict[str, Activity]:
     read = ids_read_in({session.id: name for name, session in sessions.items()}, most=most_read)
     found = {
-        name: _Activity(
+        name: Activity(
             session.status in (SessionStatus.COMPLETED, SessionStatus.DISCARDED), read.get(session.id, set())
         )
         for name, session in sessions.items()
@@ -300,6 +145,3 @@ def _named(value: Any, key: str = "") -> set[int]:
     if isinstance(value, list):
         return {entity for inner in value for entity in _named(inner, key)}
     return {value} if key in _LINKS and isinstance(value, int) and not isinstance(value, bool) else set()
-
-
-define_part("session", "given", packs_given_to)

@@ -1,4 +1,4 @@
-"""Sends context packs. One with new content is an event, so that it can be replayed (decision 16)."""
+"""Send context packs. One with new content is an event, so that it can be replayed (decision 16)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memories.pack.sections import Request
 from memories.schemas.query import ContextPackRequest
 from memories.search.parsed_query import parse
 from memories.uses.notes import note_packed
-from memoryhub.config.project_settings import project_settings
+from memoryhub.config.current_settings import project_settings
 from memoryhub.core import clock, log
 from memoryhub.core.contributions import define_opening, define_recall
 from memoryhub.core.errors import Locked, NotFound, Unavailable
@@ -98,7 +98,7 @@ def pack_context(*, command: ContextPackRequest) -> Pack:
     sent, unrecorded = _last_equal(budget, request, body) or 0, ""
     if not sent:
         try:
-            with use_store(current_store()):  # raises the hub's errors instead of SQLite's
+            with use_store(current_store()):  # raises the hub's errors instead of the database's
                 sent = _send(request, body, positions, budget)
         except (Locked, Unavailable) as error:  # better an unrecorded pack than none
             unrecorded = error.message

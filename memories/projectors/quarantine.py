@@ -40,10 +40,19 @@ from memoryhub.core.stores.dialect import IDS, TEXTS, json_int, json_text
 # A memory in quarantine gives up its topic key and gets it back when released, unless another memory has it by then.
 # Relations and tag descriptions have no text to keep: their rows are deleted and replayed from the log (decision 27).
 
-# The topic key of the current version, from its event
-_TOPIC = (
-    f"(SELECT {json_text('e.payload_json', 'topic_key')} FROM memories_memoryversion v JOIN raw_events e "
-    "ON e.position = v.id WHERE v.memory_id = memories_memory.id AND v.version = memories_memory.version)"
+# The topic keys of current versions, from their events
+_TOPICS = (
+    f"SELECT id, topic FROM (SELECT m.id, {json_text('e.payload_json', 'topic_key')} AS topic FROM memories_memory m "
+    "JOIN memories_memoryversion v ON v.memory_id = m.id AND v.version = m.version "
+    f"JOIN raw_events e ON e.position = v.id WHERE m.topic_key IS NULL AND m.id IN {IDS}) AS t "
+    "WHERE topic IS NOT NULL ORDER BY id"
+)
+# A memory stays without its topic key where another one has taken it, in the same session if it is a session's
+_TAKE_TOPIC = (
+    "UPDATE memories_memory SET topic_key = %s WHERE id = %s AND (deleted_at IS NOT NULL OR NOT EXISTS ("
+    "SELECT 1 FROM memories_memory o WHERE o.topic_key = %s AND o.deleted_at IS NULL "
+    "AND (o.scope = 'session') = (memories_memory.scope = 'session') "
+    "AND (o.scope <> 'session' OR o.session_id = memories_memory.session_id)))"
 )
 # Relations that were deleted before a position
 _REMOVED = (
@@ -74,11 +83,8 @@ def give_up_names(event: Event[QuarantinePlaced]) -> None:
 
 @projects(QUARANTINE_LIFTED)
 def take_names_back(event: Event[QuarantineLifted]) -> None:
-    # OR IGNORE leaves a memory without its topic key where another memory has taken it
-    rows.execute(
-        f"UPDATE OR IGNORE memories_memory SET topic_key = {_TOPIC} WHERE topic_key IS NULL AND id IN {IDS}",
-        [json.dumps(sorted(event.payload.ids))],
-    )
+    for memory_id, topic in rows.fetch(_TOPICS, [json.dumps(event.payload.ids)]):
+        rows.execute(_TAKE_TOPIC, [topic, memory_id, topic])
     dropped = RawEvent.objects.filter(
         position__in=RawSQL(rows.rendered(IDS), [json.dumps(event.payload.ids)]),  # noqa: S611 - a constant
         event_type__in=[RELATION_CREATED.name, TAG_CREATED.name],

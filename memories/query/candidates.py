@@ -67,7 +67,8 @@ class Candidates:
         # One statement: the first row has the total, the others the page
         found = joined(
             "{} SELECT NULL, count(*), NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM scored UNION ALL SELECT * FROM "
-            f"(SELECT * FROM scored WHERE {{}} ORDER BY key {'DESC' if descending else 'ASC'}, id DESC LIMIT {{}})",
+            "(SELECT * FROM scored WHERE {} "
+            f"ORDER BY key {'DESC' if descending else 'ASC'}, id DESC LIMIT {{}}) AS page",
             scored,
             after,
             Sql("%s", (self._command.limit + 1,)),
@@ -158,8 +159,8 @@ class Candidates:
         lowered = f"CASE WHEN expired THEN {EXPIRED_WEIGHT} WHEN proposed THEN {PROPOSED_WEIGHT} ELSE 1.0 END"
         score = f"({' + '.join(terms)}) * {lowered}"
         whole = "SELECT *, " + ", ".join(f"{value!r} AS {part}" for part, value in fixed.items()) + " FROM parts"
-        scored = f"SELECT *, {score} AS score FROM ({whole})"
-        return Sql(f"SELECT {_KEYS[self._command.order]} AS key, id, score, {', '.join(PARTS)} FROM ({scored})")
+        scored = f"SELECT *, {score} AS score FROM ({whole}) AS w"
+        return Sql(f"SELECT {_KEYS[self._command.order]} AS key, id, score, {', '.join(PARTS)} FROM ({scored}) AS s")
 
     def _after_cursor(self, *, descending: bool) -> Sql:
         after = self._question.after

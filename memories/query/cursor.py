@@ -13,7 +13,8 @@ from memories.query.related import End, resolve
 from memories.query.scope_ranges import Place, levels_of, places_of, positions_of
 from memories.schemas.query import MemoryQuery
 from memories.search.parsed_query import parse
-from memoryhub.config.project_settings import Ranking, project_settings
+from memoryhub.config.current_settings import project_settings
+from memoryhub.config.project_settings import Ranking
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid
 from memoryhub.core.log.event_view import viewed_store

@@ -12,7 +12,7 @@ from memories.query.sql import HOLDS, LIVE, NOT_LIVE, Sql
 from memories.search.text_index import text_index
 from memoryhub.core.kinds.builtin import KINDS
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, TEXTS, elements, json_list, unindexed
+from memoryhub.core.stores.dialect import IDS, LIKE, TEXTS, elements, json_list, unindexed
 from memoryhub.core.stores.store import use_store
 
 # Later pages must see the names as of the first page: a nearer memory that is written, renamed or restored meanwhile
@@ -90,7 +90,7 @@ def _was_deleted(first: str, *, is_deleted: bool) -> bool:
     return first == MEMORY_RESTORED.name if first else is_deleted
 
 
-_BODY = "(m.content LIKE {0} OR m.tags LIKE {0} OR m.attributes LIKE {0})"
+_BODY = f"(m.content {LIKE} {{0}} OR m.tags {LIKE} {{0}} OR m.attributes {LIKE} {{0}})"
 
 
 def shares(words: Sequence[str], *, basic: bool, include_deleted: bool) -> Sql:
@@ -112,9 +112,9 @@ def shares(words: Sequence[str], *, basic: bool, include_deleted: bool) -> Sql:
 
 # Matches parts of words too; tags are matched in their stored JSON
 def _like(words: Sequence[str], condition: str) -> Sql:
-    has = f"CASE WHEN m.title LIKE w.value THEN 2 WHEN {_BODY.format('w.value')} THEN 1 ELSE 0 END"
+    has = f"CASE WHEN m.title {LIKE} w.value THEN 2 WHEN {_BODY.format('w.value')} THEN 1 ELSE 0 END"
     text = (
         f"SELECT id, share FROM (SELECT m.id AS id, (SELECT sum({has}) FROM {elements()} AS w) * 0.5 / {len(words)} "
-        f"AS share FROM memories_memory m WHERE {condition or 'true'}) WHERE share > 0"
+        f"AS share FROM memories_memory m WHERE {condition or 'true'}) AS s WHERE share > 0"
     )
     return Sql(text, (json_list(f"%{word}%" for word in words),))

@@ -1,4 +1,4 @@
-"""Resolves ``related_to``: an id or a name becomes the end of relations in one store."""
+"""Resolve ``related_to``: an id or a name becomes the end of relations in one store."""
 
 from __future__ import annotations
 

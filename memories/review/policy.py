@@ -1,4 +1,4 @@
-"""Decides which writes need review (decision 24)."""
+"""Decide which writes need review (decision 24)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from memories.events import MemoryState, ReviewStatus
 from memories.kinds import attribute_columns
 from memories.models import MemoryScope, ReviewState
 from memories.projectors.memories import content_hash
-from memoryhub.config.project_settings import ProjectSettings, project_settings
+from memoryhub.config.current_settings import project_settings
+from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.config.retention_rules import ReviewPolicy
 from memoryhub.core.origin import Origin, current_origin
 

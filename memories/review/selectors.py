@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from django.db.models import Exists, OuterRef
 
 from memories import scopes
-from memories.diff import marked_diff
+from memories.diff import Effort, marked_diff
 from memories.events import MEMORY_REVIEWED, MemoryReviewed, Verdict
 from memories.kinds import attribute_columns
 from memories.models import Memory, MemoryQuerySet, MemoryScope, MemoryVersion, ReviewState
@@ -17,9 +17,9 @@ from memories.present import memory_line
 from memories.review.schemas import ReviewItem, ReviewList
 from memories.schemas import MemoryView
 from memories.selectors.memories import views
-from memories.selectors.versions import versions_of
+from memories.selectors.versions import plain_versions_of
 from memories.superseded import SUPERSEDES, is_superseded
-from memoryhub.config.project_settings import project_settings
+from memoryhub.config.current_settings import project_settings
 from memoryhub.core.kinds.builtin import DEFAULT_KIND, KINDS
 from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.models import RawEvent
@@ -27,6 +27,7 @@ from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing
 from memoryhub.core.search.retrieval import retrieval
 from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import NO_LIMIT
 
 
 class PackEntry(NamedTuple):
@@ -72,7 +73,7 @@ def pack_entries(
     parameters: Sequence[Any] = (),
     *,
     order: str = "m.id",
-    most: int = -1,
+    most: int = NO_LIMIT,
     now: datetime | None = None,
     with_superseded: bool = False,
 ) -> list[PackEntry]:
@@ -202,14 +203,15 @@ def _after(matching: MemoryQuerySet, cursor: str | None) -> MemoryQuerySet:
 
 def items(memories: Sequence[Memory]) -> list[dict[str, Any]]:
     """Return proposed memories as JSON data, each with its evidence and what it changes."""
-    histories = versions_of([memory.id for memory in memories])
-    return [_item(view, histories[view["id"]]) for view in views(memories)]
+    histories = plain_versions_of([memory.id for memory in memories])
+    effort = Effort()
+    return [_item(view, histories[view["id"]], effort) for view in views(memories)]
 
 
-def _item(view: dict[str, Any], history: list[dict[str, Any]]) -> dict[str, Any]:
+def _item(view: dict[str, Any], history: list[dict[str, Any]], effort: Effort) -> dict[str, Any]:
     numbered = {version["version"]: version for version in history}
     present, holding = numbered[view["version"]], numbered.get(view["accepted_version"])
-    diff = marked_diff(holding["content"] or "", present["content"] or "") if holding else ""
+    diff = marked_diff(holding["content"] or "", present["content"] or "", effort) if holding else ""
     return ReviewItem(
         **{name: view[name] for name in MemoryView.model_fields},
         event=present["event"],

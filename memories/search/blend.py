@@ -1,4 +1,4 @@
-"""Blends other rankings, such as search by meaning, with the ranking by words.
+"""Blend other rankings, such as search by meaning, with the ranking by words.
 
 The scores by words are normalised by the best, those of the other ranking by how far its best hit is ahead of an
 ordinary one (decision 52). They are added by weight; the sum is scaled back to the word scores, so that later stages

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from memories.search.parsed_query import ParsedQuery
 from memories.search.words import words_in
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS
+from memoryhub.core.stores.dialect import IDS, LINE_END
 
 _CHANGE = re.compile(
     r"""\b(?:
@@ -31,7 +31,7 @@ _IN_TITLE, _IN_TEXT = 1.0, 0.5
 
 _TEXTS = (
     f"SELECT id, message FROM sessions_app_commit WHERE id IN {IDS} "
-    f"UNION ALL SELECT id, title || char(10) || content FROM memories_memory WHERE id IN {IDS}"
+    f"UNION ALL SELECT id, title || {LINE_END} || content FROM memories_memory WHERE id IN {IDS}"
 )
 
 

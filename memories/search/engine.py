@@ -1,4 +1,4 @@
-"""Ranks documents by FTS5's bm25, or by LIKE where there is no FTS5."""
+"""Rank documents by the full-text index, or by LIKE where there is none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from memories.search.text_index import text_index
 from memories.search.weights import successors_of, weigh
 from memoryhub.core.search.searchable import text_queries
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS
+from memoryhub.core.stores.dialect import IDS, LIKE, number_of
 
 # How many of the best hits are checked for a replacement
 _CHECKED_FOR_SUCCESSORS = 50
@@ -115,7 +115,8 @@ def _like(query: ParsedQuery, level: Level | None) -> Hits:
     conditions, parameters = query.conditions(level, "d.id")
     texts = " UNION ALL ".join(text_queries().values())
     patterns = [f"%{word}%" for word in words]
-    score = " + ".join([f"({USUAL.title} * (t.title LIKE %s) + (t.body LIKE %s))"] * len(words))
+    title, body = (number_of(f"t.{column} {LIKE} %s") for column in ("title", "body"))
+    score = " + ".join([f"({USUAL.title} * {title} + {body})"] * len(words))
     where = "".join(f" AND {condition}" for condition in conditions)
     found = rows.fetch(
         f"WITH t (id, title, body) AS ({texts}), s AS (SELECT t.id, {score} AS score FROM t) "
@@ -143,5 +144,5 @@ def texts_of(documents: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
     queries = [sql for source, sql in text_queries().items() if source in sources]
     if not queries:
         return {}
-    texts = " UNION ALL ".join(f"SELECT * FROM ({sql}) WHERE id IN {IDS}" for sql in queries)
+    texts = " UNION ALL ".join(f"SELECT * FROM ({sql}) AS t WHERE id IN {IDS}" for sql in queries)
     return {row[0]: row[2] for row in rows.fetch(texts, [json.dumps(list(documents))] * len(queries))}

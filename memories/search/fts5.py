@@ -8,6 +8,7 @@ from typing import Any
 
 from memories.search import fts5_check
 from memories.search.text import match_any
+from memoryhub import env
 from memoryhub.core.events.projection import define_companions
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.schema import require_optional_sql
@@ -35,7 +36,7 @@ def exists() -> bool:
 
 
 def can_exist() -> bool:
-    return bool(rows.fetch("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'"))
+    return not env.database_url() and bool(rows.fetch("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'"))
 
 
 def put(row: tuple[int, str, str, str, str], *, is_new: bool) -> None:

@@ -1,4 +1,4 @@
-"""Compares the FTS5 index of a store with one rebuilt from its log."""
+"""Compare the FTS5 index of a store with one rebuilt from its log."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _AT_ONCE = 5000
 _VOCABULARY = "CREATE VIRTUAL TABLE temp.{name} USING fts5vocab({database}, search_fts, instance)"
 _TERMS = "SELECT term, doc, col, offset FROM temp.{name}"
 # Sources whose body comes from their own stream alone
-_OWN_BODY = "('memory', 'message', 'session')"
+OWN_BODY = "('memory', 'message', 'session')"
 # The longest words of each document in the rebuilt index, with their first position
 _RAREST = (
     "SELECT doc, term, col, offset FROM (SELECT t.doc, t.term, t.col, min(t.offset) AS offset, row_number() OVER "
     "(PARTITION BY t.doc ORDER BY length(t.term) DESC, t.term) AS place FROM temp.made_terms AS t "
     "JOIN main.memories_searchdocument AS d ON d.id = t.doc "
-    f"WHERE t.col = 'title' OR (t.col = 'body' AND d.source IN {_OWN_BODY}) GROUP BY t.doc, t.term, t.col) "
+    f"WHERE t.col = 'title' OR (t.col = 'body' AND d.source IN {OWN_BODY}) GROUP BY t.doc, t.term, t.col) "
     f"WHERE place <= {_TERMS_OF_A_DOCUMENT}"
 )
 _OTHER_SIZES = (
@@ -101,7 +101,7 @@ def _differing_in(sample: Sequence[int]) -> set[int]:
 
 
 def _sizes(database: str, sample: Sequence[int]) -> dict[int, tuple[int, ...]]:
-    found = rows.fetch(_SIZES.format(own=_OWN_BODY, database=database), [json.dumps(sample)])
+    found = rows.fetch(_SIZES.format(own=OWN_BODY, database=database), [json.dumps(sample)])
     return {document: tuple(_varints(sizes))[: 2 if own_body else 1] for document, sizes, own_body in found}
 
 

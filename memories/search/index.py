@@ -47,7 +47,8 @@ def has_full_text() -> bool:
 
 @project_every_event
 def index_event(event: Event[Any]) -> None:
-    new = event.position
+    ahead = _indexed_ahead()
+    new = 0 if event.position in ahead else event.position
     for make in makers_for(event.type):
         made = make(event)
         if isinstance(made, Removal):
@@ -56,7 +57,15 @@ def index_event(event: Event[Any]) -> None:
             continue
         for document in (made,) if isinstance(made, Document) else made or ():
             put(document, is_new=document.id == new)
+            if document.id > event.position:
+                ahead.add(document.id)
             new = 0 if document.id == new else new  # a second document of the same id replaces the first
+
+
+# In a copy that has later events already, a message is indexed with those around it, so before its own event
+def _indexed_ahead() -> set[int]:
+    ahead: set[int] = vars(connections[require_current_alias()]).setdefault("hub_indexed_ahead", set())
+    return ahead
 
 
 def put(document: Document, *, is_new: bool = False) -> None:
@@ -99,8 +108,10 @@ def remove(document_id: int) -> None:
 
 
 def forget_removed() -> None:
+    """Rewrite the full-text index without the words of removed documents, in a transaction of its own."""
     if has_full_text():
-        text_index.optimize()
+        with transaction.atomic(using=require_current_alias()):
+            text_index.optimize()
 
 
 # A rebuild creates the full-text index in a store that was created without one
@@ -120,7 +131,7 @@ def index_problem() -> str:
 
 _UNFOUND_MEMORY = (
     "SELECT 1 FROM (SELECT max(id) AS newest FROM memories_memory WHERE deleted_at IS NULL AND review <> 'rejected') "
-    "WHERE newest IS NOT NULL AND newest NOT IN (SELECT id FROM memories_searchdocument)"
+    "AS t WHERE newest IS NOT NULL AND newest NOT IN (SELECT id FROM memories_searchdocument)"
 )
 
 _IS_OURS = "SELECT 1 FROM store_meta WHERE key = 'search_form' AND value = %s"

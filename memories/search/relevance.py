@@ -1,4 +1,4 @@
-"""Decides whether an entry is about a prompt: by the share of the prompt's words that it has, and by its meaning.
+"""Decide whether an entry is about a prompt: by the share of the prompt's words that it has, and by its meaning.
 
 A word weighs log(documents / documents with it), as in bm25. The score of bm25 itself only orders the answers to one
 question; the share can be compared with a threshold. The weights are measured in docs/internals/retrieval.md.

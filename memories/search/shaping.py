@@ -1,4 +1,4 @@
-"""Prepares texts for the full-text index (decision 20)."""
+"""Prepare texts for the full-text index (decision 20)."""
 
 from __future__ import annotations
 

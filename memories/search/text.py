@@ -1,4 +1,4 @@
-"""Parses questions into terms and FTS5 expressions that no input can break."""
+"""Parse questions into terms and FTS5 expressions that no input can break."""
 
 from __future__ import annotations
 
@@ -125,9 +125,15 @@ def match_any(words: Iterable[str]) -> str:
 
 # Quoted, so that no word is an operator
 def _matching(word: str) -> str:
+    text, beginning = indexed_form(word)
+    return f'"{text}"*' if beginning else f'"{text}"'
+
+
+def indexed_form(word: str) -> tuple[str, bool]:
+    """Return the text that stands for a form in the index, and whether it is the beginning of a word only."""
     if is_prefix(word):
-        return f'"{word[:-1]}"*'
-    return f'"{word}"*' if _is_single_character(word) else f'"{sign_word(word)}"'
+        return word[:-1], True
+    return (word, True) if _is_single_character(word) else (sign_word(word), False)
 
 
 # A single character of an unspaced run is indexed as the first of a pair, so it needs a prefix query

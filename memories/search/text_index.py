@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from memories.search import fts5
+from memories.search import fts5, postings
+from memoryhub import env
 
 # Id, title, body, texts around it, date in words: as ``index.text_row`` shapes them
 TextRow = tuple[int, str, str, str, str]
@@ -88,3 +89,6 @@ class TextIndex(Protocol):
 
 
 text_index: TextIndex = fts5
+if env.database_url():
+    postings.register()
+    text_index = postings

@@ -1,4 +1,4 @@
-"""Finds the words of a question in a text, in any form. For display only: FTS5 does the matching."""
+"""Find the words of a question in a text, in any form. For display only: FTS5 does the matching."""
 
 from __future__ import annotations
 

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from memories import scopes
-from memories.diff import marked_diff
+from memories.diff import Effort, marked_diff
 from memories.models import Conflict, MemoryScope
 from memories.references import reference
 from memories.schemas.query import ConflictGet, ConflictList
 from memories.scopes import NEAREST_FIRST, Level
-from memories.selectors.versions import versions_of
+from memories.selectors.versions import plain_versions_of
 from memoryhub.core.errors import NotFound
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
@@ -116,11 +116,12 @@ def _after(found: Any, rank: int, reached: Sequence[int] | None) -> Any:
 def _views(conflicts: Sequence[Conflict], scope: MemoryScope, *, compact: bool) -> list[dict[str, Any]]:
     if compact:
         return [{"id": conflict.id, "scope": scope.value, "title": conflict.memory.title} for conflict in conflicts]
-    histories = versions_of([conflict.memory_id for conflict in conflicts])
-    return [{**_view(conflict, histories[conflict.memory_id]), "scope": scope.value} for conflict in conflicts]
+    histories = plain_versions_of([conflict.memory_id for conflict in conflicts])
+    effort = Effort()
+    return [{**_view(conflict, histories[conflict.memory_id], effort), "scope": scope.value} for conflict in conflicts]
 
 
-def _view(conflict: Conflict, history: list[dict[str, Any]]) -> dict[str, Any]:
+def _view(conflict: Conflict, history: list[dict[str, Any]], effort: Effort) -> dict[str, Any]:
     numbered = {version["version"]: version for version in history}
     earlier, later = (_side(numbered[number]) for number in (conflict.version_a, conflict.version_b))
     return {
@@ -131,7 +132,7 @@ def _view(conflict: Conflict, history: list[dict[str, Any]]) -> dict[str, Any]:
         "split_id": conflict.split_id,
         "a": earlier,
         "b": later,
-        "diff": marked_diff(_whole(earlier), _whole(later)),
+        "diff": marked_diff(_whole(earlier), _whole(later), effort),
     }
 
 

@@ -22,6 +22,7 @@ from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing
 from memoryhub.core.search.retrieval import retrieval
 from memoryhub.core.stores import rows
+from memoryhub.core.stores.lookups import begins_with
 from memoryhub.core.text import flat
 from memoryhub.core.tools import MAX_SUGGESTIONS
 from sessions_app.selectors import profile
@@ -29,7 +30,6 @@ from sessions_app.selectors import profile
 _ID_DIGITS = 16
 # Memories whose types are counted; types have no index
 _LATELY = 1_000
-_LAST_CHARACTER = "\U0010ffff"
 _WANTED = MAX_SUGGESTIONS + 1
 
 
@@ -53,7 +53,7 @@ def suggest_tags(typed: str) -> list[str]:
     """Return completions of the last tag in a comma-separated list, most used first, with the tags before it."""
     before, comma, last = typed.rpartition(",")
     prefix = last.strip().lower()
-    matching = MemoryTag.objects.filter(tag__gte=prefix, tag__lt=prefix + _LAST_CHARACTER)
+    matching = MemoryTag.objects.filter(begins_with("tag", prefix))
     visible = outside_quarantine(matching, "memory_id")
     counted = visible.values_list("tag").annotate(uses=Count("memory_id")).order_by("-uses", "tag")
     return [f"{before}{comma}{tag}" for tag, _ in counted[:_WANTED]]

@@ -6,7 +6,7 @@ import json
 from itertools import pairwise
 from typing import Any
 
-from memories.diff import marked_diff
+from memories.diff import Effort, marked_diff
 from memories.events import MemoryState
 from memories.models import MemoryVersion
 from memories.schemas import VersionView
@@ -18,6 +18,16 @@ from memoryhub.core.stores.dialect import IDS
 
 def versions_of(memory_ids: list[int]) -> dict[int, list[dict[str, Any]]]:
     """Return the history of each memory, newest first, each version with its diff."""
+    histories = plain_versions_of(memory_ids)
+    effort = Effort()
+    for history in histories.values():
+        for newer, older in pairwise(history):
+            newer["diff"] = marked_diff(older["content"] or "", newer["content"] or "", effort)
+    return histories
+
+
+def plain_versions_of(memory_ids: list[int]) -> dict[int, list[dict[str, Any]]]:
+    """Return the history of each memory, newest first, with empty diffs."""
     versions = list(MemoryVersion.objects.filter(memory_id__in=memory_ids).order_by("-version"))
     payloads = dict(
         RawEvent.objects.filter(position__in=[version.id for version in versions]).values_list(
@@ -27,9 +37,6 @@ def versions_of(memory_ids: list[int]) -> dict[int, list[dict[str, Any]]]:
     histories: dict[int, list[dict[str, Any]]] = {memory_id: [] for memory_id in memory_ids}
     for version in versions:
         histories[version.memory_id].append(_version_view(version, json.loads(payloads.get(version.id) or "{}")))
-    for history in histories.values():
-        for newer, older in pairwise(history):
-            newer["diff"] = marked_diff(older["content"] or "", newer["content"] or "")
     return histories
 
 

@@ -18,6 +18,7 @@ from memories.services.traces import Traces
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, PreconditionFailed
 from memoryhub.core.models import RawEvent
+from memoryhub.core.permissions import Act, demand
 from memoryhub.core.stores.store import StoreId, current_store, use_store
 from memoryhub.core.stores.wiping import wipe_free_space
 from memoryhub.core.text import counted
@@ -33,6 +34,7 @@ def erase_memory(*, command: MemoryDelete) -> WriteResult:
 
     Raises:
         NotFound: there is no such memory.
+        Forbidden: the caller may not govern the memory's store.
         PreconditionFailed: it is not deleted.
         ConfirmationRequired: ``confirm_token`` is not the one in this error.
         Locked: another process holds the spool.
@@ -40,6 +42,7 @@ def erase_memory(*, command: MemoryDelete) -> WriteResult:
     reason, caller = command.reason or "permanently deleted", current_store()
     # See decisions 6 and 31
     with scopes.writing(command.scope):
+        demand(Act.GOVERN)  # in the memory's own store, and before packs of the caller's are erased
         memory = find_memory(command.id)
         traces = Traces(_positions(memory), caller)
         _require_confirmation(memory, traces, command.confirm_token)

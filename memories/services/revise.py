@@ -25,7 +25,7 @@ from memories.services.results import (
     with_review_status,
     written,
 )
-from memoryhub.config.project_settings import project_settings
+from memoryhub.config.current_settings import project_settings
 from memoryhub.core import clock, log
 from memoryhub.core.contributions import define_scratch
 from memoryhub.core.errors import Invalid, PreconditionFailed

@@ -1,4 +1,4 @@
-"""Finds quotations of erased texts in questions of context packs and in spooled events (decision 31)."""
+"""Find quotations of erased texts in questions of context packs and in spooled events (decision 31)."""
 
 from __future__ import annotations
 

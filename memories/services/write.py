@@ -1,4 +1,4 @@
-"""Writes memories, and resolves duplicates by topic, text or title (decision 8)."""
+"""Write memories, and resolve duplicates by topic, text or title (decision 8)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from memoryhub.core import clock
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.events.projection import Event, projects
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, greatest, int_entries, json_text
+from memoryhub.core.stores.dialect import IDS, ORDERED_JOIN, greatest, int_entries, json_text, unindexed
 from sessions_app.events import SESSION_ENDED, SessionEnded
 from sessions_app.events.client import ASSISTANT_MESSAGE, Message
 
@@ -29,13 +29,14 @@ def count(use: Use, counts: Mapping[int, int], at: datetime) -> None:
         at: time of the last use.
     """
     named, when = ", ".join(_NAMES), _WHEN[use]
+    old, old_time = f"memories_memoryuse.{use.value}", f"memories_memoryuse.{when}"
     values = ", ".join("CAST(j.value AS integer)" if name == use else "0" for name in _NAMES)
     # Upserts one row per memory that exists: adds the counts, and keeps the later time
     rows.execute(
         f"INSERT INTO memories_memoryuse (memory_id, {named}, {when}) SELECT m.id, {values}, %s "
-        f"FROM {int_entries()} AS j CROSS JOIN memories_memory AS m ON m.id = CAST(j.key AS integer) WHERE true "
-        f"ON CONFLICT (memory_id) DO UPDATE SET {use.value} = {use.value} + excluded.{use.value}, "
-        f"{when} = {greatest(f'coalesce({when}, excluded.{when})', f'excluded.{when}')}",
+        f"FROM {int_entries()} AS j {ORDERED_JOIN} memories_memory AS m ON m.id = CAST(j.key AS integer) WHERE true "
+        f"ON CONFLICT (memory_id) DO UPDATE SET {use.value} = {old} + excluded.{use.value}, "
+        f"{when} = {greatest(f'coalesce({old_time}, excluded.{when})', f'excluded.{when}')}",
         [rows.time_value(at), json.dumps({str(memory_id): number for memory_id, number in counts.items()})],
     )
 
@@ -126,7 +127,7 @@ def cite_again(stream: str) -> None:
 # The unary plus keeps SQLite from the index on event_type, which is slower here than the one on stream_id
 _MESSAGES_LEFT = (
     f"SELECT position, occurred_at, {json_text('payload_json', 'content')} FROM raw_events "
-    "WHERE +event_type = %s AND stream_id = %s AND payload_json IS NOT NULL ORDER BY position"
+    f"WHERE {unindexed('event_type')} = %s AND stream_id = %s AND payload_json IS NOT NULL ORDER BY position"
 )
 
 

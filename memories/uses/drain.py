@@ -1,4 +1,4 @@
-"""Folds notes of reads into events. Each note counts once, even if the process is killed."""
+"""Fold notes of reads into events. Each note counts once, even if the process is killed."""
 
 from __future__ import annotations
 

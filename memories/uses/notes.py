@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
+from django.db import DatabaseError
+
 from memories.scopes import Level
 from memories.uses.events import NOTED, Use
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.file_locks import wait_for_lock
 from memoryhub.core.origin import current_origin
 from memoryhub.core.stores.store import Scope, StoreId, current_store
@@ -100,13 +103,13 @@ def _note(store: StoreId, use: Use, ids: Sequence[int]) -> None:
     session = f"{_SESSION}{quote(current_origin().session_id)} " if current_origin().session_id else ""
     line = f"{int(time.time() * 1000)} {use.value[:2]} {session}{' '.join(map(str, ids[:_AT_ONCE]))}\n"
     path = folder_of(store) / f"{os.getpid() % _SLOTS:02d}{WAITING}"
-    with contextlib.suppress(OSError):
-        _append(path, line.encode())
+    with contextlib.suppress(OSError, DatabaseError):
+        _append(store, path, line.encode())
 
 
-def _append(path: Path, line: bytes) -> None:
+def _append(store: StoreId, path: Path, line: bytes) -> None:
     while True:
-        descriptor = _open(path)
+        descriptor = _open(store, path)
         try:
             wait_for_lock(descriptor)
             if not _is_still(path, descriptor):  # the job has renamed it: open a new one
@@ -119,12 +122,13 @@ def _append(path: Path, line: bytes) -> None:
             os.close(descriptor)
 
 
-def _open(path: Path) -> int:
+def _open(store: StoreId, path: Path) -> int:
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     try:
         return os.open(path, flags, 0o600)
     except FileNotFoundError:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
+        if stores.exists(store):  # the folder of a removed store must not come back
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return os.open(path, flags, 0o600)
 
 

@@ -11,7 +11,7 @@ from memories.models import MemoryUse
 from memories.models.search import IGNORED_AFTER
 from memories.uses.events import MEMORIES_USED, Use
 from memories.uses.notes import waiting_notes
-from memoryhub.config.project_settings import project_settings
+from memoryhub.config.current_settings import project_settings
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS

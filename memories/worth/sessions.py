@@ -13,7 +13,7 @@ from typing import NamedTuple
 from memories.similar import ALIKE, LEAST_WORDS, rare_pairs, share_of, words_of
 from memories.worth.interval import difference_interval
 from memories.worth.schemas import HeldOut, Measure, Reading
-from memoryhub.config.project_settings import project_settings
+from memoryhub.config.current_settings import project_settings
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
 from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.stores import rows

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,8 @@ from memoryhub.core.errors import NotFound
 # The name of the hub's entry in a client's file
 SERVER = "memory-hub"
 FILE = Path(__file__).with_name("clients.toml")
+# Stands for the token's environment variable in ``Http.token``
+_VARIABLE = "NAME"
 
 
 class Effect(StrEnum):
@@ -120,15 +123,44 @@ class Hooks(_Declared):
         return {name: hook for name, hook in self.events.items() if hook.is_set_up}
 
 
+class SameName(StrEnum):
+    """What becomes of the user's entry in a folder that has an entry of the same name."""
+
+    REPLACED = "replaced"
+    MERGED = "merged"
+    BOTH = "both"
+
+
 class Http(_Declared):
     """The keys of a client's entry for a server over HTTP, and how it takes the token from elsewhere."""
 
     url: str = "url"
     headers: str = "headers"
-    token: str = "${MEMORY_HUB_TOKEN}"  # noqa: S105 - a variable
+    token: str = "${NAME}"  # noqa: S105 - a variable
     variable: str = ""
     input: str = ""
     entry: dict[str, Any] = Field(default_factory=dict)
+
+    def entry_for(self, url: str, variable: str) -> dict[str, Any]:
+        """Return the entry for a hub over HTTP. It names where the client finds the token, and never holds it."""
+        if self.variable:
+            return {**self.entry, self.url: url, self.variable: variable}
+        token = self.token.replace(_VARIABLE, variable)
+        return {**self.entry, self.url: url, self.headers: {"Authorization": f"Bearer {token}"}}
+
+    def asked(self) -> dict[str, Any]:
+        """Return the input that asks for the token."""
+        return {"type": "promptString", "id": self.input, "description": "Token for Memory Hub", "password": True}
+
+    def variable_of(self, entry: Mapping[str, Any]) -> str:
+        """Return the environment variable from which an entry takes the token, "" if it names none."""
+        if self.variable:
+            return str(entry.get(self.variable) or "")
+        headers = entry.get(self.headers)
+        text = headers.get("Authorization") if isinstance(headers, dict) else ""
+        head, _, tail = f"Bearer {self.token}".partition(_VARIABLE)
+        found = re.fullmatch(rf"{re.escape(head)}(\w+){re.escape(tail)}", str(text))
+        return found[1] if found else ""
 
 
 class Client(_Declared):
@@ -141,6 +173,8 @@ class Client(_Declared):
     user: tuple[str, ...]
     repository: tuple[str, ...] = ()
     servers: tuple[str, ...]
+    folder: tuple[str, ...] = ()
+    same_name: SameName = SameName.REPLACED
     nested: str = ""
     entry: dict[str, Any] = Field(default_factory=dict)
     arguments: tuple[str, ...] = ()
@@ -151,25 +185,21 @@ class Client(_Declared):
     http: Http | None = None
     hooks: Hooks | None = None
 
-    def http_text(self, url: str, token: str) -> str:
-        """Return the text of the configuration file for a hub over HTTP; empty if the client has no such entry."""
+    def http_text(self, url: str, variable: str) -> str:
+        """Return the text of a configuration file for a hub over HTTP, "" if the client has no such entry.
+
+        It names the environment variable of the token, or an input that asks for it.
+        """
         if self.http is None:
             return ""
-        headers = {"Authorization": f"Bearer {token}"}
-        entry = {**self.http.entry, self.http.url: url, self.http.headers: headers}
+        data: dict[str, Any] = self.http.entry_for(url, variable)
         place = (*self.servers, SERVER)
         if self.user[0].endswith(".toml"):
-            rows = [f"{key} = {_toml(value)}" for key, value in entry.items()]
+            rows = [f"{key} = {json.dumps(value)}" for key, value in data.items()]  # a text of JSON is one of TOML
             return "\n".join([f"[{'.'.join(place)}]", *rows])
         for name in reversed(place):
-            entry = {name: entry}
-        return json.dumps(entry, indent=2)
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
-    return json.dumps(value)  # a text of JSON is one of TOML
+            data = {name: data}
+        return json.dumps({**data, **({"inputs": [self.http.asked()]} if self.http.input else {})}, indent=2)
 
 
 @cache

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from memoryhub import env
-from memoryhub.config.project_settings import project_settings
+from memoryhub.config.current_settings import project_settings
 from memoryhub.config.secret_rules import compiled_rules
 from memoryhub.core.secrets.sanitize import custom_rules_from
 from memoryhub.core.stores.routing import current_alias

@@ -16,7 +16,7 @@ from typing import Any
 
 from memoryhub.config.repository import Repository, find_repository, is_file, remote_identity, remote_name, resolved
 from memoryhub.core.errors import Invalid
-from memoryhub.env import home
+from memoryhub.env import database_url, home
 
 SETTINGS_FILE = ".memory-hub.toml"
 ORIGIN_FILE = "origin.json"
@@ -69,7 +69,10 @@ def slugify(name: str) -> str:
 
 
 def bind_project(project_id: str, directory: Path) -> None:
-    """Record beside the project's store that the folder's repository belongs to it; no effect without a store."""
+    """Record beside the project's store that the folder's repository belongs to it.
+
+    No effect without a store in this home. With stores in a database, the caller knows that there is one.
+    """
     import json
 
     # The record tells two repositories of the same name apart.
@@ -77,6 +80,8 @@ def bind_project(project_id: str, directory: Path) -> None:
     directory = resolved(directory)
     mine = _origin(directory, find_repository(directory))
     known = _bound_origins(project_id)
+    if database_url():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not folder.is_dir() or any(mine == origin for origin in known):
         return
     known = [origin for origin in known if not _is_same(mine, origin)]

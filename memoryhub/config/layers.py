@@ -18,10 +18,10 @@ from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import current_alias
 
 PREFIX = "MEMORY_HUB_"
-CONFIG_FILE = "config.toml"
+CONFIG_FILE = env.CONFIG_FILE
 PROJECT = "the project"
 # Keys of ``config.toml`` that are not project settings.
-OF_THE_HUB = frozenset({"enabled", "autostart"})
+OF_THE_HUB = frozenset({"enabled", "autostart", env.DATABASE_SETTING, env.SERVERS_SETTING})
 
 # Examples of structured settings, which the environment sets as JSON.
 EXAMPLES = {
@@ -56,21 +56,25 @@ def config_path() -> Path:
     return env.home() / CONFIG_FILE
 
 
-def set_of_the_hub(name: str, *, value: bool) -> None:
+def set_of_the_hub(name: str, *, value: bool | str) -> None:
     """Write a key of ``OF_THE_HUB`` into ``config.toml``, and leave its other lines as they are."""
-    if read_config().get(name) is value:
+    if _is(read_config().get(name), value):
         return
     path = env.prepare_home() / CONFIG_FILE
     text = path.read_bytes().decode() if path.exists() else ""
-    line = f"{name} = {'true' if value else 'false'}"
+    line = f"{name} = {json.dumps(value, ensure_ascii=False)}"
     if name in read_config():
         text = re.sub(rf"^{name}[ \t]*=[^#\r\n]*?(?=[ \t]*(?:#|\r?$))", line, text, count=1, flags=re.MULTILINE)
     else:
         newline = "\r\n" if "\r\n" in text else "\n"
         text = f"{line}{newline}{text}"  # before the first table
-    if tomllib.loads(text).get(name) is not value:
-        raise Invalid(f"{path} can't be changed safely; write {line!r} into it by hand")
+    if not _is(tomllib.loads(text).get(name), value):
+        raise Invalid(f"{path} can't be changed safely; write {name} into it by hand")
     _replace(path.resolve(), text)
+
+
+def _is(found: object, value: bool | str) -> bool:  # noqa: FBT001
+    return type(found) is type(value) and found == value
 
 
 # By a rename: readers, and a crash, find the old file or the new one.

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import sys
 
-from memoryhub.core.file_locks import try_lock
-from memoryhub.env import home_text, make_home
+from memoryhub.core import home_database
+from memoryhub.core.file_locks import is_locked, try_lock
+from memoryhub.env import SERVE_LOCK, DatabaseUrlError, home_text, make_home
 
 VARIABLE = "MEMORY_HUB_AUTOSTART"
 SETTING = "autostart"
@@ -39,8 +40,15 @@ def is_allowed() -> bool:
 
 
 def start_hub() -> bool:
-    """Start the hub unless one runs, one was started a moment ago, or ``autostart`` is off; return whether it did."""
+    """Start the hub, and return whether it was started.
+
+    It is not if one runs, one was started a moment ago, ``autostart`` is off, or the home works with another database.
+    """
     if not is_allowed() or is_hub_running():
+        return False
+    try:
+        home_database.require_own(by_client=True)
+    except DatabaseUrlError:
         return False
     os.makedirs(f"{make_home()}/run", mode=0o700, exist_ok=True)  # noqa: PTH103
     descriptor = os.open(f"{home_text()}/run/autostart", os.O_RDWR | os.O_CREAT, 0o600)
@@ -57,14 +65,7 @@ def start_hub() -> bool:
 
 def is_hub_running() -> bool:
     """Return whether a process holds the lock that ``serve`` holds."""
-    try:
-        descriptor = os.open(f"{home_text()}/serve.lock", os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        return not try_lock(descriptor)
-    finally:
-        os.close(descriptor)
+    return is_locked(f"{home_text()}/{SERVE_LOCK}")
 
 
 def _is_recent(descriptor: int) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 from django.db import connections
 
 from memoryhub.core import clock, ids, log
+from memoryhub.core.backends.selected import machines
 from memoryhub.core.errors import Conflict, HubError
 from memoryhub.core.origin import current_origin
 from memoryhub.core.stores.store import StoreId, current_store, use_store
@@ -26,6 +27,12 @@ logger = logging.getLogger(__name__)
 # Work over a log with more events is long: it reads them all, at about a millisecond each
 LONG_EVENTS = 1_000
 _KEPT = 50
+# Why there may be no task of an id
+UNKNOWN_TASK = (
+    "Another process of the hub does this, or did before it was started again. The log shows what was done."
+    if machines.SHARED
+    else "The hub was started again since. The log shows what was done."
+)
 
 Progress = Callable[[int, int], None]
 # The level of ``django.contrib.messages``, and the sentence

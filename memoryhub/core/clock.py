@@ -8,6 +8,9 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import lru_cache
 
+_FILE_STAMP = "%Y%m%dT%H%M%S%f"
+_FILE_STAMP_LENGTH = len("20261120T083000000")
+
 _frozen: ContextVar[datetime | None] = ContextVar("frozen_clock", default=None)
 
 
@@ -20,6 +23,16 @@ def now() -> datetime:
 def to_text(moment: datetime) -> str:
     """Return ``2026-11-20T08:30:00.000Z``: fixed width, so that text order is time order."""
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+def file_stamp() -> str:
+    """Return the time for the name of a file: ``20261120T083000000`` in UTC, so that text order is time order."""
+    return now().strftime(_FILE_STAMP)[:-3]
+
+
+def from_file_stamp(name: str) -> datetime:
+    """Return the time at the start of a file's name. Raises ValueError if there is none."""
+    return datetime.strptime(name[:_FILE_STAMP_LENGTH], _FILE_STAMP).replace(tzinfo=UTC)
 
 
 @lru_cache(maxsize=256)

@@ -231,7 +231,7 @@ def flush() -> None:
 
 
 def sums() -> dict[str, dict[str, float]]:
-    """Return the sums of all processes' counts, by store and key, including this process."""
+    """Return the sums of the counts of all processes of this machine, by store and key, including this process."""
     flush()
     return read_sums()
 

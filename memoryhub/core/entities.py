@@ -36,7 +36,7 @@ _ERASED = (
 def define_entity(entity_type: str, sql: str, *, shown_by: str = "memory_search") -> None:
     """Register an entity type. ``sql`` selects ``id, title, kind, deleted``; ``shown_by`` is a tool."""
     _shown_by[entity_type] = shown_by
-    _sources[entity_type] = f"SELECT '{entity_type}', id, title, kind, deleted FROM ({sql})"
+    _sources[entity_type] = f"SELECT '{entity_type}', id, title, kind, deleted FROM ({sql}) AS e"
 
 
 def entity_types() -> list[str]:
@@ -44,12 +44,12 @@ def entity_types() -> list[str]:
 
 
 def find_entities(ids: Iterable[int]) -> dict[int, Entity]:
-    """Return the entities with these ids, including deleted ones, in one query."""
+    """Return the entities with these ids, including deleted ones, in one query; in the order of their ids."""
     wanted = ", ".join(str(int(entity_id)) for entity_id in sorted(set(ids)))
     if not wanted:
         return {}
     arms = [f"{source} WHERE id IN ({wanted})" for source in _sources.values()]
-    found = rows.fetch(" UNION ALL ".join(arms))
+    found = sorted(rows.fetch(" UNION ALL ".join(arms)), key=lambda row: row[1])
     return {row[1]: Entity(row[0], row[1], first_line(row[2]), row[3], bool(row[4])) for row in found}
 
 

@@ -96,6 +96,13 @@ class Damaged(Unavailable):
     exit_code = 16
 
 
+class Moved(Unavailable):
+    """The store has moved to another place, which the message names; it is not read or written here any more."""
+
+    code = "moved"
+    exit_code = 19
+
+
 class Busy(HubError):
     """Too much is waiting already; the same request succeeds later."""
 

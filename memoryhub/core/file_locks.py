@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import time
 
 _POLL_SECONDS = 0.005
@@ -18,6 +19,18 @@ def try_lock(descriptor: int) -> bool:
     return True
 
 
+def is_locked(path: str) -> bool:
+    """Return whether another process holds the lock of a file."""
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        return not try_lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def wait_for_lock(descriptor: int) -> None:
     fcntl.flock(descriptor, fcntl.LOCK_EX)
 
@@ -25,6 +38,18 @@ def wait_for_lock(descriptor: int) -> None:
 # Others may have it shared too
 def share_lock(descriptor: int) -> None:
     fcntl.flock(descriptor, fcntl.LOCK_SH)
+
+
+def try_share_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def unlock(descriptor: int) -> None:
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def lock(descriptor: int, *, seconds: float) -> bool:

@@ -24,7 +24,7 @@ class Every(StrEnum):
 class Over(StrEnum):
     PROJECTS = "every project"
     STORES = "every store"
-    ALL = "every store and hub.db"
+    ALL = "every store and the hub"
     HUB = "the hub"
 
 
@@ -72,6 +72,8 @@ class Job:
     cap: float
     # Whether the store is opened for the job; otherwise it opens ``run.store`` itself.
     opened: bool = True
+    # Whether it is about files of the home folder, so that each of a hub's machines runs it for itself
+    of_machine: bool = False
 
     @property
     def slug(self) -> str:
@@ -90,9 +92,10 @@ def define_job(
     over: Over = Over.STORES,
     cap: float = 300.0,
     opened: bool = True,
+    of_machine: bool = False,
 ) -> Job:
     """Register a job, a function that must survive being killed at any point, and then continue or start again."""
-    _jobs[name] = Job(name, does, work, every, over, cap, opened)
+    _jobs[name] = Job(name, does, work, every, over, cap, opened, of_machine)
     return _jobs[name]
 
 

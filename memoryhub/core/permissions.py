@@ -171,8 +171,12 @@ def allows(act: Act, *, place: str | None = None) -> bool:
 
 def demand_everywhere() -> None:
     """Raise Forbidden if the caller is limited to some places."""
-    if _grant.get().is_limited:
+    if not allows_everywhere():
         raise Forbidden(_LIMITED)
+
+
+def allows_everywhere() -> bool:
+    return not _grant.get().is_limited
 
 
 _LIMITED = (

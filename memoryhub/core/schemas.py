@@ -44,7 +44,6 @@ LOWERED = BeforeValidator(_without_secrets)
 # Text without line breaks, because lists print one line per item.
 Line = Annotated[str, StringConstraints(strip_whitespace=True, pattern=ONE_LINE)]
 FilledLine = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, pattern=FILLED_LINE)]
-Lowered = Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True, pattern=ONE_LINE), LOWERED]
 Tag = Annotated[
     str,
     StringConstraints(strip_whitespace=True, to_lower=True, min_length=1, max_length=64, pattern=FILLED_LINE),

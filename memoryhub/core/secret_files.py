@@ -1,4 +1,7 @@
-"""The secret files of the home folder: one line of random text each, never blank, never half written."""
+"""The secret files of the home folder: one line of random text each, never blank, never half written.
+
+Where several machines share a database, the secrets are there, and the files are copies that hooks read.
+"""
 
 # Standard library only, and nothing slow at import: hooks read the token.
 
@@ -12,6 +15,8 @@ from memoryhub.core.file_locks import lock
 
 TYPE_CHECKING = False  # type checkers treat it like typing's; importing typing is slow
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from memoryhub.core.errors import Unavailable
 
 TOKEN = "token"  # noqa: S105 - a file's name
@@ -29,6 +34,19 @@ MIN_LENGTH = 32
 _RANDOM_BYTES = 32
 _MAX_BYTES = 4096
 _LOCK_SECONDS = 5.0
+# How long a process uses a secret before it asks the other machines again
+_AGREED_SECONDS = 30.0
+
+# Returns the secret that all machines of the hub use, given the name and this machine's own
+_agree: Callable[[str, str], str] | None = None
+# By path: when the machines were asked, and what they use
+_agreed: dict[str, tuple[float, str]] = {}
+
+
+def agree_by(agree: Callable[[str, str], str]) -> None:
+    """Let a function decide which secret this machine uses; a file with another one is replaced."""
+    global _agree  # noqa: PLW0603 - set once, before Django's apps run
+    _agree = agree
 
 
 def read_secret(name: str) -> str:
@@ -57,12 +75,34 @@ def sound_secret(name: str) -> str:
 
 
 def read_or_create_secret(name: str) -> str:
-    """Return the secret; a missing or blank file gets 256 new random bits.
+    """Return the secret; a missing or blank file gets 256 new random bits, or what the hub's other machines use.
 
     Raises:
         Unavailable: the file cannot be read or written, or its content is not a secret.
     """
-    return read_secret(name) or _create(name)
+    if _agree is None:
+        return read_secret(name) or _create(name)
+    import time  # here, because hooks only read
+
+    path = _path(name)
+    asked_at, agreed = _agreed.get(path, (0.0, ""))
+    if not agreed or time.monotonic() - asked_at > _AGREED_SECONDS:
+        agreed = _agreed_secret(_agree, name)
+        _agreed[path] = time.monotonic(), agreed
+    return agreed
+
+
+def _agreed_secret(agree: Callable[[str, str], str], name: str) -> str:
+    from memoryhub.core.errors import Unavailable  # here, because it is too slow for a hook
+
+    own = read_secret(name)
+    try:
+        agreed = agree(name, own or _new_secret())
+    except Unavailable:
+        if not own:
+            raise
+        return own  # the database is unreachable; what was agreed on is in the file
+    return agreed if agreed == own else _create(name, agreed)
 
 
 def secret_matches(given: str, expected: str) -> bool:
@@ -111,9 +151,13 @@ def _problem_of(text: str) -> str:
     return ""
 
 
-def _create(name: str) -> str:
+def _new_secret() -> str:
     import secrets  # here, because the import takes as long as a whole hook may
 
+    return secrets.token_urlsafe(_RANDOM_BYTES)
+
+
+def _create(name: str, agreed: str = "") -> str:
     path = _path(name)
     env.prepare_home()
     try:
@@ -122,10 +166,11 @@ def _create(name: str) -> str:
             # Lock the folder itself: a full disk may have no room for a lock file.
             if not lock(folder, seconds=_LOCK_SECONDS):
                 raise TimeoutError(0, "another process holds the home folder's lock")
-            if text := read_secret(name):
+            text = read_secret(name)
+            if text == (agreed or text) and text:
                 return text
-            _warn_if_blank(name, path)
-            text = secrets.token_urlsafe(_RANDOM_BYTES)
+            _warn_of_new(name, path, replaced=bool(text))
+            text = agreed or _new_secret()
             _replace(path, f"{text}\n".encode())
             os.fsync(folder)
         finally:
@@ -135,12 +180,14 @@ def _create(name: str) -> str:
     return text
 
 
-def _warn_if_blank(name: str, path: str) -> None:
-    if os.path.lexists(path):
-        import logging
+def _warn_of_new(name: str, path: str, *, replaced: bool) -> None:
+    if not os.path.lexists(path):
+        return
+    import logging
 
-        message = "the secret file %s was empty; it gets a new secret, so %s"
-        logging.getLogger(__name__).warning(message, path, SECRET_FILES[name])
+    state = "differed from the one of the hub's other machines" if replaced else "was empty"
+    message = "the secret file %s %s; it gets another secret, so %s"
+    logging.getLogger(__name__).warning(message, path, state, SECRET_FILES[name])
 
 
 def _replace(path: str, content: bytes) -> None:

@@ -1,6 +1,6 @@
 """The spool of hook events that the hub has not stored yet: ``<home>/spool/<day>.jsonl``. Standard library only.
 
-Events for a team's hub have a spool for each project (``config.teams``): functions take its folder as ``at``.
+Events for a team's hub have a spool for each project (``memoryhub.teams``): functions take its folder as ``at``.
 """
 
 # Hooks append lines under the file's lock. The hub renames a file, stores its events, and deletes it. A line's id is
@@ -30,9 +30,8 @@ ARRIVING = "arriving.lock"
 TAKER_SECONDS = 30.0
 
 
-# One spooled event.
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class SpooledEvent:
     id: str
     # When it happened, in milliseconds since 1970.
     at: int
@@ -58,15 +57,15 @@ def folder() -> Path:
     return env.home() / FOLDER
 
 
-def append(kept: Kept, *, at: Path | None = None) -> None:
-    line = line_of(kept) + "\n"
+def append(event: SpooledEvent, *, at: Path | None = None) -> None:
+    line = line_of(event) + "\n"
     name = f"{time.strftime('%Y-%m-%d', time.gmtime())}.jsonl"
     _append(_made(at or folder()) / name, line.encode("utf-8", "replace"))
 
 
-def line_of(kept: Kept) -> str:
-    fields = asdict(kept)
-    if not kept.commits:
+def line_of(event: SpooledEvent) -> str:
+    fields = asdict(event)
+    if not event.commits:
         del fields["commits"]  # a hub of an older version, which may still run, does not know it
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
@@ -185,8 +184,8 @@ def take(*, at: Path | None = None) -> list[Path]:
     return sorted(place.glob(f"*.jsonl{TAKEN}"))
 
 
-def read(path: Path) -> tuple[list[Kept], list[Broken]]:
-    events: list[Kept] = []
+def read(path: Path) -> tuple[list[SpooledEvent], list[Broken]]:
+    events: list[SpooledEvent] = []
     broken: list[Broken] = []
     for raw in path.read_bytes().splitlines():
         line = raw.decode("utf-8", "replace")
@@ -197,18 +196,18 @@ def read(path: Path) -> tuple[list[Kept], list[Broken]]:
     return sorted(events, key=lambda event: event.at), broken
 
 
-def parsed(line: str) -> Kept:
-    kept = Kept(**json.loads(line))
-    texts = (kept.id, kept.client, kept.event, kept.project, kept.window)
-    is_whole = isinstance(kept.payload, dict) and isinstance(kept.commits, list)
+def parsed(line: str) -> SpooledEvent:
+    event = SpooledEvent(**json.loads(line))
+    texts = (event.id, event.client, event.event, event.project, event.window)
+    is_whole = isinstance(event.payload, dict) and isinstance(event.commits, list)
     if not all(isinstance(text, str) for text in texts) or not is_whole:
         raise ValueError("a field is of the wrong type")
-    if not isinstance(kept.at, int) or not kept.id:
+    if not isinstance(event.at, int) or not event.id:
         raise ValueError("id or time is missing")
-    return kept
+    return event
 
 
-def finish(path: Path, *, left: list[Kept], broken: list[Broken]) -> None:
+def finish(path: Path, *, left: list[SpooledEvent], broken: list[Broken]) -> None:
     """Move the broken lines of a file aside, and keep only the events in ``left``, or delete the file."""
     if broken:
         lines = [json.dumps({"reason": flaw.reason, "line": flaw.line}, ensure_ascii=False) for flaw in broken]
@@ -216,7 +215,7 @@ def finish(path: Path, *, left: list[Kept], broken: list[Broken]) -> None:
         name = f"{path.name.split('.', 1)[0]}-{hashlib.sha256(repr(lines).encode()).hexdigest()[:12]}.jsonl"
         _replace(_made(path.parent / REJECTED) / name, lines)
     if left:
-        _replace(path, [line_of(kept) for kept in left])
+        _replace(path, [line_of(event) for event in left])
     else:
         path.unlink()
 

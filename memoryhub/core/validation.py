@@ -14,6 +14,9 @@ from memoryhub.core.text import FILLED_LINE, NOT_BLANK, ONE_LINE
 C = TypeVar("C", bound=BaseModel)
 
 _MAX_SHOWN = 60
+# Faults that are read, and fields that are named; a body of 2 MiB can have hundreds of thousands
+_MAX_FAULTS = 100
+_MAX_NAMES = 20
 # pydantic's form of an enum member in a literal; callers know only its value.
 _MEMBER = re.compile(r"<\w+\.\w+: ('[^']*')>")
 
@@ -125,12 +128,14 @@ def command_from(schema: type[C], options: dict[str, Any]) -> C:
 
 
 def explain_faults(faults: Sequence[Any]) -> str:
-    first, *others = _one_for_each_field(faults)
+    first, *others = _one_for_each_field(faults[:_MAX_FAULTS])
     sentence = _sentence(first)
     shown = _shown(first)
     if shown:
         sentence += f", not {shown}"
     names = list(dict.fromkeys(_field(fault) for fault in others if _field(fault) != _field(first)))
+    if len(names) > _MAX_NAMES or len(faults) > _MAX_FAULTS:
+        names = [*names[:_MAX_NAMES], "and more"]
     return sentence + (f"; also invalid: {', '.join(names)}" if names else "")
 
 

@@ -21,7 +21,7 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import StoreId, forget, project_store, use_store
 from memoryhub.demo.player import Stage
-from memoryhub.ops.backups.places import folder_of
+from memoryhub.ops.backups.paths import folder_of
 from memoryhub.registry.projects import ProjectCreate, create_project
 from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session

@@ -21,7 +21,7 @@ from pydantic_core import to_jsonable_python
 
 from memoryhub.config.folder import read_folder, use_folder
 from memoryhub.config.identity import identify_project
-from memoryhub.core.backends.selected import faults
+from memoryhub.core.backends.selected import faults, stores
 from memoryhub.core.errors import INTERRUPTED_EXIT_CODE, HubError, Invalid, Locked, Unavailable
 from memoryhub.core.log import anchor_warning
 from memoryhub.core.origin import use_origin
@@ -122,7 +122,7 @@ class HubCommand(BaseCommand):
             choices = error.data.get("choices")
             more = f" (one of: {', '.join(choices)})" if choices else ""
             raise Refusal(hanging(error.message + more), returncode=error.exit_code) from error
-        except DatabaseError as error:  # of hub.db or jobs.db; stores raise HubError
+        except DatabaseError as error:  # of the hub or its queue; stores raise HubError
             refused = _hub_error(error)
             raise Refusal(refused.message, returncode=refused.exit_code) from error
         except OSError as error:
@@ -141,10 +141,13 @@ def _filtered(wrapper: Any, stream: Any) -> Output:
     return output
 
 
+_HUB = f"{stores.HUB_NAME} or {stores.QUEUE_NAME}"
+
+
 def _hub_error(error: DatabaseError) -> HubError:
     if faults.is_locked(error):
-        return Locked("hub.db or jobs.db is locked by another process; try again")
-    return Unavailable(f"hub.db or jobs.db is unavailable: {error}; run `memory-hub doctor`")
+        return Locked(f"{_HUB} is locked by another process; try again")
+    return Unavailable(f"{_HUB} is unavailable: {error}; run `memory-hub doctor`")
 
 
 def _print_nothing(_file: Any = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from starlette.requests import Request
 
@@ -12,6 +13,7 @@ from memoryhub.core.errors import Unauthorized
 from memoryhub.core.permissions import use_grant
 from memoryhub.core.secret_files import TOKEN, read_or_create_secret, secret_matches
 from memoryhub.mcp.caller import Admitted
+from memoryhub.ops.serving.bridge import ACCEPTED, VERDICT
 from memoryhub.registry import tokens
 
 _HOW = (
@@ -46,10 +48,12 @@ class Admission:
             return Admitted(project), None
         kind, _, given = request.headers.get("authorization", "").partition(" ")
         text = given.strip() if kind.lower() == "bearer" else ""
+        verdict = request.scope.get(VERDICT, {})
         if not tokens.FORMAT.fullmatch(text):
-            return self._with_own_token(text, project), None
+            return self._with_own_token(text, project, verdict), None
         address = request.client.host if request.client else ""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._with_token, text, project, address)
+        with_token = partial(self._with_token, text, project, address, verdict)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, with_token)
 
     def submit(self, note: Note) -> None:
         self._thread.submit(note)
@@ -57,14 +61,19 @@ class Admission:
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _with_own_token(self, text: str, project: str) -> Admitted:
-        if not secret_matches(text, read_or_create_secret(TOKEN)):
+    def _with_own_token(self, text: str, project: str, verdict: dict[str, bool]) -> Admitted:
+        verdict[ACCEPTED] = secret_matches(text, read_or_create_secret(TOKEN))
+        if not verdict[ACCEPTED]:
             raise Unauthorized(f"the token is missing or wrong; {_HOW}")
         self._require(project)
         return Admitted(project, owner=_OWN)
 
-    def _with_token(self, text: str, project: str, address: str) -> tuple[Admitted, Note | None]:
+    def _with_token(
+        self, text: str, project: str, address: str, verdict: dict[str, bool]
+    ) -> tuple[Admitted, Note | None]:
+        verdict[ACCEPTED] = False
         token = tokens.recognise(text)
+        verdict[ACCEPTED] = token is not None
         if token is None:
             raise Unauthorized(f"the token is missing or wrong; {_HOW}")
         caller = Admitted(project, tokens.actor_of(token), tokens.grant_of(token), token.prefix)

@@ -26,7 +26,7 @@ class Binding:
         self._directory = directory
         self._store: StoreId | None = None
         self._folder: FolderSettings | None = None
-        self._noted = project is not None
+        self._recorded = project is not None
         self._lock = threading.Lock()
 
     def store(self) -> StoreId:
@@ -62,9 +62,9 @@ class Binding:
 
     def note_folder(self) -> None:
         # Records the folder as the project's own, once the project has a store.
-        if self._noted or self._directory is None:
+        if self._recorded or self._directory is None:
             return
-        self._noted = True
+        self._recorded = True
         try:
             bind_project(self.store().name, self._directory)
         except (HubError, OSError):

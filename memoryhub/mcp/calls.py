@@ -19,7 +19,7 @@ from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, HubError, Invalid, Unavailable
 from memoryhub.core.origin import use_origin
 from memoryhub.core.paging import answering
-from memoryhub.core.permissions import Act, demand, use_grant
+from memoryhub.core.permissions import use_grant
 from memoryhub.core.stores.store import use_store
 from memoryhub.core.text import compact_json, hanging
 from memoryhub.core.tools import Answer, Tool, all_tools
@@ -105,8 +105,6 @@ class Calls:
 
 
 def _handle(tool: Tool, answering: Callable[[], Answer], actor: str, token: str, turns: TurnKeeper) -> Answer:
-    if tool.writes:
-        demand(Act.WRITE)
     if token or tool.keeps_turns or not tool.writes:
         with use_origin(ack_token=token):
             return answering()

@@ -1,4 +1,4 @@
-"""Asks the user to confirm what cannot be undone.
+"""Ask the user to confirm what cannot be undone.
 
 Clients of the newest protocol revision get the question as the result and repeat the call with the answer. Clients
 with a handshake are asked while the call waits. Clients without elicitation get a token to repeat the call with.
@@ -6,6 +6,7 @@ with a handshake are asked while the call waits. Clients without elicitation get
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Awaitable, Callable
 from functools import cached_property
@@ -20,6 +21,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from memoryhub.core.errors import ConfirmationRequired, Forbidden, HubError, PreconditionFailed
+from memoryhub.core.secret_files import SECRET_KEY, read_or_create_secret
 from memoryhub.mcp.threads import stopping_error
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ Call = Callable[[Arguments], Awaitable[Result]]
 
 TOKEN = "confirm_token"  # noqa: S105  (an argument's name)
 _QUESTION = "confirm"
+_SEAL = "memory-hub mcp state"
 # The form has no fields; accepting it confirms.
 _NO_FIELDS: Arguments = {"type": "object", "properties": {}}
 
@@ -133,7 +136,9 @@ class StateSeal:
     def _boundary(self) -> RequestStateBoundary:
         from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 
-        return RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience="memory-hub")
+        # Of all machines of a hub, because the client's answer may come to another one
+        key = hashlib.sha256(f"{_SEAL}:{read_or_create_secret(SECRET_KEY)}".encode()).digest()
+        return RequestStateBoundary(RequestStateSecurity(keys=[key]), default_audience="memory-hub")
 
     async def __call__(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         if ctx.params and ctx.params.get("requestState") is not None:

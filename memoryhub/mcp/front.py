@@ -17,7 +17,7 @@ import sys
 import threading
 
 from memoryhub.config import enabled
-from memoryhub.env import HomeError, check_home
+from memoryhub.env import HomeError, check_home, names_a_database
 from memoryhub.mcp import envelope, options, snapshot
 from memoryhub.mcp.envelope import MalformedError
 from memoryhub.mcp.opening import REPLAY_ID, Opening
@@ -74,6 +74,10 @@ def _refusal() -> Refusal | None:
 
             return switched_off(reason)
         check_home()
+        if names_a_database():
+            from memoryhub.core.home_database import require_own
+
+            require_own(by_client=True)
     except HomeError as error:
         from memoryhub.mcp.off import unavailable
 

@@ -126,7 +126,8 @@ class Gate:
     async def _pass_on(self, request: Request, caller: Admitted, receive: Receive, send: _Sent) -> None:
         session = request.headers.get(SESSION_HEADER, "")
         if not session and _begins_session(request):
-            self._sessions.require_room(caller)
+            for ended, project in self._sessions.make_room(caller):
+                await (await self._ready()).end_session(ended, project)
             send.on_session = lambda begun: self._sessions.begin(begun, caller)
         with self._sessions.using(session, caller) if session else nullcontext():
             backend = await self._ready()

@@ -1,4 +1,4 @@
-"""Decides which of a connection's first messages the snapshot answers, and which go to the server.
+"""Decide which of a connection's first messages the snapshot answers, and which go to the server.
 
 As in the SDK, the first request fixes the era of the connection. Unusual messages go to the server, and so does
 everything after an unusual opening.

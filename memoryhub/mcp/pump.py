@@ -1,4 +1,4 @@
-"""Moves messages between the wire and the SDK on the event loop, without threads.
+"""Move messages between the wire and the SDK on the event loop, without threads.
 
 The SDK's own transport drops what it cannot parse, so that the client waits forever; here every line is answered.
 """

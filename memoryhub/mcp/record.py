@@ -1,4 +1,4 @@
-"""Records the server's answers for a snapshot, in every protocol revision, over streams in memory."""
+"""Record the server's answers for a snapshot, in every protocol revision, over streams in memory."""
 
 from __future__ import annotations
 

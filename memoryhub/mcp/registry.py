@@ -1,4 +1,4 @@
-"""Loads the tools, resources and prompts of all apps."""
+"""Load the tools, resources and prompts of all apps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports the SDK without what a server doesn't need.
+"""Import the SDK without what a server doesn't need.
 
 A plain ``import mcp`` takes about a second: it loads clients and the HTTP stack, and pydantic builds the schemas of
 some 600 models. Here clients are skipped, over stdio also the HTTP stack, and each schema is built on first use. If the

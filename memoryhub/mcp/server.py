@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from memoryhub.mcp.subscriptions import Subscriptions
 
 INSTRUCTIONS = """\
-Memory Hub stores what was learnt, decided and done in this project, on the user's own machine. This server is bound \
-to one project.
+Memory Hub stores what was learnt, decided and done in this project. This server is bound to one project.
 
 - At the start of a task, and before you answer from memory, call memory_search with the question in plain words.
 - When something worth keeping comes up (a preference, a fix, a convention, a fact about the code), call memory_write: \

@@ -141,7 +141,7 @@ class _Follower:
         self._sessions: dict[str, _Recipient] = {}
         self._bus = InMemorySubscriptionBus()
         self.listen = ListenHandler(self._bus)
-        self._looking = asyncio.Lock()
+        self._checking = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -196,7 +196,7 @@ class _Follower:
 
     async def look(self) -> None:
         """Read what is followed, and notify of what has changed since it was read before."""
-        async with self._looking:
+        async with self._checking:
             matches = {uri: followed.match for uri, followed in self._followed.items()}
             digests = await self._workers.run(lambda _: self._read(matches), writes=False, project=self._store.name)
             for uri, digest in digests.items():

@@ -1,7 +1,7 @@
 """Threads that run calls: some for writes, some for reads, each with its own database connections.
 
 A slow read never delays a write, and writes to one project never run concurrently. A cancelled read is interrupted
-inside SQLite; a running write always finishes.
+in the database; a running write always finishes.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from memoryhub.core import clock, log
 from memoryhub.core.errors import HubError
 from memoryhub.core.log.anchor import read_anchor
-from memoryhub.core.stores.store import StoreId, current_store, list_projects, list_shared, project_store, use_store
+from memoryhub.core.stores.store import StoreId, current_store, use_store
 from memoryhub.models import StoreCheck
 
 
@@ -41,10 +41,6 @@ def check_chain() -> StoreCheck:
     found = log.verify()
     values = {"checked_at": clock.now(), "ok": found.ok, "events": found.events, "finding": found.describe()}
     return StoreCheck.objects.update_or_create(store=current_store().alias, defaults=values)[0]
-
-
-def check_stores() -> list[StoreCheck]:
-    return [check_store(store) for store in [*map(project_store, list_projects()), *list_shared()]]
 
 
 def check_store(store: StoreId) -> StoreCheck:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -10,8 +12,9 @@ from django.db import connections, transaction
 from django_q.models import Schedule
 
 from memories.search.index import index_problem
-from memoryhub.config.project_settings import config_problem
+from memoryhub.config.current_settings import config_problem
 from memoryhub.core import clock, spool
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import HubError, Unavailable
 from memoryhub.core.jobs import Every
 from memoryhub.core.stores.routing import require_current_alias
@@ -42,17 +45,42 @@ class Health:
 
 
 def check() -> Health:
-    findings = {"hub.db": _hub_database(), "settings": config_problem() or _WELL, "worker": _worker(), "jobs": _jobs()}
+    findings = {
+        stores.HUB_NAME: _hub_database(),
+        "settings": config_problem() or _WELL,
+        "worker": _worker(),
+        "jobs": _jobs(),
+    }
     for project in list_projects():
         findings[f"project {project}"] = _project(project)
     return Health(findings, {"spooled": spool.count_waiting()})
+
+
+# A check opens and locks every store. Callers who see only the verdict share one for some seconds.
+_KEPT_SECONDS = 5.0
+_checking = threading.Lock()
+# The last shared check, and the time of its end
+_kept: tuple[float, Health] | None = None
+
+
+def recent_check() -> Health:
+    """Return a check of the last seconds; while another thread checks, the last one there is."""
+    global _kept  # noqa: PLW0603 - one for the process
+    kept = _kept
+    if kept is not None and (time.monotonic() - kept[0] < _KEPT_SECONDS or _checking.locked()):
+        return kept[1]
+    with _checking:
+        if _kept is None or _kept is kept:
+            found = check()
+            _kept = time.monotonic(), found
+        return _kept[1]
 
 
 def _hub_database() -> str:
     try:
         _touch("default")
     except Exception as error:  # noqa: BLE001 - any error is the finding
-        return f"hub.db: {error}"
+        return f"{stores.HUB_NAME}: {error}"
     return _WELL
 
 
@@ -62,7 +90,7 @@ def _worker() -> str:
         due = Schedule.objects.filter(next_run__lt=limit).exclude(repeats=0)
         late = None if limit < _STARTED else due.order_by("next_run").first()
     except Exception as error:  # noqa: BLE001 - any error is the finding
-        return f"jobs.db: {error}"
+        return f"{stores.QUEUE_NAME}: {error}"
     if late is None:
         return _WELL
     since = clock.to_text(late.next_run)[:16]

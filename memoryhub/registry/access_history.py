@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.db import connections
+
 from memoryhub.core import clock
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.origin import current_origin
 from memoryhub.models import AccessChange, Subject
 
@@ -19,11 +22,17 @@ class History:
 
 
 def note_change(subject: Subject, name: str, what: str, *, by: str | None = None) -> None:
-    """Record a change: ``what`` in the past tense, such as ``made, as reviewer``; ``by`` is by default the actor."""
+    """Record a change: ``what`` in the past tense, such as ``added as reviewer``; ``by`` is by default the actor."""
     origin = current_origin()
     AccessChange.objects.create(
         at=clock.now(), by=by or origin.actor, door=origin.source, subject=subject, name=name, what=what[:500]
     )
+
+
+def has_hub() -> bool:
+    """Return whether the hub's tables may exist, without creating hub.db: without it there are no people or tokens."""
+    is_of_a_test = "mode=memory" in connections["default"].settings_dict["NAME"]
+    return is_of_a_test or stores.has_hub()
 
 
 def history_of(subject: Subject, *, name: str | None = None, before: str = "") -> History:

@@ -99,14 +99,14 @@ def set_member(*, store: StoreId, name: str, command: MemberSet) -> Member:
     with transaction.atomic():
         row = Membership.objects.select_for_update().filter(username=name, place=store.place).first()
         if row is None or row.role != command.role:
-            before = f", before {row.role}" if row else ""
+            what = f"changed {name} from {row.role} to" if row else f"added {name} as"
             row = Membership.objects.update_or_create(username=name, place=store.place, defaults=new)[0]
-            note_change(Subject.MEMBER, store.place, f"given the member {name}, as {command.role}{before}")
+            note_change(Subject.MEMBER, store.place, f"{what} {command.role}")
     return Member(name, row.role, "", user.is_active, row.given_at, row.given_by)
 
 
 def remove_member(*, store: StoreId, name: str) -> None:
-    """Take a person's role in a place away, effective from their next request.
+    """Remove a person's role in a place, effective from their next request.
 
     Raises:
         NotFound: there is no such place, or the person was given no role in it.
@@ -116,7 +116,7 @@ def remove_member(*, store: StoreId, name: str) -> None:
     with transaction.atomic():
         if not Membership.objects.filter(username=name, place=store.place).delete()[0]:
             raise NotFound(f"{name[:64]!r} was given no role in this {_KINDS[store.scope]}; see its members")
-        note_change(Subject.MEMBER, store.place, f"left by the member {name}")
+        note_change(Subject.MEMBER, store.place, f"removed {name}")
 
 
 def facts(member: Member) -> dict[str, Any]:
@@ -159,7 +159,7 @@ _KINDS = {Scope.PROJECT: "project", Scope.ORG: "organisation"}
 
 def _require_manager(store: StoreId) -> None:
     if store.scope not in _KINDS:
-        raise Invalid("the global scope has no members: who has a role in the hub sees it")
+        raise Invalid("the global scope has no members: everyone with a role in the hub sees it")
     # Those who manage people need not be members, so they see which places there are, but not what is in them.
     manages = allows(Act.ADMINISTER)
     if not stores.exists(store) or not (manages or reaches(store.place)):

@@ -14,8 +14,10 @@ from pydantic import AfterValidator, Field
 from memoryhub.core.errors import Conflict, Invalid, NotFound
 from memoryhub.core.permissions import HUB, LIMITED_ROLES, PERMISSIONS, ROLES, Act, demand
 from memoryhub.core.schemas import Command
+from memoryhub.core.validation import command_from
 from memoryhub.models import SignInLink, Subject
 from memoryhub.registry.access_history import note_change
+from memoryhub.registry.rights import require_rights_of
 from memoryhub.registry.tokens import plain_name
 
 OWNER = "owner"
@@ -103,8 +105,24 @@ def add_person(*, command: PersonAdd) -> User:
             raise Conflict(f"there is a person {command.name!r} already; change their role, or choose another name")
         user = User.objects.create_user(command.name)
         give_role(user, command.role)
-        note_change(Subject.PERSON, command.name, f"made, as {command.role}")
+        note_change(Subject.PERSON, command.name, f"added as {command.role}")
     return user
+
+
+def ensure_person(*, name: str, role: str | None) -> None:
+    """Add a person who is not there yet, or give one who is there another role.
+
+    Raises:
+        Invalid: they are not there, and there is no role for them.
+        Conflict: they are the last active owner.
+    """
+    known = {person.name: person for person in list_people()}
+    if name in known and role not in (None, known[name].role):
+        change_role(name=name, role=str(role))
+    elif name not in known and role is None:
+        raise Invalid(f"there is no person {name[:64]!r} yet; add --role to create them: {', '.join(ROLES)}")
+    elif name not in known:
+        add_person(command=command_from(PersonAdd, {"name": name, "role": role}))
 
 
 def change_role(*, name: str, role: str) -> None:
@@ -123,7 +141,7 @@ def change_role(*, name: str, role: str) -> None:
             _keep_an_owner(user, "get another role")
         give_role(user, role)
         if role != before:
-            note_change(Subject.PERSON, name, f"made {role}, before {before or 'without a role'}")
+            note_change(Subject.PERSON, name, f"role changed from {before or 'none'} to {role}")
 
 
 def deactivate_person(*, name: str) -> None:
@@ -151,11 +169,13 @@ def activate_person(*, name: str) -> None:
 
 
 def require_manager_of(user: User) -> None:
-    """Raise Forbidden unless the caller may change this person, or sign them in.
+    """Raise Forbidden unless the caller may sign this person in (decision 71).
 
-    Those who only manage people can't make themselves, or sign in as, someone with a role in the whole hub.
+    Those who only manage people can't sign in as someone with a role in the whole hub, or with one that they lack.
     """
     _require_manager_of(role_of(user))
+    if user.is_active:
+        require_rights_of(user.username)
 
 
 def _require_manager_of(*roles: str) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 from pydantic import Field
 
+from memoryhub.config.current_settings import project_settings, settings_decided_by
 from memoryhub.config.identity import bound_folders, identify_project, settings_of_folder, slugify
-from memoryhub.config.project_settings import project_settings, settings_decided_by
 from memoryhub.config.repository import Repository, find_repository, remote_identity, remote_name, resolved
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import NotFound
-from memoryhub.core.stores.store import folder_of, list_projects, project_store
+from memoryhub.core.stores.store import StoreId, folder_of, list_projects, project_store, require_stayed
 from memoryhub.registry.projects import ProjectCard, ProjectDetails, card_fields, details_fields
 from memoryhub.registry.store_cards import StoreOverview, overview_fields, read_card
 from sessions_app.selectors import profile
@@ -66,6 +66,7 @@ def project_in_full() -> tuple[ProjectDetails, dict[str, tuple[Any, str]]]:
 
 def require_project(project: str) -> None:
     if not stores.exists(project_store(project)):
+        require_stayed(project_store(project))
         raise NotFound(f"there is no project {project!r}; see `memory-hub project list`", choices=list_projects())
 
 
@@ -73,6 +74,7 @@ def require_project_of(directory: Path, project: str) -> None:
     """Raise NotFound, with the next command, if the project of a folder does not exist yet."""
     if project in list_projects():
         return
+    require_stayed(project_store(project))
     if find_repository(resolved(directory)):
         raise NotFound(
             f"the project {project!r} of this repository does not exist yet; `memory-hub import git` creates it"
@@ -93,7 +95,7 @@ def _of_repository(repository: Repository, project: str) -> str:
 
 def _row(project: str) -> ProjectRow:
     store = project_store(project)
-    return read_card(store, ProjectRow, lambda: _fields(project), project_id=project, bytes=_bytes(folder_of(store)))
+    return read_card(store, ProjectRow, lambda: _fields(project), project_id=project, bytes=_bytes(store))
 
 
 def _fields(project: str) -> dict[str, Any]:
@@ -101,5 +103,7 @@ def _fields(project: str) -> dict[str, Any]:
     return {**card_fields(), **overview_fields(), "folder": folder}
 
 
-def _bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+def _bytes(store: StoreId) -> int:
+    folder = folder_of(store)
+    files = {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+    return sum({**files, **stores.sizes(store)}.values())

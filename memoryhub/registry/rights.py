@@ -6,14 +6,16 @@ Read from hub.db at each request, so that a change takes effect at the next one.
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from typing import Any
 
 from django.db import connections
 
 from memoryhub.core.backends.selected import stores
+from memoryhub.core.errors import Forbidden
+from memoryhub.core.file_stamps import FileStamp, file_stamps
 from memoryhub.core.permissions import (
     EVERYTHING,
+    HUB,
     LIMITED_ROLES,
     MEMBER_ROLES,
     NOTHING,
@@ -21,6 +23,8 @@ from memoryhub.core.permissions import (
     ROLES,
     Act,
     Grant,
+    allows,
+    allows_everywhere,
     grants_people,
     use_grant,
 )
@@ -56,39 +60,52 @@ def grant_of_person(name: str) -> Grant:
     return _grant(name, acts, everywhere=bool(roles & _FULL))
 
 
+def require_rights_of(name: str) -> None:
+    """Raise Forbidden unless the caller may do everything that a person may, and so may let someone act as them."""
+    rights = grant_of_person(name)
+    held = [(HUB, rights.acts), *rights.places.items()]
+    lacks_some = any(not allows(act, place=place) for place, acts in held for act in acts)
+    if lacks_some or not (rights.is_limited or allows_everywhere()):
+        raise Forbidden(
+            f"{name[:64]} has a role that you do not have; ask an owner of the hub, or someone on its machine, for it"
+        )
+
+
 def _grant(name: str, acts: frozenset[Act], *, everywhere: bool) -> Grant:
     places = dict(Membership.objects.filter(username=name).values_list("place", "role"))
     return Grant(acts, everywhere, {place: MEMBER_ROLES[role] for place, role in places.items()}, org_of)
 
 
 def org_of(project: str) -> str | None:
-    """Return the id of a project's organisation, or None; the store is read only if it has changed since."""
+    """Return the id of a project's organisation, or None; a store of files is read only if it has changed since."""
     store = project_store(project)
-    stamp, place = _stamp(store), stores.location(store)
+    files = stores.watched(store)
+    if not files:
+        return _read_org(store) if stores.exists(store) else None
+    stamps, place = file_stamps(files), stores.location(store)
     known = _orgs.get(place)
-    if known is None or known[0] != stamp or not _is_settled(stamp):
-        known = _orgs[place] = stamp, _read_org(store) if stamp else None
+    if known is None or known[0] != stamps or not _is_settled(stamps):
+        known = stamps, _read_org(store) if stamps else None
+        _remember(place, known)
     return known[1]
 
 
-_Stamp = list[tuple[int, int, int]]
-# By the location of the project's store: its files' stamp, and the organisation
-_orgs: dict[str, tuple[_Stamp, str | None]] = {}
+def _remember(place: str, known: tuple[list[FileStamp], str | None]) -> None:
+    while len(_orgs) >= _MOST_ORGS and place not in _orgs:
+        _orgs.pop(next(iter(_orgs), ""), None)
+    _orgs[place] = known
+
+
+# By the location of the project's store: its files' stamps, and the organisation
+_orgs: dict[str, tuple[list[FileStamp], str | None]] = {}
+# Each store counts once; the longest known is forgotten first.
+_MOST_ORGS = 1_000
 # Two writes within the resolution of a file's time may leave the same stamp.
 _SETTLED_SECONDS = 1.0
 
 
-def _stamp(store: StoreId) -> _Stamp:
-    found: _Stamp = []
-    for part in stores.watched(store):
-        with suppress(OSError):
-            stat = part.stat()
-            found.append((stat.st_ino, stat.st_mtime_ns, stat.st_size))
-    return found
-
-
-def _is_settled(stamp: _Stamp) -> bool:
-    return all(time.time_ns() - changed > _SETTLED_SECONDS * 1e9 for _, changed, _ in stamp)
+def _is_settled(stamps: list[FileStamp]) -> bool:
+    return all(time.time_ns() - stamp.changed > _SETTLED_SECONDS * 1e9 for stamp in stamps)
 
 
 def _read_org(store: StoreId) -> str | None:

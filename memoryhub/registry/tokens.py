@@ -15,21 +15,20 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from django.db import DatabaseError, connections, transaction
+from django.db import DatabaseError, transaction
 from django.db.models import Q
 from pydantic import AfterValidator, Field
 
-from memoryhub import env
 from memoryhub.core import clock
-from memoryhub.core.backends.selected import faults
+from memoryhub.core.backends.selected import faults, stores
 from memoryhub.core.errors import Conflict, Locked, NotFound, Unauthorized, Unavailable
 from memoryhub.core.origin import AGENT_PREFIX
 from memoryhub.core.permissions import EVERYTHING, HUB, VERBS, Act, Grant, demand, demand_everywhere, use_grant
 from memoryhub.core.schemas import Command
 from memoryhub.core.stores.store import SLUG, list_orgs, list_projects
 from memoryhub.models import AgentToken, Subject
-from memoryhub.registry.access_history import note_change
-from memoryhub.registry.rights import grant_of_person, org_of
+from memoryhub.registry.access_history import has_hub, note_change
+from memoryhub.registry.rights import grant_of_person, org_of, require_rights_of
 
 
 def plain_name(name: str) -> str:
@@ -72,13 +71,15 @@ def create_token(*, command: TokenCreate, by: str) -> tuple[AgentToken, str]:
 
     Raises:
         Conflict: the name was used before.
-        Forbidden: the caller is not an administrator, and the token is not their own.
+        Forbidden: the token is not their own, and the caller is no administrator or may do less than its person.
         NotFound: there is no such person, project or organisation, or they may not see it.
     """
     _require_own(command.person, by)
     if not command.person:
         _require_within(command)
     within = _rights_of(command.person)
+    if command.person and command.person != by:
+        require_rights_of(command.person)
     for kind, names in (("project", command.projects or []), ("org", command.orgs)):
         with use_grant(within):
             known = list_projects() if kind == "project" else list_orgs()
@@ -107,7 +108,7 @@ def create_token(*, command: TokenCreate, by: str) -> tuple[AgentToken, str]:
             expires_at=now + timedelta(days=command.days),
         )
         what = describe(token).removeprefix(f"{token.name} ")
-        note_change(Subject.TOKEN, token.name, f"made, and {what}", by=by)
+        note_change(Subject.TOKEN, token.name, f"created; {what}", by=by)
     return token, text
 
 
@@ -264,17 +265,16 @@ def _with_lesser(verbs: Iterable[str]) -> list[str]:
 
 def _of_prefix(prefix: str) -> AgentToken | None:
     # None if hub.db does not exist or is older than tokens: then there are none.
-    is_of_a_test = "mode=memory" in connections["default"].settings_dict["NAME"]
-    if not is_of_a_test and not (env.home() / "hub.db").exists():
-        return None  # a query would create it
+    if not has_hub():
+        return None
     try:
         return AgentToken.objects.filter(prefix=prefix).first()
     except DatabaseError as error:
         if faults.is_missing_table(error):
             return None
         if faults.is_locked(error):
-            raise Locked("hub.db is locked by another process") from error
-        raise Unavailable(f"hub.db cannot be read: {error}") from error
+            raise Locked(f"{stores.HUB_NAME} is locked by another process") from error
+        raise Unavailable(f"{stores.HUB_NAME} cannot be read: {error}") from error
 
 
 def _new_text() -> str:

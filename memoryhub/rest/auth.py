@@ -18,6 +18,7 @@ from memoryhub.core.errors import HubError, Unauthorized
 from memoryhub.core.permissions import EVERYTHING, HUB, TO_MAKE_PLACES, Act, Grant, demand, grant_of, use_grant
 from memoryhub.core.secret_files import TOKEN, read_or_create_secret, secret_matches
 from memoryhub.models import AgentToken
+from memoryhub.ops.serving.bridge import ACCEPTED, VERDICT
 from memoryhub.registry import tokens
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -72,11 +73,14 @@ class BearerToken(HttpBearer):
     def authenticate(self, request: HttpRequest, token: str) -> Any:
         # A wrong token is refused, even with a valid session.
         text = token.strip()
+        verdict = request.META.get(VERDICT, {})
+        verdict[ACCEPTED] = False
         agent = tokens.recognise(text)
+        verdict[ACCEPTED] = agent is not None or secret_matches(text, read_token())
         if agent is not None:
             _note_after_response(request, agent)
             return _admitted(request, tokens.actor_of(agent), tokens.grant_of(agent))
-        if not secret_matches(text, read_token()):
+        if not verdict[ACCEPTED]:
             raise Unauthorized(f"the token is wrong; {HOW_TO_AUTHENTICATE}")
         return _admitted(request, TOKEN_ACTOR, EVERYTHING)
 

@@ -69,8 +69,7 @@ def export(request: HttpRequest, command: Query[ExportRequest]) -> Any:
     },
 )
 def export_packs_read(request: HttpRequest, command: Query[AuditExport]) -> Any:
-    """Oldest first, each with its position in the log and the digest of the chain there. For owners."""
-    demand(Act.GOVERN, to="read the audit")  # here too: the lines are made after the answer has begun
+    """Oldest first, each with its position in the log and the digest of the chain there."""
     return _streamed(request, lambda: (line.encode() for line in export_audit(command=command)), command.form, "audit")
 
 

@@ -140,10 +140,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     # Parsers differ in which value of a duplicate name wins.
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in found if names.count(name) > 1)
-        raise Invalid(f"the body names {twice[:80]!r} twice in one object; send it once")
+        raise Invalid(f"the body names {_repeated(pairs)[:80]!r} twice in one object; send it once")
     return found
+
+
+def _repeated(pairs: list[tuple[str, Any]]) -> str:
+    seen: set[str] = set()
+    return next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
 
 
 def _finite(text: str) -> float:
@@ -186,8 +189,7 @@ class HubAPI(NinjaAPI):
         self.add_exception_handler(Http404, lambda _, error: problem_response(problem(404, str(error))))
 
     def validation_error_from_error_contexts(self, error_contexts: list[ValidationErrorContext[Any]]) -> Any:
-        faults = [fault for context in error_contexts for fault in _faults(context)]
-        return Invalid(explain_faults(faults))
+        return Invalid(explain_faults([fault for context in error_contexts for fault in _faults(context)]))
 
     def get_openapi_schema(self, **options: Any) -> Any:
         return complete(super().get_openapi_schema(**options))

@@ -59,7 +59,7 @@ def set_project_member(request: HttpRequest, project_id: str, person: str, comma
     "projects/{project_id}/members/{person}",
     response={204: None, **problems(404)},
     tags=["members"],
-    summary="Take a person's role in a project away",
+    summary="Remove a member of a project",
 )
 def remove_project_member(request: HttpRequest, project_id: str, person: str) -> Any:
     """Takes effect with their next request."""
@@ -88,7 +88,7 @@ def set_org_member(request: HttpRequest, org_id: str, person: str, command: Memb
     "orgs/{org_id}/members/{person}",
     response={204: None, **problems(404)},
     tags=["members"],
-    summary="Take a person's role in an organisation away",
+    summary="Remove a member of an organisation",
 )
 def remove_org_member(request: HttpRequest, org_id: str, person: str) -> Any:
     """Takes effect with their next request."""

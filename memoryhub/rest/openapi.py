@@ -1,4 +1,4 @@
-"""Adds headers and errors that all routes share to the OpenAPI schema."""
+"""Add headers and errors that all routes share to the OpenAPI schema."""
 
 from __future__ import annotations
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.utils.html import format_html, format_html_join
+from django.template.loader import render_to_string
+from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 from markdown_it import MarkdownIt
 from ninja import NinjaAPI
 from ninja.openapi.docs import DocsBase
+from ninja.responses import Response
 
 _METHODS = ("get", "post", "put", "patch", "delete")
 _DEPTH = 3
@@ -23,6 +27,8 @@ _MOST_VALUES = 12
 # A parameter in a path
 _PLACE = re.compile(r"\{(\w+)\}")
 _PLACEHOLDER = r"<\1>"
+# Replaced by the address of each request
+_ADDRESS = "hub-address.invalid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +67,45 @@ class ReferencePage(DocsBase):
     """``/api/v1/docs``; requests sent from it use the admin's session, or the token that was entered."""
 
     def render_page(self, request: HttpRequest, api: NinjaAPI, **kwargs: Any) -> HttpResponse:
-        schema = api.get_openapi_schema()
-        address = request.build_absolute_uri("/").rstrip("/")
+        built = _built(api)
+        address = escape(request.build_absolute_uri("/").rstrip("/"))
         context = {
-            "api": schema["info"],
-            "description": _rendered(schema["info"]["description"]),
-            "groups": groups(schema, address),
-            "schemas": list(schemas(schema)),
+            "api": built.info,
+            "description": _rendered(built.info["description"]),
+            "routes": SafeString(built.routes.replace(_ADDRESS, address)),
             "openapi": "/api/v1/openapi.json",
         }
         return render(request, "memoryhub/api_docs.html", context)
+
+
+def show_schema(_: HttpRequest, api: NinjaAPI) -> HttpResponse:
+    return HttpResponse(_built(api).openapi, content_type="application/json")
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    info: dict[str, Any]
+    # The schema as JSON
+    openapi: bytes
+    # HTML of the routes and schemas, with ``_ADDRESS`` for the address of the hub
+    routes: str
+
+
+# Building takes seconds, and needs no sign-in: once for all requests, also for those that arrive meanwhile
+_building = threading.Lock()
+
+
+def _built(api: NinjaAPI) -> _Built:
+    with _building:
+        return _build(api)
+
+
+@cache
+def _build(api: NinjaAPI) -> _Built:
+    schema = api.get_openapi_schema()
+    context = {"groups": groups(schema, _ADDRESS), "schemas": list(schemas(schema))}
+    routes = render_to_string("memoryhub/api_routes.html", context)
+    return _Built(schema["info"], Response(schema).content, routes)
 
 
 def _rendered(text: str) -> SafeString:

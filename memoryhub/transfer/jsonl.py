@@ -16,7 +16,7 @@ from memoryhub import __version__
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.events.event_types import EventType, event_type
 from memoryhub.core.log.append_copy import CopiedHeader
-from memoryhub.core.log.digests import canonical_json, new_payload_json
+from memoryhub.core.log.digests import HEADER, canonical_json, new_payload_json
 from memoryhub.core.log.erase import PAYLOAD_ERASED
 from memoryhub.core.schemas import STORED, Instant, Payload, Position, Renumbering, Sha256, Version
 from memoryhub.core.secrets.shapes import TEXT, Shape
@@ -30,21 +30,8 @@ FORMAT_VERSION = 1
 # Of one line, in bytes; the longest event that the hub writes has about a tenth.
 MAX_LINE = 16 * 2**20
 
-FIELDS = (
-    "position",
-    "event_id",
-    "session_id",
-    "turn_id",
-    "stream_id",
-    "stream_seq",
-    "event_type",
-    "event_version",
-    "occurred_at",
-    "actor",
-    "source",
-    "idempotency_key",
-    "trace_id",
-)
+# An export is of one store, and names it once
+FIELDS = tuple(name for name in HEADER if name != "project_id")
 _SELECT = f"SELECT payload_json, payload_digest, {', '.join(FIELDS)} FROM raw_events ORDER BY position"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from governance.imports import Batch, counts_text
+from governance.imports.batches import Batch, counts_text
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import Report
 

@@ -1,4 +1,4 @@
-"""Decides what becomes of a source's records in one project, and writes it."""
+"""Decide what becomes of a source's records in one project, and write it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hashlib import sha256
 
 from pydantic import ValidationError
 
-from governance.imports import begin_import, end_import, in_batch
+from governance.imports.batches import begin_import, end_import, in_batch
 from memories.duplicates import Existing, ExistingMemories
 from memories.events import MEMORY_WRITTEN, MemoryWritten
 from memories.importing.files import without_deleted

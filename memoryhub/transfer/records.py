@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from governance.imports import COUNTED
+from governance.imports.batches import COUNTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any
 
 from decisions.projectors import mentions
-from governance.events import IMPORT_UNDONE, ImportUndone
-from governance.imports import batch_of_trace, trace_of
-from memories.events import MEMORY_WRITTEN, RELATION_CREATED, MemoryWritten, RelationCreated
-from memories.models import MemoryScope
+from governance.events import IMPORT_UNDONE
+from governance.imports.batches import batch_of_trace, trace_of
 from memoryhub.core import log
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.log.append import Draft, prepare
@@ -27,12 +24,15 @@ from memoryhub.core.secrets.shapes import Shape
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
 from memoryhub.core.stores.wiping import mark_unwiped
+from memoryhub.registry.moves import noting_moves
 from memoryhub.transfer.jsonl import UNFIT, EventLine, Export, refusal, require_earlier
-from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED, CommitRecorded, SessionStarted
-from sessions_app.events.sessions import TURN_BEGAN, TurnBegan
+from memoryhub.transfer.own_events import erasing_here, find_existing, undoing_here
+from sessions_app.events import CommitRecorded
 
 LEFT_OUT = -1
 HERE = "this store has its own version of their memory, decision, session, turn, commit or relation"
+
+_PRESENT = "SELECT position, payload_digest, salt, payload_json FROM raw_events"
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ def replay_export(export: Export, progress: Callable[[int], None] = lambda _: No
     """
     demand(Act.GOVERN, to="import a whole store")
     replay = Replay(export.void())
-    with log.transaction():
+    with log.transaction(), noting_moves():
         replay.take_all(export.events(), progress)
     if replay.has_undone:
         log.rebuild()
@@ -107,7 +107,7 @@ class Replay:
             return
         draft = self._draft(event)
         if isinstance(draft, Draft) and not self._is_empty:
-            existing = _existing(draft.type, draft.payload)
+            existing = find_existing(draft.type, draft.payload)
             if existing:
                 self._positions[-1] = existing
                 self._closed.add(event.stream_id)
@@ -189,11 +189,11 @@ class Replay:
         stream = self._context.stream(event.stream_id)
         if isinstance(draft, Draft) and draft.type is PAYLOAD_ERASED:
             # What an earlier import brought is erased here too.
-            draft = self._prepared(PAYLOAD_ERASED, _erasing_here(draft.payload, by_job=event.source == "job"))
+            draft = self._prepared(PAYLOAD_ERASED, erasing_here(draft.payload, by_job=event.source == "job"))
             remove_payloads(draft.payload.positions)
             mark_unwiped(self._head + 1)
         if isinstance(draft, Draft) and draft.type is IMPORT_UNDONE:
-            draft = self._prepared(IMPORT_UNDONE, _undoing_here(draft.payload))
+            draft = self._prepared(IMPORT_UNDONE, undoing_here(draft.payload))
             self.has_undone |= bool(draft.payload.void) and not self._is_empty
         seq = event.stream_seq if self._is_empty else 0
         header, is_void = self._header(event, stream, seq), event.position in self._void
@@ -217,46 +217,6 @@ class Replay:
         self.report.left_out[reason] = self.report.left_out.get(reason, 0) + 1
 
 
-# A stream cannot be read without its first event. So an erasure of it takes this store's own events of the stream too;
-# retention, and the undo of an import, leave such streams as they are.
-def _erasing_here(erased: log.PayloadErased, *, by_job: bool) -> log.PayloadErased:
-    own = _own_events(erased.positions)
-    if not by_job:
-        whole = {*erased.positions, *chain.from_iterable(own.values())}
-        return erased.model_copy(update={"positions": sorted(whole)})
-    positions = _outside(erased.positions, own)
-    streams = [stream for stream in erased.streams if stream not in own]
-    return erased.model_copy(update={"positions": positions, "streams": streams})
-
-
-def _undoing_here(undone: ImportUndone) -> ImportUndone:
-    own = _own_events(undone.void)
-    return undone.model_copy(update={"void": _outside(undone.void, own)}) if own else undone
-
-
-def _outside(positions: Sequence[int], streams: Collection[str]) -> list[int]:
-    found = rows.fetch(f"SELECT position, stream_id FROM raw_events WHERE position IN {IDS}", [json.dumps(positions)])
-    left = [position for position, stream in found if stream not in streams]
-    if positions and not left:
-        raise LeftOut(positions[0])
-    return left
-
-
-def _own_events(positions: Sequence[int]) -> dict[str, list[int]]:
-    listed = json.dumps(positions)
-    own: dict[str, list[int]] = {}
-    for position, stream in rows.fetch(_OWN, [listed, listed]):
-        own.setdefault(stream, []).append(position)
-    return own
-
-
-_OWN = (
-    "SELECT position, stream_id FROM raw_events WHERE stream_id IN "
-    f"(SELECT stream_id FROM raw_events WHERE stream_seq = 1 AND position IN {IDS}) "
-    f"AND position NOT IN {IDS} AND payload_json IS NOT NULL"
-)
-
-
 # The digests of redacted payloads depend on their salts, which are new.
 def _with_digests(draft: Draft[Any]) -> Draft[Any]:
     positions = sorted(draft.payload.digests)
@@ -268,52 +228,3 @@ def _with_digests(draft: Draft[Any]) -> Draft[Any]:
     payload = draft.payload.model_copy(update={"digests": digests})
     data = {**draft.data, "digests": {str(position): digest for position, digest in digests.items()}}
     return Draft(draft.type, payload, data, draft.redactions)
-
-
-_PRESENT = "SELECT position, payload_digest, salt, payload_json FROM raw_events"
-
-
-def _existing(kind: EventType[Any], payload: Payload) -> int:
-    find = _FIND.get(kind.name)
-    if find is None:
-        return 0
-    sql, values = find
-    parameters = values(payload)
-    found = rows.fetch(sql, parameters) if all(value is not None for value in parameters) else []
-    return found[0][0] if found else 0
-
-
-def _topic(payload: MemoryWritten) -> list[Any]:
-    return [None if payload.scope is MemoryScope.SESSION else payload.topic_key]
-
-
-def _relation(payload: RelationCreated) -> list[Any]:
-    return [payload.source_id, payload.target_id, payload.relation]
-
-
-def _session(payload: SessionStarted) -> list[Any]:
-    return [payload.session_id]
-
-
-def _turn(payload: TurnBegan) -> list[Any]:
-    return [payload.session_id, payload.turn_id]
-
-
-def _commit(payload: CommitRecorded) -> list[Any]:
-    return [payload.sha]
-
-
-# Of what a store can have only once, by other things than its id
-_FIND: dict[str, tuple[str, Callable[[Any], list[Any]]]] = {
-    MEMORY_WRITTEN.name: (
-        "SELECT id FROM memories_memory WHERE topic_key = %s AND deleted_at IS NULL AND scope <> 'session'",
-        _topic,
-    ),
-    RELATION_CREATED.name: (
-        "SELECT id FROM memories_relation WHERE source_id = %s AND target_id = %s AND relation = %s",
-        _relation,
-    ),
-    SESSION_STARTED.name: ("SELECT id FROM sessions_app_session WHERE session_id = %s", _session),
-    TURN_BEGAN.name: ("SELECT id FROM sessions_app_turn WHERE session_id = %s AND turn_id = %s", _turn),
-    COMMIT_RECORDED.name: ("SELECT id FROM sessions_app_commit WHERE sha = %s", _commit),
-}

@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from decisions.admin.listing import brief, status, warnings
 from decisions.contributions import IN_FORCE
 from decisions.models import Decision
-from governance.imports import Batch, Gain, gain_of, list_batches
+from governance.imports.batches import Batch, Gain, gain_of, list_batches
 from governance.redaction.copies import last_look
 from governance.staleness.selectors import count_stale
 from memories.admin.listing import kind_and_type

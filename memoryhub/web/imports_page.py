@@ -11,17 +11,9 @@ from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from governance.imports import (
-    Batch,
-    Undo,
-    counts_text,
-    find_batch,
-    gain_of,
-    imported_memories,
-    list_batches,
-    preview_undo,
-)
-from governance.imports import undo_import as undo
+from governance.imports.batches import Batch, counts_text, find_batch, gain_of, imported_memories, list_batches
+from governance.imports.undo import Undo, preview_undo
+from governance.imports.undo import undo_import as undo
 from memories.admin.answers import sentence
 from memoryhub.core import log
 from memoryhub.core.background import is_long, start_task

@@ -21,14 +21,14 @@ from memoryhub.core.jobs import Every, find_job
 from memoryhub.core.permissions import Act, may, reaches, require
 from memoryhub.core.validation import command_from
 from memoryhub.models import Subject
-from memoryhub.ops.jobs import worker
+from memoryhub.ops.jobs.live import jobs_version
+from memoryhub.ops.jobs.locks import worker_is_running
 from memoryhub.ops.jobs.planning import AT_A_TIME, HOWS, JobPlan, change_plan, default_of
 from memoryhub.ops.jobs.requests import ask_worker
 from memoryhub.ops.jobs.status import JobStatus, OverOne, job_statuses
 from memoryhub.registry.access_history import history_of
 from memoryhub.web.addresses import Place
 from memoryhub.web.hub_pages import hub_page
-from memoryhub.web.live import jobs_version
 
 _BADGES = {"ok": "settled", "failed": "broken", "interrupted": "incomplete", "running": "active", "queued": "review"}
 
@@ -44,7 +44,7 @@ def show_jobs(request: HttpRequest) -> HttpResponse:
     context = {
         "jobs": shown,
         "tasks": [(task, Place.of(task.store)) for task in running_tasks() if reaches(task.store.place)],
-        "worker": worker.is_there(),
+        "worker": worker_is_running(),
         "may_run": administers,
         "history": history_of(Subject.JOB, before=request.GET.get("before", "")) if administers else None,
     }

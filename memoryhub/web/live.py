@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -18,11 +15,11 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_safe
 
-from memoryhub import env
-from memoryhub.core.background import find_task, running_tasks
+from memoryhub.core.background import UNKNOWN_TASK, find_task
 from memoryhub.core.permissions import Act, may
 from memoryhub.core.stores.store import current_store
-from memoryhub.ops.serving.live import Source, file_stamp, source_of_store
+from memoryhub.ops.jobs.live import source_of_jobs
+from memoryhub.ops.serving.live import Source, source_of_store
 
 # Sent by ``live.js`` when it fetches a page again
 HEADER = "Hub-Live"
@@ -55,24 +52,7 @@ def follow_store(_request: HttpRequest) -> HttpResponseBase:
 def follow_jobs(request: HttpRequest) -> HttpResponseBase:
     if not may(request.user, Act.VIEW):
         return redirect(settings.LOGIN_URL)
-    return LiveResponse(Source("jobs", _stamp_of_jobs, jobs_version))
-
-
-def _files_of_jobs() -> Iterator[Path]:
-    home = env.home()
-    yield from (home / name for name in ("hub.db", "hub.db-wal", "jobs.db", "jobs.db-wal"))
-    yield from sorted((home / "locks").glob("*"))
-
-
-def _stamp_of_jobs() -> object:
-    return file_stamp(_files_of_jobs()), [task.version for task in running_tasks()]
-
-
-def jobs_version() -> str:
-    """Return what changes with every run of a job, its progress, every schedule, and every task."""
-    files = [stamp for stamp in file_stamp(_files_of_jobs()) if stamp[0]]
-    tasks = [(task.id, task.version) for task in running_tasks()]
-    return hashlib.sha256(repr((files, tasks)).encode()).hexdigest()[:16]
+    return LiveResponse(source_of_jobs())
 
 
 @require_GET
@@ -89,7 +69,7 @@ def show_task(request: HttpRequest, task_id: str, context: dict[str, Any]) -> Ht
     """Show the progress of long work; when it has ended, redirect to the page that shows its result."""
     task = find_task(task_id)
     if task is None:
-        messages.warning(request, "The hub was started again since. The log shows what was done.")
+        messages.warning(request, UNKNOWN_TASK)
         return redirect("admin:index")
     if task.ended and HEADER not in request.headers:
         if task.actor == request.user.get_username():

@@ -96,7 +96,7 @@ SECTIONS = (
             Page("Holds", "governance_hold"),
             Page("Roll back", "governance_rollback"),
             Page("Imports", "imports", view="", also=("import",)),
-            Page("Audit", "audit", view="", act=Act.GOVERN),
+            Page("Audit", "audit", view=""),
         ],
     ),
     Section("Log", "log", [Page("Events", "core_rawevent"), Page("Replay", "replay", view="")]),

@@ -16,6 +16,7 @@ from memoryhub.core.errors import HubError
 from memoryhub.core.events.event_types import quoted
 from memoryhub.core.permissions import HUB, Act, may, reaches
 from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import LIKE
 from memoryhub.core.stores.store import (
     GLOBAL_STORE,
     StoreId,
@@ -162,7 +163,7 @@ def _entries(
     number = typed.removeprefix("#")
     words = [] if number.isdecimal() else typed.lower().split()[:8]
     # SQLite lowers ASCII alone, so a word may also begin with its capital
-    like = "(lower(d.title) LIKE %s ESCAPE '!' OR d.title LIKE %s ESCAPE '!')"
+    like = f"(lower(d.title) {LIKE} %s ESCAPE '!' OR d.title {LIKE} %s ESCAPE '!')"
     likes = " AND ".join([like] * len(words)) or "d.id = %s"
     outside, _ = parse("").conditions(None, "d.id")
     sql = (

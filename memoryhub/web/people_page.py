@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_http_methods, require_POST
 
-from memoryhub.config.clients import all_clients
+from memoryhub.config.clients import Client, all_clients
 from memoryhub.core import clock
 from memoryhub.core.errors import Conflict, HubError, NotFound
 from memoryhub.core.permissions import MEMBER_ROLES, ROLES, Act, allows
 from memoryhub.core.stores.store import list_orgs, list_projects
 from memoryhub.core.validation import command_from
-from memoryhub.models import Subject
+from memoryhub.models import AgentToken, Subject
 from memoryhub.registry import members, people, tokens
 from memoryhub.registry.access_history import history_of
 from memoryhub.registry.members import MemberSet
+from memoryhub.teams.connections import VARIABLE
 from memoryhub.web import signin
 from memoryhub.web.addresses import Place
 from memoryhub.web.hub_pages import CommandForm, apply_change, hub_page, sentence
@@ -194,7 +198,7 @@ def show_tokens(request: HttpRequest) -> HttpResponse:
         return _tokens_page(request, form)
     address = signin.address_of_hub(request)
     fresh = TokenForm(owner=_owner(request))
-    return _tokens_page(request, fresh, token=token, text=text, snippets=_snippets(address, token, text))
+    return _tokens_page(request, fresh, token=token, text=text, uses=_uses(address, token))
 
 
 # Whose token the form makes; "": an agent's, as those who manage people make them unless they ask for their own.
@@ -205,23 +209,41 @@ def _owner(request: HttpRequest) -> str:
     return name
 
 
-def _snippets(address: str, token: Any, text: str) -> list[dict[str, str]]:
-    """Return how scripts and clients use a token, as titles, notes and texts to copy."""
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How a client or a script uses a token: texts to copy with a sentence each. None of them has the token in it."""
+
+    title: str
+    steps: list[tuple[SafeString, str]]
+
+
+def _uses(address: str, token: AgentToken) -> list[Use]:
     project = token.projects[0] if token.projects else ""
+    url = f"{address}/p/{project or _PLACE}/mcp"
+    clients = [client for client in all_clients().values() if client.http]
+    uses = [Use(client.name, _client_steps(client, url, reads_only=token.verbs == ["read"])) for client in clients]
     path = f"projects/{project}/memories?limit=5" if project else "projects"
-    curl = f"curl -H 'Authorization: Bearer {text}' '{address}/api/v1/{path}'"
-    about = "Put this into {}." if project else "Put this into {}, with a project's id in the address."
-    mcp = f"{address}/p/{project or 'PROJECT'}/mcp"
-    clients = [
-        {
-            "title": client.name,
-            "about": about.format(_on_linux(client.user[-1])),
-            "text": client.http_text(mcp, text),
-        }
-        for client in all_clients().values()
-        if client.http
-    ]
-    return [{"title": "curl", "about": "Over REST, as a script would.", "text": curl}, *clients]
+    ask = f"read -rs {VARIABLE} && export {VARIABLE}"
+    curl = f'curl -H "Authorization: Bearer ${VARIABLE}" "{address}/api/v1/{path}"'
+    about = format_html("Run both lines. The first waits for the token without showing what you paste; press Enter.")
+    return [*uses, Use("A script, with curl", [(about, f"{ask}\n{curl}")])]
+
+
+_PLACE = "PROJECT"
+
+
+def _client_steps(client: Client, url: str, *, reads_only: bool) -> list[tuple[SafeString, str]]:
+    instead = f", with the project’s id instead of {_PLACE}" if f"/{_PLACE}/" in url else ""
+    # Hooks write.
+    command = f"memory-hub setup {client.id} --url {url}{' --no-hooks' if reads_only else ''}"
+    ask = format_html("Run this in the project’s folder{}. It asks for the token.", instead)
+    file = client.repository[0] if client.repository else _on_linux(client.user[-1])
+    where = " in the project’s folder" if client.repository else ", which counts in every folder"
+    source = format_html("takes the token from the environment variable <code>{}</code>", VARIABLE)
+    if client.http and client.http.input:
+        source = format_html("asks for the token once, and keeps it")
+    put = format_html("Or put this into <code>{}</code>{}. {} {}.", file, where, client.name, source)
+    return [(ask, command), (put, client.http_text(url, VARIABLE))]
 
 
 def _on_linux(path: str) -> str:
@@ -249,6 +271,7 @@ def _tokens_page(request: HttpRequest, form: TokenForm, **extra: Any) -> HttpRes
     history = history_of(Subject.TOKEN, before=request.GET.get("before", "")) if manages else None
     context = {
         "history": history,
+        "own_history": history_of(Subject.PERSON, name=request.user.get_username()),
         "valid": valid,
         "ended": listed[len(valid) :],
         "form": form,

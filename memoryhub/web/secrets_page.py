@@ -16,12 +16,8 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from pydantic import ValidationError
 
-from memoryhub.config.project_settings import (
-    ProjectSettings,
-    project_settings,
-    setting_info,
-    settings_decided_elsewhere,
-)
+from memoryhub.config.current_settings import project_settings, settings_decided_elsewhere
+from memoryhub.config.project_settings import ProjectSettings, setting_info
 from memoryhub.core.errors import HubError
 from memoryhub.core.secrets.catalogue import RuleInfo, catalogue
 from memoryhub.core.validation import explain

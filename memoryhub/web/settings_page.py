@@ -12,6 +12,12 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 
+from memoryhub.config.current_settings import (
+    project_settings,
+    settings_decided_by,
+    settings_decided_elsewhere,
+    settings_of_the_project,
+)
 from memoryhub.config.folder import read_folder
 from memoryhub.config.identity import bound_folders
 from memoryhub.config.project_settings import (
@@ -19,12 +25,8 @@ from memoryhub.config.project_settings import (
     Group,
     ProjectSettings,
     check_settings,
-    project_settings,
     setting_info,
     setting_label,
-    settings_decided_by,
-    settings_decided_elsewhere,
-    settings_of_the_project,
 )
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.stores.store import Scope, current_store

@@ -7,6 +7,7 @@ import re
 import secrets
 from collections.abc import Callable
 from datetime import timedelta
+from http import HTTPStatus
 
 from django.conf import settings
 from django.contrib.auth import login, logout
@@ -16,7 +17,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST
 
 from memoryhub.core import clock
 from memoryhub.core.errors import Forbidden, Gone
@@ -30,6 +31,8 @@ _TOKEN_BYTES = 32
 # Key of a session: whom the proxy named when the session began
 _PROXY_PERSON = "proxy_person"
 _EXEMPT = "/api/"
+# Headers in which browsers say why they fetch a page
+_PURPOSES = ("Sec-Purpose", "Purpose", "X-Moz")
 # Pages without which nobody could sign out, or use a link, behind a proxy that signs in
 _NEVER_BY_PROXY = re.compile(r"/(signin|static)/|/signout$|(/p/[^/]+|/o/[^/]+|/global)?/admin/login/")
 
@@ -42,7 +45,7 @@ def ensure_owner() -> User:
 def _first_owner() -> User:
     with transaction.atomic():
         owner = User.objects.create_superuser(OWNER)
-        note_change(Subject.PERSON, owner.username, "made, as the first owner")
+        note_change(Subject.PERSON, owner.username, "added as the first owner")
     return owner
 
 
@@ -61,7 +64,7 @@ def create_link_token(*, username: str = OWNER) -> str:
     with transaction.atomic():
         SignInLink.objects.filter(expires_at__lt=clock.now()).delete()
         SignInLink.objects.create(token_hash=_hash(token), username=username, expires_at=clock.now() + LINK_LIFETIME)
-        note_change(Subject.PERSON, username, "given a link to sign in")
+        note_change(Subject.PERSON, username, "sign-in link created")
     return token
 
 
@@ -87,14 +90,24 @@ def _hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
+# Link previews send HEAD, and browsers fetch ahead: neither must use up the link. On another site's page somebody else
+# may have put it, to sign a person in as themselves.
 @never_cache
-@require_safe
+@require_http_methods(["GET", "HEAD", "POST"])
 def follow_link(request: HttpRequest, token: str) -> HttpResponse:
-    if request.method == "HEAD":  # link previews must not use up the link
+    if request.method == "HEAD":
         return HttpResponse()
+    if _is_fetched_ahead(request):
+        return HttpResponse(status=HTTPStatus.TOO_EARLY)  # the browser asks again when the person follows the link
+    if request.method == "GET" and request.headers.get("Sec-Fetch-Site") == "cross-site":
+        return render(request, "memoryhub/signin_confirm.html")
     user = redeem_link_token(token)
     _sign_in(request, user)
     return redirect("/")
+
+
+def _is_fetched_ahead(request: HttpRequest) -> bool:
+    return any("prefetch" in request.headers.get(name, "").lower() for name in _PURPOSES)
 
 
 def _sign_in(request: HttpRequest, user: User) -> None:
@@ -144,7 +157,11 @@ class ProxySignIn:
             return None
         person = User.objects.filter(username=name, is_active=True).first() if SLUG.fullmatch(name) else None
         if person:
-            _sign_in(request, person)
+            # A script's request has no cookie, and would leave a session behind each time
+            if request.path_info.startswith(_EXEMPT) and settings.SESSION_COOKIE_NAME not in request.COOKIES:
+                request.user = person
+            else:
+                _sign_in(request, person)
             return None
         if request.path_info.startswith(_EXEMPT):
             return None

@@ -70,14 +70,15 @@ def _settings(payload: Mapping[str, Any]) -> str:
 
 define_entity(
     "session",
-    "SELECT id, CASE purpose WHEN '' THEN session_id ELSE purpose END AS title, '' AS kind, 0 AS deleted "
+    "SELECT id, CASE purpose WHEN '' THEN session_id ELSE purpose END AS title, '' AS kind, false AS deleted "
     "FROM sessions_app_session",
     shown_by="session_list",
 )
 # The project itself has the id 0.
 define_entity(
     "project",
-    "SELECT 0 AS id, coalesce((SELECT name FROM sessions_app_profile LIMIT 1), '') AS title, '' AS kind, 0 AS deleted",
+    "SELECT 0 AS id, coalesce((SELECT name FROM sessions_app_profile LIMIT 1), '') AS title, '' AS kind, "
+    "false AS deleted",
 )
 
 SESSIONS = EventGroup("sessions", "Sessions and turns", 10, "session")

@@ -82,7 +82,7 @@ def _about_commit(payload: Mapping[str, Any]) -> str:
 
 
 define_entity(
-    "commit", "SELECT id, substr(message, 1, 200) AS title, '' AS kind, 0 AS deleted FROM sessions_app_commit"
+    "commit", "SELECT id, substr(message, 1, 200) AS title, '' AS kind, false AS deleted FROM sessions_app_commit"
 )
 
 COMMITS = EventGroup("commits", "Commits", 70, "commit")

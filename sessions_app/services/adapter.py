@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
-from memoryhub.config.project_settings import project_settings
+from memoryhub.config.current_settings import project_settings
 from memoryhub.config.retention_rules import TurnPolicy
 from memoryhub.core import clock, ids, log
 from memoryhub.core.events.event_types import EventType, TurnRule

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.config.clients import Effect
+from memoryhub.config.current_settings import project_settings
 from memoryhub.config.folder import NO_FOLDER, FolderSettings, read_folder, use_folder
 from memoryhub.config.identity import bind_project
-from memoryhub.config.project_settings import project_settings
 from memoryhub.core import clock, log, windows
 from memoryhub.core.contributions import opening_of, recall_of
 from memoryhub.core.errors import Invalid
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
 from memoryhub.core.origin import use_origin
-from memoryhub.core.spool import Kept
+from memoryhub.core.spool import SpooledEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store, project_store, use_store
 from memoryhub.core.text import flat, one_line
@@ -165,16 +165,16 @@ def folder_settings_of(project: str, event: HookEvent) -> tuple[FolderSettings, 
         return NO_FOLDER, error.message
 
 
-def capture_kept(event: HookEvent, kept: Kept) -> None:
+def capture_spooled(event: HookEvent, spooled: SpooledEvent) -> None:
     """Capture a spooled event in the current store, at the time when it happened."""
     folder, _ = folder_settings_of(current_store().name, event)
     with (
-        clock.frozen(plausible_time(datetime.fromtimestamp(kept.at / 1000, UTC))),
+        clock.frozen(plausible_time(datetime.fromtimestamp(spooled.at / 1000, UTC))),
         use_folder(folder),
-        use_origin(source="hook", actor=kept.client),
+        use_origin(source="hook", actor=spooled.client),
     ):
-        capture(event=event, idempotency_key=kept.id)
-    note_window(event=event, window=kept.window)
+        capture(event=event, idempotency_key=spooled.id)
+    note_window(event=event, window=spooled.window)
 
 
 def plausible_time(reported: datetime) -> datetime:

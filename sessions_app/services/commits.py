@@ -11,6 +11,7 @@ from memoryhub.core.entities import require_entities
 from memoryhub.core.errors import NotFound
 from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act, allows
+from memoryhub.core.stores.lookups import begins_with
 from sessions_app import git
 from sessions_app.events import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, CommitRecorded
 from sessions_app.models import Commit
@@ -100,7 +101,7 @@ def _from_git(command: CommitRead, directory: Path) -> CommitRecord | None:
 
 
 def _from_fields(command: CommitRead) -> CommitRecord:
-    existing: Commit | None = Commit.objects.filter(sha__startswith=command.sha.lower()).order_by("id").first()
+    existing: Commit | None = Commit.objects.filter(begins_with("sha", command.sha.lower())).order_by("id").first()
     if existing:
         return CommitRecord(sha=existing.sha, committed_at=existing.committed_at)
     if command.message is None or len(command.sha) not in (40, 64):

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 from memoryhub.config.clients import Effect
-from memoryhub.config.project_settings import project_settings
+from memoryhub.config.current_settings import project_settings
 from memoryhub.core import clock, ids
 from memoryhub.core.contributions import opening_of
 from memoryhub.core.origin import AGENT_PREFIX, current_origin, use_origin

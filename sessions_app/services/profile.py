@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import TypeVar
 
 from memoryhub.config.current_rules import forget_rules
-from memoryhub.config.project_settings import (
-    ProjectSettings,
-    check_settings,
-    project_settings,
-    settings_decided_elsewhere,
-)
+from memoryhub.config.current_settings import project_settings, settings_decided_elsewhere, settings_of_the_project
+from memoryhub.config.project_settings import ProjectSettings, check_settings
 from memoryhub.config.secret_rules import SecretRule, compiled_rules
 from memoryhub.core import log
-from memoryhub.core.errors import Invalid, NotFound
+from memoryhub.core.errors import Forbidden, Invalid, NotFound
+from memoryhub.core.events.projection import Event
 from memoryhub.core.log import Draft
-from memoryhub.core.permissions import Act, current_place, demand
+from memoryhub.core.permissions import Act, allows, current_place, demand
 from memoryhub.core.secrets.sanitize import Finding, sanitize_text, use_rules
 from memoryhub.core.stores.store import Scope, current_store, list_orgs
 from sessions_app.events import PROJECT_CONFIGURED, ProjectConfigured
@@ -24,6 +23,8 @@ from sessions_app.events.work import PROJECT_DESCRIBED, ProjectDescribed
 from sessions_app.schemas import OrgDescribe, ProfileView, SettingsChange
 from sessions_app.schemas.work import FoundSecret, Sanitise, Sanitised
 from sessions_app.selectors import org_of_project, profile, root_of_project
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +68,44 @@ def draft_description(*, command: OrgDescribe, scope: Scope) -> Draft[ProjectDes
         raise Invalid(f"{misplaced[0]!r} belongs to a project, not to the {scope} scope; leave it out")
     if "org_id" in fields:
         fields["org"] = _checked_org(fields.pop("org_id"))
-    if fields.get("root_path") and fields["root_path"] != _present_root():
-        demand(Act.ADMINISTER, to="name a folder of the hub's machine, where git is read")
+    if fields.get("root_path"):
+        _require_folder(fields["root_path"])
     return log.prepare(PROJECT_DESCRIBED, ProjectDescribed(**fields))
 
 
-def _present_root() -> str:
-    return root_of_project() if current_place().startswith("project:") else ""
+# Also for a roll-back, which puts back what the description was before
+@log.on_append(PROJECT_DESCRIBED)
+def _require_rights(event: Event[ProjectDescribed]) -> None:
+    changed = event.payload.model_fields_set
+    if "org" in changed:
+        _require_orgs(event.payload.org)
+    if "root_path" in changed and event.payload.root_path:
+        _require_folder(event.payload.root_path)
+
+
+def _require_folder(root: str) -> None:
+    if root != _present(root_of_project):
+        demand(Act.ADMINISTER, to="name a folder of the hub's machine, where git is read")
+
+
+def _checked_org(org: str | None) -> str | None:
+    if org != _present(org_of_project):
+        org = _existing_org(org)
+        _require_orgs(org)
+    return org
 
 
 # A project inherits the memories of its organisation, whose members have their rights in the project.
-def _checked_org(org: str | None) -> str | None:
-    present = org_of_project() if current_place().startswith("project:") else None
+def _require_orgs(org: str | None) -> None:
+    present = _present(org_of_project)
     if org != present:
-        org = _existing_org(org)
         for changed in {org, present} - {None}:
             demand(Act.VIEW, place=f"org:{changed}")
-    return org
+
+
+# None where no project is current, as before one is created
+def _present(read: Callable[[], T]) -> T | None:
+    return read() if current_place().startswith("project:") else None
 
 
 def _existing_org(org: str | None) -> str | None:
@@ -140,6 +162,20 @@ def change_settings(*, command: SettingsChange) -> ProjectSettings:
         settings = project_settings()
     forget_rules()
     return settings
+
+
+# Also for a roll-back. Other values are read from the hub's disk, or downloaded.
+@log.on_append(PROJECT_CONFIGURED)
+def _require_model(event: Event[ProjectConfigured]) -> None:
+    model = event.payload.settings.get("embedding_model")
+    if model in (None, "auto", "none"):
+        return
+    is_new = not current_place() or model != settings_of_the_project().get("embedding_model")
+    if is_new and not allows(Act.ADMINISTER):
+        raise Forbidden(
+            "only those who administer the hub choose a model from the hub's disk or the network; use auto or none",
+            needs=Act.ADMINISTER.value,
+        )
 
 
 # Such a change would be stored without effect.

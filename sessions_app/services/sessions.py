@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from memoryhub.config.project_settings import project_settings
+from memoryhub.config.current_settings import project_settings
 from memoryhub.config.retention_rules import EndedWith
 from memoryhub.core import clock, ids, log
 from memoryhub.core.contributions import promote_entries, scratch_entries

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from memoryhub.config.project_settings import project_settings
+from memoryhub.config.current_settings import project_settings
 from memoryhub.config.retention_rules import TurnPolicy
 from memoryhub.core import clock, ids, log
 from memoryhub.core.errors import Conflict, Invalid

@@ -76,7 +76,9 @@ class InboxTests(AdminTestCase):
 
     def test_an_item_that_is_erased_while_it_is_read_gives_a_message(self) -> None:
         for path in (f"memories/memory/review/{self.first}/", f"memories/conflict/{self.conflict}/change/"):
-            with mock.patch("memories.admin.comparing.versions_of", lambda ids: {memory_id: [] for memory_id in ids}):
+            with mock.patch(
+                "memories.admin.comparing.plain_versions_of", lambda ids: {memory_id: [] for memory_id in ids}
+            ):
                 answer = self.client.get(self.address(path), follow=True)
             self.assertIn("was changed or erased while it was read", text_of(answer.content.decode()))
             self.assertLess(answer.status_code, 500)

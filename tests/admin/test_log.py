@@ -114,7 +114,7 @@ class ChainTests(AdminTestCase):
         self.write("one")
         with self.store():
             anchor_path(project_store("alpha")).write_text("nonsense")
-        self.assertIn("anchor file beside the store cannot be read", self.page(LOG))
+        self.assertIn("anchor cannot be read", self.page(LOG))
 
     def test_verifying_requires_post(self) -> None:
         self.page("log/verify/", status=405)

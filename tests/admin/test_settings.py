@@ -8,7 +8,8 @@ from unittest import mock
 
 from selenium.webdriver.common.keys import Keys
 
-from memoryhub.config.project_settings import Group, ProjectSettings, project_settings, setting_info
+from memoryhub.config.current_settings import project_settings
+from memoryhub.config.project_settings import Group, ProjectSettings, setting_info
 from memoryhub.core.errors import Invalid
 from sessions_app.schemas import SettingsChange
 from sessions_app.services.profile import change_settings

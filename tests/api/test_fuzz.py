@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from unittest import SkipTest, TestCase
 
 from memoryhub.config.clients import hook_clients
+from memoryhub.core.backends.selected import stores
 from tests.home import UNMEASURED
 from tests.torture.rounds import is_long
 from tests.web.server import ROOT, Server, run, serving, temporary_home
@@ -49,7 +50,7 @@ class FuzzTests(TestCase):
         print(f"schemathesis made {made:,} requests", file=sys.stderr)
         self.assertGreaterEqual(made, REQUESTS)
         parts = self.server.api("GET", "health").json()["parts"]
-        self.assertEqual((parts["hub.db"], parts["project demo"]), ("ok", "ok"), parts)
+        self.assertEqual((parts[stores.HUB_NAME], parts["project demo"]), ("ok", "ok"), parts)
         verified = self.server.api("GET", "projects/demo/events/verify").json()
         self.assertTrue(verified["ok"], verified)
         self.assertNotIn("Traceback", self.server.text)

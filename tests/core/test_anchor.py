@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import fcntl
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 from memories import services
 from memories.schemas import MemoryWrite
 from memoryhub.core import log
+from memoryhub.core.backends import selected
 from memoryhub.core.backends.sqlite.anchors import anchor_path
-from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Damaged, Invalid
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.store import project_store, use_store
+from tests import tampering
+from tests.databases import at_home, sqlite_only
 from tests.mcp.client import McpTestCase
+from tests.mcp.client import Server as McpServer
 from tests.support import HubTestCase, forget_all_stores
+from tests.web.server import Server as WebServer
 from tests.web.server import Shell, serving, temporary_home
 
 ALPHA = project_store("alpha")
@@ -40,17 +41,11 @@ class CutLogTests(HubTestCase):
             for number in range(5):
                 write(f"early {number}")
         forget_all_stores()
-        older = path_of(ALPHA).read_bytes()
+        older = tampering.Copy(ALPHA)
         with self.store("alpha"):
             for number in range(5):
                 write(f"late {number}")
-        forget_all_stores()
-        self.put_back(older)
-
-    def put_back(self, content: bytes) -> None:
-        for end in ("-wal", "-shm"):
-            path_of(ALPHA).with_name(f"events.db{end}").unlink(missing_ok=True)
-        path_of(ALPHA).write_bytes(content)
+        older.put_back()
 
     def test_a_write_is_refused_and_names_doctor(self):
         with (
@@ -65,20 +60,22 @@ class CutLogTests(HubTestCase):
             self.assertFalse(log.verify().ok)
 
     def test_a_log_as_long_as_it_was_but_with_other_events_is_refused(self):
-        anchor_path(ALPHA).unlink()
+        selected.anchors.remove(ALPHA)
         with self.store("alpha"):
             for number in range(5):
                 write(f"other {number}")
         forget_all_stores()
-        anchor_path(ALPHA).write_text(f"7 {'a' * 64}".ljust(127) + "\n")
+        tampering.set_anchor(ALPHA, 7, "a" * 64)
         with self.assertRaisesRegex(Damaged, "#7 is not the event that was acknowledged"), self.store("alpha"):
             write("one more")
 
+    @sqlite_only("an anchor is a file")
     def test_an_anchor_that_cannot_be_read_is_refused(self):
         anchor_path(ALPHA).write_text("nonsense")
-        with self.assertRaisesRegex(Damaged, "the anchor file beside the store cannot be read"), self.store("alpha"):
+        with self.assertRaisesRegex(Damaged, "the store's anchor cannot be read"), self.store("alpha"):
             write("one more")
 
+    @sqlite_only("an anchor is a file")
     def test_an_anchor_that_a_power_cut_left_empty_refuses_nothing(self):
         anchor_path(ALPHA).write_bytes(b"")
         with self.store("alpha"):
@@ -102,14 +99,12 @@ class CutLogTests(HubTestCase):
             log.accept_loss(store=ALPHA)
 
     def test_a_broken_chain_cannot_be_accepted(self):
-        with closing(sqlite3.connect(path_of(ALPHA))) as raw, raw:
-            raw.execute("DROP TRIGGER raw_events_no_change")
-            raw.execute("UPDATE raw_events SET actor = 'eve' WHERE position = 3")
+        tampering.change(ALPHA, "UPDATE raw_events SET actor = 'eve' WHERE position = 3")
         with self.assertRaisesRegex(Damaged, "broken at #3.*restore a backup"):
             log.accept_loss(store=ALPHA)
 
 
-class LostFileTests(HubTestCase):
+class LostStoreTests(HubTestCase):
     def setUp(self) -> None:
         super().setUp()
         with self.store("alpha"):
@@ -118,10 +113,10 @@ class LostFileTests(HubTestCase):
         forget_all_stores()
 
     def lose(self, how: str) -> None:
-        for end in ("", "-wal", "-shm"):
-            path_of(ALPHA).with_name(f"events.db{end}").unlink(missing_ok=True)
         if how == "empty":
-            path_of(ALPHA).touch()
+            tampering.lose_content(ALPHA)
+        else:
+            tampering.lose(ALPHA)
 
     def test_a_missing_or_empty_store_beside_its_anchor_is_never_recreated(self):
         for how, message in (("gone", "is gone, though its log had events"), ("empty", "is empty")):
@@ -129,8 +124,8 @@ class LostFileTests(HubTestCase):
                 self.lose(how)
                 with self.assertRaisesRegex(Damaged, f"{message}.*`memory-hub doctor`"), self.store("alpha"):
                     pass
-                self.assertEqual(path_of(ALPHA).exists(), how == "empty")
-                self.assertEqual(path_of(ALPHA).exists() and path_of(ALPHA).stat().st_size, 0)
+                self.assertEqual(selected.stores.exists(ALPHA), how == "empty")
+                self.assertTrue(tampering.has_no_content(ALPHA))
 
     def test_where_no_backup_is_left_the_loss_of_everything_can_be_accepted(self):
         for how in ("gone", "empty"):
@@ -148,11 +143,12 @@ class AnchorLockTests(HubTestCase):
     def test_a_process_that_holds_the_anchor_stops_no_writer(self):
         with self.store("alpha"):
             write("first")
-            with anchor_path(ALPHA).open("r+b") as held:
-                fcntl.flock(held, fcntl.LOCK_EX)
-                with self.assertLogs("memoryhub.core.log.anchor", "WARNING") as logs:
-                    write("second")
-                    write("third")
+            with (
+                tampering.anchor_locked(ALPHA),
+                self.assertLogs("memoryhub.core.log.anchor", "WARNING") as logs,
+            ):
+                write("second")
+                write("third")
             self.assertIn("is locked by another process and lags behind #2", logs.output[0])
             self.assertEqual(anchored_position(), 1)
             write("fourth")
@@ -176,65 +172,59 @@ class DoorTests(McpTestCase):
             mcp = self.connect(home=home)
             mcp.say("memory_write", title="kept", content="an early one")
             mcp.end()
-            older = self.contents(home)
+            with at_home(home):
+                older = tampering.Copy(ALPHA)
             mcp = self.connect(home=home)
             mcp.say("memory_write", title="lost", content="a late one")
             mcp.end()
-            self.put_back(home, older)
+            with at_home(home):
+                older.put_back()
             mcp = self.connect(home=home)
-
-            refused = mcp.say("memory_write", title="new", content="over the lost one")
-            self.assertRegex(refused, "^damaged: nothing was written: the log ends at #.*`memory-hub doctor`")
-            found = mcp.say("memory_search", query="early")
-            self.assertRegex(
-                found, r"kept(.|\n)*\(warning: the log ends at #.*Writes are refused: run `memory-hub doctor`"
-            )
-            as_json = mcp.call("memory_search", query="early", format="json")["structuredContent"]
-            self.assertIn("the log ends at #", as_json["warning"])
-            pack = mcp.say("memory_context")
-            self.assertRegex(pack, r"kept(.|\n)*this pack has no number and is not recorded: nothing was written")
+            self.check_mcp(mcp)
             mcp.end()
-
-            written = web.api("POST", "projects/alpha/memories", {"title": "new", "content": "over the lost one"})
-            self.assertEqual((written.status, written.json()["code"]), (503, "damaged"))
-            listed = web.api("GET", "projects/alpha/memories")
-            self.assertEqual(listed.status, 200)
-            self.assertIn("the log ends at #", listed.headers["Memory-Hub-Warning"])
+            self.check_rest(web)
             web.end()
+            self.check_commands(home)
 
-            shell = Shell(home)
-            self.addCleanup(shell.close)
-            code, output = shell.run("search", "early", "--project", "alpha")
-            self.assertEqual(code, 0, output)
-            self.assertRegex(output, "warning: the log ends at #")
-            code, output = shell.run("doctor", "--project", "alpha")
-            self.assertEqual(code, 15)
-            self.assertIn("its tail was cut", output)
-            self.assertIn("memory-hub doctor --accept-loss --project alpha", output)
-            code, output = shell.run("doctor", "--project", "alpha", "--accept-loss", "gone with the disk")
-            self.assertEqual(code, 0, output)
-            self.assertRegex(output, r"accepted: \d+ events? lost, recorded as #\d+")
-            code, output = shell.run("verify", "--project", "alpha")
-            self.assertEqual(code, 0, output)
+    def check_mcp(self, mcp: McpServer) -> None:
+        refused = mcp.say("memory_write", title="new", content="over the lost one")
+        self.assertRegex(refused, "^damaged: nothing was written: the log ends at #.*`memory-hub doctor`")
+        found = mcp.say("memory_search", query="early")
+        self.assertRegex(found, r"kept(.|\n)*\(warning: the log ends at #.*Writes are refused: run `memory-hub doctor`")
+        as_json = mcp.call("memory_search", query="early", format="json")["structuredContent"]
+        self.assertIn("the log ends at #", as_json["warning"])
+        pack = mcp.say("memory_context")
+        self.assertRegex(pack, r"kept(.|\n)*this pack has no number and is not recorded: nothing was written")
 
-    def contents(self, home: Path) -> bytes:
-        with closing(sqlite3.connect(home / "projects/alpha/events.db")) as raw:
-            raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        return (home / "projects/alpha/events.db").read_bytes()
+    def check_rest(self, web: WebServer) -> None:
+        written = web.api("POST", "projects/alpha/memories", {"title": "new", "content": "over the lost one"})
+        self.assertEqual((written.status, written.json()["code"]), (503, "damaged"))
+        listed = web.api("GET", "projects/alpha/memories")
+        self.assertEqual(listed.status, 200)
+        self.assertIn("the log ends at #", listed.headers["Memory-Hub-Warning"])
 
-    def put_back(self, home: Path, content: bytes) -> None:
-        path = home / "projects/alpha/events.db"
-        for end in ("", "-wal", "-shm"):
-            path.with_name(f"events.db{end}").unlink(missing_ok=True)
-        path.write_bytes(content)
+    def check_commands(self, home: Path) -> None:
+        shell = Shell(home)
+        self.addCleanup(shell.close)
+        code, output = shell.run("search", "early", "--project", "alpha")
+        self.assertEqual(code, 0, output)
+        self.assertRegex(output, "warning: the log ends at #")
+        code, output = shell.run("doctor", "--project", "alpha")
+        self.assertEqual(code, 15)
+        self.assertIn("its tail was cut", output)
+        self.assertIn("memory-hub doctor --accept-loss --project alpha", output)
+        code, output = shell.run("doctor", "--project", "alpha", "--accept-loss", "gone with the disk")
+        self.assertEqual(code, 0, output)
+        self.assertRegex(output, r"accepted: \d+ events? lost, recorded as #\d+")
+        code, output = shell.run("verify", "--project", "alpha")
+        self.assertEqual(code, 0, output)
 
 
 class PackTests(McpTestCase):
     def test_a_locked_store_still_gives_a_pack_with_a_note_that_it_is_not_recorded(self):
         server = self.connect()
         server.say("memory_write", title="a fact", content="to be packed")
-        with closing(sqlite3.connect(self.home / "projects/alpha/events.db", isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with at_home(self.home), tampering.locked(ALPHA):
             pack = server.call("memory_context")
         self.assertFalse(pack["isError"], pack)
         text = pack["content"][0]["text"]

@@ -1,8 +1,9 @@
-"""SQL in two forms: SQLite's is run, PostgreSQL's is compared as text. Also: which modules are for SQLite only."""
+"""SQL in two forms: the database's own is run, PostgreSQL's is compared as text. Also: what is for SQLite only."""
 
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 
 from django.test import SimpleTestCase
 
+from memories.models import Tag
+from memoryhub.core import clock
 from memoryhub.core.stores import dialect, rows
 from memoryhub.core.stores.dialect import (
     IDS,
@@ -30,6 +33,8 @@ from memoryhub.core.stores.dialect import (
     unindexed,
     upsert,
 )
+from memoryhub.core.stores.lookups import begins_with, has_part
+from tests.databases import sqlite_only
 from tests.support import HubTestCase
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +51,7 @@ _SQL = re.compile(
 )
 
 
-class SQLiteFormTests(HubTestCase):
+class FormTests(HubTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.enterContext(self.store("alpha"))
@@ -81,9 +86,15 @@ class SQLiteFormTests(HubTestCase):
         self.assertEqual(self.value(greatest("%s", "%s", "2"), 1, 3), 3)
         self.assertEqual(self.value(position_of("'lo'", "'hello'")), 4)
         self.assertEqual(self.value(days_between("'2026-01-01 12:00'", "'2026-01-03'")), 1.5)
+        third = self.value(days_between("'2026-01-01 00:00:00'", "'2026-01-01 07:59:59.999'"))
+        self.assertEqual(third, 28_799_999 / 86_400_000)
+        array = self.value(f"{json_array_of('value')} FROM {int_elements()} AS e", "[1, 2]")
+        self.assertEqual(json.loads(array), [1, 2])
+        self.assertEqual(self.value(f"{unindexed('e.value')} FROM {int_elements()} AS e", "[5]"), 5)
+
+    @sqlite_only("a column may have values of any type")
+    def test_what_is_no_blob_is_empty(self):
         self.assertEqual(self.value(f"{blob('x')} FROM (SELECT 'text' AS x)"), b"")
-        self.assertEqual(self.value(f"{json_array_of('value')} FROM {elements()} AS e", "[1, 2]"), "[1,2]")
-        self.assertEqual(self.value(f"{unindexed('e.value')} FROM {elements()} AS e", "[5]"), 5)
 
     def test_an_upsert_inserts_and_then_replaces(self):
         for value in ("first", "second"):
@@ -124,7 +135,22 @@ class PostgreSQLFormTests(SimpleTestCase):
         self.assertEqual(self.form("SELECT '[]', '{}', 1 % 2"), "SELECT '[]', '{}', 1 % 2")
 
 
+class LookupTests(HubTestCase):
+    def test_parts_of_texts_have_their_case(self):
+        with self.store("alpha"):
+            for number, name in enumerate(("feed.py", "Feed.py", "100%", "feed_py", "a feed.py b"), 1):
+                Tag.objects.create(id=number, name=name, created_at=clock.now())
+            conditions = [*(begins_with("name", part) for part in ("fe", "100%")), has_part("name", "feed.py")]
+            conditions += [has_part("name", part) for part in "%_"]
+            found = [sorted(Tag.objects.filter(each).values_list("id", flat=True)) for each in conditions]
+            self.assertEqual(found, [[1, 4], [3], [1, 5], [3], [4]])
+
+
 class PortabilityTests(SimpleTestCase):
+    def test_no_module_uses_a_lookup_that_ignores_case_in_sqlite(self):
+        lookup = re.compile(r"__(?:contains|startswith|endswith)\b")
+        self.assertEqual([path for path in _modules() if lookup.search(path.read_text())], [])
+
     def test_the_record_names_the_modules_that_keep_to_sqlite(self):
         found = {str(path.relative_to(ROOT)) for path in _modules() if any(map(_is_sqlite_only, _texts(path)))}
         listed = [line for line in RECORD.read_text().splitlines() if line.startswith("|")]

@@ -10,6 +10,7 @@ from django.db import transaction
 from memories.models import MemoryTag
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import require_current_alias
+from tests.databases import sqlite_only
 from tests.support import HubTestCase
 
 COUNT = "SELECT count(*) FROM memories_memorytag"
@@ -43,11 +44,13 @@ class GatheringTests(HubTestCase):
             self.tag("one")
             self.assertTrue(MemoryTag.objects.filter(tag="one").exists())
 
+    @sqlite_only("the tables of its full-text index")
     def test_a_shadow_table_counts_as_the_table_itself(self) -> None:
         with self.gathering():
             rows.put("search_fts", PUT, [1, "heron"])
             self.assertEqual(rows.fetch("SELECT id FROM search_fts_docsize"), [(1,)])
 
+    @sqlite_only("the tables of its full-text index")
     def test_two_statements_into_one_table_keep_their_order(self) -> None:
         with self.gathering():
             rows.put("search_fts", PUT, [1, "heron"])

@@ -5,6 +5,7 @@ from unittest import mock
 
 from memoryhub.config.identity import bind_project
 from tests.core.test_identity import IdentityTestCase, git
+from tests.databases import sqlite_only
 
 
 class AmbiguityTest(IdentityTestCase):
@@ -109,6 +110,7 @@ class BindTest(IdentityTestCase):
         self.assertEqual(len(json.loads(note.read_text())["origins"]), 1)
         self.assertIn("acme", note.read_text())
 
+    @sqlite_only("in a database, a store has no folder before something is noted in it")
     def test_nothing_is_created_without_a_store(self) -> None:
         bind_project("alpha", self.repository("alpha"))
         self.assertEqual(list(self.home.iterdir()), [])

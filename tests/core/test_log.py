@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import sqlite3
 from contextlib import suppress
 from typing import ClassVar
 
-from django.db import connections
 from django.db.utils import IntegrityError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,14 +15,15 @@ from memories.search import engine
 from memories.search.parsed_query import parse
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite.anchors import anchor_path
-from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Conflict, HubError, Invalid
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.routing import require_current_alias
+from memoryhub.core.stores.dialect import either
 from memoryhub.core.stores.store import project_store, use_store
+from tests import tampering
+from tests.databases import sqlite_only
 from tests.support import HubTestCase
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
@@ -116,7 +115,10 @@ class ImmutabilityTests(StoreTestCase):
             "UPDATE raw_events SET payload_json = '{}'",
             "UPDATE raw_events SET payload_json = NULL",
             "DELETE FROM raw_events",
-            "INSERT OR REPLACE INTO raw_events SELECT * FROM raw_events",
+            either(
+                "INSERT OR REPLACE INTO raw_events SELECT * FROM raw_events",
+                "INSERT INTO raw_events SELECT * FROM raw_events ON CONFLICT (position) DO UPDATE SET actor = 'eve'",
+            ),
             "INSERT INTO raw_events SELECT 9, 'x', project_id, session_id, turn_id, 's', 1, event_type, event_version,"
             " occurred_at, actor, source, payload_json, salt, payload_digest, chain_digest, NULL, trace_id"
             " FROM raw_events",
@@ -145,14 +147,7 @@ class VerifyTests(StoreTestCase):
             write(f"Memory {number}", f"text {number}")
 
     def tamper(self, statement: str) -> log.Verification:
-        path = path_of(project_store("alpha"))
-        connections[require_current_alias()].close()
-        raw = sqlite3.connect(path)
-        for (name,) in raw.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
-            raw.execute(f"DROP TRIGGER {name}")
-        raw.execute(statement)
-        raw.commit()
-        raw.close()
+        tampering.change(project_store("alpha"), statement)
         return log.verify()
 
     def test_an_untouched_log_holds(self):
@@ -180,10 +175,10 @@ class VerifyTests(StoreTestCase):
         self.assertIn("tail was cut", found.reason)
 
     def test_a_rewritten_log_is_found_by_the_anchor(self):
-        anchor = anchor_path(project_store("alpha"))
-        anchor.write_text(f"3 {'ab' * 32}".ljust(127) + "\n")
+        tampering.set_anchor(project_store("alpha"), 3, "ab" * 32)
         self.assertEqual(log.verify().broken_position, 3)
 
+    @sqlite_only("an anchor is a file")
     def test_an_unreadable_anchor_is_reported(self):
         anchor_path(project_store("alpha")).write_text("nonsense")
         self.assertIn("anchor", log.verify().reason)

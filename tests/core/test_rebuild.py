@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 import threading
@@ -9,16 +10,21 @@ from django.core.management import call_command
 
 from memories import services
 from memories.models import Memory
+from memories.models.search import Vector
 from memories.schemas import MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite
+from memories.search.text_index import text_index
 from memories.selectors import search
 from memoryhub.core import log
+from memoryhub.core.backends.base import HERE
+from memoryhub.core.backends.selected import differences
 from memoryhub.core.errors import Damaged, Invalid
 from memoryhub.core.secrets.custom_rules import CustomRule, compile_rules
 from memoryhub.core.secrets.sanitize import use_rules
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.store import project_store, use_store
+from memoryhub.core.stores.store import current_store, project_store, use_store
 from sessions_app.events import COMMIT_RECORDED, CommitRecorded, FileChange
 from sessions_app.models import Commit
+from tests import tampering
 from tests.core.test_log import StoreTestCase, write
 from tests.web.server import ROOT
 
@@ -28,9 +34,9 @@ import os, signal, sys, django
 os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings_store"
 django.setup()
 from memoryhub.cli import main
-from memoryhub.core.backends.sqlite import differences
+from memoryhub.core.backends.selected import differences
 
-put, calls = differences.put_noted, []
+put, calls = differences.apply_recorded, []
 
 def interrupted(model):
     put(model)
@@ -38,7 +44,7 @@ def interrupted(model):
     if len(calls) == 5:
         os.kill(os.getpid(), signal.SIGINT)
 
-differences.put_noted = interrupted
+differences.apply_recorded = interrupted
 sys.exit(main(sys.argv))
 """
 
@@ -55,7 +61,7 @@ class SpoiltStoreTestCase(StoreTestCase):
     def spoil(self) -> None:
         rows.execute("UPDATE memories_memory SET title = 'wrong' WHERE id = %s", [self.first.id])
         rows.execute("DELETE FROM memories_memorytag")
-        rows.execute("DELETE FROM search_fts WHERE rowid = %s", [self.second.id])
+        text_index.remove(self.second.id)
 
 
 class RebuildTests(SpoiltStoreTestCase):
@@ -131,13 +137,7 @@ class RebuildTests(SpoiltStoreTestCase):
         self.assertEqual(rows.fetch("SELECT tag FROM memories_memorytag"), [("kitchen",)])
 
     def test_a_log_that_lacks_an_event_is_refused_and_nothing_is_replaced(self) -> None:
-        trigger = rows.fetch("SELECT sql FROM sqlite_master WHERE name = 'raw_events_no_delete'")[0][0]
-        for statement in (
-            "DROP TRIGGER raw_events_no_delete",
-            "DELETE FROM raw_events WHERE position = 2",
-            trigger,
-        ):
-            rows.execute(statement)
+        tampering.change(current_store(), "DELETE FROM raw_events WHERE position = 2")
         before = list(Memory.objects.order_by("id").values())
         for act in (log.rebuild, log.compare):
             with self.assertRaisesRegex(Damaged, "the log cannot be copied.*`memory-hub doctor`"):
@@ -190,6 +190,14 @@ class RebuildTests(SpoiltStoreTestCase):
         with use_store(project_store("alpha")):
             log.erase_streams([f"memory:{memory_id}"], reason="asked")
         connections.close_all()
+
+
+class DigestTests(StoreTestCase):
+    def test_a_digest_is_of_texts_that_every_database_and_version_writes_alike(self) -> None:
+        row = {"document_id": 7, "model_id": 2, "content_hash": "ß".encode(), "scale": 1 / 3, "numbers": b"x"}
+        Vector.objects.create(**row)
+        expected = "1:71:22:ß18:0.33333333333333331:x"
+        self.assertEqual(differences.table_digest(Vector, HERE), (1, hashlib.sha256(expected.encode()).hexdigest()))
 
 
 class CommandTests(SpoiltStoreTestCase):

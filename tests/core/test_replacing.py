@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from django.db import connections
 
@@ -22,9 +21,7 @@ from memories.models import Memory
 from memories.schemas import MemorySearch, MemoryWrite
 from memories.selectors import search
 from memoryhub.core import log
-from memoryhub.core.backends.sqlite import base
-from memoryhub.core.backends.sqlite.files import path_of
-from memoryhub.core.backends.sqlite.scratch import temporary_copy
+from memoryhub.core.backends import selected
 from memoryhub.core.events.projection import read_models
 from memoryhub.core.log.copy import follow
 from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
@@ -34,7 +31,9 @@ from memoryhub.core.stores.store import current_store, project_store, use_store
 from memoryhub.core.stores.wiping import wipe_free_space
 from memoryhub.ops.backups.making import back_up_store
 from memoryhub.ops.backups.restoring import restore
+from tests import tampering
 from tests.core.test_log import StoreTestCase, write
+from tests.databases import sqlite_only
 from tests.home import UNMEASURED
 
 WORD = "quicksilverish"
@@ -42,7 +41,9 @@ DEADLINE_SECONDS = 120
 PREPARE = """
 import django, os, sys
 django.setup()
-from memoryhub.core.backends.sqlite import base
+from importlib import import_module
+from memoryhub.core.backends.selected import ENGINE
+base = import_module(f"memoryhub.core.backends.{ENGINE}.base")
 base.BUSY_TIMEOUT_SECONDS = 60.0  # a slow disk takes a second for what four write
 from memoryhub.core.stores.store import project_store, use_store
 """
@@ -78,7 +79,7 @@ from memoryhub.core.log import redact
 def stop(*_):
     print("all is written", flush=True)
     sys.stdin.read()
-redact.forget_views = stop
+redact.forget_views_early = stop
 with use_store(project_store("alpha")):
     log.redact_payloads({{int(key): value for key, value in json.loads(sys.argv[1]).items()}}, what="a word")
 """
@@ -93,9 +94,9 @@ class ReplacingTests(StoreTestCase):
     @contextmanager
     def copied(self) -> Iterator[Replacing]:
         store, last = current_store(), log.head()[0]
-        with temporary_copy(store):
-            follow(path_of(store), up_to=last)
-            yield Replacing(path_of(store), 0, list(read_models()))
+        with selected.scratch.temporary_copy(store):
+            follow(store, up_to=last)
+            yield Replacing(store, 0, list(read_models()))
 
     def elsewhere(self, action: Callable[[], object]) -> None:
         def act() -> None:
@@ -151,6 +152,7 @@ class ReplacingTests(StoreTestCase):
                 self.fail("the lock was given")
         self.assertEqual(list(Memory.objects.values_list("title", flat=True)), ["wrong"])
 
+    @sqlite_only("backups are copies of files")
     def test_nothing_is_replaced_if_a_backup_was_restored_meanwhile(self) -> None:
         backup = back_up_store().path
         write("Coffee", "Black, at nine.")
@@ -174,7 +176,7 @@ class ReplacingTests(StoreTestCase):
 class WithOthersTests(StoreTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.enterContext(mock.patch.object(base, "BUSY_TIMEOUT_SECONDS", 60.0))  # as the writers have it
+        self.enterContext(tampering.busy_timeout(60))  # as the writers have it
         texts = [f"text {number} of a {WORD} tank" for number in range(300)]
         services.write_memories(commands=[MemoryWrite(title=text[:9], content=text) for text in texts])
 

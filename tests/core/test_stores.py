@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import csv
+import gzip
 import os
 import shutil
 import sqlite3
@@ -7,6 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 from unittest import mock
 
@@ -16,7 +19,8 @@ from memories import services
 from memories.models import Memory
 from memories.schemas import MemoryWrite
 from memoryhub.core import log
-from memoryhub.core.backends.sqlite import anchors, files, options
+from memoryhub.core.backends import selected
+from memoryhub.core.backends.sqlite import files, options
 from memoryhub.core.backends.sqlite import stores as sqlite_stores
 from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.backends.sqlite.templates import template_path
@@ -24,6 +28,8 @@ from memoryhub.core.errors import Invalid, Locked, NotFound, Unavailable
 from memoryhub.core.stores import rows, schema, store
 from memoryhub.core.stores.routing import NoCurrentStore
 from memoryhub.core.stores.store import StoreId, org_store, project_store, use_store
+from tests import tampering
+from tests.databases import on_postgresql, sqlite_only
 from tests.support import HubTestCase
 
 ALPHA, BETA = project_store("alpha"), project_store("beta")
@@ -39,6 +45,7 @@ class NameTests(HubTestCase):
             with self.subTest(name=name), self.assertRaises(Invalid):
                 project_store(name)
 
+    @sqlite_only("the paths of files")
     def test_every_scope_has_its_folder(self):
         self.assertEqual(path_of(store.GLOBAL_STORE), self.home / "global" / "events.db")
         self.assertEqual(path_of(org_store("acme")), self.home / "orgs" / "acme" / "events.db")
@@ -88,6 +95,7 @@ for _ in range(100):
 """
 
 
+@sqlite_only("cursors of its driver")
 class ClosingTests(HubTestCase):
     def test_a_connection_is_closed_while_another_thread_collects_a_cursor_of_it(self):
         environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
@@ -105,7 +113,7 @@ class CreationTests(HubTestCase):
     def test_a_store_is_created_only_on_request(self):
         with self.assertRaisesRegex(NotFound, "there is no project 'alpha'"), use_store(ALPHA):
             pass
-        self.assertFalse(path_of(ALPHA).exists())
+        self.assertFalse(selected.stores.exists(ALPHA))
 
     def test_files_and_folders_are_private_whatever_the_umask(self):
         script = (
@@ -122,11 +130,13 @@ class CreationTests(HubTestCase):
         copy = Path(f"{self.home}.copy")
         self.addCleanup(shutil.rmtree, copy)
         names = {path.name for path in copy.rglob("*")}
-        self.assertLessEqual({"events.db", "events.db-wal", "events.db-shm", "head"}, names)
+        if not on_postgresql():
+            self.assertLessEqual({"events.db", "events.db-wal", "events.db-shm", "head"}, names)
         for path in [copy, *copy.rglob("*")]:
             wanted = 0o700 if path.is_dir() else 0o600
             self.assertEqual(stat.S_IMODE(path.stat().st_mode), wanted, path)
 
+    @sqlite_only("a template is a database")
     def test_a_damaged_template_is_rebuilt_and_not_copied(self):
         template = template_path()
         for content in (b"", b"no database " * 999):
@@ -160,22 +170,25 @@ class CreationTests(HubTestCase):
             self.assertEqual(Memory.objects.count(), 6)
 
     def test_a_store_that_another_thread_creates_in_between_is_opened(self):
-        is_anchored = anchors.exists
+        is_anchored = selected.anchors.exists
 
         def create() -> None:
             with use_store(ALPHA, create=True):
                 write("first")
 
         def create_in_between(found: StoreId) -> bool:
-            anchors.exists = is_anchored
+            patched.stop()
             other = threading.Thread(target=create)
             other.start()
             other.join()
             return is_anchored(found)
 
-        with mock.patch.object(anchors, "exists", create_in_between), use_store(ALPHA, create=True):
+        patched = mock.patch.object(selected.anchors, "exists", create_in_between)
+        patched.start()
+        with use_store(ALPHA, create=True):
             self.assertEqual(Memory.objects.count(), 1)
 
+    @sqlite_only("its pragmas")
     def test_the_measured_pragmas_are_set(self):
         with use_store(ALPHA, create=True), connections[ALPHA.alias].cursor() as cursor:
             wanted = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "recursive_triggers": 1}
@@ -233,22 +246,20 @@ class UpgradeTests(HubTestCase):
             connections[ALPHA.alias].close()
         store.forget(ALPHA)
 
-    def change(self, *statements: str) -> None:
-        with sqlite3.connect(path_of(ALPHA)) as raw:
-            for statement in statements:
-                raw.execute(statement)
-        raw.close()
-
     def test_an_older_store_is_upgraded_after_a_backup(self):
-        self.change("DROP TRIGGER raw_events_no_delete", "UPDATE store_meta SET value = 'older'")
+        tampering.change(ALPHA, "UPDATE store_meta SET value = 'older'")
         with use_store(ALPHA):
             self.assertEqual(Memory.objects.count(), 1)
-            triggers = {row[0] for row in rows.fetch("SELECT name FROM sqlite_master")}
-        self.assertIn("raw_events_no_delete", triggers)
+            self.assertEqual(selected.integrity.missing_log_triggers(), [])
         (backup,) = (self.home / "backups" / "projects" / "alpha").iterdir()
-        with sqlite3.connect(backup) as raw:
-            self.assertEqual(raw.execute("SELECT count(*) FROM raw_events").fetchone()[0], 1)
-        raw.close()
+        self.assertEqual(self.events_of(backup), 1)
+
+    def events_of(self, backup: Path) -> int:
+        if on_postgresql():
+            with gzip.open(backup, "rt", newline="") as file:
+                return len(list(csv.DictReader(file)))
+        with closing(sqlite3.connect(backup)) as raw:
+            return int(raw.execute("SELECT count(*) FROM raw_events").fetchone()[0])
 
     def test_a_store_as_it_should_be_is_not_backed_up(self):
         with use_store(ALPHA):
@@ -256,7 +267,8 @@ class UpgradeTests(HubTestCase):
         self.assertFalse((self.home / "backups").exists())
 
     def test_a_newer_store_is_refused_and_left_alone(self):
-        self.change(
+        tampering.change(
+            ALPHA,
             "UPDATE store_meta SET value = 'newer'",
             "INSERT INTO django_migrations (app, name, applied) VALUES ('memories', '0999_future', '2030-01-01')",
         )
@@ -265,6 +277,7 @@ class UpgradeTests(HubTestCase):
                 pass
         self.assertFalse((self.home / "backups").exists(), "each attempt to open it left a backup")
 
+    @sqlite_only("each folder is a store")
     def test_a_folder_whose_name_no_store_can_have_does_not_hide_the_others(self):
         shutil.copytree(path_of(ALPHA).parent, path_of(ALPHA).parent.with_name("Alpha (copy)"))
         self.assertEqual(store.list_projects(), ["alpha"])
@@ -285,19 +298,17 @@ class FailureTests(HubTestCase):
             write("kept")
 
     def test_a_store_locked_by_another_process_says_so_and_writes_nothing(self):
-        holder = sqlite3.connect(path_of(ALPHA), isolation_level=None)
-        self.addCleanup(holder.close)
-        holder.execute("BEGIN IMMEDIATE")
         with (
-            mock.patch("memoryhub.core.backends.sqlite.base.BUSY_TIMEOUT_SECONDS", 0.2),
+            tampering.locked(ALPHA),
+            tampering.busy_timeout(0.2),
             self.assertRaisesMessage(Locked, "memory database is locked by another process"),
             use_store(ALPHA),
         ):
             write("refused")
-        holder.execute("ROLLBACK")
         with use_store(ALPHA):
             self.assertEqual(Memory.objects.count(), 1)
 
+    @sqlite_only("the header of a file")
     def test_a_corrupted_header_says_so_and_a_restored_file_works_again(self):
         connections[ALPHA.alias].close()
         content = path_of(ALPHA).read_bytes()
@@ -315,6 +326,7 @@ class FailureTests(HubTestCase):
             self.assertEqual(Memory.objects.count(), 1)
         self.assertIn("integrity check: ok", logs.output[0])
 
+    @sqlite_only("a folder is there without its file")
     def test_a_lost_folder_is_not_silently_recreated(self):
         shutil.rmtree(path_of(ALPHA).parent)
         with (
@@ -323,6 +335,7 @@ class FailureTests(HubTestCase):
         ):
             pass
 
+    @sqlite_only("its limit of a file's size")
     def test_a_full_disk_writes_nothing_and_leaves_the_log_readable(self):
         with use_store(ALPHA):
             rows.execute("PRAGMA max_page_count = 1")
@@ -332,6 +345,7 @@ class FailureTests(HubTestCase):
             self.assertEqual(Memory.objects.count(), 1)
             self.assertTrue(log.verify().ok)
 
+    @sqlite_only("a file takes the place of another")
     def test_a_replaced_file_is_reopened(self):
         with use_store(BETA, create=True):
             write("beta's own")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from memoryhub.config.clients import find_client, hook_clients
+from memoryhub.config.current_settings import project_settings
 from memoryhub.config.folder_file import allowed_in_folders, check_folder
-from memoryhub.config.project_settings import project_settings
 from memoryhub.core.errors import Invalid
 from memoryhub.core.models import RawEvent
 from memoryhub.core.tools import find_tool

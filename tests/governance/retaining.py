@@ -10,6 +10,7 @@ from governance.retention.schemas import Plan, RetentionPlanRequest, RetentionRu
 from governance.retention.selectors import plan_retention
 from memories import services
 from memories.schemas import MemoryDelete, MemoryWrite
+from memories.search.text_index import text_index
 from memoryhub.core import clock, log
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import rows
@@ -24,6 +25,13 @@ NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 def days_ago(days: float) -> Any:
     return clock.frozen(NOW - timedelta(days=days))
+
+
+def documents_with(*words: str) -> list[int]:
+    """Return the ids of the full-text index's documents that have one of the words, sorted."""
+    return sorted(
+        row[0] for row in rows.fetch(*text_index.with_any([[word] for word in words], by_score=False, most=10_000))
+    )
 
 
 class RetentionTestCase(HubTestCase):

@@ -15,7 +15,7 @@ from governance.retention.selectors import plan_retention
 from memories.models import Memory, MemoryKind, MemoryScope
 from memories.schemas import MemoryDelete
 from memories.services import delete_memory
-from memoryhub.config.project_settings import project_settings
+from memoryhub.config.current_settings import project_settings
 from memoryhub.config.retention_rules import RetentionRule
 from memoryhub.core import clock
 from memoryhub.core.jobs import Run, find_job

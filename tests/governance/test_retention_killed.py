@@ -12,8 +12,8 @@ from governance.models import RetentionRun
 from governance.retention.run import run_retention
 from governance.retention.schemas import RetentionRunRequest
 from memoryhub.core import clock, log
-from memoryhub.core.stores import rows
-from tests.governance.retaining import RetentionTestCase
+from tests.databases import at_home
+from tests.governance.retaining import RetentionTestCase, documents_with
 from tests.home import UNMEASURED
 from tests.support import forget_all_stores
 
@@ -77,10 +77,10 @@ class KilledTests(RetentionTestCase):
 
     def home_at(self, folder: Path) -> mock._patch_dict:
         forget_all_stores()
-        return mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(folder))
+        return at_home(folder)
 
     def end(self) -> tuple[object, ...]:
         run = RetentionRun.objects.get()
         tables = {name: found for name, found in log.table_digests().items() if name != "governance_retentionrun"}
-        documents = rows.fetch("SELECT rowid FROM search_fts WHERE search_fts MATCH 'message OR memory' ORDER BY rowid")
+        documents = documents_with("message", "memory")
         return self.erased(), run.report, run.events, run.bytes, run.digest, tables, documents

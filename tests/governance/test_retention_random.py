@@ -24,7 +24,6 @@ from memories.services.relations import create_relation
 from memoryhub.core import clock
 from memoryhub.core.errors import HubError
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import rows
 from sessions_app.schemas import (
     CommitRead,
     EventAppend,
@@ -37,7 +36,7 @@ from sessions_app.schemas import (
 )
 from sessions_app.services import end_session, iterations, record_commit, start_session
 from sessions_app.services.turns import append_event, begin_turn, end_turn
-from tests.governance.retaining import NOW, RetentionTestCase
+from tests.governance.retaining import NOW, RetentionTestCase, documents_with
 
 WORDS = "marmalade cardamom porridge kumquat anchovy walnut".split()
 EXAMPLES = 12
@@ -168,5 +167,4 @@ class RandomTests(RetentionTestCase):
         self.assert_sound()
 
     def found(self) -> dict[str, list[int]]:
-        sql = "SELECT rowid FROM search_fts WHERE search_fts MATCH %s ORDER BY rowid"
-        return {word: [row[0] for row in rows.fetch(sql, [word])] for word in WORDS}
+        return {word: documents_with(word) for word in WORDS}

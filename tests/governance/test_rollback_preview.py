@@ -11,7 +11,7 @@ from memories.schemas import MemoryDelete, MemoryGet, MemoryList
 from memories.schemas.query import ContextPackRequest
 from memories.selectors import get_memories, list_memories
 from memories.services import delete_memory
-from memoryhub.config.project_settings import project_settings
+from memoryhub.config.current_settings import project_settings
 from memoryhub.core.errors import ConfirmationRequired, Forbidden, Invalid
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import ROLES, Grant, use_grant

@@ -21,7 +21,7 @@ from memories.selectors import list_memories, search
 from memories.selectors.conflicts import list_conflicts
 from memories.selectors.relations import list_relations
 from memories.selectors.tags import list_tags
-from memoryhub.config.project_settings import project_settings
+from memoryhub.config.current_settings import project_settings
 from memoryhub.core.events.rollback import Left
 from memoryhub.core.log.quarantine import outside_quarantine
 from sessions_app.models import Setting

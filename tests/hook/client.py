@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from memoryhub.core.stores.store import project_store, use_store
 from sessions_app.replay import EventWindow, replay_lines
+from tests.databases import at_home, variables_of
 from tests.home import RUN_HOME_VARIABLE
 from tests.support import forget_all_stores
 from tests.web.server import DEADLINE_SECONDS, ROOT, poll
@@ -38,7 +38,7 @@ def run_hook(
 
 def environment_of(home: Path, **more: str) -> dict[str, str]:
     # The hooks wait long for the hub, so that they do not spool on a busy machine.
-    return {**os.environ, "MEMORY_HUB_HOME": str(home), "MEMORY_HUB_HOOK_SECONDS": f"{DEADLINE_SECONDS:g}", **more}
+    return {**os.environ, **variables_of(home), "MEMORY_HUB_HOOK_SECONDS": f"{DEADLINE_SECONDS:g}", **more}
 
 
 def spooled(home: Path) -> list[dict[str, Any]]:
@@ -54,7 +54,7 @@ def wait_for_spooled(home: Path, count: int = 1) -> list[dict[str, Any]]:
 
 
 def replayed(home: Path, project: str) -> list[dict[str, Any]]:
-    with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(home)):
+    with at_home(home):
         try:
             with use_store(project_store(project)):
                 return [json.loads(line) for line in replay_lines(command=EventWindow(), limit=None)]

@@ -21,7 +21,7 @@ from memoryhub.core.stores.store import list_projects
 from memoryhub.ops.serving import drain
 from memoryhub.ops.serving.drain import Drained
 from sessions_app.models import Session, Turn
-from sessions_app.services.capture import capture_kept
+from sessions_app.services.capture import capture_spooled
 from sessions_app.spooled import cleaning
 from tests.home import UNMEASURED
 from tests.support import HubTestCase
@@ -49,7 +49,7 @@ _WRITER = """
 import sys
 from memoryhub.core import spool
 for number in range(200):
-    spool.append(spool.Kept(id=f"{sys.argv[1]}-{number}", at=number, client="c", event="e"))
+    spool.append(spool.SpooledEvent(id=f"{sys.argv[1]}-{number}", at=number, client="c", event="e"))
 """
 
 
@@ -59,7 +59,7 @@ from memoryhub.core import spool
 for number in range(100):
     data = {"session_id": f"s-{sys.argv[1]}", "prompt": f"marmaladeish {sys.argv[1]}-{number}"}
     spool.append(
-        spool.Kept(id=f"{sys.argv[1]}-{number}", at=number, client="claude-code", event="UserPromptSubmit",
+        spool.SpooledEvent(id=f"{sys.argv[1]}-{number}", at=number, client="claude-code", event="UserPromptSubmit",
                    project="alpha", payload=data)
     )
 """
@@ -76,7 +76,7 @@ class DrainTestCase(HubTestCase):
     def keep(self, number: int, *, event: str = "UserPromptSubmit", project: str = "alpha", **fields: object) -> None:
         data = {"session_id": "s1", "cwd": str(self.home / "work" / project), "prompt": f"Question {number}", **fields}
         spool.append(
-            spool.Kept(id=f"hook-{number}", at=START + number, client="claude-code", event=event, payload=data)
+            spool.SpooledEvent(id=f"hook-{number}", at=START + number, client="claude-code", event=event, payload=data)
         )
 
     def prompts(self, project: str = "alpha") -> list[str]:
@@ -149,14 +149,14 @@ class DrainTests(DrainTestCase):
     def test_an_exception_in_one_event_does_not_block_the_others(self):
         for number in range(3):
             self.keep(number)
-        real = capture_kept
+        real = capture_spooled
 
         def faulty(event, kept):
             if kept.id == "hook-1":
                 raise KeyError("a fault")
             real(event, kept)
 
-        with mock.patch("memoryhub.ops.serving.drain.capture_kept", faulty):
+        with mock.patch("memoryhub.ops.serving.drain.capture_spooled", faulty):
             self.assertEqual(drain.drain(), Drained(captured=2, rejected=1))
         self.assertEqual(self.prompts(), ["Question 0", "Question 2"])
 
@@ -204,7 +204,7 @@ class DrainTests(DrainTestCase):
         for number in range(3):
             self.keep(number)
         with (
-            mock.patch.object(drain, "capture_kept", side_effect=[KeyError("a fault"), None, _TooLateError]),
+            mock.patch.object(drain, "capture_spooled", side_effect=[KeyError("a fault"), None, _TooLateError]),
             self.assertRaises(_TooLateError),
         ):
             drain.drain()

@@ -8,12 +8,13 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from memoryhub.config.teams import sending
 from memoryhub.core import spool
+from memoryhub.teams import sending
 from tests.home import contents
 from tests.hook import network as net
 from tests.hook.client import ClaudeCode, HookTestCase, Repository, environment_of, replayed, run_hook
@@ -23,8 +24,8 @@ from tests.web.server import DEADLINE_SECONDS, ROOT, poll, run, serving, tempora
 
 # What sends, as a hook's child process does.
 _SENDER = """
-from memoryhub.config.teams.connections import all_connections
-from memoryhub.config.teams.sending import send_waiting
+from memoryhub.teams.connections import all_connections
+from memoryhub.teams.sending import send_waiting
 send_waiting(all_connections()[0])
 """
 
@@ -69,8 +70,10 @@ class TeamTestCase(HookTestCase):
         return next(((home or self.home) / "teams").glob("*/alpha"))
 
     def waiting(self) -> list[dict[str, Any]]:
-        lines = [line for path in (self.place() / "spool").glob("*.jsonl*") for line in path.read_text().splitlines()]
-        return [json.loads(line) for line in lines]
+        while True:
+            with suppress(FileNotFoundError):  # taken by a sender since it was listed
+                texts = [path.read_text() for path in (self.place() / "spool").glob("*.jsonl*")]
+                return [json.loads(line) for text in texts for line in text.splitlines()]
 
     def wait_for_waiting(self, count: int) -> None:
         poll(lambda: len(self.waiting()) >= count, what=f"{count} events in the spool")
@@ -316,6 +319,22 @@ class NetworkTests(TeamTestCase):
         self.join()
         self.check_recovery("Hello")
 
+    def test_a_person_whose_token_was_revoked_gets_the_reason_and_no_old_pack(self) -> None:
+        self.assertIn("8321", self.client().start())
+        run("token", "revoke", "ann", home=self.team)
+        for session in ("s2", "s3"):
+            done = run_hook(self.home, "SessionStart", self.hook_data(session_id=session))
+            text = json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"]
+            self.assertRegex(text, r"^No context from the team's hub: the hub refused the token or the project \(401")
+            self.assertNotIn("8321", text)
+            self.assertIn(b"refused the token or the project (401", done.stderr)
+        self.assertFalse((self.place() / "pack.json").exists())
+        # Not even when the hub cannot be reached any more, which is another problem.
+        self.network.fate = net.fails
+        self.token = self.token_of("ann-2")
+        self.join()
+        self.assert_harmless(run_hook(self.home, "SessionStart", self.hook_data(session_id="s4")))
+
     def test_a_refused_event_is_kept_aside_and_the_next_is_sent(self) -> None:
         self.assert_harmless(run_hook(self.home, "NoSuchEvent", self.hook_data()))
         self.check_recovery()
@@ -366,7 +385,7 @@ class ManyEventsTests(TeamTestCase):
         self.wait_for_waiting(self.HOOKS)
         at = max(kept["at"] for kept in self.waiting())
         for number in range(self.HOOKS, self.COUNT):
-            kept = spool.Kept(
+            kept = spool.SpooledEvent(
                 id=f"hook-{number}",
                 at=at + number,
                 client="claude-code",

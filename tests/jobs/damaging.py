@@ -70,13 +70,13 @@ class DamageTestCase(HubTestCase):
         found: list[dict[str, Any]] = json.loads(output.getvalue())
         return found
 
-    def run_proposed(self, mend: str) -> None:
-        command = re.search(r"`memory-hub ([^`]+)`", mend)
-        assert command, mend
+    def run_proposed(self, repair: str) -> None:
+        command = re.search(r"`memory-hub ([^`]+)`", repair)
+        assert command, repair
         try:
             call_command(*shlex.split(command[1]), stdout=StringIO(), stderr=StringIO())
         except SystemExit as ended:
-            self.assertIn(ended.code, (0, 12), mend)  # 12: a table came out different
+            self.assertIn(ended.code, (0, 12), repair)  # 12: a table came out different
 
     def assert_repaired(self) -> None:
         forget_all_stores()

@@ -26,7 +26,7 @@ from memoryhub.core.jobs import find_job
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.stores.store import project_store
 from memoryhub.ops.backups.making import back_up_store, back_up_store_to
-from memoryhub.ops.backups.places import backups_of, kept_before_restores
+from memoryhub.ops.backups.paths import backups_of, kept_before_restores
 from memoryhub.ops.backups.restoring import Restored, restore
 from memoryhub.ops.jobs import run_job
 from memoryhub.ops.jobs.targets import Target

@@ -39,9 +39,9 @@ class ComparedTests(DoctorTestCase):
 
     def texts(self) -> list[str]:
         found = self.found()
-        for what, mend in found.items():
+        for what, repair in found.items():
             job = "reindex" if what.startswith(("the search index", "the full-text")) else "rebuild"
-            self.assertEqual(mend, f"`memory-hub jobs {job} --project alpha`")
+            self.assertEqual(repair, f"`memory-hub jobs {job} --project alpha`")
         return list(found)
 
     def assert_found(self, statement: str, said: str) -> None:

@@ -18,7 +18,7 @@ from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Conflict, Locked
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.wiping import is_unwiped, mark_unwiped
-from memoryhub.ops.backups.places import kept_before_restores
+from memoryhub.ops.backups.paths import kept_before_restores
 from memoryhub.ops.backups.restoring import restore
 from tests.home import UNMEASURED
 from tests.jobs.damaging import ALPHA, DamageTestCase
@@ -49,8 +49,8 @@ class PageTests(DamageTestCase):
         found = self.doctor()
         self.assertEqual(len(found), 1, found)
         self.assertIn("the chain holds", found[0]["what"])
-        self.assertTrue(found[0]["mend"].startswith("`memory-hub rebuild --project alpha`"), found[0]["mend"])
-        self.run_proposed(found[0]["mend"])
+        self.assertTrue(found[0]["repair"].startswith("`memory-hub rebuild --project alpha`"), found[0]["repair"])
+        self.run_proposed(found[0]["repair"])
         self.assert_repaired()
         self.assertGreater(len(self.pages[name]), 0)
 
@@ -91,8 +91,8 @@ class PageTests(DamageTestCase):
                     file.seek(offset)
                     file.write(bytes([self.whole[offset] ^ 0xFF]))
                 (found,) = self.doctor()
-                self.assertTrue(found["mend"].startswith("`memory-hub rebuild --project alpha`"), found)
-                self.run_proposed(found["mend"])
+                self.assertTrue(found["repair"].startswith("`memory-hub rebuild --project alpha`"), found)
+                self.run_proposed(found["repair"])
                 self.assert_repaired()
 
     def test_a_damaged_page_of_the_log_needs_a_restore_and_doctor_says_how_far_the_log_can_be_read(self) -> None:
@@ -101,13 +101,13 @@ class PageTests(DamageTestCase):
         readable = re.search(r"the log can be read up to #(\d+)", found["what"])
         assert readable, found["what"]
         self.assertGreater(int(readable[1]), 30)
-        self.assertTrue(found["mend"].startswith(f"`memory-hub restore {self.backup} --project alpha --replace`"))
+        self.assertTrue(found["repair"].startswith(f"`memory-hub restore {self.backup} --project alpha --replace`"))
         before = path_of(ALPHA).read_bytes()
         with self.assertRaisesRegex(CommandError, "cannot be built from its log: the chain is broken at #") as refused:
             call_command("rebuild", "--project", "alpha", stdout=StringIO())
         self.assertEqual(refused.exception.returncode, 8)
         self.assertEqual((path_of(ALPHA).read_bytes(), kept_before_restores(ALPHA)), (before, []))
-        self.run_proposed(found["mend"])
+        self.run_proposed(found["repair"])
         with self.store("alpha", create=False):
             self.assertEqual((log.verify().ok, log.head()[0]), (True, 60))
 
@@ -118,8 +118,8 @@ class SchemaTests(DamageTestCase):
         self.change(*statements)
         found = self.doctor()
         self.assertEqual(len(found), 1, found)
-        self.assertRegex(found[0]["mend"], "^`memory-hub (jobs )?rebuild --project alpha`")
-        self.run_proposed(found[0]["mend"])
+        self.assertRegex(found[0]["repair"], "^`memory-hub (jobs )?rebuild --project alpha`")
+        self.run_proposed(found[0]["repair"])
         self.assert_repaired()
         return str(found[0]["what"])
 
@@ -214,7 +214,7 @@ class RebuildTests(DamageTestCase):
             self.rebuild()
         self.assertEqual(path_of(ALPHA).with_name("head").read_bytes(), anchored)
         (found,) = self.doctor()
-        self.assertIn("memory-hub restore", found["mend"])
+        self.assertIn("memory-hub restore", found["repair"])
 
     def test_what_another_process_writes_meanwhile_is_kept_and_it_goes_on_in_the_same_file(self) -> None:
         self.damage()
@@ -251,8 +251,8 @@ class RebuildTests(DamageTestCase):
             self.assertEqual(rebuild.stdout.readline(), "all is built\n")
             rebuild.send_signal(signal.SIGKILL)
         (found,) = self.doctor()
-        self.assertIn("memory-hub rebuild --project alpha", found["mend"])
-        self.run_proposed(found["mend"])
+        self.assertIn("memory-hub rebuild --project alpha", found["repair"])
+        self.run_proposed(found["repair"])
         self.assert_repaired()
 
 

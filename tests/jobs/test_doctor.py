@@ -48,11 +48,11 @@ class DoctorTestCase(HubTestCase):
 
     def found(self) -> dict[str, str]:
         forget_all_stores()
-        return {finding.what: finding.mend for finding in examine_store(ALPHA).findings}
+        return {finding.what: finding.repair for finding in examine_store(ALPHA).findings}
 
     def only(self) -> tuple[str, str]:
-        ((what, mend),) = self.found().items()
-        return what, mend
+        ((what, repair),) = self.found().items()
+        return what, repair
 
 
 class StoreTests(DoctorTestCase):
@@ -66,11 +66,11 @@ class StoreTests(DoctorTestCase):
         self.assertGreater(wal.stat().st_size, 0)
         wal.unlink()
         path_of(ALPHA).with_name("events.db-shm").unlink()
-        what, mend = self.only()
+        what, repair = self.only()
         self.assertIn(
             "broken at #61: the log ends at #60, but #80 is anchored outside the store; its tail was cut", what
         )
-        self.assertIn(f"memory-hub restore {self.backup} --project alpha --replace", mend)
+        self.assertIn(f"memory-hub restore {self.backup} --project alpha --replace", repair)
 
     def test_a_cut_tail_is_found(self) -> None:
         with self.store("alpha"):
@@ -102,9 +102,9 @@ class StoreTests(DoctorTestCase):
 
     def test_a_file_that_is_no_database_and_one_that_is_gone_are_found(self) -> None:
         path_of(ALPHA).write_bytes(b"not a database!!" * 1000)
-        what, mend = self.only()
+        what, repair = self.only()
         self.assertIn("memory database unavailable", what)
-        self.assertIn("memory-hub restore", mend)
+        self.assertIn("memory-hub restore", repair)
         path_of(ALPHA).unlink()
         lost = [finding.where for finding in examine_hub() if finding.what == "the store's file is gone"]
         self.assertEqual(lost, ["projects/alpha"])
@@ -138,9 +138,9 @@ class StoreTests(DoctorTestCase):
         kept = self.backup.with_name("20260101T083000000Z-before-restore.db")
         self.backup.with_name("20990101T083000000Z-before-restore.db").touch(0o600)
         kept.touch(0o600)
-        what, mend = self.only()
+        what, repair = self.only()
         self.assertEqual(what, "a copy of the store from before it was restored on 2026-01-01 is still kept")
-        self.assertEqual(mend, f"remove {kept} when you no longer need it")
+        self.assertEqual(repair, f"remove {kept} when you no longer need it")
 
 
 class HubTests(DoctorTestCase):
@@ -167,7 +167,7 @@ class HubTests(DoctorTestCase):
     def test_settings_that_cannot_be_read_or_are_none_are_found(self) -> None:
         config = self.home / "config.toml"
         config.touch(0o600)
-        for text, what, mend in (
+        for text, what, repair in (
             ("a = 1\nb = = 2\n", f"{config}, line 2, column 5: invalid value", "fix it there, or remove the file"),
             ("a = " + "[" * 20_000, "config.toml is nested too deeply", "fix it there, or remove the file"),
             ('turn_policy = "lax"\n', "'turn_policy' must be one of 'auto' or 'strict'", "fix it where it is set"),
@@ -178,7 +178,7 @@ class HubTests(DoctorTestCase):
             with self.subTest(text=text[:40]):
                 self.assertEqual((code, found["where"]), (15, "the settings"))
                 self.assertIn(what, found["what"])
-                self.assertIn(mend, found["mend"])
+                self.assertIn(repair, found["repair"])
 
     def test_secret_files_that_are_empty_short_or_unreadable_are_found(self) -> None:
         remade = "the next start of `memory-hub serve` creates a new one: "
@@ -195,7 +195,7 @@ class HubTests(DoctorTestCase):
             code, (found,) = self.doctor()
             with self.subTest(name=name):
                 self.assertEqual((code, found["where"], found["what"]), (15, name, what))
-                self.assertIn(f"`rm {path}`; {remade}", found["mend"])
+                self.assertIn(f"`rm {path}`; {remade}", found["repair"])
                 self.assertEqual(path.read_bytes(), content)
             path.unlink() if before is None else path.write_bytes(before)
 
@@ -203,7 +203,7 @@ class HubTests(DoctorTestCase):
         (self.home / "redaction.key").unlink()
         code, (found,) = self.doctor()
         self.assertEqual((code, found["where"], found["what"]), (15, "redaction.key", "the file is gone"))
-        self.assertIn("restore it from your own copy of the home folder", found["mend"])
+        self.assertIn("restore it from your own copy of the home folder", found["repair"])
 
     def test_a_job_that_failed_is_found(self) -> None:
         shutil.rmtree(self.home / "backups")
@@ -269,11 +269,11 @@ class DiskTests(unittest.TestCase):
         found, _, code = said.partition("--- ")
         return int(code), json.loads(found)
 
-    def check_unopened(self, found: list[dict[str, str]], what: str, mend: str) -> None:
+    def check_unopened(self, found: list[dict[str, str]], what: str, repair: str) -> None:
         unopened = [finding["where"] for finding in found if what in finding["what"]]
         self.assertEqual(unopened, ["project alpha", "hub.db", "jobs.db"])
         self.assertEqual(
-            {finding["mend"] for finding in found if what in finding["what"]}, {f"{mend}, then run doctor again"}
+            {finding["repair"] for finding in found if what in finding["what"]}, {f"{repair}, then run doctor again"}
         )
         self.assertNotIn("damage", json.dumps(found))
 

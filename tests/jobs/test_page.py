@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from django_q.models import OrmQ
@@ -8,7 +7,7 @@ from django_q.models import OrmQ
 from memoryhub.core.jobs import defined_jobs, find_job
 from memoryhub.core.stores.store import project_store
 from memoryhub.models import JobRun
-from memoryhub.ops.jobs import locks, run_job, worker
+from memoryhub.ops.jobs import locks, run_job
 from memoryhub.ops.jobs.targets import Target
 from memoryhub.web.signin import ensure_owner
 from tests.support import HubTestCase
@@ -73,4 +72,4 @@ class JobsPageTests(HubTestCase):
         self.assertEqual(self.client.get("/jobs/run").status_code, 405)
 
     def a_worker_lives(self) -> None:
-        self.addCleanup(os.close, worker.begin())
+        self.addCleanup(locks.announce_worker().close)

@@ -12,7 +12,7 @@ from memoryhub.core.backends.sqlite.copies import connect
 from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.stores.store import project_store
-from memoryhub.ops.backups.places import backups_of
+from memoryhub.ops.backups.paths import backups_of
 from memoryhub.ops.backups.restoring import restore
 from memoryhub.ops.serving import lock
 from tests.jobs.test_backups import ALPHA, BackupTestCase

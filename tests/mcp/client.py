@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ import anyio.from_thread
 from django.test import SimpleTestCase
 from mcp.client.stdio import StdioServerParameters
 
+from tests.databases import remove_home, variables_of
 from tests.home import UNMEASURED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +39,7 @@ def environment(home: Path, **changes: str) -> dict[str, str]:
     """Return the environment of a server with ``home`` and the fixture tools."""
     return {
         **os.environ,
-        "MEMORY_HUB_HOME": str(home),
+        **variables_of(home),
         "MEMORY_HUB_TEST_TOOLS": "tests.mcp.fixture_tools",
         "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store",
         **changes,
@@ -182,7 +182,7 @@ class McpTestCase(SimpleTestCase):
     def setUpClass(cls) -> None:
         super().setUpClass()
         cls.home = Path(tempfile.mkdtemp())
-        cls.addClassCleanup(shutil.rmtree, cls.home)
+        cls.addClassCleanup(remove_home, cls.home)
 
     @classmethod
     def share_server(cls) -> Server:

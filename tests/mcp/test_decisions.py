@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.databases import sqlite_only
 from tests.home import contents
 from tests.mcp.client import ENVELOPE, ROOT, McpTestCase, Server, environment
 
@@ -88,6 +89,7 @@ class AcceptanceTests(McpTestCase):
                 (found,) = self.lines(query=theme, sources=["commit"])
                 self.assertIn("Set a PRAGMA at opening", found)
 
+    @sqlite_only("its full-text index")
     def test_3_without_fts5_everything_works_in_basic_mode(self) -> None:
         server = self.connect("--project", "basic")
         earlier, standing = record_journal(server)

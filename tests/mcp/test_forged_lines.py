@@ -20,41 +20,60 @@ from tests.mcp.client import Server
 from tests.support import HubTestCase, forget_all_stores
 
 QUESTION = "guideline x"
+EVERY = {"limit": 50}
+
+Calls = dict[str, list[dict[str, Any]]]
 
 
-def questions(known: Hostile) -> dict[str, list[dict[str, Any]]]:
+def questions(known: Hostile) -> Calls:
     """Return sample calls by tool, for tools that need arguments to show or write data; others are called without."""
-    every = {"limit": 50}
-    registry: dict[str, dict[str, list[dict[str, Any]]]] = {
+    return {**_entry_reads(known), **_registry_calls(known), **_list_calls(known), **_writes(known)}
+
+
+def _registry_calls(known: Hostile) -> Calls:
+    registry: dict[str, Calls] = {
         kind: {"add": [{name: "new", text: "new"}], "update": [{"id": which}], "get": [{"id": which}],
-               "list": [every, {"compact": True}], "history": [{"id": which}], "deactivate": [{"id": which}]}
+               "list": [EVERY, {"compact": True}], "history": [{"id": which}], "deactivate": [{"id": which}]}
         for kind, name, text, which in (
             ("tool", "name", "description", known.tool),
             ("guideline", "name", "content", known.guideline),
             ("knowledge", "title", "content", known.knowledge),
         )
     }  # fmt: skip
-    ends = {"source": str(known.memory), "relation": "supersedes", "target": str(known.knowledge)}
+    return {f"{kind}_{verb}": calls for kind, verbs in registry.items() for verb, calls in verbs.items()}
+
+
+def _entry_reads(known: Hostile) -> Calls:
     return {
         "memory_context": [{}, {"query": QUESTION, "max_tokens": 20_000}],
-        "memory_search": [{"query": QUESTION, **every}, {"query": QUESTION, "compact": True}],
+        "memory_search": [{"query": QUESTION, **EVERY}, {"query": QUESTION, "compact": True}],
         "memory_get": [
             {"ids": [known.memory, known.guideline], "versions": True, "relations": True, "use": True},
             {"name": known.title},
         ],
-        "memory_list": [every, {"compact": True}],
+        "memory_list": [EVERY, {"compact": True}],
         "memory_timeline": [{"before": 100}, {"id": known.memory}],
-        "memory_query": [{**every, "include_versions": True}, {"search": QUESTION}, {"compact": True}],
+        "memory_query": [{**EVERY, "include_versions": True}, {"search": QUESTION}, {"compact": True}],
         "memory_conflicts": [{}, {"compact": True}],
         "memory_blame": [{"file": "README.md"}],
-        "memory_stale": [every, {"compact": True}, {"diff": True}],
-        **{f"{kind}_{verb}": calls for kind, verbs in registry.items() for verb, calls in verbs.items()},
-        "tag_list": [every, {"compact": True}],
-        "relation_list": [every, {"compact": True}],
+        "memory_stale": [EVERY, {"compact": True}, {"diff": True}],
+    }
+
+
+def _list_calls(known: Hostile) -> Calls:
+    return {
+        "tag_list": [EVERY, {"compact": True}],
+        "relation_list": [EVERY, {"compact": True}],
         "project_list": [{}, {"compact": True}],
         "audit_replay": [{"limit": 200}, {"compact": True}],
-        "session_list": [every, {"compact": True}],
+        "session_list": [EVERY, {"compact": True}],
         "decision_get": [{"ids": [known.decision, known.later_decision], "lineage": True}],
+    }
+
+
+def _writes(known: Hostile) -> Calls:
+    ends = {"source": str(known.memory), "relation": "supersedes", "target": str(known.knowledge)}
+    return {
         "memory_write": [{"title": "New", "content": "new"}, {"title": known.title, "content": "other"}],
         "memory_update": [{"id": known.memory}, {"id": known.memory, "base_version": 1, "content": "another"}],
         "memory_conflict_resolve": [{"id": 1, "resolution": "keep_a"}],

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from memoryhub.core.stores.store import list_projects
+from tests.databases import at_home
 from tests.mcp.client import McpTestCase, Server
 
 
@@ -82,8 +84,8 @@ class ScopeToolsTests(McpTestCase):
         self.assertIn("forbidden", self.refused("org_create", id="umbrella", name="x", if_exists="update"))
         self.assertIn("no organisation 'nobody'", self.refused("project_create", id="epsilon", org_id="nobody"))
         self.assertIn("must match", self.refused("project_create", id="../epsilon"))
-        projects = sorted(path.name for path in (self.home / "projects").iterdir())
-        self.assertEqual(projects, ["alpha", "beta", "delta"])
+        with at_home(self.home):
+            self.assertEqual(list_projects(), ["alpha", "beta", "delta"])
 
     def test_lists_accept_the_common_arguments(self) -> None:
         self.assertIn("umbrella (Umbrella)", self.server.say("memory_org_list"))

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
+from memoryhub.core.stores.store import project_store
+from tests import tampering
+from tests.databases import at_home, sqlite_only
 from tests.mcp.client import McpTestCase, Server
 
 
@@ -59,11 +60,11 @@ class AStoreThatFails(McpTestCase):
         return text
 
     def test_locked_by_another_process(self) -> None:
-        with closing(sqlite3.connect(self.store, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with at_home(self.home), tampering.locked(project_store("alpha")):
             self.assertEqual(self.failure(), "locked: memory database is locked by another process")
         self.write("the second")
 
+    @sqlite_only("a project is known by its folder")
     def test_a_folder_that_is_gone(self) -> None:
         away = self.home / "away"
         self.store.parent.rename(away)
@@ -71,6 +72,7 @@ class AStoreThatFails(McpTestCase):
         away.rename(self.store.parent)
         self.write("the third")
 
+    @sqlite_only("the header of a file")
     def test_a_header_that_is_overwritten(self) -> None:
         self.server.end()
         kept = self.store.with_suffix(".kept")

@@ -16,7 +16,7 @@ from memories.models import KIND_MODELS, Memory
 from memories.schemas import MemoryDelete, MemoryGet, MemoryTouch, MemoryUpdate, MemoryWrite
 from memories.vocabulary import PREDEFINED
 from memoryhub.core import log
-from memoryhub.core.backends.sqlite.files import path_of
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import ConfirmationRequired
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import GLOBAL_STORE, use_store
@@ -113,7 +113,7 @@ class LoadTests(BootstrapTestCase):
 class RemoveTests(BootstrapTestCase):
     def test_removing_without_a_global_store_creates_none(self):
         self.assertEqual(self.removed(), {})
-        self.assertFalse(path_of(GLOBAL_STORE).exists())
+        self.assertFalse(stores.exists(GLOBAL_STORE))
 
     def test_removed_guidelines_are_restored_with_their_ids(self):
         first = {outcome.name: outcome.id for outcome in load_guidelines()}

@@ -21,7 +21,9 @@ DEADLINE_SECONDS = 300
 WRITER = """
 import django, json, random, sys
 django.setup()
-from memoryhub.core.backends.sqlite import base
+from importlib import import_module
+from memoryhub.core.backends.selected import ENGINE
+base = import_module(f"memoryhub.core.backends.{ENGINE}.base")
 base.BUSY_TIMEOUT_SECONDS = 60.0  # what is tested is that nothing is lost, not how long it takes
 from memories.models import Memory
 from memories.schemas import MemoryUpdate

@@ -13,11 +13,11 @@ from memories.embeddings.wordpiece import BUNDLED_VOCABULARY
 from memories.models import EmbeddingModel, Vector
 from memories.schemas import MemoryDelete, MemoryTouch, MemoryUpdate, MemoryWrite
 from memoryhub.core import log
-from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import ConfirmationRequired, Unavailable
 from memoryhub.core.log.event_view import as_of
 from memoryhub.core.models import ProjectionOffset
 from memoryhub.core.stores.store import current_store
+from memoryhub.core.stores.store_id import folder_of
 from sessions_app.schemas import SettingsChange
 from sessions_app.services.profile import change_settings
 from tests.support import HubTestCase
@@ -52,7 +52,7 @@ class EmbeddingTestCase(HubTestCase):
         return hits[0][0] if hits else None
 
     def index_files(self) -> list[Path]:
-        return sorted((path_of(current_store()).parent / "index").glob("*"))
+        return sorted((folder_of(current_store()) / "index").glob("*"))
 
 
 class FollowingTests(EmbeddingTestCase):
@@ -126,7 +126,7 @@ class EraseTests(EmbeddingTestCase):
         self.embed()
         self.first("felines")
         numbers = bytes(Vector.objects.get(document_id=cats).numbers)
-        folder = path_of(current_store()).parent
+        folder = folder_of(current_store())
         self.assertTrue(any(numbers in index_file.read_bytes() for index_file in self.index_files()))
         services.delete_memory(command=MemoryDelete(id=cats))
         with self.assertRaises(ConfirmationRequired) as caught:

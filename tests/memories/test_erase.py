@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 from governance.retention.schemas import HoldPlace
 from governance.retention.selectors import place_hold
 from memories import selectors, services
@@ -10,10 +8,10 @@ from memories.pack.service import pack_context
 from memories.schemas import MemoryDelete, MemoryGet, MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite, WriteStatus
 from memories.schemas.query import ContextPackRequest
 from memoryhub.core import log, spool
-from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import ConfirmationRequired, Gone, HubError, PreconditionFailed
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store
+from tests import tampering
 from tests.support import HubTestCase
 
 WORDS = ["quicksilverish", "xylophonist", "zanzibarian", "kumquatly"]
@@ -48,9 +46,7 @@ class EraseTests(HubTestCase):
         self.assertEqual(self.delete(permanent=True, confirm_token=self.token()), WriteStatus.ERASED)
 
     def files_with(self, word: str) -> list[str]:
-        folder: Path = path_of(current_store()).parent
-        files = [path for path in folder.rglob("*") if path.is_file()]
-        return [path.name for path in files if word.encode() in path.read_bytes().lower()]
+        return tampering.places_with(current_store(), word)
 
     def test_no_byte_is_left_in_the_files_of_the_store(self):
         before = {word: self.files_with(word) for word in WORDS}
@@ -101,7 +97,7 @@ class EraseTests(HubTestCase):
     def keep(self, prompt: str, **payload: object) -> None:
         hook = {"session_id": "s-1", "prompt": prompt, **payload}
         spool.append(
-            spool.Kept(
+            spool.SpooledEvent(
                 id=f"hook-{prompt[:20]}", at=1, client="claude-code", event="PostToolUse", project="alpha", payload=hook
             )
         )

@@ -9,13 +9,14 @@ from memories.schemas import MemoryGet, MemoryList, MemorySearch, MemoryTouch, M
 from memories.schemas.query import MemoryQuery
 from memories.search.text import terms_without
 from memoryhub.core import log
-from memoryhub.core.backends.sqlite.files import path_of
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import Conflict, Invalid, NotFound, PreconditionFailed
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import GLOBAL_STORE, current_store, org_store, project_store, use_store
 from sessions_app.schemas import SettingsChange
 from sessions_app.services.profile import change_settings
+from tests import tampering
 from tests.memories.scoped import AcmeTestCase
 
 
@@ -60,7 +61,7 @@ class WriteTests(ScopesTestCase):
         change_settings(command=SettingsChange(settings={"turn_policy": "strict"}))
         with use_origin(source="mcp"), self.assertRaises(PreconditionFailed):
             self.write("Rule", "global")
-        self.assertFalse(path_of(GLOBAL_STORE).exists())
+        self.assertFalse(stores.exists(GLOBAL_STORE))
 
     def test_a_batch_has_one_scope(self):
         commands = [MemoryWrite(title=scope, content=scope, scope=scope) for scope in ("project", "global")]
@@ -146,9 +147,9 @@ class InheritanceTests(ScopesTestCase):
 
     def test_an_empty_scope_is_reported(self):
         with use_store(project_store("delta"), create=True):
-            path_of(GLOBAL_STORE).unlink()
-            with self.assertRaisesRegex(NotFound, "the global scope is empty"):
-                selectors.get_memories(command=MemoryGet(ids=[1], scope="global"))
+            tampering.lose(GLOBAL_STORE)
+        with use_store(project_store("delta")), self.assertRaisesRegex(NotFound, "the global scope is empty"):
+            selectors.get_memories(command=MemoryGet(ids=[1], scope="global"))
 
     def test_the_past_covers_one_store(self):
         command = MemorySearch(query="port", as_of=log.head()[0])

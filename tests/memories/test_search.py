@@ -20,6 +20,7 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.stores import rows
 from sessions_app.schemas import CommitRecord
 from sessions_app.services import record_commits
+from tests.databases import on_postgresql
 from tests.support import HubTestCase
 
 TEXTS = {
@@ -153,7 +154,7 @@ class LargeStoreTests(SearchTestCase):
 class WithoutFullTextTests(SearchTestCase):
     def setUp(self) -> None:
         super().setUp()
-        rows.execute("DROP TABLE search_fts")
+        rows.execute(f"DROP TABLE {'search_postings' if on_postgresql() else 'search_fts'}")
         self.forget_probe()
 
     def forget_probe(self) -> None:

@@ -14,6 +14,7 @@ from memories.search.folding import folded, folded_with_places
 from memories.search.shaping import shaped
 from memories.search.snippets import LENGTH, excerpt
 from memories.search.text import phrases, terms
+from memories.search.text_index import text_index
 from memories.search.words import words_in
 from memoryhub.core import log
 from memoryhub.core.stores import rows
@@ -114,7 +115,7 @@ class FoundTests(HubTestCase):
 class UpgradeTests(MessagesTestCase):
     def test_an_index_in_an_old_form_is_rebuilt_when_the_store_is_opened(self):
         kept = services.write_memory(command=MemoryWrite(title="Plan", content="We ｄｅｐｌｏｙ at noon.")).id
-        rows.execute("DELETE FROM search_fts WHERE rowid = %s", [kept])
+        text_index.remove(kept)
         rows.execute("UPDATE store_meta SET value = '1' WHERE key IN ('search_form', 'fingerprint')")
         store = current_store()
         forget(store)

@@ -19,6 +19,7 @@ from memoryhub.core.paging import as_lines
 from memoryhub.core.stores import rows
 from sessions_app.schemas import SettingsChange
 from sessions_app.services.profile import change_settings
+from tests.databases import on_postgresql
 from tests.support import HubTestCase
 
 WORD = "readers"
@@ -69,7 +70,7 @@ class SearchModeTests(HubTestCase):
         return searched.meta.total_count, query(command=MemoryQuery(search=word)).meta.total_count
 
     def drop_index(self) -> None:
-        rows.execute("DROP TABLE search_fts")
+        rows.execute(f"DROP TABLE {'search_postings' if on_postgresql() else 'search_fts'}")
         vars(connections["store:project:alpha"]).pop("hub_has_full_text", None)
 
     def test_basic_uses_like_despite_an_index_and_reports_it(self):

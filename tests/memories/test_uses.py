@@ -210,7 +210,9 @@ class FoldingTests(UsesTestCase):
         self.assertGreater(self.use(self.port)["fetched"], 1000)
 
     def test_a_note_that_cannot_be_written_fails_no_read(self) -> None:
-        notes.folder_of(current_store()).write_text("in the way")
+        folder = notes.folder_of(current_store())
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.write_text("in the way")
         self.assertEqual(self.find("port"), [self.port])
         self.assertEqual(count_uses(), 0)
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from django_q.models import Schedule
 
 from tests.permissions.callers import Caller, people, tokens
-from tests.permissions.world import Home, World
+from tests.permissions.home_state import Home
+from tests.permissions.world import World
 from tests.support import HubTestCase, forget_all_stores, share_template
 
 # What differs between two answers to the same request
@@ -92,11 +94,27 @@ class MatrixTestCase(HubTestCase):
 
     def unchanged(self, *sends: Callable[[], Reply]) -> list[Reply]:
         """Return the answers to some requests, and check that they changed nothing."""
-        before = self.folder.state()
-        replies = [send() for send in sends]
-        after = self.folder.state()
-        self.assertEqual([key for key in after if after[key] != before.get(key)], [], replies[0].text[:300])
+        replies: list[Reply] = []
+        with self.unchanging(replies):
+            replies += [send() for send in sends]
         return replies
+
+    @contextmanager
+    def unchanging(self, replies: Sequence[Reply] = ()) -> Iterator[None]:
+        """Check that nothing inside changes anything."""
+        before = self.folder.state()
+        yield
+        self.assertEqual(self.changed_since(before), [], [reply.text[:300] for reply in replies])
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Check that what is inside changes something."""
+        before = self.folder.state()
+        yield
+        self.assertNotEqual(self.changed_since(before), [], "the request changed nothing")
+
+    def changed_since(self, before: dict[str, Any]) -> list[str]:
+        return [name for name, found in self.folder.state().items() if found != before.get(name)]
 
     def assert_keeps(self, reply: Reply, caller: Caller, asked: str = "") -> None:
         self.assertEqual(reply.names(caller.hidden, asked), [], f"{reply.status} {reply.text[:600]}")

@@ -90,7 +90,7 @@ WRITES: dict[str, tuple[Act, Maker]] = {
     "turn_end": (Act.WRITE, lambda world: world.turn()),
 }
 OF_HUB = {"org_create": "", "project_create": ""}
-# Ways to change what others inherit, or to redact: label, tool, act, place, arguments
+# Ways to change what others inherit, to describe, or to erase: label, tool, act, place, arguments
 SPECIAL: list[tuple[str, Act, str, str, Maker]] = [
     *(
         (
@@ -109,6 +109,16 @@ SPECIAL: list[tuple[str, Act, str, str, Maker]] = [
         OWN,
         "project_create",
         lambda world: {"project_id": OWN, "if_exists": "update", "description": f"d{world.number()}"},
+    ),
+    *(
+        (
+            f"memory_delete for good in {place}",
+            Act.GOVERN,
+            place,
+            "memory_delete",
+            lambda world, scope=scope: world.erasable(scope),
+        )
+        for scope, place in (("project", OWN), ("org", OWN_ORG), ("global", GLOBAL))
     ),
 ]
 
@@ -142,6 +152,8 @@ _URIS: dict[str, Callable[[World], str]] = {
     "decisions://get/{id}": lambda world: f"decisions://get/{world.ids[OWN]['decision_id']}",
     "ui://memory-hub/lineage": lambda _: "ui://memory-hub/lineage",
 }
+# What can be followed is read without a record; followers get notifications of changes.
+_FOLLOWED = "memories://list?limit=50"
 LISTINGS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
 
 # Requests that name another place: its name, tool, and arguments with "{}" for the name
@@ -165,6 +177,9 @@ NAMING: list[tuple[str, str, Arguments]] = [
     (OTHER, "tag_attach", {"id": "{}", "entry_type": "project", "tags": ["n"]}),
     (OTHER, "audit_replay", {"stream": "project:{}"}),
 ]
+
+# The same, of resources
+URIS_NAMING = ("memories://list?project_id={}", "memories://get/1?project_id={}", "decisions://get/1?project_id={}")
 
 
 def _tools() -> list[Tool]:
@@ -197,6 +212,20 @@ def reads(world: World) -> Iterator[Call]:
         yield Call(method, method, {})
 
 
+def subscriptions(world: World) -> Iterator[Call]:
+    """Yield what a session asks to follow a resource, and not to."""
+    for method in ("resources/subscribe", "resources/unsubscribe"):
+        for uri in (_FOLLOWED, f"memories://get/{world.ids[OWN]['memory_id']}"):
+            yield Call(f"{method} {uri}", method, {"uri": uri})
+
+
+def listening(*uris: str) -> Call:
+    """Return what opens a stream of the newest revision."""
+    followed = list(uris) or [_FOLLOWED]
+    params = {"notifications": {"resourceSubscriptions": followed}}
+    return Call(f"listen to {followed}", "subscriptions/listen", params)
+
+
 def write(world: World, name: str) -> Call:
     act, maker = WRITES[name]
     return _call(name, maker(world), act, OF_HUB.get(name, OWN), writes=True)
@@ -210,6 +239,11 @@ def special(world: World, number: int) -> Call:
 def naming(number: int, name: str) -> Call:
     place, tool, arguments = NAMING[number]
     return _call(tool, _filled(arguments, name), Act.VIEW, OWN, label=f"{tool} naming {place}: {arguments}")
+
+
+def naming_resource(method: str, uri: str, name: str) -> Call:
+    named = uri.format(name)
+    return listening(named) if method == "subscriptions/listen" else Call(f"{method} {uri}", method, {"uri": named})
 
 
 def _filled(value: Any, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""A request for every page of a place and of the hub, and a valid form for each that changes something."""
+"""A request for every page of a place, and a valid form for each that changes something."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from memoryhub.core.permissions import Act
 from tests.permissions.world import OWN, World
 
-STORE_URLS, HUB_URLS = "memoryhub.web.store_urls", "memoryhub.urls"
+STORE_URLS = "memoryhub.web.store_urls"
 Maker = Callable[[World], tuple[str, dict[str, Any]]]
 
 
@@ -27,7 +27,6 @@ class Form:
 
 
 _MEMORY, _DECISION, _REVIEW = "memories/memory", "decisions/decision", "memories/memory/review"
-TOKEN = {"reach": "hub", "verbs": "admin", "days": "9"}
 _BLANK = {"alternatives_option": [""], "alternatives_why_not": [""], "impact": "medium", "status": "accepted"}
 
 
@@ -290,56 +289,3 @@ def form(world: World, name: str) -> Form:
     act, maker = FORMS[name]
     path, fields = maker(world)
     return Form(name, act, f"admin/{path}", fields)
-
-
-# Of the hub: the act, the address, the fields
-HUB_FORMS: dict[str, tuple[Act, Maker]] = {
-    "new-project": (Act.GOVERN, lambda world: ("new/project", {"id": f"p{world.number()}"})),
-    "new-org": (Act.GOVERN, lambda world: ("new/organisation", {"id": f"o{world.number()}"})),
-    "people": (Act.ADMINISTER, lambda world: ("people", {"name": f"u{world.number()}", "role": "member"})),
-    "change-person": (Act.ADMINISTER, lambda world: (f"people/{world.person()}/deactivate", {})),
-    "revoke-token": (Act.ADMINISTER, lambda world: (f"tokens/{world.token()}/revoke", {})),
-    # Everyone makes tokens of their own.
-    "tokens": (Act.VIEW, lambda world: ("tokens", {**TOKEN, "for": "me", "name": f"a{world.number()}"})),
-    "plan-job": (
-        Act.ADMINISTER,
-        lambda world: ("jobs/plan", {"job": "expire turns", "every": "day", "at": f"{world.number() % 24}:30"}),
-    ),
-}
-HUB_READS = (
-    "",
-    "find",
-    "find?q=text",
-    "find?q=text&fragment=1",
-    "find?q=memory&from=/p/quartz/admin/",
-    "jobs",
-    "people",
-    "tokens",
-    "help/index.md",
-    "new/project",
-)
-HUB_OTHERS = {
-    "None": "the answer to clients that look for an OAuth server",
-    "load-sample": "makes a project of its own; tests/demo",
-    "hide-first-steps": "keeps a name in the person's own session",
-    "run-job": "needs a worker; tests/jobs",
-    "live-jobs": "the head of a stream, which is a version; tested here",
-    "signin": "for those who are not signed in",
-    "signin-help": "the same",
-    "signout": "ends one's own session",
-    "help": "the documentation",
-    "home": "read here",
-    "find": "read here",
-    "jobs": "read here",
-}
-
-
-def uncovered_of_hub() -> list[str]:
-    known = {*HUB_FORMS, *HUB_OTHERS}
-    return [name for path, name in patterns(HUB_URLS) if not path.startswith("api/") and name not in known]
-
-
-def hub_form(world: World, name: str) -> Form:
-    act, maker = HUB_FORMS[name]
-    path, fields = maker(world)
-    return Form(name, act, path, fields)

@@ -42,16 +42,16 @@ class HistoryTests(HubTestCase):
         ):
             self.client.post(f"/people/ann/{what}", form)
         lines = [
-            "owner made, as the first owner by unknown at service",
-            "ann made, as viewer by owner at admin",
-            "ann given a link to sign in by owner at admin",
-            "ann made reviewer, before viewer by owner at admin",
+            "owner added as the first owner by unknown at service",
+            "ann added as viewer by owner at admin",
+            "ann sign-in link created by owner at admin",
+            "ann role changed from viewer to reviewer by owner at admin",
             "ann deactivated by owner at admin",
             "ann activated again by owner at admin",
         ]
         self.assertEqual(self.lines(Subject.PERSON), lines)
         page = self.client.get("/people").content.decode()
-        self.assertInHTML("<strong>ann</strong> was made reviewer, before viewer", page)
+        self.assertInHTML("<strong>ann</strong>: role changed from viewer to reviewer", page)
         self.assertLess(page.index("activated again"), page.index("as the first owner"))
 
     def test_what_is_refused_leaves_no_trace_and_nothing_is_changed_without_one(self) -> None:
@@ -78,7 +78,7 @@ class HistoryTests(HubTestCase):
         for _ in range(2):
             call_command("token", "revoke", "ci", stdout=StringIO())
         (made, revoked) = self.lines(Subject.TOKEN)
-        self.assertRegex(made, r"^ci made, and may read in alpha until 20\d\d-\d\d-\d\d by owner at admin$")
+        self.assertRegex(made, r"^ci created; may read in alpha until 20\d\d-\d\d-\d\d by owner at admin$")
         self.assertEqual(revoked, f"ci revoked by {ME} at cli")
         page = self.client.get("/tokens").content.decode()
         self.assertIn(f"by {ME}, in a terminal", page)
@@ -92,9 +92,7 @@ class HistoryTests(HubTestCase):
             f"look-for-secrets switched off by {ME} at cli",
         ]
         self.assertEqual(self.lines(Subject.JOB), lines)
-        self.assertInHTML(
-            "<strong>look-for-secrets</strong> was switched off", self.client.get("/jobs").content.decode()
-        )
+        self.assertInHTML("<strong>look-for-secrets</strong>: switched off", self.client.get("/jobs").content.decode())
 
     def test_a_long_history_is_shown_page_by_page_and_to_owners_alone(self) -> None:
         for number in range(2 * SHOWN + 1):
@@ -112,4 +110,4 @@ class HistoryTests(HubTestCase):
         change_plan(command=JobPlan(job="backup", every="off"))
         self.client.force_login(people.find_person("vic"))
         self.assertNotContains(self.client.get("/tokens"), 'id="history"')
-        self.assertNotContains(self.client.get("/jobs"), "was switched off")
+        self.assertNotContains(self.client.get("/jobs"), "</strong>: switched off")

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from memoryhub.core.permissions import Act
+from tests.permissions import hub_page_requests as hub_pages
 from tests.permissions import page_requests as pages
 from tests.permissions.callers import Caller, nobodies
 from tests.permissions.matrix import MatrixTestCase, Reply
@@ -85,7 +86,7 @@ class PageReadMatrix(PageMatrix):
                         self.assert_keeps(reply, caller, asked=f"/global/{path} {GLOBAL}")
 
     def test_the_pages_of_the_hub(self) -> None:
-        for path in pages.HUB_READS:
+        for path in hub_pages.READS:
             for caller in [*self.callers, *self.in_turn]:
                 with self.subTest(request=path, caller=caller.name):
                     reply = self.get(caller, f"/{path}")
@@ -102,14 +103,14 @@ class PageWriteMatrix(PageMatrix):
             self.judge(partial(pages.form, self.world, name), OWN, f"/p/{OWN}/")
 
     def test_the_forms_of_the_hub(self) -> None:
-        for name in pages.HUB_FORMS:
-            self.judge(partial(pages.hub_form, self.world, name), "", "/")
+        for name in hub_pages.FORMS:
+            self.judge(partial(hub_pages.form, self.world, name), "", "/")
 
     def test_those_who_manage_people_make_no_token_that_reads_more_than_they_do(self) -> None:
         caller = next(caller for caller in self.callers if caller.name == "administrator")
         for reach in ({"reach": "hub"}, {"reach": "some", "projects": [OWN]}, {"reach": "some", "orgs": [OWN_ORG]}):
             with self.subTest(reach=reach):
-                self.unchanged(partial(self.post, caller, "/tokens", {**pages.TOKEN, **reach, "name": "a"}))
+                self.unchanged(partial(self.post, caller, "/tokens", {**hub_pages.TOKEN, **reach, "name": "a"}))
 
     def judge(self, make: Callable[[], Form], place: str, before: str) -> None:
         form = make()

@@ -7,19 +7,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import shutil
-import sqlite3
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from datetime import timedelta
-from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest import mock
+from urllib.parse import urlencode
 
-from django.db import connections
 from django.test import Client
 
 from memoryhub import env
@@ -27,7 +20,6 @@ from memoryhub.core import clock
 from memoryhub.registry.people import PersonAdd, add_person
 from memoryhub.registry.tokens import TokenCreate, create_token
 from memoryhub.rest.auth import read_token
-from tests.home import run_home
 
 # The project that the requests are about, one of the same organisation, and one of another
 OWN, SISTER, OTHER = "quartz", "gneiss", "basalt"
@@ -101,6 +93,17 @@ class World:
         """Return the answer that asks to confirm a deletion."""
         headers = {"authorization": f"Bearer {read_token()}"}
         return json.loads(self._client.delete(f"/api/v1/{path}", headers=headers).content)
+
+    def erasable(self, scope: str = "project") -> dict[str, Any]:
+        """Delete a memory that a pack quotes; return what erases it, confirmed already."""
+        place = {"project": OWN, "org": OWN_ORG, "global": GLOBAL}[scope]
+        content = f"{place} text to erase {self.number()}"
+        memory = self.memory(title=f"{place} memory {self.number()}", content=content, scope=scope)
+        self.send("GET", f"projects/{OWN}/context?{urlencode({'query': content})}")
+        path = f"projects/{OWN}/memories/{memory}?scope={scope}"
+        self.send("DELETE", path)
+        token = self.asked(f"{path}&permanent=true")["confirm_token"]
+        return {"id": memory, "scope": scope, "permanent": True, "confirm_token": token}
 
     def person(self) -> str:
         return str(add_person(command=PersonAdd(name=f"p{self.number()}", role="member")).username)
@@ -245,56 +248,3 @@ def _repository(project: str) -> Path:
     for command in (("init", "-q"), ("add", "x.py"), (*who, "commit", "-qm", f"{project} commit")):
         subprocess.run(["git", *command], cwd=folder, check=True)
     return folder
-
-
-class Home:
-    """A folder of its own for a class, and what is in it to compare."""
-
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="matrix-", dir=run_home()))
-        # A connection to each store, with the number of its file
-        self._readers: dict[Path, tuple[int, sqlite3.Connection]] = {}
-
-    def patched(self) -> Any:
-        return mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.path))
-
-    def remove(self) -> None:
-        for _, reader in self._readers.values():
-            reader.close()
-        shutil.rmtree(self.path, ignore_errors=True)
-
-    def state(self) -> dict[str, Any]:
-        """Return the head of each store's log and the rows of hub.db: what a write changes."""
-        heads: dict[str, Any] = {str(path.relative_to(self.path)): self._head(path) for path in self._stores()}
-        with connections["default"].cursor() as cursor:
-            for table, columns in _kept_columns().items():
-                cursor.execute(f"SELECT {columns} FROM {table}")
-                heads[table] = cursor.fetchall()
-        return heads
-
-    def _head(self, path: Path) -> int:
-        inode = path.stat().st_ino
-        known = self._readers.get(path)
-        if known is None or known[0] != inode:
-            self._readers[path] = known = inode, sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-        return int(known[1].execute("SELECT max(position) FROM raw_events").fetchone()[0] or 0)
-
-    def _stores(self) -> Iterator[Path]:
-        for folder in ("projects/*", "orgs/*", "global"):
-            yield from self.path.glob(f"{folder}/events.db")
-
-
-# What every request may write: the sessions of browsers, and when a token or a link was used.
-_OF_USE = {"django_session": None, "memoryhub_agenttoken": ("last_used_at", "last_used_from")}
-
-
-@cache
-def _kept_columns() -> dict[str, str]:
-    found = {}
-    with connections["default"].cursor() as cursor:
-        for table in connections["default"].introspection.table_names(cursor):
-            spare = _OF_USE.get(table, ("last_login",))
-            if spare is not None:
-                columns = connections["default"].introspection.get_table_description(cursor, table)
-                found[table] = ", ".join(f'"{column.name}"' for column in columns if column.name not in spare)
-    return found

@@ -15,6 +15,7 @@ from django.core.management import call_command
 from memories.schemas import MemoryWrite
 from memories.services import write_memories, write_memory
 from memoryhub.core import log
+from memoryhub.core.backends import selected
 from memoryhub.core.backends.sqlite.anchors import anchor_path
 from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import HubError, Invalid
@@ -28,9 +29,13 @@ from sessions_app.replay import AuditReplay, replay_lines, replay_page
 from sessions_app.schemas import EventAppend, SessionStart, TurnBegin, TurnEnd
 from sessions_app.services import start_session
 from sessions_app.services.turns import append_event, begin_turn, end_turn
+from tests import tampering
 from tests.api.client import RestTestCase
 from tests.core.test_log import StoreTestCase
+from tests.databases import sqlite_only
 from tests.support import HubTestCase, forget_all_stores
+
+ALPHA = project_store("alpha")
 
 
 def fill(count: int) -> None:
@@ -137,9 +142,8 @@ class CheckpointTests(StoreTestCase):
 
     def cut_tail(self) -> None:
         """Remove the last event, and the anchor that would reveal it."""
-        rows.execute("DROP TRIGGER raw_events_no_delete")
-        rows.execute("DELETE FROM raw_events WHERE position = 5")
-        anchor_path(project_store("alpha")).unlink()
+        tampering.change(ALPHA, "DELETE FROM raw_events WHERE position = 5")
+        selected.anchors.remove(ALPHA)
 
     def test_the_first_time_it_is_written_privately_and_then_compared(self) -> None:
         first = verify_log(checkpoint=self.file)
@@ -204,8 +208,7 @@ class CheckpointTests(StoreTestCase):
     def test_the_tool_reports_its_findings(self) -> None:
         self.assertIn("the chain holds: 5 events", ask("audit_verify").text)
         self.cut_tail()
-        rows.execute("DROP TRIGGER raw_events_no_change")
-        rows.execute("UPDATE raw_events SET actor = 'eve' WHERE position = 3")
+        tampering.change(ALPHA, "UPDATE raw_events SET actor = 'eve' WHERE position = 3")
         answer = ask("audit.verify")
         self.assertIn("the chain is broken at #3", answer.text)
         self.assertEqual(answer.data["broken_position"], 3)
@@ -217,6 +220,31 @@ COLUMNS = (
 ).split()
 
 
+def fill_all_columns(count: int) -> None:
+    with use_origin(session_id="s1", turn_id="t1", trace_id="trace-1"):
+        for n in range(count):
+            write_memory(command=MemoryWrite(title=f"Note {n}", content=f"text {n}", idempotency_key=f"key-{n}"))
+
+
+class ChangedColumnTests(StoreTestCase):
+    EVENTS = 20
+
+    def test_a_changed_character_in_any_column_is_detected(self) -> None:
+        fill_all_columns(self.EVENTS)
+        chance = random.Random(20261121)
+        for column in COLUMNS:
+            position = chance.randrange(1, self.EVENTS + 1)
+            ((value,),) = rows.fetch(f"SELECT {column} FROM raw_events WHERE position = %s", [position])
+            changed = value + 1_000_000 if isinstance(value, int) else flipped_text(value, chance)
+            put = f"UPDATE raw_events SET {column} = %s WHERE position = {position}"
+            tampering.change(ALPHA, put, parameters=[changed])
+            found = log.verify()
+            self.assertEqual((column, found.ok, found.broken_position), (column, False, position))
+            tampering.change(ALPHA, put, parameters=[value])
+            self.assertTrue(log.verify().ok)
+
+
+@sqlite_only("a flipped byte of a file")
 class FlippedByteTests(HubTestCase):
     """One byte of a copied store's log is changed; the audit names the event."""
 
@@ -224,9 +252,8 @@ class FlippedByteTests(HubTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        with self.store("alpha"), use_origin(session_id="s1", turn_id="t1", trace_id="trace-1"):
-            for n in range(self.EVENTS):
-                write_memory(command=MemoryWrite(title=f"Note {n}", content=f"text {n}", idempotency_key=f"key-{n}"))
+        with self.store("alpha"):
+            fill_all_columns(self.EVENTS)
         forget_all_stores()
         with closing(sqlite3.connect(path_of(project_store("alpha")))) as connection:
             connection.execute("VACUUM")  # leaves one copy of each record in the file
@@ -249,20 +276,6 @@ class FlippedByteTests(HubTestCase):
     def test_a_copy_of_the_log_is_valid(self) -> None:
         self.copy()
         self.assertTrue(self.verify().ok)
-
-    def test_a_changed_character_in_any_column_is_detected(self) -> None:
-        chance = random.Random(20261121)
-        for column in COLUMNS:
-            position = chance.randrange(1, self.EVENTS + 1)
-            with closing(sqlite3.connect(self.copy())) as connection, connection:
-                connection.execute("DROP TRIGGER raw_events_no_change")
-                (value,) = connection.execute(
-                    f"SELECT {column} FROM raw_events WHERE position = ?", [position]
-                ).fetchone()
-                changed = value + 1_000_000 if isinstance(value, int) else flipped_text(value, chance)
-                connection.execute(f"UPDATE raw_events SET {column} = ? WHERE position = ?", [changed, position])
-            found = self.verify()
-            self.assertEqual((column, found.ok, found.broken_position), (column, False, position))
 
     def test_a_flipped_byte_that_changes_the_log_is_detected(self) -> None:
         chance = random.Random(412)

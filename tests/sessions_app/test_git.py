@@ -10,7 +10,8 @@ from unittest import TestCase, mock
 
 from memoryhub.core.errors import Invalid, Unavailable
 from sessions_app.events import FileChange
-from sessions_app.git import _tokens, count_commits, list_files, path_in_worktree, read_commits
+from sessions_app.git import count_commits, list_files, path_in_worktree, read_commits
+from sessions_app.git.commits import _tokens
 from sessions_app.schemas import CommitRecord
 
 

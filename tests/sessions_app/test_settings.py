@@ -11,17 +11,13 @@ from unittest import mock
 
 from django.core.management import CommandError, call_command
 
+from memoryhub.config.current_settings import config_problem, project_settings, settings_decided_by, unknown_in_config
 from memoryhub.config.folder import FolderSettings, read_folder, use_folder
 from memoryhub.config.folder_file import allowed_in_folders
 from memoryhub.config.identity import bind_project
-from memoryhub.config.project_settings import (
-    ProjectSettings,
-    config_problem,
-    project_settings,
-    settings_decided_by,
-    unknown_in_config,
-)
-from memoryhub.core.errors import Invalid, Unavailable
+from memoryhub.config.project_settings import ProjectSettings
+from memoryhub.core.errors import Forbidden, Invalid, Unavailable
+from memoryhub.core.permissions import MEMBER_ROLES, Grant, use_grant
 from sessions_app.schemas import SettingsChange
 from sessions_app.services.profile import change_settings
 from tests.support import HubTestCase
@@ -101,6 +97,27 @@ class LayersTests(InAFolderTestCase):
         self.assertEqual((config_problem(), unknown_in_config()), ("", ["serch_mode"]))
         config.write_text('search_mode = "auto"\nenabled = true\n')
         self.assertEqual((config_problem(), unknown_in_config()), ("", []))
+
+
+class ModelTests(HubTestCase):
+    def configured(self, model: str | None) -> None:
+        change_settings(command=SettingsChange(settings={"embedding_model": model}))
+
+    def test_a_folder_or_a_hub_id_as_model_needs_the_right_to_administer_the_hub(self) -> None:
+        owner = Grant(places={"project:alpha": MEMBER_ROLES["owner"]}, acts=frozenset(), everywhere=False)
+        with self.store("alpha"):
+            for model in ("~root", "/etc", "../x", "owner/name", "other"):
+                with (
+                    self.subTest(model=model),
+                    use_grant(owner),
+                    self.assertRaisesMessage(Forbidden, "choose a model from the hub's disk or the network"),
+                ):
+                    self.configured(model)
+            self.configured("owner/name")
+            with use_grant(owner):
+                change_settings(command=SettingsChange(settings={"embedding_model": "owner/name", "recall": False}))
+                for other in ("none", "auto", None):
+                    self.configured(other)
 
 
 class FolderFileTests(InAFolderTestCase):

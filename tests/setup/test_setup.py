@@ -19,7 +19,7 @@ from django.core.management import CommandError, call_command
 from django.test import SimpleTestCase
 
 from memoryhub.client.setup import plan, trial
-from memoryhub.client.setup.clients import config_file, hooks_file
+from memoryhub.client.setup.clients import config_file, hooks_file, user_target
 from memoryhub.client.setup.document import BACKUP_SUFFIX
 from memoryhub.client.setup.entries import command_words
 from memoryhub.config.clients import all_clients, find_client, hook_clients
@@ -174,6 +174,44 @@ class SetupTests(SetupTestCase):
         self.assertIn("MEMORY_HUB_HOME='/else where' ", (self.user / ".claude/settings.json").read_text())
 
 
+class DatabaseTests(SetupTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.url = "postgresql://hub:se%40cret@db.example.org/hub"
+        self.config = self.user / ".memory-hub" / "config.toml"
+        self.enterContext(mock.patch.dict(os.environ, MEMORY_HUB_DATABASE_URL=self.url, PYTHONPATH=str(ROOT)))
+
+    def test_an_address_that_only_the_shell_has_is_written_with_consent(self):
+        self.claude()
+        line = f'{self.config}: database_url = "postgresql://hub:PASSWORD@db.example.org/hub"'
+        shown = self.run_setup("claude-code")
+        self.assertIn(line, shown)
+        self.assertNotIn("se%40cret", shown)
+        self.assertFalse(self.config.exists())
+        self.run_setup("claude-code", "--yes", "--no-autostart")
+        self.assertEqual(tomllib.loads(self.config.read_text()), {"database_url": self.url, "autostart": False})
+        self.assertEqual(self.config.stat().st_mode & 0o777, 0o600)
+        self.assertIn("nothing to do", self.run_setup("claude-code", "--yes"))
+        self.config.unlink()
+        self.assertIn(line, self.run_setup("claude-code", "--yes"))
+        self.assertEqual(tomllib.loads(self.config.read_text()), {"database_url": self.url})
+
+    def test_a_home_whose_database_clients_would_not_find_is_named(self):
+        self.claude()
+        self.config.parent.mkdir()
+        (self.config.parent / "database").write_text("postgresql://db.example.org/hub\n")
+        with mock.patch.dict(os.environ, MEMORY_HUB_DATABASE_URL=""):
+            errors = io.StringIO()
+            call_command("setup", "claude-code", "--yes", stdout=io.StringIO(), stderr=errors)
+            self.assertIn("was given no database", errors.getvalue())
+        # The client has not this shell's variable
+        self.refused(8, "was given no database", "claude-code", "--check")
+
+    def test_a_service_does_not_start_without_the_database(self):
+        with self.assertRaisesRegex(CommandError, "starts without MEMORY_HUB_DATABASE_URL.*database_url"):
+            call_command("service", "install")
+
+
 class RefusalTests(SetupTestCase):
     def test_a_file_that_is_not_json_is_not_changed_and_the_entry_is_printed(self):
         path = self.user / ".cursor/mcp.json"
@@ -229,7 +267,7 @@ class RefusalTests(SetupTestCase):
 
     def test_a_file_that_changed_since_the_preview_is_not_written(self):
         path = self.claude()
-        changes = plan.plan_setup(find_client("claude-code"), repository=None, project=None, hooks=False)
+        changes = plan.plan_setup(user_target(find_client("claude-code")), project=None, hooks=False)
         path.write_text('{"newer": 1}')
         with self.assertRaisesRegex(Conflict, "has changed in the meantime"):
             plan.apply(changes)

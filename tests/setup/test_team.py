@@ -15,7 +15,6 @@ from unittest import mock
 
 from django.core.management import call_command
 
-from memoryhub.client.setup.clients import config_file
 from memoryhub.client.setup.team import parse_address
 from memoryhub.config.clients import all_clients
 from memoryhub.core.errors import Invalid
@@ -44,6 +43,16 @@ ENTRIES: dict[str, dict[str, Any]] = {
         "headers": {"Authorization": "Bearer {env:MEMORY_HUB_TOKEN}"},
     },
 }
+# Where the entry of one folder is: in the person's home for Claude Code and Windsurf, else in the working tree.
+FOLDER_FILES = {
+    "claude-code": (".claude.json", ("projects", "FOLDER", "mcpServers")),
+    "codex": (".codex/config.toml", ("mcp_servers",)),
+    "cursor": (".cursor/mcp.json", ("mcpServers",)),
+    "gemini-cli": (".gemini/settings.json", ("mcpServers",)),
+    "vscode": (".vscode/mcp.json", ("servers",)),
+    "windsurf": (".config/devin/mcp_config.json", ("mcpServers",)),
+    "opencode": ("opencode.json", ("mcp",)),
+}
 INPUT = {"type": "promptString", "id": "memory-hub-token", "description": "Token for Memory Hub", "password": True}
 
 
@@ -66,11 +75,15 @@ class TeamSetupTestCase(SetupTestCase):
             return self.run_setup(*arguments, "--url", url, "--token-file", "-")
 
     def entry(self, client: str) -> dict[str, Any]:
-        found = all_clients()[client]
-        path = config_file(found, None)
-        data = (tomllib if path.suffix == ".toml" else json).loads(path.read_text())
-        entry: dict[str, Any] = data[found.servers[0]]["memory-hub"]
-        self.assertEqual(data.get("inputs", []), [INPUT] if client == "vscode" and "url" in entry else [])
+        """The entry of this folder, or of every folder for a client that has no other."""
+        path, keys = FOLDER_FILES[client]
+        place = self.user if client in ("claude-code", "windsurf") else self.folder
+        data = (tomllib if path.endswith(".toml") else json).loads((place / path).read_text())
+        servers = data
+        for key in keys:
+            servers = servers[str(self.folder) if key == "FOLDER" else key]
+        self.assertEqual(data.get("inputs", []), [INPUT] if client == "vscode" else [])
+        entry: dict[str, Any] = servers["memory-hub"]
         return entry
 
 
@@ -107,19 +120,16 @@ class TeamSetupTests(TeamSetupTestCase):
         self.assertEqual(self.connections, [])
 
     def test_a_client_moves_between_this_machines_hub_and_the_teams(self):
-        for client, entry in ENTRIES.items():
-            with self.subTest(client=client):
-                project = ("--project", "alpha")
-                self.run_setup(client, "--yes", *project)
-                here = self.entry(client)
-                self.join(client, "--yes")
-                self.assertEqual(self.entry(client), entry)
-                self.run_setup(client, "--yes", *project)
-                self.assertEqual(self.entry(client), here)
+        self.run_setup("windsurf", "--yes", "--project", "alpha")
+        here = self.entry("windsurf")
+        self.join("windsurf", "--yes")
+        self.assertEqual(self.entry("windsurf"), ENTRIES["windsurf"])
+        self.run_setup("windsurf", "--yes", "--project", "alpha")
+        self.assertEqual(self.entry("windsurf"), here)
 
     def test_what_the_user_added_to_the_entry_stays(self):
         entry = {"type": "http", "url": "https://old.example.org/p/x/mcp", "headers": {"X-Team": "a"}, "timeout": 9}
-        self.claude(json.dumps({"mcpServers": {"memory-hub": entry}}))
+        self.claude(json.dumps({"projects": {str(self.folder): {"mcpServers": {"memory-hub": entry}}}}))
         self.join("claude-code", "--yes")
         headers = {"X-Team": "a", **ENTRIES["claude-code"]["headers"]}
         self.assertEqual(self.entry("claude-code"), {**ENTRIES["claude-code"], "headers": headers, "timeout": 9})
@@ -139,6 +149,29 @@ class TeamSetupTests(TeamSetupTestCase):
         self.assertEqual(self.connections, [wanted])
         self.assertIn("no longer connected", self.run_setup("--url", URL, "--remove"))
         self.assertIn("not connected", self.run_setup("--url", URL, "--remove"))
+
+    def test_leaving_deletes_what_came_from_the_hub_with_the_token(self):
+        self.join()
+        place = self.user / ".memory-hub/teams/hub.example.org/alpha"
+        other = self.user / "other"
+        other.mkdir()
+        for name in ("pack.json", "problem.json"):
+            (place / name).write_text("{}")
+        with contextlib.chdir(other):
+            self.run_setup("--url", URL)
+        (place / "problem.json").write_text("{}")
+        self.run_setup("--url", URL, "--remove")
+        self.assertEqual({path.name for path in place.iterdir()}, {"token", "pack.json", "problem.json"})
+        with contextlib.chdir(other):
+            self.run_setup("--url", URL, "--remove")
+        self.assertEqual(list(place.iterdir()), [])
+
+    def test_a_folder_that_changes_its_project_leaves_nothing_of_the_old_one(self):
+        self.join()
+        (self.user / ".memory-hub/teams/hub.example.org/alpha/pack.json").write_text("{}")
+        self.join(url=f"{HUB}/p/beta/mcp")
+        kept = {path.relative_to(self.user) for path in contents(self.user / ".memory-hub/teams")}
+        self.assertEqual(kept, {Path(".memory-hub/teams/hub.example.org/beta/token")})
 
     def test_what_is_wrong_is_one_sentence_and_changes_nothing(self):
         before = contents(self.user)

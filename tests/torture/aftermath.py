@@ -22,7 +22,7 @@ from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import StoreId, project_store, use_store
-from memoryhub.ops.backups.places import backups_of
+from memoryhub.ops.backups.paths import backups_of
 from memoryhub.ops.backups.soundness import require_sound
 from memoryhub.ops.jobs.status import models_behind
 from tests.support import forget_all_stores

@@ -172,7 +172,7 @@ class Damage:
         name: of the test.
         do: does it.
         says: a fragment, as a regular expression, of what `doctor` must say.
-        mend: a fragment of what `doctor` must propose for it.
+        repair: a fragment of what `doctor` must propose for it.
         loses: text that is gone for good, which what `doctor` says must name; "" where nothing may be lost.
         by_hand: what a person does, or the hub while it runs, where the remedy is no command.
         accepted: the remedy adds one event, in which a person accepts what was lost, and changes nothing else.
@@ -183,7 +183,7 @@ class Damage:
     name: str
     do: Act
     says: str
-    mend: str
+    repair: str
     loses: str = ""
     by_hand: Act | None = field(default=None)
     accepted: bool = False

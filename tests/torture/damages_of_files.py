@@ -78,11 +78,11 @@ def _config(text: str) -> Damage:
         (at.home / "config.toml").write_text(text)
         (at.home / "config.toml").chmod(0o600)
 
-    def mend(at: Attacked) -> None:
+    def repair(at: Attacked) -> None:
         (at.home / "config.toml").write_text('search_mode = "auto"\n')
 
     name = f"config.toml holds {text.partition(' ')[0]!r}"
-    return Damage(name, do, "config.toml", "fix it|mend it|remove it", by_hand=mend)
+    return Damage(name, do, "config.toml", "fix it|repair it|remove it", by_hand=repair)
 
 
 def _damaged_vectors(at: Attacked) -> None:

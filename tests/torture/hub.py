@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.databases import variables_of
 from tests.home import UNMEASURED, run_home
 from tests.web.server import DEADLINE_SECONDS, ROOT
 
@@ -24,7 +25,7 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
 import django
 django.setup()
 from django.db import connections
-import memoryhub.ops.doctor, memoryhub.ops.jobs, memoryhub.ops.backups.restoring, memoryhub.ops.serving.worker
+import memoryhub.ops.doctor, memoryhub.ops.jobs, memoryhub.ops.backups.restoring, memoryhub.ops.hub_databases
 import _strptime, jsonschema, django.db.models.sql.compiler  # else each command imports them when it needs them
 from memoryhub.cli import main
 from memoryhub.management.commands import backup, doctor, jobs, rebuild, restore, verify
@@ -82,7 +83,7 @@ from memoryhub.demo.project import make_demo
 from memoryhub.ops.jobs.targets import all_stores
 from memoryhub.registry.organizations import OrgCreate, create_org
 from memoryhub.registry.projects import ProjectCreate, create_project
-from memoryhub.ops.serving.worker import prepare_databases
+from memoryhub.ops.hub_databases import prepare_databases
 from memoryhub.core.secret_files import read_or_create_secret
 
 prepare_databases()
@@ -126,7 +127,7 @@ class ForkedHub:
             **os.environ,
             **UNMEASURED,
             "PYTHONDEVMODE": "",
-            "MEMORY_HUB_HOME": str(home),
+            **variables_of(home),
             "MEMORY_HUB_LOG": "ERROR",
         }
         home.mkdir(mode=0o700)

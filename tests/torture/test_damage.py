@@ -27,7 +27,7 @@ from tests.torture.damage import BETA, DEMO, GLOBAL, ORG, Attacked, Damage
 from tests.torture.hub import ForkedHub, built_home, put_home, read_models, whole_models
 
 OPTIONS = {DEMO: "--project demo", BETA: "--project beta", ORG: "--org acme", GLOBAL: "--global"}
-_FINDING = re.compile(r"^(?P<says>\S.*)\n  repair: (?P<mend>.*)$", re.MULTILINE)
+_FINDING = re.compile(r"^(?P<says>\S.*)\n  repair: (?P<repair>.*)$", re.MULTILINE)
 _COMMANDS = re.compile(r"(, then )?`((?:memory-hub|rm|mv|cp|chmod) [^`]+)`")
 _NO_REMEDY = ("memory-hub serve", "memory-hub doctor", "memory-hub verify")
 
@@ -35,12 +35,12 @@ _NO_REMEDY = ("memory-hub serve", "memory-hub doctor", "memory-hub verify")
 @dataclass(frozen=True, slots=True)
 class Found:
     says: str
-    mend: str
+    repair: str
 
     @property
     def commands(self) -> list[str]:
         """The first command of the remedy that changes anything, and those that it says to run then."""
-        found = [(then, text) for then, text in _COMMANDS.findall(self.mend) if _changes_anything(text)]
+        found = [(then, text) for then, text in _COMMANDS.findall(self.repair) if _changes_anything(text)]
         return [text for number, (then, text) in enumerate(found) if not number or then]
 
 
@@ -67,7 +67,7 @@ class DamageTestCase(SimpleTestCase):
         damage.do(at)
         found = self.doctor()
         self.assert_named(found, damage)
-        self.mend(found)
+        self.repair(found)
         if damage.by_hand:
             damage.by_hand(at)
         self.assert_whole(damage)
@@ -82,12 +82,12 @@ class DamageTestCase(SimpleTestCase):
     def assert_named(self, found: Sequence[Found], damage: Damage) -> None:
         named = [each for each in found if re.search(damage.says, each.says)]
         self.assertTrue(named, f"doctor does not say {damage.says!r}; it says {found}")
-        mends = " | ".join(each.mend for each in named)
-        self.assertRegex(mends, damage.mend)
+        repairs = " | ".join(each.repair for each in named)
+        self.assertRegex(repairs, damage.repair)
         if damage.loses:
             self.assertIn(damage.loses, " ".join(each.says for each in named))
 
-    def mend(self, found: Sequence[Found]) -> None:
+    def repair(self, found: Sequence[Found]) -> None:
         for command in dict.fromkeys(command for each in found for command in each.commands):
             if command.startswith("memory-hub "):
                 _, output = self.hub.run(*shlex.split(command)[1:])

@@ -5,15 +5,8 @@ from __future__ import annotations
 from typing import Any
 from unittest import mock
 
-from governance.imports import (
-    begin_import,
-    end_import,
-    find_batch,
-    in_batch,
-    list_batches,
-    preview_undo,
-    undo_import,
-)
+from governance.imports.batches import begin_import, end_import, find_batch, in_batch, list_batches
+from governance.imports.undo import preview_undo, undo_import
 from memories.models import Memory
 from memories.schemas import MemoryUpdate, MemoryWrite
 from memories.schemas.links import RelationCreate
@@ -101,7 +94,7 @@ class BatchTests(HubTestCase):
         self.assertEqual(table_digests(), self.before)
 
     def failing_rebuild(self) -> Any:
-        return mock.patch("governance.imports.log.rebuild", side_effect=RuntimeError("killed"))
+        return mock.patch("governance.imports.undo.log.rebuild", side_effect=RuntimeError("killed"))
 
     def test_bad_input_changes_nothing(self) -> None:
         batch, _ = self.load("one")

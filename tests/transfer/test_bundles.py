@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -18,7 +17,8 @@ from django.core.management import CommandError, call_command
 from decisions.models import ArtifactLink, Decision, DecisionEdge
 from decisions.schemas import DecisionEvidence, DecisionRecord
 from decisions.services import add_evidence, record_decision
-from governance.imports import begin_import, end_import, in_batch, list_batches, preview_undo, undo_import
+from governance.imports.batches import begin_import, end_import, in_batch, list_batches
+from governance.imports.undo import preview_undo, undo_import
 from governance.inbox import EntryType, count_entries
 from governance.retention.schemas import HoldLift, HoldPlace
 from governance.retention.selectors import lift_hold, place_hold
@@ -32,15 +32,18 @@ from memories.services.relations import create_relation
 from memoryhub.config.current_rules import forget_rules
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite.files import path_of
-from memoryhub.core.errors import Conflict, Forbidden, Invalid
+from memoryhub.core.errors import Conflict, Damaged, Forbidden, Invalid
 from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act, Grant, use_grant
 from memoryhub.core.stores.store import StoreId, project_store, use_store
 from memoryhub.demo.project import demo_store, make_demo
 from memoryhub.transfer.bundles import applying
 from memoryhub.transfer.bundles.applying import Applied, Outcome, apply_bundle, preview_bundle
-from memoryhub.transfer.bundles.bundle import Bundle, create_bundle, open_bundle
+from memoryhub.transfer.bundles.creating import create_bundle
 from memoryhub.transfer.bundles.merging import MergeReport
+from memoryhub.transfer.bundles.reading import Bundle, open_bundle
+from tests import tampering
+from tests.databases import at_home
 from tests.governance.rollback_actions import DeedTestCase, random_steps
 from tests.home import run_home
 from tests.support import HubTestCase, forget_all_stores, share_template
@@ -67,7 +70,7 @@ class TwoHubsTestCase(HubTestCase):
     @contextmanager
     def other_hub(self) -> Iterator[None]:
         forget_all_stores()
-        with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.other)):
+        with at_home(self.other):
             yield
             forget_all_stores()
 
@@ -145,6 +148,39 @@ class ContinuingTests(TwoHubsTestCase):
             with self.store("alpha"):
                 self.assertTrue(log.compare(whole=True).differences == ())
             self.assertFalse(b"Hunter" in self.other.joinpath("projects/alpha/events.db").read_bytes())
+
+    def test_a_log_whose_tail_was_lost_gets_it_back(self) -> None:
+        first = self.write("Use WAL")
+        for step in (lambda: self.write("Locks"), lambda: self.erase(first)):
+            with self.subTest(step=step):
+                copy = tampering.Copy(ALPHA)
+                step()
+                before, bundle = state(), self.bundle()
+                copy.put_back()
+                with self.assertRaisesRegex(Damaged, "its tail was cut"):
+                    self.write("Refused")
+                self.assertEqual(self.apply(bundle).outcome, Outcome.FORWARDED)
+                self.assertEqual(state(), before)
+        self.write("Accepted")
+
+    def test_a_bundle_without_all_that_was_lost_is_refused(self) -> None:
+        first = self.write("Use WAL")
+        for step in (lambda: self.write("Locks"), lambda: self.erase(first)):
+            with self.subTest(step=step):
+                copy = tampering.Copy(ALPHA)
+                step()
+                bundle = self.bundle()
+                self.write("Lost")
+                copy.put_back()
+                before = state()
+                with self.assertRaisesRegex(Damaged, r"nothing was written: the log ends at #\d+, but"):
+                    self.apply(bundle)
+                self.assertEqual(state(), before)
+                tampering.set_anchor(ALPHA, *before[0])
+
+    def erase(self, memory_id: int) -> None:
+        with self.store("alpha"):
+            log.erase_streams([f"memory:{memory_id}"], reason="asked")
 
     def test_what_this_hubs_rules_would_have_masked_is_counted(self) -> None:
         self.write("Use WAL")

@@ -27,11 +27,10 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.log.digests import HEADER, canonical_json, chain_digest, payload_digest
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.store import use_store
-from memoryhub.transfer.bundles import age
-from memoryhub.transfer.bundles import bundle as bundles
+from memoryhub.transfer.bundles import age, reading
 from memoryhub.transfer.bundles.applying import Outcome
-from memoryhub.transfer.bundles.bundle import open_bundle
 from memoryhub.transfer.bundles.checking import check
+from memoryhub.transfer.bundles.reading import open_bundle
 from tests.home import UNMEASURED
 from tests.transfer.test_bundles import ALPHA, TwoHubsTestCase, state
 
@@ -181,7 +180,7 @@ class ChangedTests(TwoHubsTestCase):
         self.assert_refused(bomb, "line 2: it has no payload")
         bomb = sealed_again(intro, manifest, text + b" " * 2**26)
         self.assert_refused(bomb, "has an event of more than 16 MiB")
-        with mock.patch.multiple(bundles, _FREE_BYTES=0, _MAX_RATIO=1):
+        with mock.patch.multiple(reading, _FREE_BYTES=0, _MAX_RATIO=1):
             self.assert_refused(sealed_again(intro, manifest, text), "unpacks to more than 1 times its size")
         twice = text.replace(b'"payload":{', b'"payload":{"a":1},"payload":{', 1)
         self.assert_refused(sealed_again(intro, manifest, twice), "line 2: it is not one complete JSON object")
@@ -216,7 +215,7 @@ from pathlib import Path
 django.setup()
 from memoryhub.core.stores.store import project_store
 from memoryhub.transfer.bundles.applying import apply_bundle
-from memoryhub.transfer.bundles.bundle import open_bundle
+from memoryhub.transfer.bundles.reading import open_bundle
 
 module, name, call = sys.argv[2:]
 owner = importlib.import_module(module)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from governance.imports import preview_undo, undo_import
+from governance.imports.undo import preview_undo, undo_import
 from memories.models import Memory, Relation
 from memories.pack import compose_pack
 from memories.schemas import MemoryTouch, MemoryUpdate, MemoryWrite

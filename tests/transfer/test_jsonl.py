@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from django.db import models
 
-from governance.imports import list_batches, preview_undo, undo_import
+from governance.imports.batches import list_batches
+from governance.imports.undo import preview_undo, undo_import
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
 from memoryhub.core import log

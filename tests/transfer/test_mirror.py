@@ -26,8 +26,8 @@ from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, Locke
 from memoryhub.transfer.folder import Form
 from memoryhub.transfer.mirror import files
 from memoryhub.transfer.mirror import state as mirror_state
-from memoryhub.transfer.mirror.plan import Report
 from memoryhub.transfer.mirror.run import Mirror
+from memoryhub.transfer.mirror.steps import Report
 from tests.secrets_made import SECRETS
 from tests.support import HubTestCase
 from tests.web.server import poll

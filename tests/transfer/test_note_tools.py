@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 from django.test import SimpleTestCase
 
-from governance.imports import preview_undo, undo_import
+from governance.imports.undo import preview_undo, undo_import
 from memoryhub.core.errors import Invalid
 from memoryhub.core.log import table_digests
 from memoryhub.transfer.importing import Importer

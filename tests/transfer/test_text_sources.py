@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from django.test import SimpleTestCase
 
-from governance.imports import preview_undo, undo_import
+from governance.imports.undo import preview_undo, undo_import
 from memories.importing import import_markdown
 from memoryhub.core.errors import Invalid
 from memoryhub.core.log import table_digests

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.home import run_home
-from tests.web.public_server import HOST, URL, free_port, make_certificate, public_hub, trusting
+from tests.server_processes import free_port
+from tests.web.public_server import HOST, URL, make_certificate, public_hub, trusting
 from tests.web.server import DEADLINE_SECONDS, ROOT, Server, poll
 
 DEPLOY = ROOT / "deploy"

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.databases import remove_home, variables_of
 from tests.home import RUN_HOME_VARIABLE, UNMEASURED, run_home
 
 ROOT = Path(__file__).parent.parent.parent
@@ -32,7 +33,7 @@ _MIGRATE = """
 import django, os
 os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
 django.setup()
-from memoryhub.ops.serving.worker import prepare_databases
+from memoryhub.ops.hub_databases import prepare_databases
 prepare_databases()
 """
 _SHELL = """
@@ -147,7 +148,7 @@ def command(
     *arguments: str, home: Path, program: str = "", stdin: int | None = None, folder: Path | None = None
 ) -> subprocess.Popen[str]:
     measured = UNMEASURED if program else {}  # some programs leave coverage no room to write what it measured
-    environment = {**os.environ, **measured, "MEMORY_HUB_HOME": str(home), "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, **measured, **variables_of(home), "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(
         [sys.executable, *(["-c", program] if program else [str(ROOT / "manage.py")]), *arguments],
         cwd=folder or (ROOT if program else None),
@@ -195,6 +196,7 @@ def temporary_home(*, fresh: bool = False) -> Iterator[Path]:
             shutil.copytree(migrated_home(), folder / "home")
         yield folder / "home"
     finally:
+        remove_home(folder / "home")
         shutil.rmtree(folder, ignore_errors=True)
 
 

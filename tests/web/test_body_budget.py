@@ -15,7 +15,7 @@ from tests.web.server import DEADLINE_SECONDS, Server, poll
 REST, MCP = "/api/v1/projects", "/p/alpha/mcp"
 OTHER = "198.51.100.3"
 SIZE = 1_000_000
-UNNAMED = b"the proxy must send X-Forwarded-For with the client's address\n"
+UNNAMED = b"the proxy must send X-Forwarded-For and X-Forwarded-Proto with each request\n"
 
 
 class BodyBudgetTests(TestCase):

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import threading
+from pathlib import Path
 from typing import Any
 from unittest import TestCase
 from wsgiref.validate import validator
 
 from memoryhub.ops.serving.bridge import WsgiBridge
+from memoryhub.ops.serving.outbox import Spool
+from tests.home import run_home
+from tests.web.server import DEADLINE_SECONDS
 
 SCOPE = {
     "type": "http",
@@ -107,6 +112,65 @@ class BridgeTests(TestCase):
         with self.assertRaisesRegex(RuntimeError, "broken"):
             self._exchange(application, [_part(b"")])
         self.assertTrue(Broken.closed)
+
+
+class UnreadTests(TestCase):
+    """One thread, and a client that reads nothing until the others have their answers."""
+
+    def exchange_two(self, slow: Any, spool: Spool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        def application(environ, start_response):
+            start_response("200 OK", [])
+            return slow() if environ["REQUEST_METHOD"] == "GET" else [b"quick"]
+
+        bridge = WsgiBridge(application, max_body=10, threads=1, spool=spool)
+        self.addCleanup(bridge.close)
+        unread: list[dict[str, Any]] = []
+        quick: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            return _part(b"")
+
+        async def main() -> None:
+            reads = asyncio.Event()
+
+            async def send_slowly(message: dict[str, Any]) -> None:
+                await reads.wait()
+                unread.append(message)
+
+            async def send(message: dict[str, Any]) -> None:
+                quick.append(message)
+
+            waiting = asyncio.ensure_future(bridge({**SCOPE, "method": "GET"}, receive, send_slowly))
+            await asyncio.sleep(0)
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                await bridge(dict(SCOPE), receive, send)
+                reads.set()
+                await waiting
+
+        asyncio.run(main())
+        return unread, quick
+
+    def spool(self, **given: int) -> Spool:
+        return Spool(Path(self.enterContext(tempfile.TemporaryDirectory(dir=run_home()))), **given)
+
+    def test_an_answer_that_is_not_read_holds_no_thread(self) -> None:
+        chunk = bytes(range(256)) * 256
+        answers = {"streamed": lambda: (chunk for _ in range(50)), "whole": lambda: [chunk] * 50}
+        for name, slow in answers.items():
+            with self.subTest(name):
+                spool = self.spool()
+                unread, quick = self.exchange_two(slow, spool)
+                self.assertEqual([message.get("body") for message in quick], [None, b"quick"])
+                self.assertEqual(b"".join(message.get("body", b"") for message in unread), chunk * 50)
+                self.assertFalse(unread[-1]["more_body"])
+                self.assertEqual((spool.bytes, list(spool.folder.iterdir())), (0, []))
+
+    def test_what_waits_for_all_clients_is_bounded(self) -> None:
+        spool = self.spool(most_bytes=1_000_000)
+        with self.assertLogs("memoryhub.ops.serving.bridge", "WARNING"):
+            unread, quick = self.exchange_two(lambda: [b"x" * 3_000_000], spool)
+        self.assertEqual((unread[0]["status"], quick[0]["status"]), (503, 200))
+        self.assertEqual(spool.bytes, 0)
 
 
 def _part(content: bytes, *, more: bool = False) -> dict[str, Any]:

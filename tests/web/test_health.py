@@ -24,6 +24,7 @@ from tests.support import forget_all_stores
 class HealthTests(RestTestCase):
     def setUp(self) -> None:
         super().setUp()
+        self.enterContext(mock.patch.object(health, "_kept", None))
         Schedule.objects.all().delete()  # no worker runs here, and what it would do falls due as the tests go on
 
     def finding(self, part: str = "project alpha") -> str:
@@ -37,6 +38,21 @@ class HealthTests(RestTestCase):
         wanted = ("hub.db", "settings", "worker", "jobs", "project alpha", "project beta")
         parts = dict.fromkeys(wanted, "ok")
         self.assertEqual((answer["status"], answer["parts"], answer["spooled"]), ("ok", parts, 0))
+
+    def test_callers_who_may_not_see_the_parts_share_one_check(self) -> None:
+        self.write()
+        with mock.patch.object(health, "_project", wraps=health._project) as checked:
+            for token in ("", "wrong", ""):
+                self.call("GET", "health", token=token)
+            self.assertEqual(checked.call_count, 2)
+            self.call("GET", "health")
+            self.assertEqual(checked.call_count, 4)
+
+    def test_a_check_is_not_begun_while_another_runs(self) -> None:
+        first = health.recent_check()
+        with mock.patch.object(health, "_KEPT_SECONDS", 0), health._checking:
+            self.assertIs(health.recent_check(), first)
+        self.assertIs(health.recent_check(), first)
 
     def test_settings_that_cannot_be_read_are_named_and_refuse_what_depends_on_them(self) -> None:
         self.write()

@@ -115,12 +115,12 @@ class LivePageTests(BrowserTestCase):
         page = self.browser.current_window_handle
         self.browser.switch_to.new_window("tab")
         poll(lambda: self.counts() == (0, 0), what="the end of the stream of a hidden page")
-        self.remember("The pump is mended")
+        self.remember("The pump is repaired")
         self.browser.get(f"{self.server.address}/p/{self.project}/admin/sessions_app/session/named/work/")
         self.see_live()
         self.browser.close()
         self.browser.switch_to.window(page)
-        self.see("The pump is mended", "#rail")
+        self.see("The pump is repaired", "#rail")
         self.see_live()
 
         self.browser.get("about:blank")
@@ -308,6 +308,6 @@ class StreamTests(TestCase):
                 await asyncio.sleep(0.01)
 
     def test_a_change_within_the_clocks_tick_is_seen(self) -> None:
-        self.assertEqual(live.file_stamp([Path(__file__), Path("missing")]), live.file_stamp([Path(__file__)]))
+        self.assertEqual(live.stamp_of_files([Path(__file__), Path("missing")]), live.stamp_of_files([Path(__file__)]))
         with mock.patch("time.time_ns", return_value=Path(__file__).stat().st_mtime_ns + 1):
-            self.assertNotEqual(live.file_stamp([Path(__file__)]), live.file_stamp([Path(__file__)]))
+            self.assertNotEqual(live.stamp_of_files([Path(__file__)]), live.stamp_of_files([Path(__file__)]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import os
 import socket
@@ -10,23 +11,13 @@ from contextlib import closing
 from pathlib import Path
 from unittest import TestCase, mock
 
-from memoryhub.core.errors import HubError, Invalid
-from memoryhub.ops.serving import tls
+from memoryhub.core.errors import HubError, Invalid, Unavailable
+from memoryhub.ops.serving import tls, web
 from memoryhub.ops.serving.limits import Buckets, Limits
 from memoryhub.ops.serving.network import Network
 from tests.home import run_home
-from tests.web.public_server import (
-    CLIENT,
-    HOST,
-    SIGNS_IN,
-    URL,
-    free_port,
-    make_certificate,
-    public_hub,
-    send,
-    sign_in,
-    trusting,
-)
+from tests.server_processes import free_port
+from tests.web.public_server import CLIENT, HOST, SIGNS_IN, URL, make_certificate, public_hub, send, sign_in, trusting
 from tests.web.server import run, serving, temporary_home
 
 OPEN = {"listen": "0.0.0.0:8443"}
@@ -61,6 +52,7 @@ class OptionTests(TestCase):
             f"https://ann@{HOST}",
             "ftp://x.org",
             "https://a:b",
+            f"https://.{HOST}",
         ):
             self.assert_refused("write scheme and host alone", public_url=text, **PROXY)
         with_port = Network.from_options({"public_url": f"{URL}:443/", **PROXY}, {})
@@ -69,17 +61,19 @@ class OptionTests(TestCase):
     def test_nothing_leaves_the_machine_unencrypted(self):
         self.assert_refused("would send tokens and memories unencrypted", public_url=URL, **OPEN)
         self.assert_refused("use https://", public_url=f"http://{HOST}", **OPEN, **PROXY)
+        self.assert_refused("is reached from this one only", public_url="http://127.0.0.1:8443", **OPEN, **PROXY)
         self.assert_refused("needs --public-url", **OPEN)
         self.assert_refused("need --public-url", **OPEN, **PROXY)
         self.assert_refused("needs --tls-cert and --tls-key, or --trusted-proxy", public_url=URL)
 
     def test_only_named_proxies_are_trusted(self):
-        for proxies in ("0.0.0.0/0", "0.0.0.0/1", "::/0"):
+        for proxies in ("0.0.0.0/0", "128.0.0.0/8", "10.0.0.0/15", "::/0", "fd00::/16"):
             self.assert_refused("would trust everybody", public_url=URL, trusted_proxy=[proxies])
         for proxies in ("proxy.example.org", "10.0.0.1/8", "*"):
             self.assert_refused("write an address or a network", public_url=URL, trusted_proxy=[proxies])
         self.assert_refused("needs --trusted-proxy", remote_user_header="Remote-User")
-        for header in ("Host", "Remote_User", "Cookie", "Accept-Language", "Mcp-Session-Id", "a b"):
+        taken = ("Accept-Language", "Cache-Control", "Mcp-Session-Id", "User-Agent", "X-Forwarded-For", "X-CSRF-Token")
+        for header in ("Host", "Remote_User", "Cookie", "X-CSRFToken", *taken, "a b"):
             self.assert_refused("a header of the proxy's own", public_url=URL, remote_user_header=header, **PROXY)
 
     def test_an_address_that_is_none_is_refused(self):
@@ -131,6 +125,15 @@ class OptionTests(TestCase):
             code, output = run("serve", "--port", "0", *options, home=home)
         self.assertEqual(code, 8)
         self.assertIn("(Address already in use); choose another with --listen", output)
+
+    def test_the_default_port_of_this_machine_s_hubs_is_named(self) -> None:
+        with mock.patch.object(socket.socket, "bind", side_effect=OSError(errno.EADDRINUSE, "Address already in use")):
+            with self.assertRaisesRegex(Unavailable, "with --listen 0.0.0.0:8320: 8321 is the default port of every"):
+                web.listen_publicly(Network(listen=("0.0.0.0", 8321)))
+            with self.assertRaisesRegex(
+                Unavailable, r"port 8443 \(Address already in use\); choose another with --listen$"
+            ):
+                web.listen_publicly(Network(listen=("0.0.0.0", 8443)))
 
 
 class LimitTests(TestCase):

@@ -28,14 +28,29 @@ sys.exit(main(sys.argv))
 """
 """The server, with more patience at its end than a slow machine can use up."""
 
-# The server, stopped after it has printed its link and before it handles signals.
-STOPPED_BEFORE_SERVING = """
-import os, sys, threading, django
+# The server, which gets a signal before it handles any, in a callback where Python drops exceptions.
+_SIGNALLED_BEFORE_SERVING = """
+import os, sys, weakref, django
 os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
 django.setup()
 from memoryhub.cli import main
 from memoryhub.ops.serving import web
-web.serve = lambda listener, **_: threading.Event().wait()
+
+class Module:
+    pass
+
+def signal_self(_):
+    os.kill(os.getpid(), {number})
+    for _ in range(2):
+        pass
+
+def import_signalled(name, import_module=web.import_module):
+    module = Module()
+    reference = weakref.ref(module, signal_self)
+    del module
+    return import_module(name)
+
+web.import_module = import_signalled
 sys.exit(main(sys.argv))
 """
 
@@ -182,7 +197,7 @@ class SecretFileTests(TestCase):
                 (home / "token").touch(0o600)
                 (home / "token").write_text(content)
                 with serving("--no-worker", home=home) as server:
-                    self.assertRegex(server.text, r"the secret file \S+/token was empty; it gets a new secret")
+                    self.assertRegex(server.text, r"the secret file \S+/token was empty; it gets another secret")
                     for authorization in ("Bearer ", "Bearer", "Bearer \t", "bearer  "):
                         self.assertEqual(self.status(server, authorization), 401)
                     self.assertGreaterEqual(len(server.token), 32)
@@ -264,11 +279,9 @@ class EndTests(TestCase):
 
     def test_a_signal_before_the_first_request_can_be_answered_ends_it_too(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
-            with (
-                self.subTest(signal=number),
-                serving("--no-worker", program=STOPPED_BEFORE_SERVING) as server,
-            ):
-                self.assertEqual(server.end(number), 0, server.text)
+            program = _SIGNALLED_BEFORE_SERVING.format(number=int(number))
+            with self.subTest(signal=number), serving("--no-worker", program=program) as server:
+                self.assertEqual(server.process.wait(DEADLINE_SECONDS), 0, server.text)
 
     def test_the_worker_ends_by_itself_when_the_server_is_killed(self) -> None:
         with serving() as server:

@@ -17,7 +17,8 @@ from pathlib import Path
 from unittest import TestCase, skipUnless
 
 from tests.home import run_home
-from tests.web.public_server import HOST, SIGNS_IN, free_port, make_certificate, public_hub, trusting
+from tests.server_processes import free_port
+from tests.web.public_server import HOST, SIGNS_IN, make_certificate, public_hub, trusting
 from tests.web.server import DEADLINE_SECONDS, ROOT, Reply, Server, poll
 
 EXAMPLE = ROOT / "deploy/sign-in.Caddyfile"

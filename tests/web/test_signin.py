@@ -55,6 +55,29 @@ class LinkTests(HubTestCase):
         self.assertNotIn("memoryhub_session", self.client.cookies)
         self.assertRedirects(self.client.get(path), "/")
 
+    def test_a_page_that_is_fetched_ahead_uses_nothing_up(self) -> None:
+        path = f"/signin/{signin.create_link_token()}"
+        for headers in ({"sec-purpose": "prefetch;prerender"}, {"purpose": "prefetch"}, {"x-moz": "prefetch"}):
+            with self.subTest(headers=headers):
+                self.assertEqual(self.client.get(path, headers=headers).status_code, 425)
+        for method in ("put", "delete", "options", "patch"):
+            self.assertEqual(getattr(self.client, method)(path).status_code, 405)
+        self.assertNotIn("memoryhub_session", self.client.cookies)
+        self.assertRedirects(self.client.get(path), "/")
+
+    def test_a_link_on_another_sites_page_asks_before_it_signs_in(self) -> None:
+        strict = Client(headers={"host": "localhost"}, enforce_csrf_checks=True)
+        path = f"/signin/{signin.create_link_token()}"
+        page = strict.get(path, headers={"sec-fetch-site": "cross-site"})
+        self.assertContains(page, '<form method="post"')
+        self.assertNotIn("memoryhub_session", strict.cookies)
+        self.assertEqual(strict.post(path).status_code, 403)
+        token = strict.cookies["memoryhub_csrf"].value
+        self.assertRedirects(strict.post(path, {"csrfmiddlewaretoken": token}), "/", fetch_redirect_response=False)
+        self.assertEqual(strict.get("/").context["user"].get_username(), "owner")
+        token = strict.cookies["memoryhub_csrf"].value
+        self.assertEqual(strict.post(path, {"csrfmiddlewaretoken": token}).status_code, 410)
+
     def test_a_link_that_never_was_is_gone_too(self) -> None:
         for token in ("x", "%00", "ü", "a" * 5000):
             with self.subTest(token=token[:5]):

@@ -25,7 +25,7 @@ from memoryhub.core import log
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import use_store
-from memoryhub.ops.serving.worker import EMBEDDING, Worker
+from memoryhub.ops.serving.children import EMBEDDING, Child
 
 _AT_ONCE = 5_000
 _POLL_SECONDS = 0.2
@@ -60,7 +60,7 @@ def measure_hybrid(sized: SizedBench) -> Iterator[Figure]:
 
 @contextmanager
 def _model_running() -> Iterator[None]:
-    process = Worker(EMBEDDING)
+    process = Child(EMBEDDING)
     try:
         yield
     finally:

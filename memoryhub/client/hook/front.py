@@ -13,13 +13,13 @@ import os
 import time
 from _signal import ITIMER_REAL, SIGALRM, setitimer  # type: ignore[import-not-found]
 from _signal import signal as on_signal
-from fcntl import LOCK_NB, LOCK_SH, flock
 
 from memoryhub.client.hook import post
 from memoryhub.client.hook.post import Event
 from memoryhub.config import enabled
 from memoryhub.core import autostart
-from memoryhub.env import HomeError, home_text, make_home
+from memoryhub.core.file_locks import try_share_lock
+from memoryhub.env import DatabaseUrlError, HomeError, home_text, make_home
 
 TYPE_CHECKING = False  # type checkers know this name; avoids importing typing
 if TYPE_CHECKING:
@@ -200,6 +200,7 @@ def _is_for_a_team(event: Event) -> bool:
 # Without a hub, the answer is made in this process: the event is spooled first, so that nothing is lost if that fails.
 def _answer_alone(event: Event) -> None:
     from memoryhub.client.hook import answer, keep, payload
+    from memoryhub.core.home_database import require_own
 
     if payload.is_switched_off(event):
         return
@@ -208,7 +209,10 @@ def _answer_alone(event: Event) -> None:
     keep.keep(event)
     setitimer(ITIMER_REAL, max(0.1, until - time.monotonic()))
     try:
+        require_own(by_client=True)
         os.write(1, answer.answer(event))
+    except DatabaseUrlError as error:
+        complain(f"{error}; the event is kept")
     except _TooLateError:
         complain("no context was given in time; the event is kept")
     finally:
@@ -255,7 +259,7 @@ def _mark_arriving() -> None:
         folder = f"{home_text()}/spool"
         if not os.path.isdir(folder):  # noqa: PTH112
             os.mkdir(folder, 0o700)  # noqa: PTH102
-        flock(os.open(f"{folder}/{ARRIVING}", os.O_RDWR | os.O_CREAT, 0o600), LOCK_SH | LOCK_NB)
+        try_share_lock(os.open(f"{folder}/{ARRIVING}", os.O_RDWR | os.O_CREAT, 0o600))
     except OSError:
         return  # the child reports what is wrong with the folder
 

@@ -18,7 +18,7 @@ _MOST_COMMITS = 20
 _MOST_FILES = 1_000
 
 if TYPE_CHECKING:
-    from memoryhub.config.teams.connections import Connection
+    from memoryhub.teams.connections import Connection
 
 
 def keep(event: Event, connection: Connection | None = None) -> None:
@@ -40,7 +40,7 @@ def keep(event: Event, connection: Connection | None = None) -> None:
             content = with_last_message(content, path=hook["content"][0], transcript=transcript)
     clean, _ = sanitize(payload.cut(content, _LONGEST))
     spool.append(
-        spool.Kept(
+        spool.SpooledEvent(
             id=event.key,
             at=event.at,
             client=event.client,

@@ -5,7 +5,6 @@ Uses ``_socket``: importing ``socket`` takes a third as long as starting Python,
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from _socket import AF_INET, AF_INET6, SOCK_STREAM
@@ -13,6 +12,7 @@ from _socket import socket as new_socket
 
 from memoryhub.config import enabled
 from memoryhub.core import windows
+from memoryhub.core.file_locks import try_share_lock
 from memoryhub.core.secret_files import TOKEN, sound_secret
 from memoryhub.env import home_text
 
@@ -112,8 +112,8 @@ def _hub() -> tuple[str, str] | None:
     try:
         descriptor = os.open(f"{home}/serve.lock", os.O_RDWR)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
+            if try_share_lock(descriptor):
+                return None
             state = os.pread(descriptor, 4096, 0).decode()
             token = sound_secret(TOKEN)
             return (state.partition('"http://')[2].partition('"')[0], token) if token else None
@@ -121,7 +121,6 @@ def _hub() -> tuple[str, str] | None:
             os.close(descriptor)
     except (OSError, ValueError):
         return None
-    return None
 
 
 def _request(event: Event, address: str, token: str) -> bytes:

@@ -10,20 +10,19 @@ import select
 import time
 from _signal import ITIMER_REAL, SIG_DFL, SIGALRM, setitimer  # type: ignore[import-not-found]
 from _signal import signal as on_signal
-from fcntl import LOCK_SH, LOCK_UN, flock
 
 from memoryhub.client.hook import payload
 from memoryhub.client.hook.post import CLIENTS_FILE, MAX_ANSWER
-from memoryhub.config.teams.connections import connection_of
 from memoryhub.core import autostart
-from memoryhub.core.file_locks import try_lock
+from memoryhub.core.file_locks import share_lock, try_lock, unlock
 from memoryhub.env import make_home
+from memoryhub.teams.connections import connection_of
 
 TYPE_CHECKING = False  # type checkers know the name; importing typing takes time
 if TYPE_CHECKING:
     from memoryhub.client.hook.post import Event
-    from memoryhub.config.teams.connections import Connection
-    from memoryhub.core.spool import Kept
+    from memoryhub.core.spool import SpooledEvent
+    from memoryhub.teams.connections import Connection
 
 ARRIVING = "arriving.lock"  # as in core.spool
 # How long a child may live: a hub that never answers must not collect processes.
@@ -61,12 +60,17 @@ def hand_over(event: Event, connection: Connection) -> str:
     if not event.takes_context:
         return ""
     context = _read_until(reading, _deadline(event, connection))
+    refusal = "" if context else _refusal(connection)
     if not context and event.effect == "start":
-        context = _kept_pack(event, connection)
+        context = f"No context from the team's hub: {refusal}." if refusal else _kept_pack(event, connection)
     if context:
         os.write(1, _shaped(event, context))
-        return ""
-    from memoryhub.config.teams import sending
+    return refusal
+
+
+# Why the hub refuses this person, who may then see no earlier context either; "" if it does not.
+def _refusal(connection: Connection) -> str:
+    from memoryhub.teams import sending
 
     problem = sending.read_problem(connection)
     return f"{problem.sentence}; events wait, see `memory-hub status`" if problem and problem.token else ""
@@ -77,7 +81,7 @@ def _mark_arriving(connection: Connection) -> int:
     folder = f"{connection.place}/spool"
     os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
     descriptor = os.open(f"{folder}/{ARRIVING}", os.O_RDWR | os.O_CREAT, 0o600)
-    flock(descriptor, LOCK_SH)
+    share_lock(descriptor)
     return descriptor
 
 
@@ -88,7 +92,7 @@ def _keep_and_send(event: Event, connection: Connection, arriving: int, writing:
         from memoryhub.client.hook import keep
 
         keep.keep(event, connection)
-        flock(arriving, LOCK_UN)
+        unlock(arriving)
         if is_child:
             _send(event, connection, writing)
     finally:
@@ -109,11 +113,11 @@ def _become_background(event: Event) -> None:
 
 
 def _send(event: Event, connection: Connection, writing: int) -> None:
-    from memoryhub.config.teams import sending
+    from memoryhub.teams import sending
 
     answer = _Pipe(event.key, writing)
     wait = max(0.0, event.deadline - time.monotonic()) if event.takes_context else 0.0
-    is_sent = sending.send_waiting(connection, wait=wait, hearer=answer.hear)
+    is_sent = sending.send_waiting(connection, wait=wait, handler=answer.handle_context)
     answer.close()
     if is_sent or not autostart.is_allowed():
         return
@@ -132,8 +136,8 @@ class _Pipe:
         self._key = key
         self._writing = writing
 
-    def hear(self, kept: Kept, context: str) -> None:
-        if kept.id == self._key:
+    def handle_context(self, event: SpooledEvent, context: str) -> None:
+        if event.id == self._key:
             try:
                 os.write(self._writing, context.encode("utf-8", "replace"))
             except OSError:
@@ -169,7 +173,7 @@ def _read_until(reading: int, deadline: float) -> str:
 def _kept_pack(event: Event, connection: Connection) -> str:
     from datetime import UTC, datetime
 
-    from memoryhub.config.teams import sending
+    from memoryhub.teams import sending
 
     pack = sending.read_pack(connection)
     if pack is None or pack.event == event.key:

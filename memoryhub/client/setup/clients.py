@@ -6,13 +6,65 @@ import os
 import re
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from memoryhub.config.clients import Client
-from memoryhub.config.repository import find_repository
+from memoryhub.config.repository import find_repository, resolved
 from memoryhub.core.errors import Invalid
 
 _NAME = re.compile(r"\{(\w+)\}")
+_FOLDER = "{folder}"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The files of a client that `setup` changes."""
+
+    # Its ``servers`` are the keys that lead to the servers in ``config``.
+    client: Client
+    config: Path
+    hooks: Path | None
+    # The option of the command that chooses these files, after a space.
+    option: str = ""
+    # Whether the server counts in every folder, not in one.
+    is_for_all: bool = False
+
+
+def user_target(client: Client) -> Target:
+    """Return the user's files, which count in every folder."""
+    return Target(client, config_file(client, None), hooks_file(client, None), is_for_all=True)
+
+
+def repository_target(client: Client, top: Path) -> Target:
+    """Return the files of a repository, which everyone gets who works on it."""
+    return Target(client, config_file(client, top), hooks_file(client, top), " --repository")
+
+
+def folder_target(client: Client, directory: Path) -> Target:
+    """Return the server's configuration for one folder, and the user's hooks.
+
+    The user's own file where the client keeps folders apart in it, else that of the working tree. A client that has
+    neither gets the user's, for every folder.
+    """
+    if client.folder:
+        client = in_folder(client, str(project_folder(directory)))
+        return Target(client, config_file(client, None), hooks_file(client, None))
+    if not client.repository:
+        return user_target(client)
+    return Target(client, config_file(client, _top_of(directory) or resolved(directory)), hooks_file(client, None))
+
+
+def in_folder(client: Client, folder: str) -> Client:
+    """Return the client with the keys that lead to the servers of a folder in the user's file."""
+    keys = tuple(folder if key == _FOLDER else key for key in client.folder)
+    return client.model_copy(update={"servers": keys})
+
+
+def project_folder(directory: Path) -> Path:
+    """Return the main folder of the folder's repository, which linked worktrees share, else the folder itself."""
+    repository = find_repository(resolved(directory))
+    return repository.folder if repository else resolved(directory)
 
 
 def is_installed(client: Client) -> bool:
@@ -37,11 +89,16 @@ def hooks_file(client: Client, repository: Path | None) -> Path | None:
 
 def repository_of(directory: Path) -> Path:
     """Return the top of the folder's working tree."""
-    directory = directory.resolve()
-    top = next((folder for folder in (directory, *directory.parents) if (folder / ".git").exists()), None)
-    if top is None or find_repository(directory) is None:
-        raise Invalid(f"{directory} is not in a git repository; change to one, or omit --repository")
+    top = _top_of(directory)
+    if top is None:
+        raise Invalid(f"{directory.resolve()} is not in a git repository; change to one, or omit --repository")
     return top
+
+
+def _top_of(directory: Path) -> Path | None:
+    directory = resolved(directory)
+    top = next((folder for folder in (directory, *directory.parents) if (folder / ".git").exists()), None)
+    return top if find_repository(directory) else None
 
 
 # A template whose environment variable is set takes precedence; then an existing file, then one in an existing folder.

@@ -14,8 +14,8 @@ from typing import Any
 from memoryhub import env
 from memoryhub.client.setup.document import Document, Place
 from memoryhub.config.clients import SERVER, Client, Effect, Hooks
-from memoryhub.config.teams.connections import VARIABLE
 from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.teams.connections import VARIABLE
 
 _PROGRAM, _SCRIPT = "memory-hub", "manage.py"
 _CHECKOUT = Path(__file__).parents[3]
@@ -77,35 +77,34 @@ def server_url(client: Client, entry: Mapping[str, Any]) -> str:
     return url if isinstance(url, str) and url.rstrip("/").endswith("/mcp") else ""
 
 
-def put_server(client: Client, document: Document, project: str | None, url: str = "") -> Document:
+def put_server(
+    client: Client, document: Document, project: str | None, url: str = "", variable: str = VARIABLE
+) -> Document:
     """Return the document with the hub's entry; the user's additions to it are kept."""
     found = find_server(client, document)
-    wanted = http_entry(client, found or {}, url) if url else wanted_entry(client, found or {}, project)
+    wanted = http_entry(client, found or {}, url, variable) if url else wanted_entry(client, found or {}, project)
     changed = document if wanted == found else document.put(server_place(client, document), wanted)
     return put_input(client, changed) if url else _take_input(client, changed, None)
 
 
-def http_entry(client: Client, found: Mapping[str, Any], url: str) -> dict[str, Any]:
-    """Return the entry for a hub over HTTP. It names where the client finds the token, and never holds it."""
-    http = client.http
-    if http is None:
+def http_entry(client: Client, found: Mapping[str, Any], url: str, variable: str) -> dict[str, Any]:
+    """Return the entry for a hub over HTTP, with the user's additions to the one that was found."""
+    if client.http is None:
         raise Invalid(f"{client.name} has no entry for a server over HTTP; choose another client")
+    wanted = client.http.entry_for(url, variable)
     kept = {name: value for name, value in found.items() if name not in _stdio_keys(client)}
-    if http.variable:
-        return {**http.entry, **kept, http.url: url, http.variable: VARIABLE}
-    headers = found.get(http.headers)
-    sent = {**(headers if isinstance(headers, dict) else {}), "Authorization": f"Bearer {http.token}"}
-    return {**kept, **http.entry, http.url: url, http.headers: sent}
+    headers = kept.get(client.http.headers)
+    if isinstance(headers, dict) and client.http.headers in wanted:
+        wanted[client.http.headers] = {**headers, **wanted[client.http.headers]}
+    return {**kept, **wanted}
 
 
 def put_input(client: Client, document: Document) -> Document:
     """Return the document with the input that asks for the token, if the client has inputs."""
-    name = client.http.input if client.http else ""
     inputs = document.at(("inputs",), [])
-    if not name or _input_at(inputs, name) is not None:
+    if not client.http or not client.http.input or _input_at(inputs, client.http.input) is not None:
         return document
-    asked = {"type": "promptString", "id": name, "description": "Token for Memory Hub", "password": True}
-    return document.put(("inputs", len(inputs)), asked)
+    return document.put(("inputs", len(inputs)), client.http.asked())
 
 
 def _take_input(client: Client, document: Document, original: Document | None) -> Document:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memoryhub.client.setup import json_text
-from memoryhub.client.setup.clients import config_file, hooks_file
+from memoryhub.client.setup.clients import Target
 from memoryhub.client.setup.document import (
     Document,
     backup_of,
@@ -33,8 +33,10 @@ from memoryhub.client.setup.entries import (
     wanted_hooks,
 )
 from memoryhub.client.setup.json_text import put_table
+from memoryhub.client.setup.scopes import has_entry, require_one_transport
 from memoryhub.config.clients import SERVER, Client
 from memoryhub.core.errors import HubError
+from memoryhub.teams.connections import VARIABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,43 +68,52 @@ class Change:
 
 
 def plan_setup(
-    client: Client, *, repository: Path | None, project: str | None, hooks: bool, url: str = ""
+    target: Target, *, project: str | None, hooks: bool, url: str = "", variable: str = VARIABLE
 ) -> list[Change]:
     """Return the file changes that connect a client; none if it is already set up.
 
     Args:
-        client: the client.
-        repository: the top of a working tree, for its own files instead of the user's.
+        target: the client, and its files.
         project: the project that the server is bound to; None for that of the folder where the client starts it.
         hooks: whether to add the client's hooks too.
         url: of a server over HTTP, instead of one that the client starts.
+        variable: the environment variable from which the client takes the token for ``url``.
 
     Raises:
         Invalid: a file cannot be changed in place, or the client needs a project.
-        Conflict: another server has the hub's name.
+        Conflict: another server has the hub's name, or the client could not start with both entries.
     """
-    config = read_document(config_file(client, repository))
-    changed = {config.path: (config, put_server(client, config, project, url))}
-    hooks_path = hooks_file(client, repository)
-    if hooks and client.hooks and hooks_path:
-        before, after = changed.get(hooks_path) or (read_document(hooks_path),) * 2
+    client = target.client
+    require_one_transport(target, url)
+    config = read_document(target.config)
+    changed = {config.path: (config, put_server(client, config, project, url, variable))}
+    if hooks and client.hooks and target.hooks:
+        before, after = changed.get(target.hooks) or (read_document(target.hooks),) * 2
         if client.hooks.plugin:
             after = put_plugin(client, client.hooks, after)
         else:
             after = put_hooks(client, client.hooks, after, wanted_hooks(client, client.hooks))
-        changed[hooks_path] = (before, after)
+        changed[target.hooks] = (before, after)
     documents = [(before, after) for before, after in changed.values() if before.text != after.text]
     return [
-        Change(before, after, adds_backup=before.is_there and not _has_ours(client, before))
+        Change(
+            before,
+            after,
+            adds_backup=before.is_there and not has_hooks(client, before) and not has_entry(client, before),
+        )
         for before, after in documents
     ]
 
 
-def plan_removal(client: Client, *, repository: Path | None) -> list[Change]:
-    """Return the file changes that remove the hub from a client's configuration."""
-    paths = {config_file(client, repository), hooks_file(client, repository) or config_file(client, repository)}
+def plan_removal(target: Target, *, hooks: bool = True) -> list[Change]:
+    """Return the file changes that remove the hub from a client's configuration, with or without its hooks."""
+    paths = {target.config, (target.hooks if hooks else None) or target.config}
     documents = [read_document(path) for path in sorted(paths)]
-    return [_removal(client, document) for document in documents if _has_ours(client, document)]
+    return [
+        _removal(target.client, document, hooks=hooks)
+        for document in documents
+        if find_server(target.client, document) is not None or (hooks and has_hooks(target.client, document))
+    ]
 
 
 def apply(changes: list[Change]) -> None:
@@ -115,24 +126,26 @@ def apply(changes: list[Change]) -> None:
             backup_of(change.path).unlink(missing_ok=True)
 
 
-def to_paste(client: Client, project: str | None, url: str = "") -> str:
-    entry = http_entry(client, {}, url) if url else wanted_entry(client, {}, project)
-    if config_file(client, None).suffix == ".toml":
+def to_paste(target: Target, project: str | None, url: str = "", variable: str = VARIABLE) -> str:
+    """Return the text to paste into the target's file by hand."""
+    client = target.client
+    entry = http_entry(client, {}, url, variable) if url else wanted_entry(client, {}, project)
+    if target.config.suffix == ".toml":
         return put_table("", (*client.servers, SERVER), entry)
-    return json_text.put("{}", (client.servers[0], SERVER), entry) + "\n"
+    return json_text.put("{}", (*client.servers, SERVER), entry) + "\n"
 
 
-def status_of(client: Client, *, repository: Path | None) -> str:
+def status_of(target: Target) -> str:
     """Return the client's status in a few words, or the error that prevents it."""
+    client = target.client
     try:
-        found = find_server(client, read_document(config_file(client, repository)))
+        found = find_server(client, read_document(target.config))
         if found is None:
             return "not set up"
         url = server_url(client, found)
         if not url and wanted_entry(client, found, None) != found:
             return "set up for another installation"
-        hooks_path = hooks_file(client, repository)
-        with_hooks = hooks_path is not None and has_hooks(client, read_document(hooks_path))
+        with_hooks = target.hooks is not None and has_hooks(client, read_document(target.hooks))
         return f"set up{f' for {url}' if url else ''}{', with hooks' if with_hooks else ''}"
     except HubError as error:
         return error.message
@@ -143,18 +156,21 @@ def _has_ours(client: Client, document: Document) -> bool:
 
 
 # If nothing else has changed since the backup, every byte is restored.
-def _removal(client: Client, document: Document) -> Change:
-    require_own_hooks(client, document)
+def _removal(client: Client, document: Document, *, hooks: bool) -> Change:
+    if hooks:
+        require_own_hooks(client, document)
     try:
         original = read_backup(document.path)
-        is_same = original is not None and _adds(client, original, document)
+        is_whole = hooks or not has_hooks(client, document)
+        is_same = is_whole and original is not None and _adds(client, original, document)
     except HubError:
         original, is_same = None, False
     if original and is_same:
         return Change(document, original, removes_backup=True)
     if is_own_plugin(document):
         return Change(document, replace(document, text="", data={}, is_there=False))
-    after = take_hooks(client, take_server(client, document, original), original)
+    after = take_server(client, document, original)
+    after = take_hooks(client, after, original) if hooks else after
     is_original = original is not None and after.text == original.text
     has_content = after.text.split() not in ([], ["{}"], ["{", "}"])  # comments are content, too
     return Change(document, replace(after, is_there=has_content or bool(original)), removes_backup=is_original)

@@ -12,7 +12,9 @@ from pathlib import Path
 
 from memoryhub.client.setup.document import replace_file
 from memoryhub.client.setup.entries import command_words, variables
-from memoryhub.core.errors import Conflict, Unavailable
+from memoryhub.core.errors import Conflict, Invalid, Unavailable
+from memoryhub.core.home_database import only_of_this_process
+from memoryhub.env import CONFIG_FILE, DATABASE_SETTING, DATABASE_VARIABLE
 from memoryhub.ops.serving.lock import BY_HAND, find_running
 
 NAME = "memory-hub"
@@ -61,6 +63,10 @@ def service(*, port: int | None = None) -> Service:
 
 def install(service: Service) -> None:
     """Write the service's file and start the service. If it can't be started, all is as before."""
+    if only_of_this_process():
+        raise Invalid(
+            f"the service starts without {DATABASE_VARIABLE}: set {DATABASE_SETTING} in the home's {CONFIG_FILE} first"
+        )
     running = find_running()
     if running and running.started == BY_HAND:
         raise Conflict(f"a hub that was started by hand runs (process {running.pid}); stop it first")

@@ -12,15 +12,16 @@ from memoryhub import env
 from memoryhub.client.setup.document import replace_file
 from memoryhub.config.identity import check_project_id
 from memoryhub.config.repository import resolved
-from memoryhub.config.teams.connections import FILE, TOKEN, Connection, all_connections
-from memoryhub.config.teams.sending import PROBLEM
-from memoryhub.config.teams.transport import check_url
 from memoryhub.core import spool
-from memoryhub.core.errors import Invalid, Unavailable
+from memoryhub.core.errors import Conflict, Invalid, Unavailable
 from memoryhub.core.text import counted
+from memoryhub.teams.connections import FILE, TOKEN, VARIABLE, Connection, all_connections
+from memoryhub.teams.sending import PACK, PROBLEM
+from memoryhub.teams.transport import check_url
 
 _TOKEN = re.compile(r"[A-Za-z0-9_.~+/=-]{16,4096}")
-_HEADING = "# Folders whose hooks work with a team's hub, written by `memory-hub setup --url`.\n"
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_HEADING = "# Folders and clients that work with a team's hub, written by `memory-hub setup --url`.\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +63,64 @@ def check_token(text: str) -> str:
     return token
 
 
-def connect(folder: Path, address: Address, *, token: str, ca_file: str = "") -> Connection:
-    """Connect a folder, instead of what it was connected with; an empty token keeps the one that is there."""
+def check_variable(name: str) -> str:
+    """Return the name of an environment variable."""
+    if not _VARIABLE.fullmatch(name):
+        raise Invalid(f"--token-variable is {name!r}; write a name such as {VARIABLE}_2, of letters, digits and _")
+    return name
+
+
+def require_own_variable(variable: str, address: Address, token: str) -> None:
+    """Raise Conflict if the variable holds another token already, that of another project or hub."""
+    wanted = token or kept_token(address)
+    for other in all_connections():
+        is_other = (other.url, other.project) != (address.url, address.project)
+        if wanted and is_other and other.token_variable == variable and other.token() not in ("", wanted):
+            raise Conflict(
+                f"{variable} holds your token of project {other.project} at {other.url}; choose another variable for "
+                "this one with --token-variable NAME"
+            )
+
+
+def known_variable(address: Address) -> str:
+    """Return the variable that clients' entries for a project name, "" if none was chosen yet."""
+    known = (found for found in all_connections() if (found.url, found.project) == (address.url, address.project))
+    return next((found.token_variable for found in known if found.token_variable), "")
+
+
+def kept_token(address: Address) -> str:
+    """Return the token of a project that this machine keeps, "" if it has none."""
+    return Connection(folder="", url=address.url, project=address.project).token()
+
+
+def connect(
+    folder: Path,
+    address: Address,
+    *,
+    token: str,
+    ca_file: str = "",
+    client: str = "",
+    hooks: bool = True,
+    variable: str = "",
+) -> Connection:
+    """Connect a folder, instead of what it was connected with.
+
+    Args:
+        folder: of the project.
+        address: of the project.
+        token: "" keeps the one that is there.
+        ca_file: a certificate authority to trust instead of the system's.
+        client: the id of the client that is set up, "" if none is.
+        hooks: whether the folder's hooks send to the project; otherwise only the client needs the token.
+        variable: from which the client takes the token, "" if it does not.
+    """
     connection = Connection(
-        folder=str(resolved(folder)), url=address.url, project=address.project, ca_file=_authority(ca_file)
+        folder=str(resolved(folder)),
+        url=address.url,
+        project=address.project,
+        ca_file=_authority(ca_file),
+        client="" if hooks else client,
+        token_variable=variable or known_variable(address),
     )
     env.prepare_home()
     place = Path(connection.place)
@@ -73,24 +128,38 @@ def connect(folder: Path, address: Address, *, token: str, ca_file: str = "") ->
     if token:
         replace_file(place / TOKEN, f"{token}\n", 0o600)
     (place / PROBLEM).unlink(missing_ok=True)  # it may be solved: what waits is tried at once
-    others = [other for other in all_connections() if other.folder != connection.folder]
-    _write([*others, connection])
+    known = all_connections()
+    left = [*(other for other in known if not _concerns(other, folder, client, hooks=hooks)), connection]
+    _write(left)
+    _delete_unused(known, left)
     return connection
 
 
-def disconnect(folder: Path) -> str:
-    """Take a folder out, and its token if no other folder needs it; return what was done."""
+def disconnect(folder: Path, *, client: str = "", hooks: bool = True) -> str:
+    """Take a folder out, and what only it needs: the token and what the hub sent; return what was done."""
     known = all_connections()
-    mine = next((found for found in known if found.folder == str(resolved(folder))), None)
-    if mine is None:
+    mine = [found for found in known if _concerns(found, folder, client, hooks=hooks)]
+    if not mine:
         return f"{folder}: not connected with a team's hub"
-    others = [found for found in known if found is not mine]
-    _write(others)
-    if not any(found.place == mine.place for found in others):
-        (Path(mine.place) / TOKEN).unlink(missing_ok=True)
-    waiting = spool.count_waiting(at=mine.spool)
-    left = f"; {counted(waiting, 'hook event')} that were not sent stay in {mine.spool}" if waiting else ""
-    return f"{mine.folder}: no longer connected with {mine.url}{left}"
+    left = [found for found in known if found not in mine]
+    _write(left)
+    _delete_unused(known, left)
+    last = mine[-1]
+    waiting = spool.count_waiting(at=last.spool)
+    stays = f"; {counted(waiting, 'hook event')} that were not sent stay in {last.spool}" if waiting else ""
+    return f"{last.folder}: no longer connected with {last.url}{stays}"
+
+
+def _concerns(connection: Connection, folder: Path, client: str, *, hooks: bool) -> bool:
+    clients = {client, ""} if hooks else {client}
+    return connection.folder == str(resolved(folder)) and connection.client in clients
+
+
+# Events that were not sent stay.
+def _delete_unused(known: Sequence[Connection], left: Sequence[Connection]) -> None:
+    for place in {found.place for found in known} - {found.place for found in left}:
+        for name in (TOKEN, PACK, PROBLEM):
+            (Path(place) / name).unlink(missing_ok=True)
 
 
 def _authority(ca_file: str) -> str:

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub import __version__
-from memoryhub.client.setup.clients import config_file
+from memoryhub.client.setup.clients import Target
 from memoryhub.client.setup.document import read_document
 from memoryhub.client.setup.entries import entry_words, find_server
-from memoryhub.config.clients import Client
 from memoryhub.core.errors import NotFound, Unavailable
+from memoryhub.env import DATABASE_VARIABLE
 
 PROTOCOL = "2025-11-25"
 _SECONDS = 60.0
@@ -32,19 +32,22 @@ class Answer:
     tools: int
 
 
-def try_client(client: Client, *, repository: Path | None, directory: Path) -> Answer:
+def try_client(target: Target, *, directory: Path) -> Answer:
     """Start the server as the client would, in a folder, and ask for its name and tools."""
-    path = config_file(client, repository)
-    entry = find_server(client, read_document(path))
+    client = target.client
+    entry = find_server(client, read_document(target.config))
     if entry is None:
-        raise NotFound(f"{client.name} is not set up in {path}; run: memory-hub setup {client.id}")
+        raise NotFound(f"{client.name} is not set up in {target.config}; run: memory-hub setup {client.id}")
     command = [word.replace(_WORKSPACE, str(directory)) for word in entry_words(entry)]
-    with _started(
-        command, {**os.environ, **entry.get(client.environment, {}), "MEMORY_HUB_AUTOSTART": "off"}, directory
-    ) as process:
+    # The client has not this shell's variable, and then works with the database of config.toml
+    own = {name: value for name, value in os.environ.items() if name != DATABASE_VARIABLE}
+    environment = {**own, **entry.get(client.environment, {}), "MEMORY_HUB_AUTOSTART": "off"}
+    with _started(command, environment, directory) as process:
         hello = _ask(process, 1, "initialize", handshake())
         _send(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
         tools = _ask(process, 2, "tools/list", {})["tools"]
+    if not tools:
+        raise Unavailable(hello.get("instructions", "").rstrip(".") or "the server offers no tools")
     info = hello["serverInfo"]
     return Answer(command, f"{info['name']} {info['version']}", hello["protocolVersion"], len(tools))
 

@@ -8,42 +8,59 @@ from contextlib import closing
 from typing import Any
 
 from memoryhub.client.setup.trial import PROTOCOL, Answer, handshake
-from memoryhub.config.teams.connections import VARIABLE, all_connections
-from memoryhub.config.teams.transport import Answer as HttpAnswer
-from memoryhub.config.teams.transport import Line
 from memoryhub.core.errors import Unauthorized, Unavailable
+from memoryhub.teams.connections import VARIABLE, all_connections
+from memoryhub.teams.transport import Answer as HttpAnswer
+from memoryhub.teams.transport import HubConnection
 
 _SECONDS = 20.0
 
 
-def try_url(url: str, *, ca_file: str = "") -> Answer:
+def try_url(url: str, *, variable: str = "", ca_file: str = "") -> Answer:
     """Ask a server for its name and tools, with the token of the environment or of this machine's connection.
 
+    Args:
+        url: of the server.
+        variable: the environment variable with the token; "" for that of this machine's connection.
+        ca_file: a certificate authority to trust instead of the system's.
+
     Raises:
-        Unauthorized: there is no token, or the hub refuses it.
+        Unauthorized: there is no token, it is another hub's, or the hub refuses it.
         Unavailable: the hub cannot be reached, its certificate is not trusted, or it is no MCP server.
     """
     known = next((found for found in all_connections() if found.serves(url)), None)
-    token = os.environ.get(VARIABLE, "") or (known.token() if known else "")
+    variable = variable or (known.token_variable if known else "") or VARIABLE
+    token = os.environ.get(variable, "")
+    _refuse_token_of_another_hub(token, variable, url)
+    token = token or (known.token() if known else "")
     if not token:
-        raise Unauthorized(f"no token: set {VARIABLE}, or run `memory-hub setup --url {url} --token-file -`")
-    line = Line(url, token=token, ca_file=ca_file or (known.ca_file if known else ""), seconds=_SECONDS)
-    with closing(line):
+        raise Unauthorized(f"no token: set {variable}, or run `memory-hub setup --url {url} --token-file -`")
+    hub = HubConnection(url, token=token, ca_file=ca_file or (known.ca_file if known else ""), seconds=_SECONDS)
+    with closing(hub):
         headers = {"Accept": "application/json, text/event-stream"}
-        hello, answer = _ask(line, 1, "initialize", handshake(), headers)
+        hello, answer = _ask(hub, 1, "initialize", handshake(), headers)
         headers["MCP-Protocol-Version"] = hello.get("protocolVersion", PROTOCOL)
         if session := answer.headers.get("mcp-session-id"):
             headers["Mcp-Session-Id"] = session
-        line.post("", {"jsonrpc": "2.0", "method": "notifications/initialized"}, headers)
-        tools, _ = _ask(line, 2, "tools/list", {}, headers)
+        hub.post("", {"jsonrpc": "2.0", "method": "notifications/initialized"}, headers)
+        tools, _ = _ask(hub, 2, "tools/list", {}, headers)
     info = hello["serverInfo"]
     return Answer([url], f"{info['name']} {info['version']}", hello["protocolVersion"], len(tools["tools"]))
 
 
+# The client would send it there too.
+def _refuse_token_of_another_hub(token: str, variable: str, url: str) -> None:
+    owners = [found for found in all_connections() if token and found.token() == token]
+    if owners and not any(url.startswith(f"{found.url}/") for found in owners):
+        raise Unauthorized(
+            f"{variable} holds the token of {owners[0].url}; choose another variable for this hub with --token-variable"
+        )
+
+
 def _ask(
-    line: Line, number: int, method: str, params: dict[str, Any], headers: dict[str, str]
+    hub: HubConnection, number: int, method: str, params: dict[str, Any], headers: dict[str, str]
 ) -> tuple[dict[str, Any], HttpAnswer]:
-    answer = line.post("", {"jsonrpc": "2.0", "id": number, "method": method, "params": params}, headers)
+    answer = hub.post("", {"jsonrpc": "2.0", "id": number, "method": method, "params": params}, headers)
     if answer.status in (401, 403):
         raise Unauthorized(f"the hub refuses the token ({answer.sentence()})")
     message = _message(answer)

@@ -18,6 +18,7 @@ from memoryhub.core.admin.base import BoundedPaginator, HubModelAdmin
 from memoryhub.core.admin.filters import ValueFilter, value_filter
 from memoryhub.core.events.event_types import event_types, names_where
 from memoryhub.core.models import RawEvent
+from memoryhub.core.stores.lookups import begins_with
 from memoryhub.core.text import shortened
 
 
@@ -98,7 +99,7 @@ class ActorFilter(ValueFilter):
         return {value: f"{value[:-1]}, all clients" if value.endswith("/") else value for value in values}
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        people = [Q(actor__startswith=value) for value in self.values if value.endswith("/")]
+        people = [begins_with("actor", value) for value in self.values if value.endswith("/")]
         return queryset.filter(reduce(or_, people, Q(actor__in=self.values))) if self.values else queryset
 
 

@@ -6,7 +6,7 @@ Functions without a ``store`` work on the current one. What runs for every state
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +55,9 @@ class Stores(Protocol):
 
     # What holds a store, for sentences: "file"
     THING: str
+    # What holds people and tokens, and what holds the queue, for sentences: "hub.db", "jobs.db"
+    HUB_NAME: str
+    QUEUE_NAME: str
 
     def exists(self, store: StoreId) -> bool: ...
 
@@ -78,9 +81,6 @@ class Stores(Protocol):
 
     def recreate(self, store: StoreId) -> str:
         """Create a store in place of one that is gone or empty, and return what was wrong; "" if nothing was."""
-
-    def require_log(self, store: StoreId, connection: BaseDatabaseWrapper) -> None:
-        """Raise Damaged unless the store has a log."""
 
     def upgrading(self, store: StoreId) -> AbstractContextManager[None]:
         """Hold the lock of upgrades, rebuilds and restores; Locked if others hold it for a minute."""
@@ -109,6 +109,15 @@ class Stores(Protocol):
     def engine(self) -> str:
         """Return the version of the database."""
 
+    def has_hub(self) -> bool:
+        """Return whether the hub's own tables may exist; asking them must not create a database."""
+
+    def preparing_hub(self, alias: str) -> AbstractContextManager[None]:
+        """Make room for the hub's tables of a database alias, and keep other processes from migrating them."""
+
+    def back_up_hub(self, alias: str) -> Path | None:
+        """Keep a copy of the hub's tables before they are migrated; None if the database's own backups do that."""
+
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
@@ -129,6 +138,9 @@ class Anchors(Protocol):
             ValueError: what is there is not an anchor.
         """
 
+    def known(self, store: StoreId) -> list[Anchor]:
+        """Return events that were acknowledged: what ``read`` returns, and what this machine knows apart from it."""
+
     def advance(self, store: StoreId, anchor: Anchor, *, holds: Callable[[], bool]) -> None:
         """Move the anchor forward to a committed event, unless it is there or ``holds`` returns False under its lock.
 
@@ -146,6 +158,151 @@ class Anchors(Protocol):
     def remove(self, store: StoreId) -> None: ...
 
 
+class Lease(Protocol):
+    """A right that one process has among all processes of a hub."""
+
+    @property
+    def left(self) -> str:
+        """What the holder before had written, if it ended without giving the lease back; "" otherwise."""
+
+    def write(self, text: str) -> None:
+        """Show a text to those who look.
+
+        Raises:
+            Locked: the lease was lost, because this process could not renew it in time.
+        """
+
+
+class Machines(Protocol):
+    """What all machines of a hub share beside its stores. With SQLite, a hub has one machine."""
+
+    # Whether there may be others
+    SHARED: bool
+
+    def machine(self) -> str:
+        """Return the name of this one, for people; "" if it is the only one."""
+
+    def agreed_secret(self, name: str, own: str) -> str:
+        """Return the secret that all machines use; ``own`` if there is none yet.
+
+        Raises:
+            Unavailable: it can't be read.
+        """
+
+    def holding(self, name: str) -> AbstractContextManager[Lease | None]:
+        """Hold a lease inside the block; None if another process holds it.
+
+        It ends with its process. It may outlive it, by some seconds.
+        """
+
+    def inspect(self, name: str) -> AbstractContextManager[tuple[str, str]]:
+        """Yield the texts of a lease's holder and of one that died, whose text is then cleared; at least one is ""."""
+
+    def texts(self) -> dict[str, str]:
+        """Return the texts of all leases that are held, or were left by holders that died."""
+
+    def announce(self, name: str) -> Presence:
+        """Count this process, and what it forks, as present under a name until it ends or closes the result."""
+
+    def is_present(self, name: str) -> bool: ...
+
+    def stamp(self, store: StoreId) -> object:
+        """Return what differs soon after a write to a store, without waiting; None if ``Stores.watched`` shows it."""
+
+
+class Presence(Protocol):
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """Where a store has gone. Its old place keeps this until a move brings the store back, or ``forget``."""
+
+    # Names the move
+    epoch: str
+    # The new place, as `memory-hub move` takes it, and for people
+    name: str
+    address: str
+    at: str
+    # The head of the log that went
+    position: int
+    digest: str
+    # Whether the old place has its copy still; the move is confirmed if not
+    kept: bool = True
+
+
+class Places(Protocol):
+    """The two places of a store that moves: it leaves one and arrives in the other (decision 79).
+
+    A store that has left is kept, but neither found nor written to. One that has not arrived yet is a draft, named by
+    the move's epoch.
+    """
+
+    def departure(self, store: StoreId) -> Departure | None:
+        """Return where a store has gone; None if it is here, or never was."""
+
+    def prepare_to_leave(self, store: StoreId) -> None:
+        """Make what ``leave`` needs, outside its transaction."""
+
+    def leave(self, store: StoreId, departure: Departure) -> None:
+        """Fence the current store, in its transaction and as the last statement: its commit ends all writes here."""
+
+    def mark_left(self, store: StoreId) -> None:
+        """Let other processes find out that a store has left; called after ``leave``, and again after a crash.
+
+        Does nothing if it has come back meanwhile.
+        """
+
+    def kept(self, store: StoreId) -> AbstractContextManager[None]:
+        """Make the kept copy of a store that has left current, for reading."""
+
+    def kept_stores(self) -> list[StoreId]:
+        """Return the stores that have left, and are kept."""
+
+    def come_back(self, store: StoreId, epoch: str) -> None:
+        """Take the fence of a move away: the kept store takes writes again.
+
+        Raises:
+            Conflict: it is not here, or has come back, or was fenced by another move since.
+        """
+
+    def remove_kept(self, store: StoreId, epoch: str) -> None:
+        """Remove the kept copy of a store that has left with a move; its departure stays, without the copy.
+
+        Raises:
+            Conflict: as ``come_back``.
+        """
+
+    def forget(self, store: StoreId) -> None:
+        """Forget the departure of a store that is not kept: one of its name may be created here again."""
+
+    def drafts(self, store: StoreId) -> list[str]:
+        """Return the epochs of moves whose draft of a store is here."""
+
+    def create_draft(self, store: StoreId, epoch: str) -> None: ...
+
+    def draft(self, store: StoreId, epoch: str) -> AbstractContextManager[None]:
+        """Make a draft current, under the alias of its store."""
+
+    def discard_draft(self, store: StoreId, epoch: str) -> None: ...
+
+    def arrive(self, store: StoreId, epoch: str, anchor: Anchor) -> None:
+        """Make a draft the store, in place of a kept copy of it; on the disk when this returns.
+
+        Raises:
+            Conflict: there is such a store already, or the draft is gone.
+        """
+
+    def assign(self, store: StoreId, server: str) -> None:
+        """Record which of the hub's servers has a store; "" for the one with the hub's own tables."""
+
+    def server(self, store: StoreId) -> str:
+        """Return which of the hub's servers has a store."""
+
+    def stay_on_this_server(self) -> None:
+        """Look for stores in this process's own database only, whatever was recorded."""
+
+
 class Faults(Protocol):
     """What an error of the database means."""
 
@@ -156,6 +313,9 @@ class Faults(Protocol):
         """Return whether the statement was cancelled."""
 
     def is_full(self, error: BaseException) -> bool: ...
+
+    def is_fenced(self, error: BaseException) -> bool:
+        """Return whether a write was refused because the store may have moved."""
 
     def is_missing_table(self, error: BaseException) -> bool: ...
 
@@ -182,16 +342,16 @@ class Scratch(Protocol):
 class Differences(Protocol):
     """Rows that differ between the current copy and the store attached to it."""
 
-    def note_differing(self, model: Model) -> bool:
+    def record_differing(self, model: Model) -> bool:
         """Record the keys of differing rows, and from now on of rows that the copy changes; return whether any differ.
 
         The records belong to the connection: they outlive ``attached``.
         """
 
-    def noted(self, model: Model, *, shown: int) -> tuple[int, tuple[str, ...]]:
+    def recorded(self, model: Model, *, shown: int) -> tuple[int, tuple[str, ...]]:
         """Return how many keys are recorded, and the first of them."""
 
-    def put_noted(self, model: Model) -> None:
+    def apply_recorded(self, model: Model) -> None:
         """Copy the rows with recorded keys to the store, except those that are equal by now."""
 
     def replace_table(self, table: str) -> None:
@@ -204,8 +364,13 @@ class Differences(Protocol):
 class Views(Protocol):
     """Stores at past positions, kept as long as they are used."""
 
-    def names(self, prefix: str) -> list[tuple[str, float]]:
-        """Return the finished views whose names begin with ``prefix`` and a hyphen, and when each was last used."""
+    def names(self, store: StoreId, prefix: str = "") -> list[tuple[str, float]]:
+        """Return the finished views of a store and when each was last used.
+
+        Args:
+            store: whose names begin with ``key_of(store)``.
+            prefix: a longer beginning of their names, before a hyphen.
+        """
 
     def make(
         self,
@@ -223,22 +388,32 @@ class Views(Protocol):
             store: of which it is a view.
             like: the view to start from; None for an empty store.
             fill: called with the unfinished view as the current store.
-            may_publish: asked last, while ``forget`` must wait.
+            may_publish: asked last, while no text can be removed, or ``forget`` must wait.
 
         Returns:
             False if ``may_publish`` did, or ``forget`` was called meanwhile.
         """
 
-    def touch(self, view: StoreId) -> None:
-        """Record that a view is used."""
+    def touch(self, view: StoreId) -> bool:
+        """Record that a view is used; return False if it is gone."""
 
-    def remove(self, found: Iterable[str]) -> None: ...
+    def remove(self, found: Iterable[str]) -> None:
+        """Remove views by name; those that are being read may stay."""
 
-    def remove_abandoned(self) -> None:
-        """Remove what processes that died have left."""
+    def remove_abandoned(self, store: StoreId) -> None:
+        """Remove what processes that died have left, at least where a store is."""
+
+    def forget_early(self, store: StoreId) -> None:
+        """Remove what can be removed without waiting; called in the transaction that removes text."""
 
     def forget(self, store: StoreId) -> None:
-        """Remove all views of a store, finished or not."""
+        """Remove all views of a store, finished or not; called after that transaction.
+
+        One that is being built may stay until its builder finds out that it may not publish it.
+
+        Raises:
+            Locked: a view was read for longer than a minute.
+        """
 
     def forbid_writes(self) -> None:
         """Refuse writes over the current connection, which is a view's."""
@@ -285,11 +460,30 @@ class Integrity(Protocol):
         """
 
 
+class Server(Protocol):
+    """The database server behind all stores."""
+
+    def address(self) -> str:
+        """Return where the stores are, for people: without a user and a password."""
+
+    def problems(self) -> Iterable[tuple[str, str, str]]:
+        """Return where, what is wrong with it, and the repair; nothing if there is no server."""
+
+
 class Wiping(Protocol):
     """Removal of deleted text from what the database has written to its disk."""
 
     def rewrite(self) -> bool:
         """Rewrite the current store without what was deleted; False, with a line in the log, if it must be repeated."""
+
+    def still_in(self, texts: Collection[str], *, wiped: bool) -> list[str]:
+        """Return the places of the current store that contain one of the texts, other than files of the home.
+
+        If the store was not ``wiped``, these include places that may contain them and can't be searched.
+        """
+
+    def unproven(self) -> list[tuple[str, str]]:
+        """Return places that may contain deleted text and cannot be searched, and what to do about each."""
 
     def keep(self, stop: threading.Event) -> None:
         """Do the hub's upkeep of its stores' files until ``stop`` is set."""

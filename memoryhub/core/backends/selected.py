@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from memoryhub.core.backends import base
-from memoryhub.core.backends.sqlite import anchors as _anchors
-from memoryhub.core.backends.sqlite import differences as _differences
-from memoryhub.core.backends.sqlite import faults as _faults
-from memoryhub.core.backends.sqlite import integrity as _integrity
-from memoryhub.core.backends.sqlite import repair as _repair
-from memoryhub.core.backends.sqlite import scratch as _scratch
-from memoryhub.core.backends.sqlite import stores as _stores
-from memoryhub.core.backends.sqlite import views as _views
-from memoryhub.core.backends.sqlite import wal as _wal
+from importlib import import_module
+from typing import Any
 
-anchors: base.Anchors = _anchors
-differences: base.Differences = _differences
-faults: base.Faults = _faults
-integrity: base.Integrity = _integrity
-repair: base.Repair = _repair
-scratch: base.Scratch = _scratch
-stores: base.Stores = _stores
-views: base.Views = _views
-wiping: base.Wiping = _wal
+from memoryhub import env
+from memoryhub.core.backends import base
+
+ENGINE = "postgresql" if env.database_url() else "sqlite"
+
+
+def _group(name: str) -> Any:
+    return import_module(f"memoryhub.core.backends.{ENGINE}.{name}")
+
+
+anchors: base.Anchors = _group("anchors")
+differences: base.Differences = _group("differences")
+faults: base.Faults = _group("faults")
+integrity: base.Integrity = _group("integrity")
+machines: base.Machines = _group("machines")
+places: base.Places = _group("places")
+repair: base.Repair = _group("repair")
+scratch: base.Scratch = _group("scratch")
+server: base.Server = _group("server")
+stores: base.Stores = _group("stores")
+views: base.Views = _group("views")
+wiping: base.Wiping = _group("wiping")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from memoryhub.core.backends.sqlite import snapshots as _snapshots
+from memoryhub import env
 
 
 class Snapshot(Protocol):
@@ -21,6 +22,9 @@ class Snapshot(Protocol):
 
 
 class Snapshots(Protocol):
+    def holds(self, location: str) -> bool:
+        """Return whether a ``Stores.location`` can be one of this hub."""
+
     def folder(self, location: str) -> Path:
         """Return the folder of a store's own files on this machine."""
 
@@ -28,4 +32,5 @@ class Snapshots(Protocol):
         """Read the store at a ``Stores.location`` over a connection that cannot write."""
 
 
-snapshots: Snapshots = _snapshots
+_ENGINE = "postgresql" if env.database_url() else "sqlite"
+snapshots: Snapshots = import_module(f"memoryhub.core.backends.{_ENGINE}.snapshots")

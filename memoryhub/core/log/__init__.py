@@ -4,8 +4,8 @@
 and ``verify`` checks that none was changed.
 """
 
-from memoryhub.core.log.anchor import anchor_problem, anchor_warning
-from memoryhub.core.log.append import Draft, append, find_by_key, guard, prepare, transaction
+from memoryhub.core.log.anchor import anchor_problem, anchor_warning, require_anchored
+from memoryhub.core.log.append import Draft, append, before_commit, find_by_key, guard, on_append, prepare, transaction
 from memoryhub.core.log.chain import Verification, verify
 from memoryhub.core.log.comparing import Comparison, compare, compare_sample
 from memoryhub.core.log.erase import PAYLOAD_ERASED, PayloadErased, erase_events, erase_streams, stands_alone
@@ -32,6 +32,7 @@ __all__ = [
     "anchor_problem",
     "anchor_warning",
     "append",
+    "before_commit",
     "compare",
     "compare_sample",
     "digest_at",
@@ -42,11 +43,13 @@ __all__ = [
     "forget_views",
     "guard",
     "head",
+    "on_append",
     "prepare",
     "read",
     "rebuild",
     "redact_payloads",
     "replay",
+    "require_anchored",
     "stands_alone",
     "table_digests",
     "transaction",

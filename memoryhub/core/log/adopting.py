@@ -15,7 +15,7 @@ from memoryhub.core.log.append import COLUMNS, INSERT_EVENT, open_head
 from memoryhub.core.log.copy import apply_events
 from memoryhub.core.log.read import StoredEvent, event_of, head, last_erasure
 from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
-from memoryhub.core.log.views import forget_views
+from memoryhub.core.log.views import forget_views, forget_views_early
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import current_store
@@ -67,26 +67,26 @@ def forward(events: Iterable[StoredEvent], *, fork: tuple[int, str], progress: C
 
     Raises:
         Conflict: the store has changed meanwhile.
-        Damaged: the log does not match its anchor.
+        Damaged: neither log matches the store's anchor.
     """
     store = current_store()
-    require_anchored(head())
     replacing = _Forwarding(store, fork)
     with scratch.temporary_copy(store):
         with transaction.atomic(using=require_current_alias()), rows.gathering():
             for event in events:
                 _insert(event)
+        require_anchored(of=store)
         apply_events(0, progress)
         try:
             with replacing.compared():
                 pass
             with replacing.locked():
                 _transfer(fork[0])
-                forget_views(store)  # now, because this process may die at the commit
+                forget_views_early(store)
         except ErasedMeanwhile:
             raise Conflict("the store has changed meanwhile; try again") from None
         advance_anchor(store, *head())
-    forget_views()  # again, for views built before the commit
+    forget_views()
     finish_rebuild()
 
 

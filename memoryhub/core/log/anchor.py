@@ -19,19 +19,27 @@ from memoryhub.core.stores.store import StoreId, current_store
 logger = logging.getLogger(__name__)
 
 read_anchor = anchors.read
+known_anchors = anchors.known
 
 
-def anchor_problem(end: tuple[int, str] | None = None) -> str:
-    """Return how the current store's log differs from its anchor, as a sentence; "" if it does not.
+def anchor_problem(end: tuple[int, str] | None = None, *, of: StoreId | None = None) -> str:
+    """Return how the current log differs from its store's anchor, as a sentence; "" if it does not.
 
-    Reads the anchor and one or two events: about 30 µs. ``end`` is the log's head, if it is known.
+    Reads the anchor and one or two events: about 30 µs.
+
+    Args:
+        end: the log's head, if it is known.
+        of: the store, if the log is that of a copy.
     """
     try:
-        anchor = read_anchor(current_store())
+        found = known_anchors(of or current_store())
     except ValueError:
-        return "the anchor file beside the store cannot be read"
-    if anchor is None:
-        return ""
+        return "the store's anchor cannot be read"
+    problems = (_difference(anchor, end) for anchor in found)
+    return next(filter(None, problems), "")
+
+
+def _difference(anchor: Anchor, end: tuple[int, str] | None) -> str:
     position, digest = end or head()
     if anchor.position > position:
         return f"the log ends at #{position}, but #{anchor.position} was acknowledged; its tail was cut"
@@ -50,10 +58,11 @@ def anchor_warning() -> str:
     )
 
 
-def require_anchored(end: tuple[int, str]) -> None:
-    problem = anchor_problem(end)
+def require_anchored(end: tuple[int, str] | None = None, *, of: StoreId | None = None) -> None:
+    """Raise Damaged if the current log differs from its store's anchor. Arguments as for ``anchor_problem``."""
+    problem = anchor_problem(end, of=of)
     if problem:
-        raise Damaged(f"nothing was written: {problem}; run `memory-hub doctor`", store=current_store().name)
+        raise Damaged(f"nothing was written: {problem}; run `memory-hub doctor`", store=(of or current_store()).name)
 
 
 def advance_anchor(store: StoreId, position: int, digest: str) -> None:

@@ -78,6 +78,7 @@ class Head:
         self.store = store
         self.start, self.digest = end_of_log()
         self.position = self.start
+        self.finishing: list[Callable[[], None]] = []
 
 
 Guard = Callable[[EventType[Any], Origin], Origin]
@@ -91,6 +92,32 @@ def guard(function: Guard) -> Guard:
     """
     _guards.append(function)
     return function
+
+
+Follower = Callable[[Event[Any]], None]
+_followers: dict[str, list[Follower]] = {}
+
+
+def on_append(event_type: EventType[Any]) -> Callable[[Follower], Follower]:
+    """Register a function that is called with every new event of a type, in its transaction.
+
+    It runs before the event's projectors, so the read models are those before the event. An exception reaches the
+    caller, and nothing is written. Events that are copied from another log, or applied again, are not new.
+    """
+
+    def register(function: Follower) -> Follower:
+        _followers.setdefault(event_type.name, []).append(function)
+        return function
+
+    return register
+
+
+def before_commit(function: Callable[[], None]) -> None:
+    """Call a function when everything in the open transaction is written, before its commit.
+
+    For what is kept beside the store: an exception still undoes the transaction, and a refusal leaves no trace.
+    """
+    open_head().finishing.append(function)
 
 
 def _admitted(event_type: EventType[Any], store: StoreId) -> Origin:
@@ -146,6 +173,8 @@ def appending_to(store: StoreId) -> Iterator[Head]:
     token = _head.set(head)
     try:
         yield head
+        for finish in head.finishing:
+            finish()
     finally:
         _head.reset(token)
     if head.position > head.start:
@@ -173,6 +202,8 @@ def append(draft: Draft[P], *, stream: str = "", entity: str = "", idempotency_k
     head.digest = insert_event(event, draft.data, head, origin, _checked_key(idempotency_key))
     head.position = position
     store_pending()
+    for follow in _followers.get(event.type, ()):
+        follow(event)
     apply(event)
     return event
 

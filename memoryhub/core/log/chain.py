@@ -10,7 +10,7 @@ from django.db import DatabaseError
 
 from memoryhub.core.backends.base import Anchor
 from memoryhub.core.backends.selected import faults
-from memoryhub.core.log.anchor import read_anchor
+from memoryhub.core.log.anchor import known_anchors
 from memoryhub.core.log.checkpoint import Checkpoint
 from memoryhub.core.log.digests import GENESIS, HEADER, chain_digest, payload_digest
 from memoryhub.core.log.erase import erased_positions
@@ -131,8 +131,8 @@ def _redacted(database: str) -> dict[int, str]:
 
 
 def _trusted_heads(checkpoint: Checkpoint | None, store: StoreId, *, anchored: bool) -> list[_TrustedHead]:
-    anchor = _anchor(store) if anchored else None
-    heads = [_TrustedHead(anchor.position, anchor.digest, "anchored outside the store")] if anchor else []
+    anchors = _anchors(store) if anchored else []
+    heads = [_TrustedHead(anchor.position, anchor.digest, "anchored outside the store") for anchor in anchors]
     if checkpoint:
         checkpoint.require_store(store)
         heads.append(_TrustedHead(checkpoint.position, checkpoint.digest, "in the checkpoint"))
@@ -159,11 +159,11 @@ def _check_erasures(erased: list[int], database: str) -> None:
         raise _Broken(min(unexplained), "its payload is missing, and no event records an erasure")
 
 
-def _anchor(store: StoreId) -> Anchor | None:
+def _anchors(store: StoreId) -> list[Anchor]:
     try:
-        return read_anchor(store)
+        return known_anchors(store)
     except ValueError as error:
-        raise _Broken(0, "the anchor file beside the store cannot be read") from error
+        raise _Broken(0, "the store's anchor cannot be read") from error
 
 
 def _all_rows(database: str) -> Iterator[tuple[Any, ...]]:

@@ -12,7 +12,7 @@ from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.stores.store import StoreId
 
 
-# The anchor beside the store can be lost together with the end of the log; a checkpoint on another disk cannot.
+# The store's anchor can be lost together with the end of the log; a checkpoint on another disk cannot.
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     scope: str

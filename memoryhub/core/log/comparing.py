@@ -92,12 +92,12 @@ def _compare_whole(progress: Progress) -> Comparison:
         follow(store, up_to=last, progress=progress)
         replacing.catch_up()
         with replacing.compared() as differing:
-            found = [_noted(model) for model in read_models() if model in differing]
+            found = [_recorded(model) for model in read_models() if model in differing]
             return Comparison(head()[0], head()[0], (*found, *_checked(None)))
 
 
-def _noted(model: type[models.Model]) -> Difference:
-    return Difference(model._meta.db_table, *differences.noted(model, shown=_SHOWN), is_table=True)
+def _recorded(model: type[models.Model]) -> Difference:
+    return Difference(model._meta.db_table, *differences.recorded(model, shown=_SHOWN), is_table=True)
 
 
 def _checked(sample: list[int] | None) -> list[Difference]:

@@ -51,7 +51,7 @@ def readable_log(store: StoreId) -> Iterator[Source | None]:
 def _has_log(store: StoreId) -> bool:
     try:
         with scratch.temporary_copy(store), repair.passing_over_damage(), scratch.attached(store):
-            return bool(rows.fetch(f"SELECT count(*) FROM (SELECT 1 FROM {LIVE}.raw_events LIMIT 1)"))
+            return bool(rows.fetch(f"SELECT count(*) FROM (SELECT 1 FROM {LIVE}.raw_events LIMIT 1) AS t"))
     except DatabaseError as error:
         if not faults.is_damage(error):
             raise

@@ -12,7 +12,7 @@ from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.events.event_types import TurnRule, define_governance_event, event_type
 from memoryhub.core.events.projection import Event
 from memoryhub.core.log.append import append, prepare, transaction
-from memoryhub.core.log.views import forget_views
+from memoryhub.core.log.views import forget_views, forget_views_early
 from memoryhub.core.models import RawEvent
 from memoryhub.core.schemas import EventRefs, Generated, Payload, RenumberedStreams
 from memoryhub.core.stores import rows
@@ -86,5 +86,5 @@ def _erase(payload: PayloadErased) -> Event[PayloadErased]:
 def remove_payloads(positions: Sequence[int]) -> None:
     """Erase payloads; the caller appends the event that records it, and calls ``mark_unwiped``."""
     rows.execute(_ERASE, [json.dumps(list(positions))])
-    forget_views()  # now, because this process may die at the commit; and then again, for views made in between
+    forget_views_early()
     on_commit(forget_views, using=require_current_alias())

@@ -14,7 +14,7 @@ from memoryhub.core.log.chain import verify
 from memoryhub.core.log.read import head
 from memoryhub.core.permissions import Act
 from memoryhub.core.schemas import Payload, Sha256
-from memoryhub.core.stores.store import StoreId, current_store, use_store
+from memoryhub.core.stores.store import StoreId, current_store, require_stayed, use_store
 
 
 class LossAccepted(Payload):
@@ -36,7 +36,8 @@ LOSS_ACCEPTED = define_governance_event(
 
 
 def accept_loss(*, store: StoreId, reason: str = "") -> Event[LossAccepted]:
-    """Record the loss in the log, and allow writes again; a missing store is created again."""
+    """Record the loss in the log, and allow writes again; a missing store is created again, unless it has moved."""
+    require_stayed(store)
     problem = stores.recreate(store)
     with use_store(store):
         problem = problem or anchor_problem() or _missing_anchor()
@@ -54,7 +55,7 @@ def accept_loss(*, store: StoreId, reason: str = "") -> Event[LossAccepted]:
 
 def _missing_anchor() -> str:
     is_missing = read_anchor(current_store()) is None and head()[0]
-    return "the anchor file beside the store is missing" if is_missing else ""
+    return "the store's anchor is missing" if is_missing else ""
 
 
 def _payload(problem: str, reason: str) -> LossAccepted:

@@ -26,7 +26,7 @@ from memoryhub.core.log.copy import apply_events, take_events
 from memoryhub.core.log.digests import canonical_json, payload_digest
 from memoryhub.core.log.read import head, last_erasure
 from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
-from memoryhub.core.log.views import forget_views
+from memoryhub.core.log.views import forget_views, forget_views_early
 from memoryhub.core.schemas import STORED, EventRef, Payload, Sha256
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, NOT_INDEXED, entries, json_text
@@ -106,7 +106,7 @@ def redact_payloads(
     _check(payloads)
     salted = {position: (canonical_json(payload), ids.random_bytes(16).hex()) for position, payload in payloads.items()}
     event = _apply(_Change(current_store(), salted, seen, what, reason), progress)
-    forget_views()  # again, for views built before the commit
+    forget_views()
     finish_rebuild()
     return event
 
@@ -198,7 +198,7 @@ def _transfer(change: _Change) -> Event[PayloadRedacted]:
     _write_payloads(change.salted, LIVE)
     _clear_caches(list(change.salted))
     mark_unwiped(event.position, LIVE)
-    forget_views(change.store)  # now, because this process may die at the commit
+    forget_views_early(change.store)
     return event
 
 

@@ -53,7 +53,7 @@ class Replacing:
         """Record which rows differ in a snapshot of the store, and yield their models; the block can read both."""
         with scratch.attached(self._source), transaction.atomic(using=require_current_alias()):
             self._take_late()
-            yield {model for model in read_models() if differences.note_differing(model)}
+            yield {model for model in read_models() if differences.record_differing(model)}
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -62,7 +62,7 @@ class Replacing:
             self._late = self._take_late()
             yield
             for model in self._wanted:
-                differences.put_noted(model)
+                differences.apply_recorded(model)
                 for table in companions_of(model._meta.db_table):
                     differences.replace_table(table)
         self._erasure = last_erasure()

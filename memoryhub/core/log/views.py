@@ -29,9 +29,8 @@ def view_at(position: int) -> StoreId:
         prefix = f"{key_of(store)}-{last_erasure()}-{schema.fingerprint()[:8]}"
         _remove_others(store, prefix)
         view = StoreId(Scope.VIEW, f"{prefix}-{position}-{(digest_at(position) or GENESIS)[:8]}")
-        if stores.exists(view) or _make(view, store, prefix, position):
-            views.touch(view)
-            _keep_few(prefix, view)
+        if (stores.exists(view) or _make(view, store, prefix, position)) and views.touch(view):
+            _keep_few(store, prefix, view)
             return view
     raise Locked("events were erased while the view was built; try again")
 
@@ -40,25 +39,32 @@ def _make(view: StoreId, store: StoreId, prefix: str, position: int) -> bool:
     def is_unerased() -> bool:
         return prefix.startswith(f"{key_of(store)}-{last_erasure()}-")
 
-    nearest = max(((at, name) for at, name in _positions(prefix) if at <= position), default=(0, None))[1]
+    nearest = max(((at, name) for at, name in _positions(store, prefix) if at <= position), default=(0, None))[1]
     return views.make(view, store, like=nearest, fill=lambda: follow(store, up_to=position), may_publish=is_unerased)
 
 
-def _positions(prefix: str) -> list[tuple[int, str]]:
-    found = [(re.fullmatch(rf"{prefix}-(\d+)-\w+", name), name) for name, _ in views.names(prefix)]
+def _positions(store: StoreId, prefix: str) -> list[tuple[int, str]]:
+    found = [(re.fullmatch(rf"{prefix}-(\d+)-\w+", name), name) for name, _ in views.names(store, prefix)]
     return [(int(match[1]), name) for match, name in found if match]
 
 
-def _keep_few(prefix: str, newest: StoreId) -> None:
-    by_use = sorted((used_at, name) for name, used_at in views.names(prefix) if name != newest.name)
+def _keep_few(store: StoreId, prefix: str, newest: StoreId) -> None:
+    by_use = sorted((used_at, name) for name, used_at in views.names(store, prefix) if name != newest.name)
     views.remove(name for _, name in by_use[: max(0, len(by_use) - KEPT + 1)])
 
 
 def _remove_others(store: StoreId, prefix: str) -> None:
     # Views of other versions, or left by a process that died after an erasure.
-    found = views.names(key_of(store))
-    views.remove(name for name, _ in found if not name.startswith(f"{prefix}-"))
-    views.remove_abandoned()
+    views.remove(name for name, _ in views.names(store) if not name.startswith(f"{prefix}-"))
+    views.remove_abandoned(store)
+
+
+def forget_views_early(store: StoreId | None = None) -> None:
+    """Remove views in the transaction that removes text, because this process may die at the commit.
+
+    ``forget_views`` must follow the commit. Default: the current store.
+    """
+    views.forget_early(store or current_store())
 
 
 def forget_views(store: StoreId | None = None) -> None:
@@ -67,4 +73,4 @@ def forget_views(store: StoreId | None = None) -> None:
 
 
 def count_views() -> int:
-    return len(views.names(key_of(current_store())))
+    return len(views.names(current_store()))

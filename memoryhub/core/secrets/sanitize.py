@@ -1,7 +1,7 @@
 """Sanitise text before it is stored: remove private blocks, mask secrets, replace characters that no database stores.
 
-Everything that is appended to a log passes through here. Sanitising twice changes nothing. The key and the custom
-rules of a store come from functions registered below; without them tags have no digits and only the rule pack applies.
+Everything that is appended to a log passes through here. Sanitising twice changes nothing. The custom rules of a store
+come from a function registered below; without it only the rule pack applies. Without a store, tags have no digits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from memoryhub.core.secrets.custom_rules import CustomRules
     from memoryhub.core.secrets.repeats import Known
 
-__all__ = ["Finding", "custom_rules_from", "known_from", "sanitize", "sanitize_text", "tag_key_from", "use_rules"]
+__all__ = ["Finding", "custom_rules_from", "known_from", "sanitize", "sanitize_text", "use_rules"]
 
 # Results for texts up to this length (keys, tags, ids, kinds) are cached, because they repeat.
 _CACHED_LENGTH = 64
@@ -28,16 +28,9 @@ _REPLACEMENT = "\ufffd"
 # Fields of an event that name its session and turn. They stay as they are where its texts give one as a token.
 _NAMES = "session_id", "turn_id", "conversation_id"
 
-_key_sources: list[Callable[[], bytes]] = []
 _rule_sources: list[Callable[[], CustomRules]] = []
 _known_sources: list[tuple[Callable[[], Known], Callable[[Mapping[str, str]], None]]] = []
 _chosen: ContextVar[CustomRules | None] = ContextVar("chosen_secret_rules", default=None)
-
-
-def tag_key_from(source: Callable[[], bytes]) -> Callable[[], bytes]:
-    """Register the function that returns the key of the current store's tags; empty without a store."""
-    _key_sources[:] = [source]
-    return source
 
 
 def custom_rules_from(source: Callable[[], CustomRules]) -> Callable[[], CustomRules]:
@@ -92,12 +85,13 @@ def _context() -> Context:
     from memoryhub.core.secrets.cleaning import Context
     from memoryhub.core.secrets.custom_rules import NO_RULES
     from memoryhub.core.secrets.repeats import NOTHING_KNOWN
+    from memoryhub.core.secrets.tag_key import current_tag_key
 
     rules = _chosen.get()
     if rules is None:
         rules = _rule_sources[0]() if _rule_sources else NO_RULES
     known = _known_sources[0][0]() if _known_sources else NOTHING_KNOWN
-    return Context(_key_sources[0]() if _key_sources else b"", rules, known)
+    return Context(current_tag_key(), rules, known)
 
 
 def _knowing(context: Context, values: dict[str, str]) -> Context:

@@ -5,34 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterator
-from functools import lru_cache
-
-from memoryhub import env
-from memoryhub.core.secret_files import REDACTION_KEY, read_or_create_secret
-from memoryhub.core.secrets.sanitize import tag_key_from
-from memoryhub.core.stores.routing import current_alias
-
-_masters: dict[str, str] = {}
-
-
-@tag_key_from
-def current_tag_key() -> bytes:
-    alias = current_alias.get()
-    if alias is None:
-        return b""
-    return _derived(_master(env.home_text()), alias)
-
-
-@lru_cache(maxsize=256)
-def _derived(master: str, alias: str) -> bytes:
-    return hmac.new(master.encode(), alias.encode(), hashlib.sha256).digest()
-
-
-def _master(home: str) -> str:
-    if home not in _masters:
-        _masters[home] = read_or_create_secret(REDACTION_KEY)
-    return _masters[home]
-
 
 _START = "[REDACTED:"
 # A type of up to 40 characters, a colon, four digits and the bracket.

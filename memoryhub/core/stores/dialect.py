@@ -75,8 +75,18 @@ def json_int(source: str, *path: str | int) -> str:
     return either(text, f"CAST({text} AS bigint)")
 
 
+def number_of(condition: str) -> str:
+    """Return 1 for a true condition, 0 for a false one."""
+    return either(f"({condition})", f"CAST(({condition}) AS integer)")
+
+
 def json_array_of(value: str) -> str:
     return either(f"json_group_array({value})", f"coalesce(json_agg({value})::text, '[]')")
+
+
+def json_length(source: str) -> str:
+    """Return the number of elements of a JSON array."""
+    return either(f"json_array_length({source})", f"jsonb_array_length(({source})::jsonb)")
 
 
 def greatest(*values: str) -> str:
@@ -89,8 +99,13 @@ def position_of(part: str, text: str) -> str:
 
 
 def days_between(earlier: str, later: str) -> str:
+    """Return the days between two times as a float, which is the same in both databases: it is exact to 1 ms."""
     seconds = f"extract(epoch FROM ({later})::timestamptz - ({earlier})::timestamptz)"
-    return either(f"julianday({later}) - julianday({earlier})", f"CAST({seconds} / 86400.0 AS double precision)")
+    milliseconds = either(
+        f"round((julianday({later}) - julianday({earlier})) * 86400000.0)",
+        f"CAST(round({seconds} * 1000) AS double precision)",
+    )
+    return f"{milliseconds} / 86400000.0"
 
 
 def blob(column: str) -> str:
@@ -102,6 +117,17 @@ def unindexed(column: str) -> str:
     """Return a column for which SQLite must not use an index; PostgreSQL decides by its statistics."""
     return either(f"+{column}", column)
 
+
+LINE_END = either("char(10)", "chr(10)")
+
+# A join whose tables SQLite must read in the order in which they stand
+ORDERED_JOIN = either("CROSS JOIN", "JOIN")
+
+# Ignores the case of ASCII letters
+LIKE = either("LIKE", "ILIKE")
+
+# After LIMIT: all rows
+NO_LIMIT = 2**62
 
 # After a table: read it without its indexes, which a damaged SQLite file may lack rows in
 NOT_INDEXED = either("NOT INDEXED", "")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -42,6 +43,42 @@ class Gathered:
     def _insert(self, table: str) -> None:
         sql, rows = self._waiting.pop(table)
         self._run_many(sql, rows)
+
+
+class GathersInserts:
+    """What a connection that batches inserts adds to Django's; its cursors first call ``insert_gathered``."""
+
+    # None while inserts run at once.
+    gathered: Gathered | None = None
+
+    @contextmanager
+    def gathering(self) -> Iterator[Gathered]:
+        """Batch inserts inside the block, which must be in a transaction; after an error they are discarded."""
+        if self.gathered is not None:
+            yield self.gathered
+            return
+        self.gathered = Gathered(self._run_many)
+        try:
+            yield self.gathered
+            self.gathered.insert_all()
+        finally:
+            self.gathered = None
+
+    def insert(self, table: str, sql: str, row: Row) -> None:
+        if self.gathered is None:
+            self.run(sql, row)
+        else:
+            self.gathered.add(table, sql, row)
+
+    def insert_gathered(self) -> None:
+        if self.gathered is not None:
+            self.gathered.insert_all()
+
+    def run(self, sql: str, parameters: Sequence[Any]) -> Any:
+        raise NotImplementedError
+
+    def _run_many(self, sql: str, rows: list[Row]) -> None:
+        raise NotImplementedError
 
 
 @lru_cache(maxsize=1024)

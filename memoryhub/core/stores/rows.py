@@ -37,6 +37,12 @@ def put(table: str, sql: str, row: Sequence[Any]) -> None:
         connections[alias].insert(table, sql, row)  # type: ignore[attr-defined]
 
 
+def require_transaction() -> None:
+    """Raise RuntimeError unless a transaction of the current store is open, which holds its write lock."""
+    if not connections[require_current_alias()].in_atomic_block:
+        raise RuntimeError("this needs an open transaction")
+
+
 @contextmanager
 def gathering() -> Iterator[None]:
     """Batch ``insert`` and ``put`` inside the block until a statement names their table or the block ends.

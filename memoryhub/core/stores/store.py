@@ -19,8 +19,9 @@ from django.db import DatabaseError, DataError, IntegrityError, ProgrammingError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from memoryhub import env
-from memoryhub.core.backends.selected import anchors, faults, stores
-from memoryhub.core.errors import Damaged, Locked, NotFound, Unavailable
+from memoryhub.core.backends.base import Departure
+from memoryhub.core.backends.selected import anchors, faults, places, stores
+from memoryhub.core.errors import Damaged, Locked, Moved, NotFound, Unavailable
 from memoryhub.core.permissions import reaches, sees
 from memoryhub.core.stores import connections as store_connections
 from memoryhub.core.stores import schema
@@ -50,6 +51,7 @@ __all__ = [
     "list_shared",
     "org_store",
     "project_store",
+    "require_stayed",
     "require_store",
     "unknown_store",
     "use_store",
@@ -90,6 +92,7 @@ def use_store(store: StoreId, *, create: bool = False) -> Iterator[StoreId]:
         NotFound: there is no such store and ``create`` is off, or the caller may not see it.
         Locked: another process held it longer than the busy timeout.
         Damaged: its file is missing or empty, although its log has events.
+        Moved: it is in another place since a move.
         Unavailable: it cannot be opened, read or written.
     """
     _require_reach(store)
@@ -106,7 +109,10 @@ def use_store(store: StoreId, *, create: bool = False) -> Iterator[StoreId]:
 def require_store(store: StoreId) -> None:
     """Raise NotFound unless there is such a store, which the caller may see; does not open it."""
     _require_reach(store)
-    if not stores.exists(store) and not anchors.exists(store):
+    if stores.exists(store):
+        return
+    require_stayed(store)
+    if not anchors.exists(store):
         raise unknown_store(store)
 
 
@@ -119,7 +125,9 @@ def _require_reach(store: StoreId) -> None:
 def _translated(store: StoreId) -> Iterator[None]:
     try:
         yield
-    except (IntegrityError, DataError, ProgrammingError):
+    except (IntegrityError, DataError, ProgrammingError) as error:
+        if faults.is_fenced(error) and (gone := _gone(store)):
+            raise gone from error
         raise  # a constraint was violated: a programming error; the store is fine
     except DatabaseError as error:
         if faults.is_locked(error):
@@ -136,6 +144,12 @@ def _translated(store: StoreId) -> Iterator[None]:
         if error.errno not in _DISK_ERRORS and not _is_in_home(error.filename):
             raise
         raise _unavailable(store, error) from error
+
+
+def _gone(store: StoreId) -> Locked | Moved | None:
+    if store.scope is Scope.VIEW:
+        return Locked("text was erased meanwhile; try again")
+    return _moved(store, departure) if (departure := places.departure(store)) else None
 
 
 def _release_cursors(error: BaseException | None) -> None:
@@ -160,7 +174,7 @@ def _unavailable(store: StoreId, error: Exception) -> Unavailable:
 def _open(store: StoreId, *, create: bool) -> Held:
     try:
         with _translated(store):
-            identity = _identify(store) or _find_or_create(store, create=create)
+            identity = stores.identity(store) or _find_or_create(store, create=create)
             while (held := store_connections.hold(store.alias, identity)) is None:
                 _add(store, identity)
             return held
@@ -169,23 +183,43 @@ def _open(store: StoreId, *, create: bool) -> Held:
         raise _unavailable(store, error) from error
 
 
-_identify = stores.identity
-
-
 def _find_or_create(store: StoreId, *, create: bool) -> Hashable:
     was_open = bool(store_connections.identity_of(store.alias)) or store.alias in _failed
     is_anchored = anchors.exists(store)
     # Looked for again after both questions: another thread or process may have created it in between.
-    identity = _identify(store)
+    identity = stores.identity(store)
     if identity is None:
+        require_stayed(store)
         _require_new(store, was_open=was_open, is_anchored=is_anchored)
         if not create:
             raise unknown_store(store)
         stores.create(store)
-        identity = _identify(store)
+        identity = stores.identity(store)
     if identity is None:
         raise Unavailable(f"memory database unavailable: the {stores.THING} of {store.name!r} is gone")
     return identity
+
+
+def require_stayed(store: StoreId) -> None:
+    """Raise Moved or Unavailable if a store that is not here has moved away, or has not arrived yet."""
+    if store.scope is Scope.VIEW:
+        return
+    if departure := places.departure(store):
+        raise _moved(store, departure)
+    if places.drafts(store):
+        raise Unavailable(
+            f"{store.scope} {store.name!r} is being moved here; if that was interrupted, the same `memory-hub move` "
+            "finishes it",
+            store=store.name,
+        )
+
+
+def _moved(store: StoreId, departure: Departure) -> Moved:
+    return Moved(
+        f"{store.scope} {store.name!r} has moved to {departure.address}; it is not written to here any more",
+        store=store.name,
+        place=departure.address,
+    )
 
 
 def _require_new(store: StoreId, *, was_open: bool, is_anchored: bool) -> None:
@@ -214,7 +248,7 @@ def _add(store: StoreId, identity: Hashable) -> None:
         store_connections.drop(alias)
         held = store_connections.begin(alias, identity, stores.settings(store))
         try:
-            stores.require_log(store, held.connection)
+            _require_log(store, held.connection)
             _upgrade_if_needed(store, held.connection)
             if alias in _failed:
                 _check_integrity(store)
@@ -225,6 +259,15 @@ def _add(store: StoreId, identity: Hashable) -> None:
         finally:
             store_connections.leave(alias, held)
         _drop_oldest(keep={alias, current_alias.get()})
+
+
+# Migrating an empty store would make it look like one without events.
+def _require_log(store: StoreId, connection: BaseDatabaseWrapper) -> None:
+    if not connection.has_table("raw_events"):  # type: ignore[attr-defined]
+        raise Damaged(
+            f"memory database unavailable: the {stores.THING} of {store.name!r} has no event log; "
+            "run `memory-hub doctor` for ways to restore it"
+        )
 
 
 # Raises Unavailable if a newer version wrote the store

@@ -42,7 +42,23 @@ class StoreId:
 
     @property
     def alias(self) -> str:
-        return f"{STORE_PREFIX}{self.scope}:{self.name}"
+        return f"{STORE_PREFIX}{self.text}"
+
+    @classmethod
+    def parse(cls, text: str) -> StoreId:
+        """Return the store of a ``text``.
+
+        Raises:
+            ValueError: it has no known scope.
+            Invalid: its name is not valid.
+        """
+        scope, _, name = text.partition(":")
+        return cls(Scope(scope), name)
+
+    @property
+    def text(self) -> str:
+        """The store in words of a file or table, such as ``project:parser``."""
+        return f"{self.scope}:{self.name}"
 
     @property
     def place(self) -> str:
@@ -62,8 +78,7 @@ def org_store(org_id: str) -> StoreId:
 
 
 def current_store() -> StoreId:
-    scope, name = require_current_alias().removeprefix(STORE_PREFIX).split(":", 1)
-    return StoreId(Scope(scope), name)
+    return StoreId.parse(require_current_alias().removeprefix(STORE_PREFIX))
 
 
 FOLDERS = {Scope.GLOBAL: "", Scope.ORG: "orgs", Scope.PROJECT: "projects", Scope.VIEW: "cache/views"}
@@ -71,7 +86,9 @@ FOLDERS = {Scope.GLOBAL: "", Scope.ORG: "orgs", Scope.PROJECT: "projects", Scope
 
 def key_of(store: StoreId) -> str:
     """Return a short name for what is derived from a store of this home, such as its views."""
-    return hashlib.sha256(f"{env.home()} {store.alias}".encode()).hexdigest()[:10]
+    # Hubs on several machines share a server's views, wherever their homes are
+    place = "" if env.database_url() else env.home()
+    return hashlib.sha256(f"{place} {store.alias}".encode()).hexdigest()[:10]
 
 
 def folder_of(store: StoreId) -> Path:

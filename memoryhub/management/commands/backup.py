@@ -8,9 +8,9 @@ from django.core.management.base import CommandParser
 
 from memoryhub.core.errors import Invalid
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores.store import StoreId, use_store
+from memoryhub.core.stores.store import use_store
 from memoryhub.management.base import HubCommand, add_store_options, store_option
-from memoryhub.ops.backups.making import back_up_hub, back_up_store, back_up_store_to
+from memoryhub.ops.backups.services import back_up, back_up_hub_tables
 from memoryhub.ops.jobs.targets import Target, all_stores
 
 
@@ -29,11 +29,8 @@ class Command(HubCommand):
             raise Invalid("--to needs one store; choose it with --project, --org or --global")
         with use_origin(source="cli", actor=getpass.getuser()):
             for target in [store] if store else all_stores():
-                self._back_up(target, options["to"])
+                with use_store(target):
+                    backup = back_up(options["to"])
+                self.stdout.write(f"{Target(target).title}: {backup.describe()}")
             if store is None:
-                self.stdout.write(f"hub.db: {back_up_hub() or 'does not exist yet'}")
-
-    def _back_up(self, store: StoreId, to: Path | None) -> None:
-        with use_store(store):
-            backup = back_up_store_to(to) if to else back_up_store()
-        self.stdout.write(f"{Target(store).title}: {backup.describe()}")
+                self.stdout.write(back_up_hub_tables())

@@ -2,19 +2,21 @@ from __future__ import annotations
 
 import getpass
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import CommandParser
 
-from memoryhub import env
 from memoryhub.core import log
-from memoryhub.core.errors import Invalid, NotFound
+from memoryhub.core.errors import Invalid
 from memoryhub.core.log.comparing import SMALL_LOG
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores.store import StoreId, folder_of
+from memoryhub.core.stores.store import StoreId
 from memoryhub.core.text import counted, hanging
 from memoryhub.management.base import HubCommand, add_store_options, store_option
-from memoryhub.ops.jobs.targets import Target, all_stores
+from memoryhub.ops.doctor.finding import Finding
+
+if TYPE_CHECKING:
+    from memoryhub.ops.doctor import Report
 
 EXIT_FOUND = 15
 
@@ -39,27 +41,21 @@ class Command(HubCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from memoryhub.ops.doctor import examine_hub, examine_store
+        from memoryhub.ops.doctor import examine, report_unusable
 
-        if not env.home().is_dir():
-            raise NotFound(f"the home folder {env.home()} does not exist yet")
         store = store_option(options)
-        if store and not folder_of(store).is_dir():
-            raise NotFound(f"there is no {store.scope} {store.name!r} in this hub")
-        if options["accept_loss"] is not None:
+        report = report_unusable(store)
+        if report is None and options["accept_loss"] is not None:
             self._accept(store, options["accept_loss"])
-            return
-        stores = [store] if store else all_stores()
-        # First, because opening a store makes the home folder private and replaces a damaged template
-        in_hub = [] if store else examine_hub(deep=options["deep"])
-        examined = [examine_store(store_id, deep=options["deep"]) for store_id in stores]
-        found = [finding for examination in examined for finding in examination.findings] + in_hub
-        lines = [hanging(f"{finding.where}: {finding.what}.\nrepair: {finding.mend}") for finding in found]
-        for target, examination in zip(map(Target, stores), examined, strict=True):
-            if examination.compared:
-                lines.append(f"{target.title}: {examination.compared}")
-        self.answer(found, [*lines, _sum(len(stores), len(found))])
-        if found:
+        else:
+            self._show(report or examine(store, deep=options["deep"]))
+
+    def _show(self, report: Report) -> None:
+        lines = [_line(finding) for finding in report.findings]
+        compared = [f"{title}: {what}" for title, what in report.compared.items()]
+        checked = [f"the database {report.server}: its server was checked"] if report.server else []
+        self.answer(report.findings, [*lines, *compared, *checked, _sum(report.stores, len(report.findings))])
+        if report.findings:
             sys.exit(EXIT_FOUND)
 
     def _accept(self, store: StoreId | None, reason: str) -> None:
@@ -70,6 +66,10 @@ class Command(HubCommand):
         lost = event.payload.anchored_position - event.payload.found_position
         what = f"{counted(lost, 'event')} lost" if lost > 0 else "the current log"
         self.stdout.write(f"accepted: {what}, recorded as #{event.position}; the store is writable again")
+
+
+def _line(finding: Finding) -> str:
+    return hanging(f"{finding.where}: {finding.what}.\nrepair: {finding.repair}")
 
 
 def _sum(stores: int, findings: int) -> str:

@@ -16,7 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from decisions.importing import AdrReport, import_adrs, record_names
-from governance.imports import list_batches, preview_undo, undo_import
+from governance.imports.batches import list_batches
+from governance.imports.undo import preview_undo, undo_import
 from memories.importing import MAX_HEADINGS, find_files, import_markdown
 from memoryhub.config.identity import bind_project, identify_project
 from memoryhub.config.repository import find_repository
@@ -60,6 +61,13 @@ class Command(ProjectCommand):
             type=int,
             default=MAX_HEADINGS,
             help="skip files with more headings (default: %(default)s)",
+        )
+        markdown.add_argument(
+            "--exclude",
+            metavar="PATTERN",
+            action="append",
+            default=[],
+            help="leave out files whose path below DIR matches, such as 'tests/*'; may be repeated",
         )
         adr = kinds.add_parser("adr", help="import architecture decision records as decisions, with their lineage")
         adr.add_argument("path", metavar="DIR", type=Path, help="the folder of the records")
@@ -183,6 +191,7 @@ class Command(ProjectCommand):
                 max_headings=options["max_headings"],
                 progress=advance,
                 within=self._within,
+                exclude=options["exclude"],
             )
         self._name_skipped(report.skipped)
         return (

@@ -52,7 +52,7 @@ class Command(HubCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         from memoryhub.ops import jobs  # noqa: F401 - loads all jobs
-        from memoryhub.ops.serving.worker import prepare_databases
+        from memoryhub.ops.hub_databases import prepare_databases
 
         store = store_option(options)
         prepare_databases()
@@ -88,11 +88,11 @@ class Command(HubCommand):
         self.answer({"results": list(map(_facts, statuses))}, [head, *lines])
 
     def _run(self, job: Job, store: StoreId | None) -> None:
+        from memoryhub.management.job_progress import show_progress
         from memoryhub.ops.jobs import BUSY, run_job
-        from memoryhub.ops.jobs.following import following
 
         targets = _targets(job, store)
-        with following(job, len(targets), self.stderr) as watch:
+        with show_progress(job, len(targets), self.stderr) as watch:
             outcomes = run_job(job=job, targets=targets, asked_by=getpass.getuser(), watch=watch)
         data = [{"target": done.target.title, "result": done.result, "message": done.message} for done in outcomes]
         lines = [f"{done.target.title}: {done.result}: {flat(done.message) or 'nothing to do'}" for done in outcomes]

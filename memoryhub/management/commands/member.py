@@ -31,7 +31,7 @@ class Command(HubCommand):
             where.add_argument("--org", metavar="ID", help="of this organisation, and all its projects")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from memoryhub.ops.serving.worker import prepare_databases
+        from memoryhub.ops.hub_databases import prepare_databases
 
         prepare_databases()
         store = project_store(options["project"]) if options["project"] else org_store(options["org"])

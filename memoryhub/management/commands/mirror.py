@@ -9,9 +9,8 @@ from django.core.management.base import CommandParser
 from memoryhub.core.text import flat
 from memoryhub.management.base import Group, StoreCommand
 from memoryhub.transfer.folder import Form
-from memoryhub.transfer.mirror.actions import Did
-from memoryhub.transfer.mirror.plan import Report
 from memoryhub.transfer.mirror.run import Mirror
+from memoryhub.transfer.mirror.steps import Did, Report
 
 _QUIET = (Did.WRITTEN, Did.REMOVED, Did.READ)
 

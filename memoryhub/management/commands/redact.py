@@ -75,6 +75,8 @@ def _done_lines(done: RedactionDone) -> Iterator[str]:
     )
     for kept in done.left:
         yield flat(f"still in {kept.where}: {kept.why}")
+    for kept in done.unproven:
+        yield flat(f"not searched: {kept.where}: {kept.why}")
 
 
 def _redacted(command: RedactionRun) -> RedactionDone:

@@ -13,6 +13,7 @@ from memoryhub.core.text import counted
 from memoryhub.management.base import HubCommand, add_store_options, store_option
 from memoryhub.ops.backups.restoring import Restored, restore
 from memoryhub.ops.backups.restoring_hub import restore_hub
+from memoryhub.ops.backups.services import require_restorable
 from memoryhub.ops.serving import lock
 
 
@@ -28,6 +29,7 @@ class Command(HubCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        require_restorable()
         if options["hub"]:
             self._restore_hub(options["file"])
             return

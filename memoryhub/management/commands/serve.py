@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import signal
 import webbrowser
 from argparse import SUPPRESS
 from contextlib import ExitStack
@@ -14,9 +13,9 @@ from memoryhub import env
 from memoryhub.core.origin import use_origin
 from memoryhub.core.secret_files import SECRET_FILES, read_or_create_secret
 from memoryhub.management.base import Group, HubCommand
+from memoryhub.ops.serving.listener import PORT
 
 WORKER_GRACE_SECONDS = 1.5
-PORT = 8321
 
 
 class Command(HubCommand):
@@ -51,12 +50,12 @@ class Command(HubCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         from memoryhub.mcp.mount import McpMount
         from memoryhub.ops.serving import lock, web
+        from memoryhub.ops.serving.children import Child
         from memoryhub.ops.serving.limits import VARIABLE as LIMITS
         from memoryhub.ops.serving.limits import Limits
         from memoryhub.ops.serving.listener import address_of
         from memoryhub.ops.serving.network import Network
         from memoryhub.ops.serving.on_demand import Idle, log_to_file
-        from memoryhub.ops.serving.worker import Worker
 
         on_demand = options["on_demand"]
         # A hub that a client starts is for this machine alone, whatever the client's environment has.
@@ -81,29 +80,28 @@ class Command(HubCommand):
             address = address_of(listener)
             publish(address, network.public_url)
             self._prepare()
-            children = [] if options["no_worker"] else [Worker(module) for module in self._modules()]
-            # Until the server handles signals itself, SIGTERM interrupts as Ctrl-C does
-            signal.signal(signal.SIGTERM, signal.default_int_handler)
+            children = [] if options["no_worker"] else [Child(module) for module in self._modules()]
+            ending = web.Ending()
             try:
                 self._announce(address, network.public_url, signs_in=not on_demand, open_it=options["open"])
                 idle = Idle() if on_demand else None
-                web.serve(listener, idle=idle, mount=McpMount, public=public, network=network, limits=limits)
-            except KeyboardInterrupt:
-                pass
+                web.serve(
+                    listener, ending=ending, idle=idle, mount=McpMount, public=public, network=network, limits=limits
+                )
             finally:
                 for child in children:
                     child.stop(grace=WORKER_GRACE_SECONDS)
 
     def _modules(self) -> list[str]:
         from memories.embeddings.choice import can_run
-        from memoryhub.ops.serving.worker import EMBEDDING, WORKER
+        from memoryhub.ops.serving.children import EMBEDDING, WORKER
 
         return [WORKER, EMBEDDING] if can_run() else [WORKER]
 
     def _prepare(self) -> None:
-        from memoryhub.config.project_settings import config_problem
+        from memoryhub.config.current_settings import config_problem
         from memoryhub.ops import jobs
-        from memoryhub.ops.serving.worker import prepare_databases
+        from memoryhub.ops.hub_databases import prepare_databases
 
         if problem := config_problem():
             self.stderr.write(f"Nothing that depends on settings works until this is fixed: {problem}.")
@@ -112,8 +110,11 @@ class Command(HubCommand):
         jobs.install_schedules()
 
     def _announce(self, address: str, public_url: str, *, signs_in: bool, open_it: bool) -> None:
+        from memoryhub.core.backends.selected import machines, server
+
         at = f"{public_url}/, and on this machine at {address}/" if public_url else f"{address}/"
-        self.stdout.write(f"Memory Hub serves {env.home()} at {at}")
+        with_database = f" with {server.address()}" if machines.SHARED else ""
+        self.stdout.write(f"Memory Hub serves {env.home()}{with_database} at {at}")
         if not signs_in:
             return
         from memoryhub.web import signin

@@ -47,7 +47,8 @@ class Command(ProjectCommand):
         change_settings(command=SettingsChange(settings={name: value}))
 
     def _show(self, name: str | None) -> None:
-        from memoryhub.config.project_settings import check_settings, project_settings, settings_decided_by
+        from memoryhub.config.current_settings import project_settings, settings_decided_by
+        from memoryhub.config.project_settings import check_settings
 
         if name is not None:
             check_settings({name: None})

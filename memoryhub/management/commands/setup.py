@@ -9,25 +9,44 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memoryhub.client.setup import plan
-from memoryhub.client.setup.clients import config_file, is_installed, repository_of
+from memoryhub.client.setup import plan, scopes
+from memoryhub.client.setup.clients import (
+    Target,
+    folder_target,
+    is_installed,
+    project_folder,
+    repository_of,
+    repository_target,
+    user_target,
+)
 from memoryhub.client.setup.document import read_document
 from memoryhub.client.setup.entries import find_server, server_url
 from memoryhub.client.setup.plan import Change
-from memoryhub.client.setup.team import Address, check_token, connect, disconnect, parse_address
+from memoryhub.client.setup.team import (
+    Address,
+    check_token,
+    check_variable,
+    connect,
+    disconnect,
+    kept_token,
+    known_variable,
+    parse_address,
+    require_own_variable,
+)
 from memoryhub.client.setup.trial import try_client
 from memoryhub.client.setup.trial_http import try_url
 from memoryhub.config.clients import Client, all_clients, find_client
 from memoryhub.config.identity import check_project_id
 from memoryhub.config.layers import config_path, set_of_the_hub
-from memoryhub.config.repository import find_repository
-from memoryhub.config.teams.connections import TOKEN, VARIABLE, Connection, all_connections
-from memoryhub.config.teams.sending import team_states
 from memoryhub.core.autostart import SETTING
-from memoryhub.core.errors import Invalid
+from memoryhub.core.errors import HubError, Invalid
+from memoryhub.core.home_database import masked, only_of_this_process, require_own
 from memoryhub.core.text import counted
+from memoryhub.env import DATABASE_SETTING, DATABASE_VARIABLE, DatabaseUrlError
 from memoryhub.management.base import Group, HubCommand
 from memoryhub.ops.serving.state import hub_state
+from memoryhub.teams.connections import TOKEN, VARIABLE, all_connections
+from memoryhub.teams.sending import team_states
 
 
 class Command(HubCommand):
@@ -37,15 +56,20 @@ class Command(HubCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("client", nargs="?", metavar="CLIENT", help=", ".join(all_clients()))
-        parser.add_argument("--repository", action="store_true", help="change this repository's file, not the user's")
+        parser.add_argument("--repository", action="store_true", help="change this repository's files, not your own")
         parser.add_argument("--project", metavar="ID", help="always use this project, not that of the client's folder")
         parser.add_argument(
             "--url",
-            help="work with a team's hub: https://HOST/p/PROJECT/mcp, or https://HOST with --project; hooks in this "
-            "folder then send there, and without CLIENT nothing else changes",
+            help="work with a team's hub in this folder: https://HOST/p/PROJECT/mcp, or https://HOST with --project; "
+            "without CLIENT, only the folder's hooks are connected",
         )
         parser.add_argument(
             "--token-file", metavar="FILE", help="file with your token for --url, - for standard input; default: ask"
+        )
+        parser.add_argument(
+            "--token-variable",
+            metavar="NAME",
+            help=f"environment variable from which clients take the token of --url; default: {VARIABLE}",
         )
         parser.add_argument("--ca-file", metavar="FILE", help="certificate authority of --url, if not the system's")
         parser.add_argument("--no-hooks", action="store_false", dest="hooks", help="only the MCP server, no hooks")
@@ -65,51 +89,74 @@ class Command(HubCommand):
         repository = repository_of(Path.cwd()) if options["repository"] else None
         if options["url"]:
             self._with_team(repository, options)
-        elif options["token_file"] or options["ca_file"]:
-            raise Invalid("--token-file and --ca-file go with --url; name the team's hub")
+        elif options["token_file"] or options["ca_file"] or options["token_variable"]:
+            raise Invalid("--token-file, --token-variable and --ca-file go with --url; name the team's hub")
         elif not options["client"] and options["autostart"] is None:
             self._list(repository, options)
         elif options["check"]:
             self._check(find_client(options["client"] or ""), repository)
-        elif not options["client"] or self._set_up(find_client(options["client"]), repository, options):
+        elif not options["client"] or self._set_up(_target(options, repository), options):
             self._set_autostart(options)
 
     def _with_team(self, repository: Path | None, options: dict[str, Any]) -> None:
         address = parse_address(options["url"], options["project"])
-        client = find_client(options["client"]) if options["client"] else None
-        if options["check"]:
-            self._check_url(address.mcp_url, options["ca_file"] or "")
-            return
-        token = self._token(address, options)
         options["url"] = address.mcp_url
-        if client and not self._set_up(client, repository, options):
+        target = _target(options, repository) if options["client"] else None
+        if target is None and not options["hooks"]:
+            raise Invalid("--no-hooks leaves nothing to set up without a client; name one, or omit it")
+        if options["check"]:
+            self._check_url(address.mcp_url, options["token_variable"] or "", options["ca_file"] or "")
+        elif options["remove"]:
+            self._leave(target, options)
+        else:
+            self._join(target, address, options)
+
+    def _join(self, target: Target | None, address: Address, options: dict[str, Any]) -> None:
+        client = target.client if target else None
+        hooks = options["hooks"] and (client is None or client.hooks is not None)
+        has_variable = bool(client and client.http and not client.http.input)
+        token = self._token(address, options) if hooks or has_variable else ""
+        options["variable"] = variable = _variable(target, address, options)
+        if has_variable:
+            require_own_variable(variable, address, token)
+        if (target and not self._set_up(target, options)) or options["dry_run"] or not (hooks or has_variable):
             return
-        if options["dry_run"] or (client and not (options["hooks"] and client.hooks)):
+        made = connect(
+            _connected_folder(target),
+            address,
+            token=token,
+            ca_file=options["ca_file"] or "",
+            client=client.id if client else "",
+            hooks=hooks,
+            variable=variable if has_variable or options["token_variable"] else "",
+        )
+        kept = quote(f"{made.place}/{TOKEN}")
+        if hooks:
+            self.stdout.write(f"{made.folder}: hooks work with project {made.project} at {made.url}")
+        if client and has_variable:
+            self.stdout.write(f"{client.name} reads the token from {variable}. Put this into your shell's profile:")
+            self.stdout.write(f'export {variable}="$(cat {kept})"')
+
+    def _leave(self, target: Target | None, options: dict[str, Any]) -> None:
+        if (target and not self._set_up(target, options)) or options["dry_run"]:
             return
-        folder = _folder()
-        if options["remove"]:
-            self.stdout.write(disconnect(folder))
-            return
-        made = connect(folder, address, token=token, ca_file=options["ca_file"] or "")
-        self.stdout.write(f"{made.folder}: hooks work with project {made.project} at {made.url}")
-        if client and client.http and not client.http.input:
-            self.stdout.write(f"{client.name} reads the token from {VARIABLE}. Put this into your shell's profile:")
-            self.stdout.write(f'export {VARIABLE}="$(cat {quote(f"{made.place}/{TOKEN}")})"')
+        client = target.client if target else None
+        hooks = client is None or client.hooks is not None
+        self.stdout.write(disconnect(_connected_folder(target), client=client.id if client else "", hooks=hooks))
 
     # "" keeps the token that is there.
     def _token(self, address: Address, options: dict[str, Any]) -> str:
         given = options["token_file"]
         if given:
             return check_token(sys.stdin.read() if given == "-" else Path(given).read_text("utf-8"))
-        known = Connection(folder="", url=address.url, project=address.project).token()
-        if known or options["remove"] or options["dry_run"] or not options["hooks"]:
+        if kept_token(address) or options["dry_run"]:
             return ""
         if not sys.stdin.isatty():
             raise Invalid("give your token of that hub with --token-file FILE, or - for standard input")
         return check_token(getpass(f"Your token of {address.url} (not shown): "))
 
-    def _check_url(self, url: str, ca_file: str) -> None:
-        answer = try_url(url, ca_file=ca_file)
+    def _check_url(self, url: str, variable: str, ca_file: str) -> None:
+        answer = try_url(url, variable=variable, ca_file=ca_file)
         served = {(found.url, found.project) for found in all_connections() if found.serves(url)}
         waiting = [state for state in team_states() if (state.url, state.project) in served]
         lines = [f"ok: {answer.server} answers with {answer.tools} tools (MCP {answer.protocol})"]
@@ -125,7 +172,7 @@ class Command(HubCommand):
             {
                 "client": client.id,
                 "installed": is_installed(client),
-                "status": plan.status_of(client, repository=repository),
+                "status": _status(client, repository),
             }
             for client in all_clients().values()
             if client.repository or not repository
@@ -135,11 +182,12 @@ class Command(HubCommand):
         self.answer({"results": found}, lines)
 
     def _check(self, client: Client, repository: Path | None) -> None:
-        entry = find_server(client, read_document(config_file(client, repository)))
-        if url := server_url(client, entry or {}):
-            self._check_url(url, "")
+        target = repository_target(client, repository) if repository else scopes.target_in_use(client, Path.cwd())
+        entry = find_server(target.client, read_document(target.config)) or {}
+        if url := server_url(client, entry):
+            self._check_url(url, scopes.named_variable(target, url), "")
             return
-        answer = try_client(client, repository=repository, directory=repository or Path.cwd())
+        answer = try_client(target, directory=repository or Path.cwd())
         state = hub_state()
         captured = state.last_captures.get(client.id)
         lines = [
@@ -152,14 +200,23 @@ class Command(HubCommand):
         ]
         self.answer({"server": answer, "hub": state.running, "last_capture": captured}, lines)
 
-    def _set_up(self, client: Client, repository: Path | None, options: dict[str, Any]) -> bool:
+    def _set_up(self, target: Target, options: dict[str, Any]) -> bool:
         """Show the change and make it; return False if it is not wanted."""
-        changes = self._planned(client, repository, options)
-        if not changes:
+        changes = self._planned(target, options)
+        if options["url"] and not options["remove"]:
+            for warning in scopes.warnings(target):
+                self.stdout.write(warning)
+        address = "" if options["url"] or options["remove"] else only_of_this_process()
+        if not changes and not address:
+            self.stdout.write(f"{target.client.name}: nothing to do")
             return True
+        if address:
+            self.stdout.write(f'{config_path()}: {DATABASE_SETTING} = "{masked(address)}", from {DATABASE_VARIABLE}')
         is_wanted = self._is_wanted(changes, options)
         if is_wanted:
-            self._make(client, changes, options)
+            if address:
+                set_of_the_hub(DATABASE_SETTING, value=address)
+            self._make(target, changes, options)
         return is_wanted
 
     def _set_autostart(self, options: dict[str, Any]) -> None:
@@ -168,23 +225,25 @@ class Command(HubCommand):
             set_of_the_hub(SETTING, value=value)
             self.stdout.write(f"{config_path()}: {SETTING} = {str(value).lower()}")
 
-    def _planned(self, client: Client, repository: Path | None, options: dict[str, Any]) -> list[Change]:
+    def _planned(self, target: Target, options: dict[str, Any]) -> list[Change]:
         project = check_project_id(options["project"], "--project") if options["project"] else None
-        url = options["url"] or ""
+        url, variable = options["url"] or "", options.get("variable", VARIABLE)
         try:
             if options["remove"]:
-                changes = plan.plan_removal(client, repository=repository)
+                changes = self._planned_removal(target)
             else:
-                changes = plan.plan_setup(
-                    client, repository=repository, project=project, hooks=options["hooks"], url=url
-                )
+                changes = plan.plan_setup(target, project=project, hooks=options["hooks"], url=url, variable=variable)
         except Invalid as error:
             if "by hand" in error.message and not options["remove"]:
-                self.stdout.write(plan.to_paste(client, project, url))
+                self.stdout.write(plan.to_paste(target, project, url, variable))
             raise
-        if not changes:
-            self.stdout.write(f"{client.name}: nothing to do")
         return changes
+
+    def _planned_removal(self, target: Target) -> list[Change]:
+        stay = scopes.needs_hooks(target, project_folder(Path.cwd()))
+        if stay and target.client.hooks:
+            self.stdout.write(f"The hooks of {target.client.name} stay: other folders need them.")
+        return plan.plan_removal(target, hooks=not stay)
 
     def _is_wanted(self, changes: list[Change], options: dict[str, Any]) -> bool:
         for change in changes:
@@ -198,21 +257,55 @@ class Command(HubCommand):
         self.stdout.write("nothing was changed; add --yes to make the change")
         return False
 
-    def _make(self, client: Client, changes: list[Change], options: dict[str, Any]) -> None:
+    def _make(self, target: Target, changes: list[Change], options: dict[str, Any]) -> None:
         plan.apply(changes)
+        client = target.client
         for change in changes:
             self.stdout.write(f"{change.path}: {change.outcome}")
+        if not options["remove"] and not options["url"]:
+            self._warn_of_another_database()
         if not options["remove"]:
-            where = " --repository" if options["repository"] else ""
-            if where and not options["url"]:
+            has_hooks = options["hooks"] and client.hooks
+            if target.option and (has_hooks or not options["url"]):
                 self.stdout.write("The path in the file is valid on this machine only.")
             if client.note and client.hooks and len(changes) > 1:
                 self.stdout.write(client.note)
             self.stdout.write(
-                f"Restart {client.name}. To test the connection: memory-hub setup {client.id}{where} --check"
+                f"Restart {client.name}. To test the connection: memory-hub setup {client.id}{target.option} --check"
             )
 
+    def _warn_of_another_database(self) -> None:
+        try:
+            require_own(by_client=True)
+        except DatabaseUrlError as error:
+            self.stderr.write(f"The client will be refused: {error}")
 
-# The top of the working tree, else the working folder itself.
-def _folder() -> Path:
-    return repository_of(Path.cwd()) if find_repository(Path.cwd()) else Path.cwd()
+
+# With --url, one folder's: the project of a team must not become that of every folder.
+def _target(options: dict[str, Any], repository: Path | None) -> Target:
+    client = find_client(options["client"])
+    if repository:
+        return repository_target(client, repository)
+    return folder_target(client, Path.cwd()) if options["url"] else user_target(client)
+
+
+def _status(client: Client, repository: Path | None) -> str:
+    if repository:
+        return plan.status_of(repository_target(client, repository))
+    try:
+        return plan.status_of(scopes.target_in_use(client, Path.cwd()))
+    except HubError as error:
+        return error.message
+
+
+# A client without a configuration for a folder is connected once, in the person's home.
+def _connected_folder(target: Target | None) -> Path:
+    return Path.home() if target and target.is_for_all else project_folder(Path.cwd())
+
+
+# As chosen, else as the client's entry for the project names it, else as the other clients' do.
+def _variable(target: Target | None, address: Address, options: dict[str, Any]) -> str:
+    if options["token_variable"]:
+        return check_variable(options["token_variable"])
+    named = scopes.named_variable(target, address.mcp_url) if target else ""
+    return named or known_variable(address) or VARIABLE

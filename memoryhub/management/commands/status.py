@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from memoryhub.config.teams.sending import TeamState
 from memoryhub.core.clients import Client
 from memoryhub.core.text import counted
 from memoryhub.management.base import Group, HubCommand
 from memoryhub.ops.serving.state import HubState, hub_state
+from memoryhub.teams.sending import TeamState
 
 
 class Command(HubCommand):
@@ -27,6 +27,7 @@ def _lines(state: HubState) -> list[str]:
         f"Hub:        {state.hub}",
         f"Admin:      {'`memory-hub signin` prints a link' if state.running else 'needs the hub'}",
         f"Home:       {state.home}",
+        f"Database:   {state.database}",
         f"Clients:    {len(clients)} connected over MCP",
         *clients,
         f"Captured:   {'by each client last at' if captures else 'nothing yet'}",

@@ -47,7 +47,7 @@ class Command(HubCommand):
         acts.add_parser("revoke", help="revoke a token").add_argument("name")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from memoryhub.ops.serving.worker import prepare_databases
+        from memoryhub.ops.hub_databases import prepare_databases
 
         prepare_databases()
         with use_origin(source="cli", actor=getpass.getuser()):

@@ -14,14 +14,13 @@ from memoryhub.core.backends.sqlite import copies
 from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.disk import sync
 from memoryhub.core.errors import Conflict, Invalid, Unavailable
-from memoryhub.core.jobs import Run
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.log.digests import payload_digest
 from memoryhub.core.log.redact import redacted_digests
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import StoreId, current_store
 from memoryhub.core.text import counted
-from memoryhub.ops.backups.places import backups_of, folder_of, is_alive, kept_before_restores, made_at, new_path
+from memoryhub.ops.backups.paths import backups_of, folder_of, is_alive, kept_before_restores, made_at, new_path
 from memoryhub.ops.backups.soundness import compared_with_backup, foreign_log, require_sound
 
 # Erasures by people and clients. Retention runs as a job: what it deletes expires with the backups.
@@ -31,7 +30,7 @@ _ERASED = (
 )
 _EVENTS = "SELECT position, event_id FROM raw_events WHERE position IN (SELECT value FROM json_each(%s))"
 # Time of the last redaction or erasure by a person or client
-_LAST = (
+LAST_REMOVAL = (
     "SELECT max(occurred_at) FROM raw_events WHERE event_type = 'payload.redacted' "
     "OR (event_type = 'payload.erased' AND source <> 'job')"
 )
@@ -58,7 +57,7 @@ class TakenOut:
         erased = frozenset(position for (position,) in rows.fetch(_ERASED))
         redacted = {position: digest for position, digest in redacted_digests().items() if position not in erased}
         events = dict(rows.fetch(_EVENTS, [json.dumps([*erased, *redacted])]))
-        return cls(erased, redacted, events, rows.fetch(_LAST)[0][0] or "")
+        return cls(erased, redacted, events, rows.fetch(LAST_REMOVAL)[0][0] or "")
 
     # ``unread`` is the answer for a file that can't be read
     def is_in(self, backup: Path, *, unread: bool = False) -> bool:
@@ -172,7 +171,7 @@ def _anchored(store: StoreId) -> tuple[int, str] | None:
     try:
         anchor = read_anchor(store)
     except ValueError as error:
-        raise Unavailable("can't read the anchor file beside the store; run `memory-hub doctor`") from error
+        raise Unavailable("can't read the store's anchor; run `memory-hub doctor`") from error
     return (anchor.position, anchor.digest) if anchor else None
 
 
@@ -217,12 +216,3 @@ def _remove_drafts(folder: Path) -> None:
     for draft in folder.glob(".*.draft"):
         if not is_alive(draft.name.split(".")[-2]):
             copies.remove_database(draft)
-
-
-def back_up_target(run: Run) -> str:
-    if run.store is None:
-        copied = back_up_hub()
-        return f"hub.db copied and verified: {copied}" if copied else ""
-    backup = back_up_store()
-    run.report(backup.events, backup.events)
-    return backup.describe()

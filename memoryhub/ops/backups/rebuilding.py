@@ -13,7 +13,7 @@ from django.db import DatabaseError
 
 from memoryhub.core import log
 from memoryhub.core.backends.selected import faults, integrity, stores
-from memoryhub.core.backends.sqlite import copies, wal
+from memoryhub.core.backends.sqlite import copies, wiping
 from memoryhub.core.backends.sqlite.drafts import draft_folder
 from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Locked, Unavailable
@@ -22,7 +22,7 @@ from memoryhub.core.log.damaged import FreshFile, readable_log
 from memoryhub.core.log.rebuild import RebuildReport, TableReport
 from memoryhub.core.log.replacing import ErasedMeanwhile
 from memoryhub.core.stores.store import StoreId, folder_of, forget, use_store
-from memoryhub.ops.backups.places import BEFORE_REBUILD, path_to_keep
+from memoryhub.ops.backups.paths import BEFORE_REBUILD, path_to_keep
 
 _ATTEMPTS = 3
 # SQLite's errors for files that no process can write to
@@ -159,5 +159,5 @@ def _finish(store: StoreId) -> int:
             raise Unavailable(f"{problem}, in the file that was just rebuilt; the disk may be failing")
         finish_rebuild()
         position = log.head()[0]
-    wal.shorten(path_of(store))
+    wiping.shorten(path_of(store))
     return position

@@ -22,9 +22,9 @@ from memoryhub.core.log.digests import GENESIS
 from memoryhub.core.log.views import forget_views
 from memoryhub.core.stores import rows, schema
 from memoryhub.core.stores.routing import require_current_alias
-from memoryhub.core.stores.store import StoreId, folder_of, forget, use_store
+from memoryhub.core.stores.store import StoreId, folder_of, forget, require_stayed, use_store
 from memoryhub.core.text import counted
-from memoryhub.ops.backups.places import BEFORE_RESTORE, path_to_keep
+from memoryhub.ops.backups.paths import BEFORE_RESTORE, path_to_keep
 from memoryhub.ops.backups.soundness import require_sound
 
 _LOG_COLUMNS = {"position", "event_id", "project_id", "payload_json", "chain_digest"}  # in every version
@@ -62,8 +62,10 @@ def restore(*, store: StoreId, source: Path, replace: bool = False) -> Restored:
         Invalid: it is not a store, or another store's.
         Unavailable: it is damaged, its chain is broken, or a newer version wrote it.
         Conflict: ``replace`` is needed.
+        Moved: the store has moved to another place.
         Locked: another process restores or upgrades the store.
     """
+    require_stayed(store)
     kept = path_to_keep(store, BEFORE_RESTORE)
     draft = kept.with_name(f".{kept.name}.{os.getpid()}.draft")
     try:
@@ -177,6 +179,7 @@ def _overwrite(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> int
     newer: list[int] = []
 
     def look() -> None:
+        require_stayed(store)  # a move may have ended since, and its mark is in the file that is replaced
         try:
             last, common = _compared(store, draft)
         except copies.DatabaseError as error:

@@ -13,7 +13,7 @@ from memoryhub.core.backends.sqlite.files import move_database
 from memoryhub.core.disk import sync
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.ops.backups.making import KEPT_BEFORE_RESTORE
-from memoryhub.ops.backups.places import BEFORE_RESTORE, folder_of
+from memoryhub.ops.backups.paths import BEFORE_RESTORE, folder_of
 from memoryhub.ops.backups.soundness import hub_problem
 
 
@@ -26,8 +26,7 @@ def restore_hub(*, source: Path) -> RestoredHub:
     env.prepare_home()
     folder = folder_of(None)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    stamp = clock.now().strftime("%Y%m%dT%H%M%S%f")[:-3]
-    kept = folder / f"{stamp}Z{BEFORE_RESTORE}"
+    kept = folder / f"{clock.file_stamp()}Z{BEFORE_RESTORE}"
     draft = folder / f".{kept.name}.{os.getpid()}.draft"
     try:
         copies.copy_database(source, draft)

@@ -12,12 +12,13 @@ from django.db import DatabaseError
 
 from memoryhub import env
 from memoryhub.core import clock, log
-from memoryhub.core.backends.selected import integrity
+from memoryhub.core.backends.selected import integrity, machines
 from memoryhub.core.backends.sqlite import copies
 from memoryhub.core.errors import HubError, Unavailable
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import StoreId
-from memoryhub.ops.backups.places import BEFORE_RESTORE, backups_of, kept_before_restores, made_at
+from memoryhub.ops.backups.paths import BEFORE_RESTORE, backups_of, kept_before_restores, made_at
+from memoryhub.transfer.bundles.reading import open_bundle
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _HEADER = b"SQLite format 3\0"
@@ -53,7 +54,22 @@ def _examined(path: Path, store: StoreId, _stamp: tuple[int, int, int]) -> Exami
         return Examined(path, getattr(error, "message", str(error)))
 
 
+# "" for a bundle whose every event can be read
+def bundle_problem(path: Path) -> str:
+    try:
+        for _ in open_bundle(path, lambda: "").events():
+            pass
+    except HubError as error:
+        return error.message
+    except OSError as error:
+        return f"the file cannot be read ({error.strerror})"
+    return ""
+
+
+# Backups are SQLite files; with a database server, those in the home are from before a move
 def newest_sound_backup(store: StoreId) -> Path | None:
+    if machines.SHARED:
+        return None
     newest_first = reversed(backups_of(store))
     return next((path for path in newest_first if not examine_backup(path, store).problem), None)
 
@@ -89,6 +105,8 @@ def foreign_log(store: StoreId) -> str:
 # Finds an older store that was put back with its anchor (decision 37). Nothing is compared if a restore or an
 # accepted loss is newer than the backup.
 def compared_with_backup(store: StoreId) -> str:
+    if machines.SHARED:
+        return ""
     backups = backups_of(store)
     restored = [made_at(path) for path in kept_before_restores(store) if path.name.endswith(BEFORE_RESTORE)]
     if not backups or max([*restored, *_losses_accepted()], default=_NEVER) >= made_at(backups[-1]):

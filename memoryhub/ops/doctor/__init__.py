@@ -2,6 +2,7 @@
 
 from memoryhub.ops.doctor.finding import Finding
 from memoryhub.ops.doctor.hub import examine_hub
+from memoryhub.ops.doctor.report import Report, examine, report_unusable
 from memoryhub.ops.doctor.store import Examination, examine_store
 
-__all__ = ["Examination", "Finding", "examine_hub", "examine_store"]
+__all__ = ["Examination", "Finding", "Report", "examine", "examine_hub", "examine_store", "report_unusable"]

@@ -8,13 +8,24 @@ from pathlib import Path
 from shlex import quote
 
 from memoryhub import env
-from memoryhub.core.backends.selected import stores
+from memoryhub.core.backends.selected import anchors, machines, stores
 from memoryhub.core.backends.sqlite.files import path_of
-from memoryhub.core.stores.store import GLOBAL_STORE, SLUG, StoreId, folder_of, org_store, project_store
-from memoryhub.ops.backups.places import backups_of, is_alive
+from memoryhub.core.errors import Moved, Unavailable
+from memoryhub.core.stores.store import (
+    GLOBAL_STORE,
+    SLUG,
+    StoreId,
+    folder_of,
+    org_store,
+    project_store,
+    require_stayed,
+)
+from memoryhub.ops.backups.paths import backups_of, bundles_of, is_alive
 from memoryhub.ops.doctor.finding import Finding, listed_paths, option, restore_command
 
 _FOLDERS = {"projects": project_store, "orgs": org_store}
+# The file beside a store, or in its place in the home, that says that its log has events
+_ANCHOR_FILE = "acknowledged" if machines.SHARED else "head"
 # Drafts begin with a dot and name the process that writes them: `.events.db.<pid>.<ns>`, `.<name>.<pid>.draft`, …
 _PID = re.compile(r"[.-](\d+)(?:[.-]\d+)?(?:\.draft)?(?:-wal|-shm|-journal)?$")
 
@@ -33,22 +44,22 @@ def _links(paths: list[Path]) -> Iterator[Finding]:
         if not path.is_symlink() or path.is_dir():
             continue
         target, name = path.readlink(), path.relative_to(env.home())
-        store = _store_at(path) if path.name == "events.db" else None
+        store = _store_at(path) if path.name == "events.db" and not machines.SHARED else None
         if not path.exists():
-            mend = f"`rm {quote(str(path))}`"
+            repair = f"`rm {quote(str(path))}`"
         elif store:
-            mend = f"`memory-hub restore {quote(str(path.resolve()))} {option(store)} --replace` copies it here"
+            repair = f"`memory-hub restore {quote(str(path.resolve()))} {option(store)} --replace` copies it here"
         else:
-            mend = f"stop `memory-hub serve`; `mv {quote(str(path.resolve()))} {quote(str(path))}`"
-        yield Finding("the home folder", f"{name} is a symbolic link to {target}, where it is not protected", mend)
+            repair = f"stop `memory-hub serve`; `mv {quote(str(path.resolve()))} {quote(str(path))}`"
+        yield Finding("the home folder", f"{name} is a symbolic link to {target}, where it is not protected", repair)
 
 
 # Drafts can contain text that was erased since
 def _leftovers(paths: list[Path]) -> Iterator[Finding]:
     left = [path for path in paths if path.name.startswith(".") and _is_left(path)]
     if left:
-        mend = f"`rm -r {' '.join(quote(str(path)) for path in left)}`"
-        yield Finding("the home folder", f"a killed process left {listed_paths(left)}", mend)
+        repair = f"`rm -r {' '.join(quote(str(path)) for path in left)}`"
+        yield Finding("the home folder", f"a killed process left {listed_paths(left)}", repair)
 
 
 def _is_left(path: Path) -> bool:
@@ -60,8 +71,8 @@ def _misnamed() -> Iterator[Finding]:
     for kind in _FOLDERS:
         for path in sorted((env.home() / kind).glob("*/events.db")):
             if not SLUG.fullmatch(path.parent.name):
-                mend = f"nothing reads this folder; {set_aside(path.parent)}"
-                yield Finding(f"{kind}/{path.parent.name}", f"{path.parent.name!r} is not a valid store id", mend)
+                repair = f"nothing reads this folder; {set_aside(path.parent)}"
+                yield Finding(f"{kind}/{path.parent.name}", f"{path.parent.name!r} is not a valid store id", repair)
 
 
 def set_aside(folder: Path) -> str:
@@ -70,17 +81,32 @@ def set_aside(folder: Path) -> str:
 
 
 def _lost() -> Iterator[Finding]:
-    anchored = [_store_at(path) for path in env.home().glob("projects/*/head")]
-    anchored += [_store_at(path) for path in env.home().glob("orgs/*/head")]
-    shared = [GLOBAL_STORE] if (env.home() / "global" / "head").exists() else []
-    for store in sorted({*filter(None, anchored), *shared, *_backed_up()}, key=lambda store: store.alias):
-        if path_of(store).is_symlink() or stores.exists(store):
+    for store in sorted({*_anchored(), *_backed_up()}, key=lambda store: store.alias):
+        if stores.exists(store) or (path_of(store).is_symlink() and not machines.SHARED):
+            continue
+        where = str(folder_of(store).relative_to(env.home()))
+        try:
+            require_stayed(store)
+        except Moved:
+            continue
+        except Unavailable as error:
+            what, _, repair = error.message.partition("; ")
+            yield Finding(where, what, repair or "correct that, and run doctor again")
             continue
         restore, none = restore_command(store)
-        mend = f"{restore} puts the newest sound backup in its place{none}"
-        mend += f"; where no backup is left, `memory-hub doctor --accept-loss {option(store)}` starts an empty store"
-        on_purpose = "; if it was deleted on purpose, remove its folder in backups/ and its file `head`"
-        yield Finding(str(folder_of(store).relative_to(env.home())), "the store's file is gone", mend + on_purpose)
+        repair = f"{restore} puts the newest sound backup in its place{none}"
+        repair += f"; where no backup is left, `memory-hub doctor --accept-loss {option(store)}` starts an empty store"
+        on_purpose = f"; if it was deleted on purpose, remove its folder in backups/ and its file `{_ANCHOR_FILE}`"
+        yield Finding(where, f"the store's {stores.THING} is gone", repair + on_purpose)
+
+
+def _anchored() -> Iterator[StoreId]:
+    for pattern in ("projects/*", "orgs/*", "global"):
+        for path in env.home().glob(f"{pattern}/{_ANCHOR_FILE}"):
+            store = _store_at(path)
+            # With a database, a store that was deleted on another machine has no anchor there
+            if store and (anchors.exists(store) or not machines.SHARED):
+                yield store
 
 
 def _backed_up() -> Iterator[StoreId]:
@@ -92,14 +118,14 @@ def _backed_up() -> Iterator[StoreId]:
             store = GLOBAL_STORE
         else:
             continue
-        if backups_of(store):
+        if bundles_of(store) if machines.SHARED else backups_of(store):
             yield store
 
 
 def _store_at(path: Path) -> StoreId | None:
     folder = path.parent
     if folder == env.home() / "global":
-        return GLOBAL_STORE if path.name in ("events.db", "head") else None
+        return GLOBAL_STORE if path.name in ("events.db", _ANCHOR_FILE) else None
     make = _FOLDERS.get(folder.parent.name) if folder.parent.parent == env.home() else None
-    fits = make and path.name in ("events.db", "head") and SLUG.fullmatch(folder.name)
+    fits = make and path.name in ("events.db", _ANCHOR_FILE) and SLUG.fullmatch(folder.name)
     return make(folder.name) if make and fits else None

@@ -14,30 +14,39 @@ from shlex import quote
 from django.db import DatabaseError
 
 from memoryhub import env
+from memoryhub.config.current_settings import config_problem, unknown_in_config
 from memoryhub.config.layers import CONFIG_FILE
-from memoryhub.config.project_settings import ProjectSettings, config_problem, unknown_in_config
-from memoryhub.config.teams.sending import team_states
+from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import clock, spool
 from memoryhub.core.autostart import is_allowed
+from memoryhub.core.backends.selected import faults, machines, server, stores
 from memoryhub.core.backends.sqlite.templates import template_file, template_problem
 from memoryhub.core.secret_files import REDACTION_KEY, SECRET_FILES, secret_problem
 from memoryhub.core.text import counted
-from memoryhub.ops.backups.places import backups_of
+from memoryhub.ops.backups.paths import backups_of
 from memoryhub.ops.backups.soundness import hub_problem, newest_sound_hub_backup
 from memoryhub.ops.doctor.files import examine_files
 from memoryhub.ops.doctor.finding import Finding, blamed_on_disk, examine_hub_backups, listed_paths
-from memoryhub.ops.jobs import worker
+from memoryhub.ops.jobs.locks import worker_is_running
 from memoryhub.ops.jobs.status import JobStatus, job_statuses
 from memoryhub.ops.serving.lock import find_running
 from memoryhub.ops.serving.on_demand import log_lines
+from memoryhub.teams.sending import team_states
 
 _STOP = "stop `memory-hub serve`"
 
 
 def examine_databases() -> Iterator[Finding]:
+    if machines.SHARED:
+        yield from examine_server()
+        return
     yield from _hub()
     yield from _jobs_database()
     yield from _template()
+
+
+def examine_server() -> list[Finding]:
+    return [Finding(*problem) for problem in server.problems()]
 
 
 def _hub() -> Iterator[Finding]:
@@ -77,9 +86,9 @@ def _template() -> Iterator[Finding]:
     path = template_file()
     problem = template_problem(path)
     if problem:
-        mend = f"{_remove(path)}; the next use of it creates it again"
+        repair = f"{_remove(path)}; the next use of it creates it again"
         blamed = blamed_on_disk("the template", problem)
-        yield blamed or Finding("the template", f"new stores would be damaged: {problem}", mend)
+        yield blamed or Finding("the template", f"new stores would be damaged: {problem}", repair)
 
 
 _LEAST_FREE_BYTES = 1024**3
@@ -106,8 +115,8 @@ def examine_hub(*, deep: bool = False) -> list[Finding]:
 def _settings() -> Iterator[Finding]:
     problem = config_problem()
     if problem:
-        what, _, mend = problem.rpartition("; ")
-        yield Finding("the settings", what, mend)
+        what, _, repair = problem.rpartition("; ")
+        yield Finding("the settings", what, repair)
     for name in unknown_in_config():
         what = f"{CONFIG_FILE} names {name[:64]!r}, which is not a setting"
         near = difflib.get_close_matches(name, ProjectSettings.model_fields, n=1)
@@ -126,14 +135,14 @@ def _secrets() -> Iterator[Finding]:
     for name, cost in SECRET_FILES.items():
         path = env.home() / name
         if problem := secret_problem(name):
-            mend = f"`rm {quote(str(path))}`; the next start of `memory-hub serve` creates a new one: {cost}"
-            yield Finding(name, f"the file {problem}", mend)
+            repair = f"`rm {quote(str(path))}`; the next start of `memory-hub serve` creates a new one: {cost}"
+            yield Finding(name, f"the file {problem}", repair)
     if not os.path.lexists(env.home() / REDACTION_KEY) and any(env.home().glob("**/events.db")):
-        mend = (
+        repair = (
             "restore it from your own copy of the home folder; else the next start of `memory-hub serve` creates a "
             f"new one: {SECRET_FILES[REDACTION_KEY]}"
         )
-        yield Finding(REDACTION_KEY, "the file is gone", mend)
+        yield Finding(REDACTION_KEY, "the file is gone", repair)
 
 
 def _mode(path: Path) -> int:
@@ -185,8 +194,8 @@ def _spool() -> Iterator[Finding]:
     folder = env.home() / "spool" / spool.REJECTED
     count = sum(path.read_bytes().count(b"\n") for path in folder.glob("*.jsonl"))
     if count:
-        mend = f"read the files in {folder}, where each line has its reason, and remove them afterwards"
-        yield Finding("the spool", f"{count} event{'s' if count > 1 else ''} of hooks could not be captured", mend)
+        repair = f"read the files in {folder}, where each line has its reason, and remove them afterwards"
+        yield Finding("the spool", f"{count} event{'s' if count > 1 else ''} of hooks could not be captured", repair)
 
 
 def _teams() -> Iterator[Finding]:
@@ -196,19 +205,21 @@ def _teams() -> Iterator[Finding]:
             what = f"{counted(team.waiting, 'hook event')} wait since {team.since}: {team.problem}"
             yield Finding(name, what, "they are sent once it answers; for a new token, see `memory-hub setup --url`")
         if team.refused:
-            mend = f"read the files in {team.aside}, where each line has its reason, and remove them"
-            yield Finding(name, f"it refused {counted(team.refused, 'hook event')}", mend)
+            repair = f"read the files in {team.aside}, where each line has its reason, and remove them"
+            yield Finding(name, f"it refused {counted(team.refused, 'hook event')}", repair)
 
 
 def _jobs() -> Iterator[Finding]:
-    if not (env.home() / "hub.db").exists():
+    if not stores.has_hub():
         return
     try:
         found = job_statuses()
     except DatabaseError as error:
-        mend = "`memory-hub jobs` upgrades hub.db and jobs.db, after a backup"
+        if machines.SHARED and faults.is_missing_table(error):
+            return  # the hub has not been served yet
+        repair = f"`memory-hub jobs` upgrades {stores.HUB_NAME} and {stores.QUEUE_NAME}, after a backup"
         what = f"can't read their status: {error}"
-        yield blamed_on_disk("the jobs", str(error)) or Finding("the jobs", what, mend)
+        yield blamed_on_disk("the jobs", str(error)) or Finding("the jobs", what, repair)
         return
     for status in found:
         yield from _job(status)
@@ -221,7 +232,7 @@ def _job(status: JobStatus) -> Iterator[Finding]:
             what = f"the last run of {job.slug} was {failure.last.result}: {failure.last.message}"
             yield Finding(failure.target.title, what, f"`memory-hub jobs {job.slug}` runs it now and shows details")
     late = status.next_run is not None and status.next_run < clock.now() - _OVERDUE
-    if late and not worker.is_there() and status.last is None:
+    if late and not worker_is_running() and status.last is None:
         yield Finding(f"job {job.slug}", "it has never run", "let `memory-hub serve` run, or `memory-hub jobs` by hand")
     if status.is_off:
         yield Finding(

@@ -14,19 +14,20 @@ from memories.embeddings.index_check import damaged_files
 from memories.search.index import index_problem
 from memoryhub import env
 from memoryhub.core import clock, log
-from memoryhub.core.backends.selected import faults, integrity, stores
+from memoryhub.core.backends.selected import faults, integrity, machines, stores
 from memoryhub.core.backends.sqlite.options import JOURNAL_SIZE_LIMIT
-from memoryhub.core.errors import Damaged, HubError, Locked
+from memoryhub.core.errors import Damaged, HubError, Locked, Moved
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.log.damaged import verify_damaged
 from memoryhub.core.stores.store import StoreId, current_store, folder_of, use_store
-from memoryhub.ops.backups.places import BEFORE_REBUILD, backups_of, kept_before_restores, made_at
+from memoryhub.ops.backups.paths import BEFORE_REBUILD, backups_of, kept_before_restores, made_at
 from memoryhub.ops.backups.soundness import compared_with_backup, foreign_log, newest_sound_backup
 from memoryhub.ops.doctor.files import set_aside
 from memoryhub.ops.doctor.finding import Finding, blamed_on_disk, examine_backups, option, restore_command
 from memoryhub.ops.jobs.status import models_behind
 from memoryhub.ops.jobs.targets import Target
 
+_ANCHOR = "store's anchor" if machines.SHARED else "file `head` beside the store"
 _WAL_BYTES = 2 * JOURNAL_SIZE_LIMIT
 _BACKUP_AGE = timedelta(days=3)
 _KEPT_LONG = timedelta(days=30)
@@ -62,23 +63,26 @@ def examine_store(store: StoreId, *, deep: bool = False) -> Examination:
     if problem:
         found = [_damaged(store, problem)]
     backups = examine_backups(store, whole=not found, deep=deep)
-    return Examination([Finding(where, what, mend) for what, mend in [*found, *backups, *_beside(store)]], compared)
+    return Examination([Finding(where, what, repair) for what, repair in [*found, *backups, *_beside(store)]], compared)
 
 
 _Pair = tuple[str, str]
 
 
 def _unopened(store: StoreId, error: HubError) -> _Pair:
+    if isinstance(error, Moved):
+        return error.message, "run doctor in its new place"
     if "migrations" in error.data:
         return error.message, "`pip install --upgrade django-memory-hub`"
     blamed = blamed_on_disk("", error.message)
-    return (blamed.what, blamed.mend) if blamed else (error.message, _restore(store))
+    return (blamed.what, blamed.repair) if blamed else (error.message, _restore(store))
 
 
 def _identity(store: StoreId) -> Iterator[_Pair]:
     foreign = foreign_log(store)
     if foreign:
-        yield foreign, _restore(store) if newest_sound_backup(store) else set_aside(folder_of(store))
+        is_restorable = machines.SHARED or newest_sound_backup(store)
+        yield foreign, _restore(store) if is_restorable else set_aside(folder_of(store))
 
 
 def _locked(error: Locked) -> _Pair:
@@ -111,7 +115,7 @@ def _chain(store: StoreId, found: log.Verification) -> Iterator[_Pair]:
         yield found.describe(), _restore(store) + (_accept(store) if log.anchor_problem() else "")
     elif found.events and _has_no_anchor():
         yield (
-            "the file `head` beside the store, which shows a cut tail, is missing",
+            f"the {_ANCHOR}, which shows a cut tail, is missing",
             f"`memory-hub doctor --accept-loss {option(store)}` creates it again and records that it was missing",
         )
     older = compared_with_backup(store) if found.ok else ""
@@ -160,6 +164,8 @@ def _beside(store: StoreId) -> Iterator[_Pair]:
             f"the write-ahead log has {size // 2**20} MB; searches get slower with it",
             "let `memory-hub serve` run, which shortens it, or end the process that keeps reading",
         )
+    if machines.SHARED:
+        return  # the database is backed up by its server's means
     backups = backups_of(store)
     newest = made_at(backups[-1]) if backups else None
     if newest is None or newest < clock.now() - _BACKUP_AGE:

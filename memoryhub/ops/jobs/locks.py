@@ -1,4 +1,4 @@
-"""One run of a job per store: a file lock whose file has the process and its progress."""
+"""Leases among all machines of a hub: for one run of a job per store, with its progress, and for the worker."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from pathlib import Path
 
 from memoryhub import env
 from memoryhub.core import clock
+from memoryhub.core.backends.base import Lease, Presence
+from memoryhub.core.backends.selected import machines
 from memoryhub.core.errors import Locked
-from memoryhub.core.file_locks import lock, try_lock
 from memoryhub.core.jobs import Job
 from memoryhub.ops.jobs.targets import Target
 
-_WIDTH = 512
-_LOCK_SECONDS = 0.1
+_WORKER = "worker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,67 +36,54 @@ class Begun:
 
 
 class Held:
-    def __init__(self, descriptor: int, begun: Begun) -> None:
-        self._descriptor = descriptor
+    def __init__(self, lease: Lease, begun: Begun) -> None:
+        self._lease = lease
         self.begun = begun
         # The run before, where it died
-        self.left_by: Begun | None = _parse(os.pread(descriptor, _WIDTH, 0))
+        self.left_by: Begun | None = _parse(lease.left)
 
     def report(self, done: int, total: int) -> None:
         self.begun = replace(self.begun, done=done, total=total)
-        os.pwrite(self._descriptor, json.dumps(asdict(self.begun)).encode().ljust(_WIDTH), 0)
+        self._lease.write(json.dumps(asdict(self.begun)))
 
 
-# A file lock ends with its process, however that ends. Content of a file that nobody locks was left by a run
-# that died (decision 22).
 @contextmanager
 def hold(job: Job, target: Target, *, asked_by: str) -> Iterator[Held]:
-    descriptor = os.open(_path(job, target), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        _lock(descriptor, job, target)
-        yield Held(descriptor, Begun(os.getpid(), clock.to_text(clock.now()), asked_by[:100]))
-        os.ftruncate(descriptor, 0)
-    finally:
-        os.close(descriptor)
+    with machines.holding(name_of(job, target)) as lease:
+        if lease is None:
+            with look(job, target) as (other, _):
+                since = f" since {other.started[:19].replace('T', ' ')} UTC (pid {other.pid})" if other else ""
+            raise Locked(f"job {job.name!r} for {target.title} is already running{since}")
+        yield Held(lease, begun_now(asked_by))
 
 
-# Waits, because ``look`` also holds the lock for a moment
-def _lock(descriptor: int, job: Job, target: Target) -> None:
-    if lock(descriptor, seconds=_LOCK_SECONDS):
-        return
-    other = _parse(os.pread(descriptor, _WIDTH, 0))
-    since = f" since {other.started[:19].replace('T', ' ')} UTC (pid {other.pid})" if other else ""
-    raise Locked(f"job {job.name!r} for {target.title} is already running{since}")
+def begun_now(asked_by: str) -> Begun:
+    machine = f" on {machines.machine()}" if machines.machine() else ""
+    return Begun(os.getpid(), clock.to_text(clock.now()), f"{asked_by[:100]}{machine}")
 
 
 @contextmanager
 def look(job: Job, target: Target) -> Iterator[tuple[Begun | None, Begun | None]]:
     """Yield (current run, died run); at least one is None. On exit, clear what a died run left."""
-    try:
-        descriptor = os.open(_path(job, target), os.O_RDWR)
-    except FileNotFoundError:
-        yield None, None
-        return
-    try:
-        content = _parse(os.pread(descriptor, _WIDTH, 0))
-        if content is None:
-            yield None, None
-        elif try_lock(descriptor):
-            yield None, _parse(os.pread(descriptor, _WIDTH, 0))  # the run may have ended meanwhile
-            os.ftruncate(descriptor, 0)
-        else:
-            yield content, None
-    finally:
-        os.close(descriptor)
+    with machines.inspect(name_of(job, target)) as (now, left):
+        yield _parse(now), _parse(left)
 
 
-def _path(job: Job, target: Target) -> Path:
-    folder = env.prepare_home() / "locks"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return folder / f"{job.slug}.{target.key}"
+def name_of(job: Job, target: Target) -> str:
+    own = f"@{machines.machine()}{env.home()}" if job.of_machine and machines.SHARED else ""
+    return f"{job.slug}.{target.key}{own}"
 
 
-def _parse(content: bytes) -> Begun | None:
+def announce_worker() -> Presence:
+    return machines.announce(_WORKER)
+
+
+def worker_is_running() -> bool:
+    """Return whether a worker runs, on any machine of this hub."""
+    return machines.is_present(_WORKER)
+
+
+def _parse(content: str) -> Begun | None:
     with contextlib.suppress(ValueError, TypeError):
         return Begun(**json.loads(content))
     return None

@@ -52,7 +52,7 @@ class JobPlan(Command):
     )
 
     @model_validator(mode="after")
-    def _says_something(self) -> JobPlan:
+    def _has_change(self) -> JobPlan:
         if self.every is None and self.at is None:
             raise ValueError(f"choose an interval ({', '.join(HOWS)}) or a time of day")
         if self.at is not None and self.every not in (None, *AT_A_TIME):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from memoryhub.core.errors import Conflict, Invalid, Unavailable
 from memoryhub.core.jobs import Job
-from memoryhub.ops.jobs import worker
+from memoryhub.ops.jobs.locks import worker_is_running
 from memoryhub.ops.jobs.schedules import queue_now
 from memoryhub.ops.jobs.status import status_of_job
 from memoryhub.ops.jobs.targets import Target
@@ -25,7 +25,7 @@ def ask_worker(*, job: Job, alias: str | None, asked_by: str) -> str:
     wanted = [store for store in status.stores if alias is None or store.target.alias == alias]
     if not wanted:
         raise Invalid(f"job {job.name!r} does not run over that store" if alias else "there is no store yet")
-    if not worker.is_there():
+    if not worker_is_running():
         raise Unavailable(
             f"no worker is running, so nothing was queued; run `memory-hub jobs {job.slug}` in a terminal, or start a "
             "worker by `memory-hub serve` without --no-worker"

@@ -53,7 +53,7 @@ class Pass:
                 self._watch(target, 0, 0)
                 return self._kept(target, held)
         except Locked as error:
-            return Outcome(target, BUSY, error.message, runs.begun_now(self._asked_by))
+            return Outcome(target, BUSY, error.message, locks.begun_now(self._asked_by))
 
     def _kept(self, target: Target, held: Held) -> Outcome:
         try:

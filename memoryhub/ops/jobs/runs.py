@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -99,7 +98,3 @@ def done_since(job: Job, due: datetime) -> set[str]:
 def last_runs() -> dict[tuple[str, str], JobRun]:
     newest = JobRun.objects.values("job", "store").annotate(newest=Max("pk")).values("newest")
     return {(run.job, run.store): run for run in JobRun.objects.filter(pk__in=newest)}
-
-
-def begun_now(asked_by: str) -> Begun:
-    return Begun(os.getpid(), clock.to_text(clock.now()), asked_by)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -11,11 +13,18 @@ from django_q.models import OrmQ, Schedule
 from django_q.tasks import async_task
 
 from memoryhub.core import clock
+from memoryhub.core.backends.selected import machines
 from memoryhub.core.jobs import Every, Job, defined_jobs, find_job
 from memoryhub.ops.jobs.running import run_due
 from memoryhub.ops.jobs.targets import Target, targets_of
 
+logger = logging.getLogger(__name__)
+
 FUNCTION = "memoryhub.ops.jobs.run_scheduled"
+# Who asked for a run that was due
+SCHEDULE = "schedule"
+# How often a machine looks for jobs over the files of its own home
+_LOOK_SECONDS = 30.0
 _TYPES = {Every.MINUTE: Schedule.MINUTES, Every.HOUR: Schedule.HOURLY, Every.DAY: Schedule.DAILY}
 
 
@@ -57,7 +66,7 @@ def new_schedule(job: Job) -> Schedule:
 
 
 def run_scheduled(
-    name: str, *, due: str = "", aliases: Sequence[str] | None = None, asked_by: str = "schedule"
+    name: str, *, due: str = "", aliases: Sequence[str] | None = None, asked_by: str = SCHEDULE
 ) -> dict[str, str]:
     """Run a queued job; return the messages by store. The worker calls this.
 
@@ -68,6 +77,8 @@ def run_scheduled(
         asked_by: shown with the runs.
     """
     job = find_job(name)
+    if job.of_machine and machines.SHARED and asked_by == SCHEDULE:
+        return {}  # every worker runs it for its own machine
     targets = [target for target in targets_of(job) if aliases is None or target.alias in aliases]
     fell_due = datetime.fromisoformat(due) if due else clock.now()
     outcomes, left = run_due(job=job, due=fell_due, targets=targets, asked_by=asked_by)
@@ -102,6 +113,27 @@ def next_runs() -> dict[str, datetime]:
     return {schedule.name: schedule.next_run for schedule in Schedule.objects.filter(func=FUNCTION).exclude(repeats=0)}
 
 
+def state_of_queue() -> object:
+    planned = Schedule.objects.order_by("pk").values_list("pk", "schedule_type", "minutes", "repeats", "next_run")
+    return list(OrmQ.objects.order_by("pk").values_list("pk", flat=True)), list(planned)
+
+
 # Otherwise tasks taken by a worker that died would wait for an hour (decision 22)
 def release_held() -> None:
     OrmQ.objects.filter(lock__gt=clock.now()).update(lock=clock.now())
+
+
+def run_machine_jobs(stop: threading.Event) -> None:
+    """Run the jobs over files of the home, which each machine runs itself, as they fall due, until ``stop`` is set."""
+    seen = dict.fromkeys(job.name for job in defined_jobs())
+    while True:
+        try:
+            planned = next_runs()
+            for job in defined_jobs():
+                if job.of_machine and planned.get(job.name) not in (None, seen.get(job.name)):
+                    run_due(job=job, due=None, asked_by=SCHEDULE)
+            seen = dict(planned)
+        except Exception:
+            logger.exception("the jobs of this machine could not be run; retrying")
+        if stop.wait(_LOOK_SECONDS):
+            return

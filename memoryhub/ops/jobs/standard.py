@@ -16,8 +16,8 @@ from memoryhub.core.errors import Unavailable
 from memoryhub.core.jobs import Every, Over, Run, define_job
 from memoryhub.core.stores.store import StoreId, current_store, folder_of, use_store
 from memoryhub.core.text import counted
-from memoryhub.ops.backups.making import back_up_target
 from memoryhub.ops.backups.rebuilding import Rebuilt, rebuild_store
+from memoryhub.ops.backups.services import back_up_target
 from memoryhub.ops.chain_state import check_store
 from sessions_app.services import end_idle_sessions
 from sessions_app.services.turns import expire_turns
@@ -33,6 +33,13 @@ def rebuild_models(run: Run) -> str:
     done = rebuild_store(store=store, progress=lambda events: _report(run, events, 0))
     run.report(done.report.events, done.report.events)
     return _described(done)
+
+
+def clear_logins(_: Run) -> str:
+    from django.contrib.sessions.models import Session  # models are not loaded yet when jobs are defined
+
+    deleted = Session.objects.filter(expire_date__lt=clock.now()).delete()[0]
+    return _counted(deleted, "expired sign-in deleted", "expired sign-ins deleted")
 
 
 def reindex(run: Run) -> str:
@@ -148,6 +155,7 @@ define_job(
     work=lambda _: _counted(count_uses(), "use counted", "uses counted"),
     every=Every.HOUR,
     cap=120,
+    of_machine=True,
 )
 define_job(
     "prune use statistics",
@@ -163,6 +171,15 @@ define_job(
     does="Adds the counts of ended processes to the hub's sums.",
     work=lambda _: _counted(fold_ended(), "process's counts folded", "processes' counts folded"),
     every=Every.HOUR,
+    over=Over.HUB,
+    cap=60,
+    of_machine=True,
+)
+define_job(
+    "clear logins",
+    does="Deletes sign-ins of browsers that have expired.",
+    work=clear_logins,
+    every=Every.DAY,
     over=Over.HUB,
     cap=60,
 )

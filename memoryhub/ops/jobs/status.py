@@ -11,11 +11,12 @@ from django.db import models
 
 from memories.events import MEMORY_REVISED, MEMORY_WRITTEN
 from memories.models import MemoryVersion
+from memoryhub.core.backends.selected import machines
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.jobs import Every, Job, defined_jobs
 from memoryhub.core.stores import rows
 from memoryhub.models import JobResult, JobRun
-from memoryhub.ops.jobs import runs, schedules
+from memoryhub.ops.jobs import locks, runs, schedules
 from memoryhub.ops.jobs.locks import Begun
 from memoryhub.ops.jobs.planning import NO_PLAN, Plan, plans
 from memoryhub.ops.jobs.targets import Target, targets_of
@@ -117,29 +118,43 @@ class JobStatus:
 
 
 def job_statuses() -> list[JobStatus]:
-    jobs = defined_jobs()
-    _settle(jobs)
+    jobs = [(job, targets_of(job)) for job in defined_jobs()]
+    running = _running(jobs)
     last, waiting, due = runs.last_runs(), schedules.queued(), plans()
     return [
-        JobStatus(job, due.get(job.name, NO_PLAN), [_over(job, target, last, waiting) for target in targets_of(job)])
-        for job in jobs
+        JobStatus(job, due.get(job.name, NO_PLAN), [_over(job, target, running, last, waiting) for target in targets])
+        for job, targets in jobs
     ]
+
+
+def state_of_jobs() -> object:
+    """Return what differs after every run of a job, its progress, and every change of the queue and the schedules."""
+    last = JobRun.objects.aggregate(last=models.Max("pk"))["last"]
+    return last, schedules.state_of_queue(), sorted(machines.texts().items())
 
 
 def status_of_job(job: Job) -> JobStatus:
     return next(status for status in job_statuses() if status.job == job)
 
 
-# Records died runs as interrupted before the last runs are read (decision 22)
-def _settle(jobs: list[Job]) -> None:
-    for job in jobs:
-        for target in targets_of(job):
-            runs.running(job, target)
+# Before the last runs are read, because it records died ones as interrupted (decision 22)
+def _running(jobs: list[tuple[Job, list[Target]]]) -> dict[tuple[str, str], Begun]:
+    known = machines.texts()
+    found = {}
+    for job, targets in jobs:
+        for target in targets:
+            if locks.name_of(job, target) in known and (now := runs.running(job, target)):
+                found[job.name, target.alias] = now
+    return found
 
 
 def _over(
-    job: Job, target: Target, last: Mapping[tuple[str, str], JobRun], waiting: Mapping[str, set[str] | None]
+    job: Job,
+    target: Target,
+    running: Mapping[tuple[str, str], Begun],
+    last: Mapping[tuple[str, str], JobRun],
+    waiting: Mapping[str, set[str] | None],
 ) -> OverOne:
     aliases = waiting.get(job.name, set())
     queued = aliases is None or target.alias in aliases
-    return OverOne(target, runs.running(job, target), last.get((job.name, target.alias)), queued)
+    return OverOne(target, running.get((job.name, target.alias)), last.get((job.name, target.alias)), queued)

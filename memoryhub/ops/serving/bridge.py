@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,10 +12,17 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from memoryhub.ops.serving.live import Source, Streams
+from memoryhub.ops.serving.outbox import Closed, Outbox, Spool, SpoolFull
+
+logger = logging.getLogger(__name__)
 
 THREADS = 8
 # Key of the scope: the person whom a named proxy has signed in, or ""
 REMOTE_USER = "memoryhub.remote_user"
+# Key of the scope and of the WSGI environment: a dict in which the check of a token notes under ``ACCEPTED`` whether
+# it was right. A status tells less: some addresses answer whatever token is sent.
+VERDICT = "memoryhub.verdict"
+ACCEPTED = "accepted"
 
 Scope = dict[str, Any]
 Message = dict[str, Any]
@@ -25,7 +33,8 @@ Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 # Not Django's ASGI handler, which starts a thread per request, which opens its databases again (decision 12). A body
 # is read whole before a thread is taken, so slow clients occupy none; of one longer than ``max_body``, one more byte
-# is kept, so that the application can refuse it.
+# is kept, so that the application can refuse it. An answer is handed over to the event loop, so slow readers occupy no
+# thread either.
 class WsgiBridge:
     def __init__(
         self,
@@ -33,11 +42,13 @@ class WsgiBridge:
         *,
         max_body: int,
         threads: int = THREADS,
+        spool: Spool | None = None,
         on_request: Callable[[], None] = lambda: None,
     ) -> None:
         self._application = application
         self._on_request = on_request
         self._max_body = max_body
+        self._spool = spool or Spool()
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="web")
         # One thread, with one connection to each store that is followed
         self._live = ThreadPoolExecutor(1, thread_name_prefix="live")
@@ -55,19 +66,24 @@ class WsgiBridge:
         body = await self._read(receive)
         if body is None:
             return
-        exchange = _Exchange(asyncio.get_running_loop(), send)
-        await exchange.loop.run_in_executor(
-            self._threads, exchange.run, self._application, environ_of(scope, body, self._max_body)
-        )
+        loop = asyncio.get_running_loop()
+        exchange = _Exchange(Outbox(loop, self._spool))
+        environ = environ_of(scope, body, self._max_body)
+        running = loop.run_in_executor(self._threads, exchange.run, self._application, environ)
+        running.add_done_callback(lambda _: exchange.outbox.end())
+        try:
+            await exchange.pass_on(running, send)
+        finally:
+            exchange.outbox.close()
         if exchange.source:
             await self._stream(exchange.source, exchange, receive, send)
 
     async def _stream(self, source: Source, exchange: _Exchange, receive: Receive, send: Send) -> None:
         if self.streams.is_full:
-            await send({"type": "http.response.start", "status": 503, "headers": []})
-        else:
-            await send(exchange.start)
-            await self.streams.run(source, receive, send)
+            await _send_unavailable(send)
+            return
+        await send(exchange.start)
+        await self.streams.run(source, receive, send)
         await send(_body(b"", more=False))
 
     # None if the client has disconnected
@@ -83,42 +99,61 @@ class WsgiBridge:
 
 
 class _Exchange:
-    def __init__(self, loop: asyncio.AbstractEventLoop, send: Send) -> None:
-        self.loop = loop
-        self._send = send
+    def __init__(self, outbox: Outbox) -> None:
+        self.outbox = outbox
         self.start: Message = {}
         # What the client follows, if the response is a stream of messages
         self.source: Source | None = None
 
+    # In a thread
     def run(self, application: Application, environ: dict[str, Any]) -> None:
         chunks = application(environ, self._start_response)
         try:
             self.source = getattr(chunks, "source", None)
             if self.source:
                 return
-            if isinstance(chunks, list | tuple) or getattr(chunks, "streaming", True) is False:
-                self._emit(self.start, _body(b"".join(chunks), more=False))
-                return
-            self._emit(self.start)
-            for chunk in chunks:
-                self._emit(_body(chunk, more=True))
-            self._emit(_body(b"", more=False))
+            is_whole = isinstance(chunks, list | tuple) or getattr(chunks, "streaming", True) is False
+            for chunk in [b"".join(chunks)] if is_whole else chunks:
+                self.outbox.put(chunk)
+        except Closed:
+            pass  # the client is gone
         finally:
             close = getattr(chunks, "close", None)
             if close:
                 close()
+
+    # In the event loop
+    async def pass_on(self, running: asyncio.Future[None], send: Send) -> None:
+        sent = b""
+        async for chunk in self.outbox.chunks():
+            if not sent:
+                await send(self.start)
+            else:
+                await send(_body(sent, more=True))
+            sent = chunk
+        try:
+            await running
+        except SpoolFull:
+            logger.warning("too many clients don't read their answers; one was cut short")
+            if sent:
+                raise
+            await _send_unavailable(send)
+            return
+        if self.source:
+            return
+        if not sent:
+            await send(self.start)
+        await send(_body(sent, more=False))
 
     def _start_response(self, status: str, headers: list[tuple[str, str]], _exc_info: object = None) -> None:
         # Django writes cookies with a space before them.
         encoded = [(name.lower().encode("latin-1"), value.strip().encode("latin-1")) for name, value in headers]
         self.start = {"type": "http.response.start", "status": int(status.split(" ", 1)[0]), "headers": encoded}
 
-    def _emit(self, *messages: Message) -> None:
-        asyncio.run_coroutine_threadsafe(self._send_all(messages), self.loop).result()
 
-    async def _send_all(self, messages: tuple[Message, ...]) -> None:
-        for message in messages:
-            await self._send(message)
+async def _send_unavailable(send: Send) -> None:
+    await send({"type": "http.response.start", "status": 503, "headers": [(b"retry-after", b"1")]})
+    await send(_body(b"", more=False))
 
 
 # Of a page that follows changes: it does not keep an idle hub running
@@ -144,6 +179,7 @@ def environ_of(scope: Scope, body: bytes, max_body: int) -> dict[str, Any]:
         "SERVER_PORT": str(server[1]),
         "REMOTE_ADDR": client[0],
         "REMOTE_USER": scope.get(REMOTE_USER, ""),
+        VERDICT: scope.get(VERDICT, {}),
         "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": scope.get("scheme", "http"),

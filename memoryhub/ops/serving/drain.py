@@ -18,10 +18,10 @@ from django.db import OperationalError
 from memoryhub.config.clients import Effect
 from memoryhub.core import log, spool
 from memoryhub.core.errors import HubError, Locked, Unavailable
-from memoryhub.core.spool import Broken, Kept
+from memoryhub.core.spool import Broken, SpooledEvent
 from memoryhub.core.stores.store import project_store, use_store
 from sessions_app.hook_parser import HookEvent, parse_hook, project_of
-from sessions_app.services.capture import capture_kept
+from sessions_app.services.capture import capture_spooled
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Drained:
 class _Placed:
     project: str
     hook_event: HookEvent
-    kept: Kept
+    event: SpooledEvent
 
 
 def keep(stop: threading.Event, *, every: float = CHECK_SECONDS) -> None:
@@ -92,7 +92,7 @@ class _File:
         self._path = path
         self._total = total
         self._events, self._broken = spool.read(path)
-        self._left: list[Kept] = []
+        self._left: list[SpooledEvent] = []
         self._closed: set[str] = set()
 
     def drain(self) -> None:
@@ -107,19 +107,19 @@ class _File:
         spool.finish(self._path, left=self._left, broken=self._broken)
 
     def _placed(self) -> Iterator[_Placed]:
-        for kept in self._events:
+        for event in self._events:
             try:
-                hook_event = parse_hook(client=kept.client, event=kept.event, data=kept.payload)
+                hook_event = parse_hook(client=event.client, event=event.event, data=event.payload)
                 if hook_event.effect is not Effect.NOTHING:
-                    yield _Placed(project_of(hook_event, kept.project), hook_event, kept)
+                    yield _Placed(project_of(hook_event, event.project), hook_event, event)
             except HubError as error:
-                self._set_aside(kept, error.message)
+                self._set_aside(event, error.message)
             except OSError as error:  # such as too many open files
                 logger.warning("an event stays in the spool: its project could not be found (%s)", error)
-                self._left.append(kept)
+                self._left.append(event)
             except Exception as error:
                 logger.exception("the project of a line of the spool could not be found")
-                self._set_aside(kept, f"{type(error).__name__}: {error}")
+                self._set_aside(event, f"{type(error).__name__}: {error}")
 
     def _take(self, project: str, events: list[_Placed]) -> None:
         if project in self._closed or self._project not in (None, project):
@@ -134,14 +134,14 @@ class _File:
             self._leave(events)
 
     def _leave(self, events: list[_Placed]) -> None:
-        self._left += [placed.kept for placed in events]
+        self._left += [placed.event for placed in events]
 
     # If one of a batch fails, each is captured by itself
     def _capture(self, events: list[_Placed]) -> None:
         try:
             with log.transaction():
                 for placed in events:
-                    capture_kept(placed.hook_event, placed.kept)
+                    capture_spooled(placed.hook_event, placed.event)
         except _TRY_AGAIN:
             raise
         except Exception:  # noqa: BLE001  (found one by one)
@@ -152,16 +152,16 @@ class _File:
     def _capture_each(self, events: list[_Placed]) -> None:
         for placed in events:
             try:
-                capture_kept(placed.hook_event, placed.kept)
+                capture_spooled(placed.hook_event, placed.event)
             except _TRY_AGAIN:
                 raise
             except HubError as error:
-                self._set_aside(placed.kept, error.message)
+                self._set_aside(placed.event, error.message)
             except Exception as error:
                 logger.exception("a line of the spool could not be captured")
-                self._set_aside(placed.kept, f"{type(error).__name__}: {error}")
+                self._set_aside(placed.event, f"{type(error).__name__}: {error}")
             else:
                 self._total.captured += 1
 
-    def _set_aside(self, kept: Kept, reason: str) -> None:
-        self._broken.append(Broken(dumps(asdict(kept), ensure_ascii=False), reason))
+    def _set_aside(self, event: SpooledEvent, reason: str) -> None:
+        self._broken.append(Broken(dumps(asdict(event), ensure_ascii=False), reason))

@@ -11,6 +11,11 @@ from collections.abc import Awaitable, Callable
 from memoryhub.ops.serving.bridge import REMOTE_USER, Receive, Scope, Send
 from memoryhub.ops.serving.network import LOCAL_HOSTS, Network, parsed_peer
 
+# Key of the scope: whether a client of this machine asks, on the socket for this machine, and through no proxy
+IS_LOCAL = "memoryhub.is_local"
+# Key of a connection's state: it was accepted on the public socket
+BY_PUBLIC_SOCKET = "memoryhub.by_public_socket"
+
 Headers = list[tuple[bytes, bytes]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
@@ -60,23 +65,25 @@ class Edge:
                 kept.append((raw, value))
         scope["headers"] = kept
         scope[REMOTE_USER] = ""
-        if forwarded and self._network.is_proxy(peer):
+        is_public = scope.get("state", {}).get(BY_PUBLIC_SOCKET, False)
+        is_forwarded = self._network.is_proxy(peer) and (bool(forwarded) or is_public)
+        scope[IS_LOCAL] = not (is_public or is_forwarded) and _is_of_machine(peer)
+        if is_forwarded:
             self._believe(scope, forwarded)
 
     def _believe(self, scope: Scope, forwarded: dict[bytes, list[bytes]]) -> None:
+        scheme = _last(forwarded.get(b"x-forwarded-proto", []))
+        addresses = _split(forwarded.get(b"x-forwarded-for", []))
+        if not addresses or scheme not in ("http", "https"):
+            # Otherwise all of its clients would share its address, and its connection's scheme would pass for theirs.
+            raise Refusal(400, "the proxy must send X-Forwarded-For and X-Forwarded-Proto with each request")
+        scope["scheme"] = scheme
         named = self._network.remote_user_header.encode()
         if named and named in forwarded:
             scope[REMOTE_USER] = _only(forwarded[named], self._network.remote_user_header)
-        scheme = _last(forwarded.get(b"x-forwarded-proto", []))
-        if scheme in ("http", "https"):
-            scope["scheme"] = scheme
         if host := _last(forwarded.get(b"x-forwarded-host", [])):
             others = [(name, value) for name, value in scope["headers"] if name != b"host"]
             scope["headers"] = [*others, (b"host", host.encode("latin-1"))]
-        addresses = _split(forwarded.get(b"x-forwarded-for", []))
-        if not addresses:
-            # Otherwise all of its clients would pass for this machine's own, which have no limits.
-            raise Refusal(400, "the proxy must send X-Forwarded-For with the client's address")
         scope["client"] = (self._client(addresses), 0)
 
     # The last address that is not a named proxy's: those before it are whatever the client has sent.
@@ -94,8 +101,7 @@ class Edge:
         hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
         if len(hosts) != 1:
             raise Refusal(400, "a request needs exactly one Host")
-        address = parsed_peer((scope.get("client") or ("", 0))[0])
-        is_local = bool(address and address.is_loopback) and _without_port(hosts[0]) in LOCAL_HOSTS
+        is_local = scope[IS_LOCAL] and _without_port(hosts[0]) in LOCAL_HOSTS
         if scope["scheme"] != "https" and not is_local:
             raise Refusal(403, f"this hub answers over HTTPS only; use {self._network.public_url}/")
         own = f"{scope['scheme']}://{hosts[0]}"
@@ -104,9 +110,16 @@ class Edge:
                 raise Refusal(403, "this hub answers its own pages only, not those of the Origin")
         if _TRICKS.search(scope.get("raw_path") or scope["path"].encode()):
             raise Refusal(400, "the path must not hold dot segments, encoded slashes or backslashes")
+        if sum(name == b"authorization" for name, _ in headers) > 1:
+            raise Refusal(400, "a request has one Authorization")
         names = {name for name, _ in headers}
         if b"transfer-encoding" in names and (b"content-length" in names or scope["http_version"] != "1.1"):
             raise Refusal(400, "a request has a Content-Length or a Transfer-Encoding, not both")
+
+
+def _is_of_machine(peer: str) -> bool:
+    address = parsed_peer(peer)
+    return address is None or address.is_loopback
 
 
 def _without_port(host: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import ctypes
 import json
 import logging
 import os
@@ -14,16 +13,17 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import TYPE_CHECKING, Any
 
 from memories.embeddings.engine import Engine, ModelId, StoreIndex
 from memories.embeddings.remote import ADDRESS_FILE
 from memoryhub import env, logs
+from memoryhub.core.backends.snapshots import snapshots
 from memoryhub.core.backends.sqlite import driver
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.secret_files import secret_matches
+from memoryhub.ops.serving.allocator import bound_allocator
 
 if TYPE_CHECKING:
     from memories.embeddings.local import LocalEngine
@@ -35,10 +35,10 @@ _IDLE_SECONDS = 900.0
 _LOOK_SECONDS = 60.0
 _LONGEST_LINE = 32 * 1024 * 1024
 
-# glibc's malloc.h. A model allocates and frees some 50 MB for each batch: in an arena for each thread, and kept by the
+# A model allocates and frees some 50 MB for each batch: in an arena for each thread, and kept by the
 # allocator, that became several times as much. Setting the one threshold also keeps the one for mmap from growing.
-_M_ARENA_MAX, _ARENAS = -8, 1
-_M_TRIM_THRESHOLD, _KEPT_FREE_BYTES = -1, 32 * 1024 * 1024
+_ARENAS = 1
+_KEPT_FREE_BYTES = 32 * 1024 * 1024
 
 
 class _Server(ThreadingTCPServer):
@@ -84,7 +84,7 @@ def _embed(engine: Engine, request: dict[str, Any]) -> Any:
 def _nearest(engine: Engine, request: dict[str, Any]) -> Any:
     given = request["index"]
     index = StoreIndex(**{**given, "model": ModelId(**given["model"])})
-    if not Path(index.path).resolve().is_relative_to(env.home().resolve()):
+    if not snapshots.holds(index.path):
         raise Invalid("the store is not in this hub")
     with engine.asking(index, request["question"], request["limit"]) as answer:
         return answer()
@@ -100,7 +100,7 @@ _ANSWERS: dict[str, Callable[[Engine, dict[str, Any]], Any]] = {
 # One process: a loaded model takes 280 MB (decision 18). It ends with its standard input, which the server holds
 # open.
 def main() -> None:
-    _bound_allocator()
+    bound_allocator(arenas=_ARENAS, kept_free_bytes=_KEPT_FREE_BYTES)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a second thread would only spin
     driver.install()
     logs.configure({})
@@ -112,14 +112,6 @@ def main() -> None:
         threading.Thread(target=engine.keep, name="embedding-idle", daemon=True).start()
         sys.stdin.buffer.read()
         (env.home() / ADDRESS_FILE).unlink(missing_ok=True)
-
-
-# Only glibc keeps freed memory
-def _bound_allocator() -> None:
-    with contextlib.suppress(OSError, AttributeError):
-        library = ctypes.CDLL(None)
-        library.mallopt(_M_ARENA_MAX, _ARENAS)
-        library.mallopt(_M_TRIM_THRESHOLD, _KEPT_FREE_BYTES)
 
 
 def _publish_address(server: _Server) -> None:

@@ -1,6 +1,6 @@
 """Limits on requests, alike for pages, REST and MCP: how many, how many at once, and how many wrong tokens and links.
 
-Clients of this machine have no limits of number: who can run programs here can stop the hub anyway.
+Clients of this machine have no limits of number: anyone who can run programs here can stop the hub anyway.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from dataclasses import dataclass, fields
 
 from memoryhub.core import counters
 from memoryhub.core.errors import Invalid
-from memoryhub.ops.serving.bridge import Message, Receive, Scope, Send
-from memoryhub.ops.serving.edge import Application, Refusal
+from memoryhub.ops.serving.bridge import ACCEPTED, VERDICT, Message, Receive, Scope, Send
+from memoryhub.ops.serving.edge import IS_LOCAL, Application, Refusal
 from memoryhub.ops.serving.network import parsed_peer
 
 logger = logging.getLogger(__name__)
@@ -62,6 +62,8 @@ class Limits:
     all_requests_at_once: int = 1_000
     all_body_bytes: int = 64 * 1024 * 1024
     connections: int = 2_000
+    # Of an address at the public socket, named proxies excepted
+    address_connections: int = 500
     # How long a client may take to send a request's headers, and its body
     header_seconds: float = 15
     body_seconds: float = 60
@@ -125,6 +127,11 @@ class _Caller:
     digest: str
     is_stream: bool
     is_local: bool
+    # What the application has found out about the token
+    verdict: Mapping[str, bool]
+
+    def has_failed(self, status: int) -> bool:
+        return status == 410 if self.kind == "link" else not self.verdict.get(ACCEPTED, status != 401)
 
 
 class Limiter:
@@ -226,8 +233,8 @@ class Limiter:
         return watched
 
     def _note(self, caller: _Caller, status: int) -> None:
-        if status != {"token": 401, "link": 410}[caller.kind]:
-            if caller.digest and status < 400:
+        if not caller.has_failed(status):
+            if caller.verdict.get(ACCEPTED):
                 self._accepted[caller.digest] = None
                 self._accepted.move_to_end(caller.digest)
                 while len(self._accepted) > _MOST_KEYS:
@@ -258,18 +265,20 @@ class Limiter:
 def _caller_of(scope: Scope) -> _Caller:
     headers = dict(scope["headers"])
     address = (scope.get("client") or ("", 0))[0]
-    parsed = parsed_peer(address)
+    is_link = scope["path"].startswith(_SIGNIN)
     scheme, _, given = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-    text = given.strip() if scheme.lower() == "bearer" else ""
-    kind = "token" if text else "link" if scope["path"].startswith(_SIGNIN) else ""
+    # The page of a link reads no token, so a token must not make it something else.
+    text = given.strip() if scheme.lower() == "bearer" and not is_link else ""
+    kind = "link" if is_link else "token" if text else ""
     prefix = _TOKEN.match(text)
     return _Caller(
-        address=_network_of(address),
+        address=network_of(address),
         kind=kind,
         key=f"{address} {prefix[1] if prefix else kind}",
         digest=hashlib.sha256(text.encode("utf-8", "replace")).hexdigest() if text else "",
         is_stream=_is_stream(scope, headers),
-        is_local=parsed is None or parsed.is_loopback,
+        is_local=scope[IS_LOCAL],
+        verdict=scope.setdefault(VERDICT, {}),
     )
 
 
@@ -279,7 +288,7 @@ def _is_stream(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
 
 
 # One host has a /64 of IPv6 for itself.
-def _network_of(address: str) -> str:
+def network_of(address: str) -> str:
     parsed = parsed_peer(address)
     if parsed is None or parsed.version == 4:
         return address

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 
 from memoryhub.core.errors import Unavailable
+from memoryhub.ops.serving.connections import Listener
+
+# Of `memory-hub serve` on 127.0.0.1
+PORT = 8321
 
 
-def bind(address: str, port: int, *, option: str) -> socket.socket:
+def bind(address: str, port: int, *, option: str) -> Listener:
     """Return a socket that listens there; ``option`` is the one that changes the address."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     # Only with IPPROTO_TCP does asyncio disable Nagle's algorithm, which costs 40 ms per answer
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener = Listener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((address, port))
@@ -19,8 +24,15 @@ def bind(address: str, port: int, *, option: str) -> socket.socket:
     except (OSError, OverflowError) as error:
         listener.close()
         reason = error.strerror if isinstance(error, OSError) else "it must be 0 to 65535"
-        raise Unavailable(f"can't listen on {address} port {port} ({reason}); choose another with {option}") from error
+        in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        hint = _of_every_hub(address, option) if in_use and port == PORT and option == "--listen" else option
+        raise Unavailable(f"can't listen on {address} port {port} ({reason}); choose another with {hint}") from error
     return listener
+
+
+def _of_every_hub(address: str, option: str) -> str:
+    host = f"[{address}]" if ":" in address else address
+    return f"{option} {host}:{PORT - 1}: {PORT} is the default port of every hub on this machine"
 
 
 def address_of(listener: socket.socket) -> str:

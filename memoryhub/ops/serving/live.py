@@ -1,4 +1,4 @@
-"""Tell open pages, and clients that subscribed over MCP, that the files behind what they show have changed."""
+"""Tell open pages, and clients that subscribed over MCP, that what they show has changed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from typing import Any
 
 from memories.uses.notes import notes_files, notes_size
 from memoryhub.core import log
-from memoryhub.core.backends.selected import stores
+from memoryhub.core.backends.selected import machines, stores
 from memoryhub.core.errors import HubError
+from memoryhub.core.file_stamps import file_stamps
 from memoryhub.core.stores.store import StoreId, current_store, use_store
 
 logger = logging.getLogger(__name__)
@@ -42,24 +43,19 @@ class Source:
     version: Callable[[], str]
 
 
-def file_stamp(files: Iterable[Path]) -> list[tuple[str, int, int]]:
-    """Return what differs when one of the files has changed."""
-    found = []
-    for path in files:
-        with contextlib.suppress(OSError):
-            stat = path.stat()
-            found.append((path.name, stat.st_mtime_ns, stat.st_size))
-    newest = max((changed for _, changed, _ in found), default=0)
-    if abs(time.time_ns() - newest) <= _SETTLED_SECONDS * 1e9:
-        found.append(("", time.monotonic_ns(), 0))
-    return found
+def stamp_of_files(files: Iterable[Path]) -> object:
+    """Return what differs when one of the files has changed, or has just been changed."""
+    found = file_stamps(files)
+    newest = max((stamp.changed for stamp in found), default=0)
+    is_settled = abs(time.time_ns() - newest) > _SETTLED_SECONDS * 1e9
+    return found, 0 if is_settled else time.monotonic_ns()
 
 
 def source_of_store(store: StoreId) -> Source:
     files = stores.watched(store)
 
     def stamp() -> object:
-        return file_stamp([*files, *notes_files(store)])
+        return machines.stamp(store), stamp_of_files([*files, *notes_files(store)])
 
     def version() -> str:
         with use_store(store):

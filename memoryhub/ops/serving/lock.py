@@ -15,7 +15,7 @@ from memoryhub.core import clock
 from memoryhub.core.errors import Conflict
 from memoryhub.core.file_locks import lock, try_lock
 
-FILE_NAME = "serve.lock"
+FILE_NAME = env.SERVE_LOCK
 _LOCK_SECONDS = 0.1
 # The other hub finishes what it has begun, and ends its workers
 _TAKE_OVER_SECONDS = 30.0

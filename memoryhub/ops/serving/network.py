@@ -26,13 +26,15 @@ LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 # A year, as browsers' preload lists want it
 HSTS_SECONDS = 365 * 24 * 3600
 # Networks with more addresses than these are no list of proxies.
-_WIDEST = {4: 8, 6: 16}
+_WIDEST = {4: 16, 6: 48}
 _PLACE = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<v4>[^:\[\]]+)):(?P<port>[0-9]{1,5})")
-_HOST = re.compile(r"[a-z0-9.:-]+")
+# Without a dot in front, which would allow all subdomains in ``ALLOWED_HOSTS``
+_HOST = re.compile(r"[a-z0-9:][a-z0-9.:-]*")
 _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)+")
 # Headers with a hyphen that clients send for other reasons
 _TAKEN_HEADERS = re.compile(
-    r"(accept|content|if|sec|access|mcp|memory|hub|idempotency|last|transfer)-.*", re.IGNORECASE
+    r"(accept|cache|content|if|sec|access|mcp|memory|hub|idempotency|last|transfer|user-agent|x-forwarded|x-csrf|x-real).*",
+    re.IGNORECASE,
 )
 
 Address = IPv4Address | IPv6Address
@@ -125,6 +127,11 @@ class Network:
         host = self.listen[0] if self.listen else ""
         if not self.public_url:
             raise Invalid(f"--listen {host} needs --public-url, the address that people and clients use")
+        if _is_loopback_url(self.public_url):
+            raise Invalid(
+                f"--listen {host} is for other machines, but --public-url {self.public_url} "
+                "is reached from this one only"
+            )
         if not cert and not self.proxies:
             raise Invalid(
                 f"--listen {host} would send tokens and memories unencrypted; add --tls-cert and --tls-key, or "
@@ -175,11 +182,16 @@ def _url(text: str) -> str:
     rest = (parts.path.strip("/"), parts.query, parts.fragment, parts.username)
     if parts.scheme not in ("http", "https") or not _HOST.fullmatch(host) or any(rest):
         raise Invalid(f"--public-url is {text[:80]!r}; write scheme and host alone, such as https://hub.example.org")
-    address = parsed_peer("127.0.0.1" if host == "localhost" else host)
-    if parts.scheme == "http" and not (address and address.is_loopback):
+    if parts.scheme == "http" and not _is_loopback_url(text):
         raise Invalid(f"--public-url {text[:80]} would send tokens and sign-in links unencrypted; use https://")
     shown = port and port != {"http": 80, "https": 443}[parts.scheme]
     return f"{parts.scheme}://{_in_host(host)}{f':{port}' if shown else ''}"
+
+
+def _is_loopback_url(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    address = parsed_peer("127.0.0.1" if host == "localhost" else host)
+    return bool(address and address.is_loopback)
 
 
 def _proxies(texts: Iterable[str]) -> Iterable[AddressRange]:

@@ -1,9 +1,10 @@
-"""HTTP/1.1 with time limits: clients that send or read too slowly are disconnected."""
+"""HTTP/1.1 with limits of time and size: clients that send or read too slowly are disconnected."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from typing import Any, ClassVar
 
 import h11
@@ -14,7 +15,33 @@ from memoryhub.ops.serving.limits import Limits
 logger = logging.getLogger(__name__)
 
 _TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-_TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+
+# Of a request line and its headers
+HEADER_BYTES = 16 * 1024
+_END_OF_HEADERS = re.compile(rb"\n\r?\n")
+_LENGTH = re.compile(rb"^content-length[ \t]*:([^\n]*)", re.IGNORECASE | re.MULTILINE)
+
+
+# h11 drops a length that repeats another, and limits headers only that arrive in parts.
+class StrictConnection(h11.Connection):
+    def __init__(self) -> None:
+        super().__init__(h11.SERVER, HEADER_BYTES)
+
+    def next_event(self) -> Any:
+        if self.their_state is h11.IDLE:
+            self._check(self.trailing_data[0])
+        return super().next_event()
+
+    def _check(self, received: bytes) -> None:
+        end = _END_OF_HEADERS.search(received)
+        if end is None:
+            return  # h11 limits these
+        if end.end() > HEADER_BYTES:
+            raise h11.RemoteProtocolError("the headers are too long", error_status_hint=431)
+        lengths = _LENGTH.findall(received, 0, end.start())
+        if len(lengths) > 1 or b"," in b"".join(lengths):
+            raise h11.RemoteProtocolError("a request has one Content-Length")
 
 
 class TimedProtocol(H11Protocol):
@@ -29,12 +56,12 @@ class TimedProtocol(H11Protocol):
     def with_limits(cls, limits: Limits) -> type[TimedProtocol]:
         return type("LimitedProtocol", (cls,), {"limits": limits})
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.conn = StrictConnection()
+
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        if len(self.connections) > self.limits.connections:
-            transport.write(_TOO_MANY)
-            transport.close()
-            return
         self._enter("headers")
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -60,6 +87,15 @@ class TimedProtocol(H11Protocol):
         self._stop_reading()
         super().resume_writing()
 
+    # A client that does not read the end of its last answer would otherwise keep the connection for good.
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._abort_late()
+
+    def _abort_late(self) -> None:
+        if self._reading is None and self.transport.get_write_buffer_size():
+            self._reading = self.loop.call_later(self.limits.answer_seconds, self.transport.abort)
+
     def _stop_reading(self) -> None:
         if self._reading:
             self._reading.cancel()
@@ -82,3 +118,4 @@ class TimedProtocol(H11Protocol):
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.write(_TOO_LATE)
         self.transport.close()
+        self._abort_late()

@@ -6,19 +6,22 @@ from dataclasses import dataclass
 
 from memories.embeddings.following import events_to_embed
 from memoryhub import env
-from memoryhub.config.teams.sending import TeamState, team_states
 from memoryhub.core import spool
 from memoryhub.core.autostart import is_allowed
+from memoryhub.core.backends.selected import server
 from memoryhub.core.clients import Client, connected_clients
 from memoryhub.core.errors import HubError
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import list_projects, project_store, use_store
 from memoryhub.ops.serving.lock import Running, find_running
+from memoryhub.teams.sending import TeamState, team_states
 
 
 @dataclass(frozen=True, slots=True)
 class HubState:
     home: str
+    # Where the stores are, for people
+    database: str
     running: Running | None
     autostart: bool
     clients: list[Client]
@@ -59,6 +62,7 @@ def hub_state() -> HubState:
             continue
     return HubState(
         home=str(env.home()),
+        database=server.address(),
         running=find_running(),
         autostart=is_allowed(),
         clients=connected_clients(),

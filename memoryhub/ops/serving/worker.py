@@ -1,94 +1,58 @@
-"""The server's child processes."""
+"""The worker process: runs the queue."""
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import os
 import signal
-import subprocess
 import sys
 import threading
-from pathlib import Path
+from typing import Any
 
-from django.core.management import call_command
-from django.db import connections
-from django.db.migrations.executor import MigrationExecutor
-
-from memoryhub import env
-from memoryhub.core.backends.sqlite import files
-
-logger = logging.getLogger(__name__)
-
-_RESTART_SECONDS = 5.0
-_ROOT = Path(__file__).parents[3]
+_GRACE_SECONDS = 5
 
 
-WORKER = "memoryhub.ops.serving.work"
-EMBEDDING = "memoryhub.ops.serving.embedding"
+# Ends with its standard input, which the server holds open
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryhub.settings")
+    from memoryhub.env import prepare_home
+
+    prepare_home()
+    import django
+
+    django.setup()
+    from django_q.cluster import Cluster
+    from django_q.signals import post_spawn
+
+    from memoryhub.core.backends.selected import machines
+    from memoryhub.ops import jobs
+    from memoryhub.ops.jobs.locks import announce_worker
+    from memoryhub.ops.jobs.schedules import run_machine_jobs
+
+    if not machines.SHARED:
+        presence = announce_worker()
+        # There is one worker, so tasks taken from the queue when it starts belong to one that died (decision 22)
+        post_spawn.connect(lambda **_: jobs.release_held(), weak=False)
+    cluster = Cluster()
+    cluster.start()
+    if machines.SHARED:
+        presence = announce_worker()  # after the fork, because it starts a thread
+        threading.Thread(target=run_machine_jobs, args=[threading.Event()], name="machine-jobs", daemon=True).start()
+    threading.Thread(target=_stop_at_end_of_input, args=[cluster], daemon=True).start()
+    cluster.sentinel.join()
+    presence.close()
 
 
-# Keeps one module running, in a process group of its own. The child ends when its standard input does, so it never
-# outlives the server.
-class Worker:
-    def __init__(self, module: str = WORKER) -> None:
-        self._module = module
-        self._stopping = threading.Event()
-        self._process = self._start()
-        self._watcher = threading.Thread(target=self._watch, name="worker-watch", daemon=True)
-        self._watcher.start()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-        command = [sys.executable, "-m", self._module]
-        return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, env=environment)  # noqa: S603
-
-    def _watch(self) -> None:
-        while True:
-            code = self._process.wait()
-            self._end_group()
-            if self._stopping.is_set():
-                return
-            logger.error("%s ended with code %s; restarting in %g s", self._module, code, _RESTART_SECONDS)
-            if self._stopping.wait(_RESTART_SECONDS):
-                return
-            self._process = self._start()
-
-    def stop(self, *, grace: float) -> None:
-        self._stopping.set()
-        self._process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(grace)
-        self._end_group()
-        self._watcher.join(1)
-        if self._process.stdin:
-            self._process.stdin.close()
-
-    def _end_group(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+def _stop_at_end_of_input(cluster: Any) -> None:
+    sys.stdin.buffer.read()
+    killer = threading.Timer(_GRACE_SECONDS, _end_group)
+    killer.daemon = True
+    killer.start()
+    cluster.stop()
 
 
-_FILES = {"default": "hub.db", "jobs": "jobs.db"}
+def _end_group() -> None:
+    os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
-# Migrates hub.db and jobs.db if needed; returns the backups made before. About 50 ms if there is nothing to do
-def prepare_databases() -> list[Path]:
-    env.prepare_home()
-    return [backup for alias, name in _FILES.items() if (backup := _prepare(alias, name))]
-
-
-def _prepare(alias: str, name: str) -> Path | None:
-    executor = MigrationExecutor(connections[alias])
-    behind = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    if not behind:
-        return None
-    used = bool(executor.loader.applied_migrations)
-    backup = files.back_up(env.home() / name, reason=f"{Path(name).stem}-before-upgrade") if used else None
-    call_command("migrate", database=alias, interactive=False, verbosity=0)
-    return backup
+if __name__ == "__main__":
+    main()

@@ -16,11 +16,13 @@ from memoryhub.core.log.adopting import append_as_is, forward
 from memoryhub.core.log.digests import GENESIS
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.store import StoreId, use_store
+from memoryhub.core.stores.store import StoreId, require_stayed, use_store
 from memoryhub.core.stores.wiping import is_unwiped, wipe_free_space
-from memoryhub.transfer.bundles.bundle import Bundle, BundleEvent
+from memoryhub.registry.moves import noting_moves
 from memoryhub.transfer.bundles.checking import Contents, check, read_payload
+from memoryhub.transfer.bundles.format import BundleEvent
 from memoryhub.transfer.bundles.merging import MergeReport, find_merge, merge, redactions_to_repeat
+from memoryhub.transfer.bundles.reading import Bundle
 from memoryhub.transfer.jsonl import UNFIT, refusal
 
 Progress = Callable[[int], None]
@@ -62,6 +64,7 @@ def preview_bundle(bundle: Bundle, store: StoreId) -> Applied:
 
     Raises:
         Invalid: an event is not the one that was written, or this version can't read it.
+        Moved: the store has moved to another place.
     """
     plan = _planned(bundle, store)
     if plan.outcome is Outcome.MERGED and stores.exists(store):
@@ -81,13 +84,14 @@ def apply_bundle(bundle: Bundle, store: StoreId, progress: Progress = lambda _: 
     Raises:
         Invalid: as ``preview_bundle``.
         Conflict: the store has changed meanwhile.
+        Damaged: the store's log lost events that the bundle does not have.
         Forbidden: the caller may not govern the store.
     """
     demand(Act.GOVERN, to="apply a bundle")
     plan = _planned(bundle, store)
     if plan.outcome is Outcome.CONTAINED:
         return plan
-    with use_store(store, create=True):
+    with use_store(store, create=True), noting_moves():
         if plan.outcome is Outcome.MERGED:
             redacted = redactions_to_repeat(bundle, plan.contents)
             if redacted:  # first: if the process dies after it, the next attempt does the rest
@@ -103,6 +107,7 @@ def apply_bundle(bundle: Bundle, store: StoreId, progress: Progress = lambda _: 
 
 def _planned(bundle: Bundle, store: StoreId) -> Applied:
     if not stores.exists(store):
+        require_stayed(store)
         plan = Applied(Outcome.ADOPTED, store, check(bundle), (0, GENESIS))
     else:
         with use_store(store):
@@ -136,7 +141,8 @@ def _continue(bundle: Bundle, plan: Applied, progress: Progress) -> None:
     if plan.head[0] and contents.last_removal > contents.fork:
         forward(_without_erased(bundle, contents), fork=plan.head, progress=progress)
         return
-    with log.transaction():
+    # The bundle may have what the log lost, so its anchor is compared at the end
+    with log.transaction(anchored=False):
         if log.head() != plan.head:
             raise Conflict("the store has changed meanwhile; try again")
         for event in _without_erased(bundle, contents):
@@ -144,6 +150,7 @@ def _continue(bundle: Bundle, plan: Applied, progress: Progress) -> None:
                 _append(event, contents)
             if event.position % 500 == 0:
                 progress(event.position)
+        log.require_anchored()
     finish_rebuild()
 
 

@@ -9,7 +9,8 @@ from governance.events import ImportUndone
 from memoryhub.core import log
 from memoryhub.core.log.digests import GENESIS, payload_digest
 from memoryhub.core.schemas import STORED, Payload
-from memoryhub.transfer.bundles.bundle import Bundle, BundleEvent
+from memoryhub.transfer.bundles.format import BundleEvent
+from memoryhub.transfer.bundles.reading import Bundle
 from memoryhub.transfer.jsonl import UNFIT, refusal, wrong
 
 

@@ -25,8 +25,8 @@ from memoryhub.core.secrets.shapes import Shape
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
 from memoryhub.core.stores.routing import require_current_alias
-from memoryhub.transfer.bundles.bundle import Bundle
 from memoryhub.transfer.bundles.checking import Contents
+from memoryhub.transfer.bundles.reading import Bundle
 from memoryhub.transfer.jsonl import EventLine
 from memoryhub.transfer.replaying import LEFT_OUT, Replay, ReplayReport
 

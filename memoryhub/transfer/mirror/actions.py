@@ -5,12 +5,9 @@ A process that is killed between two of them repeats the step; it then finds tha
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import timedelta
-from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -26,42 +23,15 @@ from memoryhub.transfer.mirror import store as stores
 from memoryhub.transfer.mirror.files import Document, Skipped, Stamp
 from memoryhub.transfer.mirror.paths import Found, Paths, slug
 from memoryhub.transfer.mirror.state import Entry, State
+from memoryhub.transfer.mirror.steps import Did, Step
 from memoryhub.transfer.mirror.store import KEY, Listing, Stored
 
-# A file that changed this recently may change again without a visible difference in its time
-_SETTLED_NS = 1_000_000_000
 # Memories that are loaded at once
 _AHEAD = 200
 _MAX_TITLE = 200
 _MAX_REASON = 200
 TEMPORARY = ".memory-hub-mirror.tmp"
 _OPTIONAL = ("type", "topic_key", "source", "attributes")
-
-
-class Did(StrEnum):
-    """What a step does."""
-
-    # In the folder
-    WRITTEN = "written"
-    REMOVED = "removed"
-    # In the store
-    CREATED = "created"
-    UPDATED = "updated"
-    DELETED = "deleted"
-    RESTORED = "restored"
-    CONFLICT = "conflict"
-    # They are equal already
-    READ = "read"
-    # The file stays as it is, and so does the store
-    LEFT = "left"
-
-
-@dataclass(slots=True)
-class Step:
-    did: Did
-    path: str
-    act: Callable[[Step], None]
-    why: str = ""
 
 
 class Actions:
@@ -216,7 +186,7 @@ class Actions:
             step.why = f"decisions are superseded, not edited; the edit is in {kept}"
         stamp = self._write(path, text, found.stamp if found else None)
         digest = files.digest(text.encode())
-        self.state.decisions[uid] = Entry(path, decision_id, stored=digest, file=digest, stamp=settled(stamp))
+        self.state.decisions[uid] = Entry(path, decision_id, stored=digest, file=digest, stamp=files.settled(stamp))
 
     # Writes the file again if the store has its text in another form, such as masked
     def _settle(self, memory_id: int, path: str, document: Document, stamp: Stamp) -> None:
@@ -254,7 +224,7 @@ class Actions:
             version=stored.version,
             stored=self.digest(stored.id),
             file=document.digest,
-            stamp=settled(stamp),
+            stamp=files.settled(stamp),
             revision=document.revision,
             known=stored.revision,
             conflicts=old.conflicts if old else {},
@@ -274,10 +244,6 @@ class Actions:
 
     def _load(self, ids: Sequence[int]) -> list[Stored]:
         return list(stores.load(ids, self.uids, self.listing.edges, self.paths.by_id, self.form))
-
-
-def settled(stamp: Stamp) -> Stamp | tuple[()]:
-    return stamp if time.time_ns() - stamp[0] > _SETTLED_NS else ()
 
 
 def _document(found: Found) -> Document:

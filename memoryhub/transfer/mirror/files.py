@@ -8,6 +8,7 @@ import json
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -29,6 +30,9 @@ _CONFLICT = re.compile(r"\.conflict-\d+\.md\Z", re.IGNORECASE)
 _UNMERGED = re.compile(r"^<<<<<<< .*?^=======$.*?^>>>>>>> ", re.DOTALL | re.MULTILINE)
 _NEW_IDS = UUID("5f0a7f3e-6c3f-4a44-9c0b-6d6f2b0f7a11")
 Stamp = tuple[int, int, int]
+
+# A file that changed this recently may change again without a visible difference in its time
+_SETTLED_NS = 1_000_000_000
 
 
 class Skipped(Exception):
@@ -87,6 +91,11 @@ def stamp_of(path: Path) -> Stamp | None:
         return _stamp(path.lstat())
     except FileNotFoundError:
         return None
+
+
+def settled(stamp: Stamp) -> Stamp | tuple[()]:
+    """Return the stamp, if the file can't have changed since without a visible difference in its time."""
+    return stamp if time.time_ns() - stamp[0] > _SETTLED_NS else ()
 
 
 def read(path: Path, stamp: Stamp) -> Document:

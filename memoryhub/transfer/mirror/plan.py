@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from memories.models import Memory
 from memories.selectors.conflicts import open_conflicts
-from memoryhub.core.errors import Conflict, HubError, Locked, Unavailable
+from memoryhub.core.errors import Conflict
 from memoryhub.core.log.read import last_erasure
-from memoryhub.core.validation import explain
 from memoryhub.transfer.folder import Form
 from memoryhub.transfer.mirror import files
 from memoryhub.transfer.mirror import state as mirror_state
 from memoryhub.transfer.mirror import store as mirror_store
-from memoryhub.transfer.mirror.actions import TEMPORARY, Actions, Did, Step, settled
-from memoryhub.transfer.mirror.files import Skipped
+from memoryhub.transfer.mirror.actions import TEMPORARY, Actions
 from memoryhub.transfer.mirror.paths import Found, Paths
+from memoryhub.transfer.mirror.scan import Scan
 from memoryhub.transfer.mirror.state import Entry, State
+from memoryhub.transfer.mirror.steps import Did, Report, Step, left_step, try_step
 from memoryhub.transfer.mirror.store import Listing
 
 # More vanished files than this, if they are more than half, are taken for another branch or an absent disk
@@ -34,39 +30,20 @@ _MOST_FOREIGN = 10
 _SAVE_SECONDS = 5.0
 
 
-@dataclass(slots=True)
-class Report:
-    folder: str
-    steps: list[Step] = field(default_factory=list)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        counted = Counter(step.did for step in self.steps)
-        return {did.value: counted[did] for did in Did if counted[did]}
-
-
 class Pass:
     """One comparison of a folder with the current store: finds the files, plans the steps and does them."""
 
     def __init__(self, folder: Path, form: Form, state: State, *, adopt: bool, allow_deletions: bool) -> None:
         self.folder, self.form, self.state = folder, form, state
         self.adopt, self.allow_deletions = adopt, allow_deletions
-        self.left: list[Step] = []
-        self.memories: dict[str, Found] = {}
-        self.decisions: dict[str, Found] = {}
-        # Files without an id, and copies of a file with one
-        self.new: list[Found] = []
-        self.taken: set[str] = set()
-        # Conflict files
-        self.kept: set[str] = set()
-        self.is_changed = self.is_touched = False
+        self.scan = Scan(folder, state)
 
     def run(self, *, preview: bool) -> Report:
         reached = mirror_store.reached()
-        self.find_files()
-        report = Report(str(self.folder), self.left)
-        if reached == self.state.reached and not self.is_changed:
-            if self.is_touched and not preview:
+        self.scan.find()
+        report = Report(str(self.folder), self.scan.left)
+        if reached == self.state.reached and not self.scan.is_changed:
+            if self.scan.is_touched and not preview:
                 mirror_state.save(self.state)
             return report
         self.listing = Listing()
@@ -96,11 +73,12 @@ class Pass:
     def paths(self) -> Paths:
         listing, state = self.listing, self.state
         paths = Paths(
-            self.folder, [*self.taken, *(entry.path for entry in (*state.memories.values(), *state.decisions.values()))]
+            self.folder,
+            [*self.scan.taken, *(entry.path for entry in (*state.memories.values(), *state.decisions.values()))],
         )
         titles = {memory_id: row[mirror_store.TITLE] for memory_id, row in listing.memories.items()}
-        paths.assign("memories", titles, listing.memory_ids, state.memories, self.memories)
-        paths.assign("decisions", listing.decisions, listing.decision_ids, state.decisions, self.decisions)
+        paths.assign("memories", titles, listing.memory_ids, state.memories, self.scan.memories)
+        paths.assign("decisions", listing.decisions, listing.decision_ids, state.decisions, self.scan.decisions)
         return paths
 
     # A file of another hub with the topic of a memory is that memory: both hubs have imported the same text
@@ -109,18 +87,20 @@ class Pass:
         for uid, own in state.aliases.items():
             if own in ids:
                 ids[uid] = ids.pop(own)
-        unknown = {uid: found.document for uid, found in self.memories.items() if uid not in ids and found.document}
+        unknown = {
+            uid: found.document for uid, found in self.scan.memories.items() if uid not in ids and found.document
+        }
         topics = {str(document.matter.get("topic_key") or ""): uid for uid, document in unknown.items()}
         owners = {memory_id: uid for uid, memory_id in ids.items()}
         for memory_id, topic in mirror_store.with_topics(topics):
             own, uid = owners[memory_id], topics[topic]
-            if own not in self.memories and own not in state.memories:
+            if own not in self.scan.memories and own not in state.memories:
                 state.aliases[uid], ids[uid] = own, ids.pop(own)
 
     def apply(self, planned: list[Step], report: Report) -> bool:
         is_done, saved = True, time.monotonic()
         for step in planned:
-            why = _try(step)
+            why = try_step(step)
             if why:
                 is_done, step.did, step.why = False, Did.LEFT, why
             report.steps.append(step)
@@ -129,72 +109,15 @@ class Pass:
                 saved = time.monotonic()
         return is_done
 
-    def find_files(self) -> None:
-        owners = {entry.path: (False, uid, entry) for uid, entry in self.state.memories.items()}
-        owners |= {entry.path: (True, uid, entry) for uid, entry in self.state.decisions.items()}
-        claims: dict[tuple[bool, str], list[Found]] = {}
-        for path, stamp in sorted(files.find(self.folder)):
-            if path != path.encode("utf-8", "replace").decode():
-                self.left.append(left_step(ascii(path), "its name is not UTF-8"))
-                continue
-            self.taken.add(path)
-            if files.is_conflict(path):
-                self.kept.add(path)
-                continue
-            is_decision, uid, entry = owners.get(path, (False, "", None))
-            found = Found(path, stamp)
-            if entry is None or entry.stamp != stamp:
-                self.read(found, entry)
-                document = found.document
-                if document and (document.uid or not entry):
-                    is_decision, uid = bool(document.decision), document.uid
-            if uid:
-                claims.setdefault((is_decision, uid), []).append(found)
-            elif found.document:
-                self.new.append(found)
-        for (is_decision, uid), rivals in claims.items():
-            self.claim(uid, rivals, is_decision=is_decision)
-        self.is_changed |= len(self.memories) < len(self.state.memories)
-        self.is_changed |= len(self.decisions) < len(self.state.decisions)
-
-    def read(self, found: Found, entry: Entry | None) -> None:
-        try:
-            document = files.read(self.folder / found.path, found.stamp)
-        except Skipped as why:
-            self.left.append(left_step(found.path, str(why)))
-            found.is_skipped = self.is_changed = True
-            return
-        if entry and document.digest == entry.file:
-            entry.stamp, self.is_touched = settled(found.stamp), True
-        else:
-            found.document, self.is_changed = document, True
-
-    # Of several files with one id, the one at the known place has it; the others are copies
-    def claim(self, uid: str, rivals: list[Found], *, is_decision: bool) -> None:
-        entries, found = (self.state.decisions, self.decisions) if is_decision else (self.state.memories, self.memories)
-        known = entries[uid].path if uid in entries else ""
-        named = [
-            rival for rival in rivals if not rival.document or uid in (rival.document.memory, rival.document.decision)
-        ]
-        found[uid] = min(named or rivals, key=lambda rival: (rival.path != known, rival.path))
-        moved = found[uid].document
-        if moved and uid in entries and moved.digest == entries[uid].file:
-            found[uid].document, entries[uid].stamp = None, settled(found[uid].stamp)
-        copies = [rival for rival in rivals if rival is not found[uid]]
-        if is_decision:
-            self.left += [left_step(copy.path, f"a copy of {found[uid].path}, which is a decision") for copy in copies]
-        else:
-            self.new += [copy for copy in copies if copy.document]
-
     def require_sane(self) -> None:
         entries = self.state.memories
-        gone = [uid for uid in entries if uid not in self.memories and entries[uid].id in self.listing.memories]
+        gone = [uid for uid in entries if uid not in self.scan.memories and entries[uid].id in self.listing.memories]
         if len(gone) > _MOST_GONE and 2 * len(gone) > len(entries) and not self.allow_deletions:
             raise Conflict(
                 f"{len(gone):,} of {len(entries):,} files are gone from {self.folder}; bring them back, or pass "
                 "--allow-deletions to delete their memories"
             )
-        foreign = [found for found in self.new if found.document and not found.document.memory]
+        foreign = [found for found in self.scan.new if found.document and not found.document.memory]
         if self.state.is_new and len(foreign) > _MOST_FOREIGN and not self.adopt:
             raise Conflict(
                 f"{self.folder} has {len(foreign):,} Markdown files that are no memories; name a folder of its own, or "
@@ -217,7 +140,7 @@ class Pass:
                 yield Step(Did.REMOVED, path, self.actions.remove_orphan)
         if erasure > self.state.erasure:
             known_files = {path for entry in kept.values() for path in entry.conflicts}
-            for path in self.kept - known_files:
+            for path in self.scan.kept - known_files:
                 yield left_step(path, "text was redacted or erased since; check whether this file has it")
         self.erasure = erasure
 
@@ -226,7 +149,7 @@ class Pass:
         ids = [entry.id for entry in entries.values() if entry.id not in self.listing.memories]
         hidden = set(Memory.objects.filter(id__in=ids).values_list("id", flat=True)) if ids else set()
         for uid, entry in entries.items():
-            found, is_known = self.memories.get(uid), uid in self.listing.memory_ids
+            found, is_known = self.scan.memories.get(uid), uid in self.listing.memory_ids
             if entry.id in self.listing.memories:
                 if found is None and self.listing.version(entry.id) == entry.version:
                     yield Step(Did.DELETED, entry.path, partial(self.actions.delete, uid=uid, memory_id=entry.id))
@@ -245,7 +168,7 @@ class Pass:
     def plan_memories(self) -> Iterator[Step]:
         for memory_id in list(self.listing.memories):
             uid = self.actions.uids[memory_id]
-            entry, found = self.state.memories.get(uid), self.memories.get(uid)
+            entry, found = self.state.memories.get(uid), self.scan.memories.get(uid)
             is_changed = entry is None or entry.stored != self.actions.digest(memory_id)
             if found and found.document:
                 did = Did.CONFLICT if entry and is_changed else Did.UPDATED
@@ -259,7 +182,7 @@ class Pass:
                 yield Step(Did.WRITTEN, path, act)
 
     def plan_new(self) -> Iterator[Step]:
-        for uid, found in self.memories.items():
+        for uid, found in self.scan.memories.items():
             memory_id = self.listing.memory_ids.get(uid)
             if not found.document or memory_id in self.listing.memories:
                 continue
@@ -267,7 +190,7 @@ class Pass:
                 yield Step(Did.CREATED, found.path, partial(self.actions.create, uid=uid, found=found))
             elif uid not in self.state.memories:
                 yield self.returned(uid, memory_id, found)
-        for found in self.new:
+        for found in self.scan.new:
             yield self.new_file(found)
 
     def returned(self, uid: str, memory_id: int, found: Found) -> Step:
@@ -284,7 +207,7 @@ class Pass:
             return left_step(found.path, "it was not read")
         if found.path.startswith("decisions/"):
             return left_step(found.path, "decisions are not read; `memory-hub import adr` imports records")
-        original = self.memories.get(document.memory)
+        original = self.scan.memories.get(document.memory)
         if original and self.actions.is_copy(document, original):
             return left_step(found.path, f"a copy of {original.path}")
         uid = files.new_id(found.path, document)
@@ -297,7 +220,7 @@ class Pass:
 
     def plan_decisions(self) -> Iterator[Step]:
         entries, actions, decided = self.state.decisions, self.actions, mirror_store.reached(of_memories=False)
-        is_same = all(uid in self.decisions and not self.decisions[uid].document for uid in entries)
+        is_same = all(uid in self.scan.decisions and not self.scan.decisions[uid].document for uid in entries)
         if is_same and self.state.decided == decided:
             return
         self.state.decided = decided
@@ -306,7 +229,7 @@ class Pass:
             self.listing.decisions, uids, actions.paths.by_id, actions.form
         ):
             uid = uids[decision_id]
-            entry, found = entries.get(uid), self.decisions.get(uid)
+            entry, found = entries.get(uid), self.scan.decisions.get(uid)
             if found and found.is_skipped:
                 continue
             if not (entry and found and not found.document and entry.stored == files.digest(text.encode())):
@@ -315,31 +238,6 @@ class Pass:
                 yield Step(Did.WRITTEN, path, act)
         for uid, entry in entries.items():
             if entry.id not in self.listing.decisions:
-                found = self.decisions.get(uid)
+                found = self.scan.decisions.get(uid)
                 if found and not found.is_skipped:
                     yield self.gone(entries, uid, found, is_erased=False)
-
-
-def left_step(path: str, why: str) -> Step:
-    return Step(Did.LEFT, path, _nothing, why)
-
-
-def _nothing(step: Step) -> None:
-    pass
-
-
-def _try(step: Step) -> str:
-    """Do a step; return why it could not be done, or ""."""
-    try:
-        step.act(step)
-    except (Locked, Unavailable):  # the same for all steps
-        raise
-    except HubError as error:
-        return error.message
-    except ValidationError as error:
-        return explain(error)
-    except Skipped as error:
-        return str(error)
-    except OSError as error:
-        return f"can't use {error.filename}: {error.strerror}"
-    return ""

@@ -13,10 +13,10 @@ from memoryhub.transfer.folder import Form
 from memoryhub.transfer.mirror import files
 from memoryhub.transfer.mirror import state as mirror_state
 from memoryhub.transfer.mirror import store as mirror_store
-from memoryhub.transfer.mirror.actions import Did
 from memoryhub.transfer.mirror.files import Stamp
-from memoryhub.transfer.mirror.plan import Pass, Report, left_step
+from memoryhub.transfer.mirror.plan import Pass
 from memoryhub.transfer.mirror.state import State
+from memoryhub.transfer.mirror.steps import Did, Report, left_step
 
 WATCH_SECONDS = 1.0
 

@@ -1,4 +1,4 @@
-"""Reads the SQLite databases of other tools, which may be running, without writing beside them."""
+"""Read the SQLite databases of other tools, which may be running, without writing beside them."""
 
 from __future__ import annotations
 

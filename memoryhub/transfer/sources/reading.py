@@ -1,4 +1,4 @@
-"""Reads the files of other tools, within limits, and never writes beside them."""
+"""Read the files of other tools, within limits, without writing beside them."""
 
 from __future__ import annotations
 

@@ -44,6 +44,11 @@ def read(store: StoreId) -> Anchor | None:
     return _parse(content) if content.strip(b"\0") else None
 
 
+def known(store: StoreId) -> list[Anchor]:
+    found = read(store)
+    return [found] if found else []
+
+
 def advance(store: StoreId, anchor: Anchor, *, holds: Callable[[], bool]) -> None:
     try:
         with _locked(store, _lock_timeout(store)) as descriptor:

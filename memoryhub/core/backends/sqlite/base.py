@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -12,14 +12,14 @@ from django.db.utils import OperationalError
 
 from memoryhub.core.backends.sqlite.options import BUSY_TIMEOUT_SECONDS, PRAGMAS
 from memoryhub.core.stores.dialect import render
-from memoryhub.core.stores.gathered import Gathered, Row
+from memoryhub.core.stores.gathered import GathersInserts, Row
 
 # SQLite's busy handler backs off to 100 ms, so late-comers overtake older waiters. Short jittered retries give every
 # writer the same chance, which keeps the longest wait well under the timeout (decision 7).
 _RETRY_SECONDS = (0.0005, 0.004)
 
 
-class DatabaseWrapper(base.DatabaseWrapper):
+class DatabaseWrapper(GathersInserts, base.DatabaseWrapper):
     def init_connection_state(self) -> None:
         super().init_connection_state()
         for pragma in PRAGMAS:
@@ -33,31 +33,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
             with self.wrap_database_errors, suppress(OperationalError):
                 self.connection.rollback()
 
-    # None while inserts run at once.
-    gathered: Gathered | None = None
-
-    @contextmanager
-    def gathering(self) -> Iterator[Gathered]:
-        """Batch inserts inside the block, which must be in a transaction; after an error they are discarded."""
-        if self.gathered is not None:
-            yield self.gathered
-            return
-        self.gathered = Gathered(self._run_many)
-        try:
-            yield self.gathered
-            self.gathered.insert_all()
-        finally:
-            self.gathered = None
-
-    def insert(self, table: str, sql: str, row: Row) -> None:
-        if self.gathered is None:
-            self.run(sql, row)
-        else:
-            self.gathered.add(table, sql, row)
-
     def create_cursor(self, name: str | None = None) -> Any:
-        if self.gathered is not None:
-            self.gathered.insert_all()
+        self.insert_gathered()
         return super().create_cursor(name)
 
     def _run_many(self, sql: str, rows: list[Row]) -> None:

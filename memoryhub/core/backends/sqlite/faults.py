@@ -19,6 +19,9 @@ _SIGNS_OF_DAMAGE = (
     "too big",
 )
 
+# What the trigger of a store that has moved says
+FENCED = "the store has moved"
+
 
 def is_locked(error: BaseException) -> bool:
     return "locked" in str(error)
@@ -30,6 +33,10 @@ def is_interrupted(error: BaseException) -> bool:
 
 def is_full(error: BaseException) -> bool:
     return "disk is full" in str(error)
+
+
+def is_fenced(error: BaseException) -> bool:
+    return FENCED in str(error)
 
 
 def is_missing_table(error: BaseException) -> bool:

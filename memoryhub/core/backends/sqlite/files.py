@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from sqlite3 import Connection, connect
@@ -25,6 +25,7 @@ from memoryhub.core.stores.store_id import Scope, StoreId, folder_of
 NAME = "events.db"
 # What SQLite appends to a file's name for the files that it keeps beside it
 SIDE_FILES = ("-wal", "-shm", "-journal")
+_UPGRADE_LOCK_SECONDS = 60.0
 
 
 def path_of(store: StoreId) -> Path:
@@ -46,6 +47,10 @@ def file_lock(path: Path, *, timeout: float) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def upgrade_lock(store: StoreId) -> AbstractContextManager[None]:
+    return file_lock(path_of(store).with_name("upgrade.lock"), timeout=_UPGRADE_LOCK_SECONDS)
 
 
 def connect_immutable(path: Path) -> Connection:

@@ -7,6 +7,8 @@ from urllib.parse import quote
 
 BUSY_TIMEOUT_SECONDS = 5.0
 JOURNAL_SIZE_LIMIT = 64 * 1024 * 1024
+# Of all connections of a process together. The hub has one for each thread and store, and each may cache 4 MB.
+_HEAP_LIMIT = 48 * 1024 * 1024
 
 # FULL, because NORMAL loses acknowledged writes in a power cut; recursive triggers, so that REPLACE fires ours.
 PRAGMAS = (
@@ -17,6 +19,7 @@ PRAGMAS = (
     "PRAGMA recursive_triggers=ON",
     "PRAGMA temp_store=MEMORY",
     "PRAGMA cache_size=-4000",
+    f"PRAGMA soft_heap_limit={_HEAP_LIMIT}",
 )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from memoryhub import env
 from memoryhub.core.backends.sqlite.options import BUSY_TIMEOUT_SECONDS
 
 
@@ -27,6 +28,10 @@ class Snapshot:
         self._connection.execute("BEGIN")
         yield
         self._connection.execute("COMMIT")
+
+
+def holds(location: str) -> bool:
+    return Path(location).resolve().is_relative_to(env.home().resolve())
 
 
 def folder(location: str) -> Path:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_IWUSR
 from typing import Any
 
 from django.db import connections
@@ -15,7 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from memoryhub import env
 from memoryhub.core import clock
-from memoryhub.core.backends.sqlite import files
+from memoryhub.core.backends.sqlite import files, places
 from memoryhub.core.backends.sqlite.files import NAME, path_of
 from memoryhub.core.backends.sqlite.options import connection_settings
 from memoryhub.core.backends.sqlite.templates import template_path
@@ -25,7 +26,9 @@ from memoryhub.core.stores import rows
 from memoryhub.core.stores.store_id import FOLDERS, SLUG, Scope, StoreId, folder_of
 
 THING = "file"
-_LOCK_SECONDS = 60.0
+HUB_NAME = "hub.db"
+QUEUE_NAME = "jobs.db"
+_HUB_FILES = {"default": HUB_NAME, "jobs": QUEUE_NAME}
 
 
 # A file that replaced another one has another inode.
@@ -36,12 +39,20 @@ class StoreFile:
 
 
 def exists(store: StoreId) -> bool:
-    return path_of(store).exists()
+    return _is_here(store)
+
+
+def _is_here(store: StoreId) -> bool:
+    try:
+        found = path_of(store).stat()
+    except FileNotFoundError:
+        return False
+    return not places.has_left(path_of(store), found)
 
 
 def names(scope: Scope) -> list[str]:
     found = (path.parent.name for path in (env.home() / FOLDERS[scope]).glob(f"*/{NAME}"))
-    return sorted(name for name in found if SLUG.fullmatch(name))
+    return sorted(name for name in found if SLUG.fullmatch(name) and _is_here(StoreId(scope, name)))
 
 
 def identity(store: StoreId) -> StoreFile | None:
@@ -55,6 +66,8 @@ def identity(store: StoreId) -> StoreFile | None:
             "run `memory-hub doctor` for ways to restore it",
             store=store.name,
         )
+    if not stat.st_mode & S_IWUSR and places.has_left(path_of(store), stat):
+        return None
     return StoreFile(stat.st_ino, stat.st_dev)
 
 
@@ -95,8 +108,7 @@ def _set_aside(path: Path) -> None:
     sync(path.parent)
 
 
-def upgrading(store: StoreId) -> AbstractContextManager[None]:
-    return files.file_lock(path_of(store).with_name("upgrade.lock"), timeout=_LOCK_SECONDS)
+upgrading = files.upgrade_lock
 
 
 def back_up(store: StoreId, *, reason: str) -> None:
@@ -129,19 +141,23 @@ def location(store: StoreId) -> str:
     return str(path_of(store))
 
 
-def require_log(store: StoreId, connection: BaseDatabaseWrapper) -> None:
-    # Migrating an empty file would make it look like a store without events.
-    if not connection.has_table("raw_events"):  # type: ignore[attr-defined]
-        raise Damaged(
-            f"memory database unavailable: the file of {store.name!r} has no event log; "
-            "run `memory-hub doctor` for ways to restore it"
-        )
-
-
 def report_after_failure(connection: BaseDatabaseWrapper) -> str:
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA integrity_check")
         return f"integrity check: {'; '.join(row[0] for row in cursor.fetchall())}"
+
+
+def has_hub() -> bool:
+    return (env.home() / _HUB_FILES["default"]).exists()
+
+
+def preparing_hub(_alias: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def back_up_hub(alias: str) -> Path | None:
+    path = env.home() / _HUB_FILES[alias]
+    return files.back_up(path, reason=f"{path.stem}-before-upgrade")
 
 
 def engine() -> str:

@@ -18,16 +18,20 @@ _LOCK_SECONDS = 60.0
 _ABANDONED_SECONDS = 6 * 3600.0
 
 
-def names(prefix: str) -> list[tuple[str, float]]:
+def names(store: StoreId, prefix: str = "") -> list[tuple[str, float]]:
     found = []
-    for path in drafts_folder().glob(f"{prefix}-*"):
+    for path in drafts_folder().glob(f"{prefix or key_of(store)}-*"):
         with suppress(FileNotFoundError):  # another process has just removed it
             found.append((path.name, path.stat().st_mtime))
     return found
 
 
-def touch(view: StoreId) -> None:
-    os.utime(path_of(view).parent)
+def touch(view: StoreId) -> bool:
+    try:
+        os.utime(path_of(view).parent)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def make(
@@ -59,7 +63,7 @@ def remove(found: Iterable[str]) -> None:
         shutil.rmtree(drafts_folder() / name, ignore_errors=True)
 
 
-def remove_abandoned() -> None:
+def remove_abandoned(_store: StoreId) -> None:
     for path in drafts_folder().glob(".draft-*"):
         if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
             shutil.rmtree(path, ignore_errors=True)
@@ -70,6 +74,9 @@ def forget(store: StoreId) -> None:
         folder, key = drafts_folder(), key_of(store)
         for path in [*folder.glob(f"{key}-*"), *folder.glob(f".draft-{key}-*")]:
             shutil.rmtree(path, ignore_errors=True)
+
+
+forget_early = forget
 
 
 def forbid_writes() -> None:

@@ -1,0 +1,296 @@
+"""Posting lists of the full-text index in PostgreSQL, packed, and the merge of new documents into them (decision 76).
+
+A row of ``search_postings`` has the documents of a word from ``first`` on, up to the word's next row, as parallel
+arrays: ids relative to ``first``, how often each column has the word (``Shapes``), lengths of the documents in words,
+and the word's places. ``codes`` has the type of each array's items.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from memoryhub.core.stores import rows
+
+# Merges are rarer with more documents, and searches slower, which read the waiting documents one by one
+WAITING_AT_MOST = 256
+# Documents in a row, which is rewritten as a whole; so many fit into a page, so that none is stored out of line
+_ROW_AT_MOST = 500
+
+# A place is a column and a number of the word in it: ``number * 4 + column``
+COLUMNS = 4
+Places = Sequence[int]
+# How often a document's title, body, texts around it and date have a word
+Counts = tuple[int, int, int, int]
+# Bits of the counts in a shape, by its code
+_BITS = {"H": (3, 6, 5, 2), "Q": (14, 24, 18, 8)}
+_NARROW, _WIDE = "H", "I"
+_NARROW_LIMIT = 1 << 16
+
+
+class Posting(NamedTuple):
+    # Words of the document
+    length: int
+    places: Places
+
+
+class Packed(NamedTuple):
+    first: int
+    last: int
+    n: int
+    # Of documents, shapes, lengths and places
+    codes: str
+    documents: bytes
+    shapes: bytes
+    lengths: bytes
+    places: bytes
+
+
+# The counts of each shape of one code
+class Shapes(dict[int, Counts]):
+    def __init__(self, code: str) -> None:
+        self._bits = _BITS[code]
+
+    def __missing__(self, shape: int) -> Counts:
+        found, rest = [], shape
+        for bits in self._bits:
+            found.append(rest & (1 << bits) - 1)
+            rest >>= bits
+        counts = self[shape] = (found[0], found[1], found[2], found[3])
+        return counts
+
+
+SHAPES = {code: Shapes(code) for code in _BITS}
+
+
+def counts_of(places: Places) -> Counts:
+    found = [0] * COLUMNS
+    for place in places:
+        found[place % COLUMNS] += 1
+    return found[0], found[1], found[2], found[3]
+
+
+def unpacked(data: bytes, code: str) -> array[int]:
+    found = array(code, data)
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found
+
+
+def packed(postings: Mapping[int, Posting], first: int, codes: str = "HHHH") -> Packed:
+    """Return the row of postings in the order of their documents, with items at least as wide as ``codes``."""
+    documents = [document - first for document in postings]
+    lengths = [posting.length for posting in postings.values()]
+    counts = [counts_of(posting.places) for posting in postings.values()]
+    places = [place for posting in postings.values() for place in sorted(posting.places)]
+    of_documents, of_shapes, of_lengths, of_places = tuple(codes)
+    of_shapes, shapes = _shapes(counts, of_shapes)
+    codes = _code(documents, of_documents) + of_shapes + _code(lengths, of_lengths) + _code(places, of_places)
+    arrays = map(_bytes, codes, (documents, shapes, lengths, places))
+    return Packed(first, max(postings), len(documents), codes, *arrays)
+
+
+def postings_in(row: Packed) -> dict[int, Posting]:
+    documents, lengths = unpacked(row.documents, row.codes[0]), unpacked(row.lengths, row.codes[2])
+    return {
+        row.first + document: Posting(length, places)
+        for document, length, places in zip(documents, lengths, places_in(row), strict=True)
+    }
+
+
+def places_in(row: Packed) -> Iterator[Places]:
+    """Return for each document of a row where it has the word."""
+    counts = SHAPES[row.codes[1]]
+    every = iter(unpacked(row.places, row.codes[3]))
+    return (list(islice(every, sum(counts[shape]))) for shape in unpacked(row.shapes, row.codes[1]))
+
+
+def _code(values: Sequence[int], least: str) -> str:
+    return least if max(values) < _NARROW_LIMIT else _WIDE
+
+
+def _shapes(counts: Sequence[Counts], least: str) -> tuple[str, list[int]]:
+    title, body, near, date = _BITS[least]
+    for t, b, n, d in counts:
+        if t >> title or b >> body or n >> near or d >> date:
+            return _shapes(counts, "Q")
+    second, third, fourth = title, title + body, title + body + near
+    return least, [t | b << second | n << third | d << fourth for t, b, n, d in counts]
+
+
+def _bytes(code: str, values: Iterable[int]) -> bytes:
+    made = array(code, values)
+    if sys.byteorder == "big":
+        made.byteswap()
+    return made.tobytes()
+
+
+# A batch is what waits for one merge. Rows of merged batches stay until a vacuum, all of them if one transaction merges
+# often: a search for the present batch never sees them.
+_OF_BATCH = "batch = (SELECT batch FROM search_totals)"
+_WAITING = f"SELECT id, length, CAST(fresh AS text), merged FROM search_waiting WHERE {_OF_BATCH} ORDER BY id"
+_PRESENT = "SELECT word, first, last, n, codes FROM search_postings WHERE word = ANY(%s) ORDER BY first"
+_ROWS = (
+    "SELECT p.word, p.first, p.last, p.n, p.codes, p.documents, p.shapes, p.lengths, p.places FROM search_postings p "
+    "JOIN json_to_recordset(%s) AS wanted (word text, first bigint) ON p.word = wanted.word AND p.first = wanted.first"
+)
+_DELETE = (
+    "DELETE FROM search_postings p USING json_to_recordset(%s) AS gone (word text, first bigint) "
+    "WHERE p.word = gone.word AND p.first = gone.first"
+)
+_MADE = (
+    "(SELECT word, first, last, n, codes, decode(documents, 'hex') AS documents, decode(shapes, 'hex') AS shapes, "
+    "decode(lengths, 'hex') AS lengths, decode(places, 'hex') AS places FROM json_to_recordset(%s) AS row (word text, "
+    "first bigint, last bigint, n bigint, codes text, documents text, shapes text, lengths text, places text))"
+)
+_PUT = (
+    "INSERT INTO search_postings (word, first, last, n, codes, documents, shapes, lengths, places) "
+    f"SELECT * FROM {_MADE} AS made ON CONFLICT (word, first) DO UPDATE SET last = excluded.last, n = excluded.n, "
+    "codes = excluded.codes, documents = excluded.documents, shapes = excluded.shapes, lengths = excluded.lengths, "
+    "places = excluded.places"
+)
+# With the items of a row's arrays, so that it need not be read
+_APPEND = (
+    "UPDATE search_postings p SET last = made.last, n = p.n + made.n, documents = p.documents || made.documents, "
+    "shapes = p.shapes || made.shapes, lengths = p.lengths || made.lengths, places = p.places || made.places "
+    f"FROM {_MADE} AS made WHERE p.word = made.word AND p.first = made.first"
+)
+_REMOVED = f"DELETE FROM search_texts t USING search_waiting w WHERE w.{_OF_BATCH} AND w.length IS NULL AND w.id = t.id"
+_MERGED = (
+    "INSERT INTO search_texts (id, words) SELECT w.id, "
+    "coalesce((SELECT string_agg(word, ' ') FROM jsonb_object_keys(w.fresh) AS word), '') FROM search_waiting w "
+    f"WHERE w.{_OF_BATCH} AND w.length IS NOT NULL ON CONFLICT (id) DO UPDATE SET words = excluded.words"
+)
+_NEXT_BATCH = (
+    "UPDATE search_totals AS s SET batch = s.batch + 1, documents = s.documents + w.puts, words = s.words + w.words "
+    "FROM (SELECT coalesce(sum(puts), 0) AS puts, coalesce(sum(put_words), 0) AS words FROM search_waiting "
+    f"WHERE {_OF_BATCH}) AS w"
+)
+_DONE = "DELETE FROM search_waiting WHERE batch = (SELECT batch - 1 FROM search_totals)"
+_WRITTEN_AT_ONCE = 2000
+
+# What a merge changes of a word: documents with their new postings, None for those that no longer have it
+_Changes = dict[int, Posting | None]
+_Key = tuple[str, int]
+
+
+def merge() -> None:
+    """Move the waiting documents' words to the posting lists, and remove those of replaced and removed documents.
+
+    Must be in a transaction that holds the store's write lock: a document that came between the statements would count
+    as merged, and no list would have its words.
+    """
+    rows.require_transaction()
+    waiting = rows.fetch(_WAITING)
+    if not waiting:
+        return
+    changes = _changes(waiting)
+    words = sorted(changes)
+    for start in range(0, len(words), _WRITTEN_AT_ONCE):
+        _change({word: changes[word] for word in words[start : start + _WRITTEN_AT_ONCE]})
+    for statement in (_REMOVED, _MERGED, _NEXT_BATCH, _DONE):
+        rows.execute(statement)
+
+
+def _changes(waiting: Iterable[tuple[int, int, str, str | None]]) -> dict[str, _Changes]:
+    changes: dict[str, _Changes] = {}
+    for document, length, fresh, merged in waiting:
+        for word in (merged or "").split():
+            changes.setdefault(word, {})[document] = None
+        for word, places in json.loads(fresh).items():
+            changes.setdefault(word, {})[document] = Posting(length, places)
+    return changes
+
+
+class _Row(NamedTuple):
+    first: int
+    last: int
+    n: int
+    codes: str
+
+
+def _change(changes: Mapping[str, _Changes]) -> None:
+    present: dict[str, list[_Row]] = {}
+    for word, *values in rows.fetch(_PRESENT, [list(changes)]):
+        present.setdefault(word, []).append(_Row(*values))
+    made: list[tuple[str, Packed]] = []
+    appended: list[tuple[str, Packed]] = []
+    rewritten: dict[_Key, _Changes] = {}
+    for word, documents in changes.items():
+        known = present.get(word, [])
+        if new := _new(known, documents):
+            if known and (addition := _addition(known[-1], new)):
+                appended.append((word, addition))
+            else:
+                made += [(word, part) for part in _parts(new, min(new))]
+        else:
+            for first, some in _by_row(known, documents).items():
+                rewritten[word, first] = some
+    _rewrite(rewritten, made)
+    _run(_APPEND, appended)
+    _run(_PUT, made)
+
+
+# The postings of a word if they all come after those that it has
+def _new(known: Sequence[_Row], documents: _Changes) -> dict[int, Posting]:
+    last = known[-1].last if known else 0
+    new = {document: posting for document, posting in documents.items() if posting is not None and document > last}
+    return new if len(new) == len(documents) else {}
+
+
+# What can be added to a row as it is; None if it is full or its items are too narrow
+def _addition(row: _Row, new: Mapping[int, Posting]) -> Packed | None:
+    if row.n + len(new) > _ROW_AT_MOST:
+        return None
+    addition = packed(new, row.first, row.codes)
+    return addition if addition.codes == row.codes else None
+
+
+# Each document belongs to the last row that begins at or before it, else to the first one
+def _by_row(known: Sequence[_Row], documents: _Changes) -> dict[int, _Changes]:
+    firsts = [row.first for row in known] or [min(documents)]
+    found: dict[int, _Changes] = {}
+    for document, posting in documents.items():
+        found.setdefault(firsts[max(bisect_right(firsts, document) - 1, 0)], {})[document] = posting
+    return found
+
+
+def _rewrite(changes: Mapping[_Key, _Changes], made: list[tuple[str, Packed]]) -> None:
+    present = {(row[0], row[1]): Packed(*row[1:]) for row in rows.fetch(_ROWS, [_keys(changes)])} if changes else {}
+    gone = []
+    for (word, first), documents in changes.items():
+        row = present.get((word, first))
+        postings = {**(postings_in(row) if row else {}), **documents}
+        kept = {document: posting for document, posting in sorted(postings.items()) if posting is not None}
+        parts = list(_parts(kept, first))
+        made += [(word, part) for part in parts]
+        if row and all(part.first != first for part in parts):
+            gone.append((word, first))
+    if gone:
+        rows.execute(_DELETE, [_keys(gone)])
+
+
+def _parts(postings: Mapping[int, Posting], first: int) -> Iterator[Packed]:
+    documents = list(postings)
+    for start in range(0, len(documents), _ROW_AT_MOST):
+        part = {document: postings[document] for document in documents[start : start + _ROW_AT_MOST]}
+        yield packed(part, documents[start] if start else min(first, documents[0]))
+
+
+def _keys(keys: Iterable[_Key]) -> str:
+    return json.dumps([{"word": word, "first": first} for word, first in keys])
+
+
+def _run(sql: str, made: Iterable[tuple[str, Packed]]) -> None:
+    listed = [{"word": word, **{name: _plain(value) for name, value in row._asdict().items()}} for word, row in made]
+    if listed:
+        rows.execute(sql, [json.dumps(listed)])
+
+
+def _plain(value: int | str | bytes) -> int | str:
+    return value.hex() if isinstance(value, bytes) else value

@@ -1,0 +1,188 @@
+"""The tokens of FTS5's ``porter unicode61 remove_diacritics 2``, for an index that SQLite does not write."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from pathlib import Path
+
+_TABLES = Path(__file__).with_name("unicode61.txt")
+_ASCII_TOKEN = re.compile("[0-9a-z]+")
+# FTS5 cuts longer tokens; both in bytes
+_LONGEST_TOKEN = 32768
+# An index of PostgreSQL has no longer keys than 2,704 bytes; a longer token ends with its digest
+_LONGEST_KEY = 1000
+_SHORTEST_STEMMED, _LONGEST_STEMMED = 3, 64
+
+
+def tokens(text: str) -> list[str]:
+    """Return the stems of a text's words, in their order."""
+    if text.isascii():
+        return list(map(_stem, _ASCII_TOKEN.findall(text.lower())))
+    pattern, folded = _unicode()
+    return [_stem(token.translate(folded)) for token in pattern.findall(text)]
+
+
+# The pattern of tokens, and the table that folds their characters
+@cache
+def _unicode() -> tuple[re.Pattern[str], dict[int, int | None]]:
+    tables = dict(re.findall(r"^\[(\w+)\]\n([^#\[]+)", _TABLES.read_text(), re.MULTILINE))
+    separators = "".join(
+        re.escape(chr(first)) + (f"-{re.escape(chr(last))}" if last > first else "")
+        for first, last in map(_range, tables["separators"].split())
+    )
+    accents = [int(accent, 16) for accent in tables["accents"].split()]
+    folded: dict[int, int | None] = dict.fromkeys(accents)
+    for run in tables["folded"].split():
+        folded |= _folded(run)
+    return re.compile(f"[^{separators}{''.join(map(chr, accents))}][^{separators}]*"), folded
+
+
+def _range(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("-")
+    return int(first, 16), int(last or first, 16)
+
+
+def _folded(run: str) -> Iterator[tuple[int, int]]:
+    characters, _, step = run.partition("/")
+    source, target, *count = re.split("[=*]", characters)
+    for place in range(int(count[0], 16) if count else 1):
+        further = place * int(step or 1)
+        yield int(source, 16) + further, int(target, 16) + further
+
+
+@lru_cache(maxsize=65536)
+def _stem(token: str) -> str:
+    word = token.encode()
+    if _SHORTEST_STEMMED <= len(word) <= _LONGEST_STEMMED:
+        return _porter(word).decode(errors="backslashreplace")  # it may halve a character
+    if len(word) <= _LONGEST_KEY:
+        return token
+    return word[:_LONGEST_KEY].decode(errors="ignore") + hashlib.sha256(word[:_LONGEST_TOKEN]).hexdigest()
+
+
+# Porter's stemmer as FTS5 has it (ext/fts5/fts5_tokenize.c): on bytes, every byte that is no vowel is a consonant.
+# In each step the first suffix that matches decides, whether or not its condition holds.
+
+_STEP_2 = (
+    (b"ational", b"ate"),
+    (b"tional", b"tion"),
+    (b"enci", b"ence"),
+    (b"anci", b"ance"),
+    (b"izer", b"ize"),
+    (b"logi", b"log"),
+    (b"bli", b"ble"),
+    (b"alli", b"al"),
+    (b"entli", b"ent"),
+    (b"eli", b"e"),
+    (b"ousli", b"ous"),
+    (b"ization", b"ize"),
+    (b"ation", b"ate"),
+    (b"ator", b"ate"),
+    (b"alism", b"al"),
+    (b"iveness", b"ive"),
+    (b"fulness", b"ful"),
+    (b"ousness", b"ous"),
+    (b"aliti", b"al"),
+    (b"iviti", b"ive"),
+    (b"biliti", b"ble"),
+)
+_STEP_3 = (
+    (b"ical", b"ic"),
+    (b"ness", b""),
+    (b"icate", b"ic"),
+    (b"iciti", b"ic"),
+    (b"ful", b""),
+    (b"ative", b""),
+    (b"alize", b"al"),
+)
+_STEP_4 = b"al ance ence er ic able ible ant ement ment ent ion ou ism ate iti ous ive ize".split()
+
+
+def _porter(word: bytes) -> bytes:
+    word = _step_1c(_step_1b(_step_1a(word)))
+    for step in (_STEP_2, _STEP_3):
+        word = _replaced(word, step)
+    return _step_5(_step_4(word))
+
+
+def _step_1a(word: bytes) -> bytes:
+    if not word.endswith(b"s") or word.endswith(b"ss"):
+        return word
+    if word.endswith(b"es"):
+        long = (len(word) > 4 and word.endswith(b"sses")) or (len(word) > 3 and word.endswith(b"ies"))
+        return word[:-2] if long else word[:-1]
+    return word[:-1]
+
+
+def _step_1b(word: bytes) -> bytes:
+    if len(word) > 3 and word.endswith(b"eed"):
+        return word[:-1] if _measure(word[:-3]) > 0 else word
+    for suffix in (b"ed", b"ing"):
+        if len(word) > len(suffix) and word.endswith(suffix):
+            rest = word[: -len(suffix)]
+            return _step_1b2(rest) if _has_vowel(rest) else word
+    return word
+
+
+def _step_1b2(word: bytes) -> bytes:
+    if len(word) > 2 and word.endswith((b"at", b"bl", b"iz")):
+        return word + b"e"
+    last = word[-1:]
+    if last not in b"aeioulsz" and last == word[-2:-1]:
+        return word[:-1]
+    return word + b"e" if _measure(word) == 1 and _ends_short(word) else word
+
+
+def _step_1c(word: bytes) -> bytes:
+    return word[:-1] + b"i" if word.endswith(b"y") and _has_vowel(word[:-1]) else word
+
+
+def _replaced(word: bytes, suffixes: tuple[tuple[bytes, bytes], ...]) -> bytes:
+    for suffix, other in suffixes:
+        if len(word) > len(suffix) and word.endswith(suffix):
+            rest = word[: -len(suffix)]
+            return rest + other if _measure(rest) > 0 else word
+    return word
+
+
+def _step_4(word: bytes) -> bytes:
+    for suffix in _STEP_4:
+        if len(word) > len(suffix) and word.endswith(suffix):
+            rest = word[: -len(suffix)]
+            fits = _measure(rest) > 1 and (suffix != b"ion" or rest.endswith((b"s", b"t")))
+            return rest if fits else word
+    return word
+
+
+def _step_5(word: bytes) -> bytes:
+    if word.endswith(b"e"):
+        rest = word[:-1]
+        measure = _measure(rest)
+        if measure > 1 or (measure == 1 and not _ends_short(rest)):
+            word = rest
+    return word[:-1] if word.endswith(b"ll") and _measure(word[:-1]) > 1 else word
+
+
+# How often a vowel is followed by a consonant
+def _measure(word: bytes) -> int:
+    return _kinds(word).count("vc")
+
+
+# For each byte ``v`` or ``c``; ``y`` is a vowel after a consonant
+def _kinds(word: bytes) -> str:
+    kinds, consonant = [], False
+    for byte in word:
+        consonant = byte not in b"aeiou" and not (consonant and byte == 0x79)
+        kinds.append("c" if consonant else "v")
+    return "".join(kinds)
+
+
+def _has_vowel(word: bytes) -> bool:
+    return any(byte in b"aeiou" or (place and byte == 0x79) for place, byte in enumerate(word))
+
+
+def _ends_short(word: bytes) -> bool:
+    return not word.endswith((b"w", b"x", b"y")) and _kinds(word).endswith("cvc")

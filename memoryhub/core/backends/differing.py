@@ -1,0 +1,110 @@
+"""The rows of a table that differ between a store and its copy, for every database."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any
+
+from django.db import models
+
+from memoryhub.core.backends.base import HERE, LIVE, Model
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import columns_of
+
+
+class Differing:
+    """A table of the copy (``m``) and of the store (``l``), and the table that records the keys of differing rows."""
+
+    def __init__(self, model: Model, *, database: str, equals: str) -> None:
+        """Describe the table.
+
+        Args:
+            model: of the table.
+            database: where the keys are recorded.
+            equals: the operator that compares two rows, and takes NULL for equal to NULL.
+        """
+        names = [f'"{field.column}"' for field in model._meta.local_concrete_fields]
+        self.name, self.key = model._meta.db_table, [f'"{field.column}"' for field in model._meta.pk_fields]
+        self.records = f'{database}."differing_{self.name}"'
+        self._columns = ", ".join(names)
+        self._here, self._live = f'{HERE}."{self.name}"', f'{LIVE}."{self.name}"'
+        self._same_key = " AND ".join(f"l.{name} = m.{name}" for name in self.key)
+        self._same_row = f"{self._same_key} AND ({columns_of('l', names)}) {equals} ({columns_of('m', names)})"
+
+    def keys(self, row: str) -> str:
+        return columns_of(row, self.key)
+
+    def find(self) -> bool:
+        """Record the keys of the rows that differ; return whether there are any."""
+        rows.execute(f"DELETE FROM {self.records}")
+        # Rows that are missing or different in the copy, then rows that only the copy has.
+        rows.execute(
+            f"INSERT INTO {self.records} SELECT {self.keys('l')} FROM {self._live} AS l "
+            f"WHERE NOT EXISTS (SELECT 1 FROM {self._here} AS m WHERE {self._same_row})"
+        )
+        rows.execute(
+            f"INSERT INTO {self.records} SELECT {self.keys('m')} FROM {self._here} AS m "
+            f"WHERE NOT EXISTS (SELECT 1 FROM {self._live} AS l WHERE {self._same_key})"
+        )
+        return bool(rows.fetch(f"SELECT 1 FROM {self.records} LIMIT 1"))
+
+    def recorded(self, *, shown: int) -> tuple[int, tuple[str, ...]]:
+        """Return how many keys are recorded, and the first of them."""
+        count = rows.fetch(f"SELECT count(*) FROM {self.records}")[0][0]
+        key = " || '/' || ".join(self.key)
+        found = rows.fetch(f"SELECT {key} FROM {self.records} ORDER BY 1 LIMIT {shown}")
+        return count, tuple(str(value) for (value,) in found)
+
+    # All outdated rows are deleted before any insert: a new row may reuse a unique value of an old one.
+    def delete_outdated(self, keys: str, parameters: tuple[int, ...] = ()) -> None:
+        """Delete rows of the store whose keys the query ``keys`` returns, except those that are equal in the copy."""
+        rows.execute(
+            f"DELETE FROM {self._live} AS l WHERE ({self.keys('l')}) IN ({keys}) "
+            f"AND NOT EXISTS (SELECT 1 FROM {self._here} AS m WHERE {self._same_row})",
+            parameters,
+        )
+
+    def insert_missing(self, keys: str, parameters: tuple[int, ...] = ()) -> None:
+        """Copy the rows whose keys the query ``keys`` returns to the store, except those that it has."""
+        rows.execute(
+            f"INSERT INTO {self._live} ({self._columns}) SELECT {self._columns} FROM {self._here} AS m "
+            f"WHERE ({self.keys('m')}) IN ({keys}) "
+            f"AND NOT EXISTS (SELECT 1 FROM {self._live} AS l WHERE {self._same_key})",
+            parameters,
+        )
+
+
+def table_digest(model: Model, database: str, texts: Callable[[list[Any]], str]) -> tuple[int, str]:
+    """Return the number of rows, and the digest of their values as texts, each with its length in bytes.
+
+    Args:
+        model: of the table.
+        database: where it is.
+        texts: returns SQL for the texts of some fields, one after the other.
+    """
+    # The database joins the texts, which takes a fraction of the time. Floats are spelt here: databases, and versions
+    # of them, write these with other digits.
+    parts = [
+        columns_of("t", [f'"{field.column}"' for field in fields]) if are_floats else texts(list(fields))
+        for are_floats, fields in groupby(model._meta.local_concrete_fields, _is_float)
+    ]
+    # Qualified, because a bare name may mean the text that is selected under it
+    key = columns_of("t", [f'"{field.column}"' for field in model._meta.pk_fields])
+    digest, count = hashlib.sha256(), 0
+    for row in rows.iterate(f'SELECT {", ".join(parts)} FROM {database}."{model._meta.db_table}" AS t ORDER BY {key}'):
+        digest.update(b"".join(map(_spelt, row)))
+        count += 1
+    return count, digest.hexdigest()
+
+
+def _is_float(field: Any) -> bool:
+    return isinstance(field, models.FloatField)
+
+
+def _spelt(value: bytes | str | float | None) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    text = value if isinstance(value, str) else "-" if value is None else f"{len(repr(value))}:{value!r}"
+    return text.encode()

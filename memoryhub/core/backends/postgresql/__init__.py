@@ -1,0 +1,1 @@
+"""Stores as schemas of a PostgreSQL database, and Django's backend for them (decision 77)."""

@@ -1,0 +1,159 @@
+"""The anchor of a store: a row in a schema of its own, which no store's role may change, and a file in this home.
+
+The row is lost with the log when a server fails and its replica had not received them yet; the file is not. It counts
+only for the schema and the generation of the row that it was written for: another machine may have restored or removed
+the store.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.db import OperationalError, ProgrammingError, connections
+
+from memoryhub import env
+from memoryhub.core import home_database
+from memoryhub.core.backends.base import Anchor
+from memoryhub.core.backends.postgresql import faults
+from memoryhub.core.backends.postgresql.schemas import HEADS, Direct, direct, label_of, lock_of, quote, schema_of
+from memoryhub.core.backends.postgresql.servers import url_of
+from memoryhub.core.disk import make_folder
+from memoryhub.core.errors import Locked
+from memoryhub.core.stores.routing import current_alias
+from memoryhub.core.stores.store_id import StoreId, folder_of
+
+_CREATE = (
+    f"SELECT pg_advisory_xact_lock({lock_of(HEADS)}); CREATE SCHEMA IF NOT EXISTS {HEADS}; "
+    f'CREATE TABLE IF NOT EXISTS {HEADS}.anchors (store text COLLATE "C" PRIMARY KEY, '
+    'position bigint NOT NULL, digest text COLLATE "C" NOT NULL, generation bigint NOT NULL DEFAULT 0)'
+)
+_ROW = (
+    "SELECT coalesce(a.position, 0), coalesce(a.digest, ''), coalesce(a.generation, 0), "
+    "coalesce(to_regnamespace(%s)::oid, 0) FROM (SELECT %s AS store) AS wanted "
+    f"LEFT JOIN {HEADS}.anchors a USING (store)"
+)
+# An anchor may lag behind its log, so it need not be on the disk when a write is acknowledged
+_ADVANCE = (
+    f"SET LOCAL lock_timeout TO '1s'; SET LOCAL synchronous_commit TO off; INSERT INTO {HEADS}.anchors "
+    "VALUES (%s, %s, %s, %s) ON CONFLICT (store) DO UPDATE SET position = excluded.position, digest = excluded.digest "
+    "WHERE anchors.position < excluded.position AND anchors.generation = excluded.generation RETURNING 1"
+)
+_REPLACE = (
+    f"SET LOCAL lock_timeout TO '1s'; INSERT INTO {HEADS}.anchors VALUES (%s, %s, %s, 1) ON CONFLICT (store) DO UPDATE "
+    "SET position = excluded.position, digest = excluded.digest, generation = anchors.generation + 1 "
+    "RETURNING generation, coalesce(to_regnamespace(%s)::oid, 0)"
+)
+_FILE = "acknowledged"
+_WIDTH = 160
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    position: int
+    digest: str
+    generation: int
+    # Of the store's schema; 0 if there is none
+    oid: int
+
+
+def exists(store: StoreId) -> bool:
+    return read(store) is not None
+
+
+def read(store: StoreId) -> Anchor | None:
+    return max(known(store), key=lambda anchor: anchor.position, default=None)
+
+
+def known(store: StoreId) -> list[Anchor]:
+    found, written = _read_row(store), _read_file(store)
+    if found is None:
+        return []
+    heads = [found]
+    if written and written.oid == found.oid and written.generation >= found.generation:
+        # A row of an earlier generation is what a recovery has brought back
+        heads = [written] if written.generation > found.generation else [found, written]
+    return [Anchor(each.position, each.digest) for each in heads if each.position]
+
+
+def _read_row(store: StoreId) -> _Known | None:
+    parameters = [quote(schema_of(store)), label_of(store)]
+    connection: Any = connections[store.alias] if current_alias.get() == store.alias else None
+    if connection is not None and connection.in_atomic_block:
+        # Not over a second connection: of a small pool others may hold the rest, and wait for this transaction
+        return _Known(*connection.run_unrestricted(_ROW, parameters).fetchone())
+    try:
+        return _Known(*direct(store).rows(_ROW, parameters)[0])
+    except ProgrammingError:  # no anchor was ever written
+        return None
+
+
+def advance(store: StoreId, anchor: Anchor, *, holds: Callable[[], bool]) -> None:
+    found = _read_row(store) or _created(store)
+    if found.position >= anchor.position or not holds():
+        return
+    # Does nothing if another process was faster, or has replaced the anchor since
+    values = [label_of(store), anchor.position, anchor.digest, found.generation]
+    if _put(store, _ADVANCE, values):
+        _write_file(store, _Known(anchor.position, anchor.digest, found.generation, found.oid))
+
+
+def replace(store: StoreId, anchor: Anchor) -> None:
+    create_table(url_of(store))
+    values = [label_of(store), anchor.position, anchor.digest, quote(schema_of(store))]
+    ((generation, oid),) = _put(store, _REPLACE, values)
+    _write_file(store, _Known(anchor.position, anchor.digest, generation, oid))
+
+
+def _put(store: StoreId, sql: str, values: list[Any]) -> list[tuple[Any, ...]]:
+    try:
+        return direct(store).rows(sql, values)
+    except OperationalError as error:
+        if faults.is_locked(error):
+            raise Locked(f"the anchor of {store.name!r} is locked by another process") from error
+        raise
+
+
+def _created(store: StoreId) -> _Known:
+    create_table(url_of(store))
+    return _Known(*direct(store).rows(_ROW, [quote(schema_of(store)), label_of(store)])[0])
+
+
+def create_table(url: str) -> None:
+    Direct(url).rows(_CREATE)
+
+
+def remove(store: StoreId) -> None:
+    _path(store).unlink(missing_ok=True)
+    try:
+        direct(store).rows(f"DELETE FROM {HEADS}.anchors WHERE store = %s", [label_of(store)])
+    except ProgrammingError:
+        return
+
+
+def _path(store: StoreId) -> Path:
+    return folder_of(store) / _FILE
+
+
+# Overwritten in place, and not locked: of several writers' positions any is one that was acknowledged
+def _write_file(store: StoreId, known: _Known) -> None:
+    home_database.remember(env.database_url())
+    line = f"{known.generation} {known.oid} {known.position} {known.digest}".ljust(_WIDTH - 1) + "\n"
+    make_folder(_path(store).parent)
+    descriptor = os.open(_path(store), os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        os.pwrite(descriptor, line.encode(), 0)
+    finally:
+        os.close(descriptor)
+
+
+# None if there is none, or a power cut has left part of one
+def _read_file(store: StoreId) -> _Known | None:
+    try:
+        generation, oid, position, digest = _path(store).read_text("ascii").split()
+        return _Known(int(position), digest, int(generation), int(oid))
+    except (FileNotFoundError, ValueError):
+        return None

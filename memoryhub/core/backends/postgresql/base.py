@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from typing import Any
+
+from django.db.backends.postgresql import base, features
+
+from memoryhub.core.backends.base import HERE, LIVE
+from memoryhub.core.backends.postgresql.operations import DatabaseOperations
+from memoryhub.core.backends.postgresql.options import BUSY_TIMEOUT_SECONDS
+from memoryhub.core.backends.postgresql.schemas import lock_of, quote
+from memoryhub.core.backends.postgresql.session import Session
+from memoryhub.core.stores.dialect import render
+from memoryhub.core.stores.gathered import GathersInserts, Row
+
+# The same order and the same text on every server, as in SQLite
+_TEXT = 'text COLLATE "C"'
+_KINDS = {
+    **dict.fromkeys(("CharField", "DateTimeField", "JSONField", "SlugField", "TextField"), _TEXT),
+    # SQLite's integers have 64 bits
+    **dict.fromkeys(
+        ("IntegerField", "PositiveIntegerField", "PositiveSmallIntegerField", "SmallIntegerField"), "bigint"
+    ),
+}
+_ROWS = re.compile(r"\bVALUES\s*(\((?:[^()]|\([^()]*\))*\))", re.IGNORECASE)
+_QUOTED = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\""
+_LITERAL = re.compile(rf"{_QUOTED}|(?<![\w.$])(?P<float>\d+\.\d+(?:e[+-]?\d+)?)(?![\w.]|::)")
+_NO_MARK = re.compile(r"%(?!s)")
+_DATABASE = re.compile(rf"{_QUOTED}|\b({HERE}|{LIVE})\.(?=[\"a-z])")
+
+# URLs whose server's version is supported
+_servers_of_known_version: set[str] = set()
+
+
+class DatabaseFeatures(features.DatabaseFeatures):
+    has_native_json_field = False
+
+
+class DatabaseWrapper(GathersInserts, base.DatabaseWrapper):
+    data_types = {**base.DatabaseWrapper.data_types, **_KINDS}
+    features_class = DatabaseFeatures
+    ops_class = DatabaseOperations
+
+    # The schema of the store attached to this one, and whether its lock is taken too
+    attached: str = ""
+    locks_attached = False
+    # Refuse writes
+    read_only = False
+
+    def get_connection_params(self) -> dict[str, Any]:
+        return {}
+
+    def get_new_connection(self, conn_params: dict[str, Any]) -> Session:
+        return Session(self.settings_dict["URL"], self._preamble, self._beginning)
+
+    def init_connection_state(self) -> None:
+        self.check_database_version_supported_once()
+
+    def check_database_version_supported_once(self) -> None:
+        if self.settings_dict["URL"] not in _servers_of_known_version:
+            self.check_database_version_supported()
+            _servers_of_known_version.add(self.settings_dict["URL"])
+
+    def ensure_timezone(self) -> bool:
+        return False
+
+    def is_usable(self) -> bool:
+        return True
+
+    def _set_autocommit(self, autocommit: bool) -> None:  # noqa: FBT001 - as in Django
+        with self.wrap_database_errors:
+            self.connection.autocommit = autocommit
+
+    def create_cursor(self, name: str | None = None) -> Any:
+        self.insert_gathered()
+        return self.connection.cursor()
+
+    def _preamble(self) -> str:
+        return _preamble(self.settings_dict["SCHEMA"], self.settings_dict["ROLE"], read_only=self.read_only)
+
+    def _beginning(self) -> str:
+        # What is compared with an attached store is compared with one moment of it
+        is_moment = self.read_only or (self.attached and not self.locks_attached)
+        isolation = " ISOLATION LEVEL REPEATABLE READ" if is_moment else ""
+        return f"BEGIN{isolation}; {self._preamble()}{'' if self.read_only else self._locks()}"
+
+    def _locks(self) -> str:
+        schemas = [self.settings_dict["SCHEMA"], *([self.attached] if self.locks_attached else [])]
+        return "".join(f"SELECT pg_advisory_xact_lock({lock_of(schema)}); " for schema in sorted(schemas))
+
+    def _run_many(self, sql: str, rows: list[Row]) -> None:
+        """Insert rows with one statement, or with one each, but sent together, if they may concern the same row."""
+        text = self._rendered(sql)
+        with self.wrap_database_errors:
+            mogrify = self.connection.connection.cursor().mogrify
+            if "ON CONFLICT" in text:
+                self.connection.execute("; ".join(mogrify(text, row) for row in rows))
+                return
+            found = _ROWS.search(text)
+            if found is None:
+                raise ValueError(f"not an INSERT of one row: {text}")
+            values = ", ".join(mogrify(found[1], row) for row in rows)
+            before, after = (part.replace("%%", "%") for part in (text[: found.start(1)], text[found.end(1) :]))
+            self.connection.execute(before + values + after)
+
+    def run(self, sql: str, parameters: Sequence[Any]) -> Any:
+        """Run one statement and return psycopg's cursor, which has its rows."""
+        self.ensure_connection()
+        if self.gathered is not None:
+            self.gathered.insert_named_in(sql)
+        with self.wrap_database_errors:
+            return self.connection.execute(self._rendered(sql), parameters)
+
+    def run_unrestricted(self, sql: str, parameters: Sequence[Any]) -> Any:
+        """Run a statement in this transaction as the role that connects, rather than as the store's."""
+        if not self.settings_dict["ROLE"]:
+            return self.run(sql, parameters)
+        found = self.run(f"SET LOCAL ROLE NONE; {sql}", parameters)
+        self.run(f"SET LOCAL ROLE {quote(self.settings_dict['ROLE'])}", ())
+        return found
+
+    def _rendered(self, sql: str) -> str:
+        return _as_postgresql(sql, self.settings_dict["SCHEMA"], self.attached)
+
+    def has_table(self, name: str) -> bool:
+        found = self.run("SELECT to_regclass(%s) IS NOT NULL", [f"{quote(self.settings_dict['SCHEMA'])}.{quote(name)}"])
+        return bool(found.fetchone()[0])
+
+    def has_module(self, name: str) -> bool:
+        return name == "postings"
+
+    def interrupt(self) -> None:
+        session = self.connection
+        if session is not None:
+            session.cancel()
+
+
+@lru_cache(maxsize=1024)
+def _preamble(schema: str, role: str, *, read_only: bool) -> str:
+    parts = [
+        f"SET LOCAL search_path TO {quote(schema)}",
+        f"SET LOCAL lock_timeout TO {int(BUSY_TIMEOUT_SECONDS * 1000)}",
+    ]
+    if role:
+        parts.append(f"SET LOCAL ROLE {quote(role)}")
+    if read_only:
+        parts.append("SET LOCAL transaction_read_only TO on")
+    return "".join(f"{part}; " for part in parts)
+
+
+def _as_postgresql(sql: str, here: str, live: str) -> str:
+    text = _escaped(sql)
+    return _of_schemas(text, here, live) if f"{HERE}." in text or f"{LIVE}." in text else text
+
+
+# PostgreSQL reads a literal such as 0.5 as a decimal, whose arithmetic rounds otherwise than that of floats
+@cache
+def _escaped(sql: str) -> str:
+    text = _NO_MARK.sub("%%", render(sql, "postgresql"))
+    return _LITERAL.sub(lambda found: f"{found['float']}::float8" if found["float"] else found[0], text)
+
+
+@lru_cache(maxsize=2048)
+def _of_schemas(text: str, here: str, live: str) -> str:
+    names = {HERE: here, LIVE: live}
+    return _DATABASE.sub(lambda found: f"{quote(names[found[1]])}." if found[1] else found[0], text)

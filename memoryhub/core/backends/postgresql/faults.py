@@ -1,0 +1,55 @@
+"""What an error of PostgreSQL means, by its SQLSTATE."""
+
+from __future__ import annotations
+
+import psycopg
+
+_LOCKED = {"55P03", "40P01", "40001", "53300"}
+_DAMAGED = {"XX001", "XX002", "42P01", "42703", "3F000", "42P07", "22021"}
+
+
+def is_locked(error: BaseException) -> bool:
+    return _state(error) in _LOCKED
+
+
+def is_interrupted(error: BaseException) -> bool:
+    return _state(error) == "57014"
+
+
+def is_refused(error: BaseException) -> bool:
+    return _state(error) == "42501"
+
+
+def is_full(error: BaseException) -> bool:
+    return _state(error) == "53100"
+
+
+# The schema of a store that has moved has another name
+def is_fenced(error: BaseException) -> bool:
+    return _state(error) in ("42P01", "3F000")
+
+
+def is_missing_table(error: BaseException) -> bool:
+    return _state(error) in ("42P01", "3F000")
+
+
+def is_damage(error: BaseException | None) -> bool:
+    return error is not None and _state(error) in _DAMAGED
+
+
+def shorten(error: psycopg.Error) -> None:
+    """Keep the first sentence of an error, for users; a traceback has the statement and the context too."""
+    text = str(error)
+    sentence = error.diag.message_primary or text.partition("\n")[0]
+    if text != sentence:
+        error.add_note(text)
+        error.args = (sentence,)
+
+
+def _state(error: BaseException) -> str | None:
+    # Django's errors have the driver's as their cause
+    while True:
+        state: str | None = getattr(error, "sqlstate", None)
+        if state or error.__cause__ is None:
+            return state
+        error = error.__cause__

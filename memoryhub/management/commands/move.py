@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import getpass
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from memoryhub import env
+from memoryhub.core import home_database
+from memoryhub.core.errors import Conflict, Invalid, Moved
+from memoryhub.core.home_database import masked
+from memoryhub.core.origin import use_origin
+from memoryhub.core.stores.store import GLOBAL_STORE, StoreId, org_store, project_store
+from memoryhub.core.text import counted
+from memoryhub.management.base import Group, HubCommand
+from memoryhub.ops.hub_tables import copy_hub_tables
+from memoryhub.transfer.moving.ending import confirm, undo
+from memoryhub.transfer.moving.moving import move
+from memoryhub.transfer.moving.peer import Place
+from memoryhub.transfer.moving.places import Way, forget, last_way, own_place, place_named, stores_in, way_to
+from memoryhub.transfer.moving.switching import Moving
+
+
+class Command(HubCommand):
+    help = (
+        "Move a project between SQLite and PostgreSQL, or between servers: its log is copied and compared, and the old "
+        "place is kept, read-only, until --confirm."
+    )
+    group = Group.MAINTENANCE
+    is_slim = True
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        what = parser.add_mutually_exclusive_group(required=True)
+        what.add_argument("project", nargs="?", metavar="PROJECT", help="the project")
+        what.add_argument("--org", metavar="ID", help="an organisation's store instead of a project's")
+        what.add_argument("--global", action="store_true", dest="over_global", help="the store of the global scope")
+        what.add_argument(
+            "--all", action="store_true", help="every store, and the hub's people, tokens, members and schedules"
+        )
+        parser.add_argument(
+            "--to",
+            metavar="PLACE",
+            help="the new place: sqlite, postgresql, a name in [servers] of config.toml, or an address; the same with "
+            "--confirm and --undo",
+        )
+        then = parser.add_mutually_exclusive_group()
+        then.add_argument("--confirm", action="store_true", help="compare again, and remove the old place")
+        then.add_argument(
+            "--undo", action="store_true", help="return to the old place, with what was written in the new one"
+        )
+        then.add_argument(
+            "--forget",
+            action="store_true",
+            help="forget, in the old place, a move that is confirmed: a store of that name may be created there again",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        target = place_named(options["to"]) if options["to"] else None
+        if options["forget"]:
+            self._forget(options)
+            return
+        ends = options["confirm"] or options["undo"]
+        if target is None and not ends:
+            raise Invalid("name the place to move to: --to sqlite, --to postgresql or --to SERVER")
+        with use_origin(source="cli", actor=getpass.getuser()):
+            if options["all"]:
+                self._all(target, options)
+            elif ends:
+                self._end(_store(options), last_way(_store(options), target), options)
+            elif target:
+                self._move(_store(options), way_to(_store(options), target))
+                self.stdout.write(_what_next(options, target))
+
+    def _forget(self, options: dict[str, Any]) -> None:
+        if options["all"]:
+            raise Invalid("--forget is for one store: name the project, --org or --global")
+        store = _store(options)
+        with use_origin(source="cli", actor=getpass.getuser()):
+            departure = forget(store)
+        self.stdout.write(
+            f"forgotten that {store.scope} {store.name} has moved to {departure.address}; the store there is unchanged"
+        )
+
+    def _move(self, store: StoreId, way: Way) -> None:
+        done = move(store, way.source, way.target, lambda text: self.stderr.write(f"{store.name}: {text}"))
+        self._report(store, done, "had moved already to" if done.already else "is moved to")
+
+    def _end(self, store: StoreId, way: Way, options: dict[str, Any]) -> None:
+        act: Callable[..., Moving] = confirm if options["confirm"] else undo
+        done = act(store, way.source, way.target)
+        if options["confirm"]:
+            self._report(store, done, "is confirmed in", "its old place is removed")
+        else:
+            self._report(store, done, "is back in")
+
+    def _all(self, target: Place | None, options: dict[str, Any]) -> None:
+        if target is None:
+            raise Invalid("name the new place too: --to sqlite, --to postgresql or --to SERVER")
+        own = own_place(GLOBAL_STORE)
+        source = own if own.url != target.url else place_named(env.FILES)
+        if source.url == target.url:
+            raise Invalid("all stores are in that place; run this where they are")
+        if options["confirm"] or options["undo"]:
+            for way in (Way(source, target), Way(target, source)):
+                kept = stores_in(way.source, left=True)
+                for store in kept:
+                    self._end(store, way, options)
+                if kept and options["undo"]:
+                    _record(way.source)
+            return
+        rows = copy_hub_tables(source.url, target.url)
+        self.stdout.write(f"copied {counted(rows, 'row')} of the hub's own tables")
+        for store in stores_in(source, left=True):
+            try:
+                self._move(store, Way(source, target))  # finishes what was interrupted
+            except (Conflict, Moved) as error:  # it is in a third place
+                self.stderr.write(error.message)
+        for store in stores_in(source):
+            self._move(store, Way(source, target))
+        _record(target)
+        self.stdout.write(_what_next(options, target))
+
+    def _report(self, store: StoreId, done: Moving, what: str, then: str = "") -> None:
+        held = f"; writers waited {done.held:.2f} s" if done.held else ""
+        next_step = f"; {then}" if then else ""
+        count = counted(done.events, "event")
+        self.stdout.write(f"{store.scope} {store.name} {what} {done.address}, {count}{held}{next_step}")
+
+
+def _what_next(options: dict[str, Any], target: Place) -> str:
+    store = "--all" if options["all"] else "--global" if options["over_global"] else options["project"]
+    what = f"--org {options['org']}" if options["org"] else store
+    to = shlex.quote(target.name or masked(target.url))
+    command = f"memory-hub move {what}"
+    places, them = ("the old places", "them") if options["all"] else ("the old place", "it")
+    lines = [f"`{command} --confirm --to {to}` removes {places}, `{command} --undo --to {to}` returns to {them}"]
+    # Servers of the settings are found by name
+    if target.url != env.database_url() and target.name not in env.servers():
+        lines.append(f"to work there, {_setting(target, options)}; then restart `memory-hub serve` and the clients")
+    return "\n".join(lines)
+
+
+def _setting(target: Place, options: dict[str, Any]) -> str:
+    config = f"{env.DATABASE_SETTING} in {env.home()}/{env.CONFIG_FILE}"
+    if target.url:
+        return f"set {config} to its address"
+    if options["all"]:
+        return f"remove {config} if it is set, and unset {env.DATABASE_VARIABLE}"
+    return f"set {env.DATABASE_VARIABLE}={env.FILES}"
+
+
+# A home whose stores have all moved belongs to their new place (decision 80)
+def _record(place: Place) -> None:
+    if place.name not in env.servers():
+        home_database.record(place.url)
+
+
+def _store(options: dict[str, Any]) -> StoreId:
+    if options["org"]:
+        return org_store(options["org"])
+    return GLOBAL_STORE if options["over_global"] else project_store(options["project"])

@@ -1,0 +1,52 @@
+"""Progress of a job in the foreground: a bar on a terminal, otherwise a line from time to time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from memoryhub.core.jobs import Job
+from memoryhub.ops.jobs.running import Watch
+from memoryhub.ops.jobs.targets import Target
+
+_STEPS = 10
+
+
+@contextmanager
+def show_progress(job: Job, stores: int, errors: Any) -> Iterator[Watch]:
+    console = Console(stderr=True)
+    if console.is_terminal:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=console, transient=True) as bar:
+            yield _Bar(job, bar)
+    else:
+        yield _Lines(job, stores, errors)
+
+
+class _Bar:
+    def __init__(self, job: Job, bar: Progress) -> None:
+        self._job, self._bar = job, bar
+        self._tasks: dict[str, TaskID] = {}
+
+    def __call__(self, target: Target, done: int, total: int) -> None:
+        if target.alias not in self._tasks:
+            self._tasks[target.alias] = self._bar.add_task(f"{self._job.name}, {target.title}", total=None)
+        self._bar.update(self._tasks[target.alias], completed=done, total=total or None)
+
+
+class _Lines:
+    def __init__(self, job: Job, stores: int, errors: Any) -> None:
+        self._job, self._stores, self._errors = job, stores, errors
+        self._shown: dict[str, int] = {}
+
+    def __call__(self, target: Target, done: int, total: int) -> None:
+        step = done * _STEPS // total if total else 0
+        if self._shown.get(target.alias) != step:
+            self._shown[target.alias] = step
+            far = f": {done} of {total}" if total else ""
+            number = f" ({len(self._shown)} of {self._stores})" if self._stores > 1 else ""
+            self._errors.write(f"{self._job.name}, {target.title}{number}{far}")

@@ -1,0 +1,125 @@
+"""Copy a hub's own tables to another database: people, groups, tokens, members, saved views, schedules.
+
+``python -m memoryhub.ops.hub_tables dump`` writes them, with the database of its environment, and ``load`` reads them.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import django
+
+from memoryhub import env
+from memoryhub.core import home_database
+from memoryhub.core.errors import Conflict, Unavailable
+
+# Sessions and sign-in links are left: people sign in again
+_TABLES = ("auth.group", "auth.user", "memoryhub", "admin.logentry")
+_LEFT = ("memoryhub.signinlink", "memoryhub.hubaccess")
+_SCHEDULES = ("django_q.schedule",)
+# Exit codes: somebody else's tables, and the same ones
+_TAKEN, _ALREADY = 5, 6
+
+
+def copy_hub_tables(source_url: str, target_url: str) -> int:
+    """Copy the hub's tables, and return the number of rows; 0 if they were copied before.
+
+    Args:
+        source_url: "" for files in the home, as the other one.
+        target_url: where they are created as needed.
+
+    Raises:
+        Conflict: there are people or tokens already.
+        Unavailable: one of the databases cannot be used.
+    """
+    _, dumped = _run("dump", source_url, b"")
+    code, _ = _run("load", target_url, dumped)
+    return 0 if code == _ALREADY else sum(len(rows) for rows in json.loads(dumped).values())
+
+
+def _run(act: str, url: str, given: bytes) -> tuple[int, bytes]:
+    environment = {**os.environ, env.DATABASE_VARIABLE: url or env.FILES}
+    command = [sys.executable, "-m", "memoryhub.ops.hub_tables", act]
+    done = subprocess.run(command, env=environment, input=given, capture_output=True, check=False)  # noqa: S603
+    if done.returncode == _TAKEN:
+        raise Conflict("the other place has people, members or tokens already, so the hub's own tables were not copied")
+    if done.returncode not in (0, _ALREADY):
+        reason = (done.stderr.decode(errors="replace").strip().splitlines() or ["no reason was given"])[-1]
+        raise Unavailable(f"the hub's own tables could not be copied: {reason}")
+    return done.returncode, done.stdout
+
+
+def _dump() -> None:
+    from django.core.management import call_command
+
+    from memoryhub.ops.hub_databases import prepare_databases
+
+    prepare_databases()
+    found = {}
+    for database, tables in (("default", _TABLES), ("jobs", _SCHEDULES)):
+        out = io.StringIO()
+        call_command(
+            "dumpdata",
+            *tables,
+            database=database,
+            exclude=_LEFT,
+            use_natural_foreign_keys=True,
+            stdout=out,
+            verbosity=0,
+        )
+        found[database] = json.loads(out.getvalue() or "[]")
+    sys.stdout.write(json.dumps(found))
+
+
+def _load() -> int:
+    from django.contrib.auth.models import Group, User
+    from django.core.management import call_command
+
+    from memoryhub.models import AgentToken, Membership
+    from memoryhub.ops.hub_databases import prepare_databases
+
+    prepare_databases()
+    given = json.load(sys.stdin)
+    if User.objects.exists() or AgentToken.objects.exists() or Membership.objects.exists():
+        return _ALREADY if _has_all(given["default"]) else _TAKEN
+    Group.objects.all().delete()  # each hub makes them with keys of its own
+    with tempfile.TemporaryDirectory(dir=env.prepare_home()) as folder:
+        for database, rows in given.items():
+            path = Path(folder) / f"{database}.json"
+            path.write_text(json.dumps(rows), "utf-8")
+            call_command("loaddata", str(path), database=database, verbosity=0)
+    return 0
+
+
+# As after an interrupted move
+def _has_all(rows: list[dict[str, Any]]) -> bool:
+    from django.contrib.auth.models import User
+
+    from memoryhub.models import AgentToken
+
+    people = {row["fields"]["username"] for row in rows if row["model"] == "auth.user"}
+    tokens = {row["fields"]["prefix"] for row in rows if row["model"] == "memoryhub.agenttoken"}
+    return people <= set(User.objects.values_list("username", flat=True)) and tokens <= set(
+        AgentToken.objects.values_list("prefix", flat=True)
+    )
+
+
+def main() -> int:
+    os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
+    django.setup()
+    home_database.work_as_guest()
+    if sys.argv[1:] == ["load"]:
+        return _load()
+    _dump()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

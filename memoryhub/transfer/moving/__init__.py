@@ -1,0 +1,1 @@
+"""Move stores between databases by their logs (decision 79)."""

@@ -1,0 +1,158 @@
+"""Move a store to another database: copy its log, fence the old place, let the new one take writes (decision 79)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from memoryhub.core import clock, ids
+from memoryhub.core.backends.base import Departure
+from memoryhub.core.errors import Conflict, HubError, Locked, NotFound, Unavailable
+from memoryhub.core.permissions import Act, demand
+from memoryhub.core.stores.store_id import StoreId
+from memoryhub.transfer.moving.peer import Peer, Place
+from memoryhub.transfer.moving.switching import Moving, assign, both, finish, switch, text_of, where
+
+_ATTEMPTS = 3
+_ROUNDS = 5
+# So few events are copied while writers wait
+_FEW = 100
+
+Progress = Callable[[str], None]
+
+
+class _Erased(Exception):
+    """Text was erased since the copy was begun: the copy must not have it."""
+
+
+def move(store: StoreId, source: Place, target: Place, progress: Progress = lambda _: None) -> Moving:
+    """Move a store; writers are refused while the last events are copied and both places are compared.
+
+    The old place is kept, fenced, until ``confirm`` or ``undo``. An interrupted move is finished.
+
+    Raises:
+        NotFound: there is no such store in the source.
+        Conflict: there is one in the target.
+        Moved: it has moved to a third place, or the move is confirmed.
+        Locked: text was erased during each attempt, or another move of the store runs.
+        Unavailable: a place cannot be reached, or the copy differs.
+        Forbidden: the caller may not govern the store.
+    """
+    demand(Act.GOVERN, to="move a store", place=store.place)
+    with both(store, source, target) as (leaving, arriving):
+        done = finish(store, leaving, arriving) or _begin(store, leaving, arriving, progress)
+        assign(store, target)
+    return done
+
+
+def _begin(store: StoreId, leaving: Peer, arriving: Peer, progress: Progress) -> Moving:
+    here, there = where(store, leaving, arriving)
+    if not here["exists"]:
+        if there["exists"]:
+            raise Conflict(f"{store.scope} {store.name!r} is in {there['address']} already")
+        raise NotFound(f"there is no {store.scope} {store.name!r} in {here['address']}")
+    if there["exists"]:
+        raise Conflict(f"there is a {store.scope} {store.name!r} in {there['address']} already")
+    for epoch in there["drafts"]:
+        arriving.call("discard_draft", store=text_of(store), epoch=epoch)
+    marks = [here["arrival"], there["departure"]]
+    earlier = max((mark["epoch"] for mark in marks if mark), default="")
+    return _attempts(_Move(store, leaving, arriving, earlier), progress)
+
+
+# A later move of a store has a greater one, whatever the clocks of two machines say
+def _epoch_after(earlier: str) -> str:
+    epoch = f"{clock.now():%Y%m%d%H%M%S}{ids.random_bytes(3).hex()}"
+    return epoch if epoch > earlier else f"{earlier}z"
+
+
+def _attempts(moved: _Move, progress: Progress) -> Moving:
+    for _ in range(_ATTEMPTS):
+        try:
+            return moved.attempt(progress)
+        except _Erased:
+            continue
+    raise Locked("events were erased during the move; nothing was moved, run it again")
+
+
+class _Move:
+    def __init__(self, store: StoreId, leaving: Peer, arriving: Peer, earlier: str) -> None:
+        self._store, self._named = store, text_of(store)
+        self._leaving, self._arriving = leaving, arriving
+        self._epoch = earlier
+        self._count = 0
+
+    def attempt(self, progress: Progress) -> Moving:
+        self._count = 0
+        self._epoch = _epoch_after(self._epoch)
+        self._arriving.call("create_draft", store=self._named, epoch=self._epoch)
+        try:
+            self._arriving.call("draft", store=self._named, epoch=self._epoch)
+            erasure = self._copy_most(progress)
+            started = time.monotonic()
+            departure = self._copy_rest(erasure)
+        except (HubError, _Erased):
+            self._give_up()
+            raise
+        return self._switch(departure, started)
+
+    def _give_up(self) -> None:
+        try:
+            self._leaving.call("abort")
+            self._arriving.call("abort")
+            self._arriving.call("discard_draft", store=self._named, epoch=self._epoch)
+        except Unavailable:
+            return  # the next move discards it
+
+    def _copy_most(self, progress: Progress) -> int:
+        erasure: int = self._leaving.call("read", store=self._named)["erasure"]
+        for _ in range(_ROUNDS):
+            added = self._leaving.copy_to(self._arriving, after=self._count)
+            self._count += added
+            progress(f"{self._count} events copied")
+            if added < _FEW:
+                break
+        self._leaving.call("close")
+        self._arriving.call("complete")
+        self._leaving.call("prepare_to_leave", store=self._named)
+        return erasure
+
+    # Writers wait from here on
+    def _copy_rest(self, erasure: int) -> Departure:
+        held = self._leaving.call("hold", store=self._named)
+        if held["erasure"] != erasure:
+            raise _Erased
+        self._count += self._leaving.copy_to(self._arriving, after=self._count)
+        for peer in (self._leaving, self._arriving):
+            peer.ask("digests")
+        here, there = (peer.answer() for peer in (self._leaving, self._arriving))
+        _require_equal(here, there)
+        position, digest = held["head"]
+        source, target = (peer.call("address", store=self._named) for peer in (self._leaving, self._arriving))
+        departure = Departure(
+            self._epoch, self._arriving.place.name, target, clock.to_text(clock.now()), position, digest
+        )
+        origin = {**asdict(departure), "name": self._leaving.place.name, "address": source}
+        self._arriving.call("put_marks", marks=self._leaving.call("marks"), arrival=origin)
+        self._arriving.call("close")
+        self._leaving.call("leave", departure=asdict(departure))
+        return departure
+
+    def _switch(self, departure: Departure, started: float) -> Moving:
+        # The commit of the fence decides the move: before it, the old place takes writes, after it, the new one
+        self._leaving.call("close")
+        if not switch(self._store, self._leaving, self._arriving, departure):
+            raise Conflict(
+                f"there is a {self._store.scope} {self._store.name!r} in the new place now, or the copy is gone"
+            )
+        return Moving(departure.address, departure.position, time.monotonic() - started)
+
+
+def _require_equal(here: dict[str, Any], there: dict[str, Any]) -> None:
+    different = sorted(table for table in {*here, *there} if here.get(table) != there.get(table))
+    if different:
+        raise Unavailable(
+            f"nothing was moved: the copy differs in {', '.join(different)}; run `memory-hub rebuild` first"
+        )

@@ -1,0 +1,245 @@
+"""What one side of a move can be asked to do; stores and results are given as JSON."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict
+from itertools import islice
+from typing import Any
+
+from django.db import transaction
+
+from memoryhub.core import log
+from memoryhub.core.backends.base import HERE, Anchor, Departure
+from memoryhub.core.backends.selected import anchors, differences, machines, places, stores
+from memoryhub.core.errors import Locked, Unavailable
+from memoryhub.core.events.projection import finish_rebuild
+from memoryhub.core.log.append import COLUMNS, INSERT_EVENT
+from memoryhub.core.log.copy import apply_events
+from memoryhub.core.log.read import last_erasure
+from memoryhub.core.models import RawEvent
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import upsert
+from memoryhub.core.stores.routing import require_current_alias
+from memoryhub.core.stores.store import GLOBAL_STORE, Scope, StoreId, current_store, use_store
+
+_PAGE = 5000
+_SELECT = f"SELECT {', '.join(COLUMNS)} FROM raw_events WHERE position > %s ORDER BY position LIMIT {_PAGE}"
+# Marks that are about a copy of a store, not about its content
+_OWN_MARKS = ("fingerprint", "search_form", "unwiped", "departure")
+_ARRIVAL = "arrival"
+_RETRY_SECONDS = 0.2
+
+
+def parsed(store: str) -> StoreId:
+    scope, _, name = store.partition(":")
+    return StoreId(Scope(scope), name)
+
+
+@contextmanager
+def locked(store: str, seconds: float) -> Iterator[None]:
+    """Keep other moves of a store out while this process lives.
+
+    Raises:
+        Locked: another one runs for longer than ``seconds``.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        with machines.holding(f"move-{store.replace(':', '-')}") as lease:
+            if lease:
+                yield
+                return
+        if time.monotonic() > until:
+            raise Locked(f"another `memory-hub move` works on {store}; wait for it, or stop it and try again")
+        time.sleep(_RETRY_SECONDS)
+
+
+# Stores that are opened, and stay open for the steps that follow
+
+
+@contextmanager
+def read(store: str) -> Iterator[dict[str, Any]]:
+    with use_store(parsed(store)):
+        yield end()
+
+
+@contextmanager
+def hold(store: str) -> Iterator[dict[str, Any]]:
+    """Hold the store's write lock; the log was checked against its anchor."""
+    with use_store(parsed(store)), log.transaction():
+        yield end()
+
+
+@contextmanager
+def draft(store: str, epoch: str) -> Iterator[None]:
+    with places.draft(parsed(store), epoch):
+        yield None
+
+
+@contextmanager
+def kept(store: str) -> Iterator[dict[str, Any]]:
+    with places.kept(parsed(store)):
+        yield end()
+
+
+OPENING: Mapping[str, Callable[..., AbstractContextManager[Any]]] = {
+    "read": read,
+    "hold": hold,
+    "draft": draft,
+    "kept": kept,
+}
+
+
+def address(store: str) -> str:
+    return stores.location(parsed(store))
+
+
+def where(store: str) -> dict[str, Any]:
+    """Return what is here of a store, and the mark of its arrival."""
+    named = parsed(store)
+    departure = places.departure(named)
+    found = {
+        "address": stores.location(named),
+        "departure": asdict(departure) if departure else None,
+        "drafts": places.drafts(named),
+        "exists": departure is None and stores.exists(named),
+    }
+    if found["exists"]:
+        with use_store(named):
+            found |= {"arrival": arrival(), **end()}
+    return found
+
+
+def has_arrived(store: str, departure: dict[str, Any]) -> bool:
+    """Return whether the store is here, and has all of the log that left with a move."""
+    named = parsed(store)
+    if not stores.exists(named):
+        return False
+    with use_store(named):
+        mark = arrival()
+        if mark and mark["epoch"] == departure["epoch"]:
+            return True
+        return bool(log.digest_at(departure["position"]) == departure["digest"])
+
+
+def arrival() -> dict[str, Any] | None:
+    """Return where the current store came from, until its move is confirmed; the fields of a ``Departure``."""
+    found = rows.fetch("SELECT value FROM store_meta WHERE key = %s", [_ARRIVAL])
+    return json.loads(found[0][0]) if found else None
+
+
+def stores_here(*, left: bool) -> list[str]:
+    """Return the stores of this place, or those that have left it and are kept."""
+    if left:
+        found = places.kept_stores()
+    else:
+        named = [StoreId(scope, name) for scope in (Scope.ORG, Scope.PROJECT) for name in stores.names(scope)]
+        found = [*([GLOBAL_STORE] if stores.exists(GLOBAL_STORE) else []), *named]
+    return [f"{store.scope}:{store.name}" for store in found]
+
+
+def end() -> dict[str, Any]:
+    return {"head": log.head(), "erasure": last_erasure()}
+
+
+def digest_at(position: int) -> str | None:
+    return log.digest_at(position)
+
+
+def events(after: int) -> Iterator[tuple[Any, ...]]:
+    while page := rows.fetch(_SELECT, [after]):
+        yield from page
+        after = page[-1][0]
+
+
+def take(lines: Iterable[list[Any]]) -> int:
+    """Add events to the open draft as they are, and apply them; return how many there were."""
+    last, count = log.head()[0], 0
+    remaining = iter(lines)
+    while page := list(islice(remaining, _PAGE)):
+        with transaction.atomic(using=require_current_alias()), rows.gathering():
+            for event in page:
+                rows.put("raw_events", INSERT_EVENT, event)
+        count += len(page)
+    apply_events(last)
+    return count
+
+
+def complete() -> None:
+    """Check the chain of the open draft, and do what follows a rebuild.
+
+    Raises:
+        Unavailable: the chain does not hold.
+    """
+    verified = log.verify()
+    if not verified.ok:
+        raise Unavailable(f"nothing was moved: {verified.describe()}; run `memory-hub doctor`")
+    finish_rebuild()
+
+
+def digests() -> dict[str, tuple[int, str]]:
+    """Return rows and digests of the log, by ``raw_events``, and of all read models."""
+    return {RawEvent._meta.db_table: differences.table_digest(RawEvent, HERE), **log.table_digests()}
+
+
+def marks() -> dict[str, str]:
+    found = rows.fetch("SELECT key, value FROM store_meta")
+    return {key: value for key, value in found if key not in (*_OWN_MARKS, _ARRIVAL)}
+
+
+def put_marks(marks: dict[str, str], arrival: dict[str, Any]) -> None:
+    with transaction.atomic(using=require_current_alias()):
+        for key, value in {**marks, _ARRIVAL: json.dumps(arrival)}.items():
+            rows.execute(upsert("store_meta", "key", ["value"]), [key, value])
+
+
+def leave(departure: dict[str, Any]) -> None:
+    places.leave(current_store(), Departure(**departure))
+
+
+def arrive(store: str, epoch: str, position: int, digest: str) -> None:
+    places.arrive(parsed(store), epoch, Anchor(position, digest))
+
+
+def anchor(store: str) -> tuple[int, str] | None:
+    found = anchors.read(parsed(store))
+    return (found.position, found.digest) if found else None
+
+
+def remove_kept(store: str, epoch: str) -> None:
+    log.forget_views(parsed(store))
+    places.remove_kept(parsed(store), epoch)
+
+
+def settle(store: str, epoch: str) -> None:
+    """Forget where a store came from with a move: its old place is gone."""
+    with use_store(parsed(store)):
+        mark = arrival()
+        if mark and mark["epoch"] == epoch:
+            rows.execute("DELETE FROM store_meta WHERE key = %s AND value = %s", [_ARRIVAL, json.dumps(mark)])
+
+
+STEPS: Mapping[str, Callable[..., Any]] = {
+    "address": address,
+    "anchor": anchor,
+    "arrive": arrive,
+    "complete": complete,
+    "digest_at": digest_at,
+    "digests": digests,
+    "end": end,
+    "has_arrived": has_arrived,
+    "leave": leave,
+    "marks": marks,
+    "put_marks": put_marks,
+    "remove_kept": remove_kept,
+    "settle": settle,
+    "stores_here": stores_here,
+    "where": where,
+    **{
+        name: lambda store, name=name, **given: getattr(places, name)(parsed(store), **given)
+        for name in ("come_back", "create_draft", "discard_draft", "mark_left", "prepare_to_leave")
+    },
+}

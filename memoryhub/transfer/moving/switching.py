@@ -1,0 +1,179 @@
+"""The moment of a move at which the new place takes writes instead of the old one, and its repair after a crash.
+
+A place takes writes after ``arrive`` or ``come_back``. For a move's epoch at most one of them happens: ``arrive`` needs
+the draft, and the caller of ``come_back`` has removed the draft before, and then looked whether it had arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from memoryhub import env
+from memoryhub.core.backends.base import Departure
+from memoryhub.core.backends.selected import places
+from memoryhub.core.errors import Conflict, Moved, Unavailable
+from memoryhub.core.stores.store_id import StoreId
+from memoryhub.transfer.moving.peer import Peer, Place
+
+# Longer than the lease of a process that was killed
+_LOCK_SECONDS = 25.0
+# What the epoch of an undo ends with, after that of the move
+_BACK = "-back"
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """What a move did."""
+
+    address: str
+    events: int
+    # How long writers waited, in seconds; 0 if an interrupted move was finished
+    held: float = 0.0
+    # Whether an earlier move had moved it
+    already: bool = False
+
+
+def text_of(store: StoreId) -> str:
+    return f"{store.scope}:{store.name}"
+
+
+@contextmanager
+def both(store: StoreId, source: Place, target: Place) -> Iterator[tuple[Peer, Peer]]:
+    """Start a process in both places, and keep other moves of the store out of them.
+
+    Raises:
+        Locked: another move of the store runs.
+    """
+    with Peer(source) as leaving, Peer(target) as arriving:
+        # In one order, whatever the direction
+        for peer in sorted((leaving, arriving), key=lambda peer: peer.place.url):
+            lock(peer, store)
+        yield leaving, arriving
+
+
+def lock(peer: Peer, store: StoreId) -> None:
+    peer.call("lock", store=text_of(store), seconds=_LOCK_SECONDS)
+
+
+def assign(store: StoreId, place: Place) -> None:
+    """Record which server has a store, after its arrival: until then the old place says where the store has gone."""
+    places.assign(store, "" if place.url in ("", env.database_url()) else place.name)
+
+
+def where(store: StoreId, *peers: Peer) -> list[dict[str, Any]]:
+    return [peer.call("where", store=text_of(store)) for peer in peers]
+
+
+def departure_of(found: dict[str, Any]) -> Departure | None:
+    return Departure(**found["departure"]) if found["departure"] else None
+
+
+def back(departure: Departure) -> str:
+    """Return the epoch of the undo of a move."""
+    return departure.epoch + _BACK
+
+
+def is_back(departure: Departure) -> bool:
+    return departure.epoch.endswith(_BACK)
+
+
+def require_this_way(store: StoreId, departure: Departure, to: Peer) -> None:
+    """Raise Moved if a store has gone to another place than that of ``to``.
+
+    An address alone does not say so: a database can have several.
+    """
+    (found,) = where(store, to)
+    marks = [found.get("arrival"), found["departure"]]
+    epochs = {*found["drafts"], *(mark["epoch"] for mark in marks if mark)}
+    move = departure.epoch.removesuffix(_BACK)
+    if found["address"] != departure.address and epochs.isdisjoint((move, move + _BACK)):
+        raise Moved(f"{store.scope} {store.name!r} has moved to {departure.address}, not to {found['address']}")
+
+
+def switch(store: StoreId, leaving: Peer, arriving: Peer, departure: Departure) -> bool:
+    """Let a fenced store arrive; return False if it could not, and takes writes in its old place again."""
+    try:
+        arriving.call(
+            "arrive",
+            store=text_of(store),
+            epoch=departure.epoch,
+            position=departure.position,
+            digest=departure.digest,
+        )
+    except Conflict:  # the place has a store of that name, or no draft: perhaps because it has arrived
+        return not cancel(store, leaving, arriving, departure)
+    leaving.call("mark_left", store=text_of(store))
+    return True
+
+
+def cancel(store: StoreId, leaving: Peer, arriving: Peer, departure: Departure) -> bool:
+    """Let a fenced store take writes in its old place again; return False if it has arrived in the new one."""
+    named = text_of(store)
+    arriving.call("discard_draft", store=named, epoch=departure.epoch)
+    if arriving.call("has_arrived", store=named, departure=asdict(departure)):
+        leaving.call("mark_left", store=named)
+        return False
+    (there,) = where(store, arriving)
+    left = departure_of(there)
+    if left and left.epoch > departure.epoch:
+        raise Moved(f"{store.scope} {store.name!r} has moved on to {left.address}")
+    leaving.call("come_back", store=named, epoch=departure.epoch)
+    return True
+
+
+def go_back(store: StoreId, leaving: Peer, arriving: Peer, departure: Departure) -> Moving:
+    """Finish an undo, whose fence is in the new place: the old one has all of the log, and takes writes again.
+
+    Args:
+        store: what moves.
+        leaving: the place that the move had left.
+        arriving: the place that it had gone to.
+        departure: from ``arriving``, by the undo.
+    """
+    named = text_of(store)
+    (here,) = where(store, leaving)
+    kept = departure_of(here)
+    if kept and back(kept) == departure.epoch:
+        leaving.call("come_back", store=named, epoch=kept.epoch)
+    elif cancel(store, arriving, leaving, departure):  # the copy was removed, so it can never come back
+        raise Unavailable(f"the copy in {here['address']} is gone, so {store.name!r} stays where it is")
+    arriving.call("mark_left", store=named)
+    arriving.call("remove_kept", store=named, epoch=departure.epoch)
+    return Moving(here["address"], departure.position)
+
+
+def finish(store: StoreId, leaving: Peer, arriving: Peer) -> Moving | None:
+    """Finish a move or an undo between two places that was interrupted after its fence.
+
+    Returns:
+        What was moved to ``arriving``; None if the store is, or is again, in ``leaving``.
+
+    Raises:
+        Conflict: there is another one of its name.
+        Moved: the store has gone to a third place, or its move is confirmed.
+        Unavailable: the copy was gone, so the store takes writes in its old place again.
+    """
+    here, there = where(store, leaving, arriving)
+    ours, theirs = departure_of(here), departure_of(there)
+    if theirs and theirs.kept and not here["exists"] and (ours is None or theirs.epoch > ours.epoch):
+        require_this_way(store, theirs, leaving)
+        if is_back(theirs):
+            go_back(store, leaving, arriving, theirs)
+        elif not switch(store, arriving, leaving, theirs):
+            return Moving(there["address"], theirs.position)
+        return None
+    if ours is None:
+        return None
+    if not ours.kept:
+        raise Moved(f"{store.scope} {store.name!r} has moved to {ours.address} already; move it from there")
+    require_this_way(store, ours, arriving)
+    if switch(store, leaving, arriving, ours):
+        return Moving(there["address"], ours.position, already=there["exists"])
+    if there["exists"]:
+        raise Conflict(f"there is a {store.scope} {store.name!r} in {there['address']} already")
+    raise Unavailable(
+        f"the copy in {ours.address} is gone, so {store.name!r} takes writes in its old place again; run the move again"
+    )

@@ -1,0 +1,224 @@
+"""Which database a home belongs to, and which processes are refused; no database is asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from unittest import TestCase, mock
+
+from memoryhub import env
+from memoryhub.core import home_database
+from memoryhub.core.file_locks import try_lock
+from memoryhub.core.home_database import record, recorded, remember, require_own, shown
+from memoryhub.env import DATABASE_VARIABLE, DatabaseUrlError, configured_database_url
+
+FIRST = "postgresql://hub:secret@DB.example.org:5432/hub?sslmode=require"
+SECOND = "postgresql://hub@db2.example.org/hub"
+ROOT = Path(__file__).parents[2]
+
+
+class HomeDatabaseTestCase(TestCase):
+    def setUp(self) -> None:
+        self.home = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        variables = {name: value for name, value in os.environ.items() if name != DATABASE_VARIABLE}
+        self.enterContext(mock.patch.dict(os.environ, {**variables, "MEMORY_HUB_HOME": str(self.home)}, clear=True))
+        self.enterContext(mock.patch.object(home_database, "_remembered", set()))
+
+    def give(self, variable: str = "", config: str = "") -> None:
+        os.environ.pop(DATABASE_VARIABLE, None)
+        if variable:
+            os.environ[DATABASE_VARIABLE] = variable
+        (self.home / "config.toml").write_text(f'database_url = "{config}"\n' if config else "")
+
+    def make_store(self) -> Path:
+        path = self.home / "projects" / "alpha" / "events.db"
+        path.parent.mkdir(parents=True)
+        path.touch(0o600)
+        return path
+
+    def refused(self, *, by_client: bool = True, is_hub: bool = False) -> str:
+        try:
+            require_own(by_client=by_client, is_hub=is_hub)
+        except DatabaseUrlError as error:
+            return str(error)
+        return ""
+
+
+class HomeDatabaseTests(HomeDatabaseTestCase):
+    def test_addresses_are_compared_without_user_password_and_options(self) -> None:
+        spellings = {
+            "postgresql://db.example.org/hub": (
+                FIRST,
+                "postgres://db.example.org/hub",
+                "postgresql://a@DB.example.org/hub",
+            ),
+            "postgresql:///var/run/postgresql/hub": (
+                "postgresql:///hub?host=/var/run/postgresql",
+                "postgresql://%2Fvar%2Frun%2Fpostgresql/hub",
+            ),
+            "postgresql://db1:6432,db2/hub": (
+                "postgresql://u:p@db1:6432,db2:5432/hub?target_session_attrs=read-write",
+            ),
+            "postgresql://[::1]:5433/ann": ("postgresql://ann@[::1]:5433/", "postgresql://ann@[::1]?port=5433"),
+        }
+        for expected, urls in spellings.items():
+            for url in urls:
+                self.assertEqual(shown(url), expected)
+
+    def test_a_write_is_remembered_without_the_password(self) -> None:
+        self.give(FIRST)
+        remember(FIRST)
+        path = self.home / env.DATABASE_FILE
+        self.assertEqual(path.read_text(), "postgresql://db.example.org/hub\n")
+        self.assertEqual(path.stat().st_mode & 0o777, 0o600)
+        remember(SECOND)
+        self.assertEqual(recorded(), "postgresql://db.example.org/hub")
+
+    def test_a_process_without_the_address_is_refused(self) -> None:
+        record(FIRST)
+        self.give()
+        for by_client in (True, False):
+            sentence = self.refused(by_client=by_client)
+            self.assertIn(f"the home {self.home} works with postgresql://db.example.org/hub, but", sentence)
+            self.assertIn("was given no database: set database_url in the home's config.toml, or", sentence)
+        for variable, config in ((FIRST, ""), ("", FIRST), ("sqlite", ""), ("", "sqlite"), (FIRST, FIRST)):
+            self.give(variable, config)
+            self.assertEqual(self.refused(), "")
+
+    def test_another_address_needs_the_home_s_config(self) -> None:
+        record(FIRST)
+        self.give(SECOND)
+        self.assertIn(f"but {DATABASE_VARIABLE} names postgresql://db2.example.org/hub", self.refused())
+        self.give(SECOND, config=FIRST)
+        self.assertIn(f"but {DATABASE_VARIABLE} names postgresql://db2.example.org/hub", self.refused())
+        self.give(config=SECOND)
+        self.assertEqual(self.refused(), "")
+        remember(SECOND)
+        self.assertEqual(recorded(), "postgresql://db2.example.org/hub")
+
+    def test_an_empty_home_takes_any_database(self) -> None:
+        for variable, config in (("", ""), (FIRST, ""), ("", FIRST)):
+            self.give(variable, config)
+            self.assertEqual(self.refused(), "")
+
+    def test_a_home_with_stores_in_files_changes_by_a_person_s_act(self) -> None:
+        store = self.make_store()
+        self.give(FIRST)
+        self.assertIn("are in its files, but", self.refused())
+        self.assertEqual(self.refused(by_client=False), "")
+        with (self.home / env.SERVE_LOCK).open("w") as file:
+            program = "import sys; from memoryhub.core import home_database as h; h.require_own(by_client=False)"
+            self.assertTrue(try_lock(file.fileno()))
+            done = subprocess.run(
+                [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+            )
+            self.assertIn("the hub that runs in the home", done.stderr)
+        self.give(config=FIRST)
+        self.assertEqual(self.refused(), "")
+        self.give(FIRST)
+        store.chmod(0o400)  # as one that has moved
+        self.assertEqual(self.refused(), "")
+        store.chmod(0o600)
+        with self.assertLogs("memoryhub.core.home_database", "WARNING") as logs:
+            remember(FIRST)
+        self.assertIn("its stores in files stay there", logs.output[0])
+        self.assertEqual(self.refused(), "")
+        self.give()
+        self.assertIn("was given no database", self.refused())
+
+    def test_a_home_that_was_moved_to_files_refuses_its_old_database(self) -> None:
+        record("")
+        for variable, config, fix in ((FIRST, "", f"unset {DATABASE_VARIABLE}"), ("", FIRST, "remove database_url")):
+            self.give(variable, config)
+            self.assertIn(fix, self.refused())
+        self.give()
+        self.assertEqual(self.refused(), "")
+
+    def test_asking_imports_nothing_slow(self) -> None:
+        record(FIRST)
+        self.give(config=FIRST)
+        program = (
+            "import sys; from memoryhub.core.home_database import require_own; require_own(by_client=True); "
+            "print(*sys.modules)"
+        )
+        done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+        self.assertFalse({"django", "tomllib", "pathlib", "urllib.parse", "logging"}.intersection(done.stdout.split()))
+
+    def test_one_plain_line_of_toml_is_read_as_the_parser_reads_it(self) -> None:
+        import tomllib
+
+        texts = (
+            f'database_url = "{FIRST}"\n',
+            f"  database_url='{FIRST}'  \r\n[servers]\nx = 'y'\n",
+            f'database_url = "{FIRST}" # the main one\n',
+            f'enabled = true\nretention = [\n{{what = "captured"}}]\ndatabase_url = "{FIRST}"\n',
+            f'[team]\ndatabase_url = "{FIRST}"\n',
+            f'note = """\ndatabase_url = "{SECOND}"\n"""\ndatabase_url = "{FIRST}"\n',
+            'database_url = "a\\u0062c"\n',
+            "database_url = 5\n",
+            'database_urls = "x"\n',
+            'database_url = ""\n',
+            'database_url = "\n',
+        )
+        for text in texts:
+            with self.subTest(text):
+                (self.home / "config.toml").write_text(text)
+                env._configs.clear()
+                try:
+                    expected = tomllib.loads(text).get("database_url", "")
+                except tomllib.TOMLDecodeError:
+                    expected = ""
+                self.assertEqual(configured_database_url(), expected if isinstance(expected, str) else "")
+
+
+class DoorTests(HomeDatabaseTestCase):
+    """Processes of a home that works with a database, without its address."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        record(FIRST)
+
+    def run_in_home(self, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "memoryhub.cli", *words]
+        variables = {**os.environ, "PYTHONPATH": str(ROOT), "MEMORY_HUB_AUTOSTART": "on"}
+        return subprocess.run(
+            command, cwd=self.home, env=variables, input=given, capture_output=True, text=True, check=False
+        )
+
+    def assert_untouched(self) -> None:
+        self.assertEqual([*self.home.rglob("*.db"), *self.home.glob("serve.lock")], [])
+
+    def test_a_client_s_server_offers_nothing_and_says_why(self) -> None:
+        requests = [
+            {"id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}},
+            {"id": 2, "method": "tools/call", "params": {"name": "memory_write", "arguments": {}}},
+        ]
+        given = "".join(json.dumps({"jsonrpc": "2.0", **request}) + "\n" for request in requests)
+        done = self.run_in_home("mcp", "--project", "alpha", given=given)
+        hello, call = (json.loads(line)["result"] for line in done.stdout.splitlines())
+        self.assertIn("works with postgresql://db.example.org/hub, but", hello["instructions"])
+        self.assertTrue(call["isError"])
+        self.assertNotIn("secret", done.stdout + done.stderr)
+        self.assert_untouched()
+
+    def test_commands_are_refused_but_for_those_that_repair_it(self) -> None:
+        for words in (("project", "create", "alpha"), ("status",), ("serve", "--port", "0"), ("doctor",), ("migrate",)):
+            done = self.run_in_home(*words)
+            self.assertEqual(done.returncode, 8, words)
+            self.assertIn("memory-hub: the home ", done.stderr)
+        self.assert_untouched()
+        for allowed in (("help",), ("doctor", "--help"), ("setup",), ("move", "--help")):
+            self.assertEqual(self.run_in_home(*allowed).returncode, 0, allowed)
+        self.assertEqual(self.run_in_home("setup", "claude-code", "--check").returncode, 3)
+
+    def test_a_hook_keeps_its_event(self) -> None:
+        event = json.dumps({"session_id": "s", "cwd": str(self.home), "hook_event_name": "SessionStart"})
+        done = self.run_in_home("hook", "claude-code", "SessionStart", "--project", "alpha", given=event)
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        self.assertRegex(done.stderr, "memory-hub hook: the home .* the event is kept")
+        self.assert_untouched()
+        self.assertEqual(len([*(self.home / "spool").glob("*.jsonl*")]), 1)

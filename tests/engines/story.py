@@ -1,0 +1,225 @@
+"""The steps of a generated history that clients and people take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from decisions.models import EdgeRelation
+from decisions.schemas import DecisionEvidence, DecisionLink, DecisionMark
+from decisions.services import add_evidence, link_decisions, mark_decision
+from memories.events import Verdict
+from memories.models import RelationType, Resolution
+from memories.review.schemas import ReviewMerge, ReviewTouch, ReviewVerdict
+from memories.review.services import merge_into, review_memory, withdraw_verdict
+from memories.uses.drain import count_uses
+from memoryhub.core.errors import ConfirmationRequired
+from memoryhub.core.origin import use_origin
+from memoryhub.core.tools import find_tool
+from sessions_app.events.client import client_events
+from sessions_app.schemas import ProjectDescribe, SettingsChange
+from sessions_app.services.profile import change_settings, describe
+from tests.engines.values import CONTROL, WORDS
+
+KINDS = ("observation", "guideline", "knowledge", "tool")
+PROJECT = "generated"
+_SETTINGS: dict[str, Any] = {
+    "retention_days": 60,
+    "review_after": {"knowledge": 20},
+    "retention": [{"what": "deleted", "kind": "tool", "after_days": 10}],
+}
+
+
+class Story:
+    """Each ``do_…`` is a step; they are taken in the order in which they stand."""
+
+    def __init__(self, seed: int, repository: Path) -> None:
+        self.chance = Random(seed)
+        self.repository = repository
+        self.memories: list[int] = []
+        self.decisions: list[int] = []
+        self._numbers = count(1)
+
+    def steps(self) -> list[Callable[[], None]]:
+        classes = reversed(type(self).__mro__)
+        return [getattr(self, name) for owner in classes for name in vars(owner) if name.startswith("do_")]
+
+    def text(self, most: int) -> str:
+        return " ".join(self.chance.choices(WORDS, k=self.chance.randint(1, most)))
+
+    def title(self) -> str:
+        return f"{self.text(3)[:150]} {next(self._numbers)}"
+
+    def call(self, name: str, /, **given: Any) -> dict[str, Any]:
+        tool = find_tool(name)
+        assert tool is not None, name
+        return tool.handler(tool.input.model_validate(given)).data
+
+    def write(self, **given: Any) -> int:
+        fields = {"title": self.title(), "content": self.text(40), "tags": [self.text(1)[:60]], **given}
+        memory = int(self.call("memory_write", **fields)["id"])
+        self.memories += [memory] if given.get("scope", "project") == "project" else []
+        return memory
+
+    def decide(self, **given: Any) -> int:
+        fields = {"title": self.title(), "context": self.text(20), "rationale": self.text(9), **given}
+        self.decisions.append(int(self.call("decision_record", **fields)["id"]))
+        return self.decisions[-1]
+
+    def govern(self) -> Any:
+        return use_origin(actor="olga", source="admin", session_id="", turn_id="")
+
+    def do_describe(self) -> None:
+        self.call("org_create", org_id="team", name="Ärzte & 水位", description=CONTROL)
+        self.call("project_create", project_id="other", org_id="team", description="Beside this one")
+        describe(command=ProjectDescribe(name="Generated 😀", org_id="team", root_path=str(self.repository)))
+        change_settings(command=SettingsChange(settings=_SETTINGS))
+
+    def do_start_sessions(self) -> None:
+        self.call("session_start", session_id="s-main", purpose=self.text(6), metadata={"ticket": [1, "水位"]})
+        self.call("session_start", session_id="s-scratch", mode="scratch")
+        self.call("session_start", session_id="s-scrätch 2", mode="scratch")
+        self.call("session_pause", session_id="s-main")
+        self.call("session_resume", session_id="s-main")
+
+    def do_write_every_kind(self) -> None:
+        for kind in KINDS:
+            for scope in ("project", "project", "org", "global"):
+                self.write(kind=kind, scope=scope)
+        self.write(content=CONTROL, attributes={"related_chunks": ["Feed.py:1"]}, source="https://a.example/?q=1%202")
+        links = [{"uri": "feed.py", "type": "governs"}]
+        for path in ("feed.py", "Feed.py"):
+            self.write(kind="guideline", resource_links=links, attributes={"priority": 9}, content=f"See {path}.")
+        self.write(kind="knowledge", attributes={"valid_until": "2026-03-01T00:00:00Z", "confidence": 0.1})
+        self.call("guideline_add", name="Ärger über Straßen", content=self.text(9), priority=5, category="Style")
+        self.call("tool_add", name="pump", description=self.text(9), examples=[{"in": 1}], category="cli")
+        self.call("knowledge_add", title="ÄRGER ÜBER STRASSEN", content=self.text(9), confidence=1 / 3)
+
+    def do_write_in_scratch_sessions(self) -> None:
+        for session in ("s-scratch", "s-scrätch 2"):
+            with use_origin(session_id=session):
+                self.write(scope="session", content=f"only here: {self.text(20)}")
+        self.call("session_end", session_id="s-scratch", promote=True, summary=CONTROL)
+        self.call("session_end", session_id="s-scrätch 2", discard=True)
+
+    def do_write_again(self) -> None:
+        for content in ("first", "second"):
+            self.write(title="Topic", content=f"{content} tide", topic_key="topic/潮汐")
+        for _ in range(2):
+            self.write(title="Same", content="The same tide gauge, twice.")
+
+    def do_revise_often(self) -> None:
+        for memory in self.memories[2:8:2]:
+            for number in range(6):
+                self.call("memory_update", id=memory, content=f"{number} {self.text(9)}", change_reason=self.text(3))
+
+    def do_append_every_client_event(self) -> None:
+        for number, (name, kind) in enumerate(client_events().items()):
+            if number % 4 == 0:
+                turn = self.call("turn_begin", session_id="s-main", turn_id=f"t-{number}")
+            payload = {field: self._filled(about.annotation) for field, about in kind.schema.model_fields.items()}
+            given = {key: value for key, value in payload.items() if value is not None}
+            self.call("event_append", type=name, payload=given, ack_token=turn["ack_token"])
+        self.call("turn_end", ack_token=turn["ack_token"], summary=f"As #{self.memories[0]} says")
+
+    def _filled(self, annotation: Any) -> Any:
+        if annotation is str:
+            return f"{self.text(3)[:50]} \x1b[31m"
+        if annotation is bool:
+            return self.chance.random() < 0.5
+        return self.chance.randint(0, 9) if "int" in str(annotation) else {"file_path": "feed.py", "list": [1.5, None]}
+
+    def do_begin_a_turn_that_expires(self) -> None:
+        self.call("turn_begin", session_id="s-main", turn_id="t-left-open")
+
+    def do_iterate(self) -> None:
+        self.call("turn_begin", session_id="s-main", turn_id="t-after")
+        self.call("iteration_start", command="spike", description=self.text(9))
+        self.call("iteration_complete", abandon=True, outcome="nothing")
+        self.call("iteration_start", command="feature", description=CONTROL)
+        self.call("iteration_advance", phase="design", artifacts=["a.md", "https://ä.example/b"])
+        self.call("iteration_advance", completed="design", phase="build")
+
+    def do_decide(self) -> None:
+        first = self.decide(topic="feeds", files=["feed.py", "docs"], notes=[self.text(5)], impact="critical")
+        second = self.decide(topic="feeds", supersedes=[first], prs=["https://pr.example/1"], decided_at="2025-12-01")
+        for relation in EdgeRelation.values:
+            self.decide(**{relation: [second]}, alternatives=[{"option": self.text(3), "why_not": self.text(4)}])
+        self.call("decision_supersede", id=self.decisions[-1], chosen=self.text(4), validations=["measured"])
+        link_decisions(command=DecisionLink(id=self.decisions[3], relation="relates_to", to=first))
+        mark_decision(command=DecisionMark(id=self.decisions[4], status="deprecated", reason=self.text(3)))
+        add_evidence(command=DecisionEvidence(id=second, files=["Feed.py"], notes=["twice", "twice"]))
+
+    def do_commit(self) -> None:
+        shas = self._shas()
+        for sha, decision in zip(shas, self.decisions, strict=False):
+            self.call("commit_record", sha=sha, directory=str(self.repository), decision_ids=[decision])
+        self.call("commit_record", sha=shas[0], decision_ids=[self.decisions[1]], link_type="relates")
+        body = f"Bump\n\nReverts #{self.decisions[2]}. This reverts commit {shas[0]}."
+        self.call("commit_record", sha="ab" * 20, message=body, files=[{"path": "dir/ü.py", "insertions": 2}])
+        self.call("iteration_complete", outcome=self.text(5))
+
+    def _shas(self) -> list[str]:
+        from sessions_app.git import read_commits
+
+        return [commit.sha for commit in read_commits(self.repository)]
+
+    def do_relate(self) -> None:
+        for number, relation in enumerate([*RelationType.values, *RelationType.values]):
+            self.call("relation_create", source=self.memories[number], relation=relation, target=self.memories[-1])
+        for decision in self.decisions[4:]:
+            self.call("relation_create", source=self.memories[2], relation="applies_to", target=decision)
+        made = self.call("relation_create", source=self.decisions[0], relation="related_to", target="project")
+        self.call("relation_create", source=self.memories[0], relation="derived_from", target=self.memories[5])
+        self.call("relation_create", source=self.memories[5], relation="derived_from", target=self.memories[6])
+        self.call("relation_delete", id=made["id"], reason=CONTROL)
+
+    def do_tag(self) -> None:
+        self.call("tag_create", name="Größe 水位", category="unit", description=CONTROL)
+        self.call("tag_attach", id=self.memories[0], tags=["größe 水位", "a,b", "100%"])
+        self.call("tag_attach", id="project", tags=["größe 水位", "z"])
+        self.call("tag_detach", id=self.memories[0], tags=["a,b"])
+
+    def do_conflict(self) -> None:
+        made = [self.write() for _ in (*Resolution.values, "left open")]
+        for memory, resolution in zip(made, [*Resolution.values, ""], strict=True):
+            self.call("memory_update", id=memory, base_version=1, content=f"a {self.text(9)}")
+            conflict = self.call("memory_update", id=memory, base_version=1, content=f"b {self.text(9)}")["conflict"]
+            merged = {"content": self.text(9)} if resolution == "merge" else {}
+            if resolution:
+                self.call("memory_conflict_resolve", id=conflict, resolution=resolution, reason="so", **merged)
+
+    def do_review(self) -> None:
+        change_settings(command=SettingsChange(settings={"review_policy": "all"}))
+        proposed = [self.write(kind=kind) for kind in (*KINDS, "observation", "observation")]
+        self.call("memory_update", id=self.memories[1], content=self.text(20), change_reason=self.text(3))
+        change_settings(command=SettingsChange(settings={"review_policy": None}))
+        with self.govern():
+            for memory, verdict in zip(proposed, (Verdict.ACCEPTED, Verdict.REJECTED, Verdict.REJECTED), strict=False):
+                review_memory(command=ReviewVerdict(id=memory, verdict=verdict, reason=self.text(3)))
+            withdraw_verdict(command=ReviewTouch(id=proposed[2]))
+            merge_into(command=ReviewMerge(id=proposed[4], into=self.memories[0]))
+
+    def do_delete(self) -> None:
+        kept, gone, gone_for_ever = (self.write(kind="tool") for _ in range(3))
+        for memory in (kept, gone, gone_for_ever):
+            self.call("memory_delete", id=memory, reason=self.text(3))
+        self.call("memory_restore", id=kept)
+        self.call("memory_restore", id=self.memories[1], version=1)
+        try:
+            self.call("memory_delete", id=gone_for_ever, permanent=True)
+        except ConfirmationRequired as asked:
+            self.call("memory_delete", id=gone_for_ever, permanent=True, confirm_token=asked.data["confirm_token"])
+        self.call("guideline_deactivate", name="Ärger über Straßen")
+
+    def do_use(self) -> None:
+        self.call("memory_get", ids=self.memories[:4])
+        self.call("memory_search", query="tide gauge")
+        self.call("memory_context", session_id="s-main", query=f"{self.text(4)} 水位", max_tokens=900)
+        self.call("memory_context", session_id="s-main")
+        count_uses()
+        self.call("memory_affirm", id=self.memories[5], reason=self.text(3))
+        self.call("memory_affirm", id=self.decisions[2])

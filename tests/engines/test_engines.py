@@ -1,0 +1,121 @@
+"""The same history gives the same log, read models and answers in both databases, whose statements are portable."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+from unittest import TestCase, skipIf
+
+from memoryhub.core.events.event_types import event_types
+from memoryhub.core.tools import all_resources, all_tools
+from memoryhub.mcp.registry import load_tools
+from tests.engines.selectors import NOT_CALLED, selectors
+from tests.engines.story import PROJECT
+from tests.postgresql import URL_VARIABLE, Cluster, why_missing
+from tests.sessions_app.test_git import Repository
+
+_COMPARED = ("head", "digests", "types", "tools", "resources", "completions", "selectors")
+
+
+@skipIf(why_missing(), why_missing())
+class EngineTests(TestCase):
+    sqlite: dict[str, Any]
+    postgresql: dict[str, Any]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        load_tools()
+        folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        _make_repository(folder / "repository")
+        cls.sqlite = _run(folder)
+        # Of a language, because a database of a service sorts and compares by one, where the hub names no collation
+        with Cluster(durable=False) as cluster, cluster.database(locale="en-US") as url:
+            cls.postgresql = _run(folder, **{URL_VARIABLE: url})
+
+    def test_both_databases_answer_alike(self) -> None:
+        self.assertEqual(self.postgresql["refused"], self.sqlite["refused"])
+        for project in ("demo", PROJECT):
+            for part in _COMPARED:
+                ours, theirs = self.sqlite[project][part], self.postgresql[project][part]
+                with self.subTest(f"{project} {part}"):
+                    self.assertEqual(list(theirs), list(ours))
+                    self.assertEqual(_differing(ours, theirs), {})
+
+    def test_a_rebuild_gives_the_same_read_models(self) -> None:
+        for answers in (self.sqlite, self.postgresql):
+            self.assertEqual([answers[project]["rebuilt"] for project in ("demo", PROJECT)], [[], []])
+
+    def test_every_statement_of_sqlite_can_be_planned_by_postgresql(self) -> None:
+        self.assertEqual(self.postgresql["statements"]["problems"], [])
+        self.assertGreater(self.postgresql["statements"]["count"], 200)
+
+    def test_the_history_has_events_of_every_type(self) -> None:
+        product = {kind.name for kind in event_types() if not kind.schema.__module__.startswith("tests.")}
+        self.assertEqual(product - set(self.sqlite[PROJECT]["types"]), set())
+
+    def test_every_reading_tool_and_resource_succeeds(self) -> None:
+        answers = self.sqlite[PROJECT]
+        tools = {call.split(" ", 1)[0] for call, answer in answers["tools"].items() if "data" in answer}
+        self.assertEqual({tool.name for tool in all_tools() if not tool.writes} - tools, set())
+        resources = {uri.split("?")[0] for uri, answer in answers["resources"].items() if "data" in answer}
+        begun = {resource.uri_template.partition("{")[0] for resource in all_resources()}
+        self.assertEqual({begin for begin in begun if not any(uri.startswith(begin) for uri in resources)}, set())
+        self.assertTrue(any(answers["completions"].values()))
+
+    def test_every_argument_of_reading_tools_is_given(self) -> None:
+        given = {call.split(" ", 1)[0]: set[str]() for call in self.sqlite[PROJECT]["tools"]}
+        for call in self.sqlite[PROJECT]["tools"]:
+            name, arguments = call.split(" ", 1)
+            given[name] |= set(json.loads(arguments))
+        missing = {
+            f"{tool.name}.{name}"
+            for tool in all_tools()
+            if not tool.writes
+            for name in set(tool.input.model_fields) - given[tool.name]
+        }
+        self.assertEqual(missing - _WITHOUT_PAGES, set())
+
+    def test_every_selector_is_compared_or_has_a_reason(self) -> None:
+        found = self.sqlite[PROJECT]["selectors"]
+        self.assertEqual(set(found) | set(NOT_CALLED), set(selectors()))
+        failed = [name for name, results in found.items() if not any(map(_is_result, results))]
+        self.assertEqual(failed, [])
+
+
+# Lists that the history does not fill beyond one page
+_OF_ONE_PAGE = ("memory_conflicts", "memory_stale", "org_list", "project_list", "knowledge_history", "tool_history")
+_WITHOUT_PAGES = {f"{name}.cursor" for name in _OF_ONE_PAGE}
+
+
+def _is_result(result: Any) -> bool:
+    return not (isinstance(result, dict) and "error" in result)
+
+
+def _differing(ours: Any, theirs: Any) -> Any:
+    if not isinstance(ours, dict):
+        return {} if ours == theirs else {"SQLite": ours, "PostgreSQL": theirs}
+    return {name: [ours[name], theirs.get(name)] for name in ours if ours[name] != theirs.get(name)}
+
+
+def _make_repository(folder: Path) -> None:
+    repository = Repository(folder)
+    for number in range(4):
+        lines = b"line\n" * (number + 3)
+        repository.commit(f"Commit {number} – 水位", **{"feed.py": lines, "docs/a.md": b"%d\n" % number})
+
+
+def _run(folder: Path, **variables: str) -> dict[str, Any]:
+    without = {name: value for name, value in os.environ.items() if name != URL_VARIABLE}
+    home = {"MEMORY_HUB_HOME": tempfile.mkdtemp(dir=folder)}
+    command = [sys.executable, "-m", "tests.engines.run", str(folder)]
+    done = subprocess.run(command, env={**without, **home, **variables}, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise AssertionError(done.stderr[-3000:])
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found

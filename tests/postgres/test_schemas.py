@@ -1,0 +1,162 @@
+"""Stores as schemas: their names, the connections to them, and what waits for what."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from unittest import TestCase, skipIf
+
+from tests.postgres import machines
+from tests.postgresql import Cluster, why_missing
+
+_WRITE = """
+import json
+from memories.schemas import MemoryWrite
+from memories.services import write_memory
+from memoryhub.core.errors import HubError
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import list_projects, project_store, use_store
+
+def write(project, title):
+    with use_store(project_store(project), create=True):
+        return write_memory(command=MemoryWrite(title=title, content=f"about {title}"))
+
+def titles(project):
+    with use_store(project_store(project)):
+        return [title for (title,) in rows.fetch("SELECT title FROM memories_memory ORDER BY id")]
+
+def refusal(work, *arguments):
+    try:
+        work(*arguments)
+    except HubError as error:
+        return error.message
+    return ""
+"""
+# Ids with all that an id may have, and with what statements are rewritten by
+_NAMES = ("plain", "app-2.0", "2.5", "v1.5.rc-1", "my-live.site", "a-main.b", "x" * 64)
+_MANY_NAMES = f"""{_WRITE}
+from memoryhub.core.log import rebuild
+from memoryhub.core.stores.wiping import wipe_free_space
+for name in {_NAMES!r}:
+    write(name, "heron")
+    with use_store(project_store(name)):
+        rebuild()
+        wipe_free_space()
+        write_memory(command=MemoryWrite(title="swan", content="after the rebuild"))
+        assert rows.fetch("SELECT 0.5, 'main.x', 'live.x'") == [(0.5, "main.x", "live.x")]
+print(json.dumps([list_projects(), {{name: titles(name) for name in {_NAMES!r}}}]))
+"""
+_COLLISION = f"""{_WRITE}
+from memoryhub.core.backends.postgresql import schemas, stores
+long = "victim-" + "a" * 50
+write(long, "heron")
+name = schemas.schema_of(project_store(long))
+same = name.removeprefix("project_")
+found = [schemas.schema_of(project_store(same)) != name]
+# A schema that has another store's name, however it came to have it
+schemas.direct().rows(f"COMMENT ON SCHEMA {{schemas.quote(name)}} IS 'project:another'")
+stores.forget_schema(project_store(long))
+print(json.dumps([*found, refusal(write, long, "swan")]))
+"""
+_AFTER_RESTART = f"""{_WRITE}
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from memoryhub.core.backends.postgresql import schemas, servers
+write("alpha", "heron")
+barrier = Barrier(4)
+
+def occupy(_):
+    barrier.wait()
+    return schemas.direct().rows("SELECT pg_sleep(0.2)")
+
+with ThreadPoolExecutor(4) as threads:
+    list(threads.map(occupy, range(4)))
+print("idle", flush=True)
+sys.stdin.readline()
+# The first statements after a restart: a lock, a write outside a transaction, one within
+with schemas.locked("a lock", servers.all_urls()[0]):
+    schemas.direct().rows("CREATE TABLE made_after (id bigint)")
+write("alpha", "swan")
+print(json.dumps(titles("alpha")))
+"""
+_FORKED = f"""{_WRITE}
+import os
+write("alpha", "heron")
+with use_store(project_store("alpha")):
+    rows.fetch("SELECT 1")
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if all(rows.fetch("SELECT %s::int", [number]) == [(number,)] for number in range(300)) else 1)
+    mine = all(rows.fetch("SELECT %s::int", [-number]) == [(-number,)] for number in range(300))
+    _, code = os.waitpid(child, 0)
+print(json.dumps([mine, code]))
+"""
+_WIPE_BESIDE_A_READER = f"""{_WRITE}
+import psycopg
+from memoryhub import env
+from memoryhub.core.backends.postgresql import schemas, wiping
+write("alpha", "heron")
+wiping._WAIT_SECONDS = 0.2
+with psycopg.connect(env.database_url()) as reader, use_store(project_store("alpha")):
+    reader.execute(f"SELECT * FROM {{schemas.quote(schemas.current_schema())}}.raw_events")
+    wiped = wiping.rewrite()
+    during = rows.fetch("SELECT count(*) FROM raw_events")[0][0]
+with use_store(project_store("alpha")):
+    print(json.dumps([wiped, during > 0, wiping.rewrite()]))
+"""
+_REFUSED = f"""{_WRITE}
+print(json.dumps(refusal(write, "alpha", "heron")))
+"""
+
+
+@skipIf(why_missing(), why_missing())
+class SchemaTests(TestCase):
+    cluster: Cluster
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.cluster = cls.enterClassContext(Cluster(durable=False))
+
+    def setUp(self) -> None:
+        self.home = Path(self.enterContext(tempfile.TemporaryDirectory()), "home")
+        self.database = self.cluster.create_database()
+        self.url = self.cluster.url(self.database)
+
+    def python(self, program: str) -> Any:
+        return machines.run_python(program, self.home, self.url)
+
+    def test_every_id_of_a_project_can_be_a_schema(self) -> None:
+        names, titles = self.python(_MANY_NAMES)
+        self.assertEqual(names, sorted(_NAMES))
+        self.assertEqual(titles, {name: ["heron", "swan"] for name in _NAMES})
+
+    def test_no_id_opens_the_schema_of_another(self) -> None:
+        differs, refusal = self.python(_COLLISION)
+        self.assertTrue(differs)
+        self.assertRegex(refusal, r"can't be used: another store's schema has the same short name$")
+
+    def test_connections_that_a_restart_has_ended_fail_nothing(self) -> None:
+        with ExitStack() as stack:
+            process = stack.enter_context(machines.begin_python(_AFTER_RESTART, self.home, self.url))
+            assert process.stdin
+            assert process.stdout
+            self.assertEqual(process.stdout.readline(), "idle\n")
+            self.cluster.kill()
+            output, _ = process.communicate("\n", timeout=300)
+        self.assertEqual(output, '["heron", "swan"]\n')
+
+    def test_a_forked_process_has_connections_of_its_own(self) -> None:
+        self.assertEqual(self.python(_FORKED), [True, 0])
+
+    def test_a_rewrite_that_waits_for_a_reader_gives_way(self) -> None:
+        wiped, was_readable, wiped_later = self.python(_WIPE_BESIDE_A_READER)
+        self.assertEqual((wiped, was_readable, wiped_later), (False, True, True))
+
+    def test_without_the_right_to_create_schemas_a_sentence_says_so(self) -> None:
+        self.cluster.execute(f"ALTER DATABASE {self.database} OWNER TO postgres")
+        self.cluster.execute(f"REVOKE CREATE ON DATABASE {self.database} FROM hub, PUBLIC")
+        self.assertRegex(self.python(_REFUSED), r"refuses to create a store \(permission denied for database \S+\)")
