@@ -8,6 +8,8 @@ from importlib import import_module
 
 import django
 
+from memoryhub.env import DATABASE_VARIABLE, FILES
+
 COMMANDS = ("speed", "quality", "load", "engines")
 
 
@@ -15,6 +17,7 @@ def main(argv: list[str]) -> None:
     # A person signs in under load, for which the settings of a store have no app
     settings = "memoryhub.settings" if argv[1:2] == ["load"] else "memoryhub.settings_store"
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", settings)
+    os.environ[DATABASE_VARIABLE] = FILES
     django.setup()
     if argv[1:2] not in [[name] for name in COMMANDS]:
         sys.exit(f"usage: python -m benchmarks {'|'.join(COMMANDS)} …; --help after one lists its options")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from memoryhub.env import HomeError, check_home
+from memoryhub.env import DATABASE_VARIABLE, FILES, HomeError, check_home
 
 TYPE_CHECKING = False  # type checkers know the name; importing typing takes time
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ _OF_ANY_DATABASE = frozenset({"bench", "check", "help", "makemigrations", "move"
 def _check_home(argv: list[str]) -> None:
     check_home()
     name = argv[1]
+    if name == "bench":
+        os.environ[DATABASE_VARIABLE] = FILES  # so that nothing generated gets into the user's database
     if name in _OF_ANY_DATABASE:
         return
     from memoryhub.core.home_database import require_own

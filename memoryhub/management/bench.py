@@ -18,6 +18,7 @@ from itertools import accumulate, product
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 from django.db import connections
 
@@ -234,6 +235,10 @@ def _peak_of(process: int) -> int:
 def temporary_home(*, keep: bool) -> Iterator[Path]:
     before = os.environ.get("MEMORY_HUB_HOME")
     folder = tempfile.mkdtemp(prefix="memory-hub-bench-")
+    # The settings have named the files of the user's home
+    for connection in connections.all():
+        named = connection.settings_dict
+        named["NAME"] = str(named["NAME"]).replace(quote(str(env.home())), quote(folder))
     os.environ["MEMORY_HUB_HOME"] = folder
     try:
         yield env.prepare_home()

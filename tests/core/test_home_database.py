@@ -15,6 +15,7 @@ from memoryhub.core import home_database
 from memoryhub.core.file_locks import try_lock
 from memoryhub.core.home_database import record, recorded, remember, require_own, shown
 from memoryhub.env import DATABASE_VARIABLE, DatabaseUrlError, configured_database_url
+from tests.home import UNMEASURED
 
 FIRST = "postgresql://hub:secret@DB.example.org:5432/hub?sslmode=require"
 SECOND = "postgresql://hub@db2.example.org/hub"
@@ -145,7 +146,10 @@ class HomeDatabaseTests(HomeDatabaseTestCase):
             "import sys; from memoryhub.core.home_database import require_own; require_own(by_client=True); "
             "print(*sys.modules)"
         )
-        done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+        environment = {**os.environ, **UNMEASURED}
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+        )
         self.assertFalse({"django", "tomllib", "pathlib", "urllib.parse", "logging"}.intersection(done.stdout.split()))
 
     def test_one_plain_line_of_toml_is_read_as_the_parser_reads_it(self) -> None:

@@ -53,7 +53,7 @@ class MoveTests(MembersTestCase):
         self.assertEqual((row.by, row.door), ("token", "rest"))
         for place, (name, what) in zip(("p/alpha", "o/acme", "o/umbra"), INTO_UMBRA, strict=True):
             page = browser.get(f"/{place}/admin/members/").content.decode()
-            self.assertInHTML(f"<strong>{name}</strong> was {what}", page)
+            self.assertInHTML(f"<strong>{name}</strong>: {what}", page)
 
     def test_the_page_takes_it_out_and_what_changes_nothing_is_not_noted(self) -> None:
         page = "/p/alpha/admin/describe/"

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from memoryhub.env import DATABASE_FILE
 from tests.databases import remove_home, variables_of
 from tests.home import RUN_HOME_VARIABLE, UNMEASURED, run_home
 
@@ -193,7 +194,7 @@ def temporary_home(*, fresh: bool = False) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="memory-hub-serve-", dir=os.environ.get(RUN_HOME_VARIABLE)))
     try:
         if not fresh:
-            shutil.copytree(migrated_home(), folder / "home")
+            shutil.copytree(migrated_home(), folder / "home", ignore=shutil.ignore_patterns(DATABASE_FILE))
         yield folder / "home"
     finally:
         remove_home(folder / "home")

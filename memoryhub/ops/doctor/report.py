@@ -35,11 +35,11 @@ def report_unusable(store: StoreId | None) -> Report | None:
         NotFound: there is no home folder, or no such store.
         Moved: the store has moved to another place.
     """
-    if not env.home().is_dir():
-        raise NotFound(f"the home folder {env.home()} does not exist yet")
     unusable = examine_server()
     if unusable and not _answers():
         return Report(unusable)
+    if not env.home().is_dir():
+        raise NotFound(f"the home folder {env.home()} does not exist yet")
     if store and not stores.exists(store):
         require_stayed(store)
         if not folder_of(store).is_dir():

@@ -10,6 +10,7 @@ import json
 import logging
 import re
 import threading
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
@@ -27,6 +28,9 @@ logger = logging.getLogger(__name__)
 _SHORTEST = 5
 # How long a rewrite may wait for those who read a table: all others wait behind it
 _WAIT_SECONDS = 2.0
+# How long it waits for older transactions to end, which keeps nobody waiting
+_OLDER_SECONDS = 5.0
+_POLL_SECONDS = 0.05
 _CANCEL_WAITING = (
     "SELECT pg_cancel_backend(pid) FROM pg_stat_activity "
     "WHERE wait_event_type = 'Lock' AND pid <> pg_backend_pid() AND strpos(query, %s) > 0"
@@ -60,6 +64,7 @@ def rewrite() -> bool:
     store = current_store()
     mark = f"/* {ids.random_bytes(8).hex()} */"
     try:
+        _await_older(direct(store))
         with _cancelled_if_it_waits(direct(store), mark):
             kept = [table for (table,) in rows.fetch(_TABLES) if not _rewrite(store, table, mark)]
         # A data file of the server is written, and that of a table before the rewrite removed, at a checkpoint
@@ -72,6 +77,16 @@ def rewrite() -> bool:
             "deleted text of %s is still in %s, because %s", store.name, ", ".join(kept), _why_kept(direct(store))
         )
     return not kept
+
+
+# Of all databases of the server: what VACUUM itself may see keeps the rows that they may see
+def _await_older(server: Direct) -> None:
+    ((now,),) = server.rows("SELECT pg_snapshot_xmax(pg_current_snapshot())")
+    deadline = time.monotonic() + _OLDER_SECONDS
+    while server.rows("SELECT pg_snapshot_xmin(pg_current_snapshot()) < %s::xid8", [now]) == [(True,)]:
+        if time.monotonic() > deadline:
+            return  # the rows that are kept for it are counted
+        time.sleep(_POLL_SECONDS)
 
 
 # False if rows stay that were deleted: the server keeps those that the oldest open transaction might read

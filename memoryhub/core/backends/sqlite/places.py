@@ -56,11 +56,11 @@ def _mark_file(store: StoreId) -> Path:
 
 
 def _departure(path: Path) -> Departure | None:
-    with closing(connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_SECONDS)) as connection:
-        try:
+    try:
+        with closing(connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_SECONDS)) as connection:
             found = connection.execute("SELECT value FROM store_meta WHERE key = ?", [_MARK]).fetchone()
-        except DatabaseError:
-            return None  # it is damaged, which opening it says
+    except DatabaseError:
+        return None  # it is damaged, which opening it says
     return Departure(**json.loads(found[0])) if found else None
 
 
