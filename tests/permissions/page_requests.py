@@ -195,6 +195,15 @@ FORMS: dict[str, tuple[Act, Maker]] = {
         lambda world: ("views/", {"page": f"{_MEMORY}/", "query": "q=a", "name": f"v{world.number()}"}),
     ),
 }
+# Those that change an organisation and the global scope too, where agents have no sessions and propose nothing
+IN_WIDER_SCOPES = tuple(
+    """
+    settings secrets verify_chain memories_memory_add memories_guideline_add memories_knowledge_add memories_tool_add
+    memories_tag_add memories_memory_edit memories_memory_delete memories_memory_changelist
+    governance_retentionrun_policy governance_hold_place views
+    """.split()
+)
+OF_ORGANISATIONS = ("describe", "members", *IN_WIDER_SCOPES)
 # Pages that only read, although they have names of their own, and why others have no form here
 READ_ONLY = frozenset(
     """

@@ -43,6 +43,8 @@ class World:
         self._count = itertools.count(1)
         self.ids: dict[str, dict[str, Any]] = {}
         self._client = Client(headers={"host": "localhost"})
+        # Where memories are written that are made for no scope of their own
+        self.scope = "project"
 
     def build(self) -> None:
         for org in (OWN_ORG, OTHER_ORG):
@@ -71,7 +73,9 @@ class World:
 
     def memory(self, project: str = OWN, **fields: Any) -> int:
         number, session = self.number(), fields.pop("_session", "")
-        given = {"title": f"{project} memory {number}", "content": f"{project} text {number}", **fields}
+        scope = fields.setdefault("scope", self.scope)
+        place = {"org": ORG_OF[project], "global": GLOBAL}.get(scope, project)
+        given = {"title": f"{place} memory {number}", "content": f"{place} text {number}", **fields}
         return int(self.send("POST", f"projects/{project}/memories", given, session=session)["id"])
 
     def pending(self, project: str = OWN) -> int:
