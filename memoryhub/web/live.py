@@ -38,29 +38,30 @@ class NoMessages(BaseStorage):
 class LiveResponse(StreamingHttpResponse):
     """The head of a stream; the bridge to the ASGI server sends its messages (decision 57)."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, request: HttpRequest, source: Source) -> None:
         super().__init__([], content_type="text/event-stream; charset=utf-8", headers={"Cache-Control": "no-store"})
         self.source = source
+        self.person = request.user.get_username()
 
 
 @require_GET
-def follow_store(_request: HttpRequest) -> HttpResponseBase:
-    return LiveResponse(source_of_store(current_store()))
+def follow_store(request: HttpRequest) -> HttpResponseBase:
+    return LiveResponse(request, source_of_store(current_store()))
 
 
 @require_GET
 def follow_jobs(request: HttpRequest) -> HttpResponseBase:
     if not may(request.user, Act.VIEW):
         return redirect(settings.LOGIN_URL)
-    return LiveResponse(source_of_jobs())
+    return LiveResponse(request, source_of_jobs())
 
 
 @require_GET
-def follow_task(_request: HttpRequest, task_id: str) -> HttpResponseBase:
+def follow_task(request: HttpRequest, task_id: str) -> HttpResponseBase:
     task = find_task(task_id)
     if task is None:
         return HttpResponse(status=204)  # the browser does not connect again
-    return LiveResponse(Source(f"task {task.id}", lambda: task.version, lambda: task.version))
+    return LiveResponse(request, Source(f"task {task.id}", lambda: task.version, lambda: task.version))
 
 
 @never_cache

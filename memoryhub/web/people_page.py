@@ -11,7 +11,6 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.html import format_html
-from django.utils.safestring import SafeString
 from django.views.decorators.http import require_http_methods, require_POST
 
 from memoryhub.config.clients import Client, all_clients
@@ -214,7 +213,7 @@ class Use:
     """How a client or a script uses a token: texts to copy with a sentence each. None of them has the token in it."""
 
     title: str
-    steps: list[tuple[SafeString, str]]
+    steps: list[tuple[str, str]]
 
 
 def _uses(address: str, token: AgentToken) -> list[Use]:
@@ -225,23 +224,23 @@ def _uses(address: str, token: AgentToken) -> list[Use]:
     path = f"projects/{project}/memories?limit=5" if project else "projects"
     ask = f"read -rs {VARIABLE} && export {VARIABLE}"
     curl = f'curl -H "Authorization: Bearer ${VARIABLE}" "{address}/api/v1/{path}"'
-    about = format_html("Run both lines. The first waits for the token without showing what you paste; press Enter.")
+    about = "Run both lines. The first waits for the token without showing what you paste; press Enter."
     return [*uses, Use("A script, with curl", [(about, f"{ask}\n{curl}")])]
 
 
 _PLACE = "PROJECT"
 
 
-def _client_steps(client: Client, url: str, *, reads_only: bool) -> list[tuple[SafeString, str]]:
+def _client_steps(client: Client, url: str, *, reads_only: bool) -> list[tuple[str, str]]:
     instead = f", with the project’s id instead of {_PLACE}" if f"/{_PLACE}/" in url else ""
     # Hooks write.
     command = f"memory-hub setup {client.id} --url {url}{' --no-hooks' if reads_only else ''}"
     ask = format_html("Run this in the project’s folder{}. It asks for the token.", instead)
     file = client.repository[0] if client.repository else _on_linux(client.user[-1])
     where = " in the project’s folder" if client.repository else ", which counts in every folder"
-    source = format_html("takes the token from the environment variable <code>{}</code>", VARIABLE)
+    source: str = format_html("takes the token from the environment variable <code>{}</code>", VARIABLE)
     if client.http and client.http.input:
-        source = format_html("asks for the token once, and keeps it")
+        source = "asks for the token once, and keeps it"
     put = format_html("Or put this into <code>{}</code>{}. {} {}.", file, where, client.name, source)
     return [(ask, command), (put, client.http_text(url, VARIABLE))]
 

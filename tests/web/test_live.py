@@ -240,7 +240,7 @@ class StreamTests(TestCase):
     def setUp(self) -> None:
         self.version = "1"
         source = live.Source("pump", lambda: self.version, lambda: self.version)
-        response = mock.MagicMock(source=source)
+        self.response = response = mock.MagicMock(source=source, person="ann")
 
         def application(_: Any, start: Any) -> Any:
             start("200 OK", [("Content-Type", "text/event-stream")])
@@ -278,6 +278,12 @@ class StreamTests(TestCase):
                 refused: list[Any] = []
                 await self.open(refused, closed)
                 self.assertEqual(refused, [503, b""])
+            with mock.patch.object(live, "MOST_STREAMS_OF_A_PERSON", 20):
+                await self.open(refused, closed)
+                self.assertEqual(refused, [503, b""] * 2)
+                self.response.person = "ben"
+                pages.append(asyncio.ensure_future(self.open([], closed)))
+                await self.until(lambda: self.bridge.streams.counts == (21, 1))
             closed.set()
             await asyncio.gather(*pages)
             self.assertEqual(self.bridge.streams.counts, (0, 0))

@@ -79,11 +79,11 @@ class WsgiBridge:
             await self._stream(exchange.source, exchange, receive, send)
 
     async def _stream(self, source: Source, exchange: _Exchange, receive: Receive, send: Send) -> None:
-        if self.streams.is_full:
+        if self.streams.is_full_for(exchange.person):
             await _send_unavailable(send)
             return
         await send(exchange.start)
-        await self.streams.run(source, receive, send)
+        await self.streams.run(source, exchange.person, receive, send)
         await send(_body(b"", more=False))
 
     # None if the client has disconnected
@@ -104,6 +104,7 @@ class _Exchange:
         self.start: Message = {}
         # What the client follows, if the response is a stream of messages
         self.source: Source | None = None
+        self.person = ""
 
     # In a thread
     def run(self, application: Application, environ: dict[str, Any]) -> None:
@@ -111,6 +112,7 @@ class _Exchange:
         try:
             self.source = getattr(chunks, "source", None)
             if self.source:
+                self.person = chunks.person  # type: ignore[attr-defined]
                 return
             is_whole = isinstance(chunks, list | tuple) or getattr(chunks, "streaming", True) is False
             for chunk in [b"".join(chunks)] if is_whole else chunks:

@@ -21,12 +21,12 @@ from memoryhub.core.stores.store import StoreId, current_store, use_store
 
 logger = logging.getLogger(__name__)
 
-# Streams of one process; one more is refused, and its page shows that it is not live
-MOST_STREAMS = 200
+# Streams of one process, and of a person in it; one more is refused, and its page shows that it is not live
+MOST_STREAMS, MOST_STREAMS_OF_A_PERSON = 200, 50
 LOOK_SECONDS = 0.25
 HEARTBEAT_SECONDS = 15.0
 # Then the browser connects again, which checks the person's rights again
-LIFE_SECONDS = 600.0
+LIFE_SECONDS = 60.0
 # A file that changed this recently may change again without a visible difference in its time
 _SETTLED_SECONDS = 0.1
 
@@ -124,26 +124,27 @@ class Streams:
     def __init__(self, threads: Executor) -> None:
         self._threads = threads
         self._watchers: dict[str, Watcher] = {}
-        self._open: set[asyncio.Future[None]] = set()
+        # The person of each
+        self._open: dict[asyncio.Future[None], str] = {}
 
     @property
     def counts(self) -> tuple[int, int]:
         """The open streams, and the watchers."""
         return len(self._open), len(self._watchers)
 
-    @property
-    def is_full(self) -> bool:
-        return len(self._open) >= MOST_STREAMS
+    def is_full_for(self, person: str) -> bool:
+        own = sum(name == person for name in self._open.values())
+        return len(self._open) >= MOST_STREAMS or own >= MOST_STREAMS_OF_A_PERSON
 
-    async def run(self, source: Source, receive: Receive, send: Send) -> None:
+    async def run(self, source: Source, person: str, receive: Receive, send: Send) -> None:
         """Send messages until the client disconnects, its time is over, or the server stops."""
         sending = asyncio.ensure_future(self._send(source, send))
         gone = asyncio.ensure_future(_disconnected(receive))
-        self._open.add(sending)
+        self._open[sending] = person
         try:
             await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._open.discard(sending)
+            del self._open[sending]
             sending.cancel()
             gone.cancel()
             await asyncio.gather(sending, gone, return_exceptions=True)
