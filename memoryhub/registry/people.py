@@ -12,7 +12,7 @@ from django.db.models import Q, QuerySet
 from pydantic import AfterValidator, Field
 
 from memoryhub.core.errors import Conflict, Invalid, NotFound
-from memoryhub.core.permissions import HUB, LIMITED_ROLES, PERMISSIONS, ROLES, Act, demand
+from memoryhub.core.permissions import HUB, LIMITED_ROLES, PERMISSIONS, ROLES, Act, allows, demand
 from memoryhub.core.schemas import Command
 from memoryhub.core.validation import command_from
 from memoryhub.models import SignInLink, Subject
@@ -89,13 +89,19 @@ class Person:
     is_active: bool
     # The last owner can't be demoted or deactivated.
     is_last_owner: bool
+    # Whether the caller may change their role, sign them in or deactivate them
+    is_managed: bool
 
 
 def list_people() -> list[Person]:
     """Return all people by name, active ones first."""
     last = _last_owner()
     users = User.objects.prefetch_related("groups").order_by("-is_active", "username")
-    return [Person(user.username, role_of(user), user.last_login, user.is_active, user.pk == last) for user in users]
+    return [
+        Person(user.username, role, user.last_login, user.is_active, user.pk == last, _manages(role))
+        for user in users
+        for role in [role_of(user)]
+    ]
 
 
 def add_person(*, command: PersonAdd) -> User:
@@ -178,8 +184,12 @@ def require_manager_of(user: User) -> None:
         require_rights_of(user.username)
 
 
+def _manages(role: str) -> bool:
+    return not role or role in LIMITED_ROLES or allows(Act.GOVERN, place=HUB)
+
+
 def _require_manager_of(*roles: str) -> None:
-    if any(role and role not in LIMITED_ROLES for role in roles):
+    if not all(map(_manages, roles)):
         demand(Act.GOVERN, to="change people who have a role in the whole hub", place=HUB)
 
 

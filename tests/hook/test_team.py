@@ -117,7 +117,7 @@ class TeamTests(TeamTestCase):
             [event["payload"]["message"] for event in own if event["event_type"] == "commit.recorded"], ["Set x"]
         )
         self.assertFalse((self.home / "projects").exists())
-        self.assertIn("0 hook events wait", self.status().partition("Team:")[2])
+        self.assertIn("0 hook events waiting", self.status().partition("Team:")[2])
 
     def test_another_folder_stays_with_the_hub_of_this_machine(self) -> None:
         self.join()
@@ -229,7 +229,7 @@ class NetworkTests(TeamTestCase):
         (moved / "token").write_text(token.read_text())
         path.write_text(text.replace(self.network.url, f"http://127.0.0.1:{port}"))
         self.assertEqual(self.client().prompt("Into the void"), "")
-        poll(lambda: "1 hook event wait" in self.status(), what="the event in the status")
+        poll(lambda: "1 hook event waiting" in self.status(), what="the event in the status")
         self.assertIn("cannot be reached", self.status())
 
     def test_a_hub_that_never_answers_delays_no_client(self) -> None:
@@ -313,7 +313,7 @@ class NetworkTests(TeamTestCase):
             self.client().send("Stop", last_assistant_message=f"Answer {number}")
         self.wait_for_waiting(4)
         self.assertEqual(len(self.network.requests), tried)
-        self.assertIn("4 hook events wait; since", self.status())
+        self.assertIn("4 hook events waiting; since", self.status())
         self.assertIn("refused the token", run("doctor", home=self.home)[1])
         self.token = self.token_of("ann-2")
         self.join()

@@ -75,6 +75,12 @@ class PeopleTests(PermissionTestCase):
             deactivate_person(name="rea")
         self.assertEqual(signin.ensure_owner().username, "rea")
 
+    def test_an_administrator_is_offered_no_change_of_those_with_a_role_in_the_whole_hub(self) -> None:
+        page = self.browser(self.add("ada", "administrator")).get("/people").content.decode()
+        self.assertIn("/people/ada/link", page)
+        self.assertIn("changed by owners", page)
+        self.assertNotRegex(page, "/people/vic/(role|link|deactivate)")
+
     def test_what_is_not_there_is_said(self) -> None:
         for call in (
             lambda: change_role(name="nobody", role="viewer"),

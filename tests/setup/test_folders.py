@@ -196,6 +196,13 @@ class TokenVariableTests(FolderTestCase):
         (self.user / ".memory-hub/teams.toml").unlink()
         self.assertIn("nothing to do", self.join("gemini-cli", "--yes"))
 
+    def test_a_new_token_keeps_the_certificate_authority(self):
+        authority = self.user / "authority.pem"
+        authority.touch()
+        self.join("codex", "--yes", "--ca-file", str(authority))
+        self.join("codex", "--yes", token=OTHER_TOKEN)
+        self.assertEqual([found["ca_file"] for found in self.connections], [str(authority)])
+
     def test_a_project_whose_token_no_client_takes_from_a_variable_occupies_none(self):
         self.join()
         self.join("vscode", "--yes")

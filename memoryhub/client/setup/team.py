@@ -84,8 +84,12 @@ def require_own_variable(variable: str, address: Address, token: str) -> None:
 
 def known_variable(address: Address) -> str:
     """Return the variable that clients' entries for a project name, "" if none was chosen yet."""
-    known = (found for found in all_connections() if (found.url, found.project) == (address.url, address.project))
-    return next((found.token_variable for found in known if found.token_variable), "")
+    return _known(address, "token_variable")
+
+
+def _known(address: Address, name: str) -> str:
+    connections = (found for found in all_connections() if (found.url, found.project) == (address.url, address.project))
+    return next((value for found in connections if (value := found.fields().get(name))), "")
 
 
 def kept_token(address: Address) -> str:
@@ -109,7 +113,7 @@ def connect(
         folder: of the project.
         address: of the project.
         token: "" keeps the one that is there.
-        ca_file: a certificate authority to trust instead of the system's.
+        ca_file: a certificate authority to trust instead of the system's, "" for the one that is known.
         client: the id of the client that is set up, "" if none is.
         hooks: whether the folder's hooks send to the project; otherwise only the client needs the token.
         variable: from which the client takes the token, "" if it does not.
@@ -118,7 +122,7 @@ def connect(
         folder=str(resolved(folder)),
         url=address.url,
         project=address.project,
-        ca_file=_authority(ca_file),
+        ca_file=_authority(ca_file) or _known(address, "ca_file"),
         client="" if hooks else client,
         token_variable=variable or known_variable(address),
     )
@@ -146,7 +150,7 @@ def disconnect(folder: Path, *, client: str = "", hooks: bool = True) -> str:
     _delete_unused(known, left)
     last = mine[-1]
     waiting = spool.count_waiting(at=last.spool)
-    stays = f"; {counted(waiting, 'hook event')} that were not sent stay in {last.spool}" if waiting else ""
+    stays = f"; {counted(waiting, 'hook event')} not sent, kept in {last.spool}" if waiting else ""
     return f"{last.folder}: no longer connected with {last.url}{stays}"
 
 

@@ -162,7 +162,7 @@ class Command(HubCommand):
         lines = [f"ok: {answer.server} answers with {answer.tools} tools (MCP {answer.protocol})"]
         for state in waiting:
             problem = f"; since {state.since}: {state.problem}" if state.problem else ""
-            lines.append(f"hooks: {counted(state.waiting, 'event')} of project {state.project} wait{problem}")
+            lines.append(f"hooks: {counted(state.waiting, 'event')} of project {state.project} waiting{problem}")
         self.answer({"server": answer, "teams": waiting}, lines)
 
     def _list(self, repository: Path | None, options: dict[str, Any]) -> None:

@@ -32,16 +32,16 @@ def _lines(state: HubState) -> list[str]:
         *clients,
         f"Captured:   {'by each client last at' if captures else 'nothing yet'}",
         *captures,
-        f"Spool:      {state.spooled} hook events wait",
+        f"Spool:      {state.spooled} hook events waiting",
         *(f"Team:       {_team(team)}" for team in state.teams),
-        f"Embeddings: {state.embeddings_pending} events wait",
+        f"Embeddings: {state.embeddings_pending} events waiting",
     ]
 
 
 def _team(team: TeamState) -> str:
     refused = f", {team.refused} were refused" if team.refused else ""
     problem = f"; since {team.since}: {team.problem}" if team.problem else ""
-    return f"{team.project} at {team.url}: {counted(team.waiting, 'hook event')} wait{refused}{problem}"
+    return f"{team.project} at {team.url}: {counted(team.waiting, 'hook event')} waiting{refused}{problem}"
 
 
 def _client(client: Client) -> str:

@@ -179,7 +179,7 @@ def _serving() -> Iterator[Finding]:
         )
     waiting = spool.count_waiting()
     if waiting and not is_allowed():
-        what = f"{counted(waiting, 'hook event')} wait, no hub runs, and clients may not start it"
+        what = f"{counted(waiting, 'hook event')} waiting, no hub runs, and clients may not start it"
         yield Finding(
             "the hub", what, "`memory-hub serve`, or let clients start it: `memory-hub setup CLIENT --autostart`"
         )
@@ -202,7 +202,7 @@ def _teams() -> Iterator[Finding]:
     for team in team_states():
         name = f"the team's hub at {team.url}, project {team.project}"
         if team.problem:
-            what = f"{counted(team.waiting, 'hook event')} wait since {team.since}: {team.problem}"
+            what = f"{counted(team.waiting, 'hook event')} waiting since {team.since}: {team.problem}"
             yield Finding(name, what, "they are sent once it answers; for a new token, see `memory-hub setup --url`")
         if team.refused:
             repair = f"read the files in {team.aside}, where each line has its reason, and remove them"
