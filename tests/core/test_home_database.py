@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from unittest import TestCase, mock
 
@@ -138,6 +139,25 @@ class HomeDatabaseTests(HomeDatabaseTestCase):
             self.assertIn(fix, self.refused())
         self.give()
         self.assertEqual(self.refused(), "")
+
+    def test_two_threads_that_record_at_once_are_not_in_each_others_way(self) -> None:
+        errors: list[OSError] = []
+        both = threading.Barrier(2)
+
+        def write() -> None:
+            try:
+                record(FIRST)
+            except OSError as error:
+                errors.append(error)
+
+        with mock.patch("os.fsync", lambda _: both.wait(60)):
+            threads = [threading.Thread(target=write) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        self.assertEqual(errors, [])
+        self.assertEqual(recorded(), shown(FIRST))
 
     def test_asking_imports_nothing_slow(self) -> None:
         record(FIRST)
