@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.config.repository import Repository, find_repository, is_file, remote_identity, remote_name, resolved
+from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Invalid
 from memoryhub.env import database_url, home
 
@@ -85,10 +86,8 @@ def bind_project(project_id: str, directory: Path) -> None:
     if not folder.is_dir() or any(mine == origin for origin in known):
         return
     known = [origin for origin in known if not _is_same(mine, origin)]
-    temporary = folder / f".{ORIGIN_FILE}.{os.getpid()}"
-    temporary.touch(mode=0o600)
-    temporary.write_text(json.dumps({"origins": [*known, mine]}, indent=1) + "\n", "utf-8", "surrogateescape")
-    temporary.replace(folder / ORIGIN_FILE)
+    with replacing(folder / ORIGIN_FILE, synced=False) as file:
+        file.write(f"{json.dumps({'origins': [*known, mine]}, indent=1)}\n".encode("utf-8", "surrogateescape"))
 
 
 def bound_folders(project_id: str) -> list[Path]:

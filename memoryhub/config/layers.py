@@ -13,6 +13,7 @@ from typing import Any
 
 from memoryhub import env
 from memoryhub.config.folder import current_folder
+from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import current_alias
@@ -70,26 +71,20 @@ def set_of_the_hub(name: str, *, value: bool | str) -> None:
         text = f"{line}{newline}{text}"  # before the first table
     if not _is(tomllib.loads(text).get(name), value):
         raise Invalid(f"{path} can't be changed safely; write {name} into it by hand")
-    _replace(path.resolve(), text)
+    _write(path.resolve(), text)
 
 
 def _is(found: object, value: bool | str) -> bool:  # noqa: FBT001
     return type(found) is type(value) and found == value
 
 
-# By a rename: readers, and a crash, find the old file or the new one.
-def _replace(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+def _write(path: Path, text: str) -> None:
     try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123
+        with replacing(path) as file:
             file.write(text.encode())
             if path.exists():
                 os.fchmod(file.fileno(), path.stat().st_mode & 0o777)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise Unavailable(f"{path} cannot be written: {error.strerror}") from error
 
 

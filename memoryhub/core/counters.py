@@ -19,6 +19,7 @@ from pathlib import Path
 
 from memoryhub import env
 from memoryhub.core import ids
+from memoryhub.core.disk import replacing
 from memoryhub.core.file_locks import try_lock, wait_for_lock
 from memoryhub.core.stores.routing import STORE_PREFIX, current_alias
 
@@ -128,11 +129,8 @@ def _remove(folder: Path, names: list[str]) -> None:
 
 
 def _replace(path: Path, content: Values) -> None:
-    draft = path.with_name(f".{path.name}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        json.dump(content, file)
-    draft.replace(path)
+    with replacing(path, synced=False) as file:
+        file.write(json.dumps(content).encode())
 
 
 # Upper bounds of the histograms, in seconds.

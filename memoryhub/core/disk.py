@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from _thread import get_ident  # threading takes long to import
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from memoryhub import env
 
@@ -20,6 +23,33 @@ def make_folder(folder: Path) -> None:
         sync(parent)
     with suppress(PermissionError):  # the user may enter the folder, but not read it
         sync(home.parent)
+
+
+@contextmanager
+def replacing(path: Path, *, mode: int = 0o600, synced: bool = True) -> Iterator[BinaryIO]:
+    """Yield a file that takes the place of ``path`` when the block ends.
+
+    Readers, and a crash, find the old content or the new one, never a part. After an error the old file stays.
+
+    Args:
+        path: in an existing folder. A link is replaced, not followed.
+        mode: of the new file, less what the umask takes away.
+        synced: whether the new content survives a power cut; where not, a cut can leave an empty file.
+    """
+    # Each thread has a draft of its own; doctor finds by the process those that a killed one left
+    draft = path.with_name(f".{path.name}.{os.getpid()}-{get_ident()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    try:
+        with os.fdopen(os.open(draft, flags, mode), "wb") as file:
+            yield file
+            if synced:
+                file.flush()
+                os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        with suppress(OSError):  # the disk may be read-only
+            draft.unlink()
+        raise
 
 
 def sync(path: Path) -> None:

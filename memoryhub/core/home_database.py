@@ -8,7 +8,6 @@ files it says ``sqlite``. A home that has used files alone has no such file.
 from __future__ import annotations
 
 import os
-from _thread import get_ident  # threading takes long to import
 
 from memoryhub.core.file_locks import is_locked
 from memoryhub.env import (
@@ -186,13 +185,10 @@ def remember(url: str) -> None:
 
 def record(url: str) -> None:
     """Record to which database the home belongs; "" for its files."""
-    path = f"{home_text()}/{DATABASE_FILE}"
-    draft = f"{home_text()}/.{DATABASE_FILE}.{os.getpid()}-{get_ident()}"
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        os.write(descriptor, f"{shown(url) if url else FILES}\n".encode())
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    os.replace(draft, path)  # noqa: PTH105
+    from pathlib import Path
+
+    from memoryhub.core.disk import replacing
+
+    with replacing(Path(home_text(), DATABASE_FILE)) as file:
+        file.write(f"{shown(url) if url else FILES}\n".encode())
     _remembered.clear()

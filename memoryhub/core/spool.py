@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub import env
+from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Locked
 from memoryhub.core.file_locks import lock, wait_for_lock
 
@@ -277,11 +278,5 @@ def _replace(path: Path, lines: list[str]) -> None:
 
 
 def _put(path: Path, content: bytes) -> None:
-    # Written to a draft and renamed: after a power cut, the old or the new file is complete (decision 31).
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.touch(mode=0o600)
-    with draft.open("wb") as file:
+    with replacing(path) as file:  # after a power cut, the old or the new file is complete (decision 31)
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 
+from memoryhub.core.disk import replacing
 from memoryhub.env import home_text
 
 FOLDER = "run/windows"
@@ -93,14 +95,8 @@ def note_session(key: str, session_id: str) -> None:
         return
     folder = f"{home_text()}/{FOLDER}"
     os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
-    path = f"{folder}/{key}"
-    draft = f"{path}.{os.getpid()}"
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        os.write(descriptor, session_id.encode())
-    finally:
-        os.close(descriptor)
-    os.replace(draft, path)  # noqa: PTH105
+    with replacing(Path(folder, key), synced=False) as file:
+        file.write(session_id.encode())
 
 
 def session_of(key: str) -> str:
@@ -122,7 +118,8 @@ def forget_closed() -> None:
     except OSError:
         return
     for name in names:
-        if not is_running(name.partition(".")[0]):
+        key = name[1:].rpartition(".")[0] if name.startswith(".") else name  # a draft has the key in its name
+        if not is_running(key):
             try:
                 os.unlink(f"{folder}/{name}")  # noqa: PTH108
             except OSError:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from memoryhub import env
+from memoryhub.core.disk import replacing
 
 TEST_TOOLS_VARIABLE = "MEMORY_HUB_TEST_TOOLS"
 
@@ -35,19 +36,11 @@ def load(profile: str, key: list[str]) -> Answers | None:
 
 
 def save(profile: str, key: list[str], answers: Answers) -> None:
-    # Readers see the old file or the new one, never a part.
     path = _path(profile)
     env.prepare_home()
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump({"key": key, "answers": answers}, file)
-        draft.replace(path)
-    except OSError:
-        with suppress(OSError):  # the disk may be read-only
-            draft.unlink()
-        raise
+    with replacing(path, synced=False) as file:
+        file.write(json.dumps({"key": key, "answers": answers}).encode())
 
 
 def _path(profile: str) -> Path:

@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import quote
 
 from memoryhub.core import spool
+from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.spool import Broken, SpooledEvent
 from memoryhub.teams.connections import Connection, all_connections
@@ -285,8 +286,5 @@ def _read(path: Path, shape: type[Any]) -> Any:
 
 
 def _write(path: Path, value: Any) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(asdict(value), file, ensure_ascii=False)
-    draft.replace(path)
+    with replacing(path, synced=False) as file:
+        file.write(json.dumps(asdict(value), ensure_ascii=False).encode())

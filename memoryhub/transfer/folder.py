@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,12 +19,14 @@ from decisions.selectors.decisions import views as decision_views
 from memories.models import Memory, MemoryKind, MemoryScope, ReviewState
 from memories.selectors.memories import views as memory_views
 from memories.selectors.relations import relations_of
+from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.schemas import Command, Moment, Tag
 from memoryhub.core.text import flat
 
 _BATCH = 500
+_READABLE = 0o666
 _PLAIN = ("id", "title", "kind", "type", "tags", "author", "version", "created_at", "updated_at")
 # Left out of the front matter where they say nothing
 _OPTIONAL = ("topic_key", "source", "session_id", "resource_links", "attributes", "expired", "superseded_by")
@@ -179,7 +180,8 @@ def write_folder(folder: Path, form: Form, selection: Selection, *, force: bool 
         for name in ("memories", "decisions"):
             _make(folder / name)
         for name, text in export_files(form, selection):
-            _write(folder / name, text)
+            with replacing(folder / name, mode=_READABLE, synced=False) as file:
+                file.write(text.encode())
             count += 1
     except OSError as error:
         raise Invalid(f"can't write {error.filename}: {error.strerror}") from error
@@ -194,13 +196,6 @@ def _make(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if folder.is_symlink():
         raise Invalid(f"{folder} is a link, which may lead elsewhere; name another folder")
-
-
-# Replaced, so that no reader sees half a file, and no link is followed.
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(text.encode())
-    temporary.replace(path)
 
 
 def export_archive(form: Form, selection: Selection) -> Iterator[bytes]:

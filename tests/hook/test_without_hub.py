@@ -12,7 +12,7 @@ from unittest import mock
 from memoryhub.core import autostart, spool
 from memoryhub.core.clients import Connection, connected_clients
 from memoryhub.core.file_locks import try_lock
-from memoryhub.core.windows import FOLDER, find_process, note_session, session_of, window
+from memoryhub.core.windows import FOLDER, find_process, forget_closed, note_session, session_of, window
 from memoryhub.ops.serving.lock import BY_HAND, ON_DEMAND, Running, find_running
 from tests.hook.client import ClaudeCode, HookTestCase, Repository, environment_of, replayed
 from tests.hook.window import Window
@@ -277,5 +277,10 @@ class WindowTests(WithoutHubTestCase):
                 self.assertEqual(session_of(key), "")
             self.assertFalse((self.home / FOLDER).exists())
             note_session(own.key, "s1")
+            drafts = [self.home / FOLDER / f".{key}.{own.pid}-1" for key in (own.key, "999999999-1")]
+            for path in drafts:
+                path.touch()
+            forget_closed()
+            self.assertEqual([path.exists() for path in drafts], [True, False])
             self.assertEqual(session_of(own.key), "s1")
             self.assertTrue(window())

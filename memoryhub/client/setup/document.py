@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import os
-import tempfile
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from typing import Any
 
 from memoryhub.client.setup import json_text
 from memoryhub.client.setup import json_text as toml_text
+from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Conflict, Invalid, Unavailable
 
 Place = tuple[str | int, ...]
@@ -145,19 +145,10 @@ def _read(path: Path, source: Path) -> Document | None:
     return Document(path, text, is_there=True, data=_parse(path, text), mark=content[: len(content) - len(text)])
 
 
-# Atomic: readers see either the old or the new file.
 def replace_file(path: Path, text: str, mode: int) -> None:
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(mode)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with replacing(path) as file:
+        file.write(text.encode())
+        os.fchmod(file.fileno(), mode)
 
 
 def _parse(path: Path, text: str) -> dict[str, Any]:

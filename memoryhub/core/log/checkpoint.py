@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from memoryhub.core import clock
+from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.stores.store import StoreId
 
@@ -44,13 +44,8 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write the file atomically, readable by its owner only, and sync it."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(json.dumps(asdict(checkpoint)) + "\n")
-            file.flush()
-            os.fsync(descriptor)
-        draft.replace(path)
+        with replacing(path) as file:
+            file.write(f"{json.dumps(asdict(checkpoint))}\n".encode())
     except OSError as error:
         raise Unavailable(f"{path} cannot be written ({error.strerror})") from error

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from django.core.management.base import CommandParser
 
 from decisions.exporting import chosen_decisions, madr_files, mermaid_graph
 from memories.models import MemoryScope
+from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.core.text import counted
 from memoryhub.core.validation import command_from
@@ -93,24 +93,14 @@ def _add_selection(parser: CommandParser) -> None:
     parser.add_argument("--until", metavar="TIME", help="only what was created before (ISO 8601)")
 
 
-# The file appears when it is complete.
 def _write_lines(path: Path, lines: Iterator[str], *, force: bool) -> int:
     if path.exists() and not force:
         raise Conflict(f"{path} exists; use --force to overwrite")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(temporary, "w", encoding="utf-8", newline="\n", opener=_private) as file:
-            count = sum(1 for line in lines if file.write(line))
-        temporary.replace(path)
+        with replacing(path) as file:
+            return sum(1 for line in lines if file.write(line.encode()))
     except OSError as error:
         raise Invalid(f"can't write {error.filename or path}: {error.strerror}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    return count
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 # Writes nothing if a file exists with another text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import zlib
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -12,7 +11,7 @@ from typing import Any
 
 from memoryhub import __version__
 from memoryhub.core import clock, log
-from memoryhub.core.disk import sync
+from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Conflict, Invalid, Unavailable
 from memoryhub.core.log.digests import canonical_json
 from memoryhub.core.permissions import Act, demand
@@ -93,17 +92,8 @@ def _unsealed(manifest: Manifest, found: Iterable[tuple[Any, ...]]) -> Iterator[
 
 
 def _write(path: Path, chunks: Iterable[bytes]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(temporary, "wb", opener=_private) as file:
+        with replacing(path) as file:
             file.writelines(chunks)
-        sync(temporary)
-        temporary.replace(path)
     except OSError as error:
         raise Invalid(f"can't write {error.filename or path}: {error.strerror}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub import env
+from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Conflict, Locked, Unavailable
 from memoryhub.core.file_locks import lock
 from memoryhub.transfer.mirror.files import Stamp
@@ -109,14 +110,10 @@ def save(state: State) -> None:
     """Replace the file of a state."""
     path = _path(Path(state.folder))
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
     data = {"format": _FORMAT} | {name: getattr(state, name) for name in _STATE}
     data |= {kind: {uid: _data(entry) for uid, entry in getattr(state, kind).items()} for kind in _ENTRIES}
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(data, ensure_ascii=False))
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    with replacing(path) as file:
+        file.write(json.dumps(data, ensure_ascii=False).encode())
 
 
 # The folder itself is locked: the other mirror may belong to another hub

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from django.db import transaction
@@ -15,6 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from memoryhub import env
 from memoryhub.core.backends.postgresql.connecting import connected
 from memoryhub.core.backends.postgresql.schemas import quote
+from memoryhub.core.disk import replacing
 from memoryhub.core.stores import schema
 
 _DRAFT = "template_draft"
@@ -96,9 +96,8 @@ def _build(path: Path) -> str:
     path.parent.mkdir(mode=0o700, exist_ok=True)
     with connected(_DRAFT) as connection:
         text = _statements_of_new_store(connection)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(text, "utf-8")
-    draft.replace(path)
+    with replacing(path) as file:
+        file.write(text.encode())
     return text
 
 

@@ -23,7 +23,7 @@ from memoryhub.core.backends.sqlite.faults import FENCED
 from memoryhub.core.backends.sqlite.files import NAME, SIDE_FILES, connected, path_of, upgrade_lock
 from memoryhub.core.backends.sqlite.options import BUSY_TIMEOUT_SECONDS
 from memoryhub.core.backends.sqlite.templates import copy_template
-from memoryhub.core.disk import make_folder, sync
+from memoryhub.core.disk import make_folder, replacing, sync
 from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import upsert
@@ -152,11 +152,8 @@ def _left_with(store: StoreId, epoch: str) -> Iterator[Departure]:
 
 
 def _write_durably(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.touch(0o600)
-    draft.write_text(text, "utf-8")
-    sync(draft)
-    draft.replace(path)
+    with replacing(path) as file:
+        file.write(text.encode())
     sync(path.parent)
 
 
