@@ -19,7 +19,7 @@ from memoryhub.core.errors import Forbidden, HubError
 from memoryhub.core.secret_files import TOKEN, read_or_create_secret
 from memoryhub.mcp.options import LOOPBACK, Options
 from memoryhub.mcp.serve import STOP_SIGNALS, load
-from memoryhub.ops.serving.listener import address_of, bind
+from memoryhub.ops.serving.listener import UVICORN_OPTIONS, address_of, bind
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -91,12 +91,8 @@ async def _serve_until_stopped(gate: Gate, listener: socket.socket) -> None:
         uvicorn.Config(
             gate,
             http="h11",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
             timeout_graceful_shutdown=_GRACE_SECONDS,
+            **UVICORN_OPTIONS,
         )
     )
     shutdown = _Shutdown(gate, server)

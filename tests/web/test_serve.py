@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import signal
 import socket
 import sqlite3
 import stat
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -151,6 +153,18 @@ class RunningTests(TestCase):
                 for _ in range(40):
                     client.sendall(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
             self.assertIn(b"413", client.makefile("rb").readline())
+
+    def test_a_connection_is_kept_for_longer_than_clients_leave_theirs_idle(self) -> None:
+        with closing(http.client.HTTPConnection(*self.server.place, timeout=DEADLINE_SECONDS)) as client:
+            statuses = []
+            for seconds in (0, 6):  # httpx closes its own after 5
+                time.sleep(seconds)
+                client.request("GET", "/api/v1/health")
+                client.auto_open = 0
+                with client.getresponse() as response:
+                    response.read()
+                statuses.append(response.status)
+        self.assertEqual(statuses, [200, 200])
 
     def test_a_project_made_by_one_request_is_seen_by_all_threads(self) -> None:
         self.server.api("POST", "projects", {"project_id": "alpha"})

@@ -1,15 +1,26 @@
-"""Sockets that the servers listen on. Imports no Django, so that a server can refuse a port at once."""
+"""Sockets that the servers listen on, and how. Imports no Django, so that a server can refuse a port at once."""
 
 from __future__ import annotations
 
 import errno
 import socket
+from typing import Any
 
 from memoryhub.core.errors import Unavailable
 from memoryhub.ops.serving.connections import Listener
 
 # Of `memory-hub serve` on 127.0.0.1
 PORT = 8321
+UVICORN_OPTIONS: dict[str, Any] = {
+    "ws": "none",
+    "lifespan": "off",
+    "log_config": None,
+    "access_log": False,
+    "server_header": False,
+    # Longer than clients and proxies keep an idle connection (httpx 5 s, nginx 60 s, Caddy 120 s), so that they close
+    # it first: a request that is sent while the server closes its connection is lost, and a write is not repeated.
+    "timeout_keep_alive": 130,
+}
 
 
 def bind(address: str, port: int, *, option: str) -> Listener:

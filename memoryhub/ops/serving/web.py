@@ -25,7 +25,7 @@ from memoryhub.ops.serving.bridge import Receive, Scope, Send, WsgiBridge
 from memoryhub.ops.serving.connections import Connections, Listener, most_connections, raise_file_limit
 from memoryhub.ops.serving.edge import BY_PUBLIC_SOCKET, Edge
 from memoryhub.ops.serving.limits import Limiter, Limits, network_of
-from memoryhub.ops.serving.listener import bind
+from memoryhub.ops.serving.listener import UVICORN_OPTIONS, bind
 from memoryhub.ops.serving.live import Streams
 from memoryhub.ops.serving.network import Network
 from memoryhub.ops.serving.on_demand import Idle
@@ -215,12 +215,8 @@ def _config(site: _Site, limits: Limits, network: Network) -> uvicorn.Config:
         Edge(Limiter(site, limits), network),
         http=TimedProtocol.with_limits(limits),
         proxy_headers=False,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
+        **UVICORN_OPTIONS,
     )
 
 
