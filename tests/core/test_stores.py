@@ -9,11 +9,11 @@ import stat
 import subprocess
 import sys
 import threading
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
-from unittest import mock
+from unittest import mock, skipUnless
 
-from django.db import connections
+from django.db import DataError, connections, transaction
 
 from memories import services
 from memories.models import Memory
@@ -223,6 +223,29 @@ class IsolationTests(HubTestCase):
             memory = Memory.objects.get()
         with use_store(BETA), self.assertRaises(NoCurrentStore):
             memory.save()
+
+    def test_rows_in_batches_are_of_one_moment_while_others_are_written(self):
+        numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2500) "
+        counted = f"{numbers}SELECT i, (SELECT count(*) FROM memories_memory WHERE kind <> %s) FROM n ORDER BY i"
+        with use_store(ALPHA):
+            for inside in (nullcontext(), transaction.atomic(using=ALPHA.alias)):
+                with self.subTest(inside=inside), inside:
+                    before = Memory.objects.count()
+                    found = rows.iterate(counted, ["tool"])
+                    first = next(found)
+                    write("written meanwhile")
+                    self.assertEqual([first, *found], [(number, before) for number in range(1, 2501)])
+            self.assertEqual(list(rows.iterate(f"{numbers}SELECT i FROM n WHERE i > 2500")), [])
+            next(rows.iterate(counted, ["tool"]))  # a reader that stops is in nobody's way
+            write("written after it")
+
+    @skipUnless(on_postgresql(), "SQLite computes each row when it is asked for")
+    def test_rows_that_were_not_asked_for_are_not_computed(self):
+        with use_store(ALPHA):
+            found = rows.iterate("SELECT 1 / (2000 - i) FROM generate_series(1, 2500) AS n(i)")
+            self.assertEqual(next(found), (0,))
+            with self.assertRaises(DataError):
+                list(found)
 
     def test_no_store_is_current_outside(self):
         with self.assertRaises(NoCurrentStore):

@@ -6,7 +6,7 @@ Functions without a ``store`` work on the current one. What runs for every state
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +34,9 @@ class Connection(Protocol):
 
     def run(self, sql: str, parameters: Sequence[Any]) -> Any:
         """Run one statement and return the driver's cursor; inserts that wait for its tables come first."""
+
+    def batches(self, sql: str, parameters: Sequence[Any], size: int) -> Iterator[list[tuple[Any, ...]]]:
+        """Run a query and yield its rows, ``size`` at a time, of one state of the store; other statements may run."""
 
     def insert(self, table: str, sql: str, row: Row) -> None:
         """Run an INSERT, or keep it inside ``gathering``."""

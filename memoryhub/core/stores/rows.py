@@ -11,7 +11,6 @@ from functools import cache, lru_cache
 from typing import Any
 
 from django.db import connections, models
-from django.db.backends.base.base import BaseDatabaseWrapper
 
 from memoryhub.core import clock
 from memoryhub.core.stores.dialect import render
@@ -19,6 +18,8 @@ from memoryhub.core.stores.gathered import Gathered
 from memoryhub.core.stores.routing import require_current_alias
 
 _Adapter = Callable[[Any], Any]
+# Rows that ``iterate`` reads at a time
+_BATCH = 1000
 
 
 def insert(model: type[models.Model], **values: Any) -> None:
@@ -88,16 +89,9 @@ def rendered(sql: str) -> str:
 
 
 def iterate(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    connection = connections[require_current_alias()]
-    cursor = connection.run(sql, parameters)  # type: ignore[attr-defined]
-    while batch := _next_of(cursor, connection):
+    """Yield the rows of one state of the store, of which this process holds only some at a time."""
+    for batch in connections[require_current_alias()].batches(sql, parameters, _BATCH):  # type: ignore[attr-defined]
         yield from batch
-
-
-def _next_of(cursor: Any, connection: BaseDatabaseWrapper) -> list[tuple[Any, ...]]:
-    with connection.wrap_database_errors:
-        batch: list[tuple[Any, ...]] = cursor.fetchmany(1000)
-    return batch
 
 
 @cache

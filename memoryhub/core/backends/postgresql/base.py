@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -112,6 +112,28 @@ class DatabaseWrapper(GathersInserts, base.DatabaseWrapper):
             self.gathered.insert_named_in(sql)
         with self.wrap_database_errors:
             return self.connection.execute(self._rendered(sql), parameters)
+
+    def batches(self, sql: str, parameters: Sequence[Any], size: int) -> Iterator[list[tuple[Any, ...]]]:
+        # Outside a transaction, over a connection of its own: other statements may run meanwhile
+        self.ensure_connection()
+        if self.gathered is not None:
+            self.gathered.insert_named_in(sql)
+        session = self.connection
+        if session.autocommit:
+            session = Session(self.settings_dict["URL"], self._preamble, lambda: f"BEGIN READ ONLY; {self._preamble()}")
+        try:
+            with self.wrap_database_errors:
+                session.autocommit = False
+                fetch = session.declare(self._rendered(sql), parameters, size)
+            while batch := self._fetched(fetch):
+                yield batch
+        finally:
+            if session is not self.connection:
+                session.close()
+
+    def _fetched(self, fetch: Callable[[], list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
+        with self.wrap_database_errors:
+            return fetch()
 
     def run_unrestricted(self, sql: str, parameters: Sequence[Any]) -> Any:
         """Run a statement in this transaction as the role that connects, rather than as the store's."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import psycopg
@@ -13,6 +14,8 @@ from memoryhub.core.backends.postgresql.faults import shorten
 from memoryhub.core.backends.postgresql.pool import Pool, Raw, is_read, pool_of
 
 _CANCEL_SECONDS = 5.0
+# Of cursors, which need a name in their transaction
+_numbers = count(1)
 
 
 class Session:
@@ -62,6 +65,13 @@ class Session:
         while cursor.nextset():
             pass
         return cursor
+
+    def declare(self, sql: str, parameters: Sequence[Any], size: int) -> Callable[[], list[tuple[Any, ...]]]:
+        """Run a query in the transaction and return what fetches its next ``size`` rows."""
+        # The plan should know that all rows will be read. The cursor ends with the transaction
+        name = f"rows_{next(_numbers)}"
+        self.execute(f"SET LOCAL cursor_tuple_fraction TO 1; DECLARE {name} NO SCROLL CURSOR FOR {sql}", parameters)
+        return lambda: self.execute(f"FETCH {size} FROM {name}").fetchall()
 
     def begin(self) -> None:
         raw = self._pool.take()

@@ -7,37 +7,37 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from psycopg import ClientCursor
-
-from memoryhub.core.backends.postgresql.pool import Raw, pool_of
 from memoryhub.core.backends.postgresql.schemas import quote, schema_of
 from memoryhub.core.backends.postgresql.servers import location_of, url_of
+from memoryhub.core.backends.postgresql.session import Session
 from memoryhub.core.errors import Invalid
 from memoryhub.core.stores.store_id import StoreId, folder_of
 
+_BATCH = 1000
+
 
 class Snapshot:
-    def __init__(self, connection: Raw, schema: str) -> None:
-        self._connection = connection
-        self._before = f"SET LOCAL search_path TO {quote(schema)}; SET LOCAL transaction_read_only TO on; "
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     def rows(self, sql: str, *parameters: Any) -> Iterator[tuple[Any, ...]]:
-        cursor = ClientCursor(self._connection)
-        cursor.execute(self._before + (cursor.mogrify(sql, parameters) if parameters else sql))
-        while cursor.nextset():
-            pass
-        yield from cursor
+        if self._session.autocommit:
+            yield from self._session.execute(sql, parameters).fetchall()
+            return
+        fetch = self._session.declare(sql, parameters, _BATCH)
+        while batch := fetch():
+            yield from batch
 
     def value(self, sql: str, *parameters: Any) -> Any:
         return next(self.rows(sql, *parameters), (0,))[0]
 
     @contextmanager
     def at_one_moment(self) -> Iterator[None]:
-        self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        self._session.begin()
         try:
             yield
         finally:
-            self._connection.execute("COMMIT")
+            self._session.rollback()
 
 
 def holds(location: str) -> bool:
@@ -55,8 +55,10 @@ def folder(location: str) -> Path:
 @contextmanager
 def reading(location: str) -> Iterator[Snapshot]:
     store = _store(location)
-    with closing(pool_of(url_of(store)).connect()) as connection:
-        yield Snapshot(connection, schema_of(store))
+    preamble = f"SET LOCAL search_path TO {quote(schema_of(store))}; SET LOCAL transaction_read_only TO on; "
+    begin = f"BEGIN ISOLATION LEVEL REPEATABLE READ; {preamble}"
+    with closing(Session(url_of(store), lambda: preamble, lambda: begin)) as session:
+        yield Snapshot(session)
 
 
 def _store(location: str) -> StoreId:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -49,6 +49,15 @@ class DatabaseWrapper(GathersInserts, base.DatabaseWrapper):
             self.gathered.insert_named_in(sql)
         with self.wrap_database_errors:
             return self.connection.execute(_as_sqlite(sql), parameters)
+
+    def batches(self, sql: str, parameters: Sequence[Any], size: int) -> Iterator[list[tuple[Any, ...]]]:
+        cursor = self.run(sql, parameters)
+        while True:
+            with self.wrap_database_errors:
+                batch = cursor.fetchmany(size)
+            if not batch:
+                return
+            yield batch
 
     def has_table(self, name: str) -> bool:
         with self.cursor() as cursor:
