@@ -43,9 +43,12 @@ WORKERS ?= 3
 RUNNER := $(TEST_MODE) $(BIN)/$(if $(COVERAGE),coverage run,python) manage.py test --parallel $(WORKERS)
 # Without coverage: the same code has been measured on SQLite
 IN_POSTGRESQL := $(BIN)/python -m tests.postgresql env $(TEST_MODE) $(BIN)/python manage.py test --parallel $(WORKERS)
-# What is not about files of SQLite, or about what no database changes. Of REST, all but fuzzing, which takes minutes.
-POSTGRESQL_TESTS := tests.core tests.memories tests.decisions tests.sessions_app \
-	$(filter-out tests.api.test_fuzz,$(subst /,.,$(basename $(wildcard tests/api/test_*.py))))
+# What is not about files of SQLite, or about what no database changes. Fuzzing REST takes minutes; redaction cannot be
+# proven while transactions of other tests are open in the server, so tests.postgres has a server for it.
+modules_of = $(subst /,.,$(basename $(wildcard tests/$(1)/test_*.py)))
+POSTGRESQL_TESTS := tests.core tests.memories tests.decisions tests.sessions_app tests.mcp tests.permissions \
+	$(filter-out tests.api.test_fuzz tests.governance.test_redaction% tests.governance.test_retention_killed, \
+	$(call modules_of,api) $(call modules_of,governance))
 
 # The last line is the sum of both runs.
 test: $(BIN)/.installed-dev

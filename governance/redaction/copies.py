@@ -23,7 +23,7 @@ from memoryhub.core.log.views import count_views
 from memoryhub.core.secrets.catalogue import lines
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, entries, position_of, upsert
-from memoryhub.core.stores.store import current_store, folder_of
+from memoryhub.core.stores.store import arrival, current_store, folder_of
 from memoryhub.core.text import counted
 from sessions_app.spooled import find_spooled
 
@@ -150,7 +150,11 @@ def kept_in_store(texts: Collection[str], *, wiped: bool) -> list[KeptPlace]:
 
 
 def unproven() -> list[KeptPlace]:
-    return [KeptPlace(where=where, why=why) for where, why in wiping.unproven()]
+    found = wiping.unproven()
+    if origin := arrival():
+        why = "`memory-hub move PROJECT --confirm` compares both and removes it"
+        found.append((f"the old place of this store, {origin['address']}", why))
+    return [KeptPlace(where=where, why=why) for where, why in found]
 
 
 def kept_mirrors(texts: Collection[str]) -> list[KeptPlace]:

@@ -92,7 +92,7 @@ class Calls:
             with use_grant(caller.grant), use_store(store, create=self._binding.creates), folder, origin:
                 connection = connections[store.alias]
                 connection.ensure_connection()
-                job.watch(connection.connection)
+                job.watch(connection)  # type: ignore[arg-type] # of the backend
                 self._binding.note_folder()
                 if self.describe_client:
                     self.describe_client(caller.actor, store.name)

@@ -13,6 +13,7 @@ from django.test import SimpleTestCase
 
 from memories.models import Tag
 from memoryhub.core import clock
+from memoryhub.core.errors import Invalid
 from memoryhub.core.stores import dialect, rows
 from memoryhub.core.stores.dialect import (
     IDS,
@@ -95,6 +96,17 @@ class FormTests(HubTestCase):
     @sqlite_only("a column may have values of any type")
     def test_what_is_no_blob_is_empty(self):
         self.assertEqual(self.value(f"{blob('x')} FROM (SELECT 'text' AS x)"), b"")
+
+    def test_a_text_with_nul_is_refused_or_found_nowhere(self):
+        with self.store():
+            for asked, given in (("title = %s", "a\0b"), (f"title IN {TEXTS}", json.dumps(["a\0b"]))):
+                with self.subTest(asked=asked):
+                    try:
+                        found = rows.fetch(f"SELECT id FROM memories_memory WHERE {asked}", [given])
+                    except Invalid as error:
+                        self.assertIn("NUL character", error.message)
+                    else:
+                        self.assertEqual(found, [])
 
     def test_an_upsert_inserts_and_then_replaces(self):
         for value in ("first", "second"):

@@ -11,7 +11,9 @@ from typing import Any, ClassVar
 from memoryhub.core.errors import HubError
 from memoryhub.core.tools import Tool, all_resources, all_tools
 from memoryhub.mcp.registry import load_tools
+from tests.databases import on_postgresql, variables_of
 from tests.mcp.client import McpTestCase, Message, Server
+from tests.postgresql import URL_VARIABLE
 from tests.torture.rounds import is_long
 
 SEED = 20261122
@@ -102,6 +104,7 @@ class FuzzTests(McpTestCase):
     measured: ClassVar[bool] = True
     server: Server
     ids: ClassVar[dict[str, int]]
+    database: ClassVar[Any]
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -109,6 +112,11 @@ class FuzzTests(McpTestCase):
         load_tools()
         cls.server = cls.share_server()
         cls.ids = _fill(cls.server)
+        if on_postgresql():
+            import psycopg
+
+            url = variables_of(cls.home)[URL_VARIABLE]
+            cls.database = cls.enterClassContext(psycopg.connect(url, autocommit=True))
 
     def setUp(self) -> None:
         self.random = random.Random(SEED)
@@ -168,6 +176,8 @@ class FuzzTests(McpTestCase):
         return [fault for fault, is_so in found.items() if is_so]
 
     def heads(self) -> dict[str, int]:
+        if on_postgresql():
+            return dict(self.database.execute("SELECT store, position FROM heads.anchors").fetchall())
         found = {}
         for path in self.home.glob("**/events.db"):
             if "cache" not in path.parts:  # as-of views aren't stores

@@ -10,6 +10,7 @@ from typing import Any
 
 import mcp_types as types
 
+from tests.databases import sqlite_only
 from tests.mcp.client import MODERN, ROOT, McpTestCase, command, environment, run_async, wait_until
 from tests.mcp.http_server import HttpServer, HttpSession, text_of
 
@@ -46,6 +47,7 @@ class ServingOverHttp(HttpTestCase):
             deleted = await client.call_tool("test_shred", {"path": str(path)})
             self.assertEqual(deleted.content, [types.TextContent(text="deleted")])
 
+    @sqlite_only("with a database, its machines agree on the token there, for a minute without asking again")
     def test_an_empty_token_file_admits_nobody(self) -> None:
         token = self.home / "token"
         before = token.read_text()

@@ -18,6 +18,7 @@ from memoryhub.registry.projects import describe_project
 from memoryhub.registry.rights import grant_of_person, org_of
 from memoryhub.web.signin import create_link_token
 from sessions_app.schemas import ProjectDescribe
+from tests.databases import sqlite_only
 from tests.permissions.member_case import MembersTestCase
 
 
@@ -84,6 +85,7 @@ class GrantTests(MembersTestCase):
         self.assertEqual(self.grant("ann").at("project:alpha"), frozenset())
         self.assertEqual(grant_of_person("ann").at("project:alpha"), frozenset())
 
+    @sqlite_only("what is kept in memory is dropped when the store's files change")
     def test_organisations_of_few_projects_are_kept_in_memory(self) -> None:
         with mock.patch.object(rights, "_MOST_ORGS", 1), mock.patch.dict(rights._orgs, clear=True):
             self.assertEqual([org_of(project) for project in ("alpha", "beta", "alpha")], ["acme", None, "acme"])

@@ -8,6 +8,7 @@ import signal
 
 from django.core.management import call_command
 
+from governance.redaction.copies import unproven
 from memories.models import Memory
 from memoryhub.core import log
 from memoryhub.core.backends.selected import stores
@@ -60,9 +61,13 @@ class MovingTests(MovingTestCase):
         self.assertFalse(stores.exists(ALPHA))
 
         move(ALPHA, self.server, FILES)
+        with self.store("alpha", create=False):  # what a redaction could not look into
+            (kept,) = unproven()
+            self.assertIn(self.server.url.rpartition("@")[2], kept.where)
         confirm(ALPHA, self.server, FILES)
         self.assertEqual(self.read(FILES), before)
         with self.store("alpha", create=False):
+            self.assertEqual(unproven(), [])
             found = log.verify()
             self.assertTrue(found.ok, found.describe())
         role = f"hub_{self.server.url.rpartition('/')[2]}_project_alpha"

@@ -6,6 +6,7 @@ A store is a Django database alias that is added at run time.
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 import threading
@@ -14,6 +15,7 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from django.db import DatabaseError, DataError, IntegrityError, ProgrammingError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -24,7 +26,7 @@ from memoryhub.core.backends.selected import anchors, faults, places, stores
 from memoryhub.core.errors import Damaged, Locked, Moved, NotFound, Unavailable
 from memoryhub.core.permissions import reaches, sees
 from memoryhub.core.stores import connections as store_connections
-from memoryhub.core.stores import schema
+from memoryhub.core.stores import rows, schema
 from memoryhub.core.stores.connections import Held
 from memoryhub.core.stores.routing import current_alias
 from memoryhub.core.stores.store_id import (
@@ -60,6 +62,8 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 MAX_OPEN_STORES = 64
+# The key of ``store_meta`` that has what ``arrival`` returns
+ARRIVAL = "arrival"
 
 
 def list_projects() -> list[str]:
@@ -198,6 +202,12 @@ def _find_or_create(store: StoreId, *, create: bool) -> Hashable:
     if identity is None:
         raise Unavailable(f"memory database unavailable: the {stores.THING} of {store.name!r} is gone")
     return identity
+
+
+def arrival() -> dict[str, Any] | None:
+    """Return where the current store came from, until its move is confirmed; the fields of a ``Departure``."""
+    found = rows.fetch("SELECT value FROM store_meta WHERE key = %s", [ARRIVAL])
+    return json.loads(found[0][0]) if found else None
 
 
 def require_stayed(store: StoreId) -> None:

@@ -9,10 +9,10 @@ from memoryhub.core.backends.base import Departure
 from memoryhub.core.backends.selected import ENGINE, places, stores
 from memoryhub.core.errors import Conflict, Invalid, NotFound
 from memoryhub.core.permissions import Act, demand
-from memoryhub.core.stores.store import use_store
+from memoryhub.core.stores.store import arrival, use_store
 from memoryhub.core.stores.store_id import StoreId
 from memoryhub.transfer.moving.peer import Peer, Place
-from memoryhub.transfer.moving.steps import arrival, parsed
+from memoryhub.transfer.moving.steps import parsed
 
 _POSTGRESQL = "postgresql"
 _SCHEMES = ("postgresql://", "postgres://")

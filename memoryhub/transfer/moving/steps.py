@@ -24,13 +24,12 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import upsert
 from memoryhub.core.stores.routing import require_current_alias
-from memoryhub.core.stores.store import GLOBAL_STORE, Scope, StoreId, current_store, use_store
+from memoryhub.core.stores.store import ARRIVAL, GLOBAL_STORE, Scope, StoreId, arrival, current_store, use_store
 
 _PAGE = 5000
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM raw_events WHERE position > %s ORDER BY position LIMIT {_PAGE}"
 # Marks that are about a copy of a store, not about its content
 _OWN_MARKS = ("fingerprint", "search_form", "unwiped", "departure")
-_ARRIVAL = "arrival"
 _RETRY_SECONDS = 0.2
 
 
@@ -125,12 +124,6 @@ def has_arrived(store: str, departure: dict[str, Any]) -> bool:
         return bool(log.digest_at(departure["position"]) == departure["digest"])
 
 
-def arrival() -> dict[str, Any] | None:
-    """Return where the current store came from, until its move is confirmed; the fields of a ``Departure``."""
-    found = rows.fetch("SELECT value FROM store_meta WHERE key = %s", [_ARRIVAL])
-    return json.loads(found[0][0]) if found else None
-
-
 def stores_here(*, left: bool) -> list[str]:
     """Return the stores of this place, or those that have left it and are kept."""
     if left:
@@ -187,12 +180,12 @@ def digests() -> dict[str, tuple[int, str]]:
 
 def marks() -> dict[str, str]:
     found = rows.fetch("SELECT key, value FROM store_meta")
-    return {key: value for key, value in found if key not in (*_OWN_MARKS, _ARRIVAL)}
+    return {key: value for key, value in found if key not in (*_OWN_MARKS, ARRIVAL)}
 
 
 def put_marks(marks: dict[str, str], arrival: dict[str, Any]) -> None:
     with transaction.atomic(using=require_current_alias()):
-        for key, value in {**marks, _ARRIVAL: json.dumps(arrival)}.items():
+        for key, value in {**marks, ARRIVAL: json.dumps(arrival)}.items():
             rows.execute(upsert("store_meta", "key", ["value"]), [key, value])
 
 
@@ -219,7 +212,7 @@ def settle(store: str, epoch: str) -> None:
     with use_store(parsed(store)):
         mark = arrival()
         if mark and mark["epoch"] == epoch:
-            rows.execute("DELETE FROM store_meta WHERE key = %s AND value = %s", [_ARRIVAL, json.dumps(mark)])
+            rows.execute("DELETE FROM store_meta WHERE key = %s AND value = %s", [ARRIVAL, json.dumps(mark)])
 
 
 STEPS: Mapping[str, Callable[..., Any]] = {

@@ -16,6 +16,11 @@ def is_interrupted(error: BaseException) -> bool:
     return _state(error) == "57014"
 
 
+# Of a parameter, which psycopg refuses, or of JSON, which the server refuses
+def has_nul(error: BaseException) -> bool:
+    return isinstance(error, psycopg.DataError) and (_state(error) == "22P05" or "(0x00)" in str(error))
+
+
 def is_refused(error: BaseException) -> bool:
     return _state(error) == "42501"
 

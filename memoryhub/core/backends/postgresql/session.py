@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
 import psycopg
 from psycopg import ClientCursor
 
-from memoryhub.core.backends.postgresql.faults import shorten
+from memoryhub.core.backends.postgresql.faults import has_nul, shorten
 from memoryhub.core.backends.postgresql.pool import Pool, Raw, is_read, pool_of
+from memoryhub.core.errors import Invalid
 
 _CANCEL_SECONDS = 5.0
 # Of cursors, which need a name in their transaction
@@ -32,8 +34,8 @@ class Session:
         self._preamble = preamble
         self._begin = begin
         self._raw: Raw | None = None
-        # What runs now, for ``cancel``, which must not reach another session's statement
-        self._running: Raw | None = None
+        # The statement that runs now, for ``cancel``, which must not reach a later one
+        self._running: ClientCursor[Any] | None = None
         self._cancelling = threading.Lock()
         self.closed = False
 
@@ -51,13 +53,15 @@ class Session:
 
     def _run(self, raw: Raw, sql: str, parameters: Sequence[Any] | None, before: str = "") -> ClientCursor[Any]:
         cursor = ClientCursor(raw)
-        self._running = raw
+        self._running = cursor
         try:
             if parameters is not None:
                 sql = cursor.mogrify(sql, parameters)
             cursor.execute(before + sql)
         except psycopg.Error as error:
             shorten(error)
+            if has_nul(error):
+                raise Invalid("a text has a NUL character, which no stored text has; leave it out") from error
             raise
         finally:
             with self._cancelling:
@@ -113,10 +117,15 @@ class Session:
         self._pool.give_back(raw)
 
     def cancel(self) -> None:
-        """Cancel the statement that runs, if there is one."""
-        with self._cancelling:
-            if self._running is not None:
-                self._running.cancel_safe(timeout=_CANCEL_SECONDS)
+        """Have the statement that runs cancelled, if there is one, without waiting for the server."""
+        running = self._running
+        if running is not None and not self._cancelling.locked():
+            threading.Thread(target=self._cancel, args=[running], daemon=True).start()
+
+    def _cancel(self, running: ClientCursor[Any]) -> None:
+        with self._cancelling, suppress(psycopg.Error):
+            if self._running is running:
+                running.connection.cancel_safe(timeout=_CANCEL_SECONDS)
 
     def close(self) -> None:
         self.rollback()
