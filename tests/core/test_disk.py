@@ -3,6 +3,7 @@ from __future__ import annotations
 import stat
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import TestCase, mock
 
@@ -33,23 +34,15 @@ class ReplacingTests(TestCase):
         self.assertEqual(list(self.folder.iterdir()), [self.path])
 
     def test_threads_that_replace_a_file_at_once_are_not_in_each_others_way(self) -> None:
-        errors: list[OSError] = []
         both = threading.Barrier(2)
 
-        def write() -> None:
-            try:
-                with replacing(self.path) as file:
-                    file.write(b"new")
-                    both.wait(60)
-            except OSError as error:
-                errors.append(error)
+        def write(_: int) -> None:
+            with replacing(self.path) as file:
+                file.write(b"new")
+                both.wait(60)
 
-        threads = [threading.Thread(target=write) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(errors, [])
+        with ThreadPoolExecutor(2) as threads:
+            list(threads.map(write, range(2)))  # raises their errors
         self.assertEqual(self.path.read_text(), "new")
 
     def test_a_link_is_replaced_and_the_new_file_is_private(self) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from functools import cache, lru_cache
 from typing import Any
 
@@ -118,18 +119,19 @@ class DatabaseWrapper(GathersInserts, base.DatabaseWrapper):
         self.ensure_connection()
         if self.gathered is not None:
             self.gathered.insert_named_in(sql)
-        session = self.connection
-        if session.autocommit:
-            session = Session(self.settings_dict["URL"], self._preamble, lambda: f"BEGIN READ ONLY; {self._preamble()}")
-        try:
+        with ExitStack() as stack:
             with self.wrap_database_errors:
-                session.autocommit = False
+                session = self.connection if not self.connection.autocommit else stack.enter_context(self._reading())
                 fetch = session.declare(self._rendered(sql), parameters, size)
             while batch := self._fetched(fetch):
                 yield batch
-        finally:
-            if session is not self.connection:
-                session.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Session]:
+        begin = f"BEGIN READ ONLY; {self._preamble()}"
+        with closing(Session(self.settings_dict["URL"], self._preamble, lambda: begin)) as session:
+            session.begin()
+            yield session
 
     def _fetched(self, fetch: Callable[[], list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
         with self.wrap_database_errors:

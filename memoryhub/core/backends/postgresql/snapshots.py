@@ -29,7 +29,8 @@ class Snapshot:
             yield from batch
 
     def value(self, sql: str, *parameters: Any) -> Any:
-        return next(self.rows(sql, *parameters), (0,))[0]
+        found = self._session.execute(sql, parameters).fetchone()
+        return found[0] if found else 0
 
     @contextmanager
     def at_one_moment(self) -> Iterator[None]:
