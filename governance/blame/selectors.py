@@ -71,9 +71,9 @@ def blame(*, command: BlameRequest, folder: Path | None = None) -> Blame:
     path = _path_in(top, command.file)
     if command.last is not None and command.last < command.first:
         raise Invalid(f"line {command.last} is before line {command.first}; write the smaller number first")
-    _check_file(top / path)
+    content = _content(top, path)
     last = min(command.last or command.first + _MAX_LINES - 1, command.first + _MAX_LINES - 1)
-    lines = git.blame(top, path, first=command.first, last=last)
+    lines = git.blame(top, path, content, first=command.first, last=last)
     groups = [list(group) for _, group in groupby(lines, key=lambda line: (line.sha, line.path))]
     trail = _Trail(path, [line for group in groups[: command.limit] for line in group])
     view = BlameView(
@@ -106,7 +106,8 @@ def _path_in(top: Path, given: str) -> str:
     return str(path)
 
 
-def _check_file(path: Path) -> None:
+def _content(top: Path, name: str) -> bytes:
+    path = top / name
     try:
         if path.is_symlink():
             raise Invalid(f"{path.name} is a link; name the file that it leads to")
@@ -114,16 +115,18 @@ def _check_file(path: Path) -> None:
             raise Invalid(f"{path.name} is a folder; name a file")
         if not path.is_file():
             raise NotFound(f"there is no file {path.name} in {path.parent}")
+        if not path.resolve().is_relative_to(top.resolve()):
+            raise Invalid(f"{name} leads out of the project's folder {top}")
         if path.stat().st_size > _MAX_BYTES:
             raise Invalid(f"{path.name} is larger than {_MAX_BYTES // 2**20} MB")
-        with path.open("rb") as file:
-            head = file.read(8_000)
+        content = path.read_bytes()
     except OSError as error:
         raise Invalid(f"can't read {path.name}: {error.strerror}") from error
-    if b"\0" in head:
+    if b"\0" in content[:8_000]:
         raise Invalid(f"{path.name} is a binary file, which has no lines")
-    if not head:
+    if not content:
         raise Invalid(f"{path.name} is empty")
+    return content
 
 
 def _masked(line: git.Line) -> git.Line:

@@ -23,6 +23,7 @@ class Repository:
     remotes: dict[str, str]
     is_submodule: bool
     is_linked: bool
+    is_bare: bool
 
     @property
     def folder_name(self) -> str:
@@ -31,10 +32,14 @@ class Repository:
 
 
 def find_repository(directory: Path) -> Repository | None:
-    """Return the repository that contains the folder, or None."""
+    """Return the repository that contains the folder, or None.
+
+    A folder of a working tree that looks like a bare repository is a part of that tree: a clone may track such a
+    folder, with a configuration of its author's.
+    """
     for folder in (directory, *directory.parents):
         git_dir = _git_dir(folder)
-        if git_dir is not None:
+        if git_dir is not None and (git_dir != folder or not _is_in_worktree(folder)):
             return _repository(folder, git_dir)
     return None
 
@@ -65,6 +70,10 @@ def _git_dir(folder: Path) -> Path | None:
         return _pointed_to(entry)
     is_bare = is_file(folder / "HEAD") and is_folder(folder / "objects") and is_folder(folder / "refs")
     return folder if is_bare else None
+
+
+def _is_in_worktree(folder: Path) -> bool:
+    return any(_git_dir(parent) not in (None, parent) for parent in folder.parents)
 
 
 def resolved(path: Path) -> Path:
@@ -110,7 +119,7 @@ def _repository(folder: Path, git_dir: Path) -> Repository:
     main = _main_folder(common, settings) if pointer else folder
     if folder == git_dir:
         main = _main_folder(folder, settings)
-    return Repository(common, main, _remotes(settings), is_submodule, bool(pointer))
+    return Repository(common, main, _remotes(settings), is_submodule, bool(pointer), git_dir == folder)
 
 
 def _main_folder(common: Path, settings: list[tuple[str, str, str]]) -> Path:

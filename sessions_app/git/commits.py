@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from memoryhub.config.repository import is_folder
 from memoryhub.core import clock
-from memoryhub.core.errors import Invalid
+from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.text import flat
 from sessions_app.events import FileChange
 from sessions_app.events.work import MAX_LINES
@@ -17,15 +19,17 @@ from sessions_app.schemas import CommitRecord
 
 _START = b"commit"
 _MAX_MESSAGE = 100_000
+# Bytes of a part of git's answer; the rest of a longer one is cut
+_MAX_TOKEN = 2**20
+# Parts of a commit before its files
+_FIELDS = 4
 _MAX_FILES = 100_000
+# What a repository's configuration could change or slow down; without an order file, which git reads whole
+_DIFF_OPTIONS = ("--no-color", "--no-ext-diff", "--no-textconv", "--no-show-signature", f"-O{os.devnull}")
+# Git counts no lines of larger files: a blob of a megabyte can unpack to a gigabyte
+_COUNTED = ("-c", "core.bigFileThreshold=16m")
 # Fields are separated by NUL bytes, which no message, author or path can contain.
-_LOG_OPTIONS = (
-    "--numstat",
-    "--no-color",
-    "--no-ext-diff",
-    "--no-textconv",
-    "--format=tformat:%x00commit%x00%H%x00%aN <%aE>%x00%ct%x00%B%x00",
-)
+_FORMAT = "--format=tformat:%x00commit%x00%H%x00%aN <%aE>%x00%ct%x00%B%x00"
 _HEAD_OF_CHANGE = re.compile(rb"\x00([0-9a-f]{40,64})\n")
 # Bounds the size of a diff: git prints no content of binary files.
 _BIG_IS_BINARY = ("-c", "core.bigFileThreshold=512k")
@@ -33,9 +37,7 @@ _CHANGE_OPTIONS = (
     "--no-walk=unsorted",
     "--ignore-missing",
     "--patch",
-    "--no-color",
-    "--no-ext-diff",
-    "--no-textconv",
+    *_DIFF_OPTIONS,
     "--no-renames",
     "--src-prefix=a/",
     "--dst-prefix=b/",
@@ -60,7 +62,7 @@ def read_commits(repository: Path, *, limit: int | None = None, since: str | Non
     window = _window(limit, since)
     if not _has_commits(repository):
         return
-    with stream(repository, "log", "--reverse", "-z", *_LOG_OPTIONS, *window, "HEAD", "--") as chunks:
+    with stream(repository, *_log(repository), "--reverse", *window, "HEAD", "--") as chunks:
         yield from _commits(_tokens(chunks))
 
 
@@ -71,7 +73,10 @@ def read_commit(repository: Path, revision: str) -> CommitRecord | None:
     found = run(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     if found.returncode:
         return None
-    done = run(repository, "log", "-z", "--max-count=1", *_LOG_OPTIONS, found.stdout.decode("ascii").strip(), "--")
+    sha = found.stdout.decode("ascii").strip()
+    done = run(repository, *_log(repository), "--max-count=1", sha, "--")
+    if done.returncode:
+        raise Unavailable(f"git log ended with code {done.returncode} in {repository}: {last_line(done.stderr)}")
     return next(_commits(_tokens(iter([done.stdout]))), None)
 
 
@@ -91,6 +96,13 @@ def read_changes(repository: Path, shas: Sequence[str], paths: Sequence[str]) ->
     _, *parts = _HEAD_OF_CHANGE.split(done.stdout)
     found = {sha.decode("ascii"): text_of(diff).strip("\n") for sha, diff in zip(parts[::2], parts[1::2], strict=True)}
     return {sha: diff for sha, diff in found.items() if sha in shas}
+
+
+# A partial clone lacks contents of files, and git may not fetch them: their lines are not counted.
+def _log(repository: Path) -> list[str]:
+    promisors = run(repository, "config", "--get-regexp", r"^(remote\..*\.promisor|extensions\.partialclone)$")
+    files = ["--numstat"] if promisors.returncode else ["--raw", "--find-renames=100%"]
+    return [*_COUNTED, "log", "-z", *files, *_DIFF_OPTIONS, _FORMAT]
 
 
 def _window(limit: int | None, since: str | None) -> list[str]:
@@ -121,6 +133,7 @@ def _tokens(chunks: Iterator[bytes]) -> Iterator[bytes]:
     for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\0")
         yield from whole
+        rest = rest[:_MAX_TOKEN]
     if rest.strip():
         yield rest
 
@@ -131,12 +144,19 @@ def _commits(tokens: Iterator[bytes]) -> Iterator[CommitRecord]:
     files: list[FileChange] = []
     for token in tokens:
         if token == _START:
-            if header:
+            if len(header) == _FIELDS:
                 yield _record(header, files)
-            header, files = [next(tokens) for _ in range(4)], []
+            header, files = list(islice(tokens, _FIELDS)), []
+            continue
+        if token.lstrip(b"\n").startswith(b":"):
+            file = _uncounted_file(token, tokens)
         elif b"\t" in token:
-            files.append(_file(token, tokens))
-    if header:
+            file = _file(token, tokens)
+        else:
+            continue
+        if len(files) < _MAX_FILES:
+            files.append(file)
+    if len(header) == _FIELDS:
         yield _record(header, files)
 
 
@@ -145,9 +165,16 @@ def _commits(tokens: Iterator[bytes]) -> Iterator[CommitRecord]:
 def _file(token: bytes, tokens: Iterator[bytes]) -> FileChange:
     insertions, deletions, path = token.lstrip(b"\n").split(b"\t", 2)
     if not path:
-        next(tokens)
-        path = next(tokens)
+        next(tokens, b"")
+        path = next(tokens, b"")
     return FileChange(path=text_of(path), insertions=_number(insertions), deletions=_number(deletions))
+
+
+# A token is `:old-mode new-mode old-sha new-sha status`; the path follows, for a renamed file after the old one.
+def _uncounted_file(token: bytes, tokens: Iterator[bytes]) -> FileChange:
+    if b" R" in token:
+        next(tokens, b"")
+    return FileChange(path=text_of(next(tokens, b"")), insertions=None, deletions=None)
 
 
 def _record(header: list[bytes], files: list[FileChange]) -> CommitRecord:
@@ -157,7 +184,7 @@ def _record(header: list[bytes], files: list[FileChange]) -> CommitRecord:
         message=text_of(message).strip()[:_MAX_MESSAGE],
         author=flat(text_of(author))[:MAX_AUTHOR],
         committed_at=moment_of(committed),
-        files=files[:_MAX_FILES],
+        files=files,
     )
 
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import re
+import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from memoryhub.core.errors import Invalid
+from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.text import flat
 from sessions_app.git.process import MAX_AUTHOR, last_line, moment_of, run, text_of
 
 _BLAME_OPTIONS = ("--porcelain", "-w", "-M", "-C", "--no-textconv")
 _BLAME_HEADER = re.compile(rb"([0-9a-f]{40,64}) \d+ (\d+)(?: \d+)?")
-_FILTER = re.compile(r"[\w.-]{1,100}")
+_DIFF_OPTIONS = ("--no-index", "--unified=0", "--text", "-w", "--no-color", "--no-ext-diff", "--no-textconv")
+# Of a hunk: the first line and the number of lines in the old and in the new file; a number of 1 is left out
+_HUNK = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
+_MAX_BYTES = 8 * 2**20
 _MAX_SUMMARY = 300
+_NEVER = moment_of(b"0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,21 +29,22 @@ class Line:
 
     number: int
     text: str
-    # "" if the line is not committed
-    sha: str
-    author: str
-    committed_at: datetime
-    summary: str
+    # "" if the line is not committed; then the author, the summary and the path are empty too
+    sha: str = ""
+    author: str = ""
+    committed_at: datetime = _NEVER
+    summary: str = ""
     # Where it was in that commit
-    path: str
+    path: str = ""
 
 
-def blame(repository: Path, path: str, *, first: int = 1, last: int | None = None) -> list[Line]:
+def blame(repository: Path, path: str, content: bytes, *, first: int = 1, last: int | None = None) -> list[Line]:
     """Return lines of a file of the working tree with their commits; moved and copied lines are followed.
 
     Args:
         repository: the top of the working tree.
         path: relative to it.
+        content: what the file contains now.
         first: number of the first line, from 1.
         last: number of the last one; default: the end of the file.
 
@@ -47,31 +52,77 @@ def blame(repository: Path, path: str, *, first: int = 1, last: int | None = Non
         Invalid: git does not track the file, or it has no such lines.
         Unavailable: git is not installed or does not answer.
     """
-    window = f"{first},{'' if last is None else last}"
-    done = run(repository, *_without_filter(repository, path), "blame", *_BLAME_OPTIONS, "-L", window, "--", path)
+    texts = content.removesuffix(b"\n").split(b"\n")
+    if first > len(texts):
+        raise Invalid(f"{path} has only {len(texts)} line{'s' if len(texts) > 1 else ''}")
+    committed = _committed(repository, path)
+    last = min(last or len(texts), len(texts))
+    numbers = {number: number for number in range(first, last + 1)}
+    if committed != content:
+        numbers = _numbers_before(committed, content, range(first, last + 1))
+    origins = _blamed(repository, path, sorted(numbers.values())) if numbers else {}
+    lines = []
+    for number in range(first, last + 1):
+        text = text_of(texts[number - 1].rstrip(b"\r"))
+        origin = origins.get(numbers.get(number, 0))
+        lines.append(replace(origin, number=number, text=text) if origin else Line(number, text))
+    return lines
+
+
+# The newest commit is blamed, not the working file: git would run the file through a program that the repository's
+# attributes name.
+def _committed(repository: Path, path: str) -> bytes:
+    done = run(repository, "cat-file", "blob", f"HEAD:{path}", max_output=_MAX_BYTES)
+    if done.returncode == 0:
+        return done.stdout
+    if run(repository, "ls-files", "--error-unmatch", "--", f":(literal){path}").returncode == 0:
+        return b""
+    raise Invalid(f"git can't blame {path}: {last_line(done.stderr).removeprefix('fatal: ')}")
+
+
+def _numbers_before(old: bytes, new: bytes, lines: range) -> dict[int, int]:
+    """Map the numbers of lines that are in both contents, from the new to the old one."""
+    numbers: dict[int, int] = {}
+    next_old = next_new = 1
+    for old_first, old_count, new_first, new_count in [*_hunks(old, new), (lines.stop, 0, lines.stop, 0)]:
+        # Git numbers a hunk without lines by the line before it
+        until = new_first if new_count else new_first + 1
+        for number in range(max(next_new, lines.start), min(until, lines.stop)):
+            numbers[number] = number - next_new + next_old
+        next_new = until + new_count
+        next_old = (old_first if old_count else old_first + 1) + old_count
+    return numbers
+
+
+def _hunks(old: bytes, new: bytes) -> list[tuple[int, int, int, int]]:
+    with tempfile.TemporaryDirectory(prefix="memory-hub-") as name:
+        folder = Path(name)
+        (folder / "old").write_bytes(old)
+        (folder / "new").write_bytes(new)
+        done = run(folder, "diff", *_DIFF_OPTIONS, "old", "new")
+    if done.returncode > 1:
+        raise Unavailable(f"git cannot compare the file with its last commit: {last_line(done.stderr)}")
+    hunks = [[1 if part is None else int(part) for part in match.groups()] for match in _HUNK.finditer(done.stdout)]
+    return [(hunk[0], hunk[1], hunk[2], hunk[3]) for hunk in hunks]
+
+
+def _blamed(repository: Path, path: str, numbers: list[int]) -> dict[int, Line]:
+    window = f"{numbers[0]},{numbers[-1]}"
+    done = run(repository, "blame", *_BLAME_OPTIONS, "-L", window, "HEAD", "--", path)
     if done.returncode:
         raise Invalid(f"git can't blame {path}: {last_line(done.stderr).removeprefix('fatal: ')}")
-    return list(_blamed(done.stdout))
-
-
-# Attributes of the repository can select a program that git would run on the file's content
-def _without_filter(repository: Path, path: str) -> list[str]:
-    found = run(repository, "check-attr", "-z", "filter", "--", path).stdout.split(b"\0")
-    name = os.fsdecode(found[2]) if len(found) > 2 else ""
-    if not _FILTER.fullmatch(name) or name in ("unspecified", "unset", "set"):
-        return []
-    return ["-c", f"filter.{name}.clean=", "-c", f"filter.{name}.process=", "-c", f"filter.{name}.required=false"]
+    return {line.number: line for line in _parsed(done.stdout)}
 
 
 # For each line of the file a header, `sha old new [count]`, and the line after a tab; the fields of a new commit are
 # between them.
-def _blamed(output: bytes) -> Iterator[Line]:
+def _parsed(output: bytes) -> Iterator[Line]:
     commits: dict[str, dict[bytes, bytes]] = {}
     fields: dict[bytes, bytes] = {}
     sha, number = "", 0
     for line in output.split(b"\n"):
         if line.startswith(b"\t"):
-            yield _line(sha, number, fields, line[1:])
+            yield _line(sha, number, fields)
         elif header := _BLAME_HEADER.match(line):
             sha, number = header[1].decode("ascii"), int(header[2])
             fields = commits.setdefault(sha, {})
@@ -80,11 +131,11 @@ def _blamed(output: bytes) -> Iterator[Line]:
             fields[name] = value
 
 
-def _line(sha: str, number: int, fields: dict[bytes, bytes], text: bytes) -> Line:
+def _line(sha: str, number: int, fields: dict[bytes, bytes]) -> Line:
     return Line(
         number,
-        text_of(text.rstrip(b"\r")),
-        "" if set(sha) == {"0"} else sha,
+        "",
+        sha,
         flat(text_of(fields.get(b"author", b"")))[:MAX_AUTHOR],
         moment_of(fields.get(b"committer-time", b"0")),
         flat(text_of(fields.get(b"summary", b"")))[:_MAX_SUMMARY],

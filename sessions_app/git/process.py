@@ -1,69 +1,190 @@
-"""Run the git binary, and decode what it prints."""
+"""Run the git binary so that a repository of someone else can start no program with it, and fetch nothing."""
 
 from __future__ import annotations
 
 import os
+import resource
+import selectors
+import shutil
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from memoryhub.config.repository import find_repository
 from memoryhub.core.errors import Unavailable
 
 MAX_AUTHOR = 300
-_TIMEOUT = 30
+# Seconds that one call waits for git, without the time in which its reader works
+SECONDS = 30.0
+# The same for the whole history of a repository, and for one part of it
+STREAM_SECONDS, SILENCE_SECONDS = 1_800.0, 60.0
+# Bytes of an answer that is read whole, and of git's own reason
+MAX_OUTPUT = 64 * 2**20
+_MAX_REASON = 8_192
+# Bytes that git may allocate; files that it maps, such as packs, do not count
+_MAX_MEMORY = 2**30
 _CHUNK = 1 << 16
-_QUIET = (
-    "--no-pager",
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "core.quotePath=false",
-    "-c",
-    "i18n.logOutputEncoding=UTF-8",
-    "-c",
-    "log.showSignature=false",
-)
+# A repository's configuration names programs for all of these, and files that git reads whole. What git offers no
+# setting for, an option of the command switches off: see the callers. The test of hostile repositories tries each.
+_SETTINGS = {
+    "core.fsmonitor": "false",
+    "core.hooksPath": os.devnull,
+    "core.attributesFile": os.devnull,
+    "core.quotePath": "false",
+    "blame.ignoreRevsFile": "",
+    # "log" and "diff" run git in submodules, without the options of this command
+    "diff.submodule": "short",
+    "diff.renameLimit": "1000",
+    "i18n.logOutputEncoding": "UTF-8",
+    "log.showSignature": "false",
+    "mailmap.blob": "",
+    "mailmap.file": "",
+    # A clone may track a folder that git takes for a bare repository, with a configuration of its own (git 2.38)
+    "safe.bareRepository": "explicit",
+    "submodule.recurse": "false",
+}
+_ENVIRONMENT = {
+    "GIT_ALLOW_PROTOCOL": "none",  # what git older than 2.39.4 heeds instead of the next one
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C",
+}
 
 
-def _command(directory: Path, arguments: tuple[str, ...]) -> list[str]:
-    return ["git", "-C", str(directory), *_QUIET, *arguments]
+def run(directory: Path, *arguments: str, max_output: int = MAX_OUTPUT) -> subprocess.CompletedProcess[bytes]:
+    """Run git in a folder and return its exit code, its output and its reason.
 
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-
-
-def run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    try:
-        return subprocess.run(  # noqa: S603  (arguments of our own, no shell)
-            _command(directory, arguments), capture_output=True, check=False, timeout=_TIMEOUT, env=_environment()
-        )
-    except FileNotFoundError as error:
-        raise Unavailable("git is not installed; install it, or put it on the PATH") from error
-    except (OSError, ValueError) as error:
-        raise Unavailable(f"git cannot be started in {str(directory)[:80]!r}: {error}") from error
-    except subprocess.TimeoutExpired as error:
-        raise Unavailable(f"git did not answer within {_TIMEOUT} s in {directory}") from error
+    Raises:
+        Unavailable: git is not installed, does not answer in time, or prints more than ``max_output`` bytes.
+    """
+    with _started(directory, arguments) as process:
+        output = bytearray()
+        answer = _Answer(process, directory, seconds=SECONDS, silence=SECONDS)
+        for chunk in answer.chunks():
+            output += chunk
+            if len(output) > max_output:
+                raise Unavailable(f"git prints more than {max_output // 2**20} MB in {directory}")
+        return subprocess.CompletedProcess(process.args, answer.exit_code(), bytes(output), bytes(answer.reason))
 
 
 @contextmanager
 def stream(directory: Path, *arguments: str) -> Iterator[Iterator[bytes]]:
-    # Yields git's output in chunks; git's exit code is checked after the last one.
-    process = subprocess.Popen(  # noqa: S603  (arguments of our own, no shell)
-        _command(directory, arguments), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=_environment()
-    )
-    output = process.stdout
-    assert output is not None  # noqa: S101  (Popen was given a pipe)
+    """Yield git's output in chunks; after the last one, they raise git's reason if it failed.
+
+    Raises:
+        Unavailable: as ``run``, and if git fails.
+    """
+    with _started(directory, arguments) as process:
+        answer = _Answer(process, directory, seconds=STREAM_SECONDS, silence=SILENCE_SECONDS)
+        yield answer.checked_chunks()
+
+
+class _Answer:
+    """What a process prints, read within a time limit."""
+
+    def __init__(self, process: subprocess.Popen[bytes], directory: Path, *, seconds: float, silence: float) -> None:
+        self.reason = bytearray()
+        self._process = process
+        self._directory = directory
+        self._seconds = seconds
+        self._silence = silence
+
+    def chunks(self) -> Iterator[bytes]:
+        assert self._process.stdout is not None  # noqa: S101  (it was started with pipes)
+        assert self._process.stderr is not None  # noqa: S101
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            selector.register(self._process.stderr, selectors.EVENT_READ)
+            while selector.get_map():
+                for key, _ in self._ready(selector):
+                    chunk = os.read(key.fd, _CHUNK)
+                    if not chunk:
+                        selector.unregister(key.fileobj)
+                    elif key.fileobj is self._process.stdout:
+                        yield chunk
+                    else:
+                        self.reason = (self.reason + chunk)[-_MAX_REASON:]
+
+    def checked_chunks(self) -> Iterator[bytes]:
+        yield from self.chunks()
+        if code := self.exit_code():
+            reason = last_line(bytes(self.reason))
+            raise Unavailable(f"git ended with code {code} in {self._directory}: {reason}; try `git fsck` there")
+
+    def exit_code(self) -> int:
+        try:
+            return self._process.wait(SECONDS)
+        except subprocess.TimeoutExpired as error:
+            raise self._too_late() from error
+
+    def _ready(self, selector: selectors.BaseSelector) -> list[tuple[selectors.SelectorKey, int]]:
+        before = time.monotonic()
+        ready = selector.select(min(self._seconds, self._silence))
+        self._seconds -= time.monotonic() - before
+        if not ready or self._seconds <= 0:
+            raise self._too_late()
+        return ready
+
+    def _too_late(self) -> Unavailable:
+        return Unavailable(f"git did not answer in time in {self._directory}; try `git fsck` there")
+
+
+# In a session of its own, git has no terminal to ask on, and can be ended with all that it started.
+@contextmanager
+def _started(directory: Path, arguments: tuple[str, ...]) -> Iterator[subprocess.Popen[bytes]]:
+    environment = _environment()
     try:
-        yield iter(lambda: output.read(_CHUNK), b"")
-        if process.wait(_TIMEOUT):
-            raise Unavailable(f"git log ended with code {process.returncode} in {directory}; try `git fsck` there")
-    finally:
-        output.close()
-        process.kill()
-        process.wait()
+        process = subprocess.Popen(  # noqa: S603  (arguments of our own, no shell)
+            _command(directory, arguments, environment["PATH"]),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        raise Unavailable(f"git cannot be started in {str(directory)[:80]!r}: {error}") from error
+    with process:
+        try:
+            _limit_memory(process.pid)
+            yield process
+        finally:
+            # Until it is waited for, the process keeps its id, so the group is its own
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _command(directory: Path, arguments: tuple[str, ...], path: str) -> list[str]:
+    program = shutil.which("git", path=path)
+    if program is None:
+        raise Unavailable("git is not installed; install it, or put it on the PATH")
+    settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
+    return [program, "-C", str(directory), "--no-pager", *settings, *_bare(directory), *arguments]
+
+
+def _bare(directory: Path) -> list[str]:
+    repository = find_repository(directory)
+    return [f"--git-dir={repository.common_dir}"] if repository and repository.is_bare else []
+
+
+def _environment() -> dict[str, str]:
+    # The caller's GIT_DIR, GIT_CONFIG_COUNT or GIT_EXTERNAL_DIFF are meant for another command. A relative folder of
+    # the PATH can lie in the repository.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    folders = [folder for folder in os.get_exec_path() if os.path.isabs(folder)]  # noqa: PTH117
+    return {**inherited, **_ENVIRONMENT, "PATH": os.pathsep.join(folders)}
+
+
+def _limit_memory(pid: int) -> None:
+    # A system without prlimit, such as macOS, relies on the time limit alone
+    if hasattr(resource, "prlimit"):
+        with suppress(ProcessLookupError):  # it has ended already
+            resource.prlimit(pid, resource.RLIMIT_DATA, (_MAX_MEMORY, _MAX_MEMORY))
 
 
 # Old commits may be in Latin-1 without declaring an encoding.

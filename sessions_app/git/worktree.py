@@ -41,4 +41,7 @@ def top_of_worktree(directory: Path) -> Path:
     done = run(directory, "rev-parse", "--show-toplevel")
     if done.returncode or not done.stdout.strip():
         raise Invalid(f"{directory} is in no working tree of git")
-    return Path(os.fsdecode(done.stdout.removesuffix(b"\n"))).resolve()
+    top = Path(os.fsdecode(done.stdout.removesuffix(b"\n"))).resolve()
+    if not directory.resolve().is_relative_to(top):
+        raise Invalid(f"{directory} is not in {top}, the working tree that its repository names (core.worktree)")
+    return top

@@ -5,13 +5,15 @@ import subprocess
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 from typing import Any
 from unittest import TestCase, mock
 
 from memoryhub.core.errors import Invalid, Unavailable
 from sessions_app.events import FileChange
-from sessions_app.git import count_commits, list_files, path_in_worktree, read_commits
+from sessions_app.git import blame, count_commits, list_files, path_in_worktree, process, read_commit, read_commits
 from sessions_app.git.commits import _tokens
+from sessions_app.git.process import run
 from sessions_app.schemas import CommitRecord
 
 
@@ -158,6 +160,36 @@ class ReadCommitsTest(GitTestCase):
         with self.assertRaisesRegex(Unavailable, "git fsck"):
             list(read_commits(self.repository.folder))
 
+    def test_what_git_dies_of_is_named_and_no_half_commit_is_returned(self) -> None:
+        self.repository.commit("one", **{f"file{number}": b"x" for number in range(5)})
+        self.repository.commit("two", big=b"1\n")
+        blob = self.repository.git("rev-parse", "HEAD:big")
+        (self.repository.folder / f".git/objects/{blob[:2]}/{blob[2:]}").unlink()
+        commits: list[CommitRecord] = []
+        with self.assertRaisesRegex(Unavailable, f"unable to read {blob}"):
+            commits.extend(read_commits(self.repository.folder))
+        with self.assertRaisesRegex(Unavailable, f"unable to read {blob}"):
+            read_commit(self.repository.folder, "HEAD")
+        self.assertEqual([commit.message for commit in commits], ["one"])
+
+    def test_a_partial_clone_fetches_nothing_and_its_lines_are_not_counted(self) -> None:
+        self.repository.commit("one", old=b"1\n2\n")
+        self.repository.git("mv", "old", "new")
+        self.repository.commit("two", other=b"1\n")
+        self.repository.git("config", "uploadpack.allowFilter", "true")
+        origin, clone = f"file://{self.repository.folder}", str(self.root / "clone")
+        self.repository.git("clone", "-q", "--no-checkout", "--filter=blob:none", origin, clone)
+        commits = list(read_commits(Path(clone)))
+        unknown = {"insertions": None, "deletions": None}
+        self.assertEqual(
+            [commit.files for commit in commits],
+            [
+                [FileChange(path="old", **unknown)],
+                [FileChange(path="new", **unknown), FileChange(path="other", **unknown)],
+            ],
+        )
+        self.assertEqual(read_commit(Path(clone), "HEAD"), commits[-1])
+
     def test_stopping_early_leaves_no_process_behind(self) -> None:
         for number in range(3):
             self.repository.commit(str(number))
@@ -182,7 +214,70 @@ class ListFilesTest(GitTestCase):
         self.assertEqual(path_in_worktree(self.root), "")
 
 
+class BlameTest(GitTestCase):
+    def test_the_working_file_is_blamed_as_git_does(self) -> None:
+        random = Random(5)
+        lines = [f"line {number} of {random.random()}" for number in range(40)]
+        for _ in range(4):
+            lines[random.randrange(len(lines))] = f"changed {random.random()}"
+            lines.insert(random.randrange(len(lines)), f"new {random.random()}")
+            self.repository.commit("next", code="\n".join(lines).encode() + b"\n")
+        for _ in range(30):
+            edited = lines.copy()
+            for _ in range(random.randrange(6)):
+                at = random.randrange(len(edited))
+                edited[at : at + random.randrange(4)] = [f"edit {random.random()}" for _ in range(random.randrange(4))]
+            content = "\n".join(edited).encode() + b"\n"
+            self.repository.write("code", content)
+            expected = [line.partition(" ")[0] for line in self.repository.git("blame", "-sl", "code").splitlines()]
+            expected = ["" if set(sha) == {"0"} else sha.lstrip("^") for sha in expected]
+            shas = [line.sha for line in blame(self.repository.folder, "code", content)]
+            self.assertEqual([sha[:39] for sha in shas], [sha[:39] for sha in expected])
+            first, last = sorted(random.choices(range(1, len(expected) + 1), k=2))
+            part = blame(self.repository.folder, "code", content, first=first, last=last)
+            self.assertEqual([line.sha for line in part], shas[first - 1 : last])
+            self.assertEqual([line.text for line in part], edited[first - 1 : last])
+
+    def test_lines_of_a_new_file_are_not_committed(self) -> None:
+        self.repository.commit("one")
+        self.repository.write("code", b"a\r\nb")
+        with self.assertRaisesRegex(Invalid, "exists on disk, but not in 'HEAD'"):
+            blame(self.repository.folder, "code", b"a\r\nb")
+        self.repository.git("add", "code")
+        lines = blame(self.repository.folder, "code", b"a\r\nb")
+        self.assertEqual([(line.number, line.text, line.sha) for line in lines], [(1, "a", ""), (2, "b", "")])
+
+
+class LimitsTest(GitTestCase):
+    def test_an_answer_that_never_ends_is_cut_off(self) -> None:
+        self.repository.commit("one", big=b"x\n" * 2**21)
+        blob = ("cat-file", "blob", "HEAD:big")
+        with self.assertRaisesRegex(Unavailable, "more than 1 MB"):
+            run(self.repository.folder, *blob, max_output=2**20)
+        self.assertEqual(len(run(self.repository.folder, *blob).stdout), 2**22)
+
+    def test_git_that_does_not_answer_is_ended(self) -> None:
+        self.repository.commit("one")
+        (self.repository.folder / ".git/config").unlink()
+        os.mkfifo(self.repository.folder / ".git/config")
+        with mock.patch.object(process, "SECONDS", 0.2), self.assertRaisesRegex(Unavailable, "in time"):
+            run(self.repository.folder, "rev-parse", "HEAD")
+
+    def test_git_may_not_take_the_machines_memory(self) -> None:
+        self.repository.commit("one")
+        (self.repository.folder / ".git/config").unlink()
+        (self.repository.folder / ".git/config").symlink_to("/dev/zero")
+        with self.assertRaisesRegex(Unavailable, "git"):
+            read_commit(self.repository.folder, "HEAD")
+
+
 class TokensTest(TestCase):
+    def test_a_message_of_any_size_is_cut(self) -> None:
+        chunks = iter([b"m" * 2**16] * 200 + [b"\0end"])
+        message, end = _tokens(chunks)
+        self.assertLess(len(message), 2**21)
+        self.assertEqual(end, b"end")
+
     def test_output_is_cut_at_nul_wherever_the_pieces_end(self) -> None:
         whole = b"commit\0abc\0\0x\ty\0"
         for size in range(1, len(whole)):

@@ -319,3 +319,29 @@ class TrialTests(SetupTestCase):
 
         with mock.patch.object(trial, "handshake", once_closed):
             self.refused(8, "ended before it answered", "cursor", "--check")
+
+    def test_an_entry_of_a_repository_starts_no_other_program(self):
+        top, started = self.user / "work", self.user / "started"
+        subprocess.run(["git", "init", "-q", str(top)], check=True)
+        program = top / "memory-hub"
+        program.write_text(f"#!/bin/sh\ntouch {started}\n")
+        program.chmod(0o700)
+        (top / "sitecustomize.py").write_text(f"open({str(started)!r}, 'w')\n")
+        command, *arguments = [*command_words(), "mcp"]
+        entries = (
+            {"command": str(program), "args": ["mcp"]},
+            {"command": "sh", "args": ["-c", f"touch {started}", "memory-hub", "mcp"]},
+            {"command": command, "args": arguments, "env": {"PYTHONPATH": str(top)}},
+        )
+        for name, client, *option in (
+            (".cursor/mcp.json", "cursor"),
+            (".cursor/mcp.json", "cursor", "--repository"),
+            (".mcp.json", "claude-code", "--repository"),
+        ):
+            path = top / name
+            path.parent.mkdir(exist_ok=True)
+            for entry in entries:
+                path.write_text(json.dumps({"mcpServers": {"memory-hub": entry}}))
+                with self.subTest(client=client, entry=entry), mock.patch.object(Path, "cwd", return_value=top):
+                    self.refused(5, "another program than this installation", client, *option, "--check")
+                self.assertFalse(started.exists())

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub import __version__
-from memoryhub.client.setup.clients import Target
+from memoryhub.client.setup.clients import Target, config_file
 from memoryhub.client.setup.document import read_document
-from memoryhub.client.setup.entries import entry_words, find_server
-from memoryhub.core.errors import NotFound, Unavailable
+from memoryhub.client.setup.entries import command_words, entry_words, find_server, variables
+from memoryhub.core.errors import Conflict, NotFound, Unavailable
 from memoryhub.env import DATABASE_VARIABLE
 
 PROTOCOL = "2025-11-25"
@@ -38,6 +38,8 @@ def try_client(target: Target, *, directory: Path) -> Answer:
     entry = find_server(client, read_document(target.config))
     if entry is None:
         raise NotFound(f"{client.name} is not set up in {target.config}; run: memory-hub setup {client.id}")
+    if target.config != config_file(client, None):
+        _require_this_installation(target, entry)
     command = [word.replace(_WORKSPACE, str(directory)) for word in entry_words(entry)]
     # The client has not this shell's variable, and then works with the database of config.toml
     own = {name: value for name, value in os.environ.items() if name != DATABASE_VARIABLE}
@@ -50,6 +52,18 @@ def try_client(target: Target, *, directory: Path) -> Answer:
         raise Unavailable(hello.get("instructions", "").rstrip(".") or "the server offers no tools")
     info = hello["serverInfo"]
     return Answer(command, f"{info['name']} {info['version']}", hello["protocolVersion"], len(tools))
+
+
+# Anybody can have written the files of a repository.
+def _require_this_installation(target: Target, entry: dict[str, Any]) -> None:
+    start = [*command_words(), "mcp"]
+    words = entry_words(entry)
+    settings = entry.get(target.client.environment) or {}
+    if words[: len(start)] != start or settings.items() - variables().items():
+        raise Conflict(
+            f"{target.config} starts another program than this installation, or gives it variables; nothing was "
+            f"started. To change the entry: memory-hub setup {target.client.id} --repository"
+        )
 
 
 # A server that does not answer in time is killed, which ends the reads that wait for it.
