@@ -6,10 +6,10 @@ At most one hub runs a home: ``serve`` takes the lock of ``serve.lock`` or ends.
 from __future__ import annotations
 
 import os
-import sys
 
 from memoryhub.core import home_database
 from memoryhub.core.file_locks import is_locked, try_lock
+from memoryhub.core.module_processes import module_command, module_environment
 from memoryhub.env import SERVE_LOCK, DatabaseUrlError, home_text, make_home
 
 VARIABLE = "MEMORY_HUB_AUTOSTART"
@@ -78,16 +78,16 @@ def _is_recent(descriptor: int) -> bool:
 def _spawn() -> None:
     import subprocess
 
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
-    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     # What a client or this process set for itself is not the hub's.
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "DJANGO_"))}
+    inherited = {
+        name: value for name, value in module_environment().items() if not name.startswith(("GIT_", "DJANGO_"))
+    }
     nowhere = subprocess.DEVNULL
     # In a session of its own, so that what ends the client's processes does not end the hub.
-    hub = subprocess.Popen(
-        [sys.executable, "-m", "memoryhub.cli", "serve", "--on-demand"],
+    hub = subprocess.Popen(  # noqa: S603
+        module_command("memoryhub.cli", "serve", "--on-demand"),
         cwd=home_text(),
-        env={**inherited, "PYTHONPATH": os.pathsep.join(paths)},
+        env=inherited,
         stdin=nowhere,
         stdout=nowhere,
         stderr=nowhere,

@@ -19,6 +19,7 @@ import django
 from memoryhub import env
 from memoryhub.core import home_database
 from memoryhub.core.errors import Conflict, Unavailable
+from memoryhub.core.module_processes import module_command, module_environment
 
 # Sessions and sign-in links are left: people sign in again
 _TABLES = ("auth.group", "auth.user", "memoryhub", "admin.logentry")
@@ -45,8 +46,8 @@ def copy_hub_tables(source_url: str, target_url: str) -> int:
 
 
 def _run(act: str, url: str, given: bytes) -> tuple[int, bytes]:
-    environment = {**os.environ, env.DATABASE_VARIABLE: url or env.FILES}
-    command = [sys.executable, "-m", "memoryhub.ops.hub_tables", act]
+    environment = module_environment(**{env.DATABASE_VARIABLE: url or env.FILES})
+    command = module_command("memoryhub.ops.hub_tables", act)
     done = subprocess.run(command, env=environment, input=given, capture_output=True, check=False)  # noqa: S603
     if done.returncode == _TAKEN:
         raise Conflict("the other place has people, members or tokens already, so the hub's own tables were not copied")

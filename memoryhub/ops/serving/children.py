@@ -7,14 +7,13 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import threading
-from pathlib import Path
+
+from memoryhub.core.module_processes import module_command, module_environment
 
 logger = logging.getLogger(__name__)
 
 _RESTART_SECONDS = 5.0
-_ROOT = Path(__file__).parents[3]
 
 # Modules to run
 WORKER = "memoryhub.ops.serving.worker"
@@ -36,10 +35,9 @@ class Child:
         return self._process.pid
 
     def _start(self) -> subprocess.Popen[bytes]:
-        paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-        command = [sys.executable, "-m", self._module]
-        return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, env=environment)  # noqa: S603
+        return subprocess.Popen(  # noqa: S603
+            module_command(self._module), stdin=subprocess.PIPE, start_new_session=True, env=module_environment()
+        )
 
     def _watch(self) -> None:
         while True:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 from memoryhub import env
 from memoryhub.core.errors import Conflict, HubError, Invalid, Locked, Moved, NotFound, Unavailable
+from memoryhub.core.module_processes import module_command, module_environment
 
 _ERRORS: dict[str, type[HubError]] = {kind.code: kind for kind in (Conflict, Invalid, Locked, Moved, NotFound)}
 
@@ -31,10 +30,9 @@ class Peer:
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        environment = {**os.environ, env.DATABASE_VARIABLE: place.url or env.FILES}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "memoryhub.transfer.moving.side"],
-            env=environment,
+        self._process = subprocess.Popen(  # noqa: S603
+            module_command("memoryhub.transfer.moving.side"),
+            env=module_environment(**{env.DATABASE_VARIABLE: place.url or env.FILES}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C ends this process first, and the other one with its input

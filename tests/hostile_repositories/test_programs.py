@@ -19,8 +19,11 @@ from unittest import TestCase, mock
 
 from django.core.management import CommandError, call_command
 
+import memoryhub
+from memoryhub import __version__
 from memoryhub.config.identity import identify_project
 from memoryhub.core.errors import HubError
+from memoryhub.core.module_processes import module_command, module_environment
 from sessions_app import git
 from sessions_app.hook_commits import find_commits
 from sessions_app.hook_parser import parse_hook
@@ -291,3 +294,29 @@ class DoorsTests(HostileRepositoryTestCase, HubTestCase):
         self.assertEqual([commit.message for commit in commits], ["two"])
         self.assertIn("imported 2 commits", answers.getvalue())
         self.assertFalse(mark.exists(), "the program was started")
+
+
+class PythonModulesTests(TestCase):
+    """The hub's own processes import nothing from the folder that they are started in."""
+
+    def test_a_folder_with_the_names_of_modules_is_not_imported(self) -> None:
+        root = Path(self.enterContext(tempfile.TemporaryDirectory())).resolve()
+        folder, mark = root / "alpha", root / "imported"
+        for name in ("json.py", "memoryhub/__init__.py", "memoryhub/cli.py", "django/__init__.py"):
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"open({str(mark)!r}, 'w')\n")
+        words = module_command("memoryhub.cli", "--version")
+        with mock.patch.dict(os.environ, PYTHONPATH=os.pathsep.join([".", ""])):
+            done = subprocess.run(words, cwd=folder, env=module_environment(), check=True, capture_output=True)
+        self.assertIn(__version__, done.stdout.decode())
+        self.assertFalse(mark.exists())
+        plain = [word for word in words if word != "-P"]
+        subprocess.run(plain, cwd=folder, env=module_environment(), check=False, capture_output=True)
+        self.assertTrue(mark.exists(), "Python looks in no working folder, so this test shows nothing")
+
+    def test_one_function_starts_modules(self) -> None:
+        root = Path(memoryhub.__file__).parents[1]
+        packages = [root / name for name in ("memoryhub", "sessions_app", "memories", "decisions", "governance")]
+        places = [path for package in packages for path in package.rglob("*.py") if '"-m"' in path.read_text()]
+        self.assertEqual([path.name for path in places], ["module_processes.py"])
