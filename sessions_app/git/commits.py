@@ -92,7 +92,7 @@ def read_changes(repository: Path, shas: Sequence[str], paths: Sequence[str]) ->
         Unavailable: git is not installed or does not answer.
     """
     pathspecs = [f":(top,literal){path}" for path in paths]
-    done = run(repository, *_BIG_IS_BINARY, "log", *_CHANGE_OPTIONS, *shas, "--", *pathspecs)
+    done = run(repository, *_BIG_IS_BINARY, "log", *_CHANGE_OPTIONS, "--end-of-options", *shas, "--", *pathspecs)
     _, *parts = _HEAD_OF_CHANGE.split(done.stdout)
     found = {sha.decode("ascii"): text_of(diff).strip("\n") for sha, diff in zip(parts[::2], parts[1::2], strict=True)}
     return {sha: diff for sha, diff in found.items() if sha in shas}
