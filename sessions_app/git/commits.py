@@ -27,7 +27,9 @@ _MAX_FILES = 100_000
 # What a repository's configuration could change or slow down; without an order file, which git reads whole
 _DIFF_OPTIONS = ("--no-color", "--no-ext-diff", "--no-textconv", "--no-show-signature", f"-O{os.devnull}")
 # Git counts no lines of larger files: a blob of a megabyte can unpack to a gigabyte
-_COUNTED = ("-c", "core.bigFileThreshold=16m")
+_MOST_COUNTED = ("-c", "core.bigFileThreshold=16m")
+# Files with the numbers of changed lines, and those that git can name without their contents
+_COUNTED, _UNCOUNTED = ("--numstat",), ("--raw", "--find-renames=100%")
 # Fields are separated by NUL bytes, which no message, author or path can contain.
 _FORMAT = "--format=tformat:%x00commit%x00%H%x00%aN <%aE>%x00%ct%x00%B%x00"
 _HEAD_OF_CHANGE = re.compile(rb"\x00([0-9a-f]{40,64})\n")
@@ -62,7 +64,8 @@ def read_commits(repository: Path, *, limit: int | None = None, since: str | Non
     window = _window(limit, since)
     if not _has_commits(repository):
         return
-    with stream(repository, *_log(repository), "--reverse", *window, "HEAD", "--") as chunks:
+    files = _UNCOUNTED if _is_partial(repository) else _COUNTED
+    with stream(repository, *_log(files), "--reverse", *window, "HEAD", "--") as chunks:
         yield from _commits(_tokens(chunks))
 
 
@@ -74,8 +77,12 @@ def read_commit(repository: Path, revision: str) -> CommitRecord | None:
     if found.returncode:
         return None
     sha = found.stdout.decode("ascii").strip()
-    done = run(repository, *_log(repository), "--max-count=1", sha, "--")
-    if done.returncode:
+    # Without counts where contents of files are absent
+    for files in (_COUNTED, _UNCOUNTED):
+        done = run(repository, *_log(files), "--max-count=1", sha, "--")
+        if done.returncode == 0:
+            break
+    else:
         raise Unavailable(f"git log ended with code {done.returncode} in {repository}: {last_line(done.stderr)}")
     return next(_commits(_tokens(iter([done.stdout]))), None)
 
@@ -98,11 +105,14 @@ def read_changes(repository: Path, shas: Sequence[str], paths: Sequence[str]) ->
     return {sha: diff for sha, diff in found.items() if sha in shas}
 
 
-# A partial clone lacks contents of files, and git may not fetch them: their lines are not counted.
-def _log(repository: Path) -> list[str]:
-    promisors = run(repository, "config", "--get-regexp", r"^(remote\..*\.promisor|extensions\.partialclone)$")
-    files = ["--numstat"] if promisors.returncode else ["--raw", "--find-renames=100%"]
-    return [*_COUNTED, "log", "-z", *files, *_DIFF_OPTIONS, _FORMAT]
+def _log(files: Sequence[str]) -> list[str]:
+    return [*_MOST_COUNTED, "log", "-z", *files, *_DIFF_OPTIONS, _FORMAT]
+
+
+# A partial clone lacks contents of files, and git may not fetch them.
+def _is_partial(repository: Path) -> bool:
+    pattern = r"^(remote\..*\.promisor|extensions\.partialclone)$"
+    return run(repository, "config", "--get-regexp", pattern).returncode == 0
 
 
 def _window(limit: int | None, since: str | None) -> list[str]:
