@@ -100,7 +100,7 @@ def write_sample(path: Path, memories: MemoryQuerySet, *, most: int = 20) -> Sam
         Conflict: the file exists.
         Invalid: there is nothing to test, or the file cannot be written.
     """
-    if path.exists():
+    if path.exists() or path.is_symlink():
         raise Conflict(f"{path} exists; name another file, or move it away")
     sample = [test for memory in _spread(memories, most) if (test := _test_of(memory.title, memory.content))]
     passed = [not any(_faults(test)) for test in sample]

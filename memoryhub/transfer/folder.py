@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from io import BytesIO
@@ -171,15 +171,25 @@ def write_folder(folder: Path, form: Form, selection: Selection, *, force: bool 
         Conflict: a file exists and differs, and ``force`` is off; nothing was written.
         Invalid: the folder cannot be written, or leads elsewhere through a link.
     """
+    return write_files(folder, lambda: export_files(form, selection), below=("memories", "decisions"), force=force)
+
+
+def write_files(
+    folder: Path, files: Callable[[], Iterable[tuple[str, str]]], *, below: Sequence[str] = ("",), force: bool
+) -> int:
+    """Write files by their names into the folders ``below`` a folder, which may be a repository of someone else.
+
+    Raises: as ``write_folder``.
+    """
     count = 0
     try:
         if not force and folder.exists():
-            for name, text in export_files(form, selection):
+            for name, text in files():
                 if _differs(folder / name, text):
                     raise Conflict(f"{folder / name} exists and differs; use --force to overwrite")
-        for name in ("memories", "decisions"):
+        for name in below:
             _make(folder / name)
-        for name, text in export_files(form, selection):
+        for name, text in files():
             with replacing(folder / name, mode=_READABLE, synced=False) as file:
                 file.write(text.encode())
             count += 1

@@ -175,6 +175,18 @@ class CommandTests(DecisionsTestCase):
         self.export("--out", str(self.out), "--force")
         self.assertIn("# One", mine.read_text())
 
+    def test_a_link_in_the_folder_is_never_written_through(self):
+        outside = self.out.parent / "outside"
+        self.out.mkdir()
+        (self.out / "0001-one.md").symlink_to(outside)
+        with self.assertRaisesRegex(CommandError, "0001-one.md exists and differs; use --force"):
+            self.export("--out", str(self.out))
+        self.export("--out", str(self.out), "--force")
+        self.assertFalse(outside.exists())
+        (self.out.parent / "linked").symlink_to(self.out)
+        with self.assertRaisesRegex(CommandError, "is a link, which may lead elsewhere"):
+            self.export("--out", str(self.out.parent / "linked"), "--force")
+
     def test_without_a_folder_it_is_printed(self):
         self.assertTrue(self.export("#1").startswith("---\nstatus: "))
         self.assertTrue(self.export("--format", "mermaid", "--lineage", "1").startswith("flowchart BT\n"))

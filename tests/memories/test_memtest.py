@@ -58,6 +58,13 @@ class MemoryTestsTests(HubTestCase):
         with self.store("alpha"):
             self.assertEqual(log.head(), before)
 
+    def test_tests_are_not_written_through_a_link(self):
+        outside, link = self.home / "outside.yml", self.home / "linked.yml"
+        link.symlink_to(outside)
+        with self.assertRaisesRegex(CommandError, "linked.yml exists"):
+            call_command("memtest", str(link), "--write", project="alpha")
+        self.assertFalse(outside.exists())
+
     def test_failing_tests_are_reported(self):
         self.fails(
             "tests: [{query: jitter, expect: [Port of the hub]}]", "'Port of the hub' is not among the first 3: #1"

@@ -280,6 +280,21 @@ class RefusalTests(SetupTestCase):
         self.refused(2, "--project: 'A b' is not a project id", "codex", "--project", "A b")
         self.refused(3, "Codex is not set up in .*run: memory-hub setup codex", "codex", "--check")
 
+    def test_a_link_out_of_a_repository_is_not_followed(self):
+        top, mine = self.user / "work", self.user / "mine.json"
+        subprocess.run(["git", "init", "-q", str(top)], check=True)
+        mine.write_text("{}")
+        (top / ".cursor").mkdir()
+        for name, client in ((".mcp.json", "claude-code"), (".cursor/mcp.json", "cursor")):
+            (top / name).symlink_to(mine)
+            with mock.patch.object(Path, "cwd", return_value=top):
+                self.refused(2, "leads out of the repository", client, "--repository", "--yes")
+        (top / ".mcp.json").unlink()
+        (top / ".claude").symlink_to(self.user)
+        with mock.patch.object(Path, "cwd", return_value=top):
+            self.refused(2, "leads out of the repository", "claude-code", "--repository", "--yes")
+        self.assertEqual(mine.read_text(), "{}")
+
 
 class TrialTests(SetupTestCase):
     def test_a_missing_folder_ends_the_server_with_an_error(self):

@@ -78,13 +78,22 @@ def config_file(client: Client, repository: Path | None) -> Path:
     if not client.repository:
         raise Invalid(f"{client.name} has no configuration per repository; omit --repository")
     paths = [repository / path for path in client.repository]
-    return next((path for path in paths if path.exists()), paths[0])
+    return _inside(repository, next((path for path in paths if path.exists()), paths[0]))
 
 
 def hooks_file(client: Client, repository: Path | None) -> Path | None:
     if client.hooks is None:
         return None
-    return _place(client.hooks.user) if repository is None else repository / client.hooks.repository
+    if repository is None:
+        return _place(client.hooks.user)
+    return _inside(repository, repository / client.hooks.repository)
+
+
+# Files are changed through links, which a repository may lead to the user's own files
+def _inside(repository: Path, path: Path) -> Path:
+    if not resolved(path).is_relative_to(resolved(repository)):
+        raise Invalid(f"{path} leads out of the repository through a link, so it is not used; remove the link first")
+    return path
 
 
 def repository_of(directory: Path) -> Path:

@@ -14,7 +14,7 @@ from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.core.text import counted
 from memoryhub.core.validation import command_from
 from memoryhub.management.base import Group, StoreCommand
-from memoryhub.transfer.folder import Form, Kind, Selection, write_folder
+from memoryhub.transfer.folder import Form, Kind, Selection, write_files, write_folder
 from memoryhub.transfer.jsonl import export_lines
 
 _GRAPH = "decisions.mmd"
@@ -78,7 +78,7 @@ class Command(StoreCommand):
             self.stdout.write("\n".join(files.values()), ending="")
             return
         folder: Path = options["out"].expanduser().absolute()
-        _write(folder, files, force=options["force"])
+        write_files(folder, files.items, force=options["force"])
         place = folder / _GRAPH if is_graph else folder
         self.stdout.write(f"wrote {counted(len(decisions), 'decision')} to {place}")
 
@@ -101,23 +101,6 @@ def _write_lines(path: Path, lines: Iterator[str], *, force: bool) -> int:
             return sum(1 for line in lines if file.write(line.encode()))
     except OSError as error:
         raise Invalid(f"can't write {error.filename or path}: {error.strerror}") from error
-
-
-# Writes nothing if a file exists with another text
-def _write(folder: Path, files: dict[str, str], *, force: bool) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        differing = [name for name, text in files.items() if _differs(folder / name, text)]
-        if differing and not force:
-            raise Conflict(f"{folder / differing[0]} exists and differs; use --force to overwrite")
-        for name, text in files.items():
-            (folder / name).write_bytes(text.encode())
-    except OSError as error:
-        raise Invalid(f"can't write {error.filename}: {error.strerror}") from error
-
-
-def _differs(path: Path, text: str) -> bool:
-    return path.exists() and path.read_bytes() != text.encode()
 
 
 def _id(text: str) -> int:
