@@ -16,6 +16,7 @@ from sessions_app.schemas import CommitRecord
 _COMMITS = re.compile(r"\bgit\b[^|;&\n]*\bcommit\b")
 # git's message for a new commit: `[main 1a2b3c4] Subject`.
 _NEW_COMMIT = re.compile(r"^\[[^\]\n]*\b([0-9a-f]{7,64})\]", re.MULTILINE)
+_MOST = 50
 _JUST_NOW = timedelta(minutes=5)
 
 
@@ -25,7 +26,9 @@ def find_commits(event: HookEvent) -> list[CommitRecord]:
         return []
     folder = Path(event.directory)
     try:
-        commits = [git.read_commit(folder, sha) for sha in _NEW_COMMIT.findall(event.payload.get("output", ""))]
+        # A program's output may say so any number of times, and each costs git a look
+        shas = dict.fromkeys(_NEW_COMMIT.findall(event.payload.get("output", "")))
+        commits = [git.read_commit(folder, sha) for sha in list(shas)[:_MOST]]
         return [commit for commit in commits if commit] or _latest(folder)
     except Unavailable:
         return []

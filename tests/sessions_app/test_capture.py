@@ -184,6 +184,12 @@ class CommitsTests(CaptureTestCase):
         self.run_command("git commit -m First; git commit -m Second", output)
         self.assertEqual(list(Commit.objects.order_by("id").values_list("message", flat=True)), ["First", "Second"])
 
+    def test_output_with_many_hashes_costs_a_bounded_number_of_looks(self):
+        output = "".join(f"[main {number:07x}] Commit\n" for number in range(1, 500))
+        with mock.patch.object(git, "read_commit", return_value=None) as read_commit:
+            self.run_command("git commit -m First", output)
+        self.assertLess(read_commit.call_count, 60)
+
     def test_a_quiet_commit_is_recorded_if_it_was_made_just_now(self):
         self.commit("Quiet", "--quiet")
         self.run_command("git commit -q -m Quiet")
