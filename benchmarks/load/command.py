@@ -5,6 +5,7 @@ import json
 import statistics
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -12,6 +13,7 @@ from django.db import connections
 from rich.console import Console
 from rich.progress import Progress as ProgressBar
 
+from benchmarks.load.hooks import HookLoad, summary
 from benchmarks.load.run import PAGE, WRITE, Load, Outcome, Plan
 from benchmarks.machine import load, machine_facts
 from benchmarks.speed.bench import Progress
@@ -41,6 +43,8 @@ class Command(HubCommand):
         parser.add_argument(
             "--baseline", type=float, default=60.0, help="seconds of each of the two baselines; 0: none"
         )
+        parser.add_argument("--hooks", type=float, default=0.0, help="send so many hook events a second instead")
+        parser.add_argument("--windows", type=int, default=1_000, help="clients' windows that --hooks come from")
         parser.add_argument("--kill-every", type=float, default=0.0, help="kill the hub after so many seconds, again")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -51,6 +55,9 @@ class Command(HubCommand):
             for alias, name in (("default", "hub.db"), ("jobs", "jobs.db")):
                 connections.settings[alias]["NAME"] = str(home / name)
             prepare_databases()
+            if options["hooks"]:
+                self._hooks(home, plan, progress, options)
+                return
             found: dict[str, Any] = {"machine": machine_facts(home), "plan": {name: options[name] for name in names}}
             measured = Load(home, plan, progress)
             measured.prepare()
@@ -67,6 +74,18 @@ class Command(HubCommand):
                 found["write_p95_ratio"] = round(_p95(hub) / one, 2)
             found["machine"].update(load("after"))
         self.stdout.write(json.dumps(found, indent=2, allow_nan=False))
+
+    def _hooks(self, home: Path, plan: Plan, progress: Progress, options: dict[str, Any]) -> None:
+        hooks = HookLoad(
+            home, projects=plan.names, windows=options["windows"], rate=options["hooks"], progress=progress
+        )
+        outcome = asyncio.run(hooks.run(plan.seconds))
+        figures = {
+            "machine": {**machine_facts(home), **load("after")},
+            **summary(hooks),
+            "milliseconds": {event: _latency(seconds) for event, seconds in outcome.seconds.items()},
+        }
+        self.stdout.write(json.dumps(figures, indent=2, allow_nan=False))
 
 
 def _p95(outcome: Outcome) -> float:

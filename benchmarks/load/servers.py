@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import subprocess
 from pathlib import Path
@@ -63,6 +64,16 @@ class HttpServer:
         if self._process and self._process.poll() is None:
             self.peak_bytes = max(self.peak_bytes, processes.peak_resident_bytes(self._process))
 
+    def sample(self) -> dict[str, int]:
+        """Return what the hub's processes take now: proportional set size in bytes, threads, open files (Linux)."""
+        family = _family(self._process.pid) if self._process else []
+        return {
+            "processes": len(family),
+            "proportional_bytes": sum(_proportional_bytes(pid) for pid in family),
+            "threads": sum(_count(f"/proc/{pid}/task") for pid in family),
+            "open_files": sum(_count(f"/proc/{pid}/fd") for pid in family),
+        }
+
     def kill(self) -> None:
         self.measure()
         if self._process:
@@ -73,6 +84,31 @@ class HttpServer:
         self.measure()
         if self._process:
             processes.stop(self._process)
+
+
+def _family(pid: int) -> list[int]:
+    children = [int(child) for task in Path(f"/proc/{pid}/task").glob("*/children") for child in _read(task).split()]
+    return [pid, *(member for child in children for member in _family(child))]
+
+
+def _proportional_bytes(pid: int) -> int:
+    lines = [line.split() for line in _read(Path(f"/proc/{pid}/smaps_rollup")).splitlines()]
+    return 1024 * sum(int(words[1]) for words in lines if words[0] == "Pss:")
+
+
+def _count(folder: str) -> int:
+    try:
+        return len(os.listdir(folder))  # noqa: PTH208
+    except OSError:
+        return 0
+
+
+# A process may have ended
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
 
 
 def _free_port() -> int:
