@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from memories import services
-from memories.schemas import MemoryWrite
+from memories.schemas import MemoryTouch, MemoryWrite
 from memoryhub.core import log
 from memoryhub.core.backends import selected
 from memoryhub.core.backends.sqlite.anchors import anchor_path
@@ -13,6 +13,8 @@ from memoryhub.core.errors import Damaged, Invalid
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.store import project_store, use_store
+from memoryhub.ops.doctor.finding import Finding
+from memoryhub.ops.doctor.store import examine_store
 from tests import tampering
 from tests.databases import at_home, sqlite_only
 from tests.mcp.client import McpTestCase
@@ -102,6 +104,48 @@ class CutLogTests(HubTestCase):
         tampering.change(ALPHA, "UPDATE raw_events SET actor = 'eve' WHERE position = 3")
         with self.assertRaisesRegex(Damaged, "broken at #3.*restore a backup"):
             log.accept_loss(store=ALPHA)
+
+
+# The log's last events are deleted and the anchor is set back: only the read models still have what was acknowledged.
+class CutLogAndAnchorTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        with self.store("alpha"):
+            for number in range(10):
+                write(f"memory {number}")
+            digest = log.digest_at(5)
+        forget_all_stores()
+        tampering.change(ALPHA, "DELETE FROM raw_events WHERE position > 5")
+        selected.anchors.remove(ALPHA)
+        tampering.set_anchor(ALPHA, 5, str(digest))
+
+    def findings(self) -> list[Finding]:
+        return [finding for finding in examine_store(ALPHA).findings if "no backup" not in finding.what]
+
+    def test_writes_are_refused_in_one_sentence_that_names_doctor(self):
+        sentence = "nothing was written: the log ends at #5, but #10 is in the read models; run `memory-hub doctor`"
+        with self.assertRaisesRegex(Damaged, sentence), self.store("alpha"):
+            write("over the lost ones")
+        with self.assertRaisesRegex(Damaged, sentence), self.store("alpha"):
+            services.delete_memory(command=MemoryTouch(id=8))
+        with self.store("alpha"):
+            self.assertEqual(log.head()[0], 5)
+
+    def test_verify_notices_it(self):
+        with self.store("alpha"):
+            verified = log.verify()
+        self.assertFalse(verified.ok)
+        self.assertIn("the log ends at #5, but #10 is in the read models", verified.describe())
+
+    def test_doctor_names_it_and_its_remedy_makes_the_store_writable(self):
+        (finding,) = [each for each in self.findings() if "the log ends at #5, but #10 is in the read" in each.what]
+        self.assertIn("`memory-hub jobs rebuild --project alpha`", finding.repair)
+        with self.store("alpha"):
+            log.rebuild()
+            self.assertTrue(log.verify().ok)
+            self.assertEqual(write("after"), 6)
+        forget_all_stores()
+        self.assertEqual(self.findings(), [])
 
 
 class LostStoreTests(HubTestCase):

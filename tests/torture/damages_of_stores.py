@@ -98,6 +98,11 @@ def _insert_event(at: Attacked) -> None:
     )
 
 
+def _cut_log_and_anchor(at: Attacked) -> None:
+    at.forge("DELETE FROM raw_events WHERE position > 150")
+    at.anchor_head()
+
+
 def _forge_with_new_anchor(at: Attacked) -> None:
     at.forge_with_new_chain()
     at.anchor_head()
@@ -231,6 +236,12 @@ LOG_ROWS = (
         "last events deleted",
         lambda at: at.forge("DELETE FROM raw_events WHERE position > 150"),
         "ends at #150, but #167",
+        RESTORE,
+    ),
+    Damage(
+        "last events deleted and the anchor set back",
+        _cut_log_and_anchor,
+        r"ends at #150, but #16\d is in the read models",
         RESTORE,
     ),
     Damage(

@@ -244,6 +244,26 @@ class RequestTests(AttackerTests):
                 self.assertIn(status_of(answer), (400, 501))
                 self.assertEqual(answer.count(b"HTTP/1.1 "), 1)
 
+    def test_what_proxies_may_read_otherwise_is_refused(self):
+        chunked = ("Content-Type: application/json", "Transfer-Encoding: chunked")
+        bearer = f"Authorization: Bearer {self.server.token}"
+        for line, headers, body in (
+            ("GET /api/v1/projects HTTP/9.9", (), b""),
+            ("GET /api/v1/projects HTTP/0.9", (), b""),
+            ("GET /api/v1/projects HTTP/1.1", ("X: a\r\n b",), b""),
+            ("GET /api/v1/projects HTTP/1.1", ("X: a\nY: b",), b""),
+            ("GET /api/v1/projects HTTP/1.1", ("X: a\0b",), b""),
+            ("GET /api/v1/projects HTTP/1.1", ("Content-Length: 99999999999999999999",), b""),
+            ("POST /api/v1/projects HTTP/1.0", chunked, b"0\r\n\r\n"),
+            ("POST /api/v1/projects HTTP/1.1", chunked, b"0" * 19 + b"2\r\n{}\r\n0\r\n\r\n"),
+            ("POST /api/v1/projects HTTP/1.1", chunked, b"f" * 20 + b"\r\n{}\r\n0\r\n\r\n"),
+            ("POST /api/v1/projects HTTP/1.1", chunked, b"2;" + b"a" * 5000 + b"\r\n{}\r\n0\r\n\r\n"),
+        ):
+            with self.subTest(line=line, headers=headers, body=body[:30]):
+                answer = send_raw(self.server, line, *headers, bearer, body=body)
+                self.assertIn(status_of(answer), (400, 413))
+                self.assertEqual(answer.count(b"HTTP/1.1 "), 1)
+
     def test_a_request_has_one_host(self):
         self.assertEqual(status_of(send_raw(self.server, "GET / HTTP/1.1", "Host: evil.example")), 400)
         self.assertEqual(status_of(exchange(self.server, b"GET / HTTP/1.1\r\n\r\n")), 400)

@@ -8,15 +8,17 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from django.db import IntegrityError
 from django.db import transaction as django_transaction
 
 from memoryhub.core import clock, ids
-from memoryhub.core.errors import Conflict, Forbidden, Invalid
+from memoryhub.core.errors import Conflict, Damaged, Forbidden, Invalid
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.events.projection import Event, apply
 from memoryhub.core.log.anchor import advance_anchor, require_anchored
 from memoryhub.core.log.digests import HEADER, chain_digest, new_payload_json, payload_digest
 from memoryhub.core.log.read import head as end_of_log
+from memoryhub.core.log.read import read_models_ahead
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import Origin, current_origin
 from memoryhub.core.permissions import demand
@@ -151,7 +153,7 @@ def transaction(*, anchored: bool = True) -> Iterator[None]:
 
     Raises:
         Forbidden: the current store is a view of the past.
-        Damaged: the log does not match its anchor.
+        Damaged: the log does not match its anchor, or the read models show that its tail was cut.
     """
     if _head.get() is not None:
         yield
@@ -159,11 +161,21 @@ def transaction(*, anchored: bool = True) -> Iterator[None]:
     alias = require_current_alias()
     if alias.startswith(f"{STORE_PREFIX}{Scope.VIEW}:"):
         raise Forbidden("a view of the past is read-only; leave out as_of to write")
-    with django_transaction.atomic(using=alias), rows.gathering(), appending_to(current_store()) as head:
-        if anchored:
-            # Under the write lock: no other process can commit in between (decision 38).
-            require_anchored((head.position, head.digest))
-        yield
+    try:
+        with django_transaction.atomic(using=alias), rows.gathering(), appending_to(current_store()) as head:
+            if anchored:
+                # Under the write lock: no other process can commit in between (decision 38).
+                require_anchored((head.position, head.digest))
+            yield
+    except IntegrityError as error:
+        # The new event's position is the id of a row already, if the log's tail was cut together with its anchor
+        _require_not_ahead(error)
+        raise
+
+
+def _require_not_ahead(cause: Exception | None = None) -> None:
+    if ahead := read_models_ahead():
+        raise Damaged(f"nothing was written: {ahead}; run `memory-hub doctor`", store=current_store().name) from cause
 
 
 @contextmanager
@@ -198,6 +210,8 @@ def append(draft: Draft[P], *, stream: str = "", entity: str = "", idempotency_k
     head = open_head()
     origin = _admitted(draft.type, head.store)
     position = head.position + 1  # after the guards: they may append events of their own
+    if stream.rpartition(":")[2].isdecimal() and int(stream.rpartition(":")[2]) >= position:
+        _require_not_ahead()  # an entity whose events were cut; what changes it could not be applied in a rebuild
     event = _event(draft, position, stream or f"{entity}:{position}", origin, new_stream=not stream)
     head.digest = insert_event(event, draft.data, head, origin, _checked_key(idempotency_key))
     head.position = position

@@ -8,12 +8,13 @@ from typing import Any
 
 from django.db import DatabaseError
 
-from memoryhub.core.backends.base import Anchor
+from memoryhub.core.backends.base import HERE, Anchor
 from memoryhub.core.backends.selected import faults
 from memoryhub.core.log.anchor import known_anchors
 from memoryhub.core.log.checkpoint import Checkpoint
 from memoryhub.core.log.digests import GENESIS, HEADER, chain_digest, payload_digest
 from memoryhub.core.log.erase import erased_positions
+from memoryhub.core.log.read import read_models_ahead
 from memoryhub.core.log.redact import redacted_digests
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import StoreId, current_store
@@ -34,8 +35,12 @@ class Verification:
     # The first event that differs from what was written.
     broken_position: int | None = None
     reason: str = ""
+    # How the read models show that the tail was cut, though the chain and the anchor hold; "" if they don't
+    ahead: str = ""
 
     def describe(self) -> str:
+        if self.ahead:
+            return f"{self.ahead}: the tail was cut together with the anchor, or rows were added without events"
         if self.ok:
             count = f"{self.events} event{'' if self.events == 1 else 's'}"
             return f"the chain holds: {count}, head {self.head_digest[:12]}"
@@ -61,7 +66,7 @@ def verify(
     checkpoint: Checkpoint | None = None,
     *,
     of: StoreId | None = None,
-    database: str = "main",
+    database: str = HERE,
     anchored: bool = True,
 ) -> Verification:
     """Check every event of a store's log, and compare the result with the anchor.
@@ -70,7 +75,7 @@ def verify(
         checkpoint: another trusted head to compare with.
         of: the store whose anchor is used; default: the current one.
         database: the schema name of that store in the current connection.
-        anchored: whether to compare with the anchor.
+        anchored: whether to compare with the anchor, and with the read models of a store that is not damaged.
     """
     walked = _Walk(_redacted(database))
     try:
@@ -82,7 +87,18 @@ def verify(
         _check_erasures(walked.erased, database)
     except _Broken as broken:
         return Verification(False, walked.count, walked.digest, broken.position, broken.reason)
-    return Verification(True, walked.count, walked.digest)
+    # A damaged store is read as ``LIVE``; its read models may not be readable
+    ahead = _read_models_ahead(walked.count) if anchored and database == HERE else ""
+    return Verification(not ahead, walked.count, walked.digest, ahead=ahead)
+
+
+def _read_models_ahead(end: int) -> str:
+    try:
+        return read_models_ahead(end)
+    except DatabaseError as error:
+        if not faults.is_damage(error):
+            raise
+        return ""  # a damaged table is no evidence; doctor reports it
 
 
 def check_links(*, first: int, last: int) -> dict[int, str]:

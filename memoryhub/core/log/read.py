@@ -3,12 +3,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 from django.db.models import QuerySet
 
 from memoryhub.core.events.event_types import event_type, names_where, quoted
-from memoryhub.core.events.projection import Event
+from memoryhub.core.events.projection import Event, read_models
+from memoryhub.core.fields import PositionField
 from memoryhub.core.log.digests import GENESIS, HEADER, canonical_json
 from memoryhub.core.models import RawEvent
 from memoryhub.core.schemas import STORED
@@ -62,6 +64,24 @@ def head(database: str = "main") -> tuple[int, str]:
 def digest_at(position: int) -> str | None:
     found = rows.fetch("SELECT chain_digest FROM raw_events WHERE position = %s", [position])
     return found[0][0] if found else None
+
+
+def read_models_ahead(end: int | None = None) -> str:
+    """Return, as a sentence, that the read models have an id beyond the log's end; "" if they don't.
+
+    Then the tail of the log was cut together with its anchor, or a row was added without an event.
+    """
+    end = head()[0] if end is None else end
+    last = max((position or 0 for position in rows.fetch(_last_ids())[0]), default=0)
+    return f"the log ends at #{end}, but #{last} is in the read models" if last > end else ""
+
+
+@cache
+def _last_ids() -> str:
+    keys = [(model._meta.db_table, model._meta.pk) for model in read_models()]
+    # One index lookup each; PostgreSQL plans these four times as fast as a UNION
+    lookups = [f"(SELECT max({key.column}) FROM {table})" for table, key in keys if isinstance(key, PositionField)]
+    return f"SELECT {', '.join(lookups)}"
 
 
 def last_erasure(database: str = "main") -> int:

@@ -50,7 +50,7 @@ def examine_store(store: StoreId, *, deep: bool = False) -> Examination:
             verified = None if problem else log.verify()
             found = [*_identity(store), *_schema(store, changed), *_chain(store, verified)] if verified else []
             # Only then: tables may be missing, or the log can't be trusted
-            if verified and verified.ok and not changed:
+            if verified and (verified.ok or verified.ahead) and not changed:
                 compared, different = _compared(store, deep=deep)
                 found += [*_behind(store), *different]
     except Locked as error:
@@ -111,6 +111,11 @@ def _schema(store: StoreId, changed: str) -> Iterator[_Pair]:
 
 
 def _chain(store: StoreId, found: log.Verification) -> Iterator[_Pair]:
+    if found.ahead:
+        older = compared_with_backup(store)
+        rebuild = f"{_again(store, 'rebuild')} makes the read models again from what is left of the log"
+        yield (f"{found.describe()}; {older}", _restore(store)) if older else (found.describe(), rebuild)
+        return
     if not found.ok:
         yield found.describe(), _restore(store) + (_accept(store) if log.anchor_problem() else "")
     elif found.events and _has_no_anchor():
