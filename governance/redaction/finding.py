@@ -19,7 +19,7 @@ from memoryhub.core.events.event_types import event_type
 from memoryhub.core.log import stands_alone
 from memoryhub.core.log.digests import canonical_json
 from memoryhub.core.log.read import last_erasure
-from memoryhub.core.secrets.shapes import TEXT, Shape, payload_shape
+from memoryhub.core.secrets.shapes import TEXT, payload_shape
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, TEXTS, position_of
 from sessions_app.spooled import Spooled
@@ -95,7 +95,10 @@ def find_places(selection: RedactionSelect, *, progress: Callable[[int], None] =
 def _look(matcher: Matcher, event: Event, findings: Findings) -> None:
     payload = json.loads(event.payload)
     text = {name: value for name, value in payload.items() if _is_text(event.type, name)}
-    left, finds = matcher.clean(text, field_names(event.type), _shape(event.type))
+    kind = event_type(event.type)
+    shape = payload_shape(kind.schema) if kind else TEXT
+    by_pack_only = kind is not None and kind.by_pack_only
+    left, finds = matcher.clean(text, field_names(event.type), shape, by_pack_only=by_pack_only)
     if not finds:
         return
     left = {**payload, **left}
@@ -103,11 +106,6 @@ def _look(matcher: Matcher, event: Event, findings: Findings) -> None:
     findings.stay |= {(event.type, name) for name in stay}
     if finds:
         findings.found.append(Found(event, left, _numbered(event, payload, left, finds)))
-
-
-def _shape(type_name: str) -> Shape:
-    kind = event_type(type_name)
-    return payload_shape(kind.schema) if kind else TEXT
 
 
 def _is_text(type_name: str, field_name: str) -> bool:

@@ -41,14 +41,20 @@ class Matcher:
         self._by_rules = selection.rules
         self._clean = _cleaner(selection)
 
-    def clean(self, value: Any, names: Collection[str] = (), shape: Shape = TEXT) -> tuple[Any, list[Find]]:
+    def clean(
+        self, value: Any, names: Collection[str] = (), shape: Shape = TEXT, *, by_pack_only: bool = False
+    ) -> tuple[Any, list[Find]]:
         """Return a copy of a JSON value without the matched text, and the matches.
 
         Args:
             value: JSON data.
             names: keys that name fields of the hub's own schemas.
             shape: marks generated strings, which are never changed.
+            by_pack_only: search by the rule pack alone, if by rules.
         """
+        if self._by_rules and by_pack_only:
+            cleaned, _ = sanitize(value, shape, by_pack_only=True)
+            return cleaned, list(_differences(value, cleaned, ""))
         walk = _Walk(self._clean, names)
         cleaned = walk.of(value, "", shape)
         if not self._by_rules:

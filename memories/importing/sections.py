@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 from markdown_it import MarkdownIt
@@ -17,7 +17,11 @@ _MARKDOWN = MarkdownIt("commonmark").disable("inline")
 _HEADING_ALONE = re.compile(r"(?:\A|\n\n)#{1,6}[ \t]+\S[^\n]*(?:\n\n|\Z)")
 _UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*")
 _LINK = re.compile(r"!?\[([^\]\[]*)\](?:\([^()]*\)|\[[^\]\[]*\])")
-_MARKS = re.compile(r"[`*]|<[^<>]*>|[ \t]*\{#[^{}]*\}[ \t]*$|\s+#+[ \t]*$|(?<!\w)_+|_+(?!\w)|\\(?=[^\w\s])")
+# For a text without runs of spaces; each run of ``_`` is read once
+_MARKS = re.compile(r"[`*]|<[^<>]*>|[ ]?\{#[^{}]*\}$|[ ]#+$|(?<!\w)_++|(?<!_)_++(?!\w)|\\(?=[^\w\s])")
+# Lines that can be a heading or its underline; a file with so many is a listing, and is not parsed
+_MAY_BE_HEADING = re.compile(r"^ {0,3}(?:#{1,6}[ \t]|(?:=+|-+)[ \t]*$)", re.MULTILINE)
+_MOST_CANDIDATES = 20_000
 
 # Targets of links in reStructuredText, and horizontal rules: a section that has nothing else says nothing
 _NAVIGATION = re.compile(r"^(?:\.\. _[^\n]*:[ \t]*|[-*_=]{3,})$", re.MULTILINE)
@@ -54,13 +58,19 @@ def parse_document(text: str, ending: str, *, max_headings: int | None = None) -
         Invalid: the front matter is nested too deeply, or there are more than ``max_headings`` headings.
     """
     matter, body = split_front_matter(text)
+    if max_headings is not None:
+        candidates = sum(1 for _ in islice(_MAY_BE_HEADING.finditer(body), max_headings + _MOST_CANDIDATES))
+        _require_few(candidates, max_headings + _MOST_CANDIDATES - 1)
     lines = body.split("\n")
     headings = list(_headings(body, lines, ending))
-    if max_headings is not None and len(headings) > max_headings:
-        raise Invalid(
-            f"it has {len(headings):,} headings, more than {max_headings:,}; split it, or raise --max-headings"
-        )
+    if max_headings is not None:
+        _require_few(len(headings), max_headings)
     return Document(list(_sections(lines, headings)), _tags(matter))
+
+
+def _require_few(headings: int, limit: int) -> None:
+    if headings > limit:
+        raise Invalid(f"it has {headings:,} headings, more than {limit:,}; split it, or raise --max-headings")
 
 
 def split_text(text: str, limit: int) -> list[str]:
@@ -143,4 +153,5 @@ def _unused(key: str, used: set[str]) -> str:
 
 
 def plain(heading: str) -> str:
-    return " ".join(_MARKS.sub("", _LINK.sub(r"\1", heading)).split())
+    text = " ".join(_LINK.sub(r"\1", heading).split())
+    return " ".join(_MARKS.sub("", text).split())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+from memoryhub.core.errors import Invalid
 
 if TYPE_CHECKING:
     from memoryhub.core.secrets.custom_rules import CustomRules
@@ -48,6 +51,22 @@ class SecretRule(BaseModel):
         (), max_length=20, description="one must occur in a text for the pattern to be tried"
     )
     description: str = Field("", max_length=300)
+
+
+def require_fast(rules: Iterable[SecretRule], allow: Iterable[str]) -> None:
+    """Refuse rules that would slow down every write; those that are in use already stay.
+
+    Raises:
+        Invalid: the patterns are too large together.
+    """
+    from memoryhub.core.secrets.custom_rules import MAX_SIZE, size_of
+
+    size = size_of((rule.pattern for rule in rules), allow)
+    if size > MAX_SIZE:
+        raise Invalid(
+            f"the patterns of secret_rules and secret_allow take {size:,} steps for each character, at most "
+            f"{MAX_SIZE:,} are allowed; write {{20,}} instead of {{20,200}}, or use fewer patterns"
+        )
 
 
 @lru_cache(maxsize=64)

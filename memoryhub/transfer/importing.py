@@ -17,6 +17,8 @@ from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Report, Se
 _BATCH = 500
 _BATCH_CHARACTERS = 8_000_000
 _MAX_PLACE = 1_000
+# Projects that one import may create: each is a database
+_MAX_PROJECTS = 500
 Progress = Callable[[int], None]
 
 
@@ -81,6 +83,11 @@ class Importer:
         return project_of(name, self.project)
 
     def _plan(self, project: str) -> ProjectImport:
+        if project not in self._plans and len(self._plans) >= _MAX_PROJECTS:
+            raise Invalid(
+                f"the data names more than {_MAX_PROJECTS} projects; "
+                "import one of them with --only ID, or all into one with --project ID"
+            )
         return self._plans.setdefault(project, ProjectImport(self.tool, project))
 
     def _reports(self) -> list[Report]:

@@ -104,6 +104,7 @@ PROJECT_CONFIGURED = define_event(
     ProjectConfigured,
     label="Settings",
     is_local=True,
+    by_pack_only=True,
     group=SETTINGS,
     retention=Retention.KEPT,
     rollback=reverses("settings", "Settings changed", order=150, by="configure", can_leave=False),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from memoryhub.config.current_rules import forget_rules
 from memoryhub.config.current_settings import project_settings, settings_decided_elsewhere, settings_of_the_project
 from memoryhub.config.project_settings import ProjectSettings, check_settings
-from memoryhub.config.secret_rules import SecretRule, compiled_rules
+from memoryhub.config.secret_rules import SecretRule, compiled_rules, require_fast
 from memoryhub.core import log
 from memoryhub.core.errors import Forbidden, Invalid, NotFound
 from memoryhub.core.events.projection import Event
@@ -121,6 +121,8 @@ def try_rules(*, command: Sanitise) -> Sanitised:
     rules = settings.secret_rules if command.secret_rules is None else command.secret_rules
     allow = settings.secret_allow if command.secret_allow is None else command.secret_allow
     personal = settings.mask_personal if command.mask_personal is None else command.mask_personal
+    if command.secret_rules is not None or command.secret_allow is not None:
+        require_fast(rules, allow)
     with use_rules(compiled_rules(tuple(rules), tuple(allow), tuple(personal))):
         clean, findings = sanitize_text(command.text)
     own = {rule.id: rule for rule in rules}
@@ -155,8 +157,10 @@ def change_settings(*, command: SettingsChange) -> ProjectSettings:
     """
     _refuse_settings_from_elsewhere(command)
     checked = check_settings(command.settings)
+    _require_fast_rules(command, checked)
     with _rules_of(command, checked):
         draft = log.prepare(PROJECT_CONFIGURED, ProjectConfigured(settings=command.settings))
+    _require_unmasked(command, draft.payload)
     with log.transaction():
         log.append(draft, stream="project")
         settings = project_settings()
@@ -186,9 +190,31 @@ def _refuse_settings_from_elsewhere(command: SettingsChange) -> None:
             raise Invalid(f"setting {name!r} is set by {elsewhere[name]}; change or remove it there")
 
 
+def _require_fast_rules(command: SettingsChange, checked: ProjectSettings) -> None:
+    changed = command.settings.keys() & {"secret_rules", "secret_allow"}
+    if changed:
+        present = project_settings()
+        rules, allow = (
+            getattr(checked if name in changed else present, name) for name in ("secret_rules", "secret_allow")
+        )
+        require_fast(rules, allow)
+
+
+# A masked pattern would match other texts than it did.
+def _require_unmasked(command: SettingsChange, stored: ProjectConfigured) -> None:
+    if _patterns(command.settings) != _patterns(stored.settings):
+        raise Invalid(
+            "a pattern of secret_rules contains a secret, which is not stored; "
+            "describe its form instead, such as npm_[A-Za-z0-9]{36}"
+        )
+
+
+def _patterns(settings: Mapping[str, Any]) -> list[Any]:
+    return [rule.get("pattern") if isinstance(rule, dict) else rule for rule in settings.get("secret_rules") or ()]
+
+
 # Sanitise a change of the allowlist with the new allowlist: the old one would mask the allowed values.
 def _rules_of(command: SettingsChange, checked: ProjectSettings) -> AbstractContextManager[None]:
-    if not command.settings.keys() & {"secret_rules", "secret_allow", "mask_personal"}:
+    if "secret_allow" not in command.settings:
         return nullcontext()
-    rules, allow = tuple(checked.secret_rules), tuple(checked.secret_allow)
-    return use_rules(compiled_rules(rules, allow, tuple(checked.mask_personal)))
+    return use_rules(compiled_rules((), tuple(checked.secret_allow)))

@@ -12,13 +12,14 @@ from unittest import mock
 
 from django.core.management import CommandError, call_command
 
+from governance.redaction.copies import look_through
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
 from memoryhub.config import current_rules
 from memoryhub.core import log
 from memoryhub.core.errors import Invalid
 from memoryhub.core.models import RawEvent
-from memoryhub.core.secrets import remembered
+from memoryhub.core.secrets import remembered, rule
 from memoryhub.core.secrets.sanitize import sanitize, sanitize_text
 from sessions_app.models import Session, Setting
 from sessions_app.schemas import SessionEnd, SessionStart, SettingsChange
@@ -201,6 +202,76 @@ class OwnRulesTests(SecretsTestCase):
             self.assertIn(message, refused.exception.message)
         with self.store("alpha"):
             self.assertFalse(Setting.objects.exists())
+
+    def test_patterns_that_would_slow_down_every_write_are_refused(self):
+        many = [{"id": f"a{number}", "pattern": f"[a-z]{{{number + 200}}}"} for number in range(20)]
+        self.change(secret_rules=many[:5])
+        for settings in (
+            {"secret_rules": many},
+            {"secret_allow": ["/[a-z]{1000}/", "/[b-z]{1000}/"]},
+            {"secret_rules": [{"id": "a", "pattern": "(a|b|ab|[a-z])*[a-z]{0,900}[0-9]{900}x"}]},
+        ):
+            with self.subTest(settings), self.assertRaises(Invalid) as refused:
+                self.change(**settings)
+            self.assertRegex(refused.exception.message, r"take [0-9,]+ steps for each character, at most 2,500")
+            with self.assertRaises(Invalid):
+                self.tried("a text", **settings)
+        with self.store("alpha"):
+            self.assertEqual(Setting.objects.count(), 1)
+
+    def test_rules_of_earlier_versions_apply_however_large_they_are(self):
+        large = '[{"id": "a", "pattern": "ACME-[0-9]{6}[a-z]{0,990}[A-Z]{0,990}"}]'
+        with mock.patch.dict(os.environ, MEMORY_HUB_SECRET_RULES=large):
+            current_rules.forget_rules()
+            self.assertIn("[REDACTED:secret:", self.kept("of ACME-123456"))
+        current_rules.forget_rules()
+
+    def test_a_rule_that_matches_everything_leaves_a_log_that_holds_and_can_be_changed_back(self):
+        wide = (".+", "(?s).", "[0-9]", "[a-z]+", "[0-9a-f]{4,}", r'[\[\]{}:",]', "a", "true|null|id|secret|alpha")
+        for number, pattern in enumerate(wide):
+            with self.subTest(pattern):
+                self.change(secret_rules=[{"id": "wide", "pattern": pattern}])
+                self.change(review_sample_percent=number + 1)
+                with self.store("alpha", session_id=f"s-{number}", actor="ann"):
+                    start_session(command=SessionStart(session_id=f"s-{number}", purpose="A purpose"))
+                    write_memory(command=MemoryWrite(title=f"Under {pattern}", content=f"Text 1, {pattern}"))
+                    end_session(command=SessionEnd(session_id=f"s-{number}", summary="Text 2"))
+                    settings = dict(Setting.objects.values_list("name", "value"))
+                self.assertEqual(settings["secret_rules"][0]["pattern"], pattern)
+                self.assertEqual(settings["review_sample_percent"], number + 1)
+                self.change(secret_rules=None)
+                self.assertEqual(self.kept(f"clear text 9 {pattern}"), f"clear text 9 {pattern}")
+                with self.store("alpha"):
+                    self.assertTrue(log.verify().ok)
+                    self.assertTrue(log.rebuild().identical)
+
+    def test_a_rule_does_not_mask_its_pattern(self):
+        falcon = {"id": "falcon", "pattern": "Project Falcon", "keywords": ["falcon"], "description": "Project Falcon"}
+        self.change(secret_rules=[falcon])
+        self.assertRegex(self.kept("About Project Falcon."), r"^About \[REDACTED:secret:[0-9a-f]{4}\]\.$")
+        self.change(secret_rules=[falcon, BADGE])
+        with self.store("alpha"):
+            look = look_through()
+            self.assertEqual(look.finds, 0)
+        self.assertRegex(self.kept("About Project Falcon."), r"^About \[REDACTED:secret:[0-9a-f]{4}\]\.$")
+
+    def test_a_pattern_that_holds_a_secret_is_refused(self):
+        with self.assertRaisesRegex(Invalid, "describe its form instead"):
+            self.change(secret_rules=[{"id": "a", "pattern": TOKEN}])
+        with self.store("alpha"):
+            self.assertFalse(Setting.objects.exists())
+            self.assertFalse(RawEvent.objects.exists())
+
+    def test_what_matches_too_often_is_masked_as_a_whole(self):
+        self.change(secret_rules=[{"id": "wide", "pattern": "a"}])
+        kept = self.kept("ab" * 250_000)
+        self.assertEqual(kept.count("[REDACTED:secret:"), 10_001)
+        self.assertEqual(kept[-1], "]")
+
+    def test_patterns_that_were_tried_are_forgotten(self):
+        before = rule.compiled.cache_info().currsize
+        self.tried("a text", secret_rules=[{"id": f"a{number}", "pattern": f"b{number}"} for number in range(100)])
+        self.assertEqual(rule.compiled.cache_info().currsize, before)
 
 
 class TryingTests(SecretsTestCase):

@@ -7,11 +7,13 @@ import os
 import shutil
 import sqlite3
 import tempfile
+import tracemalloc
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
+from unittest import mock
 
 from django.test import SimpleTestCase
 
@@ -20,8 +22,9 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.log import table_digests
 from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Report, SessionRecord
-from memoryhub.transfer.sources import SOURCES
+from memoryhub.transfer.sources import SOURCES, databases
 from memoryhub.transfer.sources.databases import moment_of
+from tests.pages import SIZE, page_map
 from tests.support import HubTestCase
 
 DATA = Path(__file__).parent / "data"
@@ -201,6 +204,82 @@ class HostileTests(SimpleTestCase):
         with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute("INSERT INTO memories VALUES ('a', CAST(? AS TEXT), '', 'note')", [b"R\xf8mte"])
         self.assertEqual(memories(read("mcp-memory-service", path))[0].content, "R\ufffdmte")
+
+    def test_tables_that_would_run_something_are_refused(self) -> None:
+        columns = "content_hash, content, tags, memory_type"
+        cases = {
+            "a virtual table": (f"CREATE VIRTUAL TABLE memories USING fts5({columns});", "it has no table memories"),
+            "a row number": (
+                f"CREATE TABLE memories ({columns}, RowId AS (hex(zeroblob(9))));",
+                "computed column RowId",
+            ),
+            "a computed column": (
+                f"CREATE TABLE memories ({columns}, other AS (hex(content)));",
+                "computed column other",
+            ),
+        }
+        for name, (script, why) in cases.items():
+            path = self.database(f"{name}.db", script)
+            with self.subTest(name):
+                self.assertIn(why, self.refused("mcp-memory-service", path))
+        script = "CREATE TABLE user_prompts (id AS (hex(zeroblob(99))), session_id, content, created_at);"
+        path = self.database(
+            "order.db", script + "CREATE TABLE sessions (id, project); CREATE TABLE observations (id);"
+        )
+        self.assertIn("computed column id", self.refused("engram", path))
+
+    def test_a_small_file_does_not_hold_endless_rows(self) -> None:
+        path = self.database("bomb.db", "CREATE TABLE memories (content_hash, content, tags, memory_type);")
+        with closing(sqlite3.connect(path)) as connection, connection:
+            rows = ((str(number), "x" * 500) for number in range(1_000))
+            connection.executemany("INSERT INTO memories VALUES (?, ?, '', '')", rows)
+        self.assertEqual(len(memories(read("mcp-memory-service", path))), 1_000)
+        raw = bytearray(path.read_bytes())
+        root = (page_map(path)["memories"][0] - 1) * SIZE
+        first, *cells = (
+            root + int.from_bytes(raw[at : at + 2]) for at in range(root + 12, root + 12 + 2 * raw[root + 4], 2)
+        )
+        for cell in cells:  # every child is the first one
+            raw[cell : cell + 4] = raw[first : first + 4]
+        path.write_bytes(raw)
+        self.assertIn("2nd reference to page", self.refused("mcp-memory-service", path))
+
+    def test_rows_are_read_one_at_a_time(self) -> None:
+        path = self.database("rows.db", "CREATE TABLE memories (content_hash, content, tags, memory_type);")
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.executemany(
+                "INSERT INTO memories VALUES (?, ?, '', '')", [("a", "x"), ("b", "\0" * (9 * 2**20))]
+            )
+            connection.executemany("INSERT INTO memories VALUES (?, hex(zeroblob(2000000)), '', '')", [("c",)] * 12)
+        records = SOURCES["mcp-memory-service"].read(path)
+        next(records)
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        lengths = [len(record.content) for record in records if isinstance(record, MemoryRecord)]
+        self.assertEqual(lengths, [4_000_000] * 12)
+        self.assertLess(tracemalloc.get_traced_memory()[1], 20_000_000)
+
+    def test_a_session_has_at_most_so_many_prompts(self) -> None:
+        for source, original in (("engram", FILES["engram"]), ("claude-mem", FILES["claude-mem"])):
+            path = Path(shutil.copy(original, self.folder / f"{source}.db"))
+            before = read(source, path)
+            session = max(sessions(before), key=lambda one: len(one.turns))
+            beyond = sum(len(one.turns) - 1 for one in sessions(before))
+            with self.subTest(source), mock.patch.object(databases, "MAX_GROUP", 1):
+                after = read(source, path)
+                self.assertEqual({len(one.turns) for one in sessions(after)}, {1})
+                cut = [why for why in left_out(after) if why.startswith("prompts after the first 1: ")]
+                self.assertEqual(sum(int(why.rpartition(" ")[2]) for why in cut), beyond)
+            with self.subTest(source), mock.patch.object(databases, "MAX_CHARACTERS", 10):
+                cut = left_out(read(source, path))
+                self.assertIn(f"prompts after the first 0: {len(session.turns)}", cut)
+
+    def test_a_log_that_is_a_link_is_not_copied(self) -> None:
+        path = Path(shutil.copy(FILES["engram"], self.folder / "engram.db"))
+        (self.folder / "other").write_bytes(b"x" * 100)
+        path.with_name("engram.db-wal").symlink_to(self.folder / "other")
+        with mock.patch.object(shutil, "copyfile", side_effect=AssertionError):
+            self.assertEqual(len(read("engram", path)), len(read("engram")))
 
     def test_a_huge_value_is_left_out(self) -> None:
         path = self.database("huge.db", "CREATE TABLE memories (content_hash, content, tags, memory_type);")

@@ -13,6 +13,7 @@ from memories.schemas import MemoryTouch, MemoryUpdate, MemoryWrite
 from memories.schemas.query import ContextPackRequest
 from memories.services import delete_memory, update_memory, write_memory
 from memoryhub.core import log
+from memoryhub.core.errors import Invalid
 from memoryhub.core.log import table_digests
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.store import list_projects
@@ -220,6 +221,15 @@ class ProjectsTests(ImportTestCase):
         self.assertEqual((one.project, one.unchanged), ("tide-charts", 2))
         (forced,) = Importer("tool", "alpha", is_only=True).preview(records)
         self.assertEqual((forced.project, forced.created, forced.unchanged), ("alpha", 2, 1))
+
+    def test_one_import_creates_at_most_so_many_projects(self) -> None:
+        records = [memory(str(number), f"Text {number}.", project=f"p{number}") for number in range(501)]
+        before = list_projects()
+        with self.assertRaisesRegex(Invalid, r"more than 500 projects; import one of them with --only ID"):
+            Importer("tool", "alpha").preview(records)
+        self.assertEqual(list_projects(), before)
+        (report,) = Importer("tool", "alpha", only="p7").preview(records)
+        self.assertEqual(report.created, 1)
 
     def test_a_name_of_a_project_can_be_a_folder(self) -> None:
         for name, wanted in {

@@ -368,6 +368,8 @@ class Mem0Tests(NoteToolTestCase):
         path.write_text(json.dumps([entry, {**entry, "memory": "Newer.", "metadata": [], "created_at": 1e400}, None]))
         self.assertEqual(self.memories("mem0", path)["1"].content, "Newer.")
         self.assertEqual(self.left("mem0", path)[0].why, "entries that have no id and memory, or the id of another: 2")
+        path.write_text("[" + "[]," * 3_000_001 + "0]")
+        self.assert_refused("mem0", path, "has more than 3,000,000 values")
         with patch("memoryhub.transfer.sources.reading.MAX_FILE", 10):
             self.assert_refused("mem0", path, "is larger than")
 

@@ -16,6 +16,7 @@ from django.test import SimpleTestCase
 
 from governance.imports.undo import preview_undo, undo_import
 from memories.importing import import_markdown
+from memories.importing.sections import parse_document
 from memoryhub.core.errors import Invalid
 from memoryhub.core.log import table_digests
 from memoryhub.transfer.importing import Importer
@@ -312,17 +313,33 @@ class HostileTests(TextSourceTestCase):
             "huge": (b"x" * (2 * 2**20 + 1), "it is larger than 2 MB"),
             "deep": (b"---\na: " + b"[" * 5000 + b"\n---\nx", "its front matter is nested too deeply"),
             "a listing": (b"# x\n\ny\n" * 2_001, "it has 2,001 headings"),
+            "a long listing": (b"# x\ny\n" * 300_000, "it has 22,000 headings, more than 21,999"),
+            "underlines": (b"x\n=\n" * 400_000, "it has 22,000 headings, more than 21,999"),
         }
         for source, (folder, name) in self.places().items():
             for case, (content, why) in cases.items():
                 (folder / name).write_bytes(content)
-                if source == "cursor-rules" and case == "a listing":
+                if source == "cursor-rules" and case not in (
+                    "binary",
+                    "another encoding",
+                    "without a mark",
+                    "huge",
+                    "deep",
+                ):
                     continue
                 with self.subTest(source=source, case=case):
                     left = [record.why for record in self.read(source, folder) if isinstance(record, LeftOut)]
                     self.assertRegex(left[0], f"^{why}")
                     self.assertEqual(len(left), len(self.read(source, folder)))
                     self.assertLess(len(left[0]), 200)
+
+    def test_runs_in_a_heading_take_linear_time(self) -> None:
+        headings = {"a" + " " * 1_000_000 + "b": "a b", "a" + "_" * 1_000_000 + "b": "a" + "_" * 1_000_000 + "b"}
+        for heading, plain in headings.items():
+            (section,) = parse_document(f"# {heading}\n\ntext", ".md").sections
+            self.assertEqual(section.headings, (plain,))
+        marked = parse_document("#  A `b`  *c* __d__ e_f <g>  [h](i) {#j}  ##\n\ntext", ".md").sections
+        self.assertEqual(marked[0].headings, ("A b c d e_f h",))
 
     def test_front_matter_that_expands_stays_as_it_is(self) -> None:
         bomb = "---\na: &a [x, x]\nb: &b [*a, *a]\nglobs: !!python/object:os.system [*b, *b]\ntags: *b\n---\nDepths.\n"

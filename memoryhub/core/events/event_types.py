@@ -92,6 +92,8 @@ class EventType(Generic[P]):
     speech: Speech | None = None
     # Whether it tells of its store as a whole, such as a setting; a store with events of its own does not import it.
     is_local: bool = False
+    # Whether only the rule pack masks its secrets: custom rules must not mask the settings that hold them.
+    by_pack_only: bool = False
     # Whether it records that text of other events was erased or redacted.
     removes_text: bool = False
 

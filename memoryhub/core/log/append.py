@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from django.db import IntegrityError
@@ -25,7 +26,7 @@ from memoryhub.core.permissions import demand
 from memoryhub.core.schemas import Payload
 from memoryhub.core.secrets.remembered import store_pending
 from memoryhub.core.secrets.repeats import RULE as REPEATED
-from memoryhub.core.secrets.sanitize import sanitize, sanitize_text
+from memoryhub.core.secrets.sanitize import sanitize
 from memoryhub.core.secrets.shapes import Shape, payload_shape
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import STORE_PREFIX, require_current_alias
@@ -58,7 +59,7 @@ def prepare(event_type: EventType[P], payload: P, shape: Shape | None = None) ->
         Invalid: the sanitised payload no longer fits the schema, for example because the title is empty.
     """
     raw = payload.model_dump(mode="json", exclude_unset=True)
-    clean, findings = sanitize(raw, shape or payload_shape(event_type.schema))
+    clean, findings = sanitize(raw, shape or payload_shape(event_type.schema), by_pack_only=event_type.by_pack_only)
     if clean != raw:
         payload = _validated(event_type, clean)
     return Draft(event_type, payload, clean, tuple(sorted({finding.type for finding in findings})))
@@ -223,6 +224,8 @@ def append(draft: Draft[P], *, stream: str = "", entity: str = "", idempotency_k
 
 
 def _event(draft: Draft[P], position: int, stream: str, origin: Origin, *, new_stream: bool) -> Event[P]:
+    # A rule that matches a person's name must not keep them from changing it back
+    checked = partial(checked_name, by_pack_only=draft.type.by_pack_only)
     return Event(
         position=position,
         event_id=ids.uuid7(),
@@ -230,9 +233,9 @@ def _event(draft: Draft[P], position: int, stream: str, origin: Origin, *, new_s
         version=draft.type.version,
         stream_id=stream,
         stream_seq=1 if new_stream else next_in(stream),
-        session_id=checked_name("session_id", origin.session_id),
-        turn_id=checked_name("turn_id", origin.turn_id),
-        actor=checked_name("actor", origin.actor),
+        session_id=checked("session_id", origin.session_id),
+        turn_id=checked("turn_id", origin.turn_id),
+        actor=checked("actor", origin.actor),
         source=origin.source,
         occurred_text=clock.to_text(clock.now()),
         payload=draft.payload,
@@ -272,10 +275,10 @@ def insert_event(event: Event[Any], data: dict[str, Any] | str, head: Head, orig
 
 
 # Of a session or an actor, only the form counts: it must not end because a text gave its id as the value of a cookie.
-def checked_name(field: str, value: str, *, allowed: str = REPEATED) -> str:
+def checked_name(field: str, value: str, *, allowed: str = REPEATED, by_pack_only: bool = False) -> str:
     # Refused rather than masked: two different names could become the same tag, and headers cannot be redacted
     # (decision 28).
-    clean, findings = sanitize_text(value)
+    clean, findings = sanitize(value, by_pack_only=by_pack_only)
     has_secret = any(finding.rule != allowed for finding in findings)
     if has_secret or (clean != value and not findings) or len(value) > 200:
         raise Invalid(f"{field} must have at most 200 characters and contain no secret")

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import re2
 
 from memoryhub.core.secrets.engine import Detector
 from memoryhub.core.secrets.found import Hit
 from memoryhub.core.secrets.personal import Personal, personal_detector
-from memoryhub.core.secrets.rule import Form, Pattern, Rule, compiled
+from memoryhub.core.secrets.rule import Form, Pattern, Rule, compile_pattern
 
 # Prefix of a custom rule's id in findings.
 CUSTOM_PREFIX = "own:"
 _WINDOW = 8192
 # The longest match of a custom rule, so that no pattern can make the search read a text repeatedly.
 _LONGEST = 4096
+# Instructions of all patterns of a project: a text of 100 kB takes at most a few seconds.
+MAX_SIZE = 2_500
+# Secrets of one text. A rule that matches more often is too wide, and masks the rest of the text at once.
+_MOST_HITS = 10_000
+
+# Anyone can try out rules, so patterns that are not used any more are forgotten.
+_compiled = lru_cache(maxsize=1024)(compile_pattern)
 
 
 # A custom rule as the settings declare it.
@@ -46,6 +54,9 @@ class CustomRules:
         for hit in found:
             if not hits or hit.start >= hits[-1].end:
                 hits.append(hit)
+            if len(hits) > _MOST_HITS:
+                hits[-1] = Hit(hit.rule, hits[-1].start, len(data))
+                break
         return hits
 
 
@@ -79,12 +90,18 @@ def pattern_of(allowed: str) -> str | None:
 
 def checked_pattern(pattern: str) -> Pattern:
     try:
-        found = compiled(pattern.encode())
+        found = _compiled(pattern.encode())
     except re2.error as error:
         raise ValueError(f"{pattern[:80]!r} is not a valid RE2 pattern: {_reason(error)}") from None
     if found.find(b"", 0, 0) is not None:
         raise ValueError(f"{pattern[:80]!r} matches the empty text; require at least one character")
     return found
+
+
+def size_of(patterns: Iterable[str], allow: Iterable[str]) -> int:
+    """Return the number of instructions of a project's patterns, which bounds the time that they take."""
+    named = [*patterns, *(pattern for text in allow if (pattern := pattern_of(text)) is not None)]
+    return sum(checked_pattern(pattern).size for pattern in named)
 
 
 def _reason(error: Exception) -> str:
@@ -103,7 +120,7 @@ def _hits(rule: Rule, data: bytes) -> Iterator[Hit]:
         lowered = data.lower()
         if not any(word in lowered for word in rule.keywords):
             return
-    pattern, position, size = compiled(rule.pattern), 0, len(data)
+    pattern, position, size = _compiled(rule.pattern), 0, len(data)
     while position < size:
         stop = min(size, position + _WINDOW)
         spans = pattern.find(data, position, stop)

@@ -23,12 +23,15 @@ _MEMORY = 384 << 10
 
 # A compiled pattern for bytes. Methods return the spans of the match and of each group, or None.
 class Pattern:
-    __slots__ = ("_match",)
+    __slots__ = ("_match", "size")
 
     def __init__(self, pattern: bytes, options: re2.Options) -> None:
+        program = re2.compile(pattern, options)
         # re2's own module builds objects and generators for each match, which takes three times as long as the
         # search.
-        self._match = re2.compile(pattern, options)._regexp.Match
+        self._match = program._regexp.Match
+        # In instructions: the longest search takes so many steps for each byte of a text
+        self.size: int = program.programsize
 
     def at(self, data: bytes, start: int, stop: int) -> list[Span] | None:
         spans: list[Span] = self._match(_Anchor.ANCHOR_START, data, start, stop)
@@ -53,8 +56,7 @@ class Pattern:
         return self.fits(data, 0, len(data))
 
 
-@cache
-def compiled(pattern: bytes, *, memory: int = _MEMORY, longest: bool = False) -> Pattern:
+def compile_pattern(pattern: bytes, *, memory: int = _MEMORY, longest: bool = False) -> Pattern:
     """Compile an RE2 pattern that reads each byte as a character; ``memory`` limits its automata in bytes."""
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
@@ -62,6 +64,10 @@ def compiled(pattern: bytes, *, memory: int = _MEMORY, longest: bool = False) ->
     options.longest_match = longest
     options.max_mem = memory
     return Pattern(pattern, options)
+
+
+# For the patterns of the rule pack, whose number is fixed
+compiled = cache(compile_pattern)
 
 
 def escaped(word: bytes) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -60,12 +61,14 @@ def sanitize_text(text: str) -> tuple[str, list[Finding]]:
     return clean, findings
 
 
-def sanitize(value: Any, shape: Shape = TEXT) -> tuple[Any, list[Finding]]:
+def sanitize(value: Any, shape: Shape = TEXT, *, by_pack_only: bool = False) -> tuple[Any, list[Finding]]:
     """Return a sanitised copy of a JSON value, keys included, and the findings, with positions in their string.
 
-    A secret found in one string is masked in all of them.
+    A secret found in one string is masked in all of them. ``by_pack_only``: without the custom rules and the secrets
+    that the store has seen, but with its allowlist.
     """
     context, names = _context(), _names(value)
+    context = _by_pack_only(context) if by_pack_only else context
     walk = _Walk(context, names)
     clean = walk.of(value, "", shape)
     values = {found: kind for found, kind in walk.values.items() if found not in names}
@@ -92,6 +95,12 @@ def _context() -> Context:
         rules = _rule_sources[0]() if _rule_sources else NO_RULES
     known = _known_sources[0][0]() if _known_sources else NOTHING_KNOWN
     return Context(current_tag_key(), rules, known)
+
+
+def _by_pack_only(context: Context) -> Context:
+    from memoryhub.core.secrets.repeats import NOTHING_KNOWN
+
+    return context._replace(custom=replace(context.custom, rules=(), personal=None), known=NOTHING_KNOWN)
 
 
 def _knowing(context: Context, values: dict[str, str]) -> Context:

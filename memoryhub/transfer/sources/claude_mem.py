@@ -56,8 +56,12 @@ def _sessions(database: Database, clients: Mapping[str, str], path: Path) -> Ite
     order = "content_session_id, prompt_number, id"
     prompts = database.rows("user_prompts", _PROMPT, order=order)
     sessions = database.rows("sdk_sessions", (*_SESSION, *_ENDS), order="content_session_id")
-    for row, said in joined(sessions, prompts, "content_session_id", "content_session_id"):
-        yield _session(row, [_turn(prompt) for prompt in said], summaries, path)
+    for row, group in joined(sessions, prompts, "content_session_id", "content_session_id"):
+        yield _session(row, [_turn(prompt) for prompt in group.rows], summaries, path)
+        if group.beyond:
+            yield LeftOut(
+                f"{path}: session {row['id']}", f"prompts after the first {len(group.rows):,}: {group.beyond:,}"
+            )
 
 
 def _session(row: Row, turns: list[TurnRecord], summaries: Mapping[str, str], path: Path) -> Record:

@@ -7,6 +7,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -16,11 +17,14 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
 
 # Of a database that has a write-ahead log and is copied therefore
-MAX_COPY = 4 * 2**30
-# Bytes of a value; SQLite allows a gigabyte
+MAX_COPY = 2**30
+# Bytes of a value; SQLite allows a gigabyte. ``octet_length``, since 3.43, does not read the value
 _MAX_VALUE = 8 * 2**20
-_VALUE = f'CASE WHEN length("{{0}}") <= {_MAX_VALUE} THEN "{{0}}" END'
-_FETCHED_AT_ONCE = 500
+_SIZE = 'octet_length("{0}")' if sqlite3.sqlite_version_info >= (3, 43) else 'length(CAST("{0}" AS BLOB))'
+_VALUE = f'CASE WHEN {_SIZE} <= {_MAX_VALUE} THEN "{{0}}" END'
+# Rows of one group, and their characters
+MAX_GROUP = 10_000
+MAX_CHARACTERS = 16 * 2**20
 # See https://sqlite.org/fileformat2.html
 _MAGIC = b"SQLite format 3\0"
 _HEADER = 100
@@ -47,10 +51,13 @@ class Database:
         known = self.columns[table]
         selected = ", ".join(_VALUE.format(name) if name in known else "NULL" for name in names)
         try:
-            cursor = self._connection.execute(f'SELECT {selected} FROM "{table}" ORDER BY {order}')
-            while found := cursor.fetchmany(_FETCHED_AT_ONCE):
-                for row in found:
-                    yield dict(zip(names, row, strict=True))
+            # Sorted without their values, and read one at a time: a few values fill the memory
+            numbers = [
+                number for (number,) in self._connection.execute(f'SELECT rowid FROM "{table}" ORDER BY {order}')
+            ]
+            for number in numbers:
+                row = self._connection.execute(f'SELECT {selected} FROM "{table}" WHERE rowid = ?', [number]).fetchone()
+                yield dict(zip(names, row, strict=True))
         except sqlite3.Error as error:
             raise _damaged(self._path, error) from error
 
@@ -87,9 +94,10 @@ def _checked(
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     connection.set_authorizer(_only_reads)
     try:
-        connection.execute("PRAGMA trusted_schema = OFF")
-        # A view of the name could compute for ever
-        found = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        for setting in ("trusted_schema = OFF", "cell_size_check = ON", "ignore_check_constraints = ON"):
+            connection.execute(f"PRAGMA {setting}")
+        # A view of the name could compute for ever, and a virtual table runs a module
+        found = {name for (name,) in connection.execute(_TABLES)}
         missing = [name for name in tables if name not in found]
         if missing:
             raise Invalid(f"{flat(str(path))} is no database of {tool}: it has no table {missing[0]}")
@@ -98,21 +106,37 @@ def _checked(
         if lacking:
             table, name = lacking[0]
             raise Invalid(f"{flat(str(path))} is no database of {tool}: its table {table} has no column {name}")
+        for table in columns:
+            _require_sound(connection, path, table)
     except sqlite3.Error as error:
         raise _damaged(path, error) from error
     return Database(connection, path, columns)
 
 
+_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0"
+
+
 def _columns(connection: sqlite3.Connection, table: str) -> frozenset[str]:
-    # Not generated ones, whose expressions are not trusted
-    return frozenset(row[1] for row in connection.execute(f'PRAGMA table_xinfo("{table}")') if row[6] == 0)
+    # Not generated ones, whose expressions are not trusted, and none that poses as SQLite's number of the row
+    columns = connection.execute(f'PRAGMA table_xinfo("{table}")').fetchall()
+    computed = [name for _, name, *_, hidden in columns if hidden or name.lower() == "rowid"]
+    if computed:
+        raise sqlite3.DatabaseError(f"table {table} has a computed column {flat(computed[0])[:80]}")
+    return frozenset(name for _, name, *_ in columns)
+
+
+# Pages that are used twice can make a small file hold endless rows
+def _require_sound(connection: sqlite3.Connection, path: Path, table: str) -> None:
+    ((verdict,),) = connection.execute(f"PRAGMA quick_check('{table}')").fetchmany(1)
+    if verdict != "ok":
+        raise Invalid(f"can't read {flat(str(path))}: its table {table} is damaged: {flat(str(verdict))[:200]}")
 
 
 _READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_PRAGMA}
 
 
 def _only_reads(action: int, _: str | None, function: str | None, *__: str | None) -> int:
-    is_allowed = action in _READING or (action == sqlite3.SQLITE_FUNCTION and function == "length")
+    is_allowed = action in _READING or (action == sqlite3.SQLITE_FUNCTION and function in ("length", "octet_length"))
     return sqlite3.SQLITE_OK if is_allowed else sqlite3.SQLITE_DENY
 
 
@@ -137,7 +161,7 @@ def _require_sqlite(path: Path, tool: str) -> None:
 @contextmanager
 def _stable(path: Path) -> Iterator[tuple[Path, bool]]:
     log = path.with_name(f"{path.name}-wal")
-    if not log.is_file() or log.stat().st_size == 0:
+    if log.is_symlink() or not log.is_file() or log.stat().st_size == 0:
         yield path, False
         return
     if path.stat().st_size + log.stat().st_size > MAX_COPY:
@@ -156,15 +180,35 @@ def _damaged(path: Path, error: sqlite3.Error) -> Invalid:
     return Invalid(f"can't read {flat(str(path))}: {error}")
 
 
-def joined(rows: Iterable[Row], others: Iterable[Row], key: str, other_key: str) -> Iterator[tuple[Row, list[Row]]]:
+@dataclass(slots=True)
+class Group:
+    """Rows that belong to another one, as many as a session may have."""
+
+    rows: list[Row] = field(default_factory=list)
+    characters: int = 0
+    # Rows after them
+    beyond: int = 0
+
+    def add(self, row: Row) -> None:
+        self.characters += sum(len(value) for value in row.values() if isinstance(value, str))
+        if self.beyond or len(self.rows) >= MAX_GROUP or self.characters > MAX_CHARACTERS:
+            self.beyond += 1
+        else:
+            self.rows.append(row)
+
+
+def joined(rows: Iterable[Row], others: Iterable[Row], key: str, other_key: str) -> Iterator[tuple[Row, Group]]:
     """Yield each row with the others that have its key; both are in the order of their keys, as texts."""
     groups = groupby(others, key=lambda row: text_of(row[other_key]))
-    name, group = next(groups, _END)
+    name, members = next(groups, _END)
     for row in rows:
         wanted = text_of(row[key])
         while name is not None and name < wanted:
-            name, group = next(groups, _END)
-        yield row, list(group) if name == wanted else []
+            name, members = next(groups, _END)
+        group = Group()
+        for member in members if name == wanted else ():
+            group.add(member)
+        yield row, group
 
 
 _END: tuple[str | None, Iterator[Row]] = (None, iter(()))

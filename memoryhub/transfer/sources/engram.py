@@ -79,8 +79,13 @@ def _filled(rows: Iterable[Row], names: tuple[str, ...]) -> Iterator[Row]:
 def _records(
     sessions: Iterable[Row], prompts: Iterable[Row], observations: Iterable[Row], path: Path
 ) -> Iterator[Record]:
-    for row, said in joined(sessions, prompts, "id", "session_id"):
-        yield _session(row, [_turn(prompt) for prompt in said], path)
+    for row, group in joined(sessions, prompts, "id", "session_id"):
+        yield _session(row, [_turn(prompt) for prompt in group.rows], path)
+        if group.beyond:
+            yield LeftOut(
+                f"{path}: session {text_of(row['id'])}",
+                f"prompts after the first {len(group.rows):,}: {group.beyond:,}",
+            )
     yield from (_observation(row, path) for row in observations)
 
 

@@ -19,6 +19,8 @@ from memoryhub.transfer.records import LeftOut
 MAX_FILE = 64 * 2**20
 MAX_TEXT = 2 * 2**20
 MAX_LINE = 4 * 2**20
+# Values of a file of JSON: an empty list takes 2 bytes there, and 70 in memory
+MAX_VALUES = 3_000_000
 # Files and folders that are looked at, and levels of folders
 MAX_ENTRIES = 200_000
 MAX_DEPTH = 64
@@ -107,6 +109,8 @@ def read_json(path: Path) -> Any:
         raw = file.read(MAX_FILE + 1)
     if len(raw) > MAX_FILE:
         raise Invalid(f"{flat(str(path))} is larger than {MAX_FILE // 2**20} MB")
+    if sum(map(raw.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise Invalid(f"{flat(str(path))} has more than {MAX_VALUES:,} values; export less at once")
     try:
         return json.loads(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
