@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -29,6 +30,7 @@ from memoryhub.core.entities import find_entities
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.events.event_types import Speech, names_of_speech
 from memoryhub.core.events.projection import void_positions
+from memoryhub.core.foreign_files import open_foreign
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.models import RawEvent
 from memoryhub.core.secrets.sanitize import sanitize_text
@@ -114,9 +116,9 @@ def _check_file(path: Path) -> None:
             raise Invalid(f"{path.name} is a folder; name a file")
         if not path.is_file():
             raise NotFound(f"there is no file {path.name} in {path.parent}")
-        if path.stat().st_size > _MAX_BYTES:
-            raise Invalid(f"{path.name} is larger than {_MAX_BYTES // 2**20} MB")
-        with path.open("rb") as file:
+        with os.fdopen(open_foreign(path, follows_links=False), "rb") as file:
+            if os.fstat(file.fileno()).st_size > _MAX_BYTES:
+                raise Invalid(f"{path.name} is larger than {_MAX_BYTES // 2**20} MB")
             head = file.read(8_000)
     except OSError as error:
         raise Invalid(f"can't read {path.name}: {error.strerror}") from error

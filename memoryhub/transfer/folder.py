@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,12 +22,13 @@ from memories.selectors.memories import views as memory_views
 from memories.selectors.relations import relations_of
 from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.core.foreign_files import holds
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.schemas import Command, Moment, Tag
 from memoryhub.core.text import flat
 
 _BATCH = 500
-_READABLE = 0o666
+READABLE = 0o666
 _PLAIN = ("id", "title", "kind", "type", "tags", "author", "version", "created_at", "updated_at")
 # Left out of the front matter where they say nothing
 _OPTIONAL = ("topic_key", "source", "session_id", "resource_links", "attributes", "expired", "superseded_by")
@@ -175,12 +177,12 @@ def write_folder(folder: Path, form: Form, selection: Selection, *, force: bool 
     try:
         if not force and folder.exists():
             for name, text in export_files(form, selection):
-                if _differs(folder / name, text):
+                if differs(folder / name, text):
                     raise Conflict(f"{folder / name} exists and differs; use --force to overwrite")
         for name in ("memories", "decisions"):
             _make(folder / name)
         for name, text in export_files(form, selection):
-            with replacing(folder / name, mode=_READABLE, synced=False) as file:
+            with replacing(folder / name, mode=READABLE, synced=False) as file:
                 file.write(text.encode())
             count += 1
     except OSError as error:
@@ -188,8 +190,9 @@ def write_folder(folder: Path, form: Form, selection: Selection, *, force: bool 
     return count
 
 
-def _differs(path: Path, text: str) -> bool:
-    return path.is_symlink() or (path.exists() and path.read_bytes() != text.encode())
+def differs(path: Path, text: str) -> bool:
+    """Return whether there is something else at a path than a file with this text."""
+    return os.path.lexists(path) and not holds(path, text)
 
 
 def _make(folder: Path) -> None:

@@ -14,7 +14,7 @@ from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.core.text import counted
 from memoryhub.core.validation import command_from
 from memoryhub.management.base import Group, StoreCommand
-from memoryhub.transfer.folder import Form, Kind, Selection, write_folder
+from memoryhub.transfer.folder import READABLE, Form, Kind, Selection, differs, write_folder
 from memoryhub.transfer.jsonl import export_lines
 
 _GRAPH = "decisions.mmd"
@@ -107,17 +107,14 @@ def _write_lines(path: Path, lines: Iterator[str], *, force: bool) -> int:
 def _write(folder: Path, files: dict[str, str], *, force: bool) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        differing = [name for name, text in files.items() if _differs(folder / name, text)]
+        differing = [name for name, text in files.items() if differs(folder / name, text)]
         if differing and not force:
             raise Conflict(f"{folder / differing[0]} exists and differs; use --force to overwrite")
         for name, text in files.items():
-            (folder / name).write_bytes(text.encode())
+            with replacing(folder / name, mode=READABLE, synced=False) as file:
+                file.write(text.encode())
     except OSError as error:
         raise Invalid(f"can't write {error.filename}: {error.strerror}") from error
-
-
-def _differs(path: Path, text: str) -> bool:
-    return path.exists() and path.read_bytes() != text.encode()
 
 
 def _id(text: str) -> int:
