@@ -32,9 +32,9 @@ class ReadForeignTests(unittest.TestCase):
         self.folder = self.enterContext(folder())
         self.file = self.folder / "a"
 
-    def refusal(self, path: str | Path, **options: int) -> str:
+    def refusal(self, path: str | Path, *, limit: int = 100, follows_links: bool = True) -> str:
         with self.assertRaises(OSError) as caught:
-            read_foreign(path, **options)
+            read_foreign(path, limit=limit, follows_links=follows_links)
         return str(caught.exception.strerror)
 
     def test_a_file_of_just_the_limit_is_read_and_one_byte_more_refused(self):
