@@ -21,6 +21,7 @@ from memories.schemas.query import DEFAULT_TOKENS, ContextPackRequest
 from memories.search.engine import texts_of
 from memories.selectors import search
 from memoryhub.core.errors import Conflict, Invalid, NotFound
+from memoryhub.core.foreign_files import read_foreign
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.schemas import Command
 from memoryhub.core.stores.store import use_store
@@ -31,6 +32,7 @@ FILE_NAME = "memory.tests.yml"
 # Words of the query of a sampled test: what it is made of, and how many
 _WORD = re.compile(r"[^\W_]+")
 _SHORT_WORD, _LEAST_WORDS, _QUERY_WORDS = 3, 2, 6
+MAX_BYTES = 256 * 1024
 # ``412``, ``"#412"``, or a title, since ids differ between hubs; for ``never`` also a part of the text
 Name = str | int
 
@@ -66,23 +68,34 @@ class Outcome:
         return not self.faults
 
 
+# Merged aliases grow without end, in a file of a few lines
+class _PlainLoader(yaml.SafeLoader):
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("it has an alias (*name), and none is allowed here")
+        return super().compose_node(parent, index)
+
+
 def read_tests(path: Path) -> MemoryTests:
     """Return the tests of a file.
 
     Raises:
         NotFound: there is no such file.
-        Invalid: it is not YAML, or does not match the schema.
+        Invalid: it is larger than 256 KB, has aliases, is not YAML, or does not match the schema.
     """
     try:
-        return MemoryTests.model_validate(yaml.safe_load(path.read_text()))
+        content = read_foreign(path, limit=MAX_BYTES).decode()
+        return MemoryTests.model_validate(yaml.load(content, _PlainLoader))  # noqa: S506  (a SafeLoader)
     except FileNotFoundError as error:
         raise NotFound(f"there is no {path}; create it, or name another file") from error
     except RecursionError as error:
         raise Invalid(f"{path} is nested too deeply") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Invalid(f"{path} is not valid YAML: {' '.join(str(error).split())[:200]}") from error
+    except OSError as error:
+        raise Invalid(f"can't read {path}: {error.strerror}") from error
     except ValidationError as error:
         raise Invalid(f"{path}: {explain(error)}") from error
+    except (yaml.YAMLError, ValueError) as error:  # a ValueError for a date or a number that is none
+        raise Invalid(f"{path} is not valid YAML: {' '.join(str(error).split())[:200]}") from error
 
 
 @dataclass(frozen=True, slots=True)

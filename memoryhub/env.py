@@ -111,7 +111,7 @@ def _read_config(path: str) -> dict[str, object]:
 
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # a ValueError for a number of many digits too
         return {}
 
 

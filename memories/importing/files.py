@@ -11,6 +11,7 @@ from memories.events import MEMORY_DELETED
 from memories.models import Memory
 from memories.schemas import MemoryWrite
 from memoryhub.core.errors import Invalid
+from memoryhub.core.foreign_files import read_foreign
 from memoryhub.core.models import RawEvent
 from sessions_app import git
 
@@ -77,11 +78,9 @@ def path_of_folder(directory: Path, within: str) -> str:
 
 
 def read_text(path: Path) -> str | None:
-    """Return the text of a file, or None if it is binary, unreadable or larger than 2 MB."""
+    """Return the text of a file, or None if it is binary, a link, unreadable or larger than 2 MB."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            return None
-        raw = path.read_bytes()
+        raw = read_foreign(path, limit=MAX_BYTES, follows_links=False)
     except OSError:
         return None
     if b"\0" in raw:

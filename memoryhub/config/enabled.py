@@ -7,10 +7,13 @@ from __future__ import annotations
 import os
 
 from memoryhub import env
+from memoryhub.core.foreign_files import SETTINGS_BYTES, check_toml, read_foreign
 
 VARIABLE = "MEMORY_HUB_ENABLED"
 SETTING = "enabled"
 _OFF = frozenset({"false", "0", "no", "off"})
+# Of the hub's own file
+_CONFIG_BYTES = 1024 * 1024
 
 
 def switched_off_by(folder: str | None = None) -> str:
@@ -27,12 +30,12 @@ def switched_off_by(folder: str | None = None) -> str:
 
 def switched_off_in(folder: str) -> str:
     """Return which file disables the hub for a folder, as ``switched_off_by`` without this process's environment."""
-    config = f"{env.home_text()}/config.toml"
-    for path in (config, _nearest(folder)):
-        enabled = _enabled_in(path) if path else None
-        if enabled is not None:
-            return "" if enabled else f"{SETTING} = false in {path}"
-    return ""
+    path = f"{env.home_text()}/config.toml"
+    enabled = _enabled_in(_text_of(path, limit=_CONFIG_BYTES))
+    if enabled is None and (path := _nearest(folder)):
+        text = _text_of(path)
+        enabled = _enabled_in(text) if _is_plain(text) else None
+    return f"{SETTING} = false in {path}" if enabled is False else ""
 
 
 def _nearest(folder: str) -> str:
@@ -49,18 +52,28 @@ def _nearest(folder: str) -> str:
     return ""
 
 
-def _enabled_in(path: str) -> bool | None:
+def _text_of(path: str, limit: int = SETTINGS_BYTES) -> str:
     try:
-        with open(path, encoding="utf-8") as file:  # noqa: PTH123
-            text = file.read()
+        return read_foreign(path, limit=limit).decode()
     except (OSError, ValueError):
-        return None
+        return ""
+
+
+def _is_plain(text: str) -> bool:
+    try:
+        check_toml(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _enabled_in(text: str) -> bool | None:
     if SETTING not in text:
         return None
     import tomllib  # here, because the import takes as long as a whole hook may
 
     try:
         value = tomllib.loads(text).get(SETTING)
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, bool) else None

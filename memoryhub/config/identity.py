@@ -17,12 +17,15 @@ from typing import Any
 from memoryhub.config.repository import Repository, find_repository, is_file, remote_identity, remote_name, resolved
 from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Invalid
+from memoryhub.core.foreign_files import check_toml, read_foreign
 from memoryhub.env import database_url, home
 
 SETTINGS_FILE = ".memory-hub.toml"
 ORIGIN_FILE = "origin.json"
 _SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _NAME_BY = ("folder", "remote")
+# How much of a wrong value, and how many possible projects, an error names
+_MAX_QUOTED, _MAX_CHOICES = 100, 10
 _PLAIN_LETTERS = str.maketrans(
     {"ß": "ss", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "æ": "ae", "Æ": "AE", "đ": "d", "þ": "th"}
 )
@@ -54,8 +57,8 @@ def check_project_id(value: object, source: str) -> str:
     if isinstance(value, str) and _SLUG.fullmatch(value):
         return value
     raise Invalid(
-        f"{source}: {value!r} is not a project id; use 1 to 64 lower-case letters, digits, '.', '_' or '-', "
-        "starting with a letter or digit"
+        f"{source}: {repr(value)[:_MAX_QUOTED]} is not a project id; use 1 to 64 lower-case letters, digits, '.', '_' "
+        "or '-', starting with a letter or digit"
     )
 
 
@@ -117,7 +120,7 @@ def _settings(directory: Path, repository: Repository | None) -> _Settings:
         name_by = found["identity"]
     if name_by is not None and name_by not in _NAME_BY:
         where = f"{source}: identity" if "identity" in found else "MEMORY_HUB_IDENTITY"
-        raise Invalid(f'{where} is {name_by!r}; it must be "folder" or "remote"')
+        raise Invalid(f'{where} is {repr(name_by)[:_MAX_QUOTED]}; it must be "folder" or "remote"')
     return _Settings(None if project is None else check_project_id(project, f"{source}: project"), name_by)
 
 
@@ -148,11 +151,14 @@ def _parse(path: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        text = read_foreign(path).decode()
+        check_toml(text)
+        return tomllib.loads(text)
     except RecursionError as error:
         raise Invalid(f"{path} cannot be read: it is nested too deeply; fix or remove it", path=str(path)) from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise Invalid(f"{path} cannot be read: {error}; fix or remove it", path=str(path)) from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise Invalid(f"{path} cannot be read: {reason}; fix or remove it", path=str(path)) from error
 
 
 def _of_repository(repository: Repository, name_by: str | None) -> str:
@@ -166,9 +172,9 @@ def _of_repository(repository: Repository, name_by: str | None) -> str:
     name = names[0] if len(names) == 1 else _beyond_doubt(repository, names, owners)
     if name is None:
         raise Invalid(
-            f"{repository.folder} could be any of {', '.join(names)}; {_HOW}, "
+            f"{repository.folder} could be any of {', '.join(names[:_MAX_CHOICES])}; {_HOW}, "
             'or set identity = "folder" or "remote" there',
-            choices=names,
+            choices=names[:_MAX_CHOICES],
         )
     return _unless_taken(name, mine, _alternatives(repository))
 
@@ -207,7 +213,7 @@ def _slug_of(name: str, directory: Path) -> str:
 def _unless_taken(name: str, mine: dict[str, str], alternatives: list[str]) -> str:
     if _owner(name, mine) != "other":
         return name
-    choices = list(dict.fromkeys([name, *(slug for slug in map(slugify, alternatives) if slug)]))
+    choices = list(dict.fromkeys([name, *(slug for slug in map(slugify, alternatives[:_MAX_CHOICES]) if slug)]))
     if len(choices) == 1:
         choices.append(f"{name[:62]}-2")
     theirs = " and ".join(_where(origin) for origin in _bound_origins(name))

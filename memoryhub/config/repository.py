@@ -8,10 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
+from memoryhub.core.foreign_files import read_foreign
+
 _SECTION = re.compile(r'\s*\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
 _SETTING = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*(.*)")
 _URL = re.compile(r"^(?:[a-z][a-z0-9+.-]*:)?//(?:[^/@]*@)?(?P<host>[^/]*)/*(?P<path>.*)$", re.IGNORECASE)
 _SCP = re.compile(r"^(?:[^@/:]+@)?(?P<host>[^/:]{2,}):/*(?P<path>.*)$")
+
+
+# Of a path or an address; Linux opens no longer path
+_MAX_PATH = 4_096
+# git adds a section for each branch: a config of 64 KB is not rare
+_CONFIG_BYTES = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +109,7 @@ def is_file(path: Path) -> bool:
 
 
 def _pointed_to(entry: Path) -> Path | None:
-    text = _read(entry)
+    text = _read(entry, _MAX_PATH)
     if not text.startswith("gitdir:"):
         return None
     target = resolved(entry.parent / text.removeprefix("gitdir:").strip())
@@ -110,11 +118,11 @@ def _pointed_to(entry: Path) -> Path | None:
 
 def _repository(folder: Path, git_dir: Path) -> Repository:
     common = git_dir
-    pointer = _read(git_dir / "commondir").strip()
+    pointer = _read(git_dir / "commondir", _MAX_PATH).strip()
     if pointer:
         common = git_dir / pointer
     common = resolved(common)
-    settings = list(_settings(_read(common / "config")))
+    settings = list(_settings(_read(common / "config", _CONFIG_BYTES)))
     is_submodule = "modules" in common.parts and bool(_worktree(settings))
     main = _main_folder(common, settings) if pointer else folder
     if folder == git_dir:
@@ -146,6 +154,8 @@ def _settings(text: str) -> Iterator[tuple[str, str, str]]:
     # The git config format: subsections become ``remote.origin``.
     section = ""
     for line in text.splitlines():
+        if len(line) > _MAX_PATH:
+            continue
         header = _SECTION.match(line)
         if header:
             subsection = (header[2] or "").replace('\\"', '"').replace("\\\\", "\\")
@@ -164,8 +174,9 @@ def _value(raw: str) -> str:
     return re.split(r"\s[#;]", text, maxsplit=1)[0].strip()
 
 
-def _read(path: Path) -> str:
+# "" for what can't be read, as git ignores such a folder
+def _read(path: Path, limit: int) -> str:
     try:
-        return path.read_text("utf-8", "surrogateescape")
+        return read_foreign(path, limit=limit).decode("utf-8", "surrogateescape")
     except OSError:
         return ""

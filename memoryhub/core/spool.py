@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -29,6 +29,9 @@ TAKEN = ".taken"
 # Hooks hold this lock, shared, until their events are in the spool.
 ARRIVING = "arriving.lock"
 TAKER_SECONDS = 30.0
+# Names the event that a process handles, by its digest in lines of equal length
+ATTEMPTS = "attempts"
+_DIGEST = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +186,53 @@ def take(*, at: Path | None = None) -> list[Path]:
         with taken.open("rb") as file:
             wait_for_lock(file.fileno())  # wait for a hook that opened it before
     return sorted(place.glob(f"*.jsonl{TAKEN}"))
+
+
+class Attempts:
+    """Notes durably which event is handled, so that one at which processes end is recognised.
+
+    Requires ``only_taker``. After an exception the process lives on, so only one that was killed leaves a note.
+    """
+
+    # The file has the event at which the last process ended, and the one that this process handles. Two ends in a row
+    # at the same event are its fault; a process that a person ends is at another one the next time.
+
+    def __init__(self, *, at: Path | None = None) -> None:
+        self._path = (at or folder()) / ATTEMPTS
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        notes = os.read(self._file, 4 * (_DIGEST + 1)).decode("ascii", "replace").split()
+        self._suspect = notes[-1] if notes else ""
+        self._fatal = self._suspect if len(notes) > 1 and notes[-2] == self._suspect else ""
+        self._put(self._suspect)
+
+    def is_fatal(self, event: SpooledEvent) -> bool:
+        """Return whether two processes in a row were killed at this event."""
+        return bool(self._fatal) and _digest(event) == self._fatal
+
+    @contextmanager
+    def handling(self, event: SpooledEvent) -> Iterator[None]:
+        self._put(self._suspect, _digest(event))
+        try:
+            yield
+        finally:
+            self._put(self._suspect)
+
+    def forget(self, *, waiting: Iterable[SpooledEvent]) -> None:
+        """Forget the event at which the last process ended, unless it still waits. All others were handled."""
+        if not self._suspect or self._suspect not in map(_digest, waiting):
+            self._path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _put(self, *digests: str) -> None:
+        content = "".join(f"{digest}\n" for digest in digests if digest).encode()
+        os.pwrite(self._file, content, 0)
+        os.ftruncate(self._file, len(content))
+
+
+def _digest(event: SpooledEvent) -> str:
+    return hashlib.sha256(event.id.encode("utf-8", "replace")).hexdigest()[:_DIGEST]
 
 
 def read(path: Path) -> tuple[list[SpooledEvent], list[Broken]]:

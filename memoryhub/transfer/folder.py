@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from memories.selectors.memories import views as memory_views
 from memories.selectors.relations import relations_of
 from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.core.foreign_files import holds
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.schemas import Command, Moment, Tag
 from memoryhub.core.text import flat
@@ -199,7 +201,8 @@ def write_files(
 
 
 def _differs(path: Path, text: str) -> bool:
-    return path.is_symlink() or (path.exists() and path.read_bytes() != text.encode())
+    """Return whether there is something else at a path than a file with this text."""
+    return os.path.lexists(path) and not holds(path, text)
 
 
 def _make(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -45,6 +46,19 @@ while line := sys.stdin.readline():
 """
 """Drains once for each line, in a process of its own that is killed after so many seconds; prints how each ended."""
 
+_VICTIM = """
+import django, os, signal
+django.setup()
+from memoryhub.ops.serving import drain
+real = drain.{place}
+def fatal(event, more):
+    if event.payload["content"] == {prompt!r}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(event, more)
+drain.{place} = fatal
+drain.drain()
+"""
+
 _WRITER = """
 import sys
 from memoryhub.core import spool
@@ -76,7 +90,9 @@ class DrainTestCase(HubTestCase):
     def keep(self, number: int, *, event: str = "UserPromptSubmit", project: str = "alpha", **fields: object) -> None:
         data = {"session_id": "s1", "cwd": str(self.home / "work" / project), "prompt": f"Question {number}", **fields}
         spool.append(
-            spool.SpooledEvent(id=f"hook-{number}", at=START + number, client="claude-code", event=event, payload=data)
+            spool.SpooledEvent(
+                id=f"{project}-{number}", at=START + number, client="claude-code", event=event, payload=data
+            )
         )
 
     def prompts(self, project: str = "alpha") -> list[str]:
@@ -152,7 +168,7 @@ class DrainTests(DrainTestCase):
         real = capture_spooled
 
         def faulty(event, kept):
-            if kept.id == "hook-1":
+            if kept.id == "alpha-1":
                 raise KeyError("a fault")
             real(event, kept)
 
@@ -172,14 +188,18 @@ class DrainTests(DrainTestCase):
         self.assertEqual(found, {"alpha": ["Question 2"], "beta": ["Question 3"], "loop": ["Question 1"]})
 
     def test_an_event_whose_project_cannot_be_found_does_not_block_the_others(self):
-        faults = ((KeyError("x"), Drained(captured=1, rejected=1)), (OSError("busy"), Drained(captured=1, left=1)))
+        faults = (
+            (KeyError("x"), Drained(captured=1, rejected=1)),
+            (OSError(errno.EACCES, "not allowed"), Drained(captured=1, rejected=1)),
+            (OSError(errno.EMFILE, "too many open files"), Drained(captured=1, left=1)),
+        )
         for number, (fault, expected) in enumerate(faults):
             self.keep(2 * number)
             self.keep(2 * number + 1)
             with mock.patch.object(drain, "project_of", side_effect=[fault, "alpha"]):
                 self.assertEqual(drain.drain(), expected)
         self.assertEqual(drain.drain(), Drained(captured=1))
-        self.assertEqual(self.prompts(), ["Question 1", "Question 3", "Question 2"])
+        self.assertEqual(self.prompts(), ["Question 1", "Question 3", "Question 5", "Question 4"])
 
     def test_a_project_that_cannot_be_opened_keeps_its_events_in_order_and_delays_no_other(self):
         for number, project in enumerate(["alpha", "beta", "alpha"]):
@@ -199,6 +219,42 @@ class DrainTests(DrainTestCase):
         path.write_bytes(spoiled)
         self.assertEqual(drain.drain(), Drained(captured=3))
         self.assertEqual(self.prompts(), ["Question 0", "Question 2", "Question 3"])
+
+    def test_an_event_at_which_two_processes_were_killed_is_set_aside_and_the_others_arrive(self):
+        for place in ("project_of", "capture_spooled"):
+            with self.subTest(place):
+                project = place.replace("_", "-")
+                (self.home / "work" / project).mkdir()
+                for number in range(3):
+                    self.keep(number, project=project)
+                for _ in range(2):
+                    self.assertEqual(self.killed_at(place, "Question 1"), -signal.SIGKILL)
+                self.assertEqual(drain.drain(), Drained(captured=2, rejected=1))
+                self.assertEqual(self.prompts(project), ["Question 0", "Question 2"])
+                self.assertFalse((spool.folder() / spool.ATTEMPTS).exists())
+        reasons = [json.loads(path.read_text())["reason"] for path in (spool.folder() / "rejected").glob("*.jsonl")]
+        self.assertEqual(reasons, ["two processes were killed while they handled it"] * 2)
+
+    def test_an_event_at_which_one_process_was_killed_is_captured(self):
+        for number in range(2):
+            self.keep(number)
+        self.assertEqual(self.killed_at("project_of", "Question 0"), -signal.SIGKILL)
+        self.assertEqual(self.killed_at("capture_spooled", "Question 1"), -signal.SIGKILL)
+        self.assertEqual(drain.drain(), Drained(captured=2))
+        self.assertEqual(self.prompts(), ["Question 0", "Question 1"])
+
+    def test_a_command_of_another_project_neither_dies_of_an_event_nor_forgets_who_did(self):
+        self.keep(0, project="beta")
+        self.assertEqual(self.killed_at("capture_spooled", "Question 0"), -signal.SIGKILL)
+        self.assertEqual(drain.drain(project="alpha"), Drained(left=1))
+        self.assertEqual(self.killed_at("capture_spooled", "Question 0"), -signal.SIGKILL)
+        self.assertEqual(drain.drain(project="alpha"), Drained(rejected=1))
+
+    def killed_at(self, place: str, prompt: str) -> int:
+        """Drain in a process that is killed at an event, as for its use of memory; return how it ended."""
+        code = _VICTIM.format(place=place, prompt=prompt)
+        done = subprocess.run([sys.executable, "-c", code], env=_environment(), check=False)
+        return done.returncode
 
     def test_a_hook_whose_time_is_over_stops_draining_and_loses_nothing(self):
         for number in range(3):
@@ -307,14 +363,13 @@ class DrainAmongOthersTests(DrainTestCase):
             return len(clean(_without_the_word).lines)
 
     def drainers(self) -> subprocess.Popen[str]:
-        environment = {
-            **os.environ,
-            **UNMEASURED,
-            "PYTHONPATH": str(ROOT),
-            "DJANGO_SETTINGS_MODULE": "memoryhub.settings",
-        }
         command = [sys.executable, "-c", _DRAINERS]
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_environment())
+
+
+def _environment() -> dict[str, str]:
+    django = {"PYTHONPATH": str(ROOT), "DJANGO_SETTINGS_MODULE": "memoryhub.settings"}
+    return {**os.environ, **UNMEASURED, **django}
 
 
 def _without_the_word(value: Any) -> tuple[Any, list[str]]:

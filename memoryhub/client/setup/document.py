@@ -16,11 +16,14 @@ from memoryhub.client.setup import json_text
 from memoryhub.client.setup import json_text as toml_text
 from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Conflict, Invalid, Unavailable
+from memoryhub.core.foreign_files import check_toml, read_foreign
 
 Place = tuple[str | int, ...]
 
 BACKUP_SUFFIX = ".before-memory-hub"
 _MARK = "\ufeff"
+# A client's JSON has its history too and can be large
+_MAX_BYTES, _MAX_TOML = 32 * 2**20, 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +139,12 @@ def write_backup(document: Document) -> Path:
 
 def _read(path: Path, source: Path) -> Document | None:
     try:
-        content = source.read_bytes().decode()
+        content = read_foreign(source, limit=_MAX_TOML if path.suffix == ".toml" else _MAX_BYTES).decode()
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise Unavailable(f"{source} cannot be read: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise Unavailable(f"{source} cannot be read: {reason}") from error
     text = content.removeprefix(_MARK)
     return Document(path, text, is_there=True, data=_parse(path, text), mark=content[: len(content) - len(text)])
 
@@ -154,15 +158,16 @@ def replace_file(path: Path, text: str, mode: int) -> None:
 def _parse(path: Path, text: str) -> dict[str, Any]:
     try:
         if path.suffix == ".toml":
+            check_toml(text, longest_line=_MAX_TOML)
             return tomllib.loads(text)
         if path.suffix == ".js":
             return {"code": text} if text else {}
         scan = json_text.plain(text)
         found = json.loads(scan) if scan.strip() else {}
-    except tomllib.TOMLDecodeError as error:
-        raise Invalid(f"{path} is not valid TOML: {error}; fix it first") from error
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}: {error.msg}"
+    except ValueError as error:  # also for a number of thousands of digits
+        if path.suffix == ".toml":
+            raise Invalid(f"{path} is not valid TOML: {error}; fix it first") from error
+        where = f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else error
         raise Invalid(f"{path} is not valid JSON ({where}) and was not changed; change it by hand") from error
     except RecursionError as error:
         raise Invalid(f"{path} is nested too deeply and was not changed; change it by hand") from error

@@ -5,9 +5,11 @@ The hub drains the spool regularly. ``mcp``, commands and hooks drain their own 
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from json import dumps
@@ -18,7 +20,7 @@ from django.db import OperationalError
 from memoryhub.config.clients import Effect
 from memoryhub.core import log, spool
 from memoryhub.core.errors import HubError, Locked, Unavailable
-from memoryhub.core.spool import Broken, SpooledEvent
+from memoryhub.core.spool import Attempts, Broken, SpooledEvent
 from memoryhub.core.stores.store import project_store, use_store
 from sessions_app.hook_parser import HookEvent, parse_hook, project_of
 from sessions_app.services.capture import capture_spooled
@@ -31,6 +33,10 @@ _WAIT_SECONDS = 1.0
 # Events per transaction; more would hold the write lock for longer than a hook waits
 _BATCH = 20
 _TRY_AGAIN = (Locked, Unavailable, OperationalError)
+# Faults of the machine, not of an event's folder
+_PASSING = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE}
+)
 
 
 @dataclass(slots=True)
@@ -65,11 +71,19 @@ def drain(stop: threading.Event | None = None, *, project: str | None = None, wa
     total = Drained()
     spool.wait_for_arriving(seconds=_WAIT_SECONDS)
     with spool.only_taker(seconds=wait) as alone:
-        for path in spool.take() if alone else []:
-            if stop and stop.is_set():
-                break
-            _File(path, total, project).drain()
+        if alone:
+            _drain(spool.take(), total, project, stop)
     return total
+
+
+def _drain(paths: list[Path], total: Drained, project: str | None, stop: threading.Event | None) -> None:
+    waiting: list[SpooledEvent] = []
+    with closing(Attempts()) as attempts:
+        for path in paths:
+            if stop and stop.is_set():
+                return
+            waiting += _File(path, total, project, attempts).drain()
+        attempts.forget(waiting=waiting)
 
 
 def drain_before_reading(project: str) -> None:
@@ -87,15 +101,17 @@ def drain_before_reading(project: str) -> None:
 
 
 class _File:
-    def __init__(self, path: Path, total: Drained, project: str | None) -> None:
+    def __init__(self, path: Path, total: Drained, project: str | None, attempts: Attempts) -> None:
         self._project = project
+        self._attempts = attempts
         self._path = path
         self._total = total
         self._events, self._broken = spool.read(path)
         self._left: list[SpooledEvent] = []
         self._closed: set[str] = set()
 
-    def drain(self) -> None:
+    def drain(self) -> list[SpooledEvent]:
+        """Return the events that still wait."""
         for project, group in groupby(self._placed(), key=lambda placed: placed.project):
             events = list(group)
             for start in range(0, len(events), _BATCH):
@@ -105,21 +121,31 @@ class _File:
         self._total.left += len(self._left)
         self._total.rejected += len(self._broken)
         spool.finish(self._path, left=self._left, broken=self._broken)
+        return self._left
 
     def _placed(self) -> Iterator[_Placed]:
         for event in self._events:
-            try:
+            if self._attempts.is_fatal(event):
+                self._set_aside(event, "two processes were killed while they handled it")
+            elif placed := self._place(event):
+                yield placed
+
+    def _place(self, event: SpooledEvent) -> _Placed | None:
+        try:
+            with self._attempts.handling(event):
                 hook_event = parse_hook(client=event.client, event=event.event, data=event.payload)
                 if hook_event.effect is not Effect.NOTHING:
-                    yield _Placed(project_of(hook_event, event.project), hook_event, event)
-            except HubError as error:
-                self._set_aside(event, error.message)
-            except OSError as error:  # such as too many open files
+                    return _Placed(project_of(hook_event, event.project), hook_event, event)
+        except HubError as error:
+            self._set_aside(event, error.message)
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno in _PASSING:
                 logger.warning("an event stays in the spool: its project could not be found (%s)", error)
                 self._left.append(event)
-            except Exception as error:
+            else:
                 logger.exception("the project of a line of the spool could not be found")
                 self._set_aside(event, f"{type(error).__name__}: {error}")
+        return None
 
     def _take(self, project: str, events: list[_Placed]) -> None:
         if project in self._closed or self._project not in (None, project):
@@ -141,7 +167,8 @@ class _File:
         try:
             with log.transaction():
                 for placed in events:
-                    capture_spooled(placed.hook_event, placed.event)
+                    with self._attempts.handling(placed.event):
+                        capture_spooled(placed.hook_event, placed.event)
         except _TRY_AGAIN:
             raise
         except Exception:  # noqa: BLE001  (found one by one)
@@ -152,7 +179,8 @@ class _File:
     def _capture_each(self, events: list[_Placed]) -> None:
         for placed in events:
             try:
-                capture_spooled(placed.hook_event, placed.event)
+                with self._attempts.handling(placed.event):
+                    capture_spooled(placed.hook_event, placed.event)
             except _TRY_AGAIN:
                 raise
             except HubError as error:

@@ -5,6 +5,7 @@ A process that is killed between two of them repeats the step; it then finds tha
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left
 from collections.abc import Sequence
 from datetime import timedelta
@@ -16,6 +17,7 @@ from memories.schemas import MemoryTouch, MemoryUpdate, MemoryWrite
 from memories.selectors.versions import state_at
 from memories.services import delete_memory, restore_memory, update_memory, write_memory
 from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.core.foreign_files import holds, read_foreign
 from memoryhub.core.text import shortened
 from memoryhub.transfer.folder import Form
 from memoryhub.transfer.mirror import files
@@ -105,16 +107,17 @@ class Actions:
 
     # The other side of a conflict, as a file beside the edited one; the same when the step is repeated
     def _keep_other(self, step: Step, stored: Stored, path: str) -> dict[str, str]:
-        kept = self.keep_beside(path, files.formatted(stored.matter, stored.state.title, stored.state.content))
+        text = files.formatted(stored.matter, stored.state.title, stored.state.content)
+        kept = self.keep_beside(path, text)
         step.did = Did.CONFLICT
         step.why = f"#{stored.id} changed too; both versions are kept, the other one in {kept}"
-        return {kept: files.digest((self.folder / kept).read_bytes())}
+        return {kept: files.digest(text.encode())}
 
     def keep_beside(self, path: str, text: str) -> str:
         """Write a text to a conflict file beside a file, unless one has it already; return its path."""
         stem, number = path[:-3], 1
-        while (self.folder / (kept := f"{stem}.conflict-{number}.md")).exists():
-            if (self.folder / kept).read_bytes() == text.encode():
+        while os.path.lexists(self.folder / (kept := f"{stem}.conflict-{number}.md")):
+            if holds(self.folder / kept, text):
                 return kept
             number += 1
         self._write(kept, text, None)
@@ -162,7 +165,7 @@ class Actions:
         """Remove a conflict file, unless it was edited."""
         digest = entry.conflicts.pop(step.path)
         stamp = files.stamp_of(self.folder / step.path)
-        if stamp and files.digest((self.folder / step.path).read_bytes()) == digest:
+        if stamp and _digest(self.folder / step.path) == digest:
             files.remove(self.folder / step.path, stamp, self.folder / TEMPORARY)
         elif stamp:
             raise Skipped("it was edited")
@@ -278,3 +281,11 @@ def write_new(uid: str, document: Document, path: str) -> int:
             raise
     named = f"{title[: _MAX_TITLE - 11]} ({uid[:8]})"  # another memory has the title
     return write_memory(command=command.model_copy(update={"title": named})).id
+
+
+# "" for what can't be read, and so is not a file of the hub
+def _digest(path: Path) -> str:
+    try:
+        return files.digest(read_foreign(path, limit=files.MAX_BYTES, follows_links=False))
+    except OSError:
+        return ""

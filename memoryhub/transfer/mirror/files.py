@@ -18,6 +18,7 @@ from uuid import UUID, uuid5
 
 from memories.importing.files import front_matter_lines, split_front_matter
 from memoryhub.core.errors import Invalid
+from memoryhub.core.foreign_files import read_foreign
 from memoryhub.core.text import flat
 
 MAX_BYTES = 2_000_000
@@ -107,10 +108,7 @@ def read(path: Path, stamp: Stamp) -> Document:
     if stamp[1] > MAX_BYTES:
         raise Skipped(f"it is larger than {MAX_BYTES:,} bytes")
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise Skipped("it is not a file")
-            raw = file.read(MAX_BYTES + 1)
+        raw = read_foreign(path, limit=MAX_BYTES, follows_links=False)
     except OSError as error:
         raise Skipped(f"it can't be read: {error.strerror}") from error
     if stamp_of(path) != stamp or len(raw) != stamp[1]:

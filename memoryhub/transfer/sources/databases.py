@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import tempfile
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.core.errors import Invalid
+from memoryhub.core.foreign_files import open_foreign
 from memoryhub.core.text import flat
 
 # Of a database that has a write-ahead log and is copied therefore
@@ -144,9 +146,9 @@ def _require_sqlite(path: Path, tool: str) -> None:
     try:
         if not path.is_file():
             raise Invalid(f"{flat(str(path))} is not a file; name the database of {tool}")
-        with path.open("rb") as file:
+        with os.fdopen(open_foreign(path), "rb") as file:
             head = file.read(_HEADER)
-        size = path.stat().st_size
+            size = os.fstat(file.fileno()).st_size
     except OSError as error:
         raise Invalid(f"can't read {flat(str(path))}: {error.strerror}") from error
     if len(head) < _HEADER or not head.startswith(_MAGIC):

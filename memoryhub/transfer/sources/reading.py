@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from memoryhub.config.repository import is_folder
 from memoryhub.core.errors import Invalid
+from memoryhub.core.foreign_files import open_foreign, read_foreign
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import LeftOut
 
@@ -21,6 +22,8 @@ MAX_TEXT = 2 * 2**20
 MAX_LINE = 4 * 2**20
 # Values of a file of JSON: an empty list takes 2 bytes there, and 70 in memory
 MAX_VALUES = 3_000_000
+# Bytes of a file that is read line by line
+MAX_LINES = 512 * 2**20
 # Files and folders that are looked at, and levels of folders
 MAX_ENTRIES = 200_000
 MAX_DEPTH = 64
@@ -35,14 +38,14 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
         Invalid: the file cannot be read, or a line is too long or no JSON.
     """
     try:
-        with path.open("rb") as file:
+        with _open_lines(path, follows_links=True) as file:
             for number, line in enumerate(iter(lambda: file.readline(MAX_LINE + 1), b""), 1):
                 if len(line) > MAX_LINE:
                     raise Invalid(f"line {number} of {flat(str(path))} is longer than {MAX_LINE // 2**20} MB")
                 if line.strip():
                     yield number, _parsed(line, number, path)
     except OSError as error:
-        raise Invalid(f"can't read {flat(str(path))}: {error.strerror}") from error
+        raise _unreadable(path, error) from error
 
 
 def _parsed(line: bytes, number: int, path: Path) -> Any:
@@ -58,7 +61,7 @@ def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
     Raises:
         Invalid: the file cannot be read.
     """
-    with open_file(path) as file:
+    with _open_lines(path, follows_links=False) as file:
         for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), 1):
             if len(line) == MAX_LINE and not line.endswith(b"\n"):
                 _skip_line(file)
@@ -86,10 +89,7 @@ def read_text(path: Path) -> str:
     Raises:
         Invalid: it cannot be read, is a link, larger than 2 MB, binary or not in UTF-8.
     """
-    with open_file(path) as file:
-        raw = file.read(MAX_TEXT + 1)
-    if len(raw) > MAX_TEXT:
-        raise Invalid(f"it is larger than {MAX_TEXT // 2**20} MB")
+    raw = _read(path, MAX_TEXT)
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -105,10 +105,7 @@ def read_json(path: Path) -> Any:
     Raises:
         Invalid: it cannot be read, is a link, larger than 64 MB or no JSON.
     """
-    with open_file(path) as file:
-        raw = file.read(MAX_FILE + 1)
-    if len(raw) > MAX_FILE:
-        raise Invalid(f"{flat(str(path))} is larger than {MAX_FILE // 2**20} MB")
+    raw = _read(path, MAX_FILE)
     if sum(map(raw.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise Invalid(f"{flat(str(path))} has more than {MAX_VALUES:,} values; export less at once")
     try:
@@ -123,7 +120,7 @@ def is_sqlite(path: Path) -> bool:
     Raises:
         Invalid: it cannot be read.
     """
-    with open_file(path) as file:
+    with _open_file(path) as file:
         return file.read(len(_SQLITE)) == _SQLITE
 
 
@@ -136,20 +133,30 @@ def read_settings(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def open_file(path: Path) -> BinaryIO:
-    """Open a file to read, but no link, folder or device, nor a pipe, which would wait.
-
-    Raises:
-        Invalid: it cannot be read, or is no file.
-    """
+def _open_file(path: Path, *, follows_links: bool = False) -> BinaryIO:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except (OSError, ValueError) as error:
-        raise Invalid(f"can't read {flat(str(path))}: {getattr(error, 'strerror', None) or error}") from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise Invalid(f"{flat(str(path))} is not a file")
-    return open(descriptor, "rb")  # noqa: PTH123  (of a descriptor)
+        return os.fdopen(open_foreign(path, follows_links=follows_links), "rb")
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+@contextmanager
+def _open_lines(path: Path, *, follows_links: bool) -> Iterator[BinaryIO]:
+    with _open_file(path, follows_links=follows_links) as file:
+        if os.fstat(file.fileno()).st_size > MAX_LINES:
+            raise Invalid(f"{flat(str(path))} is larger than {MAX_LINES // 2**20} MB")
+        yield file
+
+
+def _read(path: Path, limit: int) -> bytes:
+    try:
+        return read_foreign(path, limit=limit, follows_links=False)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> Invalid:
+    return Invalid(f"can't read {flat(str(path))}: {error.strerror}")
 
 
 Wanted = Callable[[PurePosixPath], bool]
