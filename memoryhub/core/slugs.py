@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 # Characters of a file's name
 _LONGEST_NAME = 60
@@ -25,6 +25,14 @@ _BETWEEN = r"[^\pL\pN]{1,4}"
 _ACCENT = r"[^\pL\pN]{0,4}"
 _FILE_NAME = re.compile(r"\S*/\S*\.md\b")
 _PATTERN_MEMORY = 256 << 20
+
+# Characters; less of a text at the end of a cut name may be another word
+_SHORTEST_CUT = 5
+# The end of a topic key or a tag that was cut
+_CUT = re.compile(r"~[0-9a-f]{12}(?:~\d+)?\Z|…\Z")
+_LONGEST_TAG = 64
+# RE2 searches this many names as fast as one
+_AT_ONCE = 1_000
 
 Span = tuple[int, int]
 
@@ -62,6 +70,8 @@ class DerivedNames:
         self._words = sorted(words - {()}, key=lambda text: (-len(text), text))
         self._names = _compiled(self._words)
         self._phrases = _compiled([text for text in self._words if len(text) > 1])
+        titles = [" ".join(words) for words in self._words]
+        self._slugs = {*map(file_slug, titles), *map(heading_slug, titles)}
 
     def __bool__(self) -> bool:
         return bool(self._words)
@@ -70,15 +80,14 @@ class DerivedNames:
     def landmarks(self) -> list[str]:
         """Strings of which each text with a name has at least one."""
         longest = (max(text, key=len) for text in self._words)
-        return sorted({max(_WORD.findall(form), key=len) for word in longest for form in _forms(word)})
+        words = {max(_WORD.findall(form), key=len) for word in longest for form in _forms(word)}
+        return sorted(words | {slug[:_SHORTEST_CUT] for slug in self._slugs if slug})
 
     @property
     def slugs(self) -> set[str]:
         """The usual names of the texts with several words, which say enough to search files for them."""
-        phrases = [text for text in self._words if len(text) > 1]
-        joined = (sign.join(words) for words in phrases for sign in " -_")
-        lowered = {text.lower() for text in joined} | {_in_ascii(text.lower()) for text in joined}
-        return lowered | {sign.join(words).lower() for words in phrases for sign in " -_"}
+        joined = (sign.join(words).lower() for words in self._words if len(words) > 1 for sign in " -_")
+        return {name for text in joined for name in (text, _in_ascii(text)) if name}
 
     def spans(self, text: str, *, is_name: bool) -> list[Span]:
         """Return where the names are.
@@ -89,11 +98,23 @@ class DerivedNames:
                 name of a file: "an apple" is not derived from "Apple".
         """
         if is_name:
-            return _spans(self._names, text)
+            return _spans(self._names, text) or self._cut(text)
         spans = _spans(self._phrases, text)
         files = [match.span() for match in _FILE_NAME.finditer(text)] if ".md" in text else []
         inside = (span for span in (_spans(self._names, text) if files else []) if span not in spans)
         return sorted([*spans, *(span for span in inside if any(a <= span[0] and span[1] <= b for a, b in files))])
+
+    # A long name is cut, maybe within the text
+    def _cut(self, text: str) -> list[Span]:
+        cut = _CUT.search(text)
+        if not cut and len(text) != _LONGEST_TAG:
+            return []
+        end = cut.start() if cut else len(text)
+        for slug in self._slugs:
+            for size in range(min(len(slug), end), _SHORTEST_CUT - 1, -1):
+                if text.endswith(slug[:size], 0, end):
+                    return [(end - size, end)]
+        return []
 
 
 def _is_short(text: str) -> bool:
@@ -112,15 +133,17 @@ def _forms(word: str) -> set[str]:
     return {form for form in forms if _WORD.search(form)}
 
 
-def _compiled(texts: Collection[tuple[str, ...]]) -> re.Pattern[str] | None:
+def _compiled(texts: Sequence[tuple[str, ...]]) -> list[re.Pattern[str]]:
+    if not texts:
+        return []
     import re2
 
-    if not texts:
-        return None
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _PATTERN_MEMORY
-    return re2.compile("|".join(_BETWEEN.join(map(_any_form, words)) for words in texts), options)  # type: ignore[no-any-return]
+    names = [_BETWEEN.join(map(_any_form, words)) for words in texts]
+    batches = (names[start : start + _AT_ONCE] for start in range(0, len(names), _AT_ONCE))
+    return [re2.compile("|".join(batch), options) for batch in batches]
 
 
 def _any_form(word: str) -> str:
@@ -135,10 +158,9 @@ def _written(form: str) -> str:
     return "".join(_ACCENT if unicodedata.combining(char) else re2.escape(char) for char in form)
 
 
-def _spans(pattern: re.Pattern[str] | None, text: str) -> list[Span]:
-    if pattern is None:
-        return []
-    return [match.span() for match in pattern.finditer(text) if _is_whole(text, *match.span())]
+def _spans(patterns: Sequence[re.Pattern[str]], text: str) -> list[Span]:
+    matches = (match.span() for pattern in patterns for match in pattern.finditer(text))
+    return [span for span in matches if _is_whole(text, *span)]
 
 
 def _is_whole(text: str, start: int, end: int) -> bool:
@@ -146,3 +168,6 @@ def _is_whole(text: str, start: int, end: int) -> bool:
         return True
     before, after = text[start - 1 : start], text[end : end + 1]
     return not before.isalnum() and not after.isalnum()
+
+
+NO_NAMES = DerivedNames(())
