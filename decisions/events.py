@@ -9,7 +9,7 @@ from decisions.models import ArtifactKind, DecisionStatus, EdgeRelation, Impact,
 from memoryhub.core.entities import define_entity
 from memoryhub.core.events.event_types import EventGroup, Retention, define_event
 from memoryhub.core.events.rollback import reverses, sets_aside
-from memoryhub.core.schemas import EventRef, Instant, Payload
+from memoryhub.core.schemas import DerivedName, EventRef, Instant, Payload
 from sessions_app.events.work import EVIDENCE
 
 # Prefix of the idempotency keys of records that were imported from files.
@@ -48,10 +48,10 @@ class DecisionRecorded(Payload):
     rationale: str = ""
     impact: Impact = Impact.MEDIUM
     phase: str = ""
-    topic: str = ""
+    topic: DerivedName = ""
     status: DecisionStatus = DecisionStatus.ACCEPTED
     author: str = ""
-    source: str = ""
+    source: DerivedName = ""
     # ISO 8601 if it was decided before it was recorded, else the time of the event.
     decided_at: Instant | Literal[""] = ""
     edges: list[Edge] = Field(default_factory=list)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import time
 from typing import Any
@@ -18,6 +17,7 @@ from decisions.selectors.edges import ancestors, descendants
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.secrets.sanitize import sanitize_text
+from memoryhub.core.slugs import file_slug
 
 _BATCH = 500
 
@@ -99,7 +99,6 @@ _ARTIFACTS = {
     "validations": ArtifactKind.VALIDATION,
     "commits": ArtifactKind.COMMIT,
 }
-_MAX_SLUG = 60
 _MAX_CHOSEN = 200
 
 
@@ -111,8 +110,7 @@ def madr_files(decisions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def file_name(entity_id: int, title: str) -> str:
     """Return a name for a file of an entity: unique, also where case does not count, and safe on every system."""
-    plain = unicodedata.normalize("NFKD", title[: 4 * _MAX_SLUG]).encode("ascii", "ignore").decode()
-    slug = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:_MAX_SLUG].strip("-")
+    slug = file_slug(title)
     return f"{entity_id:04}-{slug}.md" if slug else f"{entity_id:04}.md"
 
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from typing import Any
 
 from memories.events import MemoryState, MemoryWritten, ReviewStatus
 from memories.models import Memory, MemoryScope, ReviewState
 from memories.projectors.memories import ACCEPTED, content_hash
+from memoryhub import env
 from memoryhub.core.log.quarantine import OUTSIDE
+from memoryhub.core.secrets.tag_key import current_tag_key
 from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import upsert
+from memoryhub.core.stores.routing import current_alias
 
 _PLAIN = ("kind", "type", "scope", "title", "content", "topic_key", "author", "source")
 _JSON = ("tags", "resource_links", "attributes")
@@ -53,6 +59,44 @@ class Existing:
         fields = {name: getattr(state, name) for name in MemoryState.model_fields}
         self.state = MemoryState(**fields)
         self.version += 1
+
+
+# A redaction changes the topic keys that have the text, such as the slug of a heading. The document that is imported
+# again gives the old key; ``store_meta`` has its keyed digest and the id of the memory, never the key.
+_TOPIC = "topic:"
+_DIGEST_BYTES = 16
+# Seconds. A redaction by this process counts at once, one by another process within this time.
+_CACHE_SECONDS = 1.0
+_MAX_CACHED = 256
+_redacted_topics: dict[tuple[str, str], tuple[float, dict[str, int]]] = {}
+
+
+def remember_topics(topics: Mapping[str, int]) -> None:
+    """Remember that memories had these topic keys before a redaction, so that ``current_topic`` finds them."""
+    for topic, memory_id in topics.items():
+        rows.execute(upsert("store_meta", "key", ["value"]), [f"{_TOPIC}{_topic_digest(topic)}", str(memory_id)])
+    _redacted_topics.clear()
+
+
+def current_topic(topic: str) -> str:
+    """Return the key that a topic has since a redaction, otherwise the topic itself."""
+    place = env.home_text(), current_alias.get() or ""
+    if not place[1]:
+        return topic
+    read_at, ids = _redacted_topics.get(place, (0.0, None))
+    if ids is None or time.monotonic() - read_at > _CACHE_SECONDS:
+        remembered = rows.fetch("SELECT key, value FROM store_meta WHERE key LIKE %s", [f"{_TOPIC}%"])
+        ids = {key.removeprefix(_TOPIC): int(value) for key, value in remembered}
+        if len(_redacted_topics) >= _MAX_CACHED:
+            _redacted_topics.clear()
+        _redacted_topics[place] = time.monotonic(), ids
+    memory_id = ids.get(_topic_digest(topic)) if ids else None
+    return (memory_id and Memory.objects.filter(id=memory_id).values_list("topic_key", flat=True).first()) or topic
+
+
+def _topic_digest(topic: str) -> str:
+    person = b"topic"
+    return blake2b(topic.encode(), key=current_tag_key(), digest_size=_DIGEST_BYTES, person=person).hexdigest()
 
 
 def review_status_of(memory: Memory) -> ReviewStatus:

@@ -13,7 +13,7 @@ from memoryhub.core.events.event_types import EventGroup, Retention, TurnRule, d
 from memoryhub.core.events.rollback import NOTHING_DEPENDS, reverses, sets_aside
 from memoryhub.core.kinds.builtin import DEFAULT_KIND, KINDS
 from memoryhub.core.permissions import Act
-from memoryhub.core.schemas import EventRef, Generated, Instant, Payload, Sha256, StoredTag
+from memoryhub.core.schemas import DerivedName, EventRef, Generated, Instant, Payload, Sha256, StoredTag
 from memoryhub.core.stores.store import SLUG
 from memoryhub.core.text import counted
 
@@ -31,9 +31,9 @@ class MemoryState(Payload):
     title: str = Field(min_length=1, max_length=300)
     content: str = Field(min_length=1)
     tags: list[StoredTag] = Field(default_factory=list)
-    topic_key: str | None = None
+    topic_key: DerivedName | None = None
     author: str = ""
-    source: str = ""
+    source: DerivedName = ""
     resource_links: list[ResourceLink] = Field(default_factory=list)
     attributes: dict[str, JsonValue] = Field(default_factory=dict)
 

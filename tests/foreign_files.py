@@ -188,15 +188,15 @@ def _client_file(name: str) -> Callable[[Path], object]:
 
 
 def _differs(folder: Path) -> object:
-    from memoryhub.transfer.folder import differs
+    from memoryhub.transfer.folder import _differs as differs
 
     return differs(folder / "a.md", "a text")
 
 
 def _blame(folder: Path) -> None:
-    from governance.blame.selectors import _check_file
+    from governance.blame.selectors import _content
 
-    _check_file(folder / "a.py")
+    _content(folder, "a.py")
 
 
 def _model(folder: Path) -> object:

@@ -7,10 +7,11 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from governance.redaction.finding import Findings, find_places
 from governance.redaction.matching import Matcher
@@ -19,8 +20,10 @@ from memories.events import CONTEXT_PACKED
 from memoryhub import env
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core.backends.selected import wiping
+from memoryhub.core.log.digests import canonical_json
 from memoryhub.core.log.views import count_views
 from memoryhub.core.secrets.catalogue import lines
+from memoryhub.core.slugs import DerivedNames
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, entries, position_of, upsert
 from memoryhub.core.stores.store import arrival, current_store, folder_of
@@ -62,6 +65,10 @@ def _search(folder: Path, texts: Collection[str]) -> Proof:
 _HEADERS = ("session_id", "turn_id", "actor", "idempotency_key", "trace_id")
 _MOST_HEADERS = 20
 _QUESTIONS = "SELECT query FROM memories_contextpack WHERE query <> ''"
+_IN_ANOTHER_CASE = (
+    f"SELECT count(*) FROM raw_events WHERE payload_json IS NOT NULL AND position NOT IN {IDS} "
+    f"AND {position_of('%s', 'lower(payload_json)')} > 0 AND {position_of('%s', 'payload_json')} = 0"
+)
 _HASH = position_of("'#'", "m.key")
 _COUNTS = {
     "versions of memories": f"SELECT count(*) FROM memories_memoryversion WHERE id IN {IDS}",
@@ -89,12 +96,37 @@ def count_copies(positions: Sequence[int], entities: Sequence[int]) -> dict[str,
     return {name: count for name, count in counts.items() if count}
 
 
+_NO_MARK, _NO_DIGEST = "0" * 10, "0" * 64
+_PACKS = (
+    "SELECT position, payload_json FROM raw_events WHERE event_type = %s AND payload_json IS NOT NULL AND position > %s"
+)
+
+
+def packs_without_marks(payloads: Mapping[int, Any]) -> dict[int, Any]:
+    """Return the payloads of context packs that lose their digests of what is redacted.
+
+    A digest of a line would confirm a guess of the text. The pack differs from what is composed again in any case.
+    """
+    ids = entities_of(list(payloads))
+    references = {f"#{entity_id}" for entity_id in ids}
+    # A pack can only have what was written before it
+    packs = rows.fetch(_PACKS, [CONTEXT_PACKED.name, min(ids, default=0)])
+    changed = {}
+    for position, text in packs:
+        pack = payloads.get(position) or json.loads(text)
+        redacted = [key for key in pack["marks"] if key.rpartition(" ")[2] in references]
+        if any(pack["marks"][key] != _NO_MARK for key in redacted):
+            marks = {**pack["marks"], **dict.fromkeys(redacted, _NO_MARK)}
+            changed[position] = {**pack, "marks": marks, "digest": _NO_DIGEST}
+    return changed
+
+
 # Headers stay: the hash chain covers them (decision 28)
 def kept_headers(matcher: Matcher) -> list[KeptPlace]:
     kept: list[KeptPlace] = []
     for column in _HEADERS:
         for (value,) in rows.fetch(f"SELECT DISTINCT {column} FROM raw_events WHERE {column} <> ''"):
-            if len(kept) < _MOST_HEADERS and matcher.clean_text(value):
+            if len(kept) < _MOST_HEADERS and matcher.clean_text(value, is_name=True):
                 kept.append(
                     KeptPlace(
                         where=f"{column} of events", why="headers are part of the hash chain and can't be redacted"
@@ -107,6 +139,17 @@ def kept_headers(matcher: Matcher) -> list[KeptPlace]:
 def kept_fields(findings: Findings) -> list[KeptPlace]:
     why = "the field has a fixed form that allows no placeholder"
     return [KeptPlace(where=f"{name} of {type_name}", why=why) for type_name, name in sorted(findings.stay)]
+
+
+def kept_other_case(selection: RedactionSelect, findings: Findings) -> list[KeptPlace]:
+    """Return how many events have the text in another case only; only ``ignore_case`` selects those."""
+    if selection.text is None or selection.ignore_case or selection.narrowed:
+        return []
+    written, lowered = (json.dumps(text, ensure_ascii=False)[1:-1] for text in (selection.text, selection.text.lower()))
+    count = rows.fetch(_IN_ANOTHER_CASE, [json.dumps(findings.positions), lowered, written])[0][0]
+    count += sum(lowered in canonical_json(payload).lower() for payload in findings.payloads().values())
+    why = "only names derived from the text are redacted in lower case; preview again with ignore_case"
+    return [KeptPlace(where=f"{counted(count, 'event')} with it in another case", why=why)] if count else []
 
 
 def kept_unselected(selection: RedactionSelect, matcher: Matcher) -> list[KeptPlace]:
@@ -131,7 +174,12 @@ def kept_unselected(selection: RedactionSelect, matcher: Matcher) -> list[KeptPl
 
 def kept_files(proof: Proof, *, wiped: bool) -> list[KeptPlace]:
     own = folder_of(current_store())
-    kept = [KeptPlace(where=str(path.relative_to(env.home())), why=_why(path, own, wiped=wiped)) for path in proof.left]
+    mirrors = set(_mirror_states())  # ``kept_mirrors`` names them
+    kept = [
+        KeptPlace(where=str(path.relative_to(env.home())), why=_why(path, own, wiped=wiped))
+        for path in proof.left
+        if path not in mirrors
+    ]
     if not proof.complete:
         kept.append(
             KeptPlace(where="the home folder", why="it could not be searched completely; run the redaction again")
@@ -157,27 +205,40 @@ def unproven() -> list[KeptPlace]:
     return [KeptPlace(where=where, why=why) for where, why in found]
 
 
-def kept_mirrors(texts: Collection[str]) -> list[KeptPlace]:
-    """Return the mirrored folders of the current store (decision 66) whose files contain one of the texts."""
-    found = {folder: _search(folder, texts).left for folder in sorted(_mirrored_folders())}
+def kept_mirrors(texts: Collection[str], names: DerivedNames) -> list[KeptPlace]:
+    """Return the mirrors of the current store (decision 66) that have one of the texts or a name derived from one."""
+    kept: list[KeptPlace] = []
     why = "the next run of `memory-hub mirror` removes it; the history of git keeps what was committed"
-    return [
-        KeptPlace(where=f"{counted(len(left), 'file')} of the mirror {folder}", why=why)
-        for folder, left in found.items()
-        if left
-    ]
+    for folder, state in sorted(_mirrors().items()):
+        files = set(_search(folder, texts).left) if folder.is_dir() else set()
+        files |= {path for path in folder.rglob("*.md") if _has_name(path.relative_to(folder), names)}
+        if files:
+            kept.append(KeptPlace(where=f"{counted(len(files), 'file')} of the mirror {folder}", why=why))
+        entries = [*state["memories"].values(), *state["decisions"].values()]
+        paths = [*(entry["path"] for entry in entries), *state["orphans"]]
+        if any(_has_name(Path(path), names) for path in paths):
+            kept.append(KeptPlace(where=f"the state of the mirror {folder}, in the names of files", why=why))
+    return kept
 
 
-def _mirrored_folders() -> set[Path]:
-    folders = set()
-    for path in (env.home() / "mirrors").glob("*.json"):
+def _has_name(path: Path, names: DerivedNames) -> bool:
+    return any(names.spans(part, is_name=True) for part in path.parts)
+
+
+def _mirrors() -> dict[Path, dict[str, Any]]:
+    mirrors = {}
+    for path in _mirror_states():
         try:
             state = json.loads(path.read_bytes())
             if state["store"] == current_store().alias:
-                folders.add(Path(state["folder"]))
+                mirrors[Path(state["folder"])] = state
         except (OSError, ValueError, KeyError, TypeError) as error:
             logger.warning("%s could not be read: %s", path, type(error).__name__)
-    return {folder for folder in folders if folder.is_dir()}
+    return mirrors
+
+
+def _mirror_states() -> list[Path]:
+    return sorted((env.home() / "mirrors").glob("*.json"))
 
 
 def _why(path: Path, own: Path, *, wiped: bool) -> str:

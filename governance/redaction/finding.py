@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,7 +20,9 @@ from memoryhub.core.events.event_types import event_type
 from memoryhub.core.log import stands_alone
 from memoryhub.core.log.digests import canonical_json
 from memoryhub.core.log.read import last_erasure
+from memoryhub.core.secrets.repeats import is_repeatable
 from memoryhub.core.secrets.shapes import TEXT, payload_shape
+from memoryhub.core.slugs import NO_NAMES, DerivedNames
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, TEXTS, position_of
 from sessions_app.spooled import Spooled
@@ -28,6 +31,8 @@ _AT_ONCE = 1_000
 _SEARCHED = 100
 # Names that the headers repeat, which stay. Fields declared ``Generated`` stay by their type.
 _IDENTITIES = frozenset({"session_id", "turn_id", "stream_id"})
+_TOPIC = "topic_key"
+_DIGEST = re.compile(r"~[0-9a-f]{12}(?=~\d+\Z|\Z)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,8 @@ class Findings:
     found: list[Found] = field(default_factory=list)
     # (event type, field) pairs whose fixed form does not allow a replacement
     stay: set[tuple[str, str]] = field(default_factory=set)
+    # The names that are derived from the texts
+    names: DerivedNames = NO_NAMES
 
     @property
     def positions(self) -> list[int]:
@@ -69,6 +76,12 @@ class Findings:
     def texts(self) -> set[str]:
         return {text for match in self.found for find in match.finds for text in find.texts}
 
+    def topics(self) -> dict[str, int]:
+        """Return the topic keys that lose a text, with the ids of their memories."""
+        changed = (match.event for match in self.found if any(find.field == _TOPIC for find in match.finds))
+        memories = ((event, event.stream.partition(":")[2]) for event in changed)
+        return {json.loads(event.payload)[_TOPIC]: int(number) for event, number in memories if number.isdecimal()}
+
     # Covers the events, what is left of them, and the spool
     def token(self, spooled: Spooled) -> str:
         digest = hashlib.sha256(b"redact")
@@ -79,14 +92,27 @@ class Findings:
 
 
 def find_places(selection: RedactionSelect, *, progress: Callable[[int], None] = lambda _: None) -> Findings:
-    """Search the current store's log, reading every event in the selection once.
+    """Search the current store's log for the selection, and for names that the hub derived from its text.
 
     Args:
         selection: what to look for, and where.
         progress: called with the position of each event that is read.
     """
-    matcher, findings = Matcher(selection), Findings(last_erasure())
-    for event in _events(selection):
+    erasure = last_erasure()
+    findings = _find(selection, Matcher(selection), erasure, progress)
+    if selection.text is not None and not selection.ignore_case:
+        return findings
+    # The texts are known only now: look again for the names derived from them
+    texts = findings.texts()
+    if selection.rules:  # a password such as "admin" is no secret elsewhere
+        texts = set(filter(is_repeatable, texts))
+    names = DerivedNames([*selection.texts(), *texts])
+    return _find(selection, Matcher(selection, names), erasure, lambda _: None) if names else findings
+
+
+def _find(selection: RedactionSelect, matcher: Matcher, erasure: int, progress: Callable[[int], None]) -> Findings:
+    findings = Findings(erasure, names=matcher.names)
+    for event in _events(selection, matcher.names):
         progress(event.position)
         _look(matcher, event, findings)
     return findings
@@ -121,16 +147,17 @@ def _removes_text(type_name: str) -> bool:
 
 # Numbered, because names are unique, and two that lose their text would become equal
 def _numbered(event: Event, before: dict[str, Any], left: dict[str, Any], finds: list[Find]) -> list[Find]:
-    name = "name" if event.type == TAG_CREATED.name else "topic_key"
+    name = "name" if event.type == TAG_CREATED.name else _TOPIC
     if left.get(name) == before.get(name):
         return finds
-    left[name] = f"{left[name]} {event.stream.partition(':')[2]}"
+    # Without the digest of a long key, which has the text
+    left[name] = f"{_DIGEST.sub('', left[name])} {event.stream.partition(':')[2]}"
     return [replace(find, after=left[name]) if find.field == name else find for find in finds]
 
 
 def selected_events(selection: RedactionSelect) -> list[Event]:
     """Return the events that ``whole`` erases: the whole stream of any event that can't be erased alone."""
-    selected = [event for event in _events(selection) if not _removes_text(event.type)]
+    selected = [event for event in _events(selection, NO_NAMES) if not _removes_text(event.type)]
     streams = sorted({event.stream for event in selected if not stands_alone(event.type)})
     rest = (Event(*row) for row in rows.fetch(_OF_STREAMS, [json.dumps(streams)]))
     every = {event.position: event for event in [*selected, *rest]}
@@ -141,8 +168,8 @@ _COLUMNS = "position, event_type, stream_id, occurred_at, payload_json"
 _OF_STREAMS = f"SELECT {_COLUMNS} FROM raw_events WHERE payload_json IS NOT NULL AND stream_id IN {TEXTS}"
 
 
-def _events(selection: RedactionSelect) -> Iterator[Event]:
-    conditions, parameters = _conditions(selection)
+def _events(selection: RedactionSelect, names: DerivedNames) -> Iterator[Event]:
+    conditions, parameters = _conditions(selection, names)
     sql = (
         f"SELECT {_COLUMNS} FROM raw_events "
         f"WHERE position > %s AND {' AND '.join(conditions)} ORDER BY position LIMIT {_AT_ONCE}"
@@ -153,7 +180,7 @@ def _events(selection: RedactionSelect) -> Iterator[Event]:
         last = batch[-1][0]
 
 
-def _conditions(selection: RedactionSelect) -> tuple[list[str], list[Any]]:
+def _conditions(selection: RedactionSelect, names: DerivedNames) -> tuple[list[str], list[Any]]:
     conditions, parameters = ["payload_json IS NOT NULL"], []
     if selection.ids or selection.search:
         conditions.append(_OF_ENTITIES)
@@ -162,7 +189,7 @@ def _conditions(selection: RedactionSelect) -> tuple[list[str], list[Any]]:
         conditions.append(f"event_type IN {TEXTS}")
         parameters.append(json.dumps(selection.event_types))
     if selection.text and not selection.ignore_case:
-        texts = selection.texts()
+        texts = [*selection.texts(), *names.landmarks]
         conditions.append(f"({' OR '.join([f'{_PLACE} > 0'] * len(texts))})")
         parameters += [json.dumps(text, ensure_ascii=False)[1:-1] for text in texts]
     return conditions, parameters

@@ -11,11 +11,12 @@ from governance.redaction.schemas import RedactionSelect
 from memoryhub.core.errors import Invalid
 from memoryhub.core.secrets.sanitize import sanitize, sanitize_text
 from memoryhub.core.secrets.shapes import TEXT, Leaf, Shape
+from memoryhub.core.slugs import DerivedNames
 from sessions_app.spooled import hook_names
 
 Span = tuple[int, int]
-# Returns the cleaned text and the spans that matched
-Cleaner = Callable[[str], tuple[str, list[Span]]]
+# Returns the cleaned text and the spans that matched; of names, derived names too
+Cleaner = Callable[[str, bool], tuple[str, list[Span]]]
 
 
 # Bytes; a text of 100,000 characters takes 5 million
@@ -37,9 +38,16 @@ class Find:
 
 
 class Matcher:
-    def __init__(self, selection: RedactionSelect) -> None:
+    def __init__(self, selection: RedactionSelect, names: DerivedNames | None = None) -> None:
+        """Match what is selected and the names derived from it.
+
+        Args:
+            selection: what to match.
+            names: default: those of the selection's text; the matches of a pattern are known only after a search.
+        """
+        self.names = DerivedNames(selection.texts()) if names is None else names
         self._by_rules = selection.rules
-        self._clean = _cleaner(selection)
+        self._clean = _cleaner(selection, self.names)
 
     def clean(
         self, value: Any, names: Collection[str] = (), shape: Shape = TEXT, *, by_pack_only: bool = False
@@ -66,8 +74,8 @@ class Matcher:
         left, finds = self.clean(value, hook_names())
         return left, [text for find in finds for text in find.texts]
 
-    def clean_text(self, text: str) -> list[Span]:
-        return self._clean(text)[1]
+    def clean_text(self, text: str, *, is_name: bool = False) -> list[Span]:
+        return self._clean(text, is_name)[1]
 
 
 class _Walk:
@@ -77,7 +85,7 @@ class _Walk:
 
     def of(self, value: Any, field: str, shape: Shape) -> Any:
         if isinstance(value, str):
-            return value if shape.leaf is Leaf.GENERATED else self._text(value, field)
+            return value if shape.leaf is Leaf.GENERATED else self._text(value, field, is_name=shape.leaf is Leaf.NAME)
         if isinstance(value, dict):
             return _keyed(
                 (self._key(key, field, shape), self.of(item, inside(field, key), shape.at(key)))
@@ -88,10 +96,10 @@ class _Walk:
         return value
 
     def _key(self, key: str, field: str, shape: Shape) -> str:
-        return key if key in self._names or shape.key(key) is not Leaf.TEXT else self._text(key, field)
+        return key if key in self._names or shape.key(key) is not Leaf.TEXT else self._text(key, field, is_name=False)
 
-    def _text(self, text: str, field: str) -> str:
-        after, spans = self._clean(text)
+    def _text(self, text: str, field: str, *, is_name: bool) -> str:
+        after, spans = self._clean(text, is_name)
         if spans:
             self.finds.append(Find(field, text, after, spans))
         return after
@@ -125,14 +133,15 @@ def _differences(before: Any, after: Any, field: str) -> Iterator[Find]:
             yield from _differences(mine, other, inside(field, index))
 
 
-def _cleaner(selection: RedactionSelect) -> Cleaner:
-    if selection.rules:
-        return _by_rules
-    pattern = _compiled(selection)
+def _cleaner(selection: RedactionSelect, names: DerivedNames) -> Cleaner:
     tag = f"[REDACTED:{selection.label}]"
+    if selection.rules:
+        return lambda text, is_name: _by_rules(text, names, tag, is_name=is_name)
+    pattern = _compiled(selection, names)
 
-    def clean(text: str) -> tuple[str, list[Span]]:
+    def clean(text: str, is_name: bool) -> tuple[str, list[Span]]:  # noqa: FBT001
         spans = [match.span() for match in pattern.finditer(text) if match.end() > match.start()]
+        spans = _united([*spans, *names.spans(text, is_name=is_name)])
         if spans and _OPENING in text:
             spans = _around_tags(text, spans, tag)
         return (_replaced(text, spans, tag) if spans else text), spans
@@ -182,13 +191,16 @@ def _replaced(text: str, spans: list[Span], tag: str) -> str:
     return "".join([*parts, text[done:]])
 
 
-def _by_rules(text: str) -> tuple[str, list[Span]]:
+def _by_rules(text: str, names: DerivedNames, tag: str, *, is_name: bool) -> tuple[str, list[Span]]:
     clean, findings = sanitize_text(text)
-    return clean, [(finding.start, finding.end) for finding in findings]
+    if findings or not names:
+        return clean, [(finding.start, finding.end) for finding in findings]
+    spans = _united(names.spans(text, is_name=is_name))
+    return _replaced(text, spans, tag), spans
 
 
 # RE2 takes linear time for any pattern
-def _compiled(selection: RedactionSelect) -> Any:
+def _compiled(selection: RedactionSelect, names: DerivedNames) -> Any:
     import re2
 
     options = re2.Options()
@@ -202,6 +214,7 @@ def _compiled(selection: RedactionSelect) -> Any:
         raise Invalid(f"pattern is not a valid RE2 expression: {message}") from error
     if pattern.search(""):
         raise Invalid("pattern matches the empty string; make it more specific")
-    if "label" in selection.model_fields_set and pattern.search(selection.label):
+    has_text = pattern.search(selection.label) or names.spans(selection.label, is_name=True)
+    if "label" in selection.model_fields_set and has_text:
         raise Invalid("label contains the text to redact; choose another label")
     return pattern

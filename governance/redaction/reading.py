@@ -1,4 +1,4 @@
-"""Search files for texts, byte by byte; compressed backups by their content too.
+"""Search files and their names for texts, byte by byte; compressed backups by their content too.
 
 A standalone script that imports nothing of the hub. Reads ``{"folder": …, "texts": […]}`` from standard input and
 prints ``{"files": …, "bytes": …, "left": […]}``.
@@ -84,7 +84,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 # Not mapped: truncating a mapped file would kill the process
 def _read(path: Path, find: Search, needles: Sequence[Needle], overlap: int) -> tuple[int, bool]:
-    found: set[bytes] = set()
+    found = set(find(os.fsencode(path.name)))
     size = 0
     for content in (_chunks(path), _decompressed(path)):
         tail = b""

@@ -12,8 +12,10 @@ from governance.redaction.copies import (
     kept_headers,
     kept_in_store,
     kept_mirrors,
+    kept_other_case,
     kept_unselected,
     look_through,
+    packs_without_marks,
     search_home,
     unproven,
 )
@@ -35,11 +37,13 @@ from governance.redaction.schemas import (
     RedactionRun,
     RedactionSelect,
 )
+from memories.duplicates import remember_topics
 from memories.services.erase import wipe_traces
 from memories.services.traces import Traces
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, Locked, NotFound
 from memoryhub.core.permissions import Act, demand
+from memoryhub.core.slugs import NO_NAMES, DerivedNames
 from memoryhub.core.text import counted
 from sessions_app.spooled import Spooled, cleaning, find_spooled
 
@@ -60,10 +64,15 @@ def preview_redaction(*, command: RedactionSelect) -> RedactionPreview:
     demand(Act.GOVERN)
     if command.whole:
         return _preview_whole(selected_events(command))
-    matcher = Matcher(command)
-    findings, spooled = find_places(command), _spooled(command, matcher)
+    findings = find_places(command)
+    matcher = Matcher(command, findings.names)
+    spooled = _spooled(command, matcher)
     _require_found(findings.positions, spooled)
-    kept = [*kept_fields(findings), *kept_unselected(command, matcher)]
+    kept = [
+        *kept_fields(findings),
+        *kept_unselected(command, matcher),
+        *kept_other_case(command, findings),
+    ]
     return _preview(
         findings.positions,
         spooled=spooled,
@@ -93,10 +102,11 @@ def redact(*, command: RedactionRun, progress: Progress = lambda _: None) -> Red
     _require_clean_reason(command)
     if command.whole:
         return _erase_whole(command)
-    matcher, findings = Matcher(command), find_places(command)
+    findings = find_places(command)
+    matcher = Matcher(command, findings.names)
     spooled = _spooled(command, matcher)
     _require(command, findings.token(spooled), findings.positions, spooled)
-    taken, expected = _Taken(), bool(findings.found)
+    taken, expected = _Taken(names=findings.names), bool(findings.found)
     for _ in range(_ROUNDS):
         # The spool first: what the hub has drained from it until now is in the log, where the next round finds it
         taken.clean_spool(command, matcher)
@@ -123,6 +133,7 @@ class _Taken:
     finds: int = 0
     positions: set[int] = field(default_factory=set)
     texts: set[str] = field(default_factory=set)
+    names: DerivedNames = NO_NAMES
     spooled: int = 0
 
     def clean_spool(self, command: RedactionSelect, matcher: Matcher) -> None:
@@ -137,14 +148,19 @@ class _Taken:
 
 
 def _take(command: RedactionRun, findings: Findings, taken: _Taken, progress: Progress) -> None:
+    remember_topics(findings.topics())  # before, because it may fail; it changes nothing until the keys have changed
     what, seen = _what(command), findings.erasure
+    payloads = findings.payloads()
+    payloads |= packs_without_marks(payloads)
     try:
-        event = log.redact_payloads(findings.payloads(), what=what, reason=command.reason, seen=seen, progress=progress)
+        event = log.redact_payloads(payloads, what=what, reason=command.reason, seen=seen, progress=progress)
     except Conflict:  # others erased or redacted since the search; the next round searches again
         return
     taken.event_id, taken.finds = event.position, taken.finds + findings.count
     taken.positions |= set(findings.positions)
     taken.texts |= findings.texts()
+    if command.text:
+        taken.texts |= findings.names.slugs
 
 
 def _require_clean_reason(command: RedactionRun) -> None:
@@ -215,7 +231,7 @@ def _proven(taken: _Taken) -> RedactionDone:
         left=[
             *kept_in_store(taken.texts, wiped=wiped),
             *kept_files(proof, wiped=wiped),
-            *kept_mirrors(taken.texts),
+            *kept_mirrors(taken.texts, taken.names),
         ],
         unproven=unproven(),
     )

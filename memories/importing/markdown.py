@@ -9,6 +9,7 @@ from hashlib import sha256
 from itertools import islice
 from pathlib import Path, PurePath
 
+from memories.duplicates import current_topic
 from memories.importing.files import (
     GONE_FROM_FILE,
     find_files,
@@ -213,7 +214,7 @@ def _topic_key(path: str, section_key: str, used: set[str]) -> str:
     while unique in used:
         unique, number = f"{key}~{number}", number + 1
     used.add(unique)
-    return unique
+    return current_topic(unique)
 
 
 def _digest(text: str) -> str:

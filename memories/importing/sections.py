@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 
 from memories.importing.files import MARKDOWN, split_front_matter
 from memoryhub.core.errors import Invalid
+from memoryhub.core.slugs import heading_slug
 
 _MARKDOWN = MarkdownIt("commonmark").disable("inline")
 _HEADING_ALONE = re.compile(r"(?:\A|\n\n)#{1,6}[ \t]+\S[^\n]*(?:\n\n|\Z)")
@@ -127,7 +128,7 @@ def _sections(lines: list[str], headings: Iterable[Heading]) -> Iterator[Section
     for heading in headings:
         yield from _section(path, key, lines[start : heading.start])
         path = [parent for parent in path if parent[0] < heading.level]
-        key = _unused("/".join([*(parent[2] for parent in path[-1:]), _slug(heading.text)]), used)
+        key = _unused("/".join([*(parent[2] for parent in path[-1:]), heading_slug(heading.text)]), used)
         path.append((heading.level, heading.text, key))
         start = heading.end
     yield from _section(path, key, lines[start:])
@@ -135,13 +136,9 @@ def _sections(lines: list[str], headings: Iterable[Heading]) -> Iterator[Section
 
 def _section(path: list[tuple[int, str, str]], key: str, lines: list[str]) -> Iterator[Section]:
     text = "\n".join(lines).strip("\n").rstrip()
-    is_listing = path and _slug(path[-1][1]) in _LISTINGS and all(map(_LISTED.match, text.split("\n")))
+    is_listing = path and heading_slug(path[-1][1]) in _LISTINGS and all(map(_LISTED.match, text.split("\n")))
     if _NAVIGATION.sub("", text).strip() and not is_listing:
         yield Section(tuple(heading for _, heading, _ in path if heading), key, text)
-
-
-def _slug(heading: str) -> str:
-    return re.sub(r"[^\w]+", "-", heading.lower()).strip("-") or "section"
 
 
 def _unused(key: str, used: set[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from memoryhub.core.events.event_types import event_type
 from memoryhub.core.log import erase_streams
-from memoryhub.core.secrets.shapes import TEXT, Leaf, Shape, payload_shape
+from memoryhub.core.secrets.shapes import TEXT, Shape, payload_shape
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, position_of
 from memoryhub.core.stores.store import StoreId, current_store, use_store
@@ -163,7 +163,7 @@ def _erased_texts(positions: str) -> Iterator[str]:
 
 
 def _texts(value: Any, shape: Shape) -> Iterator[str]:
-    if isinstance(value, str) and shape.leaf is Leaf.TEXT:
+    if isinstance(value, str) and shape.is_text:
         yield value
     elif isinstance(value, dict):
         for key, item in value.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memories import scopes
-from memories.duplicates import Existing, ExistingMemories
+from memories.duplicates import Existing, ExistingMemories, current_topic
 from memories.events import (
     MEMORY_REVISED,
     MEMORY_SEEN,
@@ -85,6 +85,8 @@ def _written(command: MemoryWrite, scope: MemoryScope, policy: Policy) -> Memory
         check_type(command.kind, command.type)
     if command.attributes:
         fields["attributes"] = check_attributes(command.kind, command.attributes)
+    if command.topic_key:
+        fields["topic_key"] = current_topic(command.topic_key)
     if scope is not MemoryScope.PROJECT:
         fields["scope"] = scope
     fields["author"] = command.author or current_origin().actor

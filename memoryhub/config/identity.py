@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from memoryhub.config.repository import Repository, find_repository, is_file, re
 from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Invalid
 from memoryhub.core.foreign_files import check_toml, read_foreign
+from memoryhub.core.slugs import project_slug
 from memoryhub.env import database_url, home
 
 SETTINGS_FILE = ".memory-hub.toml"
@@ -26,9 +26,6 @@ _SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _NAME_BY = ("folder", "remote")
 # How much of a wrong value, and how many possible projects, an error names
 _MAX_QUOTED, _MAX_CHOICES = 100, 10
-_PLAIN_LETTERS = str.maketrans(
-    {"ß": "ss", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "æ": "ae", "Æ": "AE", "đ": "d", "þ": "th"}
-)
 _HOW = f'pass --project ID, or write project = "ID" to {SETTINGS_FILE}'
 
 
@@ -60,16 +57,6 @@ def check_project_id(value: object, source: str) -> str:
         f"{source}: {repr(value)[:_MAX_QUOTED]} is not a project id; use 1 to 64 lower-case letters, digits, '.', '_' "
         "or '-', starting with a letter or digit"
     )
-
-
-def slugify(name: str) -> str:
-    """Return a name as a project id, or "" if too few of its characters can be written in ASCII."""
-    plain = unicodedata.normalize("NFKD", name.translate(_PLAIN_LETTERS))
-    letters = sum(char.isalnum() for char in plain)
-    plain = plain.encode("ascii", "ignore").decode().lower()
-    slug = re.sub(r"[^a-z0-9._-]+", "-", plain).strip("-._")[:64].rstrip("-._")
-    kept = sum(char.isalnum() for char in plain)
-    return slug if kept * 2 > letters else ""
 
 
 def bind_project(project_id: str, directory: Path) -> None:
@@ -180,10 +167,10 @@ def _of_repository(repository: Repository, name_by: str | None) -> str:
 
 
 def _beyond_doubt(repository: Repository, names: list[str], owners: dict[str, str]) -> str | None:
-    folder = slugify(repository.folder_name)
+    folder = project_slug(repository.folder_name)
     # Of several remotes without ``origin``, the one that the folder is named after.
     if "origin" not in repository.remotes and len(repository.remotes) > 1:
-        others = [name for name in map(slugify, map(remote_name, repository.remotes.values())) if name]
+        others = [name for name in map(project_slug, map(remote_name, repository.remotes.values())) if name]
         return folder if folder in others else None
     rival = owners[names[-1]]
     # The remote's name, unless a store with the folder's name is possible too.
@@ -192,10 +179,10 @@ def _beyond_doubt(repository: Repository, names: list[str], owners: dict[str, st
 
 
 def _names(repository: Repository, name_by: str | None) -> list[str]:
-    folder = slugify(repository.folder_name)
+    folder = project_slug(repository.folder_name)
     remotes = repository.remotes
     chosen = [remotes["origin"]] if "origin" in remotes else list(remotes.values())
-    names = [slug for slug in map(slugify, map(remote_name, chosen)) if slug]
+    names = [slug for slug in map(project_slug, map(remote_name, chosen)) if slug]
     if name_by == "folder" or not names:
         return [folder or _slug_of(repository.folder_name, repository.folder)]
     if name_by != "remote" and folder:
@@ -204,7 +191,7 @@ def _names(repository: Repository, name_by: str | None) -> list[str]:
 
 
 def _slug_of(name: str, directory: Path) -> str:
-    slug = slugify(name)
+    slug = project_slug(name)
     if not slug:
         raise Invalid(f"the folder name {name!r} of {directory} yields no project id; {_HOW}")
     return slug
@@ -213,7 +200,7 @@ def _slug_of(name: str, directory: Path) -> str:
 def _unless_taken(name: str, mine: dict[str, str], alternatives: list[str]) -> str:
     if _owner(name, mine) != "other":
         return name
-    choices = list(dict.fromkeys([name, *(slug for slug in map(slugify, alternatives[:_MAX_CHOICES]) if slug)]))
+    choices = list(dict.fromkeys([name, *(slug for slug in map(project_slug, alternatives[:_MAX_CHOICES]) if slug)]))
     if len(choices) == 1:
         choices.append(f"{name[:62]}-2")
     theirs = " and ".join(_where(origin) for origin in _bound_origins(name))

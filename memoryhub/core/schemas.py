@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from memoryhub.core import clock
-from memoryhub.core.secrets.shapes import GeneratedMark
+from memoryhub.core.secrets.shapes import GeneratedMark, NameMark
 from memoryhub.core.text import FILLED_LINE, ONE_LINE
 
 # Validation context for stored events: they were sanitised and checked before they were appended.
@@ -54,7 +54,10 @@ StoredTag = Annotated[
     str,
     StringConstraints(strip_whitespace=True, to_lower=True, min_length=1, max_length=64),
     LOWERED,
+    NameMark(),
 ]
+# A name in an event that may be derived from a text: a topic key, a path of a file
+DerivedName = Annotated[str, NameMark()]
 Identifier = Annotated[FilledLine, StringConstraints(max_length=200)]
 MAX_AUTHOR = 100
 # Every JSON parser reads integers up to this one exactly; SQLite stores 64 bits.

@@ -9,10 +9,11 @@ from typing import Any
 from pydantic import Field
 
 from memoryhub.config.current_settings import project_settings, settings_decided_by
-from memoryhub.config.identity import bound_folders, identify_project, settings_of_folder, slugify
+from memoryhub.config.identity import bound_folders, identify_project, settings_of_folder
 from memoryhub.config.repository import Repository, find_repository, remote_identity, remote_name, resolved
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import NotFound
+from memoryhub.core.slugs import project_slug
 from memoryhub.core.stores.store import StoreId, folder_of, list_projects, project_store, require_stayed
 from memoryhub.registry.projects import ProjectCard, ProjectDetails, card_fields, details_fields
 from memoryhub.registry.store_cards import StoreOverview, overview_fields, read_card
@@ -86,7 +87,7 @@ def require_project_of(directory: Path, project: str) -> None:
 
 
 def _of_repository(repository: Repository, project: str) -> str:
-    urls = {name: url for name, url in repository.remotes.items() if slugify(remote_name(url)) == project}
+    urls = {name: url for name, url in repository.remotes.items() if project_slug(remote_name(url)) == project}
     if urls:
         name, url = next(((name, url) for name, url in urls.items() if name == "origin"), next(iter(urls.items())))
         return f"the git remote {name} is {remote_identity(url)}"

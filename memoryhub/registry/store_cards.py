@@ -11,7 +11,6 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from memories.models import Memory
-from memoryhub.config.identity import slugify
 from memoryhub.core import clock, log
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import Conflict, Forbidden, HubError
@@ -20,6 +19,7 @@ from memoryhub.core.origin import use_origin
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.permissions import HUB, reaches
 from memoryhub.core.schemas import Listing, Paging
+from memoryhub.core.slugs import project_slug
 from memoryhub.core.stores.routing import current_alias
 from memoryhub.core.stores.store import Scope, StoreId, current_store, use_store
 from memoryhub.core.text import shortened
@@ -54,7 +54,7 @@ class WithIdFromName(BaseModel):
         ids = {"id", *(name for name, field in cls.model_fields.items() if field.alias == "id")}
         if not isinstance(given, dict) or ids & set(given) or not isinstance(given.get("name"), str):
             return given
-        slug = slugify(given["name"])
+        slug = project_slug(given["name"])
         return {**given, "id": slug} if slug else given
 
 

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pydantic import ValidationError
 
 from governance.imports.batches import begin_import, end_import, in_batch
-from memories.duplicates import Existing, ExistingMemories
+from memories.duplicates import Existing, ExistingMemories, current_topic
 from memories.events import MEMORY_WRITTEN, MemoryWritten
 from memories.importing.files import without_deleted
 from memories.kinds import check_attributes, check_type
@@ -250,7 +250,8 @@ def topic_of(tool: str, key: str) -> str:
     given = f"import:{tool}:{flat(key)}"
     topic = sanitize_text(given)[0]  # as the log stores it
     digest = sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return topic if topic == given and len(topic) <= _MAX_KEY else f"{topic[: _MAX_KEY - 13]}~{digest}"
+    stored = topic if topic == given and len(topic) <= _MAX_KEY else f"{topic[: _MAX_KEY - 13]}~{digest}"
+    return current_topic(stored)
 
 
 def _state(command: ImportedMemory) -> MemoryWritten:

@@ -9,8 +9,9 @@ from unittest import TestCase, mock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryhub.config.identity import bind_project, identify_project, slugify
+from memoryhub.config.identity import bind_project, identify_project
 from memoryhub.core.errors import Invalid
+from memoryhub.core.slugs import project_slug
 
 GIT_ENVIRONMENT = {
     **os.environ,
@@ -206,11 +207,11 @@ class SlugTest(IdentityTestCase):
             ("!!!", ""),
             ("", ""),
         ):
-            self.assertEqual(slugify(name), slug, name)
+            self.assertEqual(project_slug(name), slug, name)
 
     @given(st.text())
     def test_a_slug_is_valid_or_empty(self, name: str) -> None:
-        self.assertRegex(slugify(name), re.compile(r"\A([a-z0-9][a-z0-9._-]{0,63})?\Z"))
+        self.assertRegex(project_slug(name), re.compile(r"\A([a-z0-9][a-z0-9._-]{0,63})?\Z"))
 
     def test_a_folder_whose_name_makes_no_slug_is_an_error(self) -> None:
         self.assertIn("漢字", self.refusal(self.folder("漢字")).message)

@@ -108,7 +108,7 @@ class RedactionTests(HubTestCase):
         self.assertEqual(selectors.search(command=MemorySearch(query=WORD)).results, [])
         done = Redaction.objects.get()
         self.assertEqual(
-            (done.what, done.reason, done.events, done.actor), ("a text called name", "it is a name", 6, "ada")
+            (done.what, done.reason, done.events, done.actor), ("a text called name", "it is a name", 7, "ada")
         )
 
     def test_it_needs_the_token_of_what_would_be_done_now(self):

@@ -169,7 +169,7 @@ class _Walk:
 
     def of(self, value: Any, name: str, shape: Shape) -> Any:
         if isinstance(value, str):
-            return self._string(value, name) if shape.leaf is Leaf.TEXT else value
+            return self._string(value, name) if shape.is_text else value
         if isinstance(value, dict):
             return self._object(value, shape)
         if isinstance(value, list | tuple):

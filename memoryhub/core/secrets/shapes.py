@@ -22,9 +22,16 @@ class GeneratedMark:
     pass
 
 
+# Marks a type whose values may be names that are derived from a text, such as slugs and lower-case tags.
+class NameMark:
+    pass
+
+
 class Leaf(Enum):
     # Free text, or a value of unknown type.
     TEXT = "text"
+    # Text that may be derived from another one; a redaction of that one must find it.
+    NAME = "name"
     # A number, a time, or one of a few words: the type allows no other text.
     FIXED = "fixed"
     # Marked as ``Generated``: computed by the hub or by git, in a checked format.
@@ -44,6 +51,10 @@ class Shape:
     # Of any other list and of an object with arbitrary keys: the shape of every value.
     values: Shape | None = None
 
+    @property
+    def is_text(self) -> bool:
+        return self.leaf in (Leaf.TEXT, Leaf.NAME)
+
     def at(self, key: str | int) -> Shape:
         if self.fields is not None:
             return self.fields.get(str(key), TEXT)
@@ -56,6 +67,7 @@ class Shape:
 
 
 TEXT = Shape()
+NAME = Shape(Leaf.NAME)
 FIXED = Shape(Leaf.FIXED)
 GENERATED = Shape(Leaf.GENERATED)
 
@@ -75,6 +87,8 @@ def _of_schema(schema: Any) -> Shape:
 def _shape(annotation: Any, metadata: Sequence[Any] = ()) -> Shape:
     if any(isinstance(mark, GeneratedMark) for mark in metadata):
         return GENERATED
+    if any(isinstance(mark, NameMark) for mark in metadata):
+        return NAME
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _shape(arguments[0], arguments[1:])

@@ -23,7 +23,7 @@ from memoryhub.transfer.folder import Form
 from memoryhub.transfer.mirror import files
 from memoryhub.transfer.mirror import store as stores
 from memoryhub.transfer.mirror.files import Document, Skipped, Stamp
-from memoryhub.transfer.mirror.paths import Found, Paths, slug
+from memoryhub.transfer.mirror.paths import Found, Paths
 from memoryhub.transfer.mirror.state import Entry, State
 from memoryhub.transfer.mirror.steps import Did, Step
 from memoryhub.transfer.mirror.store import KEY, Listing, Stored
@@ -76,7 +76,8 @@ class Actions:
             step.did = Did.WRITTEN
             self._put(stored, found.path, stored.text(document), found.stamp)
         else:
-            kept = self._keep_other(step, stored, found.path) if base != stored.version else {}
+            path = self.paths.by_id[memory_id]
+            kept = self._keep_other(step, stored, path) if base != stored.version else {}
             self._update(memory_id, base, changes, found.path)
             self.adopt(step, uid, memory_id, found)
             if uid in self.state.memories:
@@ -182,12 +183,12 @@ class Actions:
         step.did, step.why = Did.CONFLICT, f"{why}; the edit is in {kept}"
 
     def write_decision(self, step: Step, uid: str, decision_id: int, text: str, found: Found | None) -> None:
-        path = found.path if found else self.paths.by_id[decision_id]
+        path = self.paths.by_id[decision_id]
         if found and found.document and found.document.text != text:
             kept = self.keep_beside(path, found.document.text)
             step.did = Did.CONFLICT
             step.why = f"decisions are superseded, not edited; the edit is in {kept}"
-        stamp = self._write(path, text, found.stamp if found else None)
+        stamp = self._replace(found.path, path, text, found.stamp) if found else self._write(path, text, None)
         digest = files.digest(text.encode())
         self.state.decisions[uid] = Entry(path, decision_id, stored=digest, file=digest, stamp=files.settled(stamp))
 
@@ -196,19 +197,26 @@ class Actions:
         stored = self._fresh(memory_id)
         if stored is None:
             return
-        if stores.changes_of(document, stored.state):
+        if stores.changes_of(document, stored.state) or path != self.paths.by_id.get(memory_id, path):
             self._put(stored, path, stored.text(document), stamp)
         else:
             self._enter(stored, path, document, stamp)
 
     def _put(self, stored: Stored, path: str, text: str, expected: Stamp | None) -> None:
-        title = stored.state.title
-        if expected and stores.PLACEHOLDER in title and slug(title) not in path:  # the name may have the redacted words
-            if not files.remove(self.folder / path, expected, self.folder / TEMPORARY):
-                raise Skipped("it changed while it was to be written")
-            path, expected = self.paths.free(str(PurePosixPath(path).parent), title), None
-        stamp = self._write(path, text, expected)
+        old, path = path, self.paths.by_id.get(stored.id, path)
+        stamp = self._replace(old, path, text, expected) if expected else self._write(path, text, None)
         self._enter(stored, path, files.parse(text.encode()), stamp)
+
+    # A file whose name may have redacted words moves. The new one is first: a missing file is a deleted memory
+    def _replace(self, old: str, path: str, text: str, expected: Stamp) -> Stamp:
+        if old == path:
+            return self._write(path, text, expected)
+        if files.stamp_of(self.folder / old) != expected:
+            raise Skipped("it changed while it was to be written")
+        stamp = self._write(path, text, None)
+        if not files.remove(self.folder / old, expected, self.folder / TEMPORARY):
+            raise Skipped("it changed while it was to be written")
+        return stamp
 
     def _write(self, path: str, text: str, expected: Stamp | None) -> Stamp:
         target = self.folder / path

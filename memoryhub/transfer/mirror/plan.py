@@ -75,6 +75,7 @@ class Pass:
         paths = Paths(
             self.folder,
             [*self.scan.taken, *(entry.path for entry in (*state.memories.values(), *state.decisions.values()))],
+            mirror_store.redacted_since(state.erasure),
         )
         titles = {memory_id: row[mirror_store.TITLE] for memory_id, row in listing.memories.items()}
         paths.assign("memories", titles, listing.memory_ids, state.memories, self.scan.memories)
@@ -169,7 +170,8 @@ class Pass:
         for memory_id in list(self.listing.memories):
             uid = self.actions.uids[memory_id]
             entry, found = self.state.memories.get(uid), self.scan.memories.get(uid)
-            is_changed = entry is None or entry.stored != self.actions.digest(memory_id)
+            is_moved = found is not None and found.path != self.actions.paths.by_id[memory_id]
+            is_changed = is_moved or entry is None or entry.stored != self.actions.digest(memory_id)
             if found and found.document:
                 did = Did.CONFLICT if entry and is_changed else Did.UPDATED
                 yield Step(did, found.path, partial(self.actions.edit, uid=uid, memory_id=memory_id, found=found))
@@ -220,8 +222,8 @@ class Pass:
 
     def plan_decisions(self) -> Iterator[Step]:
         entries, actions, decided = self.state.decisions, self.actions, mirror_store.reached(of_memories=False)
-        is_same = all(uid in self.scan.decisions and not self.scan.decisions[uid].document for uid in entries)
-        if is_same and self.state.decided == decided:
+        is_unread = all(uid in self.scan.decisions and not self.scan.decisions[uid].document for uid in entries)
+        if is_unread and self.state.decided == decided:
             return
         self.state.decided = decided
         uids = {decision_id: uid for uid, decision_id in self.listing.decision_ids.items()}
@@ -232,8 +234,10 @@ class Pass:
             entry, found = entries.get(uid), self.scan.decisions.get(uid)
             if found and found.is_skipped:
                 continue
-            if not (entry and found and not found.document and entry.stored == files.digest(text.encode())):
-                path = found.path if found else actions.paths.by_id[decision_id]
+            path = actions.paths.by_id[decision_id]
+            is_moved = found is not None and found.path != path
+            is_same = entry and found and not found.document and entry.stored == files.digest(text.encode())
+            if is_moved or not is_same:
                 act = partial(actions.write_decision, uid=uid, decision_id=decision_id, text=text, found=found)
                 yield Step(Did.WRITTEN, path, act)
         for uid, entry in entries.items():

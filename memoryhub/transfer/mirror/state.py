@@ -18,7 +18,8 @@ from memoryhub.core.file_locks import lock
 from memoryhub.transfer.mirror.files import Stamp
 
 _LOCK_SECONDS = 0.1
-_FORMAT = 1
+# Before 2, a redaction renamed the files of memories with a redacted title only
+_FORMAT = 2
 
 
 @dataclass(slots=True)
@@ -78,7 +79,8 @@ def load(folder: Path, store: str, form: str) -> State:
         data: dict[str, Any] = json.loads(_path(folder).read_bytes())
         for kind in _ENTRIES:
             data[kind] = {uid: _entry(entry) for uid, entry in data[kind].items()}
-        del data["format"]
+        if data.pop("format") < _FORMAT:
+            data["erasure"] = 0
         state = State(**data)
     except FileNotFoundError:
         return State(store, str(folder), form)

@@ -20,8 +20,10 @@ from memories.events import MEMORIES, MEMORY_SEEN, MEMORY_WRITTEN, USE, MemorySt
 from memories.models import EndType, Memory, MemoryScope, MemoryVersion, Relation, ReviewState
 from memoryhub.core.events.event_types import EventType, names_where, quoted
 from memoryhub.core.log.quarantine import outside_quarantine
+from memoryhub.core.log.redact import PAYLOAD_REDACTED
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, json_text
 from memoryhub.core.text import flat
 from memoryhub.transfer.folder import Form, vault_tag
 from memoryhub.transfer.mirror.files import DECISION, MEMORY, REVISION, Document, formatted, revision_of
@@ -111,6 +113,23 @@ class Listing:
         return blake2b(
             repr((self.memories[memory_id], edges)).encode("utf-8", "surrogatepass"), digest_size=16
         ).hexdigest()
+
+
+def redacted_since(erasure: int) -> set[int]:
+    """Return the ids of what had text redacted after an event of the log."""
+    found = rows.fetch(_REDACTED_SINCE, [PAYLOAD_REDACTED.name, erasure])
+    positions = sorted({int(position) for (digests,) in found for position in json.loads(digests)})
+    return {row[0] for row in rows.fetch(_ENTITIES, [json.dumps(positions)])}
+
+
+_REDACTED_SINCE = (
+    f"SELECT {json_text('payload_json', 'digests')} FROM raw_events "
+    "WHERE event_type = %s AND payload_json IS NOT NULL AND position > %s"
+)
+_ENTITIES = (
+    "SELECT position FROM raw_events WHERE stream_seq = 1 AND stream_id IN "
+    f"(SELECT stream_id FROM raw_events WHERE position IN {IDS})"
+)
 
 
 # A memory that came from a file has the id of that file in its key; others have the id of their event
