@@ -1,13 +1,14 @@
 """Reading real repositories with the git binary."""
 
 import os
+import resource
 import subprocess
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Any
-from unittest import TestCase, mock
+from unittest import TestCase, mock, skipUnless
 
 from memoryhub.core.errors import Invalid, Unavailable
 from sessions_app.events import FileChange
@@ -264,12 +265,26 @@ class LimitsTest(GitTestCase):
         with mock.patch.object(process, "SECONDS", 0.2), self.assertRaisesRegex(Unavailable, "in time"):
             run(self.repository.folder, "rev-parse", "HEAD")
 
+    @skipUnless(hasattr(resource, "prlimit"), "this system limits no other process's memory")
     def test_git_may_not_take_the_machines_memory(self) -> None:
+        self.repository.commit("one", a=b"1\n")
+        # git reads attributes by lines, and this one has no end
+        (self.repository.folder / ".git/info/attributes").symlink_to("/dev/zero")
+        with self.assertRaisesRegex(Unavailable, "out of memory|signal|code"):
+            list(read_commits(self.repository.folder))
+        kilobytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        self.assertLess(kilobytes, 2 * 2**20)
+
+    def test_a_history_that_stops_coming_is_given_up(self) -> None:
         self.repository.commit("one")
         (self.repository.folder / ".git/config").unlink()
-        (self.repository.folder / ".git/config").symlink_to("/dev/zero")
-        with self.assertRaisesRegex(Unavailable, "git"):
-            read_commit(self.repository.folder, "HEAD")
+        os.mkfifo(self.repository.folder / ".git/config")
+        with (
+            mock.patch.object(process, "SILENCE_SECONDS", 0.2),
+            self.assertRaisesRegex(Unavailable, "in time"),
+            process.stream(self.repository.folder, "log") as chunks,
+        ):
+            list(chunks)
 
 
 class TokensTest(TestCase):
