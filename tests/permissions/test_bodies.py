@@ -13,7 +13,7 @@ from tests.permissions import rest_requests as rest
 from tests.permissions.callers import Caller
 from tests.permissions.matrix import Reply
 from tests.permissions.rest_requests import Ask
-from tests.permissions.rest_writes import WRITES
+from tests.permissions.rest_writes import MEMORIES, WRITES
 from tests.permissions.test_matrix import RestMatrix
 from tests.permissions.world import OTHER, OWN, OWN_ORG, SISTER
 from tests.torture.rounds import is_long
@@ -128,7 +128,7 @@ class BodyMatrix(RestMatrix):
                 with self.subTest(request=ask.label, field=name):
                     self.assert_is_unknown(ask, owner, name)
         # The check would notice a route that takes such a field.
-        note = rest.project_write(self.world, f"post {rest.MEMORIES}")
+        note = rest.project_write(self.world, f"post {MEMORIES}")
         with self.assertRaises(AssertionError):
             self.assert_is_unknown(note, owner, "author")
 
