@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from memoryhub.core import log
-from memoryhub.core.errors import Forbidden
+from memoryhub.core.backends.selected import stores
+from memoryhub.core.errors import Forbidden, Invalid
 from memoryhub.core.stores.store import Scope, StoreId, org_store, project_store, use_store
 from memoryhub.registry.organizations import OrgCreate, create_org
 from memoryhub.registry.projects import (
@@ -41,6 +42,18 @@ class FromInsideTests(HubTestCase):
         self.assertEqual(create_project(command=command), first)
         self.assertEqual((type(first), first.name), (ProjectCard, "Gamma"))
         self.assertIs(type(get_project(command=ProjectGet())), ProjectDetails)
+
+    def test_a_key_that_is_refused_creates_nothing(self) -> None:
+        for store, create in (
+            (org_store("acme"), lambda: create_org(command=OrgCreate(org_id="acme", name="A", idempotency_key="a\0b"))),
+            (
+                project_store("gamma"),
+                lambda: create_project(command=ProjectCreate(project_id="gamma", name="G", idempotency_key="a\0b")),
+            ),
+        ):
+            with self.subTest(store=store.alias):
+                self.assertRaisesMessage(Invalid, "idempotency_key must have at most 200", create)
+                self.assertFalse(stores.exists(store))
 
     def test_an_organisation_is_changed_by_its_own_projects_only(self) -> None:
         create_org(command=OrgCreate(org_id="acme"))

@@ -137,7 +137,7 @@ class Gate:
             else:
                 self._on_call()
                 with self._calls.one_of(caller.owner):
-                    await self._answer(backend, request, receive, send)
+                    await self._answer(backend, request, caller.project, receive, send)
         if session and request.method == "DELETE":
             self._sessions.end(session)
             await backend.end_session(session, caller.project)
@@ -151,12 +151,14 @@ class Gate:
             return self._backend
 
     # The body is read before, so that a slow client doesn't delay a shutdown.
-    async def _answer(self, backend: Backend, request: Request, receive: Receive, send: _Sent) -> None:
+    async def _answer(self, backend: Backend, request: Request, project: str, receive: Receive, send: _Sent) -> None:
         with self._bodies.one() as body:
             problem = await body.read(receive, self._max_body)
             if problem is not None:
                 await problem(request.scope, receive, send)
                 return
+            # Again, because the token may have been revoked, or its rights changed, while the body arrived.
+            request.scope[ADMITTED], _ = await self._admission.admit(request, project)
             if self._closed:
                 raise stopping_error()
             self._answering += 1

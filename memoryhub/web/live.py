@@ -6,7 +6,10 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
+from django.contrib.auth.models import User
 from django.contrib.messages.storage.base import BaseStorage, Message
+from django.contrib.sessions.models import Session
+from django.db import close_old_connections
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
@@ -15,8 +18,9 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_safe
 
+from memoryhub.core import clock
 from memoryhub.core.background import UNKNOWN_TASK, find_task
-from memoryhub.core.permissions import Act, may
+from memoryhub.core.permissions import Act, current_place, may
 from memoryhub.core.stores.store import current_store
 from memoryhub.ops.jobs.live import source_of_jobs
 from memoryhub.ops.serving.live import Source, source_of_store
@@ -42,6 +46,17 @@ class LiveResponse(StreamingHttpResponse):
         super().__init__([], content_type="text/event-stream; charset=utf-8", headers={"Cache-Control": "no-store"})
         self.source = source
         self.person = request.user.get_username()
+        self._session_key = request.session.session_key
+        self._place = current_place()
+
+    def may_follow(self) -> bool:
+        """Return whether the person is still signed in and still sees the place."""
+        close_old_connections()  # called outside of requests
+        sessions = Session.objects.filter(session_key=self._session_key, expire_date__gt=clock.now())
+        if self._session_key and not sessions.exists():
+            return False
+        person = User.objects.filter(username=self.person).first()
+        return person is not None and may(person, Act.VIEW, place=self._place)
 
 
 @require_GET

@@ -62,6 +62,7 @@ def draft_description(*, command: OrgDescribe, scope: Scope) -> Draft[ProjectDes
         NotFound: there is no such organisation.
         Invalid: a store of that scope has no organisation and no folder.
     """
+    log.require_key(command.idempotency_key)
     fields = command.model_dump(exclude_unset=True, exclude={"idempotency_key"})
     misplaced = [name for name in ("org_id", "root_path") if fields.get(name)]
     if misplaced and scope != Scope.PROJECT:

@@ -75,16 +75,17 @@ def begin_turn(*, command: TurnBegin) -> BegunTurn:
 def _active_session(name: str) -> Session:
     if not name:
         raise refuse(Refusal.NO_SESSION)
-    session: Session | None = Session.objects.filter(session_id=name).first()
+    draft = log.prepare(SESSION_STARTED, SessionStarted(session_id=name, agent=current_origin().actor))
+    # By the sanitised name, which is the one that was stored
+    session: Session | None = Session.objects.filter(session_id=draft.payload.session_id).first()
     if session is None:
-        return _begin_session(name)
+        return _begin_session(draft)
     if session.status != SessionStatus.ACTIVE:
         raise refuse(Refusal.SESSION_ENDED, session=name)
     return session
 
 
-def _begin_session(name: str) -> Session:
-    draft = log.prepare(SESSION_STARTED, SessionStarted(session_id=name, agent=current_origin().actor))
+def _begin_session(draft: log.Draft[SessionStarted]) -> Session:
     with use_origin(session_id="", turn_id=""):
         event = log.append(draft, stream=f"session:{draft.payload.session_id}")
     session: Session = Session.objects.get(id=event.position)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 from django.contrib.auth import get_user_model
 from django.test import Client
 
@@ -82,6 +84,37 @@ class AccessTests(RestTestCase):
                 response = self.browser.generic("POST", MEMORIES, '{"title": "t"}', content_type=content_type)
                 self.assertEqual(response.status_code, 415)
                 self.check_shape(response)
+
+    def test_no_other_spelling_of_a_write_is_one(self) -> None:
+        token = self._sign_in()
+        override = {"X-HTTP-Method-Override": "POST", "X-HTTP-Method": "POST", "X-Method-Override": "POST"}
+        spelled = (
+            "%2561lpha",
+            "ALPHA",
+            "alpha%00",
+            "alpha%20",
+            "beta/../alpha",
+            "beta%2F..%2Falpha",
+            "ａlpha",
+            "alpha.",
+        )
+        for method, path in (
+            *((method, MEMORIES) for method in ("GET", "HEAD", "OPTIONS", "PUT", "TRACE")),
+            ("GET", f"{MEMORIES}?_method=POST"),
+            ("POST", f"{MEMORIES}/"),
+            ("POST", f"/{MEMORIES}"),
+            *(("POST", f"/api/v1/projects/{name}/memories") for name in spelled),
+        ):
+            with self.subTest(method=method, path=path):
+                headers = {"X-CSRFToken": token, **override}
+                response = self.browser.generic(method, path, json.dumps(BODY), "application/json", headers=headers)
+                self.assertTrue(response.status_code >= 400 or method in ("GET", "HEAD"), response.status_code)
+        for charset in ("utf-7", "utf-16", "x" * 100):
+            content_type = f"application/json; charset={charset}"
+            response = self.browser.generic("POST", MEMORIES, json.dumps(BODY), content_type)
+            self.assertIn(response.status_code, (403, 415), charset)
+        for project in ("alpha", "beta"):
+            self.assertEqual(self.call("GET", f"projects/{project}/memories").data["results"], [])
 
     def test_a_user_who_is_not_staff_is_not_let_in(self) -> None:
         user = get_user_model().objects.create_user("guest")

@@ -63,3 +63,8 @@ class WorkTests(RestTestCase):
         self.assertEqual(self.call("POST", f"{ALPHA}/sessions/s1/pause").data["status"], "paused")
         self.call("POST", f"{ALPHA}/sessions/s1/pause", expect=409)
         self.assertEqual(self.call("POST", f"{ALPHA}/sessions/s1/resume").data["status"], "active")
+
+    def test_a_turn_finds_the_session_by_its_sanitised_name(self) -> None:
+        for turn in ("t1", "t2"):
+            body = {"session_id": "a\0b", "turn_id": turn}
+            self.call("POST", "projects/alpha/turns/begin", body, expect=201)

@@ -8,8 +8,8 @@ import re
 import select
 import subprocess
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +135,23 @@ class HttpSession:
         """Call a tool and return the response before the answer has arrived."""
         params = {"name": tool, "arguments": arguments}
         return self.send("POST", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+
+    @contextmanager
+    def partly(self, tool: str, **arguments: Any) -> Iterator[tuple[http.client.HTTPConnection, bytes]]:
+        """Send a call but for its last byte, once the server waits for the body; yield the connection and the byte."""
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
+        body = json.dumps(call).encode()
+        connection = http.client.HTTPConnection(self._server.host, self._server.port, timeout=DEADLINE_SECONDS)
+        with closing(connection):
+            connection.putrequest("POST", self._server.path)
+            # The server sends "100 Continue" when it begins to read the body, after it has admitted the caller.
+            length = {"Content-Length": str(len(body)), "Expect": "100-continue"}
+            for name, value in {**HEADERS, **self._headers, **length}.items():
+                connection.putheader(name, value)
+            connection.endheaders()
+            assert connection.sock.recv(1_000).startswith(b"HTTP/1.1 100 ")
+            connection.send(body[:-1])
+            yield connection, body[-1:]
 
     def say(self, tool: str, **arguments: Any) -> str:
         with self.begin(tool, **arguments) as response:

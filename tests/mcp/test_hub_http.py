@@ -93,6 +93,18 @@ class ServingAllProjects(HubTestCase):
         self.assertEqual(status, 401)
         self.assertIn("the token 'gone' was revoked", sentence)
 
+    def test_a_body_that_ends_after_its_token_was_revoked_writes_nothing(self) -> None:
+        server = HubProject(self.hub, "alpha", self.token("slow"))
+        arguments = {"title": "Too late", "content": "sent by a revoked token"}
+        with HttpSession(server).partly("memory_write", **arguments) as (connection, last):
+            self.run_token("revoke", "slow")
+            connection.send(last)
+            status, sentence = self.refused(connection.getresponse())
+        self.assertEqual(status, 401)
+        self.assertIn("the token 'slow' was revoked", sentence)
+        results = self.hub.api("GET", "projects/alpha/memories?limit=100").json()["results"]
+        self.assertNotIn("Too late", [memory["title"] for memory in results])
+
     def test_a_session_of_another_token_or_project_is_as_unknown_as_one_that_never_was(self) -> None:
         own = HttpSession(HubProject(self.hub, "alpha", self.token("owner-of-it")))
         session = own._headers["MCP-Session-Id"]

@@ -47,7 +47,7 @@ class HttpMatrix(SimpleTestCase):
         self.assertEqual(self.server.api("POST", f"projects/{project}/memories", body).status, 201)
 
     def position(self) -> int:
-        return int(self.server.api("GET", f"projects/{OWN}/events?limit=1").json()["results"][0]["position"])
+        return int(self.server.api("GET", f"projects/{OWN}").json()["events"])
 
     def assert_is_nowhere(self, path: str, name: str) -> None:
         there, nowhere = self.get(path), self.get(path.replace(name, NOWHERE[name]))
@@ -83,6 +83,20 @@ class HttpMatrix(SimpleTestCase):
         for path in ("", "live/", "memories/memory/", "memories/memory/export.jsonl"):
             self.assert_is_nowhere(f"/p/{OWN}/admin/{path}", OWN)
         self.assertNotIn(OWN.encode(), self.get("/").body)
+
+    def test_a_stream_ends_with_the_membership_instead_of_its_next_message(self) -> None:
+        connection = http.client.HTTPConnection(*self.server.place, timeout=DEADLINE_SECONDS)
+        with closing(connection):
+            connection.request("GET", f"/p/{OWN}/admin/live/", headers={"Cookie": self.cookie})
+            stream = connection.getresponse()
+            self.write(OWN, "during the membership")
+            position = self.position()
+            while int(self.next_of(stream).partition("-")[0]) < position:
+                pass
+            self.assertLess(self.server.api("DELETE", f"projects/{OWN}/members/ann").status, 300)
+            self.write(OWN, "after the membership")
+            last = stream.read()
+        self.assertNotIn(f"data: {position + 1}".encode(), last)
 
     def next_of(self, stream: Any) -> str:
         """Return the data of the next message of a stream."""

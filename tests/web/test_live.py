@@ -240,7 +240,7 @@ class StreamTests(TestCase):
     def setUp(self) -> None:
         self.version = "1"
         source = live.Source("pump", lambda: self.version, lambda: self.version)
-        self.response = response = mock.MagicMock(source=source, person="ann")
+        self.response = response = mock.MagicMock(source=source, person="ann", may_follow=lambda: True)
 
         def application(_: Any, start: Any) -> Any:
             start("200 OK", [("Content-Type", "text/event-stream")])

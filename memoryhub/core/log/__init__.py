@@ -5,7 +5,17 @@ and ``verify`` checks that none was changed.
 """
 
 from memoryhub.core.log.anchor import anchor_problem, anchor_warning, require_anchored
-from memoryhub.core.log.append import Draft, append, before_commit, find_by_key, guard, on_append, prepare, transaction
+from memoryhub.core.log.append import (
+    Draft,
+    append,
+    before_commit,
+    find_by_key,
+    guard,
+    on_append,
+    prepare,
+    require_key,
+    transaction,
+)
 from memoryhub.core.log.chain import Verification, verify
 from memoryhub.core.log.comparing import Comparison, compare, compare_sample
 from memoryhub.core.log.erase import PAYLOAD_ERASED, PayloadErased, erase_events, erase_streams, stands_alone
@@ -50,6 +60,7 @@ __all__ = [
     "redact_payloads",
     "replay",
     "require_anchored",
+    "require_key",
     "stands_alone",
     "table_digests",
     "transaction",

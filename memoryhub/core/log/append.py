@@ -288,12 +288,17 @@ def checked_name(field: str, value: str, *, allowed: str = REPEATED, by_pack_onl
 KEY_TAKEN = "SELECT 1 FROM raw_events WHERE idempotency_key = %s"
 
 
+def require_key(key: str | None) -> None:
+    """Raise Invalid unless the log takes this idempotency key; for a store that does not exist yet."""
+    if key is not None:
+        checked_name("idempotency_key", key, allowed="")
+
+
 def _checked_key(key: str | None) -> str | None:
-    if key is None:
-        return None
-    if rows.fetch(KEY_TAKEN, [key]):
+    if key is not None and rows.fetch(KEY_TAKEN, [key]):
         raise Conflict("idempotency_key is already used by another event; use a new one")
-    return checked_name("idempotency_key", key, allowed="")
+    require_key(key)
+    return key
 
 
 def find_by_key(key: str | None, *types: EventType[Any]) -> RawEvent | None:

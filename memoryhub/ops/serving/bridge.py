@@ -83,7 +83,7 @@ class WsgiBridge:
             await _send_unavailable(send)
             return
         await send(exchange.start)
-        await self.streams.run(source, exchange.person, receive, send)
+        await self.streams.run(source, exchange.person, receive, send, may_follow=exchange.may_follow)
         await send(_body(b"", more=False))
 
     # None if the client has disconnected
@@ -105,6 +105,7 @@ class _Exchange:
         # What the client follows, if the response is a stream of messages
         self.source: Source | None = None
         self.person = ""
+        self.may_follow: Callable[[], bool] = bool
 
     # In a thread
     def run(self, application: Application, environ: dict[str, Any]) -> None:
@@ -113,6 +114,7 @@ class _Exchange:
             self.source = getattr(chunks, "source", None)
             if self.source:
                 self.person = chunks.person  # type: ignore[attr-defined]
+                self.may_follow = chunks.may_follow  # type: ignore[attr-defined]
                 return
             is_whole = isinstance(chunks, list | tuple) or getattr(chunks, "streaming", True) is False
             for chunk in [b"".join(chunks)] if is_whole else chunks:

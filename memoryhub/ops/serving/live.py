@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 MOST_STREAMS, MOST_STREAMS_OF_A_PERSON = 200, 50
 LOOK_SECONDS = 0.25
 HEARTBEAT_SECONDS = 15.0
-# Then the browser connects again, which checks the person's rights again
+# Then the browser connects again
 LIFE_SECONDS = 60.0
 # A file that changed this recently may change again without a visible difference in its time
 _SETTLED_SECONDS = 0.1
@@ -136,9 +136,14 @@ class Streams:
         own = sum(name == person for name in self._open.values())
         return len(self._open) >= MOST_STREAMS or own >= MOST_STREAMS_OF_A_PERSON
 
-    async def run(self, source: Source, person: str, receive: Receive, send: Send) -> None:
-        """Send messages until the client disconnects, its time is over, or the server stops."""
-        sending = asyncio.ensure_future(self._send(source, send))
+    async def run(
+        self, source: Source, person: str, receive: Receive, send: Send, *, may_follow: Callable[[], bool]
+    ) -> None:
+        """Send messages until the client disconnects, loses the right to them, its time is over, or the server stops.
+
+        ``may_follow`` is called in a thread before each message and heartbeat.
+        """
+        sending = asyncio.ensure_future(self._send(source, send, may_follow))
         gone = asyncio.ensure_future(_disconnected(receive))
         self._open[sending] = person
         try:
@@ -149,9 +154,12 @@ class Streams:
             gone.cancel()
             await asyncio.gather(sending, gone, return_exceptions=True)
 
-    async def _send(self, source: Source, send: Send) -> None:
+    async def _send(self, source: Source, send: Send, may_follow: Callable[[], bool]) -> None:
+        loop = asyncio.get_running_loop()
         with self.watching(source) as watcher:
             async for message in watcher.messages():
+                if not await loop.run_in_executor(self._threads, may_follow):
+                    return
                 await send({"type": "http.response.body", "body": message, "more_body": True})
 
     @contextlib.contextmanager
