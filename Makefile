@@ -68,7 +68,7 @@ test-postgresql: $(BIN)/.installed-dev
 
 # The long form of the attacks and the fuzzing that `make test` does briefly.
 torture: $(BIN)/.installed-dev
-	MEMORY_HUB_TORTURE=long $(TEST_MODE) $(BIN)/python manage.py test $(or $(TESTS),tests.torture tests.api.test_fuzz tests.mcp.test_fuzz tests.test_many_processes tests.postgres.test_killed_machines tests.postgres.test_failures tests.transfer.test_moving)
+	MEMORY_HUB_TORTURE=long $(TEST_MODE) $(BIN)/python manage.py test $(or $(TESTS),tests.torture tests.api.test_fuzz tests.mcp.test_fuzz tests.test_many_processes tests.postgres.test_killed_machines tests.postgres.test_failures tests.transfer.test_moving tests.web.test_hostile_texts)
 
 docs: $(BIN)/.installed-dev
 	MEMORY_HUB_TEST_WRITE_DOCS=1 $(BIN)/python manage.py test tests.test_docs.DocumentsTests
