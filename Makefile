@@ -67,8 +67,12 @@ test-postgresql: $(BIN)/.installed-dev
 	$(IN_POSTGRESQL) $(or $(TESTS),$(POSTGRESQL_TESTS))
 
 # The long form of the attacks and the fuzzing that `make test` does briefly.
+LONG_TESTS := tests.torture tests.api.test_fuzz tests.permissions.test_bodies tests.mcp.test_fuzz \
+	tests.test_many_processes tests.postgres.test_killed_machines tests.postgres.test_failures \
+	tests.transfer.test_moving tests.web.test_hostile_texts
+
 torture: $(BIN)/.installed-dev
-	MEMORY_HUB_TORTURE=long $(TEST_MODE) $(BIN)/python manage.py test $(or $(TESTS),tests.torture tests.api.test_fuzz tests.permissions.test_bodies tests.mcp.test_fuzz tests.test_many_processes tests.postgres.test_killed_machines tests.postgres.test_failures tests.transfer.test_moving)
+	MEMORY_HUB_TORTURE=long $(TEST_MODE) $(BIN)/python manage.py test $(or $(TESTS),$(LONG_TESTS))
 
 docs: $(BIN)/.installed-dev
 	MEMORY_HUB_TEST_WRITE_DOCS=1 $(BIN)/python manage.py test tests.test_docs.DocumentsTests

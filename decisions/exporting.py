@@ -123,8 +123,18 @@ def madr_document(decision: Mapping[str, Any], names: Mapping[int, str]) -> str:
 
 def with_front_matter(matter: Mapping[str, Any], body: str) -> str:
     """Return a Markdown file; the values are JSON, which is YAML too."""
-    lines = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in matter.items())
+    lines = (f"{name}: {yaml_value(value)}" for name, value in matter.items())
     return "\n".join(["---", *lines, "---", "", body])
+
+
+# What YAML takes for a line break, or refuses, although JSON does not
+_NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+
+def yaml_value(value: Any) -> str:
+    """Return a JSON value in one line that parsers of YAML read as the same value."""
+    text = json.dumps(value, ensure_ascii=False)
+    return _NOT_IN_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 # Fields that `read_adr` would not read back unchanged from the body go to the front matter.

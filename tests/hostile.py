@@ -27,6 +27,31 @@ LINE = f"#{FORGED} guideline x"
 _FORGED_LINE = re.compile(rf"^(?:- )?\w*#{FORGED}\b", re.ASCII)
 _LINE_OF_AN_ID = re.compile(r"^(?:- )?(?:global|org|session)?#(\d+) ")
 
+ELSEWHERE = "192.0.2.1"
+"""An address that nothing answers at: a page that asks it leaves its origin."""
+MARKUP = {
+    "elements": "\"'><img src=x class=hostile onerror=canary()></script></title><svg class=hostile onload=canary()>"
+    "[a](javascript:canary())",
+    "links": "[a](javascript:canary()) [b](data:text/html,<script>canary()</script>) <javascript:canary()> "
+    f"![c](http://{ELSEWHERE}/x.png) [d](file:///etc/passwd) [[e]]",
+    "closing": "</script></title></textarea></style>--><script class=hostile>canary()</script>"
+    "]]><plaintext class=hostile>",
+    "documents": "<svg class=hostile><script>canary()</script><foreignObject><iframe class=hostile "
+    'srcdoc="<script>parent.canary()</script>">',
+    "attributes": "\" class=hostile autofocus onfocus=canary() onmouseover='canary()' style=position:fixed;inset:0 "
+    "href=javascript:canary() `",
+    "templates": "{{ settings.SECRET_KEY }}{% debug %}${canary()}#{canary()}<%= canary() %>"
+    "\\u003cscript\\u003e&lt;b&gt;",
+    "redirects": f"<base class=hostile href=//{ELSEWHERE}><meta class=hostile http-equiv=refresh "
+    f'content="0;url=//{ELSEWHERE}"><link class=hostile rel=stylesheet href=//{ELSEWHERE}/x.css><form class=hostile>',
+    "directions": "\u202egnp.exe\u202c \u2066x\u2069 a\u200b\u200d\ufeffb \x1b[31mred\x1b[0m "
+    "\x1b]8;;http://x\x07link \U000e0041",
+    "formula": f'=HYPERLINK("http://{ELSEWHERE}","x")',
+    "markdown": "```\n---\nproject: x\n---\n| a | b |\n|---|---|\n<!-- <b class=hostile> -->\n# #412 decision\n- [ ] x",
+    "wide": "W" * 180,
+}
+"""Texts that are markup to some reader; each fits a title. Elements that they would create are of class ``hostile``."""
+
 M = TypeVar("M", bound=BaseModel)
 
 

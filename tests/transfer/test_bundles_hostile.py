@@ -24,11 +24,12 @@ from memories.services import update_memory
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Invalid
+from memoryhub.core.ids import uuid7
 from memoryhub.core.log.digests import HEADER, canonical_json, chain_digest, payload_digest
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.store import use_store
 from memoryhub.transfer.bundles import age, reading
-from memoryhub.transfer.bundles.applying import Outcome
+from memoryhub.transfer.bundles.applying import Outcome, apply_bundle
 from memoryhub.transfer.bundles.checking import check
 from memoryhub.transfer.bundles.reading import open_bundle
 from tests.home import UNMEASURED
@@ -75,6 +76,25 @@ def unreadable(manifest: Line, lines: list[Line]) -> None:
     rechain(manifest, lines)
 
 
+def added(name: str, payload: Line, **header: Any) -> Change:
+    """Return a change that adds an event, as whoever makes a bundle can: with its digests."""
+
+    def change(manifest: Line, lines: list[Line]) -> None:
+        number = len(lines) + 1
+        event = {**lines[0], "position": number, "event_id": uuid7(), "event_type": name, "event_version": 1}
+        event |= {"payload": payload, "stream_id": "memory:1", "stream_seq": number, "idempotency_key": None, **header}
+        event["payload_digest"] = payload_digest(event["salt"], canonical_json(payload))
+        lines.append(event)
+        manifest["events"] = number
+        rechain(manifest, lines)
+
+    return change, ""
+
+
+def erasing(*positions: int) -> Callable[[Line, list[Line]], object]:
+    return added("payload.erased", {"positions": [*positions], "streams": ["memory:1"], "reason": "x"})[0]
+
+
 def rechain(manifest: Line, lines: list[Line]) -> None:
     head = "0" * 64
     for line in lines:
@@ -103,9 +123,22 @@ CHANGES: dict[str, Change] = {
     "a view": (lambda manifest, _: manifest.update(scope="view"), "manifest is not valid"),
     "an unknown type": (unknown, "this version does not know events of type 'memory.dreamt'"),
     "a payload of another version": (unreadable, "line 2: 'title' is required; also invalid"),
+    "an erasure of itself": (erasing(1, 4), "line 5: it names #4, and there is no such event before it"),
+    "an erasure of no event": (erasing(0), "line 5: it names #0, and there is no such event before it"),
+    "too many values": (lambda _, lines: lines[0]["payload"].update(a=[[]] * 500_000), "more than 500,000 values"),
     "a huge event": (lambda _, lines: lines[0]["payload"].update(title="x" * 17 * 2**20), "more than 16 MiB"),
 }
 
+
+# Events that are valid each by itself
+UNFIT: dict[str, Change] = {
+    "the id of another event": added("memory.deleted", {"memory_id": 1}, event_id="0" * 36),
+    "a place in a stream that is taken": added("memory.deleted", {"memory_id": 1}, stream_seq=1),
+    "a version of no memory": added(
+        "memory.revised", {"memory_id": 99, "version": 2, "base_version": 1, "title": "x", "content": "y"}
+    ),
+    "an id that no database has": added("memory.deleted", {"memory_id": 2**70}),
+}
 
 # By age-encryption 0.3.1 for Node, with work factor 4 and the passphrase "correct horse"
 MADE_BY_TYPAGE = (
@@ -185,6 +218,22 @@ class ChangedTests(TwoHubsTestCase):
         twice = text.replace(b'"payload":{', b'"payload":{"a":1},"payload":{', 1)
         self.assert_refused(sealed_again(intro, manifest, twice), "line 2: it is not one complete JSON object")
         self.assert_refused(sealed_again(intro, manifest, text, b"more"), "events are not complete")
+
+    def test_events_that_do_not_fit_each_other_are_refused(self) -> None:
+        self.bundle()
+        intro, described, rest = self.file.read_bytes().split(b"\n", 2)
+        text = zlib.decompressobj().decompress(rest)
+        for name, (change, _) in UNFIT.items():
+            manifest, lines = json.loads(described), [json.loads(line) for line in text.splitlines()]
+            lines[0]["event_id"] = "0" * 36
+            change(manifest, lines)
+            self.file.write_bytes(sealed_again(intro, manifest, "".join(map(written, lines)).encode()))
+            with self.subTest(name), self.other_hub():
+                with self.assertRaises(Invalid) as refused:
+                    apply_bundle(open_bundle(self.file, str), ALPHA)
+                self.assertRegex(refused.exception.message, r"(fit|events before it) .*; nothing was imported$")
+                with use_store(ALPHA, create=True):
+                    self.assertEqual(log.head()[0], 0)
 
     def test_a_refusal_changes_nothing(self) -> None:
         self.bundle(passphrase="correct horse")

@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from decisions.importing import import_adrs
 from decisions.models import Decision
 from decisions.schemas import DecisionRecord
@@ -17,7 +19,9 @@ from memories.schemas.links import RelationCreate
 from memories.services import delete_memory, write_memory
 from memories.services.relations import create_relation
 from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.core.text import flat
 from memoryhub.transfer.folder import Form, Selection, export_files, write_folder
+from tests.hostile import MARKUP
 from tests.support import HubTestCase
 
 TITLES = ("../../etc/passwd", "CON", "Use WAL", "use wal", "a/b\\c:d*e?f", "漢字", "x" * 200, "- [x] | #^ ]] title")
@@ -63,6 +67,24 @@ class FolderTests(HubTestCase):
             self.assertEqual(memory.content, "Text of Use WAL.")
             self.assertLessEqual({"storage", "two words"}, set(memory.tags))
             self.assertEqual(Decision.objects.get().rationale, "It is small.")
+
+    def test_hostile_texts_are_read_back_by_a_parser_of_yaml(self) -> None:
+        odd = ("a\x7f\x80\x9fb", "a\ufeffb\ufffe", "\U0001f600 \U000e0041", "a\x85b\u2028c\u2029d")
+        texts = [*MARKUP.values(), *odd, "---\nproject: x\n---", "!!python/object:os.system x", "*a &a", "yes", "0x1F"]
+        titles = {self.write(flat(text), source=flat(text), content=f"{text}\n---\nid: 9\n"): text for text in texts}
+        record_decision(command=DecisionRecord(title=flat(odd[3]), chosen=odd[0], topic=flat(odd[1])))
+        for form in Form:
+            files = self.files(form)
+            self.assertEqual(len(files), len(texts) + 1)
+            for name, file in files.items():
+                with self.subTest(name, form=form):
+                    matter = yaml.safe_load(re.split(r"^---$", file, maxsplit=2, flags=re.MULTILINE)[1])
+                    if not name.startswith("decisions/"):
+                        memory_id = matter["id"]
+                        self.assertEqual(matter["title"], Memory.objects.get(id=memory_id).title)
+                        self.assertEqual(matter["source"], Memory.objects.get(id=memory_id).source)
+                        self.assertIn(memory_id, titles)
+                    self.assertRegex(name, r"\A(memories|decisions)/[0-9]{4}(-[a-z0-9]+)*\.md\Z")
 
     def test_links_lead_to_files_of_the_export(self) -> None:
         wal, old = self.write("Use WAL"), self.write("No | locks")

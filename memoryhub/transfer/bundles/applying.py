@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
 from governance.redaction.copies import look_through
 from memoryhub.core import log
 from memoryhub.core.backends.selected import stores
-from memoryhub.core.errors import Conflict
+from memoryhub.core.errors import Conflict, HubError, Invalid
 from memoryhub.core.events.projection import finish_rebuild
 from memoryhub.core.log.adopting import append_as_is, forward
 from memoryhub.core.log.digests import GENESIS
@@ -139,10 +139,11 @@ def _merge(bundle: Bundle, plan: Applied, redacted: Collection[int], progress: P
 def _continue(bundle: Bundle, plan: Applied, progress: Progress) -> None:
     contents = plan.contents
     if plan.head[0] and contents.last_removal > contents.fork:
-        forward(_without_erased(bundle, contents), fork=plan.head, progress=progress)
+        with _unfit_refused():
+            forward(_without_erased(bundle, contents), fork=plan.head, progress=progress)
         return
     # The bundle may have what the log lost, so its anchor is compared at the end
-    with log.transaction(anchored=False):
+    with _unfit_refused(), log.transaction(anchored=False):
         if log.head() != plan.head:
             raise Conflict("the store has changed meanwhile; try again")
         for event in _without_erased(bundle, contents):
@@ -152,6 +153,18 @@ def _continue(bundle: Bundle, plan: Applied, progress: Progress) -> None:
                 progress(event.position)
         log.require_anchored()
     finish_rebuild()
+
+
+# Events are written in batches, so an error may come after the event that caused it
+@contextmanager
+def _unfit_refused() -> Iterator[None]:
+    try:
+        yield
+    except HubError:
+        raise
+    except UNFIT as error:
+        why = f"the bundle's events do not fit each other ({type(error).__name__}); nothing was imported"
+        raise Invalid(why) from error
 
 
 # The new events were sanitised by the rules of another hub. A scan of the whole log takes 15 s for 100,000 events.

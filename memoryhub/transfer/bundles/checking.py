@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from governance.events import ImportUndone
@@ -63,11 +63,19 @@ def _note_removal(event: BundleEvent, contents: Contents) -> None:
     if event.known_type.removes_text:
         contents.last_removal = event.position
     if isinstance(payload, log.PayloadErased):
-        contents.erased.update(payload.positions)
+        contents.erased.update(_earlier(event, payload.positions))
     elif isinstance(payload, log.PayloadRedacted):
+        _earlier(event, payload.digests)
         contents.redacted |= payload.digests
     elif isinstance(payload, ImportUndone):
-        contents.void.update(payload.void)
+        contents.void.update(_earlier(event, payload.void))
+
+
+def _earlier(event: BundleEvent, positions: Collection[int]) -> Collection[int]:
+    later = [position for position in positions if not 0 < position < event.position]
+    if later:
+        raise wrong(event.position, f"it names #{later[0]}, and there is no such event before it")
+    return positions
 
 
 def read_payload(event: BundleEvent) -> Payload:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
 
+from decisions.exporting import yaml_value
 from memories.importing.files import front_matter_lines, split_front_matter
 from memoryhub.core.errors import Invalid
 from memoryhub.core.foreign_files import read_foreign
@@ -176,7 +177,7 @@ def with_id(document: Document, uid: str) -> str:
 
 def formatted(matter: Mapping[str, Any], title: str, content: str, own_lines: str = "") -> str:
     """Return the text of a memory's file; values are JSON, which is YAML too."""
-    lines = "".join(f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in matter.items())
+    lines = "".join(f"{name}: {yaml_value(value)}\n" for name, value in matter.items())
     return f"---\n{lines}{own_lines}---\n\n# {flat(title)}\n\n{content}\n"
 
 
