@@ -137,6 +137,7 @@ class HooksTests(HookTestCase):
 
     def test_settings_that_are_too_large_are_refused_in_one_sentence_and_the_event_set_aside_at_once(self):
         repository = self.repository(*REFUSED, "refused")
+        self.prompt(self.work, "Of alpha")
         data = {"session_id": "s", "tool_name": "Bash", "tool_input": {"command": "ls"}, "cwd": str(repository)}
         self.assert_harmless(run_hook(self.home, "PostToolUse", data))
         wait_for_spooled(self.home, 1)
