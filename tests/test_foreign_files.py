@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import unittest
@@ -12,8 +13,8 @@ from unittest import mock
 
 from memoryhub.core.foreign_files import holds, read_foreign
 from tests.foreign_files import FILES, READERS, Case, faults_of
-from tests.hook.client import folder
-from tests.web.server import ROOT
+from tests.hook.client import HookTestCase, environment_of, folder, replayed, run_hook, spooled, wait_for_spooled
+from tests.web.server import DEADLINE_SECONDS, ROOT, poll, serving
 
 
 class ReadersTests(unittest.TestCase):
@@ -73,3 +74,91 @@ class ReadForeignTests(unittest.TestCase):
         link.symlink_to(self.file)
         answers = [holds(self.file, "text"), holds(self.file, "tex"), holds(self.file, "text "), holds(link, "text")]
         self.assertEqual(answers, [True, False, False, False])
+
+
+# What a clone can have instead of a file that git or the hub reads
+HOSTILE = ("link to /dev/zero", "named pipe", "1 GB of holes")
+REFUSED = (".memory-hub.toml", "1 GB of holes")
+PLACES = (".memory-hub.toml", ".git/config", ".git/commondir")
+
+
+class HooksTests(HookTestCase):
+    """The real hook process in hostile repositories, and a command of another project."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        # Settings that can't be read are an error of their own, the last test below
+        cases = [(place, file) for place in PLACES for file in HOSTILE if (place, file) != REFUSED]
+        self.repositories = [self.repository(place, file, f"r{number}") for number, (place, file) in enumerate(cases)]
+
+    def repository(self, place: str, file: str, name: str) -> Path:
+        repository = self.work.parent / name
+        for part in ("objects", "refs"):
+            (repository / ".git" / part).mkdir(parents=True)
+        (repository / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+        FILES[file](repository / place)
+        return repository
+
+    def prompt(self, repository: Path, text: str) -> None:
+        data = {"session_id": repository.name, "cwd": str(repository), "prompt": text}
+        done = run_hook(self.home, "UserPromptSubmit", data)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+
+    def search_in_alpha(self) -> None:
+        subprocess.run(
+            [sys.executable, str(ROOT / "manage.py"), "search", "anything", "--project", "alpha"],
+            cwd=self.work, env=environment_of(self.home), capture_output=True, check=True, timeout=DEADLINE_SECONDS,
+            preexec_fn=_with_little_memory,
+        )  # fmt: skip
+
+    def test_without_a_hub_events_of_hostile_repositories_arrive(self):
+        self.prompt(self.work, "Of alpha")
+        for repository in self.repositories:
+            self.prompt(repository, f"Of {repository.name}")
+        self.assert_arrived()
+
+    def test_events_that_wait_in_the_spool_burden_no_command_of_another_project(self):
+        data = {"session_id": "s", "tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_response": {}}
+        for repository in [*self.repositories, self.work]:
+            self.assert_harmless(run_hook(self.home, "PostToolUse", {**data, "cwd": str(repository)}))
+        wait_for_spooled(self.home, len(self.repositories) + 1)
+        self.search_in_alpha()
+        self.assertEqual([event["event_type"] for event in replayed(self.home, "alpha")][-1], "command.run")
+        waiting = [json.loads(line) for path in self.spool("*.taken") for line in path.read_text().splitlines()]
+        self.assertEqual(len(waiting), len(self.repositories))
+        self.assertEqual(self.spool("rejected/*"), [])
+
+    def test_a_running_hub_takes_events_of_hostile_repositories(self):
+        with serving("--no-worker", home=self.home):
+            for repository in [*self.repositories, self.work]:
+                self.prompt(repository, f"Of {repository.name}")
+            poll(lambda: not spooled(self.home), what="an empty spool")
+            self.assert_arrived()
+
+    def test_settings_that_are_too_large_are_refused_in_one_sentence_and_the_event_set_aside_at_once(self):
+        repository = self.repository(*REFUSED, "refused")
+        self.prompt(self.work, "Of alpha")
+        data = {"session_id": "s", "tool_name": "Bash", "tool_input": {"command": "ls"}, "cwd": str(repository)}
+        self.assert_harmless(run_hook(self.home, "PostToolUse", data))
+        wait_for_spooled(self.home, 1)
+        self.search_in_alpha()
+        (path,) = self.spool("rejected/*")
+        reason = f"{repository}/.memory-hub.toml cannot be read: it is larger than 64 KB; fix or remove it"
+        self.assertEqual(json.loads(path.read_text())["reason"], reason)
+        self.assertEqual(self.spool("*.jsonl*"), [])
+
+    def assert_arrived(self) -> None:
+        for repository in [*self.repositories, self.work]:
+            prompts = [
+                event["payload"]["content"]
+                for event in replayed(self.home, repository.name)
+                if event["event_type"] == "message.user"
+            ]
+            self.assertEqual(prompts, [f"Of {repository.name}"])
+
+    def spool(self, pattern: str) -> list[Path]:
+        return sorted((self.home / "spool").glob(pattern))
+
+
+def _with_little_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (2 * 2**30, 2 * 2**30))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -29,9 +30,10 @@ TAKEN = ".taken"
 # Hooks hold this lock, shared, until their events are in the spool.
 ARRIVING = "arriving.lock"
 TAKER_SECONDS = 30.0
-# Names the event that a process handles, by its digest in lines of equal length
+# Names events by their digests, one a line
 ATTEMPTS = "attempts"
 _DIGEST = 16
+_SLOW_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,13 +191,13 @@ def take(*, at: Path | None = None) -> list[Path]:
 
 
 class Attempts:
-    """Notes durably which event is handled, so that one at which processes end is recognised.
+    """Notes which event takes long, so that one at which processes are killed is recognised. Requires ``only_taker``.
 
-    Requires ``only_taker``. After an exception the process lives on, so only one that was killed leaves a note.
+    A killed process leaves its note. Two in a row at the same event, as for its use of memory, are the event's fault.
     """
 
-    # The file has the event at which the last process ended, and the one that this process handles. Two ends in a row
-    # at the same event are its fault; a process that a person ends is at another one the next time.
+    # The file has the event at which the last process was killed, and the one that this process handles. Other events
+    # are not noted: a process that a person kills would often be at the first one, which takes longest.
 
     def __init__(self, *, at: Path | None = None) -> None:
         self._path = (at or folder()) / ATTEMPTS
@@ -204,6 +206,10 @@ class Attempts:
         self._suspect = notes[-1] if notes else ""
         self._fatal = self._suspect if len(notes) > 1 and notes[-2] == self._suspect else ""
         self._put(self._suspect)
+        self._lock, self._end = threading.Lock(), threading.Event()
+        self._event: SpooledEvent | None = None
+        self._thread = threading.Thread(target=self._note_slow_events, daemon=True)
+        self._thread.start()
 
     def is_fatal(self, event: SpooledEvent) -> bool:
         """Return whether two processes in a row were killed at this event."""
@@ -211,19 +217,32 @@ class Attempts:
 
     @contextmanager
     def handling(self, event: SpooledEvent) -> Iterator[None]:
-        self._put(self._suspect, _digest(event))
+        self._event = event
         try:
             yield
         finally:
-            self._put(self._suspect)
+            with self._lock:
+                self._event = None
+                if os.fstat(self._file).st_size > len(self._suspect) + 1:
+                    self._put(self._suspect)
 
     def forget(self, *, waiting: Iterable[SpooledEvent]) -> None:
-        """Forget the event at which the last process ended, unless it still waits. All others were handled."""
+        """Forget the event at which the last process was killed, unless it still waits. All others were handled."""
         if not self._suspect or self._suspect not in map(_digest, waiting):
             self._path.unlink(missing_ok=True)
 
     def close(self) -> None:
+        self._end.set()
+        self._thread.join()
         os.close(self._file)
+
+    def _note_slow_events(self) -> None:
+        before = None
+        while not self._end.wait(_SLOW_SECONDS):
+            with self._lock:
+                if self._event and self._event is before:
+                    self._put(self._suspect, _digest(self._event))
+                before = self._event
 
     def _put(self, *digests: str) -> None:
         content = "".join(f"{digest}\n" for digest in digests if digest).encode()

@@ -49,10 +49,14 @@ while line := sys.stdin.readline():
 _VICTIM = """
 import django, os, signal
 django.setup()
+from memoryhub.core import spool
 from memoryhub.ops.serving import drain
 real = drain.{place}
 def fatal(event, more):
     if event.payload["content"] == {prompt!r}:
+        before = os.stat(spool.folder() / spool.ATTEMPTS).st_size
+        while os.stat(spool.folder() / spool.ATTEMPTS).st_size == before:
+            pass
         os.kill(os.getpid(), signal.SIGKILL)
     return real(event, more)
 drain.{place} = fatal

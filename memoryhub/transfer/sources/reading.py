@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -89,7 +90,10 @@ def read_text(path: Path) -> str:
     Raises:
         Invalid: it cannot be read, is a link, larger than 2 MB, binary or not in UTF-8.
     """
-    raw = _read(path, MAX_TEXT)
+    try:
+        raw = read_foreign(path, limit=MAX_TEXT, follows_links=False)
+    except OSError as error:
+        raise (Invalid(str(error.strerror)) if error.errno == errno.EFBIG else _unreadable(path, error)) from error
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -105,7 +109,10 @@ def read_json(path: Path) -> Any:
     Raises:
         Invalid: it cannot be read, is a link, larger than 64 MB or no JSON.
     """
-    raw = _read(path, MAX_FILE)
+    try:
+        raw = read_foreign(path, limit=MAX_FILE, follows_links=False)
+    except OSError as error:
+        raise _unreadable(path, error) from error
     if sum(map(raw.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise Invalid(f"{flat(str(path))} has more than {MAX_VALUES:,} values; export less at once")
     try:
@@ -146,13 +153,6 @@ def _open_lines(path: Path, *, follows_links: bool) -> Iterator[BinaryIO]:
         if os.fstat(file.fileno()).st_size > MAX_LINES:
             raise Invalid(f"{flat(str(path))} is larger than {MAX_LINES // 2**20} MB")
         yield file
-
-
-def _read(path: Path, limit: int) -> bytes:
-    try:
-        return read_foreign(path, limit=limit, follows_links=False)
-    except OSError as error:
-        raise _unreadable(path, error) from error
 
 
 def _unreadable(path: Path, error: OSError) -> Invalid:
