@@ -20,10 +20,11 @@ _PLAIN_LETTERS = str.maketrans(
     {"ß": "ss", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "æ": "ae", "Æ": "AE", "đ": "d", "þ": "th"}
 )
 _WORD = re.compile(r"[^\W_]+")
-# What a derived name has between two words, or in the place of an accent
-_BETWEEN = r"[^\pL\pN]{1,4}"
-_ACCENT = r"[^\pL\pN]{0,4}"
-_FILE_NAME = re.compile(r"\S*/\S*\.md\b")
+# What a derived name has between two words, or in the place of an accent: signs of ASCII, a hyphen, an accent. Not all
+# signs of Unicode, because each copy of that class takes RE2 some 50 kB.
+_SIGN = r"[\x00-/:-@\[-\x60{-\x7f\x{a0}\x{2010}-\x{2015}\x{300}-\x{36f}]"
+_BETWEEN, _ACCENT = _SIGN + "{1,3}", _SIGN + "{0,3}"
+_UNSPACED = re.compile(r"\S+")
 _PATTERN_MEMORY = 256 << 20
 
 # Characters; less of a text at the end of a cut name may be another word
@@ -100,9 +101,9 @@ class DerivedNames:
         if is_name:
             return _spans(self._names, text) or self._cut(text)
         spans = _spans(self._phrases, text)
-        files = [match.span() for match in _FILE_NAME.finditer(text)] if ".md" in text else []
-        inside = (span for span in (_spans(self._names, text) if files else []) if span not in spans)
-        return sorted([*spans, *(span for span in inside if any(a <= span[0] and span[1] <= b for a, b in files))])
+        words = [span for span in _spans(self._names, text) if span not in spans] if ".md" in text else []
+        files = _file_names(text) if words else []
+        return sorted([*spans, *(span for span in words if any(a <= span[0] and span[1] <= b for a, b in files))])
 
     # A long name is cut, maybe within the text
     def _cut(self, text: str) -> list[Span]:
@@ -115,6 +116,10 @@ class DerivedNames:
                 if text.endswith(slug[:size], 0, end):
                     return [(end - size, end)]
         return []
+
+
+def _file_names(text: str) -> list[Span]:
+    return [match.span() for match in _UNSPACED.finditer(text) if "/" in match[0] and ".md" in match[0]]
 
 
 def _is_short(text: str) -> bool:

@@ -18,6 +18,7 @@ from memories.pack.service import pack_context
 from memories.schemas import MemoryUpdate, MemoryWrite
 from memories.schemas.query import ContextPackRequest
 from memoryhub.core import log
+from memoryhub.core.log.read import last_erasure
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.transfer.folder import Form
@@ -123,6 +124,13 @@ class EveryPlaceTests(DerivedNamesCase):
         self.assertIn("someone-left.md", names)
         self.assertEqual(Mirror(self.folder, Form.MARKDOWN).run().steps, [])
 
+    def test_a_mirror_of_the_version_before_renames_what_was_redacted_then(self):
+        self.redact()
+        (path,) = (self.home / "mirrors").glob("*.json")
+        path.write_text(json.dumps({**json.loads(path.read_bytes()), "format": 1, "erasure": last_erasure()}))
+        self.mirror()
+        self.assertEqual([path.name for path in self.folder.rglob("*.md") if "quokka" in path.name], [])
+
     def test_the_preview_shows_the_names_before_and_after(self):
         places = {(place.field, place.before) for place in self.preview().places}
         self.assertIn(("tags[0]", "zoë quokkaländer"), places)
@@ -207,6 +215,7 @@ class ImportAgainTests(DerivedNamesCase):
         ids = sorted(Memory.objects.live().values_list("id", flat=True))
         self.redact("Maya Quokkaland")
         topics = self.topics()
+        self.assertTrue(log.rebuild().identical)
         self.import_document(self.TEXT.replace("A customer", "A big customer"))
         self.assertEqual(sorted(Memory.objects.live().values_list("id", flat=True)), ids)
         self.assertEqual(self.topics(), topics)

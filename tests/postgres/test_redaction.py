@@ -36,6 +36,29 @@ with use_store(project_store("alpha")):
 """
 
 
+NAME = "Zoë Quokkaländer"
+# Lower case, slugs and the stems of the text index
+NAME_FORMS = ("zoë-quokkaländer", "zoë quokkaländer", "zoe-quokkalander", "quokkaländer", "quokkaland")
+WRITE_NAMES = f"""
+import json, os, tempfile
+from pathlib import Path
+from decisions.schemas import DecisionRecord
+from decisions.services import record_decision
+from memories.importing import import_markdown
+from memories.schemas import MemoryWrite
+from memories.services import write_memory
+from memoryhub.core.stores.store import project_store, use_store
+with use_store(project_store("alpha"), create=True), tempfile.TemporaryDirectory() as folder:
+    Path(folder, "people.md").write_text("# {NAME}\\n\\nKeeps the keys.\\n")
+    import_markdown(directory=Path(folder))
+    for number in range(40):
+        write_memory(command=MemoryWrite(title=f"Ask {NAME} {{number}}", content=f"{{number}}", tags=["{NAME}"]))
+    write_memory(command=MemoryWrite(title="Link", content="see decisions/zoe-quokkalander.md"))
+    record_decision(command=DecisionRecord(title="{NAME}", chosen="Call", rationale="It is quicker"))
+    print(json.dumps(None))
+"""
+
+
 BACK_UP = """
 import json
 from memoryhub.core.backends.selected import stores
@@ -75,6 +98,19 @@ class RedactionTests(TestCase):
         self.assertEqual(self.files_with_text(), [])
         self.assertEqual(unproven, ["the server's write-ahead log", "base backups and dumps of the server"])
 
+    def test_no_data_file_has_a_name_that_was_derived_from_the_text(self) -> None:
+        run_python(WRITE_NAMES, self.home, self.url)
+        self.cluster.execute("ANALYZE", database=self.database)
+        before = {form: self.files_with_text(form) for form in NAME_FORMS}
+        self.assertTrue(all(before.values()), before)
+
+        _, left, _ = run_python(REDACT.replace(TEXT, NAME), self.home, self.url)
+
+        self.assertEqual(left, [])
+        self.assertEqual({form: self.files_with_text(form) for form in NAME_FORMS}, {form: [] for form in NAME_FORMS})
+        homes = [path.name for path in self.home.rglob("*") if path.is_file()]
+        self.assertFalse([name for name in homes if "quokka" in name])
+
     def test_rows_that_an_open_transaction_keeps_are_named_and_removed_later(self) -> None:
         for where in (self.database, "postgres"):
             with self.subTest(database=where), psycopg.connect(self.cluster.url(where)) as other:
@@ -94,8 +130,8 @@ class RedactionTests(TestCase):
         _, left, _ = run_python(REDACT, self.home, self.url)
         self.assertEqual(sorted(Path(where).suffix for where in left), [".bundle", ".gz"])
 
-    def files_with_text(self) -> list[str]:
+    def files_with_text(self, text: str = TEXT) -> list[str]:
         """Return the files of the whole server, but for its write-ahead log, that contain the text."""
         self.cluster.execute("CHECKPOINT")
         files = (path for path in self.cluster.data.rglob("*") if path.is_file() and "pg_wal" not in path.parts)
-        return sorted(path.name for path in files if TEXT.encode() in path.read_bytes())
+        return sorted(path.name for path in files if text.encode() in path.read_bytes())

@@ -76,7 +76,7 @@ class Actions:
             step.did = Did.WRITTEN
             self._put(stored, found.path, stored.text(document), found.stamp)
         else:
-            path = self.paths.by_id[memory_id]
+            path = self.paths.by_id.get(memory_id, found.path)  # a restored one has no path yet
             kept = self._keep_other(step, stored, path) if base != stored.version else {}
             self._update(memory_id, base, changes, found.path)
             self.adopt(step, uid, memory_id, found)
