@@ -130,8 +130,12 @@ def take_event(*, event: HookEvent, client: str, project: str, idempotency_key: 
 
 def note_window(*, event: HookEvent, window: str) -> None:
     """Note which session a client's window is in, for the MCP server that the same window has started."""
-    if window and event.effect not in (Effect.NOTHING, Effect.END):
+    if not window or event.effect in (Effect.NOTHING, Effect.END):
+        return
+    try:
         windows.note_session(window, event.session_id)
+    except OSError as error:  # such as a full disk; the event is recorded, and refusing it now would repeat it
+        logger.warning("the session of window %s could not be noted: %s", window, error)
 
 
 def answer_to(*, event: HookEvent, project: str, problem: str = "") -> str:

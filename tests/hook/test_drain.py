@@ -19,6 +19,7 @@ from memoryhub.core import log, spool
 from memoryhub.core.errors import Locked
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.store import list_projects
+from memoryhub.core.windows import FOLDER, find_process
 from memoryhub.ops.serving import drain
 from memoryhub.ops.serving.drain import Drained
 from sessions_app.models import Session, Turn
@@ -190,6 +191,19 @@ class DrainTests(DrainTestCase):
         self.assertEqual(drain.drain(), Drained(captured=3))
         found = {project: self.prompts(project) for project in ("alpha", "beta", "loop")}
         self.assertEqual(found, {"alpha": ["Question 2"], "beta": ["Question 3"], "loop": ["Question 1"]})
+
+    def test_a_note_of_a_window_that_cannot_be_written_rejects_no_event(self):
+        process = find_process(os.getpid())
+        assert process is not None
+        (self.home / "run").mkdir(exist_ok=True)
+        (self.home / FOLDER).touch()  # no folder, as on a full disk
+        for number in range(2):
+            event = {"client": "claude-code", "event": "UserPromptSubmit", "window": process.key, "project": "alpha"}
+            payload = {"session_id": "s1", "prompt": f"Question {number}"}
+            spool.append(spool.SpooledEvent(id=f"hook-{number}", at=START + number, payload=payload, **event))
+        with self.assertLogs("sessions_app.services.capture", logging.WARNING):
+            self.assertEqual(drain.drain(), Drained(captured=2))
+        self.assertEqual(self.prompts(), ["Question 0", "Question 1"])
 
     def test_an_event_whose_project_cannot_be_found_does_not_block_the_others(self):
         faults = (
