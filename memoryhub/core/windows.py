@@ -13,7 +13,12 @@ from pathlib import Path
 from memoryhub.core.disk import replacing
 from memoryhub.env import home_text
 
+TYPE_CHECKING = False  # type checkers know the name; importing typing takes time
+if TYPE_CHECKING:
+    import threading
+
 FOLDER = "run/windows"
+CHECK_SECONDS = 60.0
 _MAX_DEPTH = 8
 _KEY = re.compile(r"[0-9]{1,10}-[A-Za-z0-9_:.]{1,40}")
 # Programs between a client and what it starts.
@@ -108,6 +113,14 @@ def session_of(key: str) -> str:
             return file.read()
     except OSError:
         return ""
+
+
+def keep(stop: threading.Event, *, every: float = CHECK_SECONDS) -> None:
+    """Remove the notes of windows that have closed, until ``stop`` is set. For every hub, however it was started."""
+    while True:
+        forget_closed()
+        if stop.wait(every):
+            return
 
 
 def forget_closed() -> None:

@@ -268,6 +268,13 @@ class WindowTests(WithoutHubTestCase):
         types = [event["event_type"] for event in replayed(self.home, "parser")]
         self.assertEqual(types.count("session.started"), 1)
 
+    def test_a_hub_that_was_started_by_hand_forgets_closed_windows_too(self) -> None:
+        note = self.home / FOLDER / "999999999-1"
+        note.parent.mkdir(parents=True)
+        note.touch()
+        with serving("--no-worker", home=self.home):
+            poll(lambda: not note.exists(), what="the end of a closed window's note")
+
     def test_only_keys_of_running_processes_are_noted(self) -> None:
         own = find_process(os.getpid())
         assert own is not None

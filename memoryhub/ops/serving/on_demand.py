@@ -11,7 +11,6 @@ from logging.handlers import RotatingFileHandler
 
 from memoryhub import env
 from memoryhub.core.clients import connected_clients
-from memoryhub.core.windows import forget_closed
 
 LOG_FILE = "serve.log"
 MAX_LOG_BYTES = 1_000_000
@@ -70,7 +69,6 @@ class Idle:
         while not stop.wait(min(5.0, self._seconds / 4)):
             if connected_clients() or running_tasks():
                 self.note_use()
-            forget_closed()
             if not env.home().is_dir():
                 logger.warning("the home folder is gone: ending")
             elif time.monotonic() - self._used_at >= self._seconds:

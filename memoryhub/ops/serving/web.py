@@ -17,6 +17,7 @@ from django.conf import settings
 from django.core.servers.basehttp import get_internal_wsgi_application
 
 from memoryhub import env
+from memoryhub.core import windows
 from memoryhub.core.backends.selected import wiping
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.ops.serving import drain
@@ -226,6 +227,7 @@ def _start_keepers(idle: Idle | None) -> threading.Event:
     keepers: list[tuple[Callable[[threading.Event], None], str]] = [
         (wiping.keep, "wal-keeper"),
         (drain.keep, "spool-drain"),
+        (windows.keep, "window-notes"),
         (sending.keep, "team-sender"),
         *([(idle.watch, "idle-watch")] if idle else []),
     ]
