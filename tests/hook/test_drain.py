@@ -198,9 +198,17 @@ class DrainTests(DrainTestCase):
         (self.home / "run").mkdir(exist_ok=True)
         (self.home / FOLDER).touch()  # no folder, as on a full disk
         for number in range(2):
-            event = {"client": "claude-code", "event": "UserPromptSubmit", "window": process.key, "project": "alpha"}
-            payload = {"session_id": "s1", "prompt": f"Question {number}"}
-            spool.append(spool.SpooledEvent(id=f"hook-{number}", at=START + number, payload=payload, **event))
+            spool.append(
+                spool.SpooledEvent(
+                    id=f"hook-{number}",
+                    at=START + number,
+                    client="claude-code",
+                    event="UserPromptSubmit",
+                    project="alpha",
+                    payload={"session_id": "s1", "prompt": f"Question {number}"},
+                    window=process.key,
+                )
+            )
         with self.assertLogs("sessions_app.services.capture", logging.WARNING):
             self.assertEqual(drain.drain(), Drained(captured=2))
         self.assertEqual(self.prompts(), ["Question 0", "Question 1"])

@@ -20,7 +20,6 @@ from tests.postgresql import Cluster, failover_url, why_missing
 IS_LONG = os.environ.get("MEMORY_HUB_TORTURE") == "long"
 ROUNDS = 100 if IS_LONG else 3
 CHECK = f"""
-import json
 from memoryhub.core import log
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import project_store, use_store
@@ -143,7 +142,6 @@ class FailureTests(TestCase):
 
 
 REBUILD = f"""
-import json
 from memoryhub.core import log
 from memoryhub.core.stores.store import project_store, use_store
 with use_store(project_store("{PROJECT}")):
