@@ -20,6 +20,7 @@ from tests.postgresql import Cluster, failover_url, why_missing
 IS_LONG = os.environ.get("MEMORY_HUB_TORTURE") == "long"
 ROUNDS = 100 if IS_LONG else 3
 CHECK = f"""
+import json
 from memoryhub.core import log
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import project_store, use_store
@@ -142,6 +143,7 @@ class FailureTests(TestCase):
 
 
 REBUILD = f"""
+import json
 from memoryhub.core import log
 from memoryhub.core.stores.store import project_store, use_store
 with use_store(project_store("{PROJECT}")):
