@@ -144,7 +144,7 @@ class FolderFileTests(InAFolderTestCase):
             ('serch_mode = "basic"', r"there is no setting 'serch_mode' \(did you mean 'search_mode'\?\)"),
             ("capture_commits = 'maybe'", "'capture_commits' must be true or false, not 'maybe'; fix or remove it"),
             ("= 3", "cannot be read"),
-            ("a = " + "[" * 20_000, "cannot be read: it is nested too deeply; fix or remove it"),
+            ("a = " + "[\n" * 20_000, "cannot be read: it is nested too deeply; fix or remove it"),
         ):
             with self.subTest(text=text), self.assertRaisesRegex(Invalid, f"{self.file}.*{sentence}"):
                 self.use_file(text)

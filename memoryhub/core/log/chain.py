@@ -88,13 +88,13 @@ def verify(
     except _Broken as broken:
         return Verification(False, walked.count, walked.digest, broken.position, broken.reason)
     # A damaged store is read as ``LIVE``; its read models may not be readable
-    ahead = _read_models_ahead(walked.count) if anchored and database == HERE else ""
+    ahead = _read_models_ahead() if anchored and database == HERE else ""
     return Verification(not ahead, walked.count, walked.digest, ahead=ahead)
 
 
-def _read_models_ahead(end: int) -> str:
+def _read_models_ahead() -> str:
     try:
-        return read_models_ahead(end)
+        return read_models_ahead()
     except DatabaseError as error:
         if not faults.is_damage(error):
             raise

@@ -66,13 +66,14 @@ def digest_at(position: int) -> str | None:
     return found[0][0] if found else None
 
 
-def read_models_ahead(end: int | None = None) -> str:
+def read_models_ahead() -> str:
     """Return, as a sentence, that the read models have an id beyond the log's end; "" if they don't.
 
     Then the tail of the log was cut together with its anchor, or a row was added without an event.
     """
-    end = head()[0] if end is None else end
+    # In this order: another process may append between the two
     last = max((position or 0 for position in rows.fetch(_last_ids())[0]), default=0)
+    end, _ = head()
     return f"the log ends at #{end}, but #{last} is in the read models" if last > end else ""
 
 
