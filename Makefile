@@ -69,8 +69,7 @@ test-postgresql: $(BIN)/.installed-dev
 # The long form of the attacks and the fuzzing that `make test` does briefly.
 LONG_TESTS := tests.torture tests.api.test_fuzz tests.permissions.test_bodies tests.mcp.test_fuzz \
 	tests.test_many_processes tests.postgres.test_killed_machines tests.postgres.test_killed_operations \
-	tests.postgres.test_failures \
-	tests.transfer.test_moving tests.web.test_hostile_texts
+	tests.postgres.test_failures tests.transfer.test_moving tests.web.test_hostile_texts
 
 torture: $(BIN)/.installed-dev
 	MEMORY_HUB_TORTURE=long $(TEST_MODE) $(BIN)/python manage.py test $(or $(TESTS),$(LONG_TESTS))

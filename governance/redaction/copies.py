@@ -123,17 +123,17 @@ def packs_without_marks(payloads: Mapping[int, Any]) -> dict[int, Any]:
 
 # Headers stay: the hash chain covers them (decision 28)
 def kept_headers(matcher: Matcher) -> list[KeptPlace]:
-    kept: list[KeptPlace] = []
+    places: list[KeptPlace] = []
     for column in _HEADERS:
         for (value,) in rows.fetch(f"SELECT DISTINCT {column} FROM raw_events WHERE {column} <> ''"):
-            if len(kept) < _MOST_HEADERS and matcher.clean_text(value, is_name=True):
-                kept.append(
+            if len(places) < _MOST_HEADERS and matcher.clean_text(value, is_name=True):
+                places.append(
                     KeptPlace(
                         where=f"{column} of events", why="headers are part of the hash chain and can't be redacted"
                     )
                 )
                 break
-    return kept
+    return places
 
 
 def kept_fields(findings: Findings) -> list[KeptPlace]:
@@ -155,36 +155,36 @@ def kept_other_case(selection: RedactionSelect, findings: Findings) -> list[Kept
 def kept_unselected(selection: RedactionSelect, matcher: Matcher) -> list[KeptPlace]:
     if not selection.narrowed:
         return []
-    kept: list[KeptPlace] = []
+    places: list[KeptPlace] = []
     packs = sum(bool(matcher.clean_text(query)) for (query,) in rows.fetch(_QUESTIONS))
     if packs and CONTEXT_PACKED.name not in selection.event_types:
         where = f"the query of {counted(packs, 'context pack')}"
-        kept.append(KeptPlace(where=where, why="not selected; preview again without ids and search"))
+        places.append(KeptPlace(where=where, why="not selected; preview again without ids and search"))
     waiting = len(find_spooled(matcher.clean_waiting).lines)
     if waiting:
         where = f"{counted(waiting, 'hook event')} in the spool"
-        kept.append(
+        places.append(
             KeptPlace(
                 where=where,
                 why="only a redaction of the whole store cleans the spool; preview again without a selection",
             )
         )
-    return kept
+    return places
 
 
 def kept_files(proof: Proof, *, wiped: bool) -> list[KeptPlace]:
     own = folder_of(current_store())
     mirrors = set(_mirror_states())  # ``kept_mirrors`` names them
-    kept = [
+    places = [
         KeptPlace(where=str(path.relative_to(env.home())), why=_why(path, own, wiped=wiped))
         for path in proof.left
         if path not in mirrors
     ]
     if not proof.complete:
-        kept.append(
+        places.append(
             KeptPlace(where="the home folder", why="it could not be searched completely; run the redaction again")
         )
-    return kept
+    return places
 
 
 def kept_in_store(texts: Collection[str], *, wiped: bool) -> list[KeptPlace]:
@@ -207,18 +207,18 @@ def unproven() -> list[KeptPlace]:
 
 def kept_mirrors(texts: Collection[str], names: DerivedNames) -> list[KeptPlace]:
     """Return the mirrors of the current store (decision 66) that have one of the texts or a name derived from one."""
-    kept: list[KeptPlace] = []
+    places: list[KeptPlace] = []
     why = "the next run of `memory-hub mirror` removes it; the history of git keeps what was committed"
     for folder, state in sorted(_mirrors().items()):
         files = set(_search(folder, texts).left) if folder.is_dir() else set()
         files |= {path for path in folder.rglob("*.md") if _has_name(path.relative_to(folder), names)}
         if files:
-            kept.append(KeptPlace(where=f"{counted(len(files), 'file')} of the mirror {folder}", why=why))
+            places.append(KeptPlace(where=f"{counted(len(files), 'file')} of the mirror {folder}", why=why))
         entries = [*state["memories"].values(), *state["decisions"].values()]
         paths = [*(entry["path"] for entry in entries), *state["orphans"]]
         if any(_has_name(Path(path), names) for path in paths):
-            kept.append(KeptPlace(where=f"the state of the mirror {folder}, in the names of files", why=why))
-    return kept
+            places.append(KeptPlace(where=f"the state of the mirror {folder}, in the names of files", why=why))
+    return places
 
 
 def _has_name(path: Path, names: DerivedNames) -> bool:

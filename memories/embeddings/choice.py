@@ -138,16 +138,16 @@ def _in_folder(name: str, folder: Path) -> ModelFiles:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(read_foreign(path, limit=_MAX_JSON).decode())
+        settings = json.loads(read_foreign(path, limit=_MAX_JSON).decode())
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise Unavailable(f"{path} can't be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise Unavailable(f"{path} is not JSON: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(settings, dict):
         raise Unavailable(f"{path} has no JSON object")
-    return found
+    return settings
 
 
 # Hashes the size and both ends of each file: hashing a model of 400 MB in full would take seconds

@@ -44,8 +44,8 @@ def project_slug(name: str) -> str:
     letters = sum(char.isalnum() for char in plain)
     plain = plain.encode("ascii", "ignore").decode().lower()
     slug = re.sub(r"[^a-z0-9._-]+", "-", plain).strip("-._")[:64].rstrip("-._")
-    kept = sum(char.isalnum() for char in plain)
-    return slug if kept * 2 > letters else ""
+    ascii_letters = sum(char.isalnum() for char in plain)
+    return slug if ascii_letters * 2 > letters else ""
 
 
 def file_slug(title: str) -> str:

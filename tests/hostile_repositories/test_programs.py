@@ -100,7 +100,7 @@ def with_hook(folder: str) -> Prepare:
         repository.write(f"{folder}/{hook.name}", f"#!/bin/sh\n{program}\n".encode())
         hook.chmod(0o700)
         repository.git("config", "core.hooksPath", str(hook.parent))
-        os.utime(repository.folder / "code.py", (1, 1))  # git then writes the index anew
+        os.utime(repository.folder / "code.py", (1, 1))  # git then rewrites the index
 
     return prepare
 

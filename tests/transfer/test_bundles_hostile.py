@@ -77,7 +77,7 @@ def unreadable(manifest: Line, lines: list[Line]) -> None:
 
 
 def added(name: str, payload: Line, **header: Any) -> Change:
-    """Return a change that adds an event, as whoever makes a bundle can: with its digests."""
+    """Return a change that adds an event, with its digests, as the author of a bundle can."""
 
     def change(manifest: Line, lines: list[Line]) -> None:
         number = len(lines) + 1

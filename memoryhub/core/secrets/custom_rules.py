@@ -90,12 +90,12 @@ def pattern_of(allowed: str) -> str | None:
 
 def checked_pattern(pattern: str) -> Pattern:
     try:
-        found = _compiled(pattern.encode())
+        compiled = _compiled(pattern.encode())
     except re2.error as error:
         raise ValueError(f"{pattern[:80]!r} is not a valid RE2 pattern: {_reason(error)}") from None
-    if found.find(b"", 0, 0) is not None:
+    if compiled.find(b"", 0, 0) is not None:
         raise ValueError(f"{pattern[:80]!r} matches the empty text; require at least one character")
-    return found
+    return compiled
 
 
 def size_of(patterns: Iterable[str], allow: Iterable[str]) -> int:
