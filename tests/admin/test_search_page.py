@@ -145,7 +145,8 @@ class PackPageTests(AdminTestCase):
         self.assertIn(">Verified</span>", page)
         self.erase(self.secret)
         page = self.page(f"{PACKS}{pack}/change/")
-        self.assertNotIn("8321", page)
+        # The pack's digest depends on the day, and has had these digits
+        self.assertNotIn("8321", re.sub(r"\b[0-9a-f]{64}\b", "", page))
         self.assertIn(">1 line erased since</span>", page)
         self.assertIn("All other lines are as they were sent", page)
 
