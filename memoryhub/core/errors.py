@@ -89,6 +89,13 @@ class Unavailable(HubError):
     exit_code = 8
 
 
+class OutcomeUnknown(Unavailable):
+    """The store failed while it committed, so the write may be stored or not; the message says how to find out."""
+
+    code = "outcome_unknown"
+    exit_code = 20
+
+
 class Damaged(Unavailable):
     """The log does not match its anchor, or is missing: writes are refused until a person decides."""
 

@@ -45,16 +45,17 @@ class Doors:
         self.expected = Expected()
         self.pids = [mcp.process.pid, rest.process.pid]
 
-    def write_mcp(self, title: str) -> str:
-        result = self.mcp.call("memory_write", title=title, content=content_of(title), format="json")
+    def write_mcp(self, title: str, **more: str) -> str:
+        result = self.mcp.call("memory_write", title=title, content=content_of(title), format="json", **more)
         if result.get("isError"):
             return str(result["content"][0]["text"])
         self.note(result["structuredContent"]["id"], title)
         return ""
 
-    def write_rest(self, title: str) -> Reply:
-        reply = self.rest.api("POST", f"projects/{PROJECT}/memories", {"title": title, "content": content_of(title)})
-        if reply.status == 201:
+    def write_rest(self, title: str, **more: str) -> Reply:
+        body = {"title": title, "content": content_of(title), **more}
+        reply = self.rest.api("POST", f"projects/{PROJECT}/memories", body)
+        if reply.status in (200, 201):
             self.note(reply.json()["id"], title)
         return reply
 
@@ -88,16 +89,38 @@ class DiskFaultTests(HubTestCase):
                 with self.subTest(fault=fault.name):
                     self.write_here(doors, f"before {fault.name}")
                     with failing(fault, doors.store, doors.pids):
-                        self.assert_all_refuse(doors, fault.name)
+                        self.assert_all_refuse(doors, fault.name, is_unknown=fault is SYNCS)
                         if fault is not READS:
                             self.assert_all_read(doors)
                     if is_long() or fault is READS:  # each is a process of its own
-                        self.assert_a_command_refuses(doors, fault.name, before=under(fault, doors.store))
+                        expected = 20 if fault is SYNCS else 8
+                        self.assert_a_command_refuses(
+                            doors, fault.name, before=under(fault, doors.store), code=expected
+                        )
                     self.assert_all_write(doors, f"after {fault.name}")
             for fault in (ANCHOR_FULL, ANCHOR_SYNC):
                 with self.subTest(fault=fault.name), failing(fault, doors.store, doors.pids):
                     self.assert_all_write(doors, fault.name)
             self.assert_all_write(doors, "at the end")
+        self.assert_nothing_lost(doors)
+
+    def test_what_may_be_stored_or_not_is_stored_once_when_it_is_repeated(self):
+        skip_without("strace that may attach to processes", available=can_attach())
+        with self.doors(self.home_of_databases()) as doors:
+            with failing(SYNCS, doors.store, doors.pids):
+                said = doors.write_mcp("of mcp", idempotency_key="key of mcp")
+                self.assertRegex(said, rf"^outcome_unknown: {UNAVAILABLE}.*may be stored or not; .*\(key of mcp\)")
+                reply = doors.write_rest("of rest", idempotency_key="key of rest")
+                self.assertEqual((reply.status, reply.json()["code"]), (503, "outcome_unknown"))
+                self.assertEqual(reply.json()["idempotency_key"], "key of rest")
+                self.assertRegex(reply.json()["detail"], r"may be stored or not; .*\(key of rest\)")
+            for _ in range(2):
+                self.assertEqual(doors.write_mcp("of mcp", idempotency_key="key of mcp"), "")
+                self.assertIn(doors.write_rest("of rest", idempotency_key="key of rest").status, (200, 201))
+            titles = [
+                memory["title"] for memory in doors.rest.api("GET", f"projects/{PROJECT}/memories").json()["results"]
+            ]
+            self.assertEqual((titles.count("of mcp"), titles.count("of rest")), (1, 1))
         self.assert_nothing_lost(doors)
 
     def test_a_file_system_that_fills_up_or_is_read_only_is_named_and_recovered_from(self):
@@ -165,22 +188,23 @@ class DiskFaultTests(HubTestCase):
             finally:
                 forget_all_stores()
 
-    def assert_all_refuse(self, doors: Doors, name: str, *, reason: str = "") -> None:
-        self.assertRegex(doors.write_mcp(f"{name} mcp"), f"^unavailable: {UNAVAILABLE}.*{reason}")
+    def assert_all_refuse(self, doors: Doors, name: str, *, reason: str = "", is_unknown: bool = False) -> None:
+        code, reason = ("outcome_unknown", "search for it") if is_unknown else ("unavailable", reason)
+        self.assertRegex(doors.write_mcp(f"{name} mcp"), f"^{code}: {UNAVAILABLE}.*{reason}")
         reply = doors.write_rest(f"{name} rest")
-        self.assertEqual(reply.status, 503, reply.body)
+        self.assertEqual((reply.status, reply.json()["code"]), (503, code), reply.body)
         self.assertRegex(reply.json()["detail"], f"^{UNAVAILABLE}.*{reason}")
 
     def assert_all_read(self, doors: Doors) -> None:
         self.assertIn("before", doors.mcp.say("memory_search", query="before"))
         self.assertEqual(doors.rest.api("GET", f"projects/{PROJECT}/memories").status, 200)
 
-    def assert_a_command_refuses(self, doors: Doors, name: str, *, before: list[str]) -> None:
+    def assert_a_command_refuses(self, doors: Doors, name: str, *, before: list[str], code: int = 8) -> None:
         notes = self.home / "notes"
         notes.mkdir(exist_ok=True)
         (notes / "note.md").write_text(f"# {name} command\n\n{content_of(name)}\n")
-        code, said = doors.run("import", "markdown", str(notes), before=before)
-        self.assertEqual((code, said.count("\n")), (8, 1), said)
+        ended, said = doors.run("import", "markdown", str(notes), before=before)
+        self.assertEqual((ended, said.count("\n")), (code, 1), said)
         self.assertRegex(said, UNAVAILABLE)
 
     def assert_all_write(self, doors: Doors, name: str) -> None:

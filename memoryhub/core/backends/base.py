@@ -317,6 +317,9 @@ class Faults(Protocol):
 
     def is_full(self, error: BaseException) -> bool: ...
 
+    def may_have_committed(self, error: BaseException) -> bool:
+        """Return whether an error of COMMIT leaves open whether the transaction is, or will be, in the store."""
+
     def is_fenced(self, error: BaseException) -> bool:
         """Return whether a write was refused because the store may have moved."""
 

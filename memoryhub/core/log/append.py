@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from django.db import IntegrityError
+from django.db import DatabaseError, IntegrityError
 from django.db import transaction as django_transaction
 
 from memoryhub.core import clock, ids
-from memoryhub.core.errors import Conflict, Damaged, Forbidden, Invalid
+from memoryhub.core.backends.selected import faults
+from memoryhub.core.errors import Conflict, Damaged, Forbidden, Invalid, OutcomeUnknown
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.events.projection import Event, apply
 from memoryhub.core.log.anchor import advance_anchor, require_anchored
@@ -82,6 +83,8 @@ class Head:
         self.start, self.digest = end_of_log()
         self.position = self.start
         self.finishing: list[Callable[[], None]] = []
+        # The idempotency keys of the new events
+        self.keys: list[str] = []
 
 
 Guard = Callable[[EventType[Any], Origin], Origin]
@@ -155,6 +158,7 @@ def transaction(*, anchored: bool = True) -> Iterator[None]:
     Raises:
         Forbidden: the current store is a view of the past.
         Damaged: the log does not match its anchor, or the read models show that its tail was cut.
+        OutcomeUnknown: the commit failed so that the events may be stored or not.
     """
     if _head.get() is not None:
         yield
@@ -162,16 +166,34 @@ def transaction(*, anchored: bool = True) -> Iterator[None]:
     alias = require_current_alias()
     if alias.startswith(f"{STORE_PREFIX}{Scope.VIEW}:"):
         raise Forbidden("a view of the past is read-only; leave out as_of to write")
+    committing: Head | None = None
     try:
-        with django_transaction.atomic(using=alias), rows.gathering(), appending_to(current_store()) as head:
-            if anchored:
-                # Under the write lock: no other process can commit in between (decision 38).
-                require_anchored((head.position, head.digest))
-            yield
+        with django_transaction.atomic(using=alias):
+            with rows.gathering(), appending_to(current_store()) as head:
+                if anchored:
+                    # Under the write lock: no other process can commit in between (decision 38).
+                    require_anchored((head.position, head.digest))
+                yield
+            committing = head
     except IntegrityError as error:
         # The new event's position is the id of a row already, if the log's tail was cut together with its anchor
         _require_not_ahead(error)
         raise
+    except DatabaseError as error:
+        if committing and committing.position > committing.start and faults.may_have_committed(error):
+            raise _outcome_unknown(committing, error) from error
+        raise
+
+
+def _outcome_unknown(head: Head, error: DatabaseError) -> OutcomeUnknown:
+    how = "search for it before you repeat the call; a call with an idempotency_key can be repeated"
+    if head.keys:
+        how = f"repeat the same call: under its idempotency_key ({head.keys[0]}) it is stored once"
+    return OutcomeUnknown(
+        f"memory database unavailable: {error}, while it stored the write, which may be stored or not; {how}",
+        store=head.store.name,
+        **({"idempotency_key": head.keys[0]} if head.keys else {}),
+    )
 
 
 def _require_not_ahead(cause: Exception | None = None) -> None:
@@ -216,6 +238,8 @@ def append(draft: Draft[P], *, stream: str = "", entity: str = "", idempotency_k
     event = _event(draft, position, stream or f"{entity}:{position}", origin, new_stream=not stream)
     head.digest = insert_event(event, draft.data, head, origin, _checked_key(idempotency_key))
     head.position = position
+    if idempotency_key:
+        head.keys.append(idempotency_key)
     store_pending()
     for follow in _followers.get(event.type, ()):
         follow(event)

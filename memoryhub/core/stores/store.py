@@ -23,7 +23,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from memoryhub import env
 from memoryhub.core.backends.base import Departure
 from memoryhub.core.backends.selected import anchors, faults, places, stores
-from memoryhub.core.errors import Damaged, Locked, Moved, NotFound, Unavailable
+from memoryhub.core.errors import Damaged, Locked, Moved, NotFound, OutcomeUnknown, Unavailable
 from memoryhub.core.permissions import reaches, sees
 from memoryhub.core.stores import connections as store_connections
 from memoryhub.core.stores import rows, schema
@@ -97,6 +97,7 @@ def use_store(store: StoreId, *, create: bool = False) -> Iterator[StoreId]:
         Locked: another process held it longer than the busy timeout.
         Damaged: its file is missing or empty, although its log has events.
         Moved: it is in another place since a move.
+        OutcomeUnknown: it failed while a write was committed.
         Unavailable: it cannot be opened, read or written.
     """
     _require_reach(store)
@@ -133,15 +134,16 @@ def _translated(store: StoreId) -> Iterator[None]:
         if faults.is_fenced(error) and (gone := _gone(store)):
             raise gone from error
         raise  # a constraint was violated: a programming error; the store is fine
+    except OutcomeUnknown as error:
+        _retire(store, error)
+        raise
     except DatabaseError as error:
         if faults.is_locked(error):
             raise Locked("memory database is locked by another process") from error
         if faults.is_interrupted(error):
             raise
         if not faults.is_full(error):
-            _failed.add(store.alias)
-            _release_cursors(error)
-            store_connections.retire(store.alias)
+            _retire(store, error)
         raise _unavailable(store, error) from error
     except OSError as error:
         # Errors of the disk and of the hub's own files; those of git, for example, are not the store's.
@@ -154,6 +156,12 @@ def _gone(store: StoreId) -> Locked | Moved | None:
     if store.scope is Scope.VIEW:
         return Locked("text was erased meanwhile; try again")
     return _moved(store, departure) if (departure := places.departure(store)) else None
+
+
+def _retire(store: StoreId, error: BaseException) -> None:
+    _failed.add(store.alias)
+    _release_cursors(error)
+    store_connections.retire(store.alias)
 
 
 def _release_cursors(error: BaseException | None) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import psycopg
 
 _LOCKED = {"55P03", "40P01", "40001", "53300"}
+# Classes of a connection that is lost, and of a server that ends or fails; and of a completion that is unknown
+_UNDECIDED = ("08", "57", "58", "XX", "40003")
 _DAMAGED = {"XX001", "XX002", "42P01", "42703", "3F000", "42P07", "22021"}
 
 
@@ -27,6 +29,12 @@ def is_refused(error: BaseException) -> bool:
 
 def is_full(error: BaseException) -> bool:
     return _state(error) == "53100"
+
+
+def may_have_committed(error: BaseException) -> bool:
+    state = _state(error)
+    # Without a state there was no answer at all
+    return state is None or state.startswith(_UNDECIDED)
 
 
 # The schema of a store that has moved has another name

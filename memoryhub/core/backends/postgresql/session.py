@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 from psycopg import ClientCursor
+from psycopg.errors import InFailedSqlTransaction
 
 from memoryhub.core.backends.postgresql.faults import has_nul, shorten
 from memoryhub.core.backends.postgresql.pool import Pool, Raw, is_read, pool_of
@@ -99,7 +100,7 @@ class Session:
             return
         try:
             if raw.execute("COMMIT").statusmessage != "COMMIT":
-                raise psycopg.OperationalError("the transaction was rolled back, because a statement in it had failed")
+                raise InFailedSqlTransaction("the transaction was rolled back, because a statement in it had failed")
         finally:
             self._end(raw)
 

@@ -35,6 +35,11 @@ def is_full(error: BaseException) -> bool:
     return "disk is full" in str(error)
 
 
+# Another process may still recover the transaction from the write-ahead log, unless it is overwritten first
+def may_have_committed(error: BaseException) -> bool:
+    return getattr(error.__cause__, "sqlite_errorname", "") == "SQLITE_IOERR_FSYNC"
+
+
 def is_fenced(error: BaseException) -> bool:
     return FENCED in str(error)
 
