@@ -35,9 +35,10 @@ def is_full(error: BaseException) -> bool:
     return "disk is full" in str(error)
 
 
-# Another process may still recover the transaction from the write-ahead log, unless it is overwritten first
+# The write-ahead log may have the whole transaction, for another process to recover. The driver does not tell an error
+# of the sync, after which it may, from one of a write.
 def may_have_committed(error: BaseException) -> bool:
-    return getattr(error.__cause__, "sqlite_errorname", "") == "SQLITE_IOERR_FSYNC"
+    return getattr(error.__cause__, "sqlite_errorname", "").startswith("SQLITE_IOERR")
 
 
 def is_fenced(error: BaseException) -> bool:
