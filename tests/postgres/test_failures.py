@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import socket
+import socketserver
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from select import select
 from unittest import TestCase, skipIf
 
 from tests.mcp.client import wait_until
@@ -16,6 +20,7 @@ from tests.pgbouncer import PgBouncer, why_no_bouncer
 from tests.postgres.machines import run_python, variables
 from tests.postgres.writer import PROJECT
 from tests.postgresql import Cluster, failover_url, why_missing
+from tests.server_processes import HOST
 
 IS_LONG = os.environ.get("MEMORY_HUB_TORTURE") == "long"
 ROUNDS = 100 if IS_LONG else 3
@@ -28,6 +33,34 @@ with use_store(project_store("{PROJECT}")):
     titles = [title for (title,) in rows.fetch("SELECT title FROM memories_memory")]
     count, last = rows.fetch("SELECT count(*), max(position) FROM raw_events")[0]
     print(json.dumps([titles, count == last, log.verify().ok, log.anchor_problem()]))
+"""
+
+CREATED = f"""
+from memoryhub.core.stores.store import project_store, use_store
+with use_store(project_store("{PROJECT}"), create=True):
+    print("null")
+"""
+CUT = b"cut off at its commit"
+REPEATED = f"""
+import json
+from memories.schemas import MemoryWrite
+from memories.services import write_memory
+from memoryhub.core import log
+from memoryhub.core.errors import OutcomeUnknown
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import project_store, use_store
+def write():
+    note = MemoryWrite(title="Note", content="{CUT.decode()}", idempotency_key="once")
+    with use_store(project_store("{PROJECT}")):
+        return write_memory(command=note).id
+try:
+    said = [write()]
+except OutcomeUnknown as error:
+    said = [error.code, error.data["idempotency_key"], error.message]
+ids = [write(), write()]
+with use_store(project_store("{PROJECT}")):
+    count = rows.fetch("SELECT count(*) FROM memories_memory")[0][0]
+    print(json.dumps([said, ids, count, log.verify().ok]))
 """
 
 
@@ -71,6 +104,36 @@ def writing(url: str, folder: Path, count: int = 2) -> Iterator[list[Writer]]:
     finally:
         for writer in writers:
             writer.stop()
+
+
+@contextmanager
+def forgetful_relay(upstream: int) -> Iterator[int]:
+    """Yield a port of the server at which the connection that writes ``CUT`` ends before the answer to its COMMIT."""
+    cut = threading.Event()
+
+    class Relay(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            client, is_cut = self.request, False
+            with socket.create_connection((HOST, upstream)) as server:
+                while True:
+                    for source in select([client, server], [], [])[0]:
+                        if not (data := source.recv(1 << 16)):
+                            return
+                        (server if source is client else client).sendall(data)
+                        is_cut = is_cut or CUT in data
+                        if source is client and b"COMMIT" in data and is_cut and not cut.is_set():
+                            cut.set()
+                            server.recv(1 << 16)  # it has committed
+                            return
+
+    with socketserver.ThreadingTCPServer((HOST, 0), Relay) as relay:
+        relay.daemon_threads = True
+        threading.Thread(target=relay.serve_forever).start()
+        try:
+            yield relay.server_address[1]
+        finally:
+            relay.shutdown()
+    assert cut.is_set()
 
 
 @skipIf(why_missing(), why_missing())
@@ -127,6 +190,17 @@ class FailureTests(TestCase):
                 standby.promote()
                 *_, problem = run_python(CHECK, self.folder / "home-0", url)
                 self.assertRegex(problem, r"^the log ends at #\d+, but #\d+ was acknowledged; its tail was cut$")
+
+    def test_a_commit_whose_answer_is_lost_has_an_unknown_outcome_and_is_stored_once_when_it_is_repeated(self) -> None:
+        home = self.folder / "home"
+        with Cluster(durable=False) as cluster, cluster.database() as url:
+            run_python(CREATED, home, url)
+            with forgetful_relay(cluster.port) as port:
+                said = run_python(REPEATED, home, url.replace(f":{cluster.port}/", f":{port}/"))
+            (code, key, sentence), ids, count, is_sound = said
+            self.assertEqual((code, key), ("outcome_unknown", "once"))
+            self.assertRegex(sentence, r"^memory database unavailable: .*may be stored or not; .*\(once\).*$")
+            self.assertEqual((len(set(ids)), count, is_sound), (1, 1, True))
 
     @skipIf(why_no_bouncer(), why_no_bouncer())
     def test_a_pooler_in_transaction_mode_is_enough(self) -> None:

@@ -101,6 +101,9 @@ class Session:
         try:
             if raw.execute("COMMIT").statusmessage != "COMMIT":
                 raise InFailedSqlTransaction("the transaction was rolled back, because a statement in it had failed")
+        except psycopg.Error as error:
+            shorten(error)
+            raise
         finally:
             self._end(raw)
 
