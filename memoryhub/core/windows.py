@@ -96,7 +96,7 @@ def is_running(key: str) -> bool:
 
 def note_session(key: str, session_id: str) -> None:
     """Note the session that a window is in now; nothing is noted of a window whose client has ended."""
-    if not _KEY.fullmatch(key) or not is_running(key):
+    if not _KEY.fullmatch(key) or session_of(key) == session_id or not is_running(key):
         return
     folder = f"{home_text()}/{FOLDER}"
     os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103

@@ -284,6 +284,13 @@ class WindowTests(WithoutHubTestCase):
                 self.assertEqual(session_of(key), "")
             self.assertFalse((self.home / FOLDER).exists())
             note_session(own.key, "s1")
+            note = self.home / FOLDER / own.key
+            written = note.stat().st_ino
+            note_session(own.key, "s1")
+            self.assertEqual(note.stat().st_ino, written, "the same note was written again")
+            note_session(own.key, "s2")
+            self.assertEqual(session_of(own.key), "s2")
+            note_session(own.key, "s1")
             drafts = [self.home / FOLDER / f".{key}.{own.pid}-1" for key in (own.key, "999999999-1")]
             for path in drafts:
                 path.touch()
