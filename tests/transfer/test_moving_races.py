@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from memoryhub.core.errors import Conflict, Locked, Moved
+from memoryhub.core.errors import Conflict, Locked, Moved, NotFound
 from memoryhub.transfer.moving import switching
 from memoryhub.transfer.moving.ending import confirm, undo
 from memoryhub.transfer.moving.moving import move
@@ -133,6 +133,15 @@ class RacesTests(MovingTestCase):
         ):
             confirm(ALPHA, FILES, self.server)
         self.assert_only(FILES)
+
+    def test_an_interrupted_confirmation_is_finished(self) -> None:
+        move(ALPHA, FILES, self.server)
+        self.interrupted("settle", confirm, FILES, self.server)
+        confirm(ALPHA, FILES, self.server)
+        with Peer(self.server) as peer:
+            self.assertIsNone(peer.call("where", store="project:alpha")["arrival"])
+        with self.assertRaisesRegex(NotFound, "is confirmed already"):
+            confirm(ALPHA, FILES, self.server)
 
     def test_a_store_that_has_moved_does_not_move_to_a_third_place(self) -> None:
         third = Place("", self.enterContext(self.cluster.database()))
