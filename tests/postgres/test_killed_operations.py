@@ -25,9 +25,10 @@ from tests.web.server import ROOT
 FIRST, GROWTH = (2, 1.3) if is_long() else (12, 3.0)
 # In the short form these die once, at a late step
 ONCE = {} if is_long() else {
-    "undo_import": 200, "read_past": 30, "erase": 120, "forward": 120, "merge": 30, "move_to_server": 284, "undo_move": 80,
-    "move_to_files": 116, "move_back": 206, "confirm_files": 31, "move_on": 270, "confirm_server": 50, "upgrade": 40,
-    "organize": 40, "publish": 40, "make_sample": 36, "remove_sample": 9, "back_up_all": 40, "prepare_hub": 120,
+    "undo_import": 200, "read_past": 30, "erase": 120, "forward": 120, "merge": 30, "move_to_server": 284,
+    "undo_move": 80, "move_to_files": 116, "move_back": 206, "confirm_files": 31, "move_on": 270, "confirm_server": 50,
+    "upgrade": 40, "organize": 40, "publish": 40, "make_sample": 36, "remove_sample": 9,
+    "back_up_all": 40, "prepare_hub": 120,
 }  # fmt: skip
 FILL = f"""
 import json, sys
