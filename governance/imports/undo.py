@@ -81,7 +81,10 @@ def preview_undo(batch_id: int) -> Undo:
     """
     batch = find_batch(batch_id)
     if batch.is_undone:
-        raise Conflict(f"import #{batch.id} was undone already", id=batch.id)
+        raise Conflict(
+            f"import #{batch.id} was undone already; if that was interrupted, `memory-hub rebuild` completes it",
+            id=batch.id,
+        )
     headers = _headers(batch)
     sessions = _sessions_in_use(headers)
     kept = _kept([header for header in headers if not _session_of(header)]) | _kept_sessions(headers, sessions)

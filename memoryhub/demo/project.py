@@ -75,9 +75,10 @@ class Contents:
     events: int
     others: int
 
+    # A store without events is what a command leaves that was killed before its first one
     @property
     def is_demo(self) -> bool:
-        return self.others < self.events
+        return self.others < self.events or not self.events
 
 
 def demo_store() -> StoreId:
@@ -125,8 +126,8 @@ def remove_demo(*, also_others: bool = False) -> int:
             "them too"
         )
     forget(store)
-    stores.remove(store)
     shutil.rmtree(folder_of(store), ignore_errors=True)  # backups without a store would look like those of a lost store
+    stores.remove(store)
     return found.events
 
 

@@ -10,6 +10,7 @@ from django.db.migrations.executor import MigrationExecutor
 
 from memoryhub import env
 from memoryhub.core.backends.selected import stores
+from memoryhub.core.stores.schema import migrating
 
 
 # Migrates hub.db and jobs.db if needed; returns the backups made before. About 50 ms if there is nothing to do
@@ -25,5 +26,6 @@ def _prepare(alias: str) -> Path | None:
         if not behind:
             return None
         backup = stores.back_up_hub(alias) if executor.loader.applied_migrations else None
-        call_command("migrate", database=alias, interactive=False, verbosity=0)
+        with migrating(connections[alias]):  # with the groups and schedules that follow, which a later start leaves out
+            call_command("migrate", database=alias, interactive=False, verbosity=0)
         return backup

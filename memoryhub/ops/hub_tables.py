@@ -82,6 +82,7 @@ def _dump() -> None:
 def _load() -> int:
     from django.contrib.auth.models import Group, User
     from django.core.management import call_command
+    from django.db import transaction
 
     from memoryhub.models import AgentToken, Membership
     from memoryhub.ops.hub_databases import prepare_databases
@@ -90,12 +91,15 @@ def _load() -> int:
     given = json.load(sys.stdin)
     if User.objects.exists() or AgentToken.objects.exists() or Membership.objects.exists():
         return _ALREADY if _has_all(given["default"]) else _TAKEN
-    Group.objects.all().delete()  # each hub makes them with keys of its own
     with tempfile.TemporaryDirectory(dir=env.prepare_home()) as folder:
-        for database, rows in given.items():
+        # People and tokens last, because they show that all was copied
+        for database in ("jobs", "default"):
             path = Path(folder) / f"{database}.json"
-            path.write_text(json.dumps(rows), "utf-8")
-            call_command("loaddata", str(path), database=database, verbosity=0)
+            path.write_text(json.dumps(given[database]), "utf-8")
+            with transaction.atomic(using=database):
+                if database == "default":
+                    Group.objects.all().delete()  # each hub makes them with keys of its own
+                call_command("loaddata", str(path), database=database, verbosity=0)
     return 0
 
 

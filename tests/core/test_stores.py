@@ -14,6 +14,7 @@ from pathlib import Path
 from unittest import mock, skipUnless
 
 from django.db import DataError, connections, transaction
+from django.db.migrations.executor import MigrationExecutor
 
 from memories import services
 from memories.models import Memory
@@ -57,6 +58,7 @@ _CLOSE_WHILE_COLLECTING = """
 import faulthandler, gc, threading
 import django; django.setup()
 from django.db import connections
+from django.db.migrations.executor import MigrationExecutor
 from memoryhub.core.stores.store import project_store, use_store
 
 def leave_cursor_in_cycle(raw):
@@ -276,6 +278,18 @@ class UpgradeTests(HubTestCase):
             self.assertEqual(selected.integrity.missing_log_triggers(), [])
         (backup,) = (self.home / "backups" / "projects" / "alpha").iterdir()
         self.assertEqual(self.events_of(backup), 1)
+
+    def test_an_upgrade_that_dies_before_a_migration_is_recorded_is_repeated(self):
+        with use_store(ALPHA):
+            MigrationExecutor(connections[ALPHA.alias]).migrate([("governance", None)])
+        store.forget(ALPHA)
+        tampering.change(ALPHA, "UPDATE store_meta SET value = 'older' WHERE key = 'fingerprint'")
+        dying = mock.patch.object(MigrationExecutor, "record_migration", side_effect=SystemExit)
+        with dying, self.assertRaises(SystemExit), use_store(ALPHA):
+            pass
+        with use_store(ALPHA):
+            self.assertEqual(Memory.objects.count(), 1)
+            self.assertEqual(selected.integrity.schema_problem(), "")
 
     def events_of(self, backup: Path) -> int:
         if on_postgresql():

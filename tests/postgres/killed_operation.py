@@ -1,20 +1,32 @@
-"""Run one operation of the hub with stores in PostgreSQL, and die before its Nth statement: NAME N FOLDER."""
+"""Run one operation of the hub with stores in PostgreSQL, and die before its Nth statement: NAME N FOLDER.
+
+Statements and steps of the processes that it starts are counted with it. An even number is the death of all of them, as
+when a machine stops, an odd one that of one process alone.
+"""
 
 from __future__ import annotations
 
-import json
 import os
+import runpy
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import django
 import psycopg
 
+from tests.server_processes import children_of
+
 PROJECT = "alpha"
+# A project that moves, one of an older version, and an organisation
+MOVING, OLDER, ORG = "moving", "older", "acme"
+# What the operation ends with if another of its processes was killed
+CHILD_KILLED = 3
 NAME = "Maya Quokkaland"
 
 
@@ -40,14 +52,21 @@ def import_records(folder: Path) -> None:
     command("import", "jsonl", str(folder / "export.jsonl"))
 
 
-def undo_import(_folder: Path) -> None:
+def import_notes(folder: Path) -> None:
+    command("import", "obsidian", str(folder / "vault"), "--yes")
+
+
+def undo_import(folder: Path) -> None:
     from governance.imports.batches import list_batches
     from governance.imports.undo import preview_undo
     from governance.imports.undo import undo_import as undo
 
-    for batch in list_batches():
-        if not batch.is_undone:
-            undo(batch_id=batch.id, token=preview_undo(batch.id).token)
+    present = [batch.id for batch in list_batches() if not batch.is_undone]
+    for batch_id in present:
+        undo(batch_id=batch_id, token=preview_undo(batch_id).token)
+    if not present:
+        with suppress(SystemExit):  # of read models that differed, which the refusal of a second undo names
+            rebuild(folder)
 
 
 def rebuild(_folder: Path) -> None:
@@ -62,6 +81,8 @@ def redact(_folder: Path) -> None:
     preview = preview_redaction(command=RedactionSelect(text=NAME))
     if preview.events:
         run(command=RedactionRun(text=NAME, confirm_token=preview.confirm_token))
+    else:
+        wipe()
 
 
 def roll_back(_folder: Path) -> None:
@@ -90,9 +111,92 @@ def back_up(folder: Path) -> None:
 
 
 def adopt(folder: Path) -> None:
-    from django.core.management import call_command
+    run_command("bundle", "apply", str(folder / "whole.bundle"), "--project", "adopted")
 
-    call_command("bundle", "apply", str(folder / "whole.bundle"), "--project", "adopted", stdout=StringIO())
+
+def forward(folder: Path) -> None:
+    run_command("bundle", "apply", str(folder / "longer.bundle"), "--project", "adopted")
+
+
+def merge(folder: Path) -> None:
+    run_command("bundle", "apply", str(folder / "whole.bundle"), "--project", PROJECT)
+
+
+def erase(_folder: Path) -> None:
+    from memories.models import Memory
+    from memories.schemas import MemoryDelete, MemoryTouch
+    from memories.services import delete_memory
+    from memories.services.erase import erase_memory
+    from memoryhub.core.errors import ConfirmationRequired
+
+    memory = Memory.objects.filter(title="To erase").first()
+    if memory is None:
+        wipe()
+        return
+    if memory.deleted_at is None:
+        delete_memory(command=MemoryTouch(id=memory.id))
+    command = MemoryDelete(id=memory.id, permanent=True)
+    try:
+        erase_memory(command=command)
+    except ConfirmationRequired as error:
+        erase_memory(command=command.model_copy(update={"confirm_token": error.data["confirm_token"]}))
+
+
+def organize(_folder: Path) -> None:
+    from memoryhub.registry.organizations import OrgCreate, create_org
+    from memoryhub.registry.projects import ProjectCreate, create_project
+
+    create_org(command=OrgCreate.model_validate({"id": ORG, "if_exists": "update"}))
+    create_project(command=ProjectCreate.model_validate({"id": PROJECT, "org_id": ORG, "if_exists": "update"}))
+
+
+def publish(_folder: Path) -> None:
+    from memories.models import MemoryScope
+    from memories.schemas import MemoryWrite
+    from memories.services import write_memory
+    from memoryhub.core.stores.store import project_store, use_store
+
+    for scope in (MemoryScope.ORG, MemoryScope.GLOBAL):
+        note = MemoryWrite(title=f"For {scope}", content="Shared.", scope=scope, idempotency_key=f"for-{scope}")
+        with use_store(project_store(PROJECT)):
+            write_memory(command=note)
+
+
+def read_past(_folder: Path) -> None:
+    from memoryhub.core.log.event_view import as_of
+
+    with as_of(10):
+        pass
+
+
+def back_up_all(_folder: Path) -> None:
+    run_command("backup")
+
+
+def upgrade(_folder: Path) -> None:
+    from memoryhub.core.stores.store import project_store, use_store
+
+    with use_store(project_store(OLDER)):
+        pass
+
+
+def prepare_hub(_folder: Path) -> None:
+    from memoryhub.ops.hub_databases import prepare_databases
+
+    prepare_databases()
+
+
+def make_sample(folder: Path) -> None:
+    remove_sample(folder)
+    run_command("demo")
+
+
+def remove_sample(_folder: Path) -> None:
+    from memoryhub.core.errors import NotFound
+    from memoryhub.demo.project import remove_demo
+
+    with suppress(NotFound):
+        remove_demo()
 
 
 def command(*words: str) -> None:
@@ -101,35 +205,120 @@ def command(*words: str) -> None:
     call_command(*words, "--project", PROJECT, stdout=StringIO(), stderr=StringIO())
 
 
-OPERATIONS: dict[str, Callable[[Path], None]] = {
+def wipe() -> None:
+    """Do as the worker's job after a removal that was killed when it was committed."""
+    from governance import jobs
+
+    jobs.wipe(mock.Mock())
+
+
+def run_command(*words: str) -> None:
+    from django.core.management import call_command
+
+    call_command(*words, stdout=StringIO(), stderr=StringIO())
+
+
+def moving(*options: str, what: str = MOVING) -> Callable[[Path], None]:
+    return lambda _folder: run_command("move", what, *options)
+
+
+# In this order: each is repeated until it completes, and begins where the one before has ended
+IN_PROJECT: dict[str, Callable[[Path], None]] = {
     operation.__name__: operation
     for operation in (
-        write, create, import_documents, import_records, undo_import, rebuild, redact, roll_back, retain, back_up, adopt
+        write, create, import_documents, import_records, import_notes, undo_import, rebuild, read_past, erase, redact,
+        roll_back, retain, back_up, adopt, forward, merge,
     )
 }  # fmt: skip
+MOVES: dict[str, Callable[[Path], None]] = {
+    "move_to_server": moving("--to", "second"),
+    "undo_move": moving("--undo", "--to", "second"),
+    "move_to_files": moving("--to", "sqlite"),
+    "move_back": moving("--undo", "--to", "sqlite"),
+    "confirm_files": moving("--confirm", "--to", "sqlite"),
+    "move_on": moving("--to", "second"),
+    "confirm_server": moving("--confirm", "--to", "second"),
+}
+OF_HUB: dict[str, Callable[[Path], None]] = {
+    operation.__name__: operation
+    for operation in (upgrade, organize, publish, make_sample, remove_sample, back_up_all, prepare_hub)
+}
+OPERATIONS = {**IN_PROJECT, **MOVES, **OF_HUB}
+
+
+class Counter:
+    """Counts what all processes of an operation do, and kills at one of them."""
+
+    def __init__(self, last: int, folder: Path, parent: int) -> None:
+        self._last, self._path, self._parent = last, folder / "statements", parent
+
+    def count(self) -> None:
+        with self._path.open("ab", buffering=0) as file:
+            file.write(b".")
+            if file.tell() == self._last:
+                self._kill()
+
+    def _kill(self) -> None:
+        own = os.getpid()
+        if self._last % 2 == 0:
+            for pid in {self._parent, *children_of(self._parent)} - {own}:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        os.kill(own, signal.SIGKILL)
+
+    def watch(self, owner: Any, name: str) -> None:
+        """Count the calls of a function."""
+        function = getattr(owner, name)
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            self.count()
+            return function(*arguments, **options)
+
+        setattr(owner, name, counted)
+
+
+def run_child(last: str, folder: str, parent: str, module: str, *arguments: str) -> None:
+    Counter(int(last), Path(folder), int(parent)).watch(psycopg.Cursor, "execute")
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def main(name: str, last: int, folder: Path) -> int:
-    """Return the number of statements that the operation sent; with ``last``, die before that one."""
-    sent = 0
-    execute = psycopg.Cursor.execute
-
-    def counted(cursor: Any, *arguments: Any, **options: Any) -> Any:
-        nonlocal sent
-        sent += 1
-        if sent == last:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return execute(cursor, *arguments, **options)
-
+    """Run an operation; with ``last``, die before that statement or step."""
+    (folder / "statements").write_bytes(b"")
     django.setup()
+    from django.core.management import CommandError
+
+    from memoryhub.core.errors import HubError
     from memoryhub.core.origin import use_origin
     from memoryhub.core.stores.store import project_store, use_store
+    from memoryhub.ops import hub_tables
+    from memoryhub.transfer.moving import peer
 
-    psycopg.Cursor.execute = counted  # type: ignore[method-assign, assignment]
-    with use_origin(actor="ada", source="cli"), use_store(project_store(PROJECT)):
-        OPERATIONS[name](folder)
-    return sent
+    def child(module: str, *arguments: str) -> list[str]:
+        own = [sys.executable, "-m", "tests.postgres.killed_operation", "--child"]
+        return [*own, str(last), str(folder), str(os.getpid()), module, *arguments]
+
+    counter = Counter(last, folder, os.getpid())
+    counter.watch(psycopg.Cursor, "execute")
+    counter.watch(peer.Peer, "ask")
+    with (
+        mock.patch.object(peer, "module_command", child),
+        mock.patch.object(hub_tables, "module_command", child),
+        use_origin(actor="ada", source="cli"),
+        use_store(project_store(PROJECT)) if name in IN_PROJECT else nullcontext(),
+    ):
+        try:
+            OPERATIONS[name](folder)
+        except (CommandError, HubError) as error:
+            print(error, file=sys.stderr)
+            return CHILD_KILLED if "has ended; try again" in str(error) else 1
+    print((folder / "statements").stat().st_size)
+    return 0
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))))
+    if sys.argv[1] == "--child":
+        run_child(*sys.argv[2:])
+    else:
+        sys.exit(main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])))

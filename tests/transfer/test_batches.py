@@ -90,6 +90,8 @@ class BatchTests(HubTestCase):
         batch, _ = self.load("one")
         with self.assertRaises(RuntimeError), self.failing_rebuild():
             self.undo(batch)
+        with self.assertRaisesRegex(Conflict, "if that was interrupted, `memory-hub rebuild` completes it"):
+            preview_undo(batch)
         self.assertFalse(log.rebuild().identical)
         self.assertEqual(table_digests(), self.before)
 

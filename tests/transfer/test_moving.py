@@ -5,8 +5,14 @@ from __future__ import annotations
 import io
 import json
 import signal
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+from unittest import mock
 
+from django.contrib.auth.models import User
 from django.core.management import call_command
+from django_q.models import Schedule
 
 from governance.redaction.copies import unproven
 from memories.models import Memory
@@ -14,9 +20,11 @@ from memoryhub.core import log
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import Conflict, Moved, NotFound
 from memoryhub.core.stores.store import list_projects, project_store
+from memoryhub.ops import hub_tables
 from memoryhub.transfer.moving.ending import confirm, undo
 from memoryhub.transfer.moving.moving import move
 from memoryhub.transfer.moving.peer import Place
+from tests.support import HubTestCase
 from tests.torture.rounds import is_long, rounds
 from tests.transfer.moving_case import ALPHA, FILES, START, MovingTestCase
 
@@ -48,6 +56,35 @@ switching.Peer = Killed
 places = [peer.Place("", url) for url in sys.argv[2:]]
 moving.move(project_store("alpha"), *places)
 """
+
+
+class HubTablesTests(HubTestCase):
+    def test_a_copy_that_was_interrupted_is_finished(self) -> None:
+        rows = {
+            "default": [{"model": "auth.user", "pk": 7001, "fields": {"username": "maya", "password": "!"}}],
+            "jobs": [{"model": "django_q.schedule", "pk": 7001, "fields": {"name": "kept", "func": "print"}}],
+        }
+        for dies_at in (2, 1, 0):
+            with (
+                mock.patch("sys.stdin", io.StringIO(json.dumps(rows))),
+                mock.patch("django.core.management.call_command", dying_at(dies_at)),
+                self.assertRaises(SystemExit) if dies_at else nullcontext(),
+            ):
+                hub_tables._load()
+        self.assertTrue(User.objects.filter(username="maya").exists())
+        self.assertTrue(Schedule.objects.filter(name="kept").exists())
+
+
+def dying_at(number: int) -> Callable[..., None]:
+    calls = []
+
+    def call(*arguments: Any, **options: Any) -> None:
+        calls.append(arguments)
+        if len(calls) == number:
+            raise SystemExit
+        call_command(*arguments, **options)
+
+    return call
 
 
 class MovingTests(MovingTestCase):

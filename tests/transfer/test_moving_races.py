@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from memoryhub.core.errors import Conflict, Locked, Moved
+from memoryhub.core.errors import Conflict, Locked, Moved, NotFound
 from memoryhub.transfer.moving import switching
 from memoryhub.transfer.moving.ending import confirm, undo
 from memoryhub.transfer.moving.moving import move
 from memoryhub.transfer.moving.peer import Peer, Place
+from memoryhub.transfer.moving.places import last_way
 from tests.transfer.moving_case import ALPHA, FILES, MovingTestCase
 
 
@@ -133,6 +134,24 @@ class RacesTests(MovingTestCase):
         ):
             confirm(ALPHA, FILES, self.server)
         self.assert_only(FILES)
+
+    def test_an_interrupted_undo_is_finished_from_the_place_that_it_leaves(self) -> None:
+        move(ALPHA, FILES, self.server)
+        confirm(ALPHA, FILES, self.server)
+        move(ALPHA, self.server, FILES)
+        self.interrupted("remove_kept", undo, self.server, FILES)
+        way = last_way(ALPHA, self.server)
+        undo(ALPHA, way.source, way.target)
+        self.assert_only(self.server)
+
+    def test_an_interrupted_confirmation_is_finished(self) -> None:
+        move(ALPHA, FILES, self.server)
+        self.interrupted("settle", confirm, FILES, self.server)
+        confirm(ALPHA, FILES, self.server)
+        with Peer(self.server) as peer:
+            self.assertIsNone(peer.call("where", store="project:alpha")["arrival"])
+        with self.assertRaisesRegex(NotFound, "is confirmed already"):
+            confirm(ALPHA, FILES, self.server)
 
     def test_a_store_that_has_moved_does_not_move_to_a_third_place(self) -> None:
         third = Place("", self.enterContext(self.cluster.database()))

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
+from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from memoryhub.core.errors import Unavailable
@@ -98,11 +100,26 @@ def migrate(connection: BaseDatabaseWrapper, *, before: Callable[[], object] = l
     """
     from django.db.migrations.executor import MigrationExecutor
 
-    executor = MigrationExecutor(connection)
+    def check_constraints(action: str, *_: Any) -> None:
+        if action == "apply_success":  # PostgreSQL alters no table with constraints that are still to be checked
+            connection.check_constraints()
+
+    executor = MigrationExecutor(connection, check_constraints)
     _refuse_newer(executor.loader)
     before()
-    executor.migrate([node for node in executor.loader.graph.leaf_nodes() if node[0] in STORE_APPS])
-    ensure(connection)
+    with migrating(connection):
+        executor.migrate([node for node in executor.loader.graph.leaf_nodes() if node[0] in STORE_APPS])
+        ensure(connection)
+
+
+@contextmanager
+def migrating(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """Apply all migrations of the block or none, whenever this process dies."""
+    # Django records a migration that creates indexes at its end after the transaction of its tables: a process that is
+    # killed in between leaves tables that the next attempt would create again. The schema editor of SQLite wants the
+    # foreign keys switched off, which only works outside a transaction.
+    with connection.constraint_checks_disabled(), transaction.atomic(using=connection.alias):
+        yield
 
 
 def _refuse_newer(loader: MigrationLoader) -> None:

@@ -10,7 +10,7 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import use_store
 from memoryhub.management.base import HubCommand, add_store_options, store_option
-from memoryhub.ops.backups.services import back_up, back_up_hub_tables
+from memoryhub.ops.backups.services import back_up, back_up_hub_tables, has_nothing_to_back_up
 from memoryhub.ops.jobs.targets import Target, all_stores
 
 
@@ -30,7 +30,8 @@ class Command(HubCommand):
         with use_origin(source="cli", actor=getpass.getuser()):
             for target in [store] if store else all_stores():
                 with use_store(target):
-                    backup = back_up(options["to"])
-                self.stdout.write(f"{Target(target).title}: {backup.describe()}")
+                    is_left_out = store is None and has_nothing_to_back_up()
+                    result = "no events yet" if is_left_out else back_up(options["to"]).describe()
+                self.stdout.write(f"{Target(target).title}: {result}")
             if store is None:
                 self.stdout.write(back_up_hub_tables())

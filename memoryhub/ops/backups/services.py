@@ -12,6 +12,11 @@ from memoryhub.ops.backups.exporting import export_store, export_store_to
 from memoryhub.ops.backups.making import Backup, back_up_hub, back_up_store, back_up_store_to
 
 
+def has_nothing_to_back_up() -> bool:
+    """Return whether the current store is one without events that is backed up as a bundle, which has one at least."""
+    return machines.SHARED and not log.head()[0]
+
+
 def back_up(to: Path | None = None) -> Backup:
     """Back up the current store to the backups folder, or to a file.
 
@@ -36,8 +41,8 @@ def back_up_target(run: Run) -> str:
     if run.store is None:
         copied = None if machines.SHARED else back_up_hub()
         return f"hub.db copied and verified: {copied}" if copied else ""
-    if machines.SHARED and not log.head()[0]:
-        return ""  # a bundle has one event at least
+    if has_nothing_to_back_up():
+        return ""
     backup = back_up()
     run.report(backup.events, backup.events)
     return backup.describe()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Any
 
 from memoryhub.core import clock
 from memoryhub.core.backends.base import Departure
@@ -42,16 +43,28 @@ def confirm(store: StoreId, source: Place, target: Place) -> Moving:
         if departure is None:
             raise _not_moved(store, here["address"])
         if not departure.kept:
-            raise _confirmed(store, departure)
+            if not _has_mark(there, departure):
+                raise _confirmed(store, departure)
+            return _settle(store, arriving, departure, there["address"])  # it was interrupted
         later = departure_of(there)
         if later and later.epoch > departure.epoch and later.address != here["address"]:
             raise Conflict(f"{store.name!r} has moved on to {later.address}; name that place with --to")
         if not there["exists"]:
             raise Conflict(f"{store.name!r} has not arrived in {there['address']}; run the move again")
         _compare(store, leaving, arriving, departure)
+        assign(store, target)  # the move may have been interrupted before it did
         leaving.call("remove_kept", store=text_of(store), epoch=departure.epoch)
-        arriving.call("settle", store=text_of(store), epoch=departure.epoch)
-        return Moving(there["address"], departure.position)
+        return _settle(store, arriving, departure, there["address"])
+
+
+def _has_mark(there: dict[str, Any], departure: Departure) -> bool:
+    mark = there.get("arrival")
+    return bool(mark and mark["epoch"] == departure.epoch)
+
+
+def _settle(store: StoreId, arriving: Peer, departure: Departure, address: str) -> Moving:
+    arriving.call("settle", store=text_of(store), epoch=departure.epoch)
+    return Moving(address, departure.position)
 
 
 def _not_moved(store: StoreId, address: str) -> NotFound:

@@ -13,6 +13,7 @@ from memoryhub.core.stores.store import arrival, use_store
 from memoryhub.core.stores.store_id import StoreId
 from memoryhub.transfer.moving.peer import Peer, Place
 from memoryhub.transfer.moving.steps import parsed
+from memoryhub.transfer.moving.switching import is_back
 
 _POSTGRESQL = "postgresql"
 _SCHEMES = ("postgresql://", "postgres://")
@@ -99,7 +100,9 @@ def last_way(store: StoreId, named: Place | None) -> Way:
     own = own_place(store)
     other = named if named and named.url != own.url else None
     if departure := places.departure(store):
-        return Way(own, other or _of(departure))
+        there = other or _of(departure)
+        # An undo that was interrupted: the move was from there to here
+        return Way(there, own) if is_back(departure) else Way(own, there)
     if stores.exists(store):
         with use_store(store):
             found = arrival()

@@ -141,6 +141,7 @@ def go_back(store: StoreId, leaving: Peer, arriving: Peer, departure: Departure)
     elif cancel(store, arriving, leaving, departure):  # the copy was removed, so it can never come back
         raise Unavailable(f"the copy in {here['address']} is gone, so {store.name!r} stays where it is")
     arriving.call("mark_left", store=named)
+    assign(store, leaving.place)  # before this can't be repeated, because nothing says any more what to undo
     arriving.call("remove_kept", store=named, epoch=departure.epoch)
     return Moving(here["address"], departure.position)
 

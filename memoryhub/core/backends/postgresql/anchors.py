@@ -47,6 +47,8 @@ _REPLACE = (
     "SET position = excluded.position, digest = excluded.digest, generation = anchors.generation + 1 "
     "RETURNING generation, coalesce(to_regnamespace(%s)::oid, 0)"
 )
+# In the transaction that removes a store: an anchor without a store means that the store is lost
+REMOVE_ROW = f"DELETE FROM {HEADS}.anchors WHERE store = %s"
 _FILE = "acknowledged"
 _WIDTH = 160
 
@@ -127,11 +129,16 @@ def create_table(url: str) -> None:
 
 
 def remove(store: StoreId) -> None:
-    _path(store).unlink(missing_ok=True)
+    remove_file(store)
     try:
-        direct(store).rows(f"DELETE FROM {HEADS}.anchors WHERE store = %s", [label_of(store)])
+        direct(store).rows(REMOVE_ROW, [label_of(store)])
     except ProgrammingError:
         return
+
+
+def remove_file(store: StoreId) -> None:
+    """Remove the copy in this home of an anchor whose row is removed: it counts for nothing without it."""
+    _path(store).unlink(missing_ok=True)
 
 
 def _path(store: StoreId) -> Path:

@@ -111,11 +111,13 @@ def come_back(store: StoreId, epoch: str) -> None:
 
 
 def remove_kept(store: StoreId, epoch: str) -> None:
+    anchors.create_table(url_of(store))
     with _left_with(store, epoch) as (connection, departure):
         connection.run(f"DROP SCHEMA IF EXISTS {quote(_left(store))} CASCADE", ())
         connection.run(_PUT, [label_of(store), json.dumps(asdict(replace(departure, kept=False)))])
-    anchors.remove(store)
-    stores.drop_role(store)
+        connection.run(anchors.REMOVE_ROW, [label_of(store)])
+        stores.drop_role(connection, store)
+    anchors.remove_file(store)
 
 
 # A transaction with the store's write lock, in which the mark of a move is removed

@@ -11,7 +11,7 @@ from typing import Any
 from django.db import connections
 
 from memoryhub.core.backends.base import Source
-from memoryhub.core.backends.postgresql import stores
+from memoryhub.core.backends.postgresql import leases, stores
 from memoryhub.core.backends.postgresql.connecting import connected
 from memoryhub.core.backends.postgresql.schemas import direct, quote, schema_of
 from memoryhub.core.backends.postgresql.servers import url_of
@@ -29,12 +29,17 @@ DRAFT_NAME, SCRATCH = "draft", "scratch"
 @contextmanager
 def temporary_copy(store: StoreId) -> Iterator[None]:
     name = draft_name(store, SCRATCH)
-    make_draft(name, store)
+    lease = leases.acquire(name)  # else a removal of text would remove the copy, as one whose process was killed
     try:
-        with opened(name, store):
-            yield
+        make_draft(name, store)
+        try:
+            with opened(name, store):
+                yield
+        finally:
+            direct(store).rows(f"DROP SCHEMA IF EXISTS {quote(name)} CASCADE")
     finally:
-        direct(store).rows(f"DROP SCHEMA IF EXISTS {quote(name)} CASCADE")
+        if lease:
+            lease.give_back()
 
 
 def draft_name(store: StoreId, prefix: str) -> str:

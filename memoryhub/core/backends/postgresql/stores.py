@@ -33,7 +33,7 @@ from memoryhub.core.backends.postgresql.schemas import (
 )
 from memoryhub.core.backends.postgresql.servers import location_of, url_of
 from memoryhub.core.backends.postgresql.templates import template_text
-from memoryhub.core.disk import make_folder
+from memoryhub.core.disk import make_folder, replacing
 from memoryhub.core.errors import Damaged, Invalid, Unavailable
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store_id import FOLDERS, SLUG, Scope, StoreId, folder_of
@@ -189,12 +189,12 @@ def _role_of(database: str, schema: str) -> str:
     return shortened(f"hub_{database}_{schema}")
 
 
-def drop_role(store: StoreId) -> None:
-    """Remove the role of a store whose schema is gone, unless a copy is in use that belongs to it."""
-    name = _role_of(direct(store).rows("SELECT current_database()")[0][0], schema_of(store))
-    if direct(store).rows("SELECT 1 FROM pg_roles WHERE rolname = %s", [name]):
-        with suppress(DatabaseError):
-            direct(store).rows(f"DROP ROLE {quote(name)}")
+def drop_role(connection: Any, store: StoreId) -> None:
+    """Remove the role of a store whose schema is gone in this transaction, unless a copy belongs to it."""
+    name = _role_of(connection.run("SELECT current_database()", ()).fetchone()[0], schema_of(store))
+    if connection.run("SELECT 1 FROM pg_roles WHERE rolname = %s", [name]).fetchone():
+        with suppress(DatabaseError), transaction.atomic(using=connection.alias):
+            connection.run(f"DROP ROLE {quote(name)}", ())
 
 
 def recreate(store: StoreId) -> str:
@@ -222,7 +222,7 @@ def back_up(store: StoreId, *, reason: str) -> None:
     try:
         events = f"SELECT * FROM {quote(schema_of(store))}.raw_events ORDER BY position"
         copy = f"COPY ({events}) TO STDOUT (FORMAT csv, HEADER)"
-        with ERRORS, gzip.open(path, "wb") as file, raw.cursor().copy(copy) as parts:
+        with ERRORS, replacing(path) as target, gzip.open(target, "wb") as file, raw.cursor().copy(copy) as parts:
             for part in parts:
                 file.write(part)
     finally:
@@ -231,11 +231,13 @@ def back_up(store: StoreId, *, reason: str) -> None:
 
 def remove(store: StoreId) -> None:
     schema = _find(store)
-    statements = f"DROP SCHEMA IF EXISTS {quote(schema_of(store))} CASCADE; "
-    if schema and schema.owner:
-        statements += f"DROP OWNED BY {quote(schema.owner)}; DROP ROLE {quote(schema.owner)}; "
-    direct(store).rows(statements)
-    anchors.remove(store)
+    anchors.create_table(url_of(store))
+    with connected(schema_of(store), url=url_of(store)) as connection, transaction.atomic(using=connection.alias):
+        connection.run(f"DROP SCHEMA IF EXISTS {quote(schema_of(store))} CASCADE", ())
+        if schema and schema.owner:
+            connection.run(f"DROP OWNED BY {quote(schema.owner)}; DROP ROLE {quote(schema.owner)}", ())
+        connection.run(anchors.REMOVE_ROW, [label_of(store)])
+    anchors.remove_file(store)
     forget_schema(store)
     if store.scope is not Scope.GLOBAL:
         shutil.rmtree(folder_of(store), ignore_errors=True)

@@ -10,10 +10,18 @@ from typing import Any
 
 from django.db import DatabaseError, OperationalError, ProgrammingError, connections, transaction
 
-from memoryhub.core.backends.postgresql import faults, servers, stores
+from memoryhub.core.backends.postgresql import faults, leases, servers, stores
 from memoryhub.core.backends.postgresql.connecting import connected
 from memoryhub.core.backends.postgresql.schemas import direct, quote, schema_of
-from memoryhub.core.backends.postgresql.scratch import DRAFT, DRAFT_NAME, draft_name, make_draft, opened, role_of
+from memoryhub.core.backends.postgresql.scratch import (
+    DRAFT,
+    DRAFT_NAME,
+    SCRATCH,
+    draft_name,
+    make_draft,
+    opened,
+    role_of,
+)
 from memoryhub.core.backends.postgresql.servers import url_of
 from memoryhub.core.backends.postgresql.templates import statements_of
 from memoryhub.core.errors import Locked
@@ -144,6 +152,13 @@ def forget(store: StoreId) -> None:
             # Its builder does not publish it, and removes it. If that is killed, ``remove_abandoned`` does
             with suppress(DatabaseError):  # it has just been removed
                 direct(store).rows(f"COMMENT ON SCHEMA {quote(schema)} IS '{DRAFT}0'")
+    remove_dead_copies(store)
+
+
+def remove_dead_copies(store: StoreId) -> list[str]:
+    """Remove what processes that were killed have left of copies of a store; return those that are still in use."""
+    copies = [name for name, _ in direct(store).rows(_USED, [DRAFT]) if name.startswith(f"{SCRATCH}_{key_of(store)}_")]
+    return [name for name in copies if leases.any_held(name) or not _remove_unused(name, store)]
 
 
 def _remove_view(schema: str, store: StoreId) -> None:

@@ -18,6 +18,7 @@ from django.db import DatabaseError
 
 from memoryhub.core import ids
 from memoryhub.core.backends.postgresql.schemas import Direct, current_schema, direct, quote
+from memoryhub.core.backends.postgresql.views import remove_dead_copies
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store_id import StoreId, current_store
 from memoryhub.core.text import counted
@@ -67,6 +68,7 @@ def rewrite() -> bool:
         _await_older(direct(store))
         with _cancelled_if_it_waits(direct(store), mark):
             kept = [table for (table,) in rows.fetch(_TABLES) if not _rewrite(store, table, mark)]
+        copies = remove_dead_copies(store)
         # A data file of the server is written, and that of a table before the rewrite removed, at a checkpoint
         _checkpoint()
     except DatabaseError as error:
@@ -76,7 +78,9 @@ def rewrite() -> bool:
         logger.warning(
             "deleted text of %s is still in %s, because %s", store.name, ", ".join(kept), _why_kept(direct(store))
         )
-    return not kept
+    if copies:
+        logger.warning("deleted text of %s may still be in the unfinished copies %s", store.name, ", ".join(copies))
+    return not kept and not copies
 
 
 # Of all databases of the server: what VACUUM itself may see keeps the rows that they may see
