@@ -1,15 +1,21 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 from governance.present import size
 from governance.redaction.copies import last_look, look_through
 from governance.retention.policy import Policy
 from governance.retention.run import run_due
+from governance.retention.schemas import RetentionPlanRequest
+from governance.retention.selectors import plan_retention
 from memories.services.erase import wipe_traces
 from memoryhub.core import clock, log
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.jobs import Every, Over, Run, define_job
 from memoryhub.core.stores.wiping import is_unwiped
 from memoryhub.core.text import counted
+
+_GAP = timedelta(days=2)
 
 
 class _TimeIsUp(Exception):
@@ -19,6 +25,13 @@ class _TimeIsUp(Exception):
 def retain(run: Run) -> str:
     if not Policy.current(clock.now()).applies:
         return ""
+    deleted = _delete_due(run)
+    return "; ".join(filter(None, [deleted, _waiting(run)]))
+
+
+def _delete_due(run: Run) -> str:
+    if run.ages_until is None:
+        return ""
 
     def report(done: int, total: int) -> None:
         run.report(done, total)
@@ -26,13 +39,23 @@ def retain(run: Run) -> str:
             raise _TimeIsUp
 
     try:
-        ended = run_due(progress=report)
+        ended = run_due(now=run.ages_until, progress=report)
     except _TimeIsUp:
         return f"processed {run.done:,} of {run.total:,} items; the next run continues"
     if ended is None:
         return ""
     deleted = f"deleted {counted(ended.report.things, 'item')} in {counted(ended.events, 'event')}"
     return f"{deleted}, {size(ended.bytes)} (run #{ended.id})"
+
+
+# Counted only after a gap: every day, a few items have aged since the run of the day before
+def _waiting(run: Run) -> str:
+    if run.ages_until and clock.now() - run.ages_until < _GAP:
+        return ""
+    things = plan_retention(command=RetentionPlanRequest()).things
+    return (
+        f"kept until a later run, in case the clock is wrong: {counted(things, 'item')} past the age" if things else ""
+    )
 
 
 define_job(

@@ -2,18 +2,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import Max
-
 from memories.models import SearchDocument
 from memories.schemas import Stats, Timeline
 from memories.search.pipeline import mode_name
 from memories.selectors import count_by_type
-from memoryhub.core import clock, log
+from memoryhub.core import log
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.contributions import statistics
 from memoryhub.core.errors import NotFound
 from memoryhub.core.events.projection import read_models
-from memoryhub.core.log.event_view import entity_of, quarantine_notes, timeline_entry, viewed_store
+from memoryhub.core.log.event_view import entity_of, position_at, quarantine_notes, timeline_entry, viewed_store
 from memoryhub.core.models import RawEvent
 from memoryhub.core.search.retrieval import retrieval
 from memoryhub.core.stores.store import current_store
@@ -58,8 +56,7 @@ def _centre(command: Timeline) -> int:
             raise NotFound(f"there is no #{command.id} here; the log ends at #{last}", id=command.id)
         return command.id
     if command.at is not None:
-        until = RawEvent.objects.filter(occurred_at__lte=clock.to_text(command.at))
-        return until.aggregate(last=Max("position"))["last"] or 0
+        return position_at(command.at)
     return last
 
 

@@ -118,6 +118,7 @@ Q_CLUSTER = {
     "retry": 3600,
     "max_attempts": 2,
     "catch_up": False,
+    "scheduler": False,  # the worker queues what is due itself
     "save_limit": 500,
     "label": "Jobs",
     "log_level": "WARNING",

@@ -182,13 +182,18 @@ def _days(events: list[RawEvent]) -> list[Day]:
 def _measure(parts: list[Part]) -> None:
     turns = {part.turn.id: part.turn for part in parts if part.turn}
     tokens = _count_tokens(turns.values())
-    seconds = {turn.id: ((turn.ended_at or clock.now()) - turn.began_at).total_seconds() for turn in turns.values()}
+    seconds = {turn.id: _duration(turn) for turn in turns.values()}
     longest, most = max(seconds.values()) or 1, max(tokens.values()) or 1
     for part in parts:
         if part.turn:
             part.tokens = tokens[part.turn.id]
             part.token_share = round(100 * part.tokens / most)
             part.time_share = round(100 * seconds[part.turn.id] / longest)
+
+
+# Not below zero: the clock may have been set back meanwhile
+def _duration(turn: Turn) -> float:
+    return max(0.0, ((turn.ended_at or clock.now()) - turn.began_at).total_seconds())
 
 
 def _count_tokens(turns: Collection[Turn]) -> dict[int, int]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from governance.events import RETENTION_BEGAN, RETENTION_RAN, RetentionBegan, RetentionRan
@@ -123,12 +124,17 @@ def run_retention(*, command: RetentionRunRequest, progress: Progress = lambda _
     return _finish(unfinished or _begin(tally), progress)
 
 
-def run_due(*, progress: Progress = lambda _done, _total: None) -> RunView | None:
-    """Delete what is due, without confirmation: for the daily job. Finishes an interrupted run first."""
+def run_due(*, now: datetime, progress: Progress = lambda _done, _total: None) -> RunView | None:
+    """Delete what is due, without confirmation: for the daily job. Finishes an interrupted run first.
+
+    Args:
+        now: the time until which ages are counted.
+        progress: called with the number of processed items and the total.
+    """
     demand(Act.GOVERN)
     unfinished = unfinished_run()
     ended = _finish(unfinished, progress) if unfinished else None
-    tally = tally_now(RetentionPlanRequest(), None)
+    tally = tally_now(RetentionPlanRequest(now=now), None)
     return _finish(_begin(tally), progress) if tally.going else ended
 
 

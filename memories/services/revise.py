@@ -137,7 +137,7 @@ def _unseen(memory: Memory, base: int | None, window: timedelta) -> int | None:
     if base is None or base == memory.version:
         return None
     missed = MemoryVersion.objects.filter(memory_id=memory.id, version=base + 1).first()
-    if missed and clock.now() - missed.created_at < window:
+    if missed and abs(clock.now() - missed.created_at) < window:
         return int(memory.version)
     raise PreconditionFailed(
         f"#{memory.id} is at version {memory.version}, but you read version {base}; read it again, then update",

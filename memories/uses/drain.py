@@ -53,21 +53,22 @@ USES_PRUNED = define_event(
 )
 
 
-def prune_uses(*, until: float) -> int:
+def prune_uses(*, now: datetime, until: float) -> int:
     """Delete the use counts of memories that were deleted a month ago; return their number.
 
     Args:
+        now: the time until which ages are counted.
         until: monotonic time at which to stop; at least one batch is done.
     """
     total = 0
-    while (count := _prune_some()) and time.monotonic() < until:
+    while (count := _prune_some(now)) and time.monotonic() < until:
         total += count
     return total + count
 
 
-def _prune_some() -> int:
+def _prune_some(now: datetime) -> int:
     with log.transaction():
-        before = rows.time_value(clock.now() - AFTER)
+        before = rows.time_value(now - AFTER)
         ids = [row[0] for row in rows.fetch(_DELETED, [before, _AT_ONCE])]
         if ids:
             log.append(log.prepare(USES_PRUNED, UsesPruned(memory_ids=ids)), stream="uses")
@@ -141,7 +142,7 @@ def _fold(files: Sequence[Path]) -> int:
     uses = {use: counted for use, counted in uses.items() if counted}
     sessions = _by_session(notes)
     if uses or sessions:
-        last = datetime.fromtimestamp(max(note.at for note in notes), UTC)
+        last = min(datetime.fromtimestamp(max(note.at for note in notes), UTC), clock.now())
         names = [path.name for path in files]
         _keep(MemoriesUsed(uses=uses, sessions=sessions, used_at=clock.to_text(last), files=names))
     return sum(sum(counted.values()) for counted in uses.values())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from django.db import DatabaseError
 
 from memories.scopes import Level
 from memories.uses.events import NOTED, Use
+from memoryhub.core import clock
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.file_locks import wait_for_lock
 from memoryhub.core.origin import current_origin
@@ -101,7 +101,7 @@ def _note(store: StoreId, use: Use, ids: Sequence[int]) -> None:
     if store.scope is Scope.VIEW:
         return
     session = f"{_SESSION}{quote(current_origin().session_id)} " if current_origin().session_id else ""
-    line = f"{int(time.time() * 1000)} {use.value[:2]} {session}{' '.join(map(str, ids[:_AT_ONCE]))}\n"
+    line = f"{clock.now_ns() // 1_000_000} {use.value[:2]} {session}{' '.join(map(str, ids[:_AT_ONCE]))}\n"
     path = folder_of(store) / f"{os.getpid() % _SLOTS:02d}{WAITING}"
     with contextlib.suppress(OSError, DatabaseError):
         _append(store, path, line.encode())

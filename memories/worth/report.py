@@ -148,7 +148,9 @@ def _spent(packs: QuerySet[ContextPack], period: Period) -> dict[str, Any]:
     steps = -(-period.days // step) if period.days else _WEEKS
     today = clock.now().astimezone(UTC).date()
     first = today - timedelta(days=steps * step - 1)
-    recent = packs.filter(created_at__gte=datetime(first.year, first.month, first.day, tzinfo=UTC))
+    start = datetime(first.year, first.month, first.day, tzinfo=UTC)
+    # Without what was sent when the clock was ahead
+    recent = packs.filter(created_at__gte=start, created_at__lt=start + timedelta(days=steps * step))
     per_day = recent.annotate(day=TruncDate("created_at", tzinfo=UTC)).values("day").annotate(sum=Sum("tokens"))
     spent: dict[date, int] = {first + timedelta(days=step * index): 0 for index in range(steps)}
     for row in per_day.order_by("day"):

@@ -1,15 +1,19 @@
-"""The hub's only clock for events; tests freeze it."""
+"""The hub's only clock for times; tests freeze it. Durations within a process come from ``time.monotonic``."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 _FILE_STAMP = "%Y%m%dT%H%M%S%f"
 _FILE_STAMP_LENGTH = len("20261120T083000000")
+
+# More than a wrong time zone. What lies within it comes to pass soon enough
+MISDATED_AFTER = timedelta(days=2)
 
 _frozen: ContextVar[datetime | None] = ContextVar("frozen_clock", default=None)
 
@@ -20,14 +24,24 @@ def now() -> datetime:
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 
+def now_ns() -> int:
+    """Return the time in nanoseconds since 1970, as files have it."""
+    return time.time_ns() if _frozen.get() is None else int(now().timestamp() * 1e9)
+
+
+def is_misdated(moment: datetime) -> bool:
+    """Return whether a stored time lies so far ahead that the clock must have been wrong when it was written."""
+    return moment > now() + MISDATED_AFTER
+
+
 def to_text(moment: datetime) -> str:
     """Return ``2026-11-20T08:30:00.000Z``: fixed width, so that text order is time order."""
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
-def file_stamp() -> str:
-    """Return the time for the name of a file: ``20261120T083000000`` in UTC, so that text order is time order."""
-    return now().strftime(_FILE_STAMP)[:-3]
+def file_stamp(moment: datetime | None = None) -> str:
+    """Return a time, by default now, for a file's name: ``20261120T083000000`` in UTC; text order is time order."""
+    return (moment or now()).strftime(_FILE_STAMP)[:-3]
 
 
 def from_file_stamp(name: str) -> datetime:

@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from memoryhub.core import clock
+
 
 class FileStamp(NamedTuple):
     """What differs when a file has changed, but for two writes within the resolution of its time."""
@@ -26,3 +28,13 @@ def file_stamps(files: Iterable[Path]) -> list[FileStamp]:
             stat = path.stat()
             found.append(FileStamp(path.name, stat.st_ino, stat.st_mtime_ns, stat.st_size))
     return found
+
+
+def is_settled(changed: int, *, seconds: float) -> bool:
+    """Return whether a file that changed then would show another change by its time, which has a resolution.
+
+    Args:
+        changed: in nanoseconds since 1970; a file from the future is settled.
+        seconds: the resolution.
+    """
+    return abs(clock.now_ns() - changed) > seconds * 1e9

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.stores.store import StoreId
@@ -31,15 +33,29 @@ class Over(StrEnum):
 # The argument of a job's function: its store and time limit, and a way to report progress.
 class Run:
     def __init__(
-        self, *, store: StoreId | None = None, seconds: float, on_progress: Report = lambda _done, _total: None
+        self,
+        *,
+        store: StoreId | None = None,
+        seconds: float,
+        seen_at: Callable[[], datetime | None] = lambda: None,
+        on_progress: Report = lambda _done, _total: None,
     ) -> None:
         # None for a job of the hub.
         self.store = store
+        self._seen_at = seen_at
         self._seconds = seconds
         self._on_progress = on_progress
         # On the monotonic clock: when to leave the rest to the next run.
         self.until = time.monotonic() + seconds
         self.done, self.total = 0, 0
+
+    @cached_property
+    def ages_until(self) -> datetime | None:
+        """Until when a job that deletes by age may count ages: its run before, at least half a day ago.
+
+        A clock that is ahead for less than that deletes nothing. None at the first run: delete nothing yet.
+        """
+        return self._seen_at()
 
     @property
     def over(self) -> bool:

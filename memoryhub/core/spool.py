@@ -34,6 +34,8 @@ TAKER_SECONDS = 30.0
 ATTEMPTS = "attempts"
 _DIGEST = 16
 _SLOW_SECONDS = 0.25
+# How much later than the next event's a process may write its event
+_LATE_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +265,20 @@ def read(path: Path) -> tuple[list[SpooledEvent], list[Broken]]:
             events.append(parsed(line))
         except (ValueError, TypeError, RecursionError) as error:
             broken.append(Broken(line, str(error)))
-    return sorted(events, key=lambda event: event.at), broken
+    return in_order(events), broken
+
+
+def in_order(events: Iterable[SpooledEvent]) -> list[SpooledEvent]:
+    """Sort events by their times; where the clock was set back, those from before come first, as they were written."""
+    times_set_back, latest = 0, 0
+    keys: list[tuple[int, int]] = []
+    ordered = list(events)
+    for event in ordered:
+        if event.at < latest - _LATE_SECONDS * 1000:
+            times_set_back, latest = times_set_back + 1, 0
+        latest = max(latest, event.at)
+        keys.append((times_set_back, event.at))
+    return [event for _, event in sorted(zip(keys, ordered, strict=True), key=lambda pair: pair[0])]
 
 
 def parsed(line: str) -> SpooledEvent:

@@ -5,14 +5,13 @@ Read from hub.db at each request, so that a change takes effect at the next one.
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from django.db import connections
 
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import Forbidden
-from memoryhub.core.file_stamps import FileStamp, file_stamps
+from memoryhub.core.file_stamps import FileStamp, file_stamps, is_settled
 from memoryhub.core.permissions import (
     EVERYTHING,
     HUB,
@@ -84,7 +83,7 @@ def org_of(project: str) -> str | None:
         return _read_org(store) if stores.exists(store) else None
     stamps, place = file_stamps(files), stores.location(store)
     known = _orgs.get(place)
-    if known is None or known[0] != stamps or not _is_settled(stamps):
+    if known is None or known[0] != stamps or not _are_settled(stamps):
         known = stamps, _read_org(store) if stamps else None
         _remember(place, known)
     return known[1]
@@ -104,8 +103,8 @@ _MOST_ORGS = 1_000
 _SETTLED_SECONDS = 1.0
 
 
-def _is_settled(stamps: list[FileStamp]) -> bool:
-    return all(time.time_ns() - stamp.changed > _SETTLED_SECONDS * 1e9 for stamp in stamps)
+def _are_settled(stamps: list[FileStamp]) -> bool:
+    return all(is_settled(stamp.changed, seconds=_SETTLED_SECONDS) for stamp in stamps)
 
 
 def _read_org(store: StoreId) -> str | None:

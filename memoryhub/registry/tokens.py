@@ -244,13 +244,14 @@ def actor_of(token: AgentToken) -> str:
 def due_note(token: AgentToken, address: str) -> Callable[[], None] | None:
     """Return a callback that records the token's use, to call after the response; None within a minute of the last."""
     now = clock.now()
-    if token.last_used_at is not None and now - token.last_used_at < _USE_RECORDED_EVERY:
+    if token.last_used_at is not None and abs(now - token.last_used_at) < _USE_RECORDED_EVERY:
         return None
     return lambda: _note(token.pk, now, address[:64])
 
 
 def _note(pk: int, now: datetime, address: str) -> None:
-    earlier = Q(last_used_at__isnull=True) | Q(last_used_at__lt=now)
+    # When two arrive at once, the later counts; a use long after now is of a time when the clock was ahead
+    earlier = Q(last_used_at__isnull=True) | ~Q(last_used_at__range=(now, now + _USE_RECORDED_EVERY))
     try:
         AgentToken.objects.filter(earlier, pk=pk).update(last_used_at=now, last_used_from=address)
     except DatabaseError as error:

@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from memoryhub.core import spool
+from memoryhub.core import clock, spool
 from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.spool import Broken, SpooledEvent
@@ -188,16 +187,19 @@ class _Sender:
     def _is_refused(self) -> bool:
         problem = read_problem(self._connection)
         is_same = problem is not None and problem.token == self._digest
-        return problem is not None and is_same and time.time() - problem.at / 1000 < _REFUSED_SECONDS
+        # Absolute: a clock that was ahead must not keep the token from being tried again
+        return problem is not None and is_same and abs(_now() - problem.at) < _REFUSED_SECONDS * 1000
 
     # Sorted across the files: an event of a slow process may have come into a later file than the next one's.
     def _send_all(self, hub: HubConnection, paths: list[Path]) -> bool:
         known = self._acknowledged()
         files = {path: spool.read(path) for path in paths}
         left = {path: [event for event in events if event.id not in known] for path, (events, _) in files.items()}
-        ordered = sorted(((event, path) for path in paths for event in left[path]), key=lambda found: found[0].at)
+        paths_of = {id(event): path for path in paths for event in left[path]}
+        ordered = spool.in_order(event for path in paths for event in left[path])
         try:
-            for event, path in ordered:
+            for event in ordered:
+                path = paths_of[id(event)]
                 answer = hub.post(_path(self._connection.project, event), _content(event), _headers(event))
                 if self._stops(answer):
                     return False
@@ -275,7 +277,7 @@ def _distinct(connections: Iterable[Connection]) -> list[Connection]:
 
 
 def _now() -> int:
-    return time.time_ns() // 1_000_000
+    return clock.now_ns() // 1_000_000
 
 
 def _read(path: Path, shape: type[Any]) -> Any:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from django.db.models import Q
+
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.retention_rules import EndedWith
 from memoryhub.core import clock, ids, log
@@ -189,14 +191,20 @@ def end_idle_sessions() -> int:
     timeout = timedelta(hours=project_settings().session_idle_hours)
     with log.transaction():
         limit = clock.now() - timeout
-        active = Session.objects.filter(status=SessionStatus.ACTIVE, started_at__lt=limit).order_by("id")
-        idle = [session for session in active if _last_event_at(session) < limit]
+        old = Q(started_at__lt=limit) | Q(started_at__gt=clock.now() + clock.MISDATED_AFTER)
+        active = Session.objects.filter(old, status=SessionStatus.ACTIVE).order_by("id")
+        idle = [session for session in active if _is_idle(session, limit)]
         for session in idle:
             with use_origin(session_id=session.session_id):
                 end_session(
                     command=SessionEnd(session_id=session.session_id, summary=_idle_summary(session), promote=True)
                 )
     return len(idle)
+
+
+def _is_idle(session: Session, limit: datetime) -> bool:
+    last = _last_event_at(session)
+    return last < limit or clock.is_misdated(last)
 
 
 def _last_event_at(session: Session) -> datetime:

@@ -9,9 +9,10 @@ import hashlib
 import hmac
 import secrets
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from django.db.models import Q
 from pydantic import ValidationError
 
 from memoryhub.config.current_settings import project_settings
@@ -41,7 +42,9 @@ from sessions_app.schemas import EventAppend, TurnBegin, TurnEnd
 CLIENT_DOORS = frozenset({"mcp", "rest"})
 _TOKEN_BYTES = 24
 # Runs at every turn's begin, where a queryset would cost as much as the write.
-_ANY_EXPIRED = "SELECT 1 FROM sessions_app_turn WHERE status = 'open' AND expires_at <= %s LIMIT 1"
+_ANY_EXPIRED = "SELECT 1 FROM sessions_app_turn WHERE status = 'open' AND (expires_at <= %s OR expires_at > %s) LIMIT 1"
+# Longer than any turn lasts: it began when the clock was ahead
+_MISDATED = clock.MISDATED_AFTER + timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,9 +210,11 @@ def _still_open(turn: Turn, now: datetime) -> Turn:
 def expire_turns() -> int:
     """Mark timed-out turns as incomplete and return how many there were."""
     with log.transaction():
-        if not rows.fetch(_ANY_EXPIRED, [rows.time_value(clock.now())]):
+        now, misdated = clock.now(), clock.now() + _MISDATED
+        if not rows.fetch(_ANY_EXPIRED, [rows.time_value(now), rows.time_value(misdated)]):
             return 0
-        expired = list(Turn.objects.filter(status=TurnStatus.OPEN, expires_at__lte=clock.now()).order_by("id"))
+        outside = Q(expires_at__lte=now) | Q(expires_at__gt=misdated)
+        expired = list(Turn.objects.filter(outside, status=TurnStatus.OPEN).order_by("id"))
         for turn in expired:
             payload = TurnExpired(session_id=turn.session_id, turn_id=turn.turn_id)
             with use_origin(session_id=turn.session_id, turn_id=turn.turn_id, ack_token=""):

@@ -100,5 +100,5 @@ class GovernedStory(Story):
 
     def do_retain(self) -> None:
         with self.govern(), clock.frozen(clock.now() + timedelta(days=75)):
-            run_due()
-            prune_uses(until=time.monotonic())
+            run_due(now=clock.now())
+            prune_uses(now=clock.now(), until=time.monotonic())

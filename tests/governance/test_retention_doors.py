@@ -20,7 +20,8 @@ from memoryhub.config.retention_rules import RetentionRule
 from memoryhub.core import clock
 from memoryhub.core.jobs import Run, find_job
 from memoryhub.core.stores.store import project_store
-from memoryhub.ops.jobs import run_job
+from memoryhub.ops.jobs import install_schedules, run_job
+from memoryhub.ops.jobs.planning import JobPlan, change_plan
 from memoryhub.ops.jobs.targets import Target
 from tests.admin.base import AdminTestCase, text_of
 from tests.api.client import RestTestCase
@@ -150,10 +151,10 @@ class CommandTests(OldStoreTestCase):
 
     def test_a_job_whose_time_is_up_leaves_the_rest_to_the_next(self):
         with self.store("alpha"):
-            late = Run(store=project_store("alpha"), seconds=-1)
+            late = Run(store=project_store("alpha"), seconds=-1, seen_at=clock.now)
             self.assertIn("processed 1 of 1 items; the next run continues", retain(late))
             self.assertIsNone(RetentionRun.objects.get().ran_at)
-            self.assertIn("deleted 1 item in 2 events", retain(Run(seconds=60)))
+            self.assertIn("deleted 1 item in 2 events", retain(Run(seconds=60, seen_at=clock.now)))
 
     def test_holds_are_placed_listed_and_lifted(self):
         placed = self.command("hold", f"memory:{self.gone}", "--reason", "a lawsuit")
@@ -165,10 +166,22 @@ class CommandTests(OldStoreTestCase):
 
     def test_the_job_takes_what_is_due_and_asks_nobody(self):
         target = Target(project_store("alpha"))
+        with clock.frozen(clock.now() - timedelta(days=1)):
+            run_job(job=find_job("retention"), targets=[target], asked_by="a test")
+        self.assertEqual(self.runs(), 0)
         (outcome,) = run_job(job=find_job("retention"), targets=[target], asked_by="a test")
         self.assertIn("deleted 1 item in 2 events", outcome.message)
         (again,) = run_job(job=find_job("retention"), targets=[target], asked_by="a test")
         self.assertEqual(again.message, "")
+
+    def test_a_job_that_runs_every_hour_deletes_at_its_second_run_too(self):
+        install_schedules()
+        change_plan(command=JobPlan(job="retention", every="hour"))
+        target, now = Target(project_store("alpha")), clock.now()
+        for minutes, runs in ((0, 0), (10, 0), (70, 1)):
+            with clock.frozen(now + timedelta(minutes=minutes)):
+                run_job(job=find_job("retention"), targets=[target], asked_by="a test")
+            self.assertEqual(self.runs(), runs)
 
 
 class RestTests(RestTestCase):

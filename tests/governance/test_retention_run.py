@@ -19,7 +19,7 @@ from memoryhub.core.errors import ConfirmationRequired, Forbidden, PreconditionF
 from memoryhub.core.permissions import Act, Grant, use_grant
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store
-from tests.governance.retaining import RetentionTestCase, days_ago
+from tests.governance.retaining import NOW, RetentionTestCase, days_ago
 
 
 class RunTests(RetentionTestCase):
@@ -66,7 +66,7 @@ class RunTests(RetentionTestCase):
         self.run_plan()
         before = log.head()
         self.assertIsNone(run_retention(command=RetentionRunRequest(digest=self.plan().digest)))
-        self.assertIsNone(run_due())
+        self.assertIsNone(run_due(now=NOW))
         self.assertEqual(log.head(), before)
 
     def test_what_came_to_be_held_while_it_ran_is_left_and_counted(self):
@@ -87,7 +87,7 @@ class RunTests(RetentionTestCase):
     def test_the_schedule_ends_what_was_cut_off_and_goes_on(self):
         self.cut_off_after(1)
         later = self.session("older", "one more", days=500)
-        run_due()
+        run_due(now=NOW)
         self.assertTrue({*self.said, *later, self.gone} <= set(self.erased()))
         self.assertEqual(RetentionRun.objects.filter(ran_at__isnull=True).count(), 0)
         self.assert_sound()

@@ -5,11 +5,14 @@ import signal
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from django.test import SimpleTestCase
 
+from memoryhub.ops.serving.worker import MonotonicEvent
 from tests.web.server import Server, poll, run, serving, temporary_home
 
 _FILL_AND_MISS = """
@@ -84,3 +87,12 @@ class WorkerTests(SimpleTestCase):
     def database(self, path: Path) -> Iterator[Any]:
         with closing(sqlite3.connect(path, timeout=30)) as database:
             yield database
+
+
+class MonotonicEventTests(SimpleTestCase):
+    def test_its_wait_does_not_end_at_a_time_of_the_system_clock(self) -> None:
+        event = MonotonicEvent()
+        with mock.patch.object(Event, "wait", side_effect=AssertionError("until a time of the system's clock")):
+            self.assertFalse(event.wait(0.001))
+            event.set()
+            self.assertTrue(event.wait(600))

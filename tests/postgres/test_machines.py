@@ -43,7 +43,15 @@ with machines.holding("a job") as lease:
         lost = ""
     except Exception as error:
         lost = type(error).__name__
-print(json.dumps([held, again, at_once, left, lost]))
+child = os.fork()
+if child == 0:
+    with machines.holding("another job"):
+        os._exit(0)
+os.waitpid(child, 0)
+leases.rows_of_hub("UPDATE hub.leases SET until = until + interval '10 years' WHERE name LIKE '%another job'")
+with machines.holding("another job") as lease:
+    after_set_back = lease is not None
+print(json.dumps([held, again, at_once, left, lost, after_set_back]))
 """
 _TOKEN = """
 import json
@@ -145,10 +153,11 @@ class MachinesTests(TestCase):
         return "; ".join(value.split(";")[0] for value in reply.headers.get_all("Set-Cookie") or [])
 
     def test_a_lease_has_one_holder_and_the_next_learns_what_one_that_died_has_left(self) -> None:
-        held, again, at_once, left, lost = self.python(_LEASES)
+        held, again, at_once, left, lost, after_set_back = self.python(_LEASES)
         self.assertEqual(held, [True, ["begun here", ""], "begun here"])
         self.assertEqual((again, at_once), ("", None))
         self.assertEqual((left, lost), ("begun by a process that dies", "Locked"))
+        self.assertTrue(after_set_back)
 
     def test_commands_name_what_there_is(self) -> None:
         with machines.new_home() as home:
@@ -179,7 +188,7 @@ class PoolerTests(TestCase):
         with Cluster(durable=False) as cluster, PgBouncer(cluster, pool_size=2) as bouncer:
             url = bouncer.url(cluster.create_database())
             with machines.new_home() as home:
-                _, again, at_once, left, lost = machines.run_python(_LEASES, home, url)
+                _, again, at_once, left, lost, _ = machines.run_python(_LEASES, home, url)
                 self.assertEqual((again, at_once), ("", None))
                 self.assertEqual((left, lost), ("begun by a process that dies", "Locked"))
             with machines.new_home() as home, machines.new_home() as other:

@@ -153,7 +153,8 @@ class _Pipe:
 
 def _deadline(event: Event, connection: Connection) -> float:
     try:
-        failed = time.time() - os.stat(f"{connection.place}/problem.json").st_mtime  # noqa: PTH116
+        # Absolute, because the clock may have been ahead then
+        failed = abs(time.time() - os.stat(f"{connection.place}/problem.json").st_mtime)  # noqa: PTH116
     except OSError:
         return event.deadline
     return time.monotonic() if event.effect == "prompt" and failed < _PATIENCE_SECONDS else event.deadline
@@ -179,7 +180,7 @@ def _kept_pack(event: Event, connection: Connection) -> str:
     if pack is None or pack.event == event.key:
         return pack.text if pack else ""
     at = datetime.fromtimestamp(pack.at / 1000, UTC)
-    age = _age(time.time() - pack.at / 1000)
+    age = _age(abs(time.time() - pack.at / 1000))
     return (
         f"The team's hub did not answer in time. This context is {age} old ({at:%Y-%m-%d %H:%M} UTC) and may be out of "
         f"date; what you do is recorded and sent later.\n\n{pack.text}"

@@ -16,6 +16,7 @@ from memoryhub.core.log import head, view_at
 from memoryhub.core.log.quarantine import quarantine_marks
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import unindexed
 from memoryhub.core.stores.store import StoreId, current_store, use_store
 from memoryhub.core.text import first_line
 
@@ -48,12 +49,33 @@ def viewed_store() -> StoreId:
 
 def position_at(moment: int | datetime) -> int:
     if isinstance(moment, datetime):
-        found = rows.fetch("SELECT max(position) FROM raw_events WHERE occurred_at <= %s", [clock.to_text(moment)])
-        return found[0][0] or 0
+        return _position_at_time(clock.to_text(moment))
     last, _ = head()
     if not 0 <= moment <= last:
         raise NotFound(f"there is no position {moment}; the log ends at #{last}", head=last)
     return moment
+
+
+# SQLite would walk along the positions from the first
+_ENDS = (
+    "SELECT (SELECT max(position) FROM raw_events WHERE occurred_at <= %s), "
+    f"(SELECT min({unindexed('position')}) FROM raw_events WHERE occurred_at > %s)"
+)
+# The position that divides events up to a time from later ones with the fewest on the wrong side, among those that a
+# clock which was set back or ahead has put there. Times after the present are wrong, and count for neither side.
+_DIVIDING = (
+    "SELECT position, balance FROM (SELECT position, sum(CASE WHEN occurred_at <= %s THEN 1 WHEN occurred_at <= %s "
+    "THEN -1 ELSE 0 END) OVER (ORDER BY position) AS balance FROM raw_events WHERE position BETWEEN %s AND %s) AS e "
+    "ORDER BY balance DESC, position DESC LIMIT 1"
+)
+
+
+def _position_at_time(moment: str) -> int:
+    last, later = rows.fetch(_ENDS, [moment, moment])[0]
+    if last is None or later is None or later > last:
+        return last or 0
+    position, balance = rows.fetch(_DIVIDING, [moment, clock.to_text(clock.now()), later, last])[0]
+    return int(position if balance >= 0 else later - 1)
 
 
 # Payload fields that describe what an event is about, the best first.

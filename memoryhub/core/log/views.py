@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from memoryhub.core import clock
 from memoryhub.core.backends.selected import stores, views
 from memoryhub.core.errors import Locked
 from memoryhub.core.log.copy import follow
@@ -49,8 +50,11 @@ def _positions(store: StoreId, prefix: str) -> list[tuple[int, str]]:
 
 
 def _keep_few(store: StoreId, prefix: str, newest: StoreId) -> None:
-    by_use = sorted((used_at, name) for name, used_at in views.names(store, prefix) if name != newest.name)
-    views.remove(name for _, name in by_use[: max(0, len(by_use) - KEPT + 1)])
+    latest = (clock.now() + clock.MISDATED_AFTER).timestamp()
+    by_use = sorted(
+        (used_at < latest, used_at, name) for name, used_at in views.names(store, prefix) if name != newest.name
+    )
+    views.remove(name for *_, name in by_use[: max(0, len(by_use) - KEPT + 1)])
 
 
 def _remove_others(store: StoreId, prefix: str) -> None:

@@ -5,6 +5,7 @@ The server has its own backups, which can also restore what is no store: people,
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 from memoryhub.core import clock
@@ -28,7 +29,7 @@ def export_store() -> Backup:
     store = current_store()
     target = new_path(store).with_suffix(BUNDLE)
     events = _written(target)
-    return Backup(target, events, _prune(store, backups_kept()))
+    return Backup(target, events, _prune(target, store, backups_kept()))
 
 
 def export_store_to(path: Path) -> Backup:
@@ -46,12 +47,18 @@ def _written(path: Path) -> int:
     return manifest.events
 
 
-def _prune(store: StoreId, kept: int) -> int:
-    found = bundles_of(store)
-    old = found[:-kept]
+def _prune(target: Path, store: StoreId, kept: int) -> int:
+    bundles = [path for path in bundles_of(store) if path != target]
+    recent = bundles[max(0, len(bundles) - kept + 1) :]
+    old = bundles[: len(bundles) - len(recent)]
     removed_at = rows.fetch(LAST_REMOVAL)[0][0]
     if removed_at:
-        old += [path for path in found[-kept:-1] if made_at(path) <= clock.from_text(removed_at)]
+        old += [path for path in recent if _may_be_from_before(path, clock.from_text(removed_at))]
     for path in old:
         path.unlink(missing_ok=True)
     return len(old)
+
+
+# By the time in its name; where the clock was ahead when it was written, that says nothing
+def _may_be_from_before(bundle: Path, moment: datetime) -> bool:
+    return made_at(bundle) <= moment or clock.is_misdated(made_at(bundle))

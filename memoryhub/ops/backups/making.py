@@ -107,7 +107,7 @@ def back_up_store() -> Backup:
     _require_own_log(store)
     target = new_path(store)
     events = _copy_verified(store, target)
-    return Backup(target, events, _prune(store, kept, TakenOut.of_current_store()))
+    return Backup(target, events, _prune(target, store, kept, TakenOut.of_current_store()))
 
 
 # Backups of an older store that was put back would replace the good ones (decision 37)
@@ -141,7 +141,8 @@ def back_up_hub() -> Path | None:
     finally:
         copies.remove_database(draft)
     for path in backups_of(None)[: -backups_kept()]:
-        path.unlink()
+        if path != target:  # the clock may be behind
+            path.unlink()
     _remove_drafts(target.parent)
     return target
 
@@ -189,10 +190,12 @@ def _put(draft: Path, target: Path) -> None:
     sync(target.parent)
 
 
-def _prune(store: StoreId, kept: int, taken_out: TakenOut) -> int:
-    backups = backups_of(store)
-    old = backups[:-kept]
-    old += [path for path in backups[-kept:-1] if taken_out.is_in(path)]
+# ``target`` has just been made, so it stays: where the clock is behind, it is not the last one
+def _prune(target: Path, store: StoreId, kept: int, taken_out: TakenOut) -> int:
+    backups = [path for path in backups_of(store) if path != target]
+    recent = backups[max(0, len(backups) - kept + 1) :]
+    old = backups[: len(backups) - len(recent)]
+    old += [path for path in recent if taken_out.is_in(path)]
     old += _old_before_restores(store, taken_out)
     for path in old:
         copies.remove_database(path)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from datetime import datetime
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from memoryhub import env
@@ -26,11 +28,17 @@ def folder_of(store: StoreId | None) -> Path:
 
 # Oldest first
 def backups_of(store: StoreId | None) -> list[Path]:
-    return sorted(path for path in folder_of(store).glob("*.db") if _NAME.fullmatch(path.name))
+    return _in_order(path for path in folder_of(store).glob("*.db") if _NAME.fullmatch(path.name))
 
 
 def bundles_of(store: StoreId) -> list[Path]:
-    return sorted(path for path in folder_of(store).glob(f"*{BUNDLE}") if _NAME_OF_BUNDLE.fullmatch(path.name))
+    return _in_order(path for path in folder_of(store).glob(f"*{BUNDLE}") if _NAME_OF_BUNDLE.fullmatch(path.name))
+
+
+# Those of the future first: they are from a time when the clock was ahead, and must not pass for the newest until then
+def _in_order(paths: Iterable[Path]) -> list[Path]:
+    latest = clock.file_stamp(clock.now() + clock.MISDATED_AFTER)
+    return sorted(paths, key=lambda path: (path.name < latest, path.name))
 
 
 # Copies from before a restore or rebuild, oldest first
@@ -39,7 +47,12 @@ def kept_before_restores(store: StoreId) -> list[Path]:
 
 
 def path_to_keep(store: StoreId, suffix: str) -> Path:
-    return new_path(store).with_name(f"{clock.file_stamp()}Z{suffix}")
+    """Return the path of a copy from before a restore or rebuild: the newest file, even if the clock is behind."""
+    folder, moment = new_path(store).parent, clock.now()
+    for path in folder.glob("*.db"):
+        with suppress(ValueError):  # a person's file
+            moment = max(moment, made_at(path) + timedelta(milliseconds=1))
+    return folder / f"{clock.file_stamp(moment)}Z{suffix}"
 
 
 # From the name of the file

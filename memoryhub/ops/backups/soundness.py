@@ -109,7 +109,9 @@ def compared_with_backup(store: StoreId) -> str:
         return ""
     backups = backups_of(store)
     restored = [made_at(path) for path in kept_before_restores(store) if path.name.endswith(BEFORE_RESTORE)]
-    if not backups or max([*restored, *_losses_accepted()], default=_NEVER) >= made_at(backups[-1]):
+    if not backups or clock.is_misdated(made_at(backups[-1])):
+        return ""  # the clock was ahead when it was made, so it may be from before a restore
+    if max([*restored, *_losses_accepted()], default=_NEVER) >= made_at(backups[-1]):
         return ""
     newest = examine_backup(backups[-1], store)
     return "" if newest.problem else _difference(newest)

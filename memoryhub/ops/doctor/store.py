@@ -173,7 +173,7 @@ def _beside(store: StoreId) -> Iterator[_Pair]:
         return  # the database is backed up by its server's means
     backups = backups_of(store)
     newest = made_at(backups[-1]) if backups else None
-    if newest is None or newest < clock.now() - _BACKUP_AGE:
+    if newest is None or newest < clock.now() - _BACKUP_AGE or clock.is_misdated(newest):
         what = f"the last backup is from {newest:%Y-%m-%d}" if newest else "there is no backup"
         yield what, "let `memory-hub serve` run, or run `memory-hub backup`"
     for path in kept_before_restores(store):

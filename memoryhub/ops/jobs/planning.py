@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import threading
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Literal, get_args
 
-from django.db import transaction
-from django_q.models import Schedule
+from django.db import close_old_connections, transaction
+from django_q.conf import Conf
+from django_q.models import OrmQ, Schedule
+from django_q.scheduler import scheduler
 from pydantic import AfterValidator, Field, model_validator
 
 from memoryhub.core import clock
@@ -19,6 +23,8 @@ from memoryhub.core.schemas import Command
 from memoryhub.models import Subject
 from memoryhub.ops.jobs.schedules import FUNCTION, new_schedule
 from memoryhub.registry.access_history import note_change
+
+logger = logging.getLogger(__name__)
 
 How = Literal["minute", "15-minutes", "hour", "6-hours", "day", "week", "off", "default"]
 HOWS: tuple[How, ...] = get_args(How)
@@ -35,6 +41,12 @@ _ROWS = {
 AT_A_TIME = ("day", "week")
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 _FOR_EVER, _NEVER = -1, 0
+# How far the clocks of a hub's machines may differ
+_TOLERANCE = timedelta(minutes=5)
+_LOOK_SECONDS = 30.0
+_LONG_MISSED = timedelta(days=30)
+# A task that is taken is held for so long at most
+_LONGEST_HELD = timedelta(seconds=Conf.RETRY) + _TOLERANCE
 
 
 def _time_of_day(text: str) -> str:
@@ -143,3 +155,33 @@ def _plan(row: Schedule) -> Plan:
 def _every(row: Schedule) -> str:
     kind = (row.schedule_type, row.minutes if row.schedule_type == Schedule.MINUTES else None)
     return next((every for every, row_of in _ROWS.items() if row_of[:2] == kind), "")
+
+
+def queue_due() -> None:
+    """Queue the jobs that are due, after setting right what a clock that was wrong has planned."""
+    now = clock.now()
+    for row in Schedule.objects.filter(func=FUNCTION).exclude(repeats=_NEVER):
+        next_run = _realigned(row.next_run, row.calculate_next_run(row.next_run) - row.next_run, now)
+        if next_run != row.next_run:
+            Schedule.objects.filter(pk=row.pk, next_run=row.next_run).update(next_run=next_run)
+    OrmQ.objects.filter(lock__gt=now + _LONGEST_HELD).update(lock=now)
+    scheduler()
+
+
+def keep_queueing(stop: threading.Event) -> None:
+    """Queue the jobs that are due every half minute, until ``stop`` is set."""
+    while not stop.wait(_LOOK_SECONDS):
+        try:
+            close_old_connections()
+            queue_due()
+        except Exception:
+            logger.exception("the jobs that are due could not be queued; retrying")
+
+
+# Whole steps, so that a time of day stays. django-q2 counts missed runs one by one: minutes since 1970 take minutes.
+def _realigned(next_run: datetime, step: timedelta, now: datetime) -> datetime:
+    if next_run > now + step + _TOLERANCE:
+        return next_run - (next_run - now) // step * step
+    if next_run < now - _LONG_MISSED:
+        return next_run + (now - next_run) // step * step
+    return next_run

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import datetime
+from functools import partial
 
 from memoryhub.core.errors import HubError, Locked
 from memoryhub.core.jobs import Job, Run
@@ -86,7 +87,12 @@ class Pass:
                 stack.enter_context(use_store(target.store))
             stack.enter_context(use_origin(source="job", actor=self._job.name))
             return self._job.work(
-                Run(store=target.store, seconds=self._job.cap if self._capped else math.inf, on_progress=report)
+                Run(
+                    store=target.store,
+                    seconds=self._job.cap if self._capped else math.inf,
+                    seen_at=partial(runs.seen_at, self._job, target),
+                    on_progress=report,
+                )
             )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.db.models import Count, Max, Q
+from django_q.models import Schedule
 
 from memoryhub.core import clock
 from memoryhub.core.jobs import Job
@@ -20,6 +21,7 @@ from memoryhub.ops.jobs.targets import Target
 KEPT = 20
 ATTEMPTS = 3
 _MESSAGE = 2000
+_SEEN_AFTER = timedelta(hours=12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ def keep(job: Job, outcome: Outcome) -> None:
     with transaction.atomic():
         _row(job, outcome).save()
         runs = JobRun.objects.filter(job=job.name, store=outcome.target.alias, idle=False)
-        JobRun.objects.filter(pk__in=list(runs.order_by("-started_at").values_list("pk", flat=True)[KEPT:])).delete()
+        # By their order: a run of a time when the clock was ahead must not outlast later ones
+        JobRun.objects.filter(pk__in=list(runs.order_by("-pk").values_list("pk", flat=True)[KEPT:])).delete()
 
 
 # One transaction for all stores: idle runs are frequent (decision 22)
@@ -87,11 +90,31 @@ def running(job: Job, target: Target) -> Begun | None:
 
 # Stores that ran well since the job was due, or where it was interrupted three times since
 def done_since(job: Job, due: datetime) -> set[str]:
-    since = JobRun.objects.filter(job=job.name, started_at__gte=due).values("store")
+    since = JobRun.objects.filter(job=job.name, started_at__range=(due, clock.now())).values("store")
     counted = since.annotate(
         well=Count("pk", filter=Q(result=JobResult.OK)), cut=Count("pk", filter=Q(result=JobResult.INTERRUPTED))
     )
     return {row["store"] for row in counted if row["well"] or row["cut"] >= ATTEMPTS}
+
+
+def seen_at(job: Job, target: Target) -> datetime | None:
+    """Return when the job last ran over the store, at least half a day or half its interval ago, or None.
+
+    Runs of a time when the clock was ahead do not count.
+    """
+    latest = clock.now() - min(_SEEN_AFTER, _interval(job) / 2)
+    earlier = JobRun.objects.filter(job=job.name, store=target.alias, started_at__lte=latest)
+    newest: datetime | None = earlier.aggregate(newest=Max("started_at"))["newest"]
+    return newest
+
+
+# Only the last run that found nothing to do is stored, so a job that runs every hour cannot look back half a day
+def _interval(job: Job) -> timedelta:
+    schedule = Schedule.objects.filter(name=job.name).first()
+    if schedule is None:
+        return timedelta(days=1)
+    interval: timedelta = schedule.calculate_next_run(schedule.next_run) - schedule.next_run
+    return interval
 
 
 # By job and store

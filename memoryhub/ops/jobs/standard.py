@@ -35,11 +35,18 @@ def rebuild_models(run: Run) -> str:
     return _described(done)
 
 
-def clear_logins(_: Run) -> str:
+def clear_logins(run: Run) -> str:
     from django.contrib.sessions.models import Session  # models are not loaded yet when jobs are defined
 
-    deleted = Session.objects.filter(expire_date__lt=clock.now()).delete()[0]
+    if run.ages_until is None:
+        return ""
+    deleted = Session.objects.filter(expire_date__lt=run.ages_until).delete()[0]
     return _counted(deleted, "expired sign-in deleted", "expired sign-ins deleted")
+
+
+def prune_statistics(run: Run) -> str:
+    pruned = prune_uses(now=run.ages_until, until=run.until) if run.ages_until else 0
+    return _counted(pruned, "deleted memory's statistics removed", "deleted memories' statistics removed")
 
 
 def reindex(run: Run) -> str:
@@ -160,9 +167,7 @@ define_job(
 define_job(
     "prune use statistics",
     does="Deletes the usage counts of memories that were deleted a month ago.",
-    work=lambda run: _counted(
-        prune_uses(until=run.until), "deleted memory's statistics removed", "deleted memories' statistics removed"
-    ),
+    work=prune_statistics,
     every=Every.DAY,
     cap=120,
 )

@@ -16,7 +16,7 @@ from memories.uses.notes import notes_files, notes_size
 from memoryhub.core import log
 from memoryhub.core.backends.selected import machines, stores
 from memoryhub.core.errors import HubError
-from memoryhub.core.file_stamps import file_stamps
+from memoryhub.core.file_stamps import file_stamps, is_settled
 from memoryhub.core.stores.store import StoreId, current_store, use_store
 
 logger = logging.getLogger(__name__)
@@ -46,9 +46,8 @@ class Source:
 def stamp_of_files(files: Iterable[Path]) -> object:
     """Return what differs when one of the files has changed, or has just been changed."""
     found = file_stamps(files)
-    newest = max((stamp.changed for stamp in found), default=0)
-    is_settled = abs(time.time_ns() - newest) > _SETTLED_SECONDS * 1e9
-    return found, 0 if is_settled else time.monotonic_ns()
+    are_settled = all(is_settled(stamp.changed, seconds=_SETTLED_SECONDS) for stamp in found)
+    return found, 0 if are_settled else time.monotonic_ns()
 
 
 def source_of_store(store: StoreId) -> Source:

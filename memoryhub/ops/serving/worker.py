@@ -6,9 +6,30 @@ import os
 import signal
 import sys
 import threading
+import time
+from multiprocessing import get_context
+from multiprocessing.synchronize import Event
 from typing import Any
 
 _GRACE_SECONDS = 5
+
+
+class MonotonicEvent(Event):
+    """An event of several processes whose wait is not lengthened by a clock that is set back.
+
+    The waits of ``multiprocessing`` end at a time of the system's clock. The guard of django-q2's processes waits half
+    a second again and again; when a clock that was ten years ahead is set right, it would wait ten years.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(ctx=get_context())
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if timeout is None:
+            return super().wait()
+        if not self.is_set():
+            time.sleep(timeout)
+        return self.is_set()
 
 
 # Ends with its standard input, which the server holds open
@@ -20,23 +41,26 @@ def main() -> None:
     import django
 
     django.setup()
-    from django_q.cluster import Cluster
+    import django_q.cluster
     from django_q.signals import post_spawn
 
     from memoryhub.core.backends.selected import machines
     from memoryhub.ops import jobs
     from memoryhub.ops.jobs.locks import announce_worker
+    from memoryhub.ops.jobs.planning import keep_queueing
     from memoryhub.ops.jobs.schedules import run_machine_jobs
 
     if not machines.SHARED:
         presence = announce_worker()
         # There is one worker, so tasks taken from the queue when it starts belong to one that died (decision 22)
         post_spawn.connect(lambda **_: jobs.release_held(), weak=False)
-    cluster = Cluster()
+    django_q.cluster.Event = MonotonicEvent
+    cluster = django_q.cluster.Cluster()
     cluster.start()
     if machines.SHARED:
         presence = announce_worker()  # after the fork, because it starts a thread
         threading.Thread(target=run_machine_jobs, args=[threading.Event()], name="machine-jobs", daemon=True).start()
+    threading.Thread(target=keep_queueing, args=[threading.Event()], name="schedules", daemon=True).start()
     threading.Thread(target=_stop_at_end_of_input, args=[cluster], daemon=True).start()
     cluster.sentinel.join()
     presence.close()

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import stat
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -19,6 +18,7 @@ from uuid import UUID, uuid5
 from decisions.exporting import yaml_value
 from memories.importing.files import front_matter_lines, split_front_matter
 from memoryhub.core.errors import Invalid
+from memoryhub.core.file_stamps import is_settled
 from memoryhub.core.foreign_files import read_foreign
 from memoryhub.core.text import flat
 
@@ -34,7 +34,7 @@ _NEW_IDS = UUID("5f0a7f3e-6c3f-4a44-9c0b-6d6f2b0f7a11")
 Stamp = tuple[int, int, int]
 
 # A file that changed this recently may change again without a visible difference in its time
-_SETTLED_NS = 1_000_000_000
+_SETTLED_SECONDS = 1.0
 
 
 class Skipped(Exception):
@@ -97,7 +97,7 @@ def stamp_of(path: Path) -> Stamp | None:
 
 def settled(stamp: Stamp) -> Stamp | tuple[()]:
     """Return the stamp, if the file can't have changed since without a visible difference in its time."""
-    return stamp if time.time_ns() - stamp[0] > _SETTLED_NS else ()
+    return stamp if is_settled(stamp[0], seconds=_SETTLED_SECONDS) else ()
 
 
 def read(path: Path, stamp: Stamp) -> Document:

@@ -33,21 +33,22 @@ _CREATE = (
     f'CREATE TABLE IF NOT EXISTS {HUB}.secrets (name text COLLATE "C" PRIMARY KEY, value text NOT NULL)'
 )
 _NEXT = f"clock_timestamp() + interval '{LEASE_SECONDS} seconds'"
-_PASSED = "until < clock_timestamp()"
+# One that ends days ahead is of a holder that died before the server's clock was set back: no lease lasts so long
+_PASSED = "(l.until < clock_timestamp() OR l.until > clock_timestamp() + interval '2 days')"
 # A lease that is taken over keeps the text of the holder that died, until it is written. To ask again does no harm
 _ACQUIRE = (
     f"INSERT INTO {HUB}.leases AS l VALUES (%s, %s, {_NEXT}, '') ON CONFLICT (name) "
-    f"DO UPDATE SET holder = excluded.holder, until = excluded.until WHERE l.{_PASSED} OR l.holder = excluded.holder "
+    f"DO UPDATE SET holder = excluded.holder, until = excluded.until WHERE {_PASSED} OR l.holder = excluded.holder "
     "RETURNING content"
 )
 _RENEW = f"UPDATE {HUB}.leases SET until = {_NEXT} WHERE holder = ANY(%s) RETURNING holder"
 _WRITE = f"UPDATE {HUB}.leases SET content = %s, until = {_NEXT} WHERE holder = %s AND name = %s RETURNING name"
 _RELEASE = f"DELETE FROM {HUB}.leases WHERE holder = %s AND name = %s"
 _EXPIRE = f"UPDATE {HUB}.leases SET until = '-infinity' WHERE holder = %s AND name = %s"
-_LEFT = f"DELETE FROM {HUB}.leases WHERE name = %s AND {_PASSED} RETURNING content"
-_TEXT = f"SELECT content FROM {HUB}.leases WHERE name = %s AND NOT {_PASSED}"
+_LEFT = f"DELETE FROM {HUB}.leases AS l WHERE name = %s AND {_PASSED} RETURNING content"
+_TEXT = f"SELECT content FROM {HUB}.leases AS l WHERE name = %s AND NOT {_PASSED}"
 _TEXTS = f"SELECT name, content FROM {HUB}.leases"
-_ANY = f"SELECT 1 FROM {HUB}.leases WHERE starts_with(name, %s) AND NOT {_PASSED} LIMIT 1"
+_ANY = f"SELECT 1 FROM {HUB}.leases AS l WHERE starts_with(name, %s) AND NOT {_PASSED} LIMIT 1"
 
 
 def rows_of_hub(sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

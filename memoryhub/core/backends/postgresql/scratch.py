@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db import connections
 
+from memoryhub.core import clock
 from memoryhub.core.backends.base import Source
 from memoryhub.core.backends.postgresql import leases, stores
 from memoryhub.core.backends.postgresql.connecting import connected
@@ -47,7 +48,9 @@ def draft_name(store: StoreId, prefix: str) -> str:
 
 
 def make_draft(name: str, store: StoreId, *, empty: bool = False) -> None:
-    stores.create_schema(name, f"{DRAFT}{time.time():.0f}", url=url_of(store), role=role_of(store), empty=empty)
+    stores.create_schema(
+        name, f"{DRAFT}{clock.now_ns() / 1e9:.0f}", url=url_of(store), role=role_of(store), empty=empty
+    )
 
 
 def role_of(store: StoreId) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
 from django.db import DatabaseError, OperationalError, ProgrammingError, connections, transaction
 
+from memoryhub.core import clock
 from memoryhub.core.backends.postgresql import faults, leases, servers, stores
 from memoryhub.core.backends.postgresql.connecting import connected
 from memoryhub.core.backends.postgresql.schemas import direct, quote, schema_of
@@ -63,7 +63,7 @@ def touch(view: StoreId) -> bool:
 
 
 def _comment(view: StoreId) -> str:
-    return f"{_PREFIX}{view.name}@{time.time():.3f}"
+    return f"{_PREFIX}{view.name}@{clock.now_ns() / 1e9:.3f}"
 
 
 def make(
@@ -132,7 +132,7 @@ def remove(found: Iterable[str]) -> None:
 
 def remove_abandoned(store: StoreId) -> None:
     for name, text in direct(store).rows(_USED, [DRAFT]):
-        if time.time() - float(text.removeprefix(DRAFT)) > _ABANDONED_SECONDS:
+        if abs(clock.now_ns() / 1e9 - float(text.removeprefix(DRAFT))) > _ABANDONED_SECONDS:
             _remove_unused(name, store)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 
+from memoryhub.core import clock
 from memoryhub.core.backends.sqlite.drafts import draft_folder, drafts_folder, open_copy
 from memoryhub.core.backends.sqlite.files import NAME, file_lock, path_of
 from memoryhub.core.backends.sqlite.templates import copy_template
@@ -28,7 +28,7 @@ def names(store: StoreId, prefix: str = "") -> list[tuple[str, float]]:
 
 def touch(view: StoreId) -> bool:
     try:
-        os.utime(path_of(view).parent)
+        os.utime(path_of(view).parent, ns=(clock.now_ns(), clock.now_ns()))
     except FileNotFoundError:
         return False
     return True
@@ -65,7 +65,7 @@ def remove(found: Iterable[str]) -> None:
 
 def remove_abandoned(_store: StoreId) -> None:
     for path in drafts_folder().glob(".draft-*"):
-        if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
+        if abs(clock.now_ns() / 1e9 - path.stat().st_mtime) > _ABANDONED_SECONDS:
             shutil.rmtree(path, ignore_errors=True)
 
 
