@@ -86,7 +86,7 @@ class WebTests(SimpleTestCase):
                 outcomes = set()
                 for _ in range(ROUNDS):
                     outcomes |= at_once(door.search, door.write, door.page, door.write, door.search)
-                self.assertEqual(outcomes, {"unavailable"}, server.text[-3000:])
+                self.assertEqual(outcomes, {"outcome_unknown"}, server.text[-3000:])
                 self.still_there(door, home)
 
     def still_there(self, door: WebDoor, home: Path) -> None:
