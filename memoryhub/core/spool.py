@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -270,15 +271,14 @@ def read(path: Path) -> tuple[list[SpooledEvent], list[Broken]]:
 
 def in_order(events: Iterable[SpooledEvent]) -> list[SpooledEvent]:
     """Sort events by their times; where the clock was set back, those from before come first, as they were written."""
-    times_set_back, latest = 0, 0
-    keys: list[tuple[int, int]] = []
-    ordered = list(events)
-    for event in ordered:
+    times_set_back = latest = 0
+    keyed: list[tuple[int, int, SpooledEvent]] = []
+    for event in events:
         if event.at < latest - _LATE_SECONDS * 1000:
             times_set_back, latest = times_set_back + 1, 0
         latest = max(latest, event.at)
-        keys.append((times_set_back, event.at))
-    return [event for _, event in sorted(zip(keys, ordered, strict=True), key=lambda pair: pair[0])]
+        keyed.append((times_set_back, event.at, event))
+    return [event for *_, event in sorted(keyed, key=itemgetter(0, 1))]
 
 
 def parsed(line: str) -> SpooledEvent:

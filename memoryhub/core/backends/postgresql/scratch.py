@@ -48,9 +48,8 @@ def draft_name(store: StoreId, prefix: str) -> str:
 
 
 def make_draft(name: str, store: StoreId, *, empty: bool = False) -> None:
-    stores.create_schema(
-        name, f"{DRAFT}{clock.now_ns() / 1e9:.0f}", url=url_of(store), role=role_of(store), empty=empty
-    )
+    comment = f"{DRAFT}{clock.now().timestamp():.0f}"
+    stores.create_schema(name, comment, url=url_of(store), role=role_of(store), empty=empty)
 
 
 def role_of(store: StoreId) -> str:

@@ -63,7 +63,7 @@ def touch(view: StoreId) -> bool:
 
 
 def _comment(view: StoreId) -> str:
-    return f"{_PREFIX}{view.name}@{clock.now_ns() / 1e9:.3f}"
+    return f"{_PREFIX}{view.name}@{clock.now().timestamp():.3f}"
 
 
 def make(
@@ -132,7 +132,7 @@ def remove(found: Iterable[str]) -> None:
 
 def remove_abandoned(store: StoreId) -> None:
     for name, text in direct(store).rows(_USED, [DRAFT]):
-        if abs(clock.now_ns() / 1e9 - float(text.removeprefix(DRAFT))) > _ABANDONED_SECONDS:
+        if abs(clock.now().timestamp() - float(text.removeprefix(DRAFT))) > _ABANDONED_SECONDS:
             _remove_unused(name, store)
 
 

@@ -28,7 +28,7 @@ def names(store: StoreId, prefix: str = "") -> list[tuple[str, float]]:
 
 def touch(view: StoreId) -> bool:
     try:
-        os.utime(path_of(view).parent, ns=(clock.now_ns(), clock.now_ns()))
+        os.utime(path_of(view).parent, ns=(clock.now_ns(),) * 2)
     except FileNotFoundError:
         return False
     return True
@@ -65,7 +65,7 @@ def remove(found: Iterable[str]) -> None:
 
 def remove_abandoned(_store: StoreId) -> None:
     for path in drafts_folder().glob(".draft-*"):
-        if abs(clock.now_ns() / 1e9 - path.stat().st_mtime) > _ABANDONED_SECONDS:
+        if abs(clock.now().timestamp() - path.stat().st_mtime) > _ABANDONED_SECONDS:
             shutil.rmtree(path, ignore_errors=True)
 
 
