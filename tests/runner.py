@@ -1,22 +1,75 @@
-"""The test runner: the hub's home in a temporary folder, PostgreSQL's databases, and a last line that counts."""
+"""The test runner: dots, failures, and last lines that count and say what was skipped for what.
+
+What a test leaves open (a file, a socket, a database, a process) fails the run, as does an error that nobody could
+catch: in a thread, or in a ``__del__``.
+"""
 
 from __future__ import annotations
 
+import gc
+import json
 import logging
 import os
 import pickle
-import re
+import sys
+import threading
 import traceback
+import warnings
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+from unittest import TextTestResult
 
 from django.test.runner import DiscoverRunner, ParallelTestSuite, RemoteTestResult, RemoteTestRunner
 from hypothesis import HealthCheck, settings
 
-from tests import databases
+from tests import databases, programs
+from tests.home import run_home
 
-# A file to which each run adds its last line: the line of the last run is the sum of all.
+# A file to which each run adds its counts: the last lines of the last run are about all.
 COUNTS_VARIABLE = "MEMORY_HUB_TEST_COUNTS"
+
+
+class Unraised:
+    """Errors that Python prints and goes on: of a thread, of a ``__del__``, and warnings of what was left open.
+
+    They are written to a file, because the processes of a run have no other way to say so to the first one.
+    """
+
+    def __init__(self) -> None:
+        self.test = "before any test"
+
+    @property
+    def _file(self) -> Path:
+        return run_home() / "unraised"
+
+    def watch(self) -> None:
+        warnings.simplefilter("error", ResourceWarning)
+        sys.unraisablehook = lambda given: self._add(given.exc_value, given.err_msg)
+        threading.excepthook = lambda given: self._add(given.exc_value, f"in thread {given.thread}")
+
+    def _add(self, error: BaseException | None, where: str | None) -> None:
+        text = f"{self.test}: {where or 'in __del__'}: " + "".join(traceback.format_exception(error))
+        with self._file.open("a") as file:
+            file.write(json.dumps(text) + "\n")
+
+    def take(self) -> list[str]:
+        """Return those of the run, each with the test that ran, and forget them."""
+        if not self._file.exists():
+            return []
+        texts = [json.loads(line) for line in self._file.read_text().splitlines()]
+        self._file.unlink()
+        return texts
+
+
+UNRAISED = Unraised()
+
+
+class NamingResult(TextTestResult):
+    def startTest(self, test: Any) -> None:  # noqa: N802 - as unittest names it
+        UNRAISED.test = test.id()
+        super().startTest(test)
 
 
 class PicklingTestResult(RemoteTestResult):
@@ -24,6 +77,10 @@ class PicklingTestResult(RemoteTestResult):
 
     def check_picklable(self, test: Any, err: Any) -> None:
         """Accept every error: ``_sendable`` replaces those that cannot be sent to the parent process."""
+
+    def startTest(self, test: Any) -> None:  # noqa: N802 - as unittest names it
+        UNRAISED.test = test.id()
+        super().startTest(test)
 
     def addError(self, test: Any, err: Any) -> None:  # noqa: N802 - as unittest names it
         super().addError(test, _sendable(err))
@@ -51,11 +108,18 @@ def _sendable(err: Any) -> Any:
 class PicklingTestRunner(RemoteTestRunner):
     resultclass = PicklingTestResult
 
+    def run(self, test: Any) -> Any:
+        result = super().run(test)
+        gc.collect()  # so that what a class leaves open is found while it is the last that ran
+        return result
+
 
 def _init_worker_with_database(*arguments: Any) -> None:
     ParallelTestSuite.init_worker(*arguments)
     if databases.on_postgresql():
         databases.use_process_database()
+    gc.freeze()  # or each collection would go through all that was imported
+    UNRAISED.watch()
 
 
 class PicklingTestSuite(ParallelTestSuite):
@@ -66,8 +130,15 @@ class PicklingTestSuite(ParallelTestSuite):
 class HubTestRunner(DiscoverRunner):
     parallel_test_suite = PicklingTestSuite
 
+    def __init__(self, verbosity: int = 1, **options: Any) -> None:
+        self._shown = verbosity
+        # What a test prints is shown if it fails; preparations are shown if they are asked for.
+        super().__init__(verbosity=0 if verbosity == 1 else verbosity, **{**options, "buffer": True})
+
     def setup_test_environment(self, **kwargs: Any) -> None:
         """Keep the refusals that tests provoke out of their output, and examples from being too slow."""
+        if os.environ.get("CI") == "true" and not programs.is_bare() and (missing := programs.all_missing()):
+            raise SystemExit(f"CI must have all programs, or tests would be left out: {'; '.join(missing)}")
         super().setup_test_environment(**kwargs)
         os.environ.setdefault("MEMORY_HUB_AUTOSTART", "off")  # tests of clients start no hub unless they say so
         _take_time_for_examples()
@@ -87,37 +158,67 @@ class HubTestRunner(DiscoverRunner):
         else:
             super().teardown_databases(old_config, **kwargs)
 
+    def get_resultclass(self) -> Any:
+        return super().get_resultclass() or NamingResult
+
+    def get_test_runner_kwargs(self) -> dict[str, Any]:
+        # Without a filter of its own: the one for what is left open must stay.
+        return {**super().get_test_runner_kwargs(), "verbosity": self._shown, "warnings": ""}
+
     def run_suite(self, suite: Any, **kwargs: Any) -> Any:
+        UNRAISED.watch()
         self.result = super().run_suite(suite, **kwargs)
+        gc.collect()
         return self.result
 
     def run_tests(self, *args: Any, **kwargs: Any) -> int:
         failed = super().run_tests(*args, **kwargs)
-        print(summed(summary(self.result), os.environ.get(COUNTS_VARIABLE, "")))
-        return failed
+        unraised = UNRAISED.take()
+        for text in unraised:
+            print(f"\nLEFT OPEN, OR FAILED UNSEEN: {text}")
+        counts = Counts.of(self.result, len(unraised))
+        print(counts.added_to(os.environ.get(COUNTS_VARIABLE, "")))
+        return failed + len(unraised)
 
 
-def summary(result: Any) -> str:
-    """Return the last line: a test counts once, however many of its sub-tests failed."""
-    failed = [test for test, _ in (*result.failures, *result.errors)] + list(result.unexpectedSuccesses)
-    tests = {test.id(): test for test in (getattr(each, "test_case", each) for each in failed)}
-    skipped = {test.id() for test in (getattr(each, "test_case", each) for each, _ in result.skipped)} - tests.keys()
-    # What fails in setUpClass is no test that ran.
-    ran = sum(test.countTestCases() for test in tests.values())
-    passed = max(0, result.testsRun - ran - len(skipped))
-    return f"{passed} passed, {len(tests)} failed, {len(skipped)} skipped"
+@dataclass
+class Counts:
+    passed: int
+    failed: int
+    # How many tests were skipped, by reason
+    skipped: Counter[str]
 
+    @classmethod
+    def of(cls, result: Any, more_failures: int = 0) -> Self:
+        """Count each test once, however many of its sub-tests failed."""
+        failed = [test for test, _ in (*result.failures, *result.errors)] + list(result.unexpectedSuccesses)
+        tests = {test.id(): test for test in (getattr(each, "test_case", each) for each in failed)}
+        reasons = {getattr(test, "test_case", test).id(): reason for test, reason in result.skipped}
+        skipped = Counter(reason for test, reason in reasons.items() if test not in tests)
+        # What fails in setUpClass is no test that ran.
+        ran = sum(test.countTestCases() for test in tests.values())
+        passed = max(0, result.testsRun - ran - skipped.total())
+        return cls(passed, len(tests) + more_failures, skipped)
 
-def summed(line: str, path: str) -> str:
-    """Add a last line to the file, and return the sum of all in it; without a file it is the line."""
-    if not path:
-        return line
-    with Path(path).open("a+") as file:
-        file.write(f"{line}\n")
-        file.seek(0)
-        counts = [map(int, re.findall(r"\d+", each)) for each in file]
-    passed, failed, skipped = map(sum, zip(*counts, strict=True))
-    return f"{passed} passed, {failed} failed, {skipped} skipped"
+    def added_to(self, path: str) -> Self:
+        """Add them to a file, and return the sum of all in it; without a file they are the sum."""
+        if not path:
+            return self
+        with Path(path).open("a+") as file:
+            file.write(json.dumps(vars(self)) + "\n")
+            file.seek(0)
+            runs = [json.loads(line) for line in file]
+        skipped = sum((Counter(run["skipped"]) for run in runs), Counter[str]())
+        return type(self)(sum(run["passed"] for run in runs), sum(run["failed"] for run in runs), skipped)
+
+    def __str__(self) -> str:
+        """Return what was skipped for what, and the last line."""
+        reasons = [f"  {count}: {reason}\n" for reason, count in self.skipped.most_common()]
+        return (
+            ("Skipped:\n" if reasons else "")
+            + "".join(reasons)
+            + f"{self.passed} passed, {self.failed} failed, {self.skipped.total()} skipped"
+        )
 
 
 def _take_time_for_examples() -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,8 +14,8 @@ from django.core.management import CommandError, call_command
 
 from memoryhub.management.parsers import read_commands
 from tests.api.client import RestTestCase
+from tests.programs import needs
 from tests.support import HubTestCase
-from tests.torture.rounds import skip_without
 
 ROOT = Path(__file__).parents[1]
 SECRET = "ghp_" + "x1Y2z3A4b5" * 4
@@ -233,11 +232,11 @@ class CompletionTests(TestCase):
     def test_bash_completes_names_options_and_values(self) -> None:
         self.assertEqual(self.offered("bash", "-c", IN_BASH), CASES)
 
+    @needs("fish")
     def test_fish_completes_names_options_and_values(self) -> None:
-        skip_without("fish", available=bool(shutil.which("fish")))
         self.assertEqual(self.offered("fish", "--no-config", "-c", IN_FISH), CASES)
 
+    @needs("zsh")
     def test_zsh_reads_its_script(self) -> None:
-        skip_without("zsh", available=bool(shutil.which("zsh")))
         script = subprocess.run([self.home / "bin/memory-hub", "completion", "zsh"], capture_output=True, check=True)
         subprocess.run(["zsh", "-n"], input=script.stdout, check=True, timeout=60)

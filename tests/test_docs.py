@@ -7,13 +7,11 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
-from unittest import skipUnless
 
 from django.core.management import get_commands, load_command_class
 from django.test import SimpleTestCase
@@ -32,6 +30,7 @@ from memoryhub.mcp.options import PROFILES
 from memoryhub.mcp.registry import listed_tools, load_tools
 from memoryhub.rest.api import api
 from memoryhub.teams import connections, sending
+from tests.programs import needs
 from tests.web.server import Server, Shell, serving, temporary_home
 
 ROOT = Path(__file__).parents[1]
@@ -183,7 +182,7 @@ class RestExamplesTests(SimpleTestCase):
         self.assertEqual((ended.returncode, ended.stderr), (0, ""), text)
         return ended.stdout.splitlines()
 
-    @skipUnless(shutil.which("curl"), "curl is not installed")
+    @needs("curl")
     def test_the_examples_work(self):
         answers = self.run_example("sh", "bash", "-O", "expand_aliases", "-ec")
         self.assertEqual(["Why WAL" in answer for answer in answers], [False, True, True, True, True])

@@ -5,11 +5,12 @@ import subprocess
 import sys
 from contextlib import closing
 from typing import Any
-from unittest import TestCase, skipIf
+from unittest import TestCase
 
 from tests import postgresql
-from tests.pgbouncer import PgBouncer, why_no_bouncer
+from tests.pgbouncer import PgBouncer
 from tests.postgresql import Cluster, failover_url
+from tests.programs import needs
 from tests.web.server import ROOT, poll
 
 
@@ -30,7 +31,7 @@ def write(url: str, name: str) -> None:
         connection.execute("INSERT INTO note VALUES (%s)", [name])
 
 
-@skipIf(postgresql.why_missing(), postgresql.why_missing())
+@needs("postgresql")
 class ClusterTests(TestCase):
     cluster: Cluster
 
@@ -88,7 +89,7 @@ class ClusterTests(TestCase):
         self.assertRegex(done.stdout, r"^postgresql://hub@127\.0\.0\.1:\d+/hub\n$")
 
 
-@skipIf(why_no_bouncer(), why_no_bouncer())
+@needs("postgresql", "pgbouncer")
 class PgBouncerTests(TestCase):
     def test_clients_share_servers_between_transactions_and_follow_to_another_cluster(self) -> None:
         with (

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pickle
 import tempfile
+from collections import Counter
 from pathlib import Path
 from unittest import TestCase, TestResult, TestSuite
 
 from django.test import SimpleTestCase
 
-from tests.runner import PicklingTestRunner, summary, summed
+from tests.runner import Counts, PicklingTestRunner
 
 
 class PicklingTests(SimpleTestCase):
@@ -52,11 +53,13 @@ class SummaryTests(SimpleTestCase):
         result = TestResult()
         names = [name for name in dir(self.Mixed) if name.startswith("test_")]
         TestSuite([*map(self.Mixed, names), self.Unprepared("test_never_runs")]).run(result)
-        self.assertEqual(summary(result), "1 passed, 2 failed, 1 skipped")
+        self.assertEqual(str(Counts.of(result)), "Skipped:\n  1: a reason\n1 passed, 2 failed, 1 skipped")
 
-    def test_the_last_line_of_the_last_run_is_the_sum_of_all(self) -> None:
+    def test_the_last_lines_of_the_last_run_are_about_all(self) -> None:
+        first, second = Counts(10, 2, Counter({"no zsh": 3})), Counts(5, 0, Counter({"no fish": 4, "no zsh": 1}))
         with tempfile.TemporaryDirectory() as folder:
             path = str(Path(folder, "counts"))
-            self.assertEqual(summed("10 passed, 2 failed, 3 skipped", path), "10 passed, 2 failed, 3 skipped")
-            self.assertEqual(summed("5 passed, 0 failed, 1 skipped", path), "15 passed, 2 failed, 4 skipped")
-        self.assertEqual(summed("5 passed, 0 failed, 1 skipped", ""), "5 passed, 0 failed, 1 skipped")
+            self.assertEqual(first.added_to(path), first)
+            together = str(second.added_to(path))
+        self.assertEqual(together, "Skipped:\n  4: no zsh\n  4: no fish\n15 passed, 2 failed, 8 skipped")
+        self.assertEqual(str(second.added_to("")).splitlines()[-1], "5 passed, 0 failed, 5 skipped")

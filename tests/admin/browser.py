@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
-import unittest
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -14,7 +12,7 @@ from itertools import count
 from multiprocessing.util import Finalize
 from typing import Any, ClassVar, TypeVar
 
-from django.test import SimpleTestCase
+from django.test import SimpleTestCase, tag
 from selenium import webdriver
 from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.chrome.service import Service
@@ -23,10 +21,9 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
+from tests.programs import needs, path_of
 from tests.web.server import Server, serving
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
 OPTIONS = """--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
 --disable-component-update --disable-sync --disable-dev-shm-usage --window-size=1280,900""".split()
 SECONDS = 60  # until what must come is missed; it costs nothing where it comes early
@@ -36,23 +33,14 @@ NAVIGATION = "nav[@id='nav']"
 NARROW = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": False}
 
 
-def require_browser() -> None:
-    """Skip, or fail where CI runs the tests, if there is no browser."""
-    missing = [name for name, found in (("chromium", BROWSER), ("chromedriver", DRIVER)) if not found]
-    if missing and os.environ.get("CI") == "true":
-        raise RuntimeError(f"CI needs {' and '.join(missing)} for the tests in a browser")
-    if missing:
-        raise unittest.SkipTest(f"needs {' and '.join(missing)}")
-
-
 def start_browser(folder: str) -> webdriver.Chrome:
     """Start a browser that keeps everything in a folder, and that waits as long as the tests do."""
     options = webdriver.ChromeOptions()
     for option in [*OPTIONS, f"--user-data-dir={folder}"]:
         options.add_argument(option)
-    options.binary_location = str(BROWSER)
+    options.binary_location = path_of("chromium")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    browser = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    browser = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
     browser.set_script_timeout(SECONDS)
     return browser
 
@@ -106,6 +94,8 @@ def _until_this_process_ends(context: AbstractContextManager[T]) -> T:
     return entered
 
 
+@needs("chromium")
+@tag("browser")
 class BrowserTestCase(SimpleTestCase):
     """Each test has a project of its own, and fails where the browser complained of anything."""
 
@@ -119,7 +109,6 @@ class BrowserTestCase(SimpleTestCase):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        require_browser()
         cls.browser = this_process_browser()
         if cls.has_own_server:
             signed_in = SignedIn(cls.enterClassContext(serving("--no-worker", program=cls.program)), cls.browser)

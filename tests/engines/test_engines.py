@@ -9,20 +9,21 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
-from unittest import TestCase, skipIf
+from unittest import TestCase
 
 from memoryhub.core.events.event_types import event_types
 from memoryhub.core.tools import all_resources, all_tools
 from memoryhub.mcp.registry import load_tools
 from tests.engines.selectors import NOT_CALLED, selectors
 from tests.engines.story import PROJECT
-from tests.postgresql import URL_VARIABLE, Cluster, why_missing
+from tests.postgresql import URL_VARIABLE, Cluster
+from tests.programs import needs
 from tests.sessions_app.test_git import Repository
 
 _COMPARED = ("head", "digests", "types", "tools", "resources", "completions", "selectors")
 
 
-@skipIf(why_missing(), why_missing())
+@needs("postgresql")
 class EngineTests(TestCase):
     sqlite: dict[str, Any]
     postgresql: dict[str, Any]

@@ -7,18 +7,18 @@ Claude Code 2.1.197, Codex 0.169.0 and Gemini CLI 0.61.0 wrote theirs, and the p
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-from unittest import mock, skipUnless
+from unittest import mock
 
 from memoryhub.client.hook.payload import path_of_directory
 from memoryhub.client.setup import entries
 from memoryhub.client.setup.document import read_document
 from memoryhub.config.clients import find_client, hook_clients
 from tests.hook.client import HookTestCase, Repository, replayed, run_hook
+from tests.programs import needs
 from tests.web.server import serving, temporary_home
 
 RECORDED = Path(__file__).with_name("recorded")
@@ -128,7 +128,7 @@ console.log(JSON.stringify(parts))
 """
 
 
-@skipUnless(shutil.which("node"), "node is not installed")
+@needs("node")
 class OpenCodePluginTests(HookTestCase):
     def run_plugin(self, *command: str) -> list[dict[str, Any]]:
         client = find_client("opencode")

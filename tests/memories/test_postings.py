@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, ClassVar
-from unittest import TestCase, mock, skipIf, skipUnless
+from unittest import TestCase, mock, skipUnless
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -26,6 +26,7 @@ from memoryhub.core.log.comparing import compare, compare_sample
 from memoryhub.core.stores import rows
 from tests import postgresql
 from tests.databases import on_postgresql
+from tests.programs import needs
 from tests.support import HubTestCase
 
 _TOKENIZER = "porter unicode61 remove_diacritics 2"
@@ -130,7 +131,7 @@ class Rows:
         return self._connection.execute(sql.replace("%s", self._mark), list(parameters) or ())
 
 
-@skipIf(postgresql.why_missing(), postgresql.why_missing())
+@needs("postgresql")
 class AnswerTests(TestCase):
     cluster: ClassVar[postgresql.Cluster]
 

@@ -13,13 +13,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from select import select
-from unittest import TestCase, skipIf
+from unittest import TestCase
 
 from tests.mcp.client import wait_until
-from tests.pgbouncer import PgBouncer, why_no_bouncer
+from tests.pgbouncer import PgBouncer
 from tests.postgres.machines import run_python, variables
 from tests.postgres.writer import PROJECT
-from tests.postgresql import Cluster, failover_url, why_missing
+from tests.postgresql import Cluster, failover_url
+from tests.programs import needs
 from tests.server_processes import HOST
 
 IS_LONG = os.environ.get("MEMORY_HUB_TORTURE") == "long"
@@ -136,7 +137,7 @@ def forgetful_relay(upstream: int) -> Iterator[int]:
     assert cut.is_set()
 
 
-@skipIf(why_missing(), why_missing())
+@needs("postgresql")
 class FailureTests(TestCase):
     def setUp(self) -> None:
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
@@ -202,7 +203,7 @@ class FailureTests(TestCase):
             self.assertRegex(sentence, r"^memory database unavailable: .*may be stored or not; .*\(once\).*$")
             self.assertEqual((len(set(ids)), count, is_sound), (1, 1, True))
 
-    @skipIf(why_no_bouncer(), why_no_bouncer())
+    @needs("postgresql", "pgbouncer")
     def test_a_pooler_in_transaction_mode_is_enough(self) -> None:
         with Cluster() as cluster, ExitStack() as stack:
             database = cluster.create_database()

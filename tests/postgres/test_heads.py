@@ -6,19 +6,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from unittest import TestCase, mock, skipIf
+from unittest import TestCase, mock
 
 from django.db import OperationalError
 
 from memoryhub import env
 from memoryhub.core.stores.store_id import Scope, StoreId
-from tests.postgresql import why_missing
+from tests.programs import needs
 
 MAIN, MARS = "postgresql://main/hub", "postgresql://mars/hub"
 ALPHA, BETA = StoreId(Scope.PROJECT, "alpha"), StoreId(Scope.PROJECT, "beta")
 
 
-@skipIf(why_missing(), why_missing())
+@needs("postgresql")
 class HeadsTests(TestCase):
     def setUp(self) -> None:
         from memoryhub.core.backends.postgresql import machines, servers

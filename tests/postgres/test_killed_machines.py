@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from unittest import TestCase, skipIf
+from unittest import TestCase
 
-from tests import postgresql
 from tests.postgres import machines
 from tests.postgresql import Cluster
+from tests.programs import needs
 from tests.torture.rounds import is_long, randomness
 from tests.web.server import Server, _children, alive
 
@@ -124,7 +124,7 @@ class Written:
     seconds: list[float] = field(default_factory=list)
 
 
-@skipIf(postgresql.why_missing(), postgresql.why_missing())
+@needs("postgresql")
 class KilledMachinesTests(TestCase):
     def test_no_acknowledged_write_is_lost_and_no_job_runs_twice(self) -> None:
         with ExitStack() as stack:

@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest import TestCase, skipIf
+from unittest import TestCase
 
 from tests.home import UNMEASURED
 from tests.postgres.killed_operation import CHILD_KILLED, MOVES, MOVING, NAME, OLDER, OPERATIONS, PROJECT
 from tests.postgres.machines import begin_python, run_python, variables
-from tests.postgresql import Cluster, why_missing
+from tests.postgresql import Cluster
+from tests.programs import needs
 from tests.torture.rounds import is_long
 from tests.web.server import ROOT
 
@@ -149,7 +150,7 @@ class Observer:
         self._process.communicate()
 
 
-@skipIf(why_missing(), why_missing())
+@needs("postgresql")
 class KilledOperationTests(TestCase):
     def setUp(self) -> None:
         super().setUp()

@@ -6,12 +6,12 @@ import http.client
 import time
 from contextlib import ExitStack, closing
 from typing import Any
-from unittest import TestCase, skipIf
+from unittest import TestCase
 
-from tests import postgresql
-from tests.pgbouncer import PgBouncer, why_no_bouncer
+from tests.pgbouncer import PgBouncer
 from tests.postgres import machines
 from tests.postgresql import Cluster
+from tests.programs import needs
 from tests.server_processes import free_port
 from tests.web.server import Reply, Server, poll
 
@@ -67,7 +67,7 @@ with use_store(project_store("alpha")):
 """
 
 
-@skipIf(postgresql.why_missing(), postgresql.why_missing())
+@needs("postgresql")
 class MachinesTests(TestCase):
     url: str
     one: Server
@@ -182,7 +182,7 @@ class MachinesTests(TestCase):
         self.assertNotIn("hub.db", parts)
 
 
-@skipIf(why_no_bouncer(), why_no_bouncer())
+@needs("postgresql", "pgbouncer")
 class PoolerTests(TestCase):
     def test_leases_and_secrets_need_no_session_of_the_server(self) -> None:
         with Cluster(durable=False) as cluster, PgBouncer(cluster, pool_size=2) as bouncer:
@@ -196,7 +196,7 @@ class PoolerTests(TestCase):
             self.assertEqual(len(tokens), 1)
 
 
-@skipIf(postgresql.why_missing(), postgresql.why_missing())
+@needs("postgresql")
 class NewHubTests(TestCase):
     def test_an_empty_database_and_one_variable_are_enough(self) -> None:
         with ExitStack() as stack:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from unittest import TestCase, skipIf
+from unittest import TestCase
 
 import psycopg
 
 from tests.postgres.machines import run_python
-from tests.postgresql import Cluster, why_missing
+from tests.postgresql import Cluster
+from tests.programs import needs
 
 TEXT = "heron-4711-velvet"
 WRITE = f"""
@@ -78,7 +79,7 @@ with use_store(project_store("alpha")):
 """
 
 
-@skipIf(why_missing(), why_missing())
+@needs("postgresql")
 class RedactionTests(TestCase):
     def setUp(self) -> None:
         self.home = Path(self.enterContext(tempfile.TemporaryDirectory()), "home")

@@ -6,10 +6,11 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from unittest import TestCase, skipIf
+from unittest import TestCase
 
 from tests.postgres import machines
-from tests.postgresql import Cluster, why_missing
+from tests.postgresql import Cluster
+from tests.programs import needs
 
 _WRITE = """
 import json
@@ -112,7 +113,7 @@ print(json.dumps(refusal(write, "alpha", "heron")))
 """
 
 
-@skipIf(why_missing(), why_missing())
+@needs("postgresql")
 class SchemaTests(TestCase):
     cluster: Cluster
 

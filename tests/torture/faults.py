@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from tests.web.server import poll
@@ -53,20 +51,6 @@ def failing(fault: Fault, store: Path, pids: Sequence[int]) -> Iterator[None]:
 def under(fault: Fault, store: Path) -> list[str]:
     """Return what to put before a command, so that it meets the fault from its start."""
     return ["strace", "-f", "-qq", "--seccomp-bpf", "-o", os.devnull, *fault.options(store)]
-
-
-@cache
-def can_attach() -> bool:
-    if shutil.which("strace") is None:
-        return False
-    with subprocess.Popen(["sleep", "60"]) as sleeper:
-        command = ["strace", "-qq", "-o", os.devnull, "-p", str(sleeper.pid)]
-        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as strace:
-            poll(lambda: _is_traced(sleeper.pid) or strace.poll() is not None, what="strace to attach or to fail")
-            attached = strace.poll() is None
-            strace.terminate()
-        sleeper.kill()
-    return attached
 
 
 def _is_traced(pid: int) -> bool:

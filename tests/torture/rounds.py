@@ -36,17 +36,3 @@ def randomness() -> Iterator[random.Random]:
     except BaseException as error:
         error.add_note(f"to repeat: {SEED_VARIABLE}={chosen}")
         raise
-
-
-def skip_without(what: str, *, available: bool) -> None:
-    """Skip a test whose means are missing on this machine; in CI they must be there.
-
-    Raises:
-        SkipTest: it is not there.
-        AssertionError: it is not there, and this is CI.
-    """
-    if available:
-        return
-    if os.environ.get("CI") == "true":
-        raise AssertionError(f"{what} is missing; .ci/run should install it")
-    raise SkipTest(f"{what} is missing")

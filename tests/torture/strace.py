@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 _CALLS = (
@@ -46,13 +43,6 @@ class Call:
     number: int
     """The last argument, where it is a number: an offset or a length."""
     result: int
-
-
-@cache
-def can_trace() -> bool:
-    if shutil.which("strace") is None:
-        return False
-    return subprocess.run(["strace", "-qq", "-o", os.devnull, "true"], capture_output=True, check=False).returncode == 0
 
 
 def recording(command: Sequence[str], output: Path) -> list[str]:

@@ -15,11 +15,12 @@ from memories.schemas import MemoryWrite
 from memories.services import write_memory
 from tests.home import UNMEASURED
 from tests.mcp.client import Server as McpServer
+from tests.programs import needs
 from tests.support import HubTestCase, forget_all_stores
 from tests.torture.acknowledged import Expected, Kept
 from tests.torture.aftermath import problems
-from tests.torture.faults import ANCHOR, Fault, can_attach, failing, fill, make_read_only, small_disk, under
-from tests.torture.rounds import is_long, skip_without
+from tests.torture.faults import ANCHOR, Fault, failing, fill, make_read_only, small_disk, under
+from tests.torture.rounds import is_long
 from tests.torture.workload import PROJECT
 from tests.web.server import ROOT, START_SECONDS, Reply, Server, migrated_home, serving
 
@@ -83,8 +84,8 @@ class DiskFaultTests(HubTestCase):
             yield doors
             self.assertEqual(doors.mcp.end()[0], 0)
 
+    @needs("strace")
     def test_a_disk_that_fails_under_running_processes_is_named_and_recovered_from(self):
-        skip_without("strace that may attach to processes", available=can_attach())
         with self.doors(self.home_of_databases()) as doors:
             for fault in (FULL, WRITES, SYNCS, READS):
                 with self.subTest(fault=fault.name):
@@ -105,8 +106,8 @@ class DiskFaultTests(HubTestCase):
             self.assert_all_write(doors, "at the end")
         self.assert_nothing_lost(doors)
 
+    @needs("strace")
     def test_what_may_be_stored_or_not_is_stored_once_when_it_is_repeated(self):
-        skip_without("strace that may attach to processes", available=can_attach())
         with self.doors(self.home_of_databases()) as doors:
             with failing(SYNCS, doors.store, doors.pids):
                 said = doors.write_mcp("of mcp", idempotency_key="key of mcp")

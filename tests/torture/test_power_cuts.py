@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.home import contents, run_home
+from tests.programs import needs
 from tests.support import HubTestCase
 from tests.torture.acknowledged import expected
 from tests.torture.aftermath import SECRETS, problems
 from tests.torture.disk import Disk
-from tests.torture.rounds import is_long, randomness, rounds, skip_without
-from tests.torture.strace import Call, can_trace, read_calls, recording
+from tests.torture.rounds import is_long, randomness, rounds
+from tests.torture.strace import Call, read_calls, recording
 from tests.web.server import migrated_home
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +27,7 @@ DEADLINE_SECONDS = 300
 SECTORS = (512, 4096)
 
 
+@needs("strace")
 class PowerCutTests(HubTestCase):
     """Each test records one workload once, and cuts the power at random points of the recording.
 
@@ -34,7 +36,6 @@ class PowerCutTests(HubTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        skip_without("strace that may trace processes", available=can_trace())
         self.folder = Path(tempfile.mkdtemp(prefix="power-", dir=run_home()))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.before = self.folder / "before"

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-from unittest import skipIf
 
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
@@ -16,10 +15,10 @@ from memoryhub.core import log
 from memoryhub.core.errors import HubError
 from memoryhub.core.stores.store import project_store
 from memoryhub.transfer.moving.peer import Peer, Place
-from tests import postgresql
 from tests.databases import sqlite_only
 from tests.home import UNMEASURED
 from tests.postgresql import Cluster
+from tests.programs import needs
 from tests.support import HubTestCase
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +44,7 @@ except HubError as error:
 
 
 @sqlite_only("it moves stores between both")
-@skipIf(postgresql.why_missing(), postgresql.why_missing())
+@needs("postgresql")
 class MovingTestCase(HubTestCase):
     cluster: Cluster
 

@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock, skipIf
+from unittest import mock
 
 from django.core.management import call_command
 
@@ -35,10 +35,10 @@ from memoryhub.transfer.bundles.reading import open_bundle
 from memoryhub.transfer.moving.ending import confirm, undo
 from memoryhub.transfer.moving.moving import move
 from memoryhub.transfer.moving.peer import Place
-from tests import postgresql
 from tests.databases import sqlite_only
 from tests.home import UNMEASURED
 from tests.postgresql import Cluster
+from tests.programs import needs
 from tests.support import HubTestCase
 
 ROOT = Path(__file__).parents[2]
@@ -116,7 +116,7 @@ class MovedCase(HubTestCase):
 
 
 @sqlite_only("it moves stores between both")
-@skipIf(postgresql.why_missing(), postgresql.why_missing())
+@needs("postgresql")
 class MovedFromFilesTests(MovedCase):
     def setUp(self) -> None:
         super().setUp()
@@ -258,7 +258,7 @@ class MovedFromFilesTests(MovedCase):
 
 
 @sqlite_only("it moves stores between both")
-@skipIf(postgresql.why_missing(), postgresql.why_missing())
+@needs("postgresql")
 class MovedFromServerTests(MovedCase):
     def setUp(self) -> None:
         super().setUp()

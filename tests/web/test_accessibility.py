@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -10,12 +9,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from django.test import SimpleTestCase
+from django.test import SimpleTestCase, tag
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.admin.browser import NARROW, SECONDS, quitting, require_browser, start_browser
+from tests.admin.browser import NARROW, SECONDS, quitting, start_browser
+from tests.programs import needs
 from tests.web.all_pages import DEMO, Page, Walk
 from tests.web.screenshots import emulate_scheme, sample_hub
 from tests.web.server import ROOT
@@ -46,13 +46,10 @@ return [...document.querySelectorAll('a[href], button, input, select, textarea, 
 """
 
 
+@needs("chromium", "node tools")
+@tag("browser")
 class AccessibilityTests(SimpleTestCase):
     def setUp(self) -> None:
-        require_browser()
-        if not AXE.exists():
-            if os.environ.get("CI"):
-                self.fail("axe is not installed; run .ci/node")
-            self.skipTest("axe is not installed; run .ci/node")
         place = Path(self.enterContext(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
         self.server = self.enterContext(sample_hub(place / "home"))
         self.browser = start_browser(f"{place}/browser")

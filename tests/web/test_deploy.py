@@ -6,18 +6,19 @@ import contextlib
 import json
 import re
 import shlex
-import shutil
 import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
-from unittest import TestCase, skipUnless
+from unittest import TestCase
 
 import yaml
+from django.test import tag
 
 from memoryhub.management.commands.serve import Command
 from memoryhub.ops.serving.network import Network
+from tests.programs import needs
 from tests.web.proxies import CLIENT, DEPLOY, Proxy, Running, before_a_hub, caddy, nginx
 from tests.web.public_server import HOST, URL
 from tests.web.server import DEADLINE_SECONDS, ROOT, Server, run
@@ -44,7 +45,7 @@ class FileTests(TestCase):
         self.assertTrue(network.is_proxy("127.0.0.1"))
         self.assertEqual(network.listen, ("127.0.0.1", 8320))
 
-    @skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not installed")
+    @needs("systemd-analyze")
     def test_systemd_knows_every_line_of_the_unit(self):
         command = ["systemd-analyze", "verify", "--man=no", str(DEPLOY / "memory-hub.service")]
         done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
@@ -184,18 +185,21 @@ class SignInTests(TestCase):
         self.assertEqual(proxy.request("GET", "/api/v1/projects", **bearer)[0], 200)
         self.assertEqual(proxy.request("GET", "/api/v1/projects", Remote_User="owner")[0], 401)
 
-    @skipUnless(shutil.which("nginx"), "nginx is not installed")
+    @needs("nginx")
+    @tag("proxy")
     def test_nginx_asks_a_service_and_lets_tokens_through(self):
         lines = self.example("    location /oauth2/").replace("127.0.0.1:4180", self.service)
         with before_a_hub(lambda *given: nginx(*given, sign_in=lines)) as proxy:
             self.check(proxy)
 
 
-@skipUnless(shutil.which("nginx"), "nginx is not installed")
+@needs("nginx")
+@tag("proxy")
 class NginxTests(ProxyTests, TestCase):
     running = staticmethod(nginx)
 
 
-@skipUnless(shutil.which("caddy"), "Caddy is not installed")
+@needs("caddy")
+@tag("proxy")
 class CaddyTests(ProxyTests, TestCase):
     running = staticmethod(caddy)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
-import shutil
 import socket
 import ssl
 import subprocess
@@ -14,9 +13,12 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from unittest import TestCase, skipUnless
+from unittest import TestCase
+
+from django.test import tag
 
 from tests.home import run_home
+from tests.programs import needs
 from tests.server_processes import free_port
 from tests.web.public_server import HOST, SIGNS_IN, make_certificate, public_hub, trusting
 from tests.web.server import DEADLINE_SECONDS, ROOT, Reply, Server, poll
@@ -83,7 +85,8 @@ def listens(port: int) -> bool:
     return False
 
 
-@skipUnless(shutil.which("caddy"), "Caddy is not installed")
+@needs("caddy")
+@tag("proxy")
 class SignInProxyTests(TestCase):
     server: Server
     port: int

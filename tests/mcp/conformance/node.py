@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
-from tests.mcp.client import ROOT, McpTestCase
+from django.test import tag
 
-INSTALLED = ROOT / ".node" / "node_modules"
-PACKAGES = INSTALLED / "@modelcontextprotocol"
+from tests.mcp.client import McpTestCase
+from tests.programs import NODE_MODULES, needs, path_of
+
+PACKAGES = NODE_MODULES / "@modelcontextprotocol"
 SUITE = PACKAGES / "conformance" / "dist" / "index.js"
 INSPECTOR = PACKAGES / "inspector" / "clients" / "launcher" / "build" / "index.js"
 
 
+@needs("node tools")
+@tag("conformance")
 class NodeTestCase(McpTestCase):
-    """Skipped if the tools are not installed; in CI that is a failure."""
-
-    def setUp(self) -> None:
-        if not _node() or not SUITE.exists():
-            message = "the protocol's tools are not installed; run .ci/node"
-            if os.environ.get("CI"):
-                self.fail(message)
-            self.skipTest(message)
-
     def run_node(self, script: Path, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a tool in the home folder of the class."""
         return subprocess.run(
-            [_node(), str(script), *words],
+            [path_of("node"), str(script), *words],
             cwd=self.home,
             env={**os.environ, "HOME": str(self.home)},
             text=True,
@@ -36,9 +30,3 @@ class NodeTestCase(McpTestCase):
             timeout=120,
             check=False,
         )
-
-
-def _node() -> str:
-    """Return the path of Node: the one installed with the tools, else the system's."""
-    own = next(INSTALLED.glob("node-*/bin/node"), None)
-    return str(own or shutil.which("node") or "")
