@@ -6,7 +6,9 @@ catch: in a thread, or in a ``__del__``.
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import io
 import json
 import logging
 import os
@@ -21,6 +23,7 @@ from pathlib import Path
 from typing import Any, Self
 from unittest import TextTestResult
 
+from django.core.management import call_command
 from django.test.runner import DiscoverRunner, ParallelTestSuite, RemoteTestResult, RemoteTestRunner
 from hypothesis import HealthCheck, settings
 
@@ -51,7 +54,7 @@ class Unraised:
 
     def _add(self, error: BaseException | None, where: str | None) -> None:
         text = f"{self.test}: {where or 'in __del__'}: " + "".join(traceback.format_exception(error))
-        with self._file.open("a") as file:
+        with contextlib.suppress(FileNotFoundError), self._file.open("a") as file:  # not found after the run
             file.write(json.dumps(text) + "\n")
 
     def take(self) -> list[str]:
@@ -83,26 +86,28 @@ class PicklingTestResult(RemoteTestResult):
         super().startTest(test)
 
     def addError(self, test: Any, err: Any) -> None:  # noqa: N802 - as unittest names it
-        super().addError(test, _sendable(err))
+        super().addError(test, self._sendable(err))
 
     def addFailure(self, test: Any, err: Any) -> None:  # noqa: N802 - as unittest names it
-        super().addFailure(test, _sendable(err))
+        super().addFailure(test, self._sendable(err))
 
     def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:  # noqa: N802 - as unittest names it
         """Keep a copy without what cannot be sent: Django leaves that out only for as long as the test runs."""
         if err is not None:
-            self.check_subtest_picklable(test, subtest)
+            err = self._sendable(err)
             subtest = pickle.loads(pickle.dumps(subtest))
         super().addSubTest(test, subtest, err)
 
-
-def _sendable(err: Any) -> Any:
-    try:
-        pickle.loads(pickle.dumps(err[1]))
-    except Exception:  # noqa: BLE001 - an exception may hold anything
-        error = AssertionError("".join(traceback.format_exception(*err)))
-        return AssertionError, error, None
-    return err
+    def _sendable(self, err: Any) -> Any:
+        """Return the error with what its test printed, and as plain text where it cannot be pickled."""
+        printed = "".join(stream.getvalue() for stream in (sys.stdout, sys.stderr) if isinstance(stream, io.StringIO))
+        if printed:
+            err[1].add_note(f"It printed:\n{printed}")
+        try:
+            pickle.loads(pickle.dumps(err[1]))
+        except Exception:  # noqa: BLE001 - an exception may hold anything
+            return AssertionError, AssertionError("".join(traceback.format_exception(*err))), None
+        return err
 
 
 class PicklingTestRunner(RemoteTestRunner):
@@ -127,6 +132,16 @@ class PicklingTestSuite(ParallelTestSuite):
     init_worker = _init_worker_with_database
 
 
+class CurrentStderr:
+    """Standard error as it is at the moment: while a test runs, what is written to it is shown only if it fails."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
 class HubTestRunner(DiscoverRunner):
     parallel_test_suite = PicklingTestSuite
 
@@ -142,8 +157,14 @@ class HubTestRunner(DiscoverRunner):
         super().setup_test_environment(**kwargs)
         os.environ.setdefault("MEMORY_HUB_AUTOSTART", "off")  # tests of clients start no hub unless they say so
         _take_time_for_examples()
+        for handler in logging.getLogger().handlers:
+            if isinstance(handler, logging.StreamHandler):
+                handler.setStream(CurrentStderr())
         for name in ("django.request", "django.security"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
+
+    def run_checks(self, databases: Any) -> None:
+        call_command("check", databases=databases, stdout=io.StringIO())
 
     def setup_databases(self, **kwargs: Any) -> Any:
         if not databases.on_postgresql():
@@ -163,7 +184,9 @@ class HubTestRunner(DiscoverRunner):
 
     def get_test_runner_kwargs(self) -> dict[str, Any]:
         # Without a filter of its own: the one for what is left open must stay.
-        return {**super().get_test_runner_kwargs(), "verbosity": self._shown, "warnings": ""}
+        # The processes of a parallel run buffer what their tests print; the first one runs none.
+        own = {"verbosity": self._shown, "warnings": "", "buffer": self.buffer and self.parallel == 1}
+        return {**super().get_test_runner_kwargs(), **own}
 
     def run_suite(self, suite: Any, **kwargs: Any) -> Any:
         UNRAISED.watch()

@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 from django.db import connections
-from django.test import TestCase
+from django.test import SimpleTestCase, TestCase
 
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import connections as store_connections
@@ -31,15 +31,20 @@ class AnyStore(frozenset[str]):
         return super().__contains__(alias) or str(alias).startswith(STORE_PREFIX)
 
 
-class HubTestCase(TestCase):
-    """A test with an empty home folder of its own; hub.db is the runner's, rolled back after each test."""
+class StoresTestCase(SimpleTestCase):
+    """A test that may use every store."""
 
     databases: Any = AnyStore()
-    home: Path
 
     @classmethod
     def _validate_databases(cls) -> frozenset[str]:
         return AnyStore()  # Django's own returns a plain copy, which would forget the stores
+
+
+class HubTestCase(StoresTestCase, TestCase):
+    """A test with an empty home folder of its own; hub.db is the runner's, rolled back after each test."""
+
+    home: Path
 
     def setUp(self) -> None:
         super().setUp()

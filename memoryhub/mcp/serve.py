@@ -17,6 +17,8 @@ from memoryhub.mcp import sdk, snapshot
 from memoryhub.mcp.options import Options
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from mcp.server.lowlevel import Server
 
     from memoryhub.core.clients import Connection
@@ -45,6 +47,11 @@ def build(options: Options, key: list[str]) -> Hub:
 
 def _build(options: Options, key: list[str]) -> Hub:
     load()
+    return assemble(options, Path.cwd(), key)
+
+
+def assemble(options: Options, directory: Path, key: list[str]) -> Hub:
+    """Return the server of a directory's project; all that it needs has been loaded."""
     from django.db import connections
 
     from memoryhub.core.windows import window
@@ -58,7 +65,7 @@ def _build(options: Options, key: list[str]) -> Hub:
 
     workers = Workers(on_thread_end=connections.close_all)
     questions = Questions()
-    binding = Binding(options.project, Path.cwd())
+    binding = Binding(options.project, directory)
     keepers = TurnKeepers(binding, options.session, workers, window())
     calls = Calls(workers, binding, keepers)
     server = build_server(lambda _: calls, questions, profile=options.profile)
@@ -98,7 +105,7 @@ class Hub:
         connection = self._connect()
         # SelectSelector accepts any descriptor; epoll refuses regular files.
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
-            runner.run(self._serve(handover))
+            runner.run(self.serve(handover, signals=STOP_SIGNALS))
         for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)  # already exiting
         self.keepers.leave_all()
@@ -126,15 +133,17 @@ class Hub:
         self.questions.stop()
         self.workers.stop()
 
-    async def _serve(self, handover: Handover) -> None:
+    async def serve(self, handover: Handover, *, signals: Iterable[signal.Signals]) -> None:
+        """Serve until the client closes its side, or one of the signals comes to this process."""
         from memoryhub.mcp.pump import Pump
 
         loop = asyncio.get_running_loop()
         pump = Pump(handover, stop_work=self.stop_work)
-        for number in STOP_SIGNALS:
+        for number in signals:
             loop.add_signal_handler(number, pump.stop)
         pump.start()
-        loop.call_later(_SNAPSHOT_DELAY_SECONDS, self._save_snapshot_in_thread)
+        if self.key:
+            loop.call_later(_SNAPSHOT_DELAY_SECONDS, self._save_snapshot_in_thread)
         await asyncio.gather(self._run_sdk(pump), pump.close_when_done())
         from memoryhub.mcp.threads import THREAD_END_SECONDS
 

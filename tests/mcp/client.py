@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import json
 import os
+import re
 import select
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Awaitable, Callable
+import traceback
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
+from unittest import mock
 
 import anyio.from_thread
+from django.db import connections
 from django.test import SimpleTestCase
 from mcp.client.stdio import StdioServerParameters
 
-from tests.databases import remove_home, variables_of
-from tests.home import UNMEASURED
+from memoryhub.core import tools
+from memoryhub.mcp.options import parse
+from memoryhub.mcp.registry import load_tools
+from memoryhub.mcp.serve import assemble
+from memoryhub.mcp.wire import Handover, Wire
+from tests.databases import at_home, remove_home, variables_of
+from tests.home import UNMEASURED, run_home
+from tests.support import StoresTestCase, forget_all_stores, share_template
 
+FIXTURES = "tests.mcp.fixture_tools"
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 120.0
 MODERN = "2026-07-28"
@@ -40,7 +55,7 @@ def environment(home: Path, **changes: str) -> dict[str, str]:
     return {
         **os.environ,
         **variables_of(home),
-        "MEMORY_HUB_TEST_TOOLS": "tests.mcp.fixture_tools",
+        "MEMORY_HUB_TEST_TOOLS": FIXTURES,
         "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store",
         **changes,
     }
@@ -56,28 +71,19 @@ def parameters(home: Path, *options: str) -> StdioServerParameters:
     return StdioServerParameters(command=program, args=words, env=environment(home, PYTHONDEVMODE=""), cwd=ROOT)
 
 
-class Server:
-    def __init__(
-        self, home: Path, *options: str, stdin: int = subprocess.PIPE, cwd: Path | None = None, **changes: str
-    ) -> None:
-        self.process = subprocess.Popen(
-            command(*(options or (() if cwd else ("--project", "alpha")))),
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment(home, **changes),
-            cwd=cwd or ROOT,
-            bufsize=0,
-        )
+class Client:
+    """A connection: what is sent and received, whatever serves it."""
+
+    def __init__(self, reading: int, writing: int) -> None:
+        self._reading = reading
+        self._writing = writing
         self._buffer = b""
         self._next_id = 0
-        self.errors = b""
 
     def send_bytes(self, data: bytes) -> None:
-        assert self.process.stdin
         view = memoryview(data)
         while view:
-            view = view[self.process.stdin.write(view) :]
+            view = view[os.write(self._writing, view) :]
 
     def send(self, message: Message | list[Message]) -> None:
         self.send_bytes(json.dumps(message).encode() + b"\n")
@@ -134,6 +140,53 @@ class Server:
             messages.append(json.loads(line))
         return messages
 
+    def end(self) -> tuple[int, str]:
+        self.close_input()
+        return self.wait()
+
+    def close_input(self) -> None:
+        raise NotImplementedError
+
+    def wait(self) -> tuple[int, str]:
+        """Return the exit code of the server that has ended, and what it said on standard error."""
+        raise NotImplementedError
+
+    def destroy(self) -> None:
+        raise NotImplementedError
+
+    def _line(self, deadline: float) -> bytes:
+        while b"\n" not in self._buffer:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._reading], [], [], left)[0]:
+                raise AssertionError("no message came in time")
+            chunk = os.read(self._reading, 1 << 16)
+            if not chunk:
+                assert not self._buffer, f"half a line: {self._buffer[:200]!r}"
+                return b""
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+
+class Process(Client):
+    """A server that is started as clients start it."""
+
+    def __init__(
+        self, home: Path, *options: str, stdin: int = subprocess.PIPE, cwd: Path | None = None, **changes: str
+    ) -> None:
+        self.process = subprocess.Popen(
+            command(*(options or (() if cwd else ("--project", "alpha")))),
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(home, **changes),
+            cwd=cwd or ROOT,
+            bufsize=0,
+        )
+        assert self.process.stdout
+        super().__init__(self.process.stdout.fileno(), self.process.stdin.fileno() if self.process.stdin else -1)
+        self.errors = b""
+
     def close_input(self) -> None:
         assert self.process.stdin
         self.process.stdin.close()
@@ -144,10 +197,6 @@ class Server:
         self.errors += self.process.stderr.read()
         return code, self.errors.decode()
 
-    def end(self) -> tuple[int, str]:
-        self.close_input()
-        return self.wait()
-
     def destroy(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
@@ -156,27 +205,94 @@ class Server:
             if pipe:
                 pipe.close()
 
-    def _line(self, deadline: float) -> bytes:
-        assert self.process.stdout
-        while b"\n" not in self._buffer:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
-                raise AssertionError("no message came in time")
-            chunk = os.read(self.process.stdout.fileno(), 1 << 16)
-            if not chunk:
-                assert not self._buffer, f"half a line: {self._buffer[:200]!r}"
-                return b""
-            self._buffer += chunk
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        return line
+
+class Server(Client):
+    """A server in this process, with the pipes and the pump of a real one; the home is the current one."""
+
+    def __init__(self, *options: str, cwd: Path | None = None) -> None:
+        given, self._requests = os.pipe()
+        self._answers, taken = os.pipe()
+        super().__init__(self._answers, self._requests)
+        self._open = {self._requests, self._answers}
+        self._ends = (given, taken)
+        chosen = parse([*(options or (() if cwd else ("--project", "alpha")))])
+        self._hub = assemble(chosen, cwd or ROOT, [])
+        self._errors: list[str] = []
+        self._thread = threading.Thread(target=self._serve, name="mcp server of a test")
+        self._thread.start()
+
+    def _serve(self) -> None:
+        try:
+            with asyncio.Runner(debug=False) as runner:
+                runner.run(self._hub.serve(Handover(Wire(*self._ends)), signals=()))
+            self._hub.keepers.leave_all()
+        except BaseException:  # noqa: BLE001 - the test gets it
+            self._errors.append(traceback.format_exc())
+        finally:
+            connections.close_all()
+            for end in self._ends:
+                os.close(end)
+
+    def close_input(self) -> None:
+        self._close(self._requests)
+
+    def wait(self) -> tuple[int, str]:
+        self._thread.join(DEADLINE_SECONDS)
+        assert not self._thread.is_alive(), "the server goes on"
+        return len(self._errors), "".join(self._errors)
+
+    def destroy(self) -> None:
+        self._close(self._requests)
+        self._close(self._answers)
+        self.wait()
+
+    def _close(self, descriptor: int) -> None:
+        if descriptor in self._open:
+            self._open.remove(descriptor)
+            os.close(descriptor)
 
 
-class McpTestCase(SimpleTestCase):
-    """Real servers that share a home folder per class, so that only the first one starts slowly."""
+class McpTestCase(StoresTestCase):
+    """Servers in this process, which share a home per class."""
+
+    # A module whose tools the servers have besides their own
+    tools_module: ClassVar[str] = FIXTURES
+    home: Path
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.home = Path(tempfile.mkdtemp(prefix="home-", dir=run_home()))
+        cls.addClassCleanup(remove_home, cls.home)
+        cls.enterClassContext(at_home(cls.home))
+        cls.addClassCleanup(forget_all_stores)
+        share_template(cls.home)
+        cls.enterClassContext(more_tools(cls.tools_module))
+
+    @classmethod
+    def share_server(cls, *options: str, cwd: Path | None = None) -> Server:
+        server = Server(*options, cwd=cwd)
+        cls.addClassCleanup(server.destroy)
+        server.initialize()
+        return server
+
+    def start(self, *options: str, cwd: Path | None = None, **changes: str) -> Server:
+        """Start a server; it and those after it have the changes in their environment until the test ends."""
+        self.enterContext(mock.patch.dict(os.environ, changes))
+        server = Server(*options, cwd=cwd)
+        self.addCleanup(server.destroy)
+        return server
+
+    def connect(self, *options: str, cwd: Path | None = None, **changes: str) -> Server:
+        server = self.start(*options, cwd=cwd, **changes)
+        server.initialize()
+        return server
+
+
+class ProcessTestCase(SimpleTestCase):
+    """Servers as clients start them, which share a home per class, so that only the first one starts slowly."""
 
     home: Path
-    # Coverage is written when a server exits, so it must not be killed.
-    measured: ClassVar[bool] = False
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -184,22 +300,12 @@ class McpTestCase(SimpleTestCase):
         cls.home = Path(tempfile.mkdtemp())
         cls.addClassCleanup(remove_home, cls.home)
 
-    @classmethod
-    def share_server(cls) -> Server:
-        server = Server(cls.home, **({} if cls.measured else UNMEASURED))
-        cls.addClassCleanup(server.destroy)
-        server.initialize()
-        if cls.measured:
-            cls.addClassCleanup(server.end)
-        return server
-
-    def start(self, *options: str, **settings: Any) -> Server:
-        settings = settings if self.measured else {**UNMEASURED, **settings}
-        server = Server(settings.pop("home", self.home), *options, **settings)
+    def start(self, *options: str, **settings: Any) -> Process:
+        server = Process(settings.pop("home", self.home), *options, **{**UNMEASURED, **settings})
         self.addCleanup(server.destroy)
         return server
 
-    def connect(self, *options: str, **settings: Any) -> Server:
+    def connect(self, *options: str, **settings: Any) -> Process:
         server = self.start(*options, **settings)
         server.initialize()
         return server
@@ -209,6 +315,20 @@ class McpTestCase(SimpleTestCase):
         server.end()
         (path,) = (self.home / "cache").glob("mcp-*.json")
         return path
+
+
+@contextmanager
+def more_tools(module: str) -> Iterator[None]:
+    """Let servers in this process have a module's tools besides their own, or none, inside the block."""
+    load_tools()
+    with ExitStack() as stack:
+        for registered in (tools._tools, tools._aliases, tools._resources, tools._prompts):
+            own = {name: found for name, found in registered.items() if not re.match(r"(test|old)_|test:", name)}
+            stack.enter_context(mock.patch.dict(registered, own, clear=True))
+        stack.enter_context(mock.patch.dict(os.environ, MEMORY_HUB_TEST_TOOLS=module))
+        if module:
+            importlib.reload(importlib.import_module(module))
+        yield
 
 
 def run_async(work: Callable[..., Awaitable[T]], *arguments: Any) -> T:

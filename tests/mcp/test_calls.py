@@ -4,11 +4,10 @@ import json
 from typing import Any
 
 from memoryhub.core.paging import estimate_tokens
-from tests.mcp.client import ENVELOPE, McpTestCase, Server
+from tests.mcp.client import ENVELOPE, McpTestCase, Server, more_tools
 
 
 class CallingTools(McpTestCase):
-    measured = True
     server: Server
 
     @classmethod
@@ -83,11 +82,11 @@ class CallingTools(McpTestCase):
 
     def test_an_unexpected_error_is_logged_and_the_server_continues(self) -> None:
         expected = "internal error: ZeroDivisionError; the server's log has the details"
-        server = self.connect()
-        result = server.call("test_crash")
+        with self.assertLogs("memoryhub.mcp") as logged:
+            result = self.server.call("test_crash")
         self.assertEqual((result["isError"], result["content"][0]["text"]), (True, expected))
-        self.assertEqual(server.say("test_echo", text="on"), "on")
-        self.assertIn("ZeroDivisionError: on purpose", server.end()[1])
+        self.assertEqual(self.server.say("test_echo", text="on"), "on")
+        self.assertIn("ZeroDivisionError: on purpose", logged.output[0])
 
     def test_the_caller_is_named_in_the_origin(self) -> None:
         self.assertEqual(self.server.say("test_origin"), "mcp plain client  alpha")
@@ -145,8 +144,8 @@ class Listing(McpTestCase):
 
     def test_profiles_stay_within_their_tokens(self) -> None:
         for profile, most_tokens, most_tools in (("core", 1_050, 8), ("full", 7_500, 64)):
-            server = self.connect("--project", "alpha", "--profile", profile, MEMORY_HUB_TEST_TOOLS="")
-            tools = server.ask("tools/list")["result"]["tools"]
+            with more_tools(""):
+                tools = self.tools(profile)
             tokens = estimate_tokens(json.dumps(tools, ensure_ascii=False, separators=(",", ":")))
             self.assertIn(len(tools), range(1, most_tools + 1), profile)
             self.assertLessEqual(tokens, most_tokens, profile)

@@ -8,7 +8,6 @@ import mcp_types as types
 from mcp.client.client import Client
 from mcp.client.stdio import stdio_client
 
-from tests.home import UNMEASURED
 from tests.mcp.client import ENVELOPE, MODERN, McpTestCase, Server, parameters, run_async
 
 QUESTION = "permanently delete #412 'file'?"
@@ -38,7 +37,7 @@ class AClientWithHandshake(ConfirmationTestCase):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        cls.server = Server(cls.home, **UNMEASURED)
+        cls.server = Server()
         cls.addClassCleanup(cls.server.destroy)
         cls.server.initialize(elicitation={})
 
@@ -93,14 +92,13 @@ class AClientWithHandshake(ConfirmationTestCase):
         self.assert_deleted(answer["result"])
 
     def test_the_end_of_the_process_does_not_wait_for_an_answer(self) -> None:
-        for end in (lambda server: server.close_input(), lambda server: server.process.terminate()):
-            server = self.start()
-            server.initialize(elicitation={"form": {}})
-            _, number, _ = self.ask_for_it(server)
-            end(server)
-            answers = {message["id"]: message for message in server.rest() if "id" in message}
-            self.assert_refused(answers[number]["result"], "the server is stopping")
-            self.assertEqual(server.wait()[0], 0)
+        server = self.start()
+        server.initialize(elicitation={"form": {}})
+        _, number, _ = self.ask_for_it(server)
+        server.close_input()
+        answers = {message["id"]: message for message in server.rest() if "id" in message}
+        self.assert_refused(answers[number]["result"], "the server is stopping")
+        self.assertEqual(server.wait()[0], 0)
 
 
 class AClientWithoutElicitation(ConfirmationTestCase):
@@ -140,7 +138,7 @@ class AClientWithoutHandshake(ConfirmationTestCase):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        cls.server = Server(cls.home, **UNMEASURED)
+        cls.server = Server()
         cls.addClassCleanup(cls.server.destroy)
 
     def call(self, tool: str = "test_shred", path: Path | None = None, **more: Any) -> dict[str, Any]:

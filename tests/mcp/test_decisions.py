@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.databases import sqlite_only
 from tests.home import contents
-from tests.mcp.client import ENVELOPE, ROOT, McpTestCase, Server, environment
+from tests.mcp.client import ENVELOPE, ROOT, McpTestCase, ProcessTestCase, Server, environment
 
 SHA = "abcdef1234" * 4
 SECRETS = ("ghp_" + "a1B2" * 9, "AKIA" + "Q7ZX" * 4, "glpat-" + "x9Y8z7W6v5" * 2)
@@ -47,7 +47,6 @@ def record_journal(server: Server) -> tuple[int, int]:
 
 
 class AcceptanceTests(McpTestCase):
-    measured = True
     server: Server
     iteration: int
     earlier: int
@@ -58,10 +57,7 @@ class AcceptanceTests(McpTestCase):
         super().setUpClass()
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
-        cls.server = Server(cls.home, "--project", "alpha", cwd=Path(folder.name))
-        cls.addClassCleanup(cls.server.destroy)
-        cls.addClassCleanup(cls.server.end)
-        cls.server.initialize()
+        cls.server = cls.share_server("--project", "alpha", cwd=Path(folder.name))
         described = "Let people read while others write"
         cls.iteration = id_of(cls.server.say("iteration_start", command="feature", description=described))
         cls.earlier, cls.standing = record_journal(cls.server)
@@ -107,7 +103,29 @@ class AcceptanceTests(McpTestCase):
         self.assertRegex(server.say("memory_search", query="log own"), rf"(?m)^#{third} decision .*commits abcdef1")
         self.assertIn(f"ancestor 2: #{earlier}", server.say("decision_get", ids=[third], lineage=True))
 
-    def test_4_when_switched_off_nothing_is_stored_or_found(self) -> None:
+    def test_6_no_secret_is_stored(self) -> None:
+        output = " ".join(SECRETS)
+        fields = dict.fromkeys(("title", "context", "chosen", "rationale"), output)
+        answer = self.server.say(
+            "decision_record",
+            **fields,
+            alternatives=[{"option": output, "why_not": output}],
+            notes=[output],
+            files=[output],
+        )
+        self.assertIn("redacted before storing", answer)
+        commit = {"sha": "b" * 40, "message": f"Deploy with {output}", "author": output, "files": [output]}
+        self.server.say("commit_record", **commit, decision_ids=[id_of(answer)])
+        shown = self.server.say("decision_get", ids=[id_of(answer)])
+        self.assertIn("[REDACTED", shown)
+        files = contents(self.home)
+        self.assertGreater(len(files), 3)
+        for secret in SECRETS:
+            self.assertEqual([path for path, content in files.items() if secret.encode() in content], [])
+
+
+class SwitchedOffTests(ProcessTestCase):
+    def test_when_switched_off_nothing_is_stored_or_found(self) -> None:
         with tempfile.TemporaryDirectory() as name:
             home, folder = Path(name, "home"), Path(name, "project")
             folder.mkdir()
@@ -130,31 +148,11 @@ class AcceptanceTests(McpTestCase):
             self.assertEqual(contents(Path(name)), before)
             self.assertFalse(home.exists())
 
-    def test_4_switching_off_works_by_environment_and_in_the_newest_revision(self) -> None:
+    def test_switching_off_works_by_environment_and_in_the_newest_revision(self) -> None:
         server = self.start("--project", "alpha", MEMORY_HUB_ENABLED="false")
         found = server.ask("server/discover", {"_meta": ENVELOPE})["result"]
         self.assertIn("MEMORY_HUB_ENABLED=false", found["instructions"])
         self.assertIn("switched off", server.ask("prompts/get", {"name": "librarian"})["error"]["message"])
-
-    def test_6_no_secret_is_stored(self) -> None:
-        output = " ".join(SECRETS)
-        fields = dict.fromkeys(("title", "context", "chosen", "rationale"), output)
-        answer = self.server.say(
-            "decision_record",
-            **fields,
-            alternatives=[{"option": output, "why_not": output}],
-            notes=[output],
-            files=[output],
-        )
-        self.assertIn("redacted before storing", answer)
-        commit = {"sha": "b" * 40, "message": f"Deploy with {output}", "author": output, "files": [output]}
-        self.server.say("commit_record", **commit, decision_ids=[id_of(answer)])
-        shown = self.server.say("decision_get", ids=[id_of(answer)])
-        self.assertIn("[REDACTED", shown)
-        files = contents(self.home)
-        self.assertGreater(len(files), 3)
-        for secret in SECRETS:
-            self.assertEqual([path for path, content in files.items() if secret.encode() in content], [])
 
 
 class DecisionToolsTests(McpTestCase):

@@ -4,12 +4,10 @@ import signal
 import tempfile
 from pathlib import Path
 
-from tests.mcp.client import HANDSHAKE, McpTestCase, Server, wait_until
+from tests.mcp.client import HANDSHAKE, Client, McpTestCase, ProcessTestCase, wait_until
 
 
 class CancellingCalls(McpTestCase):
-    measured = True
-
     def test_a_cancelled_read_frees_its_thread(self) -> None:
         server = self.connect()
         endless = [server.request("tools/call", {"name": "test_endless", "arguments": {}}) for _ in range(2)]
@@ -39,9 +37,7 @@ class CancellingCalls(McpTestCase):
             self.assertEqual(server.say("test_slow_write", path=str(path)), "written")
 
 
-class EndingTheProcess(McpTestCase):
-    measured = True
-
+class EndingTheProcess(ProcessTestCase):
     def test_a_signal_during_a_write_lets_it_finish_and_answer(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             with self.subTest(signal=number), _trace() as path:
@@ -136,7 +132,7 @@ def _go(path: Path) -> Path:
     return path.with_name("go")
 
 
-def _write_slowly(server: Server, path: Path, *, seconds: float = 0, until: Path | None = None) -> int:
+def _write_slowly(server: Client, path: Path, *, seconds: float = 0, until: Path | None = None) -> int:
     """Start a write that takes ``seconds`` or waits for a file; return the request's id once it runs."""
     arguments = {"path": str(path), "seconds": seconds, "until": str(until or "")}
     number = server.request("tools/call", {"name": "test_slow_write", "arguments": arguments})

@@ -12,10 +12,7 @@ class FolderSettingsTests(McpTestCase):
         self.file = self.folder / ".memory-hub.toml"
 
     def serve(self) -> Server:
-        server = Server(self.home, cwd=self.folder)
-        self.addCleanup(server.destroy)
-        server.initialize()
-        return server
+        return self.connect(cwd=self.folder)
 
     def test_they_apply_to_the_server_and_are_read_once(self) -> None:
         self.file.write_text('project = "alpha"\nsearch_mode = "basic"\ncapture_decisions = false\n')

@@ -204,7 +204,8 @@ class OverPipesTests(HubTestCase):
         with self.store("alpha", actor="ada", session_id="s-hostile"):
             self.known = fill(forging("\n"))
         forget_all_stores()
-        self.server = Server(self.home, "--project", "alpha", MEMORY_HUB_TEST_TOOLS="")
+        load_tools()
+        self.server = Server("--project", "alpha")
         self.addCleanup(self.server.destroy)
         self.server.initialize()
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.home import UNMEASURED
 from tests.mcp.client import ROOT, McpTestCase, Server
 
 PROFILES = ("core", "work", "full")
@@ -20,6 +19,7 @@ def documented() -> dict[str, set[str]]:
 
 
 class ProfileTests(McpTestCase):
+    tools_module = ""
     servers: dict[str, Server]
 
     @classmethod
@@ -27,12 +27,7 @@ class ProfileTests(McpTestCase):
         super().setUpClass()
         cls.servers = {}
         for profile in PROFILES:
-            server = Server(
-                cls.home, "--project", "alpha", "--profile", profile, MEMORY_HUB_TEST_TOOLS="", **UNMEASURED
-            )
-            cls.addClassCleanup(server.destroy)
-            server.initialize()
-            cls.servers[profile] = server
+            cls.servers[profile] = cls.share_server("--project", "alpha", "--profile", profile)
 
     def listed(self, profile: str) -> list[str]:
         tools = self.servers[profile].ask("tools/list")["result"]["tools"]

@@ -13,7 +13,6 @@ LIST = "memories://list{?memory_type,tags,limit,offset,include_deleted}"
 
 
 class PromptsTests(McpTestCase):
-    measured = True
     server: Server
 
     @classmethod

@@ -19,16 +19,14 @@ from tests.mcp.client import (
     ENVELOPE,
     HANDSHAKE,
     MODERN,
-    McpTestCase,
-    Server,
+    Process,
+    ProcessTestCase,
     parameters,
     run_async,
 )
 
 
-class EveryRevisionIsServed(McpTestCase):
-    measured = True
-
+class EveryRevisionIsServed(ProcessTestCase):
     def test_the_front_knows_the_revisions_that_the_sdk_knows(self) -> None:
         self.assertEqual(opening.HANDSHAKE_VERSIONS, HANDSHAKE_PROTOCOL_VERSIONS)
         self.assertEqual(opening.MODERN_VERSIONS, MODERN_PROTOCOL_VERSIONS)
@@ -64,13 +62,13 @@ class EveryRevisionIsServed(McpTestCase):
         self.assertLessEqual(len(INSTRUCTIONS), 2048)
 
 
-class TheFrontAnswersAsTheServerDoes(McpTestCase):
+class TheFrontAnswersAsTheServerDoes(ProcessTestCase):
     """The first server of a home has no snapshot, so its front answers nothing."""
 
-    def start_alone(self) -> Server:
+    def start_alone(self) -> Process:
         return self.start(home=Path(tempfile.mkdtemp(dir=self.home)))
 
-    def conversation(self, server: Server, version: str) -> list[dict[str, Any]]:
+    def conversation(self, server: Process, version: str) -> list[dict[str, Any]]:
         """Return the server's answers to a script with every kind of opening message."""
         envelope = {"_meta": ENVELOPE} if version == MODERN else {}
         if version == MODERN:
@@ -112,7 +110,7 @@ class TheFrontAnswersAsTheServerDoes(McpTestCase):
         self.assertEqual(sorted(answer["id"] for answer in server.rest()), ids)
 
 
-class TheSdksClientIsServed(McpTestCase):
+class TheSdksClientIsServed(ProcessTestCase):
     def run_client(self, mode: str) -> None:
         async def converse() -> None:
             started = stdio_client(parameters(self.home, "--project", "alpha", "--session", "s-1"))

@@ -15,9 +15,7 @@ class ScopeToolsTests(McpTestCase):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        beta = Server(cls.home, "--project", "beta")
-        cls.addClassCleanup(beta.destroy)
-        beta.initialize()
+        beta = cls.share_server("--project", "beta")
         beta.say("org_create", id="umbrella", name="Umbrella")
         beta.say("memory_write", title="Fish", content="zebrafish are kept in tank nine")
         metadata = {"goals": "breed zebrafish"}

@@ -4,7 +4,6 @@ import tempfile
 from pathlib import Path
 
 from memoryhub.core.tools import all_tools
-from memoryhub.mcp.registry import load_tools
 from tests.mcp.client import McpTestCase
 from tests.mcp.seeds import STORY, Values
 
@@ -29,6 +28,8 @@ NAMES = {
 
 
 class SeedTests(McpTestCase):
+    tools_module = ""
+
     def test_every_call_gets_the_expected_answer(self) -> None:
         folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
         server = self.connect("--project", "alpha", cwd=folder)
@@ -44,7 +45,6 @@ class SeedTests(McpTestCase):
             self.assertEqual(missing, [], document)
 
     def test_the_story_has_every_older_name(self) -> None:
-        load_tools()
         calls = {call.name.replace(".", "_") for call in STORY}
         names = {name for tool in all_tools() for name in tool.aliases}
         self.assertEqual(names - calls, set())

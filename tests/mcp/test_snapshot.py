@@ -7,19 +7,19 @@ from pathlib import Path
 from unittest import mock
 
 from memoryhub.mcp import snapshot
-from tests.mcp.client import McpTestCase, Server
+from tests.mcp.client import Process, ProcessTestCase
 
 MARK = "answered by the front"
 
 
-class ASnapshotCountsWhileNothingHasChanged(McpTestCase):
+class ASnapshotCountsWhileNothingHasChanged(ProcessTestCase):
     path: Path
     kept: str
 
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        server = Server(cls.home)
+        server = Process(cls.home)
         cls.addClassCleanup(server.destroy)
         server.initialize()
         server.end()
@@ -72,7 +72,7 @@ class ASnapshotCountsWhileNothingHasChanged(McpTestCase):
         self.assertTrue(json.loads(self.path.read_text())["answers"])
 
 
-class WhatCounts(McpTestCase):
+class WhatCounts(ProcessTestCase):
     def test_a_broken_file_is_ignored(self) -> None:
         path = self.home / "cache" / "mcp-core.json"
         path.parent.mkdir()
@@ -98,7 +98,7 @@ class WhatCounts(McpTestCase):
             self.assertIn(part, key)
 
 
-class ACacheThatCannotBeWritten(McpTestCase):
+class ACacheThatCannotBeWritten(ProcessTestCase):
     def test_the_server_serves_without_a_snapshot_and_says_so_without_a_traceback(self) -> None:
         (self.home / "cache").write_text("no folder")
         server = self.connect()

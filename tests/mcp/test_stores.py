@@ -6,10 +6,10 @@ from pathlib import Path
 from memoryhub.core.stores.store import project_store
 from tests import tampering
 from tests.databases import at_home, sqlite_only
-from tests.mcp.client import McpTestCase, Server
+from tests.mcp.client import Process, ProcessTestCase
 
 
-class AHomeThatCannotBeUsed(McpTestCase):
+class AHomeThatCannotBeUsed(ProcessTestCase):
     def test_the_reason_is_in_the_handshake_and_in_each_call(self) -> None:
         file = self.home / "file"
         file.write_text("no folder")
@@ -18,8 +18,7 @@ class AHomeThatCannotBeUsed(McpTestCase):
             (Path("relative/home"), "MEMORY_HUB_HOME is 'relative/home', but must be an absolute path: "),
         ):
             with self.subTest(home=home):
-                server = Server(home)
-                self.addCleanup(server.destroy)
+                server = self.start(home=home)
                 self.assertIn(reason, server.initialize()["instructions"])
                 result = server.call("memory_search", query="anything")
                 self.assertTrue(result["isError"])
@@ -33,16 +32,13 @@ class AHomeThatCannotBeUsed(McpTestCase):
         file = self.home / "file"
         file.write_text("no folder")
         options = ("--project", "alpha", "--http", "0")
-        server = Server(file, *options)
-        self.addCleanup(server.destroy)
+        server = self.start(*options, home=file)
         code, output = server.wait()
         self.assertEqual((code, len(output.splitlines())), (8, 1), output)
         self.assertIn(f"the home folder {file} is not a folder; ", output)
 
 
-class AStoreThatFails(McpTestCase):
-    measured = True
-
+class AStoreThatFails(ProcessTestCase):
     def setUp(self) -> None:
         self.server = self.connect()
         self.write("the first")
@@ -52,7 +48,7 @@ class AStoreThatFails(McpTestCase):
         result = self.server.call("memory_write", title=title, content=f"about {title}")
         self.assertFalse(result["isError"], result)
 
-    def failure(self, server: Server | None = None) -> str:
+    def failure(self, server: Process | None = None) -> str:
         result = (server or self.server).call("memory_write", title="lost", content="never kept")
         self.assertTrue(result["isError"], result)
         text = result["content"][0]["text"]

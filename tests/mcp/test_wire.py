@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.mcp.wire import MAX_LINE_BYTES
-from tests.mcp.client import CLIENT, HANDSHAKE, McpTestCase, Server
+from tests.mcp.client import CLIENT, HANDSHAKE, Client, McpTestCase, ProcessTestCase, Server
 
 
 class MalformedInputIsAnswered(McpTestCase):
-    measured = True
     server: Server
 
     @classmethod
@@ -91,7 +90,7 @@ class MalformedInputIsAnswered(McpTestCase):
         self.assertEqual(self.server.say("test_echo", text="on"), "on")
 
 
-class TheFrontRefusesTheSame(McpTestCase):
+class TheFrontRefusesTheSame(ProcessTestCase):
     def test_malformed_lines_before_the_server_is_up(self) -> None:
         self.keep_snapshot()
         server = self.start()
@@ -101,10 +100,8 @@ class TheFrontRefusesTheSame(McpTestCase):
         self.assertEqual(server.say("test_echo", text="on"), "on")
 
 
-class TheWireCarriesOnlyTheProtocol(McpTestCase):
-    measured = True
-
-    def rest_after_end(self, server: Server) -> list[dict[str, Any]]:
+class TheWireCarriesOnlyTheProtocol(ProcessTestCase):
+    def rest_after_end(self, server: Client) -> list[dict[str, Any]]:
         server.close_input()
         return server.rest()
 

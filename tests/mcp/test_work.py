@@ -57,8 +57,6 @@ class StrictClientTests(McpTestCase):
 
 
 class AutomaticTurnTests(McpTestCase):
-    measured = True
-
     def test_a_client_that_knows_no_turns_has_them_all_the_same(self) -> None:
         server = self.connect()
         server.say("memory_write", title="first", content="one")
@@ -103,7 +101,4 @@ class AutomaticTurnTests(McpTestCase):
         self.assertEqual(events[4:8], ["session.paused", "session.resumed", "turn.began", "memory.written"])
 
     def connect_to(self, home: str) -> Server:
-        server = Server(self.home / home)
-        self.addCleanup(server.destroy)
-        server.initialize()
-        return server
+        return self.connect("--project", home)
