@@ -104,10 +104,20 @@ def _run_in_django(argv: list[str], settings: str) -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", settings)
     if argv[1:] and not _asks_for_help(argv):
         _check_home(argv)
+    _load_apps()
     from django.core.management import execute_from_command_line
 
     execute_from_command_line(argv)
     return 0
+
+
+def _load_apps() -> None:
+    from memoryhub.mcp.sdk import deferred_models, uncollected
+
+    with uncollected(), deferred_models():
+        import django
+
+        django.setup()
 
 
 def _refuse(name: str, known: dict[str, Any]) -> int:

@@ -7,6 +7,7 @@ SDK's layout has changed, it is imported as usual.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import logging
@@ -97,6 +98,17 @@ def _without(names: tuple[str, ...]) -> Iterator[None]:
     finally:
         for name in absent:
             del sys.modules[name]
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Let imports go on without a search for garbage: they leave little, and it takes a quarter of their time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @contextmanager

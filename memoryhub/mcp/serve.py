@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import selectors
@@ -37,17 +36,9 @@ _SNAPSHOT_DELAY_SECONDS = 1.0
 
 
 def build(options: Options, key: list[str]) -> Hub:
-    gc.disable()  # imports create little garbage, and collecting it would take a tenth of the time
-    try:
-        return _build(options, key)
-    finally:
-        gc.freeze()
-        gc.enable()
-
-
-def _build(options: Options, key: list[str]) -> Hub:
-    load()
-    return assemble(options, Path.cwd(), key)
+    with sdk.uncollected():
+        load()
+        return assemble(options, Path.cwd(), key)
 
 
 def assemble(options: Options, directory: Path, key: list[str]) -> Hub:
