@@ -1,10 +1,10 @@
-# make run    use it: makes the environment, brings in this repository's own history and decisions, serves, prints the
-#             sign-in link; with MEMORY_HUB_DATABASE_URL the stores are in that PostgreSQL database
-# make test   test it: everything, then what PostgreSQL must do too; TESTS=tests.core runs a part
-# make test-postgresql  test with stores in PostgreSQL, in a private server
-# make torture  attack it for longer: power cuts, failing disks, damage, kills, fuzzing; MEMORY_HUB_TORTURE_SEED repeats a run
-# make docs   write the tables of the docs that derive from declarations
-# make check  what reviewers need not look for: style, types, layers, all tests with coverage
+# make run      use it: makes the environment, brings in this repository's own history and decisions, serves, prints the
+#               sign-in link; with MEMORY_HUB_DATABASE_URL the stores are in that PostgreSQL database
+# make test     test it: what a change can break, on SQLite and on PostgreSQL; TESTS=tests.core runs a part
+# make check    what CI checks: style, types, layers, `make test` with coverage, and `make outside`
+# make outside  test it from outside: a browser, proxies, the protocol's own tools, processes, short attacks
+# make torture  attack it for longer, and test everything on PostgreSQL; MEMORY_HUB_TORTURE_SEED repeats a run
+# make docs     write the tables of the docs that derive from declarations
 
 PYTHON ?= python3
 VENV := .venv
@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 PORT ?= 8321
 PROJECT ?= memory-hub
 
-.PHONY: run test test-postgresql torture check docs lint coverage bench clean
+.PHONY: run test outside torture check docs lint coverage bench clean
 
 $(BIN)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -35,44 +35,45 @@ run: $(BIN)/.installed $(if $(MEMORY_HUB_DATABASE_URL),$(BIN)/.installed-postgre
 	$(BIN)/python manage.py serve --port $(PORT)
 
 # Development mode without the allocator's debug hooks: they cost a sixth of the time, and no code here is C.
+# Processes that tests start find compiled modules: to compile them again takes longer than to run.
 # More workers than cores, because tests also wait for the disk and for processes.
-TEST_MODE := PYTHONDEVMODE=1 PYTHONMALLOC=default
+TEST_MODE := PYTHONDEVMODE=1 PYTHONMALLOC=default PYTHONDONTWRITEBYTECODE=
 WORKERS ?= 3
 
 # COVERAGE=1 measures every process that a test starts, which takes three quarters more time.
-RUNNER := $(TEST_MODE) $(BIN)/$(if $(COVERAGE),coverage run,python) manage.py test --parallel $(WORKERS)
-# Without coverage: the same code has been measured on SQLite
-IN_POSTGRESQL := $(BIN)/python -m tests.postgresql env $(TEST_MODE) $(BIN)/python manage.py test --parallel $(WORKERS)
-# What is not about files of SQLite, or about what no database changes. Fuzzing REST takes minutes; redaction cannot be
-# proven while transactions of other tests are open in the server, so tests.postgres has a server for it.
-modules_of = $(subst /,.,$(basename $(wildcard tests/$(1)/test_*.py)))
-POSTGRESQL_TESTS := tests.core tests.memories tests.decisions tests.sessions_app tests.mcp tests.permissions \
-	$(filter-out tests.api.test_fuzz tests.governance.test_redaction% tests.governance.test_retention_killed, \
-	$(call modules_of,api) $(call modules_of,governance))
+RUN := $(BIN)/$(if $(COVERAGE),coverage run,python) manage.py test --parallel $(WORKERS)
+IN_POSTGRESQL := $(BIN)/python -m tests.postgresql env
+# What `make test` leaves to `make outside`, because it needs other programs, or processes of its own, or minutes.
+OUTSIDE := browser proxy conformance process attack
 
-# The last line is the sum of both runs.
+# PostgreSQL first, so that the last lines are about both runs. Coverage is measured on SQLite, where all tests run.
 test: $(BIN)/.installed-dev
 	$(if $(COVERAGE),rm -f .coverage .coverage.*)
 ifdef TESTS
-	$(RUNNER) $(TESTS)
+	$(TEST_MODE) $(RUN) $(TESTS)
 else
-	@export MEMORY_HUB_TEST_COUNTS=$$(mktemp); failed=0; set -x; \
-	$(RUNNER) || failed=1; \
-	$(IN_POSTGRESQL) $(POSTGRESQL_TESTS) || failed=1; \
+	@export MEMORY_HUB_TEST_COUNTS=$$(mktemp) $(TEST_MODE); failed=0; set -x; \
+	$(IN_POSTGRESQL) $(BIN)/python manage.py test --parallel $(WORKERS) --tag backend || failed=1; \
+	$(RUN) $(OUTSIDE:%=--exclude-tag %) || failed=1; \
 	{ set +x; } 2>/dev/null; rm -f $$MEMORY_HUB_TEST_COUNTS; exit $$failed
 endif
-	$(if $(COVERAGE),@$(BIN)/coverage combine --quiet)
 
-test-postgresql: $(BIN)/.installed-dev
-	$(IN_POSTGRESQL) $(or $(TESTS),$(POSTGRESQL_TESTS))
+outside: $(BIN)/.installed-dev
+	$(TEST_MODE) $(RUN) $(OUTSIDE:%=--tag %) $(TESTS)
 
-# The long form of the attacks and the fuzzing that `make test` does briefly.
-LONG_TESTS := tests.torture tests.api.test_fuzz tests.permissions.test_bodies tests.mcp.test_fuzz \
+# The long form of the attacks and the fuzzing, and on PostgreSQL what no file of SQLite is about. Redaction cannot be
+# proven while transactions of other tests are open in the server, so tests.postgres has a server for it.
+LONG := tests.torture tests.api.test_fuzz tests.permissions.test_bodies tests.mcp.test_fuzz \
 	tests.test_many_processes tests.postgres.test_killed_machines tests.postgres.test_killed_operations \
 	tests.postgres.test_failures tests.transfer.test_moving tests.web.test_hostile_texts
+modules_of = $(subst /,.,$(basename $(wildcard tests/$(1)/test_*.py)))
+ON_POSTGRESQL := tests.core tests.memories tests.decisions tests.sessions_app tests.mcp tests.permissions \
+	$(filter-out tests.api.test_fuzz tests.governance.test_redaction% tests.governance.test_retention_killed, \
+	$(call modules_of,api) $(call modules_of,governance))
 
 torture: $(BIN)/.installed-dev
-	MEMORY_HUB_TORTURE=long $(TEST_MODE) $(BIN)/python manage.py test $(or $(TESTS),$(LONG_TESTS))
+	MEMORY_HUB_TORTURE=long $(TEST_MODE) $(BIN)/python manage.py test $(or $(TESTS),$(LONG))
+	$(if $(TESTS),,$(TEST_MODE) $(IN_POSTGRESQL) $(BIN)/python manage.py test --parallel $(WORKERS) $(ON_POSTGRESQL))
 
 docs: $(BIN)/.installed-dev
 	MEMORY_HUB_TEST_WRITE_DOCS=1 $(BIN)/python manage.py test tests.test_docs.DocumentsTests
@@ -83,8 +84,11 @@ lint: $(BIN)/.installed-dev
 	$(BIN)/mypy .
 	$(BIN)/lint-imports
 
+# The runs of both add to one measurement.
 coverage: $(BIN)/.installed-dev
-	test -f .coverage || $(MAKE) test COVERAGE=1
+	$(MAKE) test COVERAGE=1
+	$(MAKE) outside COVERAGE=1
+	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
 check: lint coverage

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management import call_command
+from django.test import tag
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
@@ -35,6 +36,7 @@ MANUAL_QUESTIONS = {
 }
 
 
+@tag("process")
 class EndToEndTests(HubTestCase):
     def environment(self) -> dict[str, str]:
         """Return the environment of a server, which shares this process's standard error and so should be quiet."""

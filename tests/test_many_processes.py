@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from django.test import tag
+
 from memories.models import Memory
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite.files import path_of
@@ -61,6 +63,7 @@ DEADLINE_SECONDS = 300
 KILLS = rounds(50, long=1_000)
 
 
+@tag("attack")
 class ManyProcessesTests(HubTestCase):
     def spawn(self, *program: str) -> subprocess.Popen[str]:
         environment = {**os.environ, **UNMEASURED, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}

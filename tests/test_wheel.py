@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urljoin, urlsplit
 from zipfile import ZipFile
 
-from django.test import SimpleTestCase
+from django.test import SimpleTestCase, tag
 
 from memoryhub import __version__
 from tests.home import UNMEASURED
@@ -26,6 +26,7 @@ LINK = re.compile(r'(?:href|src)="([^"]*)"')
 PACKAGES = {"memoryhub", "sessions_app", "memories", "decisions", "governance"}
 
 
+@tag("process")
 class WheelTests(SimpleTestCase):
     """The source distribution is built from the checkout, and the wheel from the source distribution."""
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 from unittest import SkipTest, TestCase
 
+from django.test import tag
+
 from memoryhub.config.clients import hook_clients
 from memoryhub.core.backends.selected import stores
 from tests.home import UNMEASURED
@@ -26,6 +28,7 @@ _COUNT = re.compile(r"^\s+([\d,]+) generated", re.MULTILINE)
 
 
 @unittest.skipIf(sys.platform == "win32", "the server is a POSIX process")
+@tag("attack")
 class FuzzTests(TestCase):
     server: Server
     settings: ClassVar[dict[str, str]]

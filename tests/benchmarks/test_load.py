@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from django.test import SimpleTestCase
+from django.test import SimpleTestCase, tag
 
 from benchmarks.load.run import PAGE, READ, SEARCH, WRITE
 from tests.benchmarks.test_speed import Outcome
@@ -21,6 +21,7 @@ OF_A_KILL = re.compile(
 )
 
 
+@tag("process")
 class LoadTests(SimpleTestCase):
     def run_load(self, *options: str) -> dict[str, Any]:
         outcome = Outcome(*SMALL, *options, benchmark="load")

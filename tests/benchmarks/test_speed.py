@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.test import SimpleTestCase
+from django.test import SimpleTestCase, tag
 
 from benchmarks.speed import corpus, processes
 from benchmarks.speed.command import Command
@@ -73,6 +73,7 @@ class Outcome:
         shutil.rmtree(self.user, ignore_errors=True)
 
 
+@tag("process")
 class WholeRun(SimpleTestCase):
     outcome: Outcome
     data: dict[str, Any]
@@ -143,6 +144,7 @@ class WholeRun(SimpleTestCase):
         self.assertEqual(self.outcome.left_behind, ["tmp"])
 
 
+@tag("process")
 class PartOfARun(SimpleTestCase):
     def run_bench(self, *options: str, **environment: str) -> Outcome:
         outcome = Outcome(*options, **environment)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
-from django.test import SimpleTestCase
+from django.test import SimpleTestCase, tag
 
 from memoryhub.config import project_settings
 
@@ -24,6 +24,7 @@ TESTS = (
 )
 
 
+@tag("process")
 class DeclarationTests(SimpleTestCase):
     def test_what_is_declared_in_one_file_works_everywhere(self) -> None:
         environment = {

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 from unittest import TestCase
 
+from django.test import tag
+
 from memoryhub.core.events.event_types import event_types
 from memoryhub.core.tools import all_resources, all_tools
 from memoryhub.mcp.registry import load_tools
@@ -24,6 +26,7 @@ _COMPARED = ("head", "digests", "types", "tools", "resources", "completions", "s
 
 
 @needs("postgresql")
+@tag("process")
 class EngineTests(TestCase):
     sqlite: dict[str, Any]
     postgresql: dict[str, Any]

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from unittest import mock
 
+from django.test import tag
+
 from governance.models import RetentionRun
 from governance.retention.run import run_retention
 from governance.retention.schemas import RetentionRunRequest
@@ -35,6 +37,7 @@ with use_store(project_store("alpha")), use_origin(actor="ada"):
 """
 
 
+@tag("attack")
 class KilledTests(RetentionTestCase):
     def setUp(self) -> None:
         super().setUp()

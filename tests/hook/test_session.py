@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from django.test import tag
+
 from memoryhub.config.clients import hook_clients
 from memoryhub.core.paging import estimate_tokens
 from tests.hook.client import ClaudeCode, HookTestCase, Repository, replayed, run_hook, wait_for_spooled
@@ -13,6 +15,7 @@ FIRST = "f0e1a1c2-0001-4000-8000-000000000001"
 SECOND = "f0e1a1c2-0002-4000-8000-000000000002"
 
 
+@tag("process")
 class CodingSessionTests(HookTestCase):
     def setUp(self):
         super().setUp()
@@ -107,6 +110,7 @@ class CodingSessionTests(HookTestCase):
         self.assertEqual(events[4]["payload"]["message"], "Add a file")
 
 
+@tag("process")
 class OneHubTests(HookTestCase):
     hub: Server
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from django.test import tag
+
 from memoryhub.core import spool
 from memoryhub.teams import sending
 from tests.home import contents
@@ -30,6 +32,7 @@ send_waiting(all_connections()[0])
 """
 
 
+@tag("process")
 class TeamTestCase(HookTestCase):
     """Ann's machine, a network, and a team's hub with the project alpha."""
 
@@ -94,6 +97,7 @@ class TeamTestCase(HookTestCase):
         self.hub.api("POST", "projects/alpha/memories", {"title": "Port", "content": content})
 
 
+@tag("process")
 class TeamTests(TeamTestCase):
     def test_a_session_is_recorded_by_the_teams_hub_as_the_person(self) -> None:
         self.remember("The deployment listens on port 8321.")
@@ -203,6 +207,7 @@ class TeamTests(TeamTestCase):
             self.assertEqual(path.stat().st_mode & 0o077, 0, path)
 
 
+@tag("process")
 class NetworkTests(TeamTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -345,6 +350,7 @@ class NetworkTests(TeamTestCase):
         self.assertEqual(self.recorded(), ["After it"])
 
 
+@tag("process")
 class TlsTests(TeamTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -370,6 +376,7 @@ class TlsTests(TeamTestCase):
         self.assertEqual(self.recorded(), ["To a stranger", "To the team"])
 
 
+@tag("process")
 class ManyEventsTests(TeamTestCase):
     COUNT = 200
     # Of these, as many are from real hooks; the others are spooled as the hook does.

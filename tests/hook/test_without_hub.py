@@ -9,6 +9,8 @@ import threading
 from pathlib import Path
 from unittest import mock
 
+from django.test import tag
+
 from memoryhub.core import autostart, spool
 from memoryhub.core.clients import Connection, connected_clients
 from memoryhub.core.file_locks import try_lock
@@ -22,6 +24,7 @@ MANAGE = str(ROOT / "manage.py")
 WINDOW = str(Path(__file__).with_name("window.py"))
 
 
+@tag("process")
 class WithoutHubTestCase(HookTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -41,6 +44,7 @@ class WithoutHubTestCase(HookTestCase):
             return find_running()
 
 
+@tag("process")
 class AutostartTestCase(WithoutHubTestCase):
     """A test whose clients start hubs that end when they are idle for two seconds."""
 
@@ -66,6 +70,7 @@ class AutostartTestCase(WithoutHubTestCase):
         return found
 
 
+@tag("process")
 class AnswerTests(WithoutHubTestCase):
     def test_a_session_start_gets_the_context_of_what_was_captured(self) -> None:
         first, second = (ClaudeCode(self.home, self.folder, name) for name in ("s1", "s2"))
@@ -110,6 +115,7 @@ class AnswerTests(WithoutHubTestCase):
         self.assertEqual(types.count("message.user"), 1)
 
 
+@tag("process")
 class AutostartTests(AutostartTestCase):
     def test_the_first_client_starts_one_hub_which_ends_when_idle(self) -> None:
         with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.home)):
@@ -145,6 +151,7 @@ class AutostartTests(AutostartTestCase):
                 self.assertFalse(autostart.start_hub())
 
 
+@tag("process")
 class StatusTests(WithoutHubTestCase):
     def test_a_connected_client_has_its_name_and_project(self) -> None:
         command = f"{sys.executable} {MANAGE}"
@@ -218,6 +225,7 @@ class StatusTests(WithoutHubTestCase):
         self.assertIn("the last one that a client started ended: hub.db is damaged.", raised.exception.output)
 
 
+@tag("process")
 class LogTests(WithoutHubTestCase):
     def run_logging(self, then: str) -> None:
         code = f"from memoryhub.ops.serving import on_demand as o; o.MAX_LOG_BYTES = 10_000; o.log_to_file(); {then}"
@@ -234,6 +242,7 @@ class LogTests(WithoutHubTestCase):
         self.run_logging(f"import shutil; shutil.rmtree({str(self.home)!r}); [print('x' * 99) for _ in range(20_000)]")
 
 
+@tag("process")
 class WindowTests(WithoutHubTestCase):
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         command = f"{sys.executable} {MANAGE}"

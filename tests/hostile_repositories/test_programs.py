@@ -18,6 +18,7 @@ from typing import ClassVar
 from unittest import TestCase, mock
 
 from django.core.management import CommandError, call_command
+from django.test import tag
 
 import memoryhub
 from memoryhub import __version__
@@ -163,6 +164,7 @@ class _AsksForPassword(BaseHTTPRequestHandler):
     def log_message(self, *_arguments: object) -> None: ...
 
 
+@tag("attack")
 class HostileRepositoryTestCase(TestCase):
     """A repository, and a program that leaves a mark when it is started."""
 
@@ -230,6 +232,7 @@ def read_all(folder: Path, sha: str) -> None:
             call()
 
 
+@tag("attack")
 class GitProgramsTests(HostileRepositoryTestCase):
     def test_a_clone_may_track_a_folder_that_git_takes_for_a_repository(self) -> None:
         repository, mark, _ = self.prepared(Way("", LOG, FETCHES[0][1], lacking_an_object))
@@ -272,6 +275,7 @@ class GitProgramsTests(HostileRepositoryTestCase):
                 self.assertTrue(mark.exists(), "this way starts nothing, so it shows nothing")
 
 
+@tag("attack")
 class DoorsTests(HostileRepositoryTestCase, HubTestCase):
     """What reads a repository unasked or by a command, with the worst of the ways."""
 
@@ -296,6 +300,7 @@ class DoorsTests(HostileRepositoryTestCase, HubTestCase):
         self.assertFalse(mark.exists(), "the program was started")
 
 
+@tag("attack")
 class PythonModulesTests(TestCase):
     """The hub's own processes import nothing from the folder that they are started in."""
 

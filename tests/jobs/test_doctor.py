@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management import CommandError, call_command
+from django.test import tag
 
 from memories import services
 from memories.schemas import MemoryWrite
@@ -248,6 +249,7 @@ def _can_mount() -> bool:
 
 
 @unittest.skipUnless(_can_mount(), "needs the right to mount a disk in a namespace of its own")
+@tag("process")
 class DiskTests(unittest.TestCase):
     def doctor_on(self, kind: str) -> tuple[int, list[dict[str, str]]]:
         with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as documents:

@@ -5,6 +5,8 @@ import random
 import signal
 import time
 
+from django.test import tag
+
 from memories.search.index import index_problem
 from memoryhub.core import log
 from memoryhub.core.jobs import Job, defined_jobs
@@ -17,6 +19,7 @@ from tests.jobs.processes import JobProcessesTestCase, Runner
 KILLS = int(os.environ.get("MEMORY_HUB_TEST_JOB_KILLS", "1"))
 
 
+@tag("attack")
 class KilledJobsTests(JobProcessesTestCase):
     def test_a_kill_at_any_point_of_any_job_leaves_all_stores_whole_and_the_next_run_completes(self) -> None:
         runner = self.runner()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from django.test import SimpleTestCase
+from django.test import SimpleTestCase, tag
 
 from memoryhub.ops.serving.worker import MonotonicEvent
 from tests.web.server import Server, poll, run, serving, temporary_home
@@ -36,6 +36,7 @@ queue_now(job=find_job("rebuild"), targets=[Target(project_store("alpha"))], ask
 """
 
 
+@tag("process")
 class WorkerTests(SimpleTestCase):
     def test_three_days_off_are_one_run_of_each_job_and_a_killed_run_is_done_again(self) -> None:
         with temporary_home() as home:
@@ -89,6 +90,7 @@ class WorkerTests(SimpleTestCase):
             yield database
 
 
+@tag("process")
 class MonotonicEventTests(SimpleTestCase):
     def test_its_wait_does_not_end_at_a_time_of_the_system_clock(self) -> None:
         event = MonotonicEvent()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.test import SimpleTestCase
+from django.test import SimpleTestCase, tag
 from pydantic import Field
 
 from memoryhub.core.kinds.attributes import Attribute, Show
@@ -19,6 +19,7 @@ from memoryhub.core.schemas import Payload
 ROOT = Path(__file__).parents[2]
 
 
+@tag("process")
 class NewKindTests(SimpleTestCase):
     def test_a_kind_that_is_declared_in_one_file_works_everywhere(self) -> None:
         # Enums and schemas are made from the kinds at import, so the new one needs a process of its own.

@@ -4,6 +4,8 @@ import signal
 import tempfile
 from pathlib import Path
 
+from django.test import tag
+
 from tests.mcp.client import HANDSHAKE, Client, McpTestCase, ProcessTestCase, wait_until
 
 
@@ -37,6 +39,7 @@ class CancellingCalls(McpTestCase):
             self.assertEqual(server.say("test_slow_write", path=str(path)), "written")
 
 
+@tag("process")
 class EndingTheProcess(ProcessTestCase):
     def test_a_signal_during_a_write_lets_it_finish_and_answer(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -7,6 +7,8 @@ import sqlite3
 from contextlib import closing
 from typing import Any, ClassVar
 
+from django.test import tag
+
 from memoryhub.core.errors import HubError
 from memoryhub.core.tools import Tool, all_resources, all_tools
 from memoryhub.mcp.registry import load_tools
@@ -99,6 +101,7 @@ _INSIDE = re.compile(r"function-\w+\[|<function|Traceback|0x[0-9a-f]{8}")
 CODES = {error.code for error in HubError.__subclasses__()}
 
 
+@tag("attack")
 class FuzzTests(McpTestCase):
     server: Server
     ids: ClassVar[dict[str, int]]

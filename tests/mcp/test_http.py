@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import mcp_types as types
+from django.test import tag
 
 from tests.databases import sqlite_only
 from tests.mcp.client import MODERN, ROOT, McpTestCase, command, environment, run_async, wait_until
 from tests.mcp.http_server import HttpServer, HttpSession, text_of
 
 
+@tag("process")
 class HttpTestCase(McpTestCase):
     def serve(self, *options: str) -> HttpServer:
         server = HttpServer(self.home, *options)
@@ -22,6 +24,7 @@ class HttpTestCase(McpTestCase):
         return server
 
 
+@tag("process")
 class ServingOverHttp(HttpTestCase):
     server: HttpServer
 
@@ -124,6 +127,7 @@ class ServingOverHttp(HttpTestCase):
         wait_until(lambda: "turn.ended" in staying.say("audit_replay", session_id="leaving"))
 
 
+@tag("process")
 class StartingOverHttp(HttpTestCase):
     def test_without_a_token_everyone_on_the_machine_is_admitted(self) -> None:
         server = self.serve("--no-token", "--allow-host", "hub.example")
@@ -141,6 +145,7 @@ class StartingOverHttp(HttpTestCase):
         self.assertRegex(done.stderr, r"^can.t listen on 127.0.0.1 port \d+ \(Address already in use\); choose another")
 
 
+@tag("process")
 class EndingOverHttp(HttpTestCase):
     def test_a_signal_during_a_write_lets_it_finish_and_answer(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):

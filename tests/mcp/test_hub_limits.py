@@ -13,6 +13,7 @@ from pathlib import Path
 from unittest import TestCase
 
 import anyio
+from django.test import tag
 
 from tests.mcp.client import DEADLINE_SECONDS, MODERN, run_async, wait_until
 from tests.mcp.http_server import HttpSession, HubProject, hello, text_of
@@ -59,6 +60,7 @@ sys.exit(main(sys.argv))
 """
 
 
+@tag("process")
 class SharingThreads(HubTestCase):
     def test_slow_reads_of_one_project_do_not_keep_another_from_reading(self) -> None:
         go, trace = self.folder / "go", self.folder / "trace"
@@ -90,6 +92,7 @@ class SharingThreads(HubTestCase):
             self.assertEqual((begun.result(), waiting.result()), ("written", "written"))
 
 
+@tag("process")
 class Limits(HubTestCase):
     program = PROGRAM
 
@@ -183,6 +186,7 @@ class Limits(HubTestCase):
             return response.status == 429 and b"this token has 6 calls open at once" in response.read()
 
 
+@tag("process")
 class KeepingTheHubRunning(TestCase):
     def test_calls_count_as_use_of_the_hub_and_streams_do_not(self) -> None:
         with hub_with("alpha", program=COUNTING_PROGRAM) as hub:
@@ -195,6 +199,7 @@ class KeepingTheHubRunning(TestCase):
             self.assertEqual(hub.output.count("used\n"), 4)  # two of the handshake, the call, the end of the session
 
 
+@tag("process")
 class EndingTheHub(TestCase):
     def test_a_signal_during_a_write_lets_it_finish_and_answer_and_ends_the_streams(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import mcp_types as types
+from django.test import tag
 from mcp.client.client import Client
 from mcp.client.stdio import stdio_client
 from mcp.shared.exceptions import MCPError
@@ -26,6 +27,7 @@ from tests.mcp.client import (
 )
 
 
+@tag("process")
 class EveryRevisionIsServed(ProcessTestCase):
     def test_the_front_knows_the_revisions_that_the_sdk_knows(self) -> None:
         self.assertEqual(opening.HANDSHAKE_VERSIONS, HANDSHAKE_PROTOCOL_VERSIONS)
@@ -62,6 +64,7 @@ class EveryRevisionIsServed(ProcessTestCase):
         self.assertLessEqual(len(INSTRUCTIONS), 2048)
 
 
+@tag("process")
 class TheFrontAnswersAsTheServerDoes(ProcessTestCase):
     """The first server of a home has no snapshot, so its front answers nothing."""
 

@@ -6,12 +6,15 @@ import tempfile
 from pathlib import Path
 from unittest import mock
 
+from django.test import tag
+
 from memoryhub.mcp import snapshot
 from tests.mcp.client import Process, ProcessTestCase
 
 MARK = "answered by the front"
 
 
+@tag("process")
 class ASnapshotCountsWhileNothingHasChanged(ProcessTestCase):
     path: Path
     kept: str
@@ -72,6 +75,7 @@ class ASnapshotCountsWhileNothingHasChanged(ProcessTestCase):
         self.assertTrue(json.loads(self.path.read_text())["answers"])
 
 
+@tag("process")
 class WhatCounts(ProcessTestCase):
     def test_a_broken_file_is_ignored(self) -> None:
         path = self.home / "cache" / "mcp-core.json"
@@ -98,6 +102,7 @@ class WhatCounts(ProcessTestCase):
             self.assertIn(part, key)
 
 
+@tag("process")
 class ACacheThatCannotBeWritten(ProcessTestCase):
     def test_the_server_serves_without_a_snapshot_and_says_so_without_a_traceback(self) -> None:
         (self.home / "cache").write_text("no folder")

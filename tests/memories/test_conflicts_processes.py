@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from django.test import tag
+
 from memories import services
 from memories.models import Conflict, Memory, MemoryVersion
 from memories.schemas import MemoryWrite
@@ -45,6 +47,7 @@ with use_store(project_store("alpha")), use_origin(actor=name):
 """
 
 
+@tag("attack")
 class TwoProcessesTests(HubTestCase):
     def setUp(self) -> None:
         super().setUp()

@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
+from django.test import tag
+
 from memories import services
 from memories.embeddings import meaning, remote
 from memories.embeddings.remote import ADDRESS_FILE, NOT_RUNNING, RemoteEngine
@@ -49,6 +51,7 @@ def peak_megabytes(pid: int) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) // 1024
 
 
+@tag("attack")
 class ProcessTests(HubTestCase):
     def setUp(self) -> None:
         super().setUp()

@@ -15,6 +15,8 @@ from pathlib import Path
 from select import select
 from unittest import TestCase
 
+from django.test import tag
+
 from tests.mcp.client import wait_until
 from tests.pgbouncer import PgBouncer
 from tests.postgres.machines import run_python, variables
@@ -138,6 +140,7 @@ def forgetful_relay(upstream: int) -> Iterator[int]:
 
 
 @needs("postgresql")
+@tag("attack")
 class FailureTests(TestCase):
     def setUp(self) -> None:
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 from unittest import TestCase
 
+from django.test import tag
+
 from tests.postgres import machines
 from tests.postgresql import Cluster
 from tests.programs import needs
@@ -125,6 +127,7 @@ class Written:
 
 
 @needs("postgresql")
+@tag("attack")
 class KilledMachinesTests(TestCase):
     def test_no_acknowledged_write_is_lost_and_no_job_runs_twice(self) -> None:
         with ExitStack() as stack:

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 from unittest import TestCase
 
+from django.test import tag
+
 from tests.home import UNMEASURED
 from tests.postgres.killed_operation import CHILD_KILLED, MOVES, MOVING, NAME, OLDER, OPERATIONS, PROJECT
 from tests.postgres.machines import begin_python, run_python, variables
@@ -151,6 +153,7 @@ class Observer:
 
 
 @needs("postgresql")
+@tag("attack")
 class KilledOperationTests(TestCase):
     def setUp(self) -> None:
         super().setUp()

@@ -8,6 +8,8 @@ from contextlib import ExitStack, closing
 from typing import Any
 from unittest import TestCase
 
+from django.test import tag
+
 from tests.pgbouncer import PgBouncer
 from tests.postgres import machines
 from tests.postgresql import Cluster
@@ -68,6 +70,7 @@ with use_store(project_store("alpha")):
 
 
 @needs("postgresql")
+@tag("attack")
 class MachinesTests(TestCase):
     url: str
     one: Server
@@ -183,6 +186,7 @@ class MachinesTests(TestCase):
 
 
 @needs("postgresql", "pgbouncer")
+@tag("attack")
 class PoolerTests(TestCase):
     def test_leases_and_secrets_need_no_session_of_the_server(self) -> None:
         with Cluster(durable=False) as cluster, PgBouncer(cluster, pool_size=2) as bouncer:
@@ -197,6 +201,7 @@ class PoolerTests(TestCase):
 
 
 @needs("postgresql")
+@tag("attack")
 class NewHubTests(TestCase):
     def test_an_empty_database_and_one_variable_are_enough(self) -> None:
         with ExitStack() as stack:

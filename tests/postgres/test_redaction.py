@@ -7,6 +7,7 @@ from pathlib import Path
 from unittest import TestCase
 
 import psycopg
+from django.test import tag
 
 from tests.postgres.machines import run_python
 from tests.postgresql import Cluster
@@ -80,6 +81,7 @@ with use_store(project_store("alpha")):
 
 
 @needs("postgresql")
+@tag("attack")
 class RedactionTests(TestCase):
     def setUp(self) -> None:
         self.home = Path(self.enterContext(tempfile.TemporaryDirectory()), "home")

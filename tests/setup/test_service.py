@@ -10,6 +10,8 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
+from django.test import tag
+
 from memoryhub.client.setup import service as services
 from tests.hook.client import HookTestCase
 from tests.web.server import ROOT, serving
@@ -23,6 +25,7 @@ esac
 """
 
 
+@tag("process")
 class ServiceTestCase(HookTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -50,6 +53,7 @@ class ServiceTestCase(HookTestCase):
         return (self.bin / "calls").read_text().splitlines()
 
 
+@tag("process")
 class SystemdTests(ServiceTestCase):
     def test_install_status_and_remove(self) -> None:
         self.assertIn("not installed", self.run_command("status")[1])
@@ -98,6 +102,7 @@ class SystemdTests(ServiceTestCase):
         self.assertIn("ExecStart=", output)
 
 
+@tag("process")
 class TextTests(unittest.TestCase):
     def test_words_are_quoted_for_systemd(self) -> None:
         content = services._systemd(['/home/a "b"\\c/100%/$HOME/memory-hub']).content

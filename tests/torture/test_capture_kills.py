@@ -10,6 +10,8 @@ import sys
 import time
 from random import Random
 
+from django.test import tag
+
 from tests.hook.client import environment_of, replayed
 from tests.hook.test_without_hub import MANAGE, AutostartTestCase
 from tests.torture.rounds import randomness, rounds
@@ -19,6 +21,7 @@ ROUNDS = rounds(6, long=200)
 EVENTS = 4
 
 
+@tag("attack")
 class CaptureKillTests(AutostartTestCase):
     def setUp(self) -> None:
         super().setUp()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from django.test import SimpleTestCase
+from django.test import SimpleTestCase, tag
 
 from tests.home import run_home
 from tests.torture import damages_of_files as files
@@ -48,6 +48,7 @@ def _changes_anything(command: str) -> bool:
     return "--accept-loss" in command or not command.startswith(_NO_REMEDY)
 
 
+@tag("attack")
 class DamageTestCase(SimpleTestCase):
     hub: ClassVar[ForkedHub]
     older: ClassVar[Path]
@@ -140,21 +141,25 @@ def _tests(*tables: Sequence[Damage]) -> Callable[[type[DamageTestCase]], type[D
 
 
 @_tests(stores.LOG_FILES)
+@tag("attack")
 class LogFileTests(DamageTestCase):
     pass
 
 
 @_tests(stores.REPLACED_STORES, stores.ANCHORS)
+@tag("attack")
 class ReplacedStoreTests(DamageTestCase):
     pass
 
 
 @_tests(stores.LOG_ROWS, derived.READ_MODELS)
+@tag("attack")
 class RowTests(DamageTestCase):
     pass
 
 
 @_tests(files.SECRETS, files.MODES, files.DATABASES, files.BACKUPS, files.BESIDE)
+@tag("attack")
 class FileTests(DamageTestCase):
     def test_a_home_that_is_whole_has_no_finding(self) -> None:
         put_home(self.hub.home)

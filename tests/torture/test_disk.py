@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from unittest import TestCase
 
+from django.test import tag
+
 from tests.home import contents
 from tests.torture.disk import Disk
 from tests.torture.strace import Call
@@ -16,6 +18,7 @@ ROOT = Path("/home")
 CUTS = 60
 
 
+@tag("attack")
 class DiskTests(TestCase):
     def setUp(self) -> None:
         self.disk = Disk(ROOT, sector=4)

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
+from django.test import tag
+
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
 from tests.home import UNMEASURED
@@ -74,6 +76,7 @@ class Doors:
         self.expected.memories[key] = Kept(1, title, content_of(title))
 
 
+@tag("attack")
 class DiskFaultTests(HubTestCase):
     @contextlib.contextmanager
     def doors(self, home: Path) -> Iterator[Doors]:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from django.test import tag
+
 from tests.home import contents, run_home
 from tests.programs import needs
 from tests.support import HubTestCase
@@ -28,6 +30,7 @@ SECTORS = (512, 4096)
 
 
 @needs("strace")
+@tag("attack")
 class PowerCutTests(HubTestCase):
     """Each test records one workload once, and cuts the power at random points of the recording.
 

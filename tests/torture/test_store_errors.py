@@ -16,7 +16,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from django.test import SimpleTestCase
+from django.test import SimpleTestCase, tag
 
 from tests.home import run_home
 from tests.mcp.client import McpTestCase
@@ -67,6 +67,7 @@ def at_once(*calls: Call) -> set[str]:
         return set(Counter(threads.map(lambda job: job[1](job[0]), work))) - {"ok"}
 
 
+@tag("attack")
 class WebTests(SimpleTestCase):
     """REST and the admin: both are answered by the same threads of one process."""
 
@@ -136,6 +137,7 @@ def outcome(reply: Any) -> str:
     return "ok" if reply.status < 400 else str(reply.json()["code"])
 
 
+@tag("attack")
 class McpTests(McpTestCase):
     def test_a_directory_that_cannot_exist_harms_nobody_else_over_stdio(self):
         server = self.connect()

@@ -18,6 +18,7 @@ from typing import Any
 from unittest import mock
 
 from django.core.management import CommandError, call_command
+from django.test import tag
 
 from memories.schemas import MemoryUpdate
 from memories.services import update_memory
@@ -289,6 +290,7 @@ APPLYING, MERGING, ADOPTING = (
 )
 
 
+@tag("attack")
 class KilledTests(TwoHubsTestCase):
     def setUp(self) -> None:
         super().setUp()

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from django.test import tag
+
 from memories.models import Memory
 from memories.schemas import MemoryDelete, MemoryTouch, MemoryUpdate, MemoryWrite
 from memories.services import delete_memory, restore_memory, update_memory, write_memory
@@ -30,6 +32,7 @@ _AT_ONCE = 8
 _FEWEST = 5
 
 
+@tag("attack")
 class KilledMirrorTests(HubTestCase):
     def test_no_text_is_lost(self) -> None:
         for seed in SEEDS:

@@ -16,6 +16,7 @@ from typing import Any
 from unittest import mock
 
 from django.core.management import call_command
+from django.test import tag
 
 from memories.models import Memory
 from memories.schemas import MemoryWrite
@@ -76,6 +77,7 @@ class Done:
     errors: str
 
 
+@tag("process")
 class MovedCase(HubTestCase):
     """Commands in a home with files and a database."""
 
@@ -117,6 +119,7 @@ class MovedCase(HubTestCase):
 
 @sqlite_only("it moves stores between both")
 @needs("postgresql")
+@tag("process")
 class MovedFromFilesTests(MovedCase):
     def setUp(self) -> None:
         super().setUp()
@@ -259,6 +262,7 @@ class MovedFromFilesTests(MovedCase):
 
 @sqlite_only("it moves stores between both")
 @needs("postgresql")
+@tag("process")
 class MovedFromServerTests(MovedCase):
     def setUp(self) -> None:
         super().setUp()

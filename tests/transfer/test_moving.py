@@ -12,6 +12,7 @@ from unittest import mock
 
 from django.contrib.auth.models import User
 from django.core.management import call_command
+from django.test import tag
 from django_q.models import Schedule
 
 from governance.redaction.copies import unproven
@@ -58,6 +59,7 @@ moving.move(project_store("alpha"), *places)
 """
 
 
+@tag("process")
 class HubTablesTests(HubTestCase):
     def test_a_copy_that_was_interrupted_is_finished(self) -> None:
         rows = {
@@ -87,6 +89,7 @@ def dying_at(number: int) -> Callable[..., None]:
     return call
 
 
+@tag("process")
 class MovingTests(MovingTestCase):
     def test_a_store_goes_there_and_back_with_equal_digests(self) -> None:
         self.fill(EVENTS)

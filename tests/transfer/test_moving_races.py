@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
+from django.test import tag
+
 from memoryhub.core.errors import Conflict, Locked, Moved, NotFound
 from memoryhub.transfer.moving import switching
 from memoryhub.transfer.moving.ending import confirm, undo
@@ -43,6 +45,7 @@ def interrupt() -> None:
     raise _Interrupted
 
 
+@tag("attack")
 class RacesTests(MovingTestCase):
     def setUp(self) -> None:
         super().setUp()

@@ -10,7 +10,7 @@ from unittest import mock
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.template import engines
 from django.template.response import TemplateResponse
-from django.test import Client, RequestFactory
+from django.test import Client, RequestFactory, tag
 from django.urls import get_script_prefix
 
 from memories.models import Memory
@@ -27,6 +27,7 @@ PAGES = ("/", "/admin/login/", "/p/alpha/admin/", "/p/alpha/admin/memories/memor
 POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'"
 
 
+@tag("process")
 class WebTestCase(HubTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -40,6 +41,7 @@ class WebTestCase(HubTestCase):
         self.client.force_login(self.owner)
 
 
+@tag("process")
 class AddressTests(WebTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -115,6 +117,7 @@ class AddressTests(WebTestCase):
         return middleware.CurrentStore(lambda _: HttpResponse()).process_view(request, view, [], {})
 
 
+@tag("process")
 class FailureTests(WebTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -138,6 +141,7 @@ class FailureTests(WebTestCase):
         self.assertContains(home, 'href="/p/beta/admin/')
 
 
+@tag("process")
 class HeaderTests(WebTestCase):
     def test_every_page_has_the_policy_signed_in_or_not(self) -> None:
         for signed_in in (False, True):

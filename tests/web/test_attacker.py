@@ -13,6 +13,8 @@ from http.client import HTTPResponse
 from typing import Any
 from unittest import TestCase
 
+from django.test import tag
+
 from tests.web.public_server import (
     CLIENT,
     HOST,
@@ -47,6 +49,7 @@ MCP_ACCEPT = "application/json, text/event-stream"
 FORM = "application/x-www-form-urlencoded"
 
 
+@tag("attack")
 class AttackerTests(TestCase):
     """One hub for all attacks that leave nothing behind."""
 
@@ -74,6 +77,7 @@ class AttackerTests(TestCase):
         return [memory["title"] for memory in found]
 
 
+@tag("attack")
 class ForeignTests(AttackerTests):
     def test_a_foreign_host_is_refused_at_every_door(self):
         for path in DOORS:
@@ -105,6 +109,7 @@ class ForeignTests(AttackerTests):
         self.assertEqual(self.server.api("GET", "projects").status, 200)
 
 
+@tag("attack")
 class HeaderTests(AttackerTests):
     """The hub trusts a proxy of another address here: this machine is no proxy to it."""
 
@@ -155,6 +160,7 @@ class HeaderTests(AttackerTests):
         self.assertIn(CLIENT, run("token", "list", home=self.server.home)[1])
 
 
+@tag("attack")
 class CrossSiteTests(AttackerTests):
     def test_a_form_or_plain_text_of_another_site_writes_nothing(self):
         before = self.titles()
@@ -225,6 +231,7 @@ class CrossSiteTests(AttackerTests):
         self.assertEqual((own.status, other.status), (200, 404))
 
 
+@tag("attack")
 class RequestTests(AttackerTests):
     def test_a_request_has_one_length(self):
         chunked = b"0\r\n\r\nGET /people HTTP/1.1\r\nHost: hub.example.org\r\n\r\n"
@@ -310,6 +317,7 @@ class RequestTests(AttackerTests):
         self.assertIn(status_of(send_raw(self.server, "CONNECT evil.example:443 HTTP/1.1")), (400, 404, 405))
 
 
+@tag("attack")
 class SlowTests(TestCase):
     LIMITS = json.dumps({"header_seconds": 0.5, "body_seconds": 0.5, "answer_seconds": 0.5})
 
@@ -365,6 +373,7 @@ class SlowTests(TestCase):
             self.assertEqual(len(held), 5)
 
 
+@tag("attack")
 class GuessTests(TestCase):
     LIMITS = json.dumps({"failures_burst": 5, "failures_per_minute": 0.01})
 
@@ -441,6 +450,7 @@ class GuessTests(TestCase):
         return connection.recv(1000)
 
 
+@tag("attack")
 class StartTests(TestCase):
     def test_headers_are_removed_in_a_hub_of_this_machine_too(self):
         with temporary_home() as home, public_hub("--no-worker", home=home) as server:

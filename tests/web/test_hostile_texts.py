@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from django.test import tag
+
 from tests.admin.browser import NARROW, BrowserTestCase
 from tests.hostile import MARKUP
 from tests.web.server import DEADLINE_SECONDS, ROOT, command
@@ -62,6 +64,7 @@ frame.srcdoc = VIEW;
 </script>"""
 
 
+@tag("attack")
 class HostileTextTests(BrowserTestCase):
     has_own_server = True
     filled: dict[str, dict[str, Any]]

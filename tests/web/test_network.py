@@ -11,6 +11,8 @@ from contextlib import closing
 from pathlib import Path
 from unittest import TestCase, mock
 
+from django.test import tag
+
 from memoryhub.core.errors import HubError, Invalid, Unavailable
 from memoryhub.ops.serving import tls, web
 from memoryhub.ops.serving.limits import Buckets, Limits
@@ -24,6 +26,7 @@ OPEN = {"listen": "0.0.0.0:8443"}
 PROXY = {"trusted_proxy": ["10.0.0.5"]}
 
 
+@tag("process")
 class OptionTests(TestCase):
     def setUp(self) -> None:
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory(dir=run_home())))
@@ -136,6 +139,7 @@ class OptionTests(TestCase):
                 web.listen_publicly(Network(listen=("0.0.0.0", 8443)))
 
 
+@tag("process")
 class LimitTests(TestCase):
     def test_unknown_limits_and_values_that_are_none_are_refused(self):
         for text in ("[]", "no json", '{"streams": 0}', '{"streams": "1"}', '{"streams": true}', '{"speed": 1}'):
@@ -163,6 +167,7 @@ class LimitTests(TestCase):
         self.assertEqual(buckets.wait_for("a"), 0.0)
 
 
+@tag("process")
 class TlsTests(TestCase):
     def test_people_use_tls_and_this_machine_its_own_address(self):
         with temporary_home() as home, tempfile.TemporaryDirectory(dir=run_home()) as folder:
@@ -195,6 +200,7 @@ class TlsTests(TestCase):
             self.assertEqual(code, 0, output)
 
 
+@tag("process")
 class ProxySignInTests(TestCase):
     def test_a_person_whom_the_proxy_names_is_signed_in_and_out(self):
         with public_hub(*SIGNS_IN) as server:

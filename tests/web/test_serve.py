@@ -15,6 +15,8 @@ from contextlib import closing
 from pathlib import Path
 from unittest import TestCase
 
+from django.test import tag
+
 from memoryhub.core.errors import Invalid
 from memoryhub.ops.serving import web
 from tests.web.server import DEADLINE_SECONDS, Server, alive, command, poll, run, serving, temporary_home
@@ -57,6 +59,7 @@ sys.exit(main(sys.argv))
 """
 
 
+@tag("process")
 class FreshHomeTests(TestCase):
     def test_a_fresh_home_is_served_and_its_files_are_private(self) -> None:
         with temporary_home(fresh=True) as home, serving("--no-worker", home=home) as server:
@@ -87,6 +90,7 @@ class FreshHomeTests(TestCase):
         self.assertIn("Memory Hub is not running; start it with `memory-hub serve`", output)
 
 
+@tag("process")
 class RunningTests(TestCase):
     server: Server
 
@@ -190,6 +194,7 @@ sys.exit(main(sys.argv))
 _SECRETS = ("token", "secret_key", "redaction.key")
 
 
+@tag("process")
 class SecretFileTests(TestCase):
     def refused(self, home: Path, *, program: str = "") -> str:
         """Start a hub that must not start, and return the one sentence that it says instead."""
@@ -252,6 +257,7 @@ class SecretFileTests(TestCase):
                 self.assertEqual(server.api("GET", "projects").status, 200)
 
 
+@tag("process")
 class RefusalTests(TestCase):
     def test_a_port_in_use_is_one_sentence(self) -> None:
         with temporary_home() as home, closing(socket.create_server(("127.0.0.1", 0))) as taken:
@@ -269,6 +275,7 @@ class RefusalTests(TestCase):
                 web.listen(host, 0)
 
 
+@tag("process")
 class EndTests(TestCase):
     def _worker_of(self, server: Server) -> list[int]:
         # The queue's guard starts a worker, a pusher and a monitor beside itself.
@@ -332,6 +339,7 @@ def takes_callers(server: Server) -> bool:
     return True
 
 
+@tag("process")
 class WorkerTests(TestCase):
     def test_the_worker_checks_every_store_and_a_broken_one_does_not_stop_it(self) -> None:
         with serving() as server:
