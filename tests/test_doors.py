@@ -16,7 +16,7 @@ from typing import Any
 
 from django.test import SimpleTestCase
 
-from tests.mcp.client import Server as McpServer
+from tests.mcp.client import Process as McpServer
 from tests.web.server import DEADLINE_SECONDS, Server, Shell, serving, temporary_home
 
 ALPHAS_OWN = "zebrafish are kept in tank nine"

@@ -38,7 +38,7 @@ class ReadOnlyTests(SimpleTestCase):
 
 def ask_the_doors(home: Path) -> dict[str, Any]:
     """Write, take the right to write away, ask both doors, give it back, write again."""
-    from tests.mcp.client import Server as McpServer
+    from tests.mcp.client import Process as McpServer
 
     found: dict[str, Any] = {}
     with serving("--no-worker", home=home) as server:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.home import contents
 from tests.hook.client import run_hook, wait_for_spooled
-from tests.mcp.client import Server as McpServer
+from tests.mcp.client import Process as McpServer
 from tests.secrets_made import SECRETS, TEXTS
 from tests.test_doors import Browser, DoorsTestCase, first_id, git
 from tests.web.server import Server, serving

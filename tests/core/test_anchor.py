@@ -17,8 +17,8 @@ from memoryhub.ops.doctor.finding import Finding
 from memoryhub.ops.doctor.store import examine_store
 from tests import tampering
 from tests.databases import at_home, sqlite_only
-from tests.mcp.client import McpTestCase
-from tests.mcp.client import Server as McpServer
+from tests.mcp.client import McpTestCase, ProcessTestCase
+from tests.mcp.client import Process as McpServer
 from tests.support import HubTestCase, forget_all_stores
 from tests.web.server import Server as WebServer
 from tests.web.server import Shell, serving, temporary_home
@@ -208,7 +208,7 @@ class AnchorLockTests(HubTestCase):
             self.assertEqual(read_anchor(ALPHA), before)
 
 
-class DoorTests(McpTestCase):
+class DoorTests(ProcessTestCase):
     home: Path
 
     def test_every_interface_refuses_the_write_and_warns_in_reads(self):

@@ -28,15 +28,13 @@ __all__ = ["EveryToolTests"]
 
 
 class ToolTests(McpTestCase):
+    tools_module = "tests.declarations.invented_tool"
     server: ClassVar[Server]
 
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        module = "tests.declarations.invented_tool"
-        cls.server = Server(cls.home, "--project", "alpha", "--profile", "work", MEMORY_HUB_TEST_TOOLS=module)
-        cls.addClassCleanup(cls.server.destroy)
-        cls.server.initialize()
+        cls.server = cls.share_server("--project", "alpha", "--profile", "work")
 
     def test_it_is_listed_and_answers(self) -> None:
         self.assertIn("memory_count", [tool["name"] for tool in self.server.ask("tools/list")["result"]["tools"]])

@@ -39,11 +39,7 @@ class McpTests(McpTestCase):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        cls.server = Server(
-            cls.home, "--project", "alpha", "--profile", "full", DJANGO_SETTINGS_MODULE="tests.kinds.invented"
-        )
-        cls.addClassCleanup(cls.server.destroy)
-        cls.server.initialize()
+        cls.server = cls.share_server("--project", "alpha", "--profile", "full")
 
     def test_tools_describe_take_and_find_it(self) -> None:
         say = self.server.say

@@ -16,7 +16,7 @@ from django.test import tag
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
 from tests.home import UNMEASURED
-from tests.mcp.client import Server as McpServer
+from tests.mcp.client import Process as McpServer
 from tests.programs import needs
 from tests.support import HubTestCase, forget_all_stores
 from tests.torture.acknowledged import Expected, Kept

@@ -19,8 +19,8 @@ from typing import Any
 from django.test import SimpleTestCase, tag
 
 from tests.home import run_home
-from tests.mcp.client import McpTestCase
-from tests.mcp.client import Server as McpServer
+from tests.mcp.client import Process as McpServer
+from tests.mcp.client import ProcessTestCase
 from tests.mcp.http_server import HttpServer, HttpSession
 from tests.torture.rounds import rounds
 from tests.web.server import Server, migrated_home, run, serving, temporary_home
@@ -138,7 +138,7 @@ def outcome(reply: Any) -> str:
 
 
 @tag("attack")
-class McpTests(McpTestCase):
+class McpTests(ProcessTestCase):
     def test_a_directory_that_cannot_exist_harms_nobody_else_over_stdio(self):
         server = self.connect()
         for number in range(ROUNDS):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.home import UNMEASURED
-from tests.mcp.client import Server as McpServer
+from tests.mcp.client import Process as McpServer
 from tests.torture.acknowledged import Ledger
 from tests.torture.rounds import rounds
 from tests.web.server import Shell, serving

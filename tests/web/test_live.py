@@ -18,7 +18,7 @@ from memoryhub.ops.serving import live
 from memoryhub.ops.serving.bridge import WsgiBridge
 from tests.admin.base import AdminTestCase, text_of
 from tests.admin.browser import BrowserTestCase
-from tests.mcp.client import Server as McpServer
+from tests.mcp.client import Process as McpServer
 from tests.web.server import poll
 
 # The server, which waits long for open connections at its end, and prints its streams and watchers on a signal

@@ -22,7 +22,7 @@ from sessions_app.schemas import EventAppend, SessionStart, TurnBegin, TurnEnd
 from sessions_app.services import start_session
 from sessions_app.services.turns import append_event, begin_turn, end_turn, expire_turns
 from tests.api.client import RestTestCase
-from tests.mcp.client import Server as McpServer
+from tests.mcp.client import Process as McpServer
 from tests.support import forget_all_stores
 from tests.web.server import Server, poll, serving, temporary_home
 
