@@ -18,6 +18,7 @@ import threading
 import traceback
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -40,12 +41,13 @@ class Unraised:
     They are written to a file, because the processes of a run have no other way to say so to the first one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Callable[[], Path] = run_home) -> None:
         self.test = "before any test"
+        self._folder = folder
 
     @property
     def _file(self) -> Path:
-        return run_home() / "unraised"
+        return self._folder() / "unraised"
 
     def watch(self) -> None:
         warnings.simplefilter("error", ResourceWarning)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import tempfile
+import threading
+import warnings
 from collections import Counter
 from pathlib import Path
-from unittest import TestCase, TestResult, TestSuite
+from unittest import TestCase, TestResult, TestSuite, mock
 
 from django.test import SimpleTestCase
 
-from tests.runner import Counts, PicklingTestRunner
+from tests.runner import Counts, PicklingTestRunner, Unraised
 
 
 class PicklingTests(SimpleTestCase):
@@ -63,3 +66,28 @@ class SummaryTests(SimpleTestCase):
             together = str(second.added_to(path))
         self.assertEqual(together, "Skipped:\n  4: no zsh\n  4: no fish\n15 passed, 2 failed, 8 skipped")
         self.assertEqual(str(second.added_to("")).splitlines()[-1], "5 passed, 0 failed, 5 skipped")
+
+
+class UnraisedTests(TestCase):
+    def setUp(self) -> None:
+        self.enterContext(warnings.catch_warnings())
+        self.enterContext(mock.patch.multiple(sys, unraisablehook=sys.unraisablehook))
+        self.enterContext(mock.patch.multiple(threading, excepthook=threading.excepthook))
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.unraised = Unraised(lambda: self.folder)
+        self.unraised.watch()
+        self.unraised.test = "tests.a_test"
+
+    def test_what_is_left_open_is_reported_with_the_test_that_ran(self) -> None:
+        leaked = (self.folder / "leaked").open("w")
+        del leaked
+        (text,) = self.unraised.take()
+        self.assertRegex(text, r"^tests\.a_test: .*\n?(.*\n)*ResourceWarning: unclosed file")
+        self.assertEqual(self.unraised.take(), [])
+
+    def test_an_error_of_a_thread_is_reported(self) -> None:
+        thread = threading.Thread(target=lambda: 1 // 0)
+        thread.start()
+        thread.join()
+        (text,) = self.unraised.take()
+        self.assertIn("ZeroDivisionError", text)
