@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -13,6 +16,7 @@ from unittest import mock
 from django.db import connections
 from django.test import SimpleTestCase, TestCase
 
+from memoryhub.cli import main
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import connections as store_connections
 from memoryhub.core.stores import schema
@@ -89,3 +93,27 @@ def _make_template() -> None:
         from memoryhub.core.backends.sqlite.templates import template_path
 
         template_path()
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command ended with: its exit code, and what it printed on both streams."""
+
+    code: int
+    output: str
+    errors: str
+
+    @property
+    def lines(self) -> list[str]:
+        return [*self.output.splitlines(), *self.errors.splitlines()]
+
+
+def run_command(*arguments: str, given: str = "") -> Done:
+    """Run a command line in this process, as `memory-hub` does."""
+    out, errors, code = io.StringIO(), io.StringIO(), 0
+    with redirect_stdout(out), redirect_stderr(errors), mock.patch.object(sys, "stdin", io.StringIO(given)):
+        try:
+            code = main(["memory-hub", *arguments])
+        except SystemExit as end:
+            code = int(end.code or 0)
+    return Done(code, out.getvalue(), errors.getvalue())

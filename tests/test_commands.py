@@ -1,36 +1,47 @@
+"""The command line: what it offers, refuses and prints."""
+
 from __future__ import annotations
 
 import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import unicodedata
 from argparse import ArgumentParser, _SubParsersAction
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import TestCase, mock
 
 from django.core.management import CommandError, call_command, load_command_class
 
+from memories import services
+from memories.models import Memory, MemoryScope
 from memories.schemas import MemoryWrite
 from memories.services import write_memories
 from memoryhub import __version__
+from memoryhub.config.identity import bind_project
+from memoryhub.core.stores.store import GLOBAL_STORE, org_store, use_store
 from memoryhub.management import parsers
+from memoryhub.management.parsers import read_commands
 from memoryhub.ops.jobs.runs import Outcome
+from memoryhub.registry.organizations import OrgCreate, create_org
+from tests.api.client import RestTestCase
+from tests.home import run_home
 from tests.hostile import fill, forged_lines, forging
-from tests.support import HubTestCase, forget_all_stores
-from tests.web.server import Shell
+from tests.programs import needs
+from tests.support import Done, HubTestCase, run_command
 
 ROOT = Path(__file__).parents[1]
 
 
 class OverviewTests(HubTestCase):
     def said_to(self, *arguments: str) -> str:
-        command = [sys.executable, str(ROOT / "manage.py"), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+        done = run_command(*arguments)
+        self.assertEqual((done.code, done.errors), (0, ""))
+        return done.output
 
     def test_the_overview_says_of_each_command_of_the_hub_what_it_does(self):
         said = self.said_to()
@@ -85,22 +96,23 @@ class OverviewTests(HubTestCase):
             (["colour"], r"memory-hub: there is no command 'colour'; `memory-hub help` lists"),
             (
                 ["token", "lst"],
-                r"manage.py token: .*'lst' is not one of create, list, revoke \(did you mean 'list'\?\); ",
+                r"memory-hub token: .*'lst' is not one of create, list, revoke \(did you mean 'list'\?\); ",
             ),
-            (["search", "x", "--lmit=3"], r"manage.py search: unknown option '--lmit' \(did you mean '--limit'\?\); "),
+            (["search", "x", "--lmit=3"], r"memory-hub search: unknown option '--lmit' \(did you mean '--limit'\?\); "),
             (
                 ["retention", "plan", "--jsn"],
-                r"manage.py retention: unknown option '--jsn' \(did you mean '--json'\?\); ",
+                r"memory-hub retention: unknown option '--jsn' \(did you mean '--json'\?\); ",
             ),
-            (["search", "x", "--limit", "abc"], r"manage.py search: error: argument --limit: invalid int value: 'abc'"),
-            (["get"], r"manage.py get: the following arguments are required: ID\|NAME; "),
+            (
+                ["search", "x", "--limit", "abc"],
+                r"memory-hub search: error: argument --limit: invalid int value: 'abc'",
+            ),
+            (["get"], r"memory-hub get: the following arguments are required: ID\|NAME; "),
         ):
             with self.subTest(arguments=arguments):
-                command = [sys.executable, str(ROOT / "manage.py"), *arguments]
-                done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-                self.assertEqual(done.returncode, 2, done.stderr)
-                self.assertRegex(done.stderr, sentence)
-                self.assertEqual(done.stderr.count("\n"), 1)
+                done = run_command(*arguments)
+                self.assertEqual((done.code, len(done.lines)), (2, 1), done.lines)
+                self.assertRegex(done.errors, sentence)
 
     def test_djangos_own_commands_still_run(self):
         self.assertIn("No changes detected", self.said_to("makemigrations", "--check", "--dry-run"))
@@ -136,26 +148,20 @@ class ContextTests(HubTestCase):
             self.context("--since", "#99999")
 
 
-class ImpossibleHomeTests(TestCase):
+class ImpossibleHomeTests(HubTestCase):
     def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        super().setUp()
+        self.folder = self.home
         (self.folder / "file").write_text("no folder")
         (self.folder / "lost").symlink_to(self.folder / "nowhere")
+        self.before = {*self.folder.iterdir()}
 
-    def run_in(self, home: str, *arguments: str, text: str = "") -> tuple[int, list[str]]:
-        done = subprocess.run(
-            [sys.executable, str(ROOT / "manage.py"), *arguments],
-            input=text,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-            cwd=self.folder,
-            env={**os.environ, "MEMORY_HUB_HOME": home},
-        )
-        return done.returncode, [*done.stdout.splitlines(), *done.stderr.splitlines()]
+    def assert_refused(self, home: str, reason: str, *arguments: str) -> None:
+        """Hooks exit with 0: a client would show anything else to its user."""
+        with self.subTest(home=home, arguments=arguments), mock.patch.dict(os.environ, MEMORY_HUB_HOME=home):
+            done = run_hook(*arguments[1:]) if arguments[0] == "hook" else run_command(*arguments)
+            self.assertEqual((done.code, len(done.lines)), (0 if arguments[0] == "hook" else 8, 1), done.lines)
+            self.assertIn(reason, done.lines[0])
 
     def impossible(self) -> dict[str, str]:
         file = self.folder / "file"
@@ -168,51 +174,45 @@ class ImpossibleHomeTests(TestCase):
         }
 
     def test_every_command_says_so_in_one_sentence(self) -> None:
-        commands = {path.stem for path in (ROOT / "memoryhub/management/commands").glob("[a-z]*.py")}
-        commands.remove("completion")
         words = {"hook": ["claude-code", "Stop"], "mcp": ["--http", "0"]}
         home, reason = next(iter(self.impossible().items()))
-        with ThreadPoolExecutor(2) as pool:
-            done = pool.map(
-                lambda command: (command, *self.run_in(home, command, *words.get(command, ()), text="{}")), commands
-            )
-            for command, code, said in done:
-                with self.subTest(command=command):
-                    self.assertEqual((code, len(said)), (0 if command == "hook" else 8, 1), said)
-                    self.assertIn(reason, said[0])
+        for name in parsers.read_commands()["commands"].keys() - {"completion"}:
+            self.assert_refused(home, reason, name, *words.get(name, ()))
 
     def test_whatever_is_wrong_with_it_is_said_by_commands_and_hooks(self) -> None:
         for home, reason in self.impossible().items():
             for command in (["search", "x"], ["serve", "--port", "0"], ["verify"], ["hook", "claude-code", "Stop"]):
-                with self.subTest(home=home, command=command):
-                    code, said = self.run_in(home, *command, text='{"cwd": "/"}')
-                    self.assertEqual((code, len(said)), (0 if "hook" in command else 8, 1), said)
-                    self.assertIn(reason, said[0])
-        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["file", "lost"])
+                self.assert_refused(home, reason, *command)
+        self.assertEqual({*self.folder.iterdir()}, self.before)
 
     def test_a_folder_that_cannot_be_made_is_said_by_what_would_make_it(self) -> None:
         reason = "can't use the home folder /proc/hub: No such file or directory; "
         for command in (["serve", "--port", "0"], ["token", "list"], ["bootstrap"], ["hook", "claude-code", "Stop"]):
-            with self.subTest(command=command):
-                code, said = self.run_in("/proc/hub", *command, text='{"cwd": "/"}')
-                self.assertEqual((code, len(said)), (0 if "hook" in command else 8, 1), said)
-                self.assertIn(reason, said[0])
-        code, said = self.run_in("/proc/hub", "doctor")
-        self.assertEqual((code, said), (3, ["memory-hub: the home folder /proc/hub does not exist yet"]))
+            self.assert_refused("/proc/hub", reason, *command)
+        with mock.patch.dict(os.environ, MEMORY_HUB_HOME="/proc/hub"):
+            done = run_command("doctor")
+        self.assertEqual((done.code, done.lines), (3, ["memory-hub: the home folder /proc/hub does not exist yet"]))
 
     def test_a_command_that_only_reads_makes_no_home(self) -> None:
         home = self.folder / "new"
-        shell = Shell(home)
-        self.addCleanup(shell.close)
-        for command in (["search", "x"], ["verify"], ["get", "1"], ["doctor"], ["signin"], ["backup"]):
-            _, said = shell.run(*command)
-            self.assertNotIn("Traceback", said)
-            self.assertFalse(home.exists(), command)
+        with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(home)):
+            for command in (["search", "x"], ["verify"], ["get", "1"], ["doctor"], ["signin"], ["backup"]):
+                done = run_command(*command)
+                self.assertNotIn("Traceback", done.errors)
+                self.assertFalse(home.exists(), command)
+
+
+def run_hook(*arguments: str) -> Done:
+    """A hook ends its process itself, so it has one of its own."""
+    command = [sys.executable, str(ROOT / "manage.py"), "hook", *arguments]
+    done = subprocess.run(command, input='{"cwd": "/"}', capture_output=True, text=True, check=False, timeout=120)
+    return Done(done.returncode, done.stdout, done.stderr)
 
 
 class DamagedHubTests(HubTestCase):
     def test_a_hub_db_that_is_no_database_is_told_in_one_sentence(self):
         (self.home / "hub.db").write_bytes(b"no database at all" * 100)
+        # A process of its own: this one has opened its hub.db
         command = [sys.executable, str(ROOT / "manage.py"), "token", "list"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         sentence = "memory-hub: hub.db or jobs.db is unavailable: file is not a database; run `memory-hub doctor`"
@@ -327,11 +327,9 @@ class HostileTextTests(HubTestCase):
             self.assertEqual(obeyed_by_terminals(printed), set())
 
     def test_it_holds_for_a_pipe_too(self) -> None:
-        forget_all_stores()
         for arguments in (("search", "guideline"), ("get", "no \u202e such")):
-            command = [sys.executable, str(ROOT / "manage.py"), *arguments, "--project", "alpha"]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-            printed = done.stdout + done.stderr
+            done = run_command(*arguments, "--project", "alpha")
+            printed = done.output + done.errors
             self.assertTrue(printed)
             self.assertEqual((obeyed_by_terminals(printed), forged_lines(printed)), (set(), []), printed)
 
@@ -344,3 +342,350 @@ class LogTests(HubTestCase):
         command = [sys.executable, "-c", program]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
         self.assertRegex(done.stderr, r"\A\S+ \S+ WARNING root: a b\\u001b\[2J\n\Z")
+
+
+class StoreCommandTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        create_org(command=OrgCreate.model_validate({"id": "acme"}))
+        for store, scope in ((GLOBAL_STORE, MemoryScope.GLOBAL), (org_store("acme"), MemoryScope.ORG)):
+            with use_store(store, create=True):
+                services.write_memory(command=MemoryWrite(title="Tanks", content="marmaladeish water", scope=scope))
+
+    def run_in(self, *arguments: str) -> str:
+        out = io.StringIO()
+        call_command(*arguments, stdout=out)
+        return out.getvalue()
+
+    def test_each_store_is_verified_made_anew_and_replayed(self):
+        for where in (("--global",), ("--org", "acme")):
+            with self.subTest(where=where):
+                self.assertIn("the chain holds: ", self.run_in("verify", *where))
+                self.assertIn("identical", self.run_in("rebuild", *where))
+                self.assertIn("marmaladeish", self.run_in("replay", *where))
+
+    def test_text_is_taken_out_of_the_one_that_was_named_alone(self):
+        said = self.run_in("redact", "--text", "marmaladeish", "--org", "acme")
+        token = said.strip().rpartition(" ")[2]
+        said = self.run_in("redact", "--text", "marmaladeish", "--org", "acme", "--confirm", token)
+        self.assertIn("redacted 1 match in 1 event", said)
+        self.assertIn("global/events.db", said)
+        self.assertNotIn("marmaladeish", self.run_in("replay", "--org", "acme"))
+        self.assertIn("marmaladeish", self.run_in("replay", "--global"))
+
+    def test_an_id_may_be_written_as_answers_write_it(self):
+        with use_store(GLOBAL_STORE):
+            (memory_id,) = Memory.objects.values_list("id", flat=True)
+        for given in (f"#{memory_id}", str(memory_id)):
+            said = self.run_in("redact", "--whole", "--ids", given, "--global")
+            self.assertIn("nothing was changed; to redact, add --confirm", said)
+        with self.assertRaisesRegex(CommandError, "'twelve' is not an id; write 412 or '#412'"):
+            self.run_in("retention", "lift", "twelve", "--global")
+
+    def test_what_was_left_there_is_rolled_back_and_retained_there(self):
+        self.assertIn(
+            "nothing was changed; add --yes to roll back", self.run_in("rollback", "--actor", "unknown", "--global")
+        )
+        self.run_in("rollback", "--actor", "unknown", "--global", "--yes")
+        with use_store(GLOBAL_STORE):
+            self.assertEqual(Memory.objects.live().count(), 0)
+        self.assertIn("to delete: 0 in 0 events", self.run_in("retention", "plan", "--global"))
+
+
+class ProjectCommandTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.work = run_home() / f"work-{self.id().rpartition('.')[2][:60]}"
+        self.work.mkdir()
+        self.addCleanup(shutil.rmtree, self.work)
+
+    def project(self, *arguments: str, folder: Path | None = None) -> str:
+        out = io.StringIO()
+        with mock.patch.object(Path, "cwd", return_value=folder or self.work):
+            call_command("project", *arguments, stdout=out)
+        return out.getvalue()
+
+    def refused(self, code: int, words: str, *arguments: str) -> None:
+        with self.assertRaisesRegex(CommandError, words) as caught:
+            self.project(*arguments)
+        self.assertEqual(caught.exception.returncode, code)
+
+    def repository(self, name: str, remote: str = "") -> Path:
+        folder = self.work / name
+        subprocess.run(["git", "init", "-q", str(folder)], check=True)
+        if remote:
+            subprocess.run(["git", "-C", str(folder), "remote", "add", "origin", remote], check=True)
+        return folder
+
+    def test_it_says_which_project_a_folder_belongs_to_and_why(self):
+        plain = self.work / "alpha" / "deep"
+        plain.mkdir(parents=True)
+        self.assertRegex(self.project("show", folder=plain), r"^deep\n  because   the folder is named deep")
+        (self.work / "alpha/.memory-hub.toml").write_text('project = "alpha"\n')
+        self.assertRegex(self.project("show", folder=plain), r"^alpha\n  because   .*/alpha/\.memory-hub\.toml says so")
+        said = self.project("show", folder=self.repository("gamma", "git@github.com:acme/delta.git"))
+        self.assertRegex(
+            said, r"^delta\n  because   the git remote origin is github\.com/acme/delta\n  status    does not exist"
+        )
+        said = self.project("show", folder=self.repository("gamma2"))
+        self.assertRegex(said, r"^gamma2\n  because   the git repository is in /.*/gamma2\n")
+
+    def test_a_repository_that_was_used_before_it_had_a_remote_stays_what_it_was(self):
+        folder = self.repository("alpha")
+        self.project("create", "alpha", "--title", "Alpha")
+        bind_project("alpha", folder)
+        subprocess.run(["git", "-C", str(folder), "remote", "add", "origin", "https://x.org/beta"], check=True)
+        self.assertRegex(
+            self.project("show", folder=folder), rf"^alpha\n  because   the git repository is in {folder}\n"
+        )
+        self.assertRegex(self.project("list"), rf"alpha +Alpha +1 .* {folder}\n")
+
+    def test_projects_are_made_listed_and_told_of(self):
+        self.assertIn("no projects yet", self.project("list"))
+        said = self.project("create", "alpha", "--title", "Alpha the first", "--description", "Weather reports")
+        self.assertIn('created alpha; to bind a folder to it, put project = "alpha"', said)
+        self.project("create", "beta")
+        (self.home / "projects/beta/events.db").write_bytes(b"no database at all")
+        listed = self.project("list").splitlines()
+        self.assertRegex(listed[0], "^ID +NAME +EVENTS +SIZE +LAST WRITE +FOLDER$")
+        self.assertRegex(listed[1], r"^alpha +Alpha the first +1 +\d.* KB +\d{4}-\d\d-\d\d \d\d:\d\d$")
+        self.assertRegex(listed[2], r"^beta .*memory database unavailable")
+        said = self.project("show", "alpha")
+        self.assertIn("Weather reports", said)
+        self.assertNotIn("because", said)
+
+    def test_what_was_decided_is_shown_with_who_decided_it(self):
+        self.project("create", "alpha")
+        call_command("settings", "retention_days", "30", "--project", "alpha", stdout=io.StringIO())
+        self.assertRegex(self.project("show", "alpha"), r"setting   retention_days = 30, by the project")
+
+    def test_bad_words_are_one_sentence_and_an_exit_code(self):
+        self.project("create", "alpha")
+        self.refused(5, "project 'alpha' exists already", "create", "alpha")
+        self.refused(2, "ID: 'Bad Id' is not a project id", "create", "Bad Id")
+        self.refused(3, "there is no project 'beta'.*one of: alpha", "show", "beta")
+        self.assertFalse((self.home / "projects/beta").exists())
+
+
+SECRET = "ghp_" + "x1Y2z3A4b5" * 4
+# Fields that differ between two calls, or have times, which REST gives in milliseconds
+PASSING = {"meta", "now", "digest", "cutoff", "created_at", "updated_at", "last_activity"}
+# What REST adds to a project from hub.db
+OF_HUB_DB = {"chain_ok", "chain_finding", "chain_checked_at"}
+
+# One call of each command and sub-command that takes --json, and the REST route with the same answer
+READINGS = {
+    "search": (["WAL"], "projects/alpha/search?q=WAL"),
+    "context": ([], "projects/alpha/context"),
+    "get": (["Use WAL"], None),
+    "settings": ([], None),
+    "verify": ([], "projects/alpha/events/verify"),
+    "replay": ([], None),
+    "redact": (["--text", "readers"], None),
+    "rollback": (["--actor", "nobody"], None),
+    "retention plan": ([], "projects/alpha/retention"),
+    "retention runs": ([], "projects/alpha/retention/runs"),
+    "retention holds": ([], "projects/alpha/holds"),
+    "doctor": ([], None),
+    "jobs": ([], None),
+    "status": ([], None),
+    "token list": ([], None),
+    "audit": ([], "projects/alpha/audit"),
+    "member list": ([], "projects/alpha/members"),
+    "worth": (["--period", "all"], "projects/alpha/worth?period=all"),
+    "project list": ([], None),
+    "project show": (["alpha"], "projects/alpha"),
+}
+# Take no --project
+OF_THE_HUB = {"status", "token list", "project list", "project show", "jobs"}
+# Tested elsewhere, because they need a file, standard input, a service manager, a client or a home of their own
+OTHERS = {
+    "bench",
+    "blame",
+    "bundle apply",
+    "bundle verify",
+    "import list",
+    "memtest",
+    "mirror",
+    "sanitise",
+    "service status",
+    "setup",
+}
+
+
+def taking_json() -> set[str]:
+    found = set()
+    for name, command in read_commands()["commands"].items():
+        for argument in command["arguments"]:
+            found |= {name} if argument["dest"] == "json" else set()
+            for act, subcommand in argument.get("commands", {}).items():
+                found |= {f"{name} {act}"} if any(one["dest"] == "json" for one in subcommand["arguments"]) else set()
+    return found
+
+
+class JsonTests(RestTestCase):
+    def printed(self, *arguments: str) -> str:
+        out = io.StringIO()
+        try:
+            call_command(*arguments, stdout=out, stderr=io.StringIO())
+        except SystemExit as end:
+            self.assertIn(end.code, (15,))  # doctor has findings
+        return out.getvalue()
+
+    def test_every_reading_command_prints_json_and_what_rest_answers(self) -> None:
+        self.write()
+        self.assertEqual(taking_json(), READINGS.keys() | OTHERS)
+        for name, (arguments, route) in READINGS.items():
+            with self.subTest(command=name):
+                scope = [] if name in OF_THE_HUB else ["--project", "alpha"]
+                printed = self.printed(*name.split(), *arguments, *scope, "--json")
+                if name == "replay":
+                    self.assertTrue(all("event_type" in json.loads(line) for line in printed.splitlines()))
+                    continue
+                found = json.loads(printed)
+                if route is not None:
+                    wanted = self.call("GET", route).data
+                    self.assertLessEqual(wanted.keys(), found.keys() | OF_HUB_DB)
+                    for field in wanted.keys() & found.keys() - PASSING:
+                        self.assertEqual(found[field], wanted[field], field)
+
+    def test_a_budget_counts_the_json(self) -> None:
+        for number in range(30):
+            self.write(f"Rule {number}", content=f"{number} readers wait. " * 20, kind="guideline")
+            self.write(f"Fact {number}", content=f"{number} readers never wait. " * 20)
+            self.call("POST", "projects/alpha/decisions", {"title": f"Wait {number}", "chosen": "x " * 90}, expect=201)
+        meta = json.loads(self.printed("context", "--project", "alpha", "--max-tokens", "400", "--json"))["meta"]
+        self.assertLessEqual(meta["estimated_tokens"], 400)
+        self.assertTrue(meta["truncated"])
+
+    def test_a_writing_command_takes_no_json(self) -> None:
+        with self.assertRaisesRegex(CommandError, "unrecognized arguments: --json"):
+            call_command("project", "create", "gamma", "--json")
+        self.assertFalse((self.home / "projects/gamma").exists())
+
+    def test_get_and_memtest_print_what_they_found(self) -> None:
+        memory = self.write()
+        (found,) = json.loads(self.printed("get", str(memory), "--project", "alpha", "--json"))["results"]
+        wanted = self.call("GET", f"projects/alpha/memories/{memory}").data
+        self.assertEqual(found.keys(), wanted.keys())
+        self.assertEqual({found[name] == wanted[name] for name in wanted.keys() - PASSING}, {True})
+        tests = self.home / "tests.yml"
+        tests.write_text("tests: [{query: WAL, expect: [Use WAL]}]")
+        done = json.loads(self.printed("memtest", str(tests), "--project", "alpha", "--json"))
+        self.assertEqual((done["passed"], done["failed"], done["results"][0]["faults"]), (1, 0, []))
+
+
+class OutsideTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name) / "notes"
+        self.folder.mkdir()
+
+    def run_there(self, *arguments: str) -> tuple[str, str]:
+        out, err = io.StringIO(), io.StringIO()
+        with mock.patch.object(Path, "cwd", return_value=self.folder):
+            call_command(*arguments, stdout=out, stderr=err)
+        return out.getvalue(), err.getvalue()
+
+    def test_a_command_that_needs_a_project_names_the_next_command(self) -> None:
+        for arguments in (["search", "x"], ["context"], ["verify"], ["settings"], ["rebuild"], ["retention", "plan"]):
+            with self.subTest(arguments=arguments):
+                with self.assertRaisesRegex(
+                    CommandError, r"^this folder belongs to no project; .*create notes`$"
+                ) as no:
+                    self.run_there(*arguments)
+                self.assertEqual(no.exception.returncode, 3)
+        subprocess.run(["git", "init", "-q", str(self.folder)], check=True)
+        with self.assertRaisesRegex(CommandError, "'notes' of this repository does not exist yet; `memory-hub import"):
+            self.run_there("search", "x")
+        with self.assertRaisesRegex(CommandError, "there is no project 'notes' in this hub"):
+            self.run_there("search", "x", "--project", "notes")
+        self.assertFalse((self.home / "projects").exists())
+
+    def test_a_file_is_sanitised_without_a_project_by_the_hubs_rules(self) -> None:
+        file = self.folder / "a.txt"
+        file.write_text(f"token {SECRET} of ACME-123456\n")
+        clean, found = self.run_there("sanitise", str(file))
+        self.assertNotIn(SECRET, clean)
+        self.assertIn("ACME-123456", clean)
+        self.assertRegex(found, r"^1:7 ")
+        rule = 'secret_rules = [{id = "badge", pattern = "ACME-[0-9]{6}"}]\n'
+        (self.home / "config.toml").write_text(rule)
+        self.assertNotIn("ACME-123456", self.run_there("sanitise", str(file))[0])
+        listed = json.loads(self.run_there("sanitise", str(file), "--json")[0])
+        self.assertEqual(len(listed["found"]), 2)
+        with self.assertRaisesRegex(CommandError, "there is no project 'nope'"):
+            self.run_there("sanitise", str(file), "--project", "nope")
+        self.assertFalse((self.home / "projects").exists())
+
+    def test_a_wrong_setting_or_job_is_answered_with_the_nearest(self) -> None:
+        with self.store("alpha"):
+            pass
+        with self.assertRaisesRegex(CommandError, r"no setting 'serch_mode' \(did you mean 'search_mode'\?\)"):
+            self.run_there("settings", "serch_mode", "--project", "alpha")
+        with self.assertRaisesRegex(CommandError, r"no job 'bakup' \(did you mean 'backup'\?\)"):
+            self.run_there("jobs", "bakup")
+
+
+# What the shell offers for a command line
+CASES = {
+    "memory-hub ver": {"verify"},
+    "memory-hub token ": {"create", "list", "revoke"},
+    "memory-hub search --as": {"--as-of"},
+    "memory-hub search --project al": {"alpha"},
+    "memory-hub project show ": {"alpha", "beta"},
+    "memory-hub settings search_": {"search_mode"},
+    "memory-hub export adr --format ": {"madr", "mermaid"},
+    "memory-hub jobs verify-": {"verify-stores"},
+    f"memory-hub restore {ROOT}/pyproj": {f"{ROOT}/pyproject.toml"},
+}
+IN_BASH = """
+eval "$(memory-hub completion bash)"
+while IFS= read -r COMP_LINE; do
+    COMP_POINT=${#COMP_LINE} COMP_TYPE=9 COMPREPLY=()
+    _python_argcomplete memory-hub </dev/null
+    echo ${COMPREPLY[*]}
+done
+"""
+IN_FISH = """
+memory-hub completion fish | source
+while read -l line; string join -- ' ' (complete -C "$line" | string replace -r '\\t.*' ''); end
+true
+"""
+
+
+class CompletionTests(TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.home = Path(folder.name)
+        for project in ("alpha", "beta"):
+            (self.home / "projects" / project).mkdir(parents=True)
+        (self.home / "bin").mkdir()
+        script = self.home / "bin/memory-hub"
+        script.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT / "manage.py"} "$@"\n')
+        script.chmod(0o755)
+
+    def offered(self, *shell: str) -> dict[str, set[str]]:
+        environment = {**os.environ, "MEMORY_HUB_HOME": str(self.home), "HOME": str(self.home)}
+        environment["PATH"] = f"{self.home / 'bin'}:{environment['PATH']}"
+        lines = "".join(f"{line}\n" for line in CASES)
+        done = subprocess.run(
+            shell, input=lines, capture_output=True, text=True, check=False, timeout=120, env=environment
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return dict(zip(CASES, map(set, map(str.split, done.stdout.splitlines())), strict=True))
+
+    def test_bash_completes_names_options_and_values(self) -> None:
+        self.assertEqual(self.offered("bash", "-c", IN_BASH), CASES)
+
+    @needs("fish")
+    def test_fish_completes_names_options_and_values(self) -> None:
+        self.assertEqual(self.offered("fish", "--no-config", "-c", IN_FISH), CASES)
+
+    @needs("zsh")
+    def test_zsh_reads_its_script(self) -> None:
+        script = subprocess.run([self.home / "bin/memory-hub", "completion", "zsh"], capture_output=True, check=True)
+        subprocess.run(["zsh", "-n"], input=script.stdout, check=True, timeout=60)
