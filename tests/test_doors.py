@@ -1,11 +1,15 @@
-"""Every door at once, as real processes on one home: what no door may show."""
+"""Every interface at once, as real processes on one home: what none may show, and what two people do there."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import http.cookiejar
+import json
+import os
 import re
 import subprocess
+import sys
 import tempfile
 import urllib.error
 import urllib.parse
@@ -14,9 +18,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from django.test import SimpleTestCase
+from django.test import SimpleTestCase, tag
 
+from tests.home import contents
+from tests.hook.client import run_hook, wait_for_spooled
 from tests.mcp.client import Process as McpServer
+from tests.mcp.http_server import HttpSession, HubProject
+from tests.secrets_made import SECRETS, TEXTS
 from tests.web.server import DEADLINE_SECONDS, Server, Shell, serving, temporary_home
 
 ALPHAS_OWN = "zebrafish are kept in tank nine"
@@ -76,6 +84,7 @@ class DoorsTestCase(SimpleTestCase):
         return output
 
 
+@tag("process")
 class IsolationTests(DoorsTestCase):
     def test_nothing_of_alpha_is_reachable_from_beta_by_any_door(self):
         with self.mcp("alpha") as server:
@@ -157,3 +166,354 @@ def first_id(text: str) -> int:
 
 def git(folder: Path, *arguments: str) -> None:
     subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True)
+
+
+DIGEST = "4b1d" + hashlib.sha256(b"a key of ClickHouse begins so").hexdigest()[4:]
+UUID = "4b1d0c1e-8f3a-4b6d-9a27-5c1f0e9d7b42"
+EVERYTHING = "\n".join(TEXTS.values())
+SHORT = [text for text in TEXTS.values() if len(text) <= 150]
+"""Those that fit where a title fits."""
+BARE = [SECRETS[name][0] for name in ("aws", "github", "gitlab", "stripe", "google")]
+"""Those that say by themselves what they are, and fit where a word fits."""
+
+
+@tag("process")
+class SecretsTests(DoorsTestCase):
+    def test_no_secret_written_through_any_door_is_in_any_file(self):
+        with serving(home=self.home) as server:
+            server.api("POST", "projects", {"project_id": "alpha"})
+            self.write_memories_through_mcp()
+            self.write_the_rest_through_mcp()
+            self.write_through_rest(server)
+            self.write_through_the_admin(server)
+            self.write_through_imports()
+            self.write_through_hooks()
+            self.search_the_bytes("while it runs")
+            self.assertIn("[REDACTED:", server.api("GET", "projects/alpha/events?limit=100").body.decode())
+        self.search_the_bytes("after it ended")
+        self.write_through_hooks()
+        wait_for_spooled(self.home, 2)
+        self.search_the_bytes("in the spool")
+
+    def test_a_digest_or_uuid_comes_back_as_it_was_written(self):
+        with self.mcp("alpha") as server:
+            self.say(server, "session_start", session_id=DIGEST)
+            self.say(server, "commit_record", sha=DIGEST[:40], message=f"Restore blob {DIGEST}")
+            content = f"The image is app@sha256:{DIGEST}, built from {DIGEST[:40]} with id {UUID}; md5 {DIGEST[:32]}."
+            said = self.say(server, "memory_write", title=f"Release {DIGEST[:40]}", content=content)
+            self.assertNotIn("redacted", said)
+            self.assertIn(content, self.say(server, "memory_get", ids=[first_id(said)]))
+            self.assertIn(f"Restore blob {DIGEST}", self.say(server, "memory_timeline"))
+            named = self.say(server, "memory_write", title="Access", content=f"api_key: {DIGEST[:32]}")
+            self.assertIn("redacted", named)
+        lines = self.command("replay", "--project", "alpha").splitlines()
+        events = {event["event_type"]: event for event in map(json.loads, lines)}
+        self.assertEqual(events["commit.recorded"]["payload"]["sha"], DIGEST[:40])
+        self.assertEqual(events["session.started"]["payload"]["session_id"], DIGEST)
+
+    def say(self, server: McpServer, tool: str, **arguments: Any) -> str:
+        """Call a tool, which must succeed: a refused write would prove nothing."""
+        answer = server.call(tool, **arguments)
+        text = str(answer["content"][0]["text"])
+        self.assertFalse(answer.get("isError"), f"{tool}: {text}")
+        return text
+
+    def write_memories_through_mcp(self) -> None:
+        with self.mcp("alpha") as server:
+            for number, text in enumerate(SHORT):
+                said = self.say(
+                    server, "memory_write", title=f"{number} {text}", content=f"so: {text}", author=text, source=text
+                )
+                self.assertIn("redacted", said)
+            for number, secret in enumerate(BARE):
+                self.say(
+                    server,
+                    "memory_write",
+                    title=f"word {number}",
+                    content=f"{number} of {len(BARE)}",
+                    tags=[secret, f"t-{number}"],
+                    topic_key=f"topic {secret}",
+                    resource_links=[{"uri": f"https://example.org/?key={secret}", "type": "related"}],
+                )
+                self.say(server, "tag_create", name=secret[:64], category=secret[:64], description=secret)
+                self.say(server, "memory_search", query=secret, tags=[secret[:64]])
+            said = self.say(server, "memory_write", title="long", content=EVERYTHING)
+            self.say(server, "memory_update", id=first_id(said), content=f"new {EVERYTHING}", change_reason=EVERYTHING)
+            for kind, attributes in (
+                ("guideline", {"rationale": EVERYTHING, "examples": {"good": [EVERYTHING], "bad": [TEXTS["url"]]}}),
+                ("tool", {"parameters": {"type": "object", "description": EVERYTHING}, "constraints": EVERYTHING}),
+            ):
+                self.say(
+                    server, "memory_write", kind=kind, title=f"a {kind}", content=EVERYTHING, attributes=attributes
+                )
+
+    def write_the_rest_through_mcp(self) -> None:
+        with self.mcp("alpha") as server:
+            self.say(server, "session_start", purpose="; ".join(SHORT), directory=SHORT[0], session_id="s-1")
+            begun = server.call("turn_begin", format="json")["structuredContent"]
+            token = begun["ack_token"]
+            payloads: dict[str, dict[str, Any]] = {
+                "message.user": {"content": EVERYTHING},
+                "message.tool": {
+                    "tool": "db",
+                    "input": {"password": SECRETS["password"][0], **TEXTS},
+                    "output": [TEXTS],
+                },
+                "file.edited": {"path": f"config/{BARE[0]}.env", "change": EVERYTHING},
+                "command.run": {"command": EVERYTHING, "output": EVERYTHING, "directory": SHORT[0]},
+            }
+            for name, payload in payloads.items():
+                self.say(server, "event_append", type=name, payload=payload, ack_token=token)
+            self.say(server, "turn_end", summary=EVERYTHING, ack_token=token)
+            first = self.say(server, "iteration_start", command="feature", description=EVERYTHING)
+            self.say(server, "iteration_advance", phase="two", artifacts=[BARE[0]])
+            self.say(server, "iteration_complete", id=first_id(first), outcome=EVERYTHING)
+            self.decide(server)
+            self.say(
+                server, "project_create", id="alpha", description=EVERYTHING, metadata={"n": TEXTS}, if_exists="update"
+            )
+            self.say(server, "org_create", id="acme", name=BARE[0], description=EVERYTHING)
+            self.say(server, "memory_context", query=EVERYTHING[:1900])
+            self.say(server, "session_end", summary=EVERYTHING)
+
+    def decide(self, server: McpServer) -> None:
+        for number, text in enumerate(SHORT):
+            self.say(
+                server,
+                "decision_record",
+                title=f"{number} {text}",
+                context=text,
+                chosen=f"so: {text}",
+                rationale=text,
+                alternatives=[{"option": f"or: {text}", "why_not": text}],
+                notes=[f"see {text}"],
+                validations=[f"ran {text}"],
+                files=[f"config/{BARE[0]}"],
+            )
+
+    def write_through_rest(self, server: Server) -> None:
+        body = {"title": "rest", "content": EVERYTHING, "author": SHORT[0], "tags": BARE}
+        answer = server.api("POST", "projects/alpha/memories", body)
+        self.assertEqual(answer.status, 201, answer.body)
+        path = f"projects/alpha/memories/{answer.json()['id']}"
+        self.assertEqual(server.api("PATCH", path, {"title": SHORT[1]}).status, 200)
+        commit: dict[str, Any] = {"sha": "a" * 40, "message": EVERYTHING, "author": SHORT[0]}
+        commit |= {"committed_at": "2026-11-20T08:00:00Z", "files": [{"path": f"config/{each}.env"} for each in BARE]}
+        recorded = server.api("POST", "projects/alpha/commits", [commit])
+        self.assertLess(recorded.status, 300, recorded.body)
+
+    def write_through_the_admin(self, server: Server) -> None:
+        browser = Browser(server)
+        add = "/p/alpha/admin/memories/memory/add/"
+        page = browser.post(add, title=f"admin {BARE[1]}", content=f"x {EVERYTHING}", type="note", tags=", ".join(BARE))
+        self.assertIn("REDACTED", page)
+        browser.post("/p/alpha/admin/describe/", name=BARE[0], description=EVERYTHING)
+
+    def write_through_imports(self) -> None:
+        documents = self.folder / "documents"
+        documents.mkdir()
+        (documents / f"{BARE[1]}.md").write_text(f"# Notes\n\n{EVERYTHING}\n\n## {BARE[0]}\n\nmore\n")
+        (documents / "front.md").write_text(
+            f"---\ntitle: {BARE[2]}\ntags: [{', '.join(BARE)}]\n---\n\nText {BARE[3]}.\n"
+        )
+        self.command("import", "markdown", str(documents), "--project", "alpha")
+        git(documents, "init", "-q")
+        git(documents, "add", ".")
+        git(
+            documents,
+            "-c",
+            "user.name=ada",
+            "-c",
+            "user.email=ada@example.org",
+            "commit",
+            "-q",
+            "-m",
+            f"Add {EVERYTHING}",
+        )
+        self.command("import", "git", str(documents), "--project", "alpha")
+        records = self.folder / "records"
+        records.mkdir()
+        (records / "0001-it.md").write_text(
+            f"# {BARE[0]}\n\n## Context\n\n{EVERYTHING}\n\n## Decision\n\n{EVERYTHING}\n"
+        )
+        self.command("import", "adr", str(records), "--project", "alpha")
+
+    def write_through_hooks(self) -> None:
+        payload: dict[str, Any] = {"session_id": "s-2", "cwd": str(self.folder / "documents")}
+        for event, fields in (
+            ("SessionStart", {"source": "startup"}),
+            ("UserPromptSubmit", {"prompt": EVERYTHING}),
+            ("PostToolUse", {"tool_name": "Bash", "tool_input": {"command": EVERYTHING}, "tool_response": TEXTS}),
+            ("Stop", {"last_assistant_message": EVERYTHING}),
+        ):
+            done = run_hook(self.home, event, {**payload, **fields})
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+    def search_the_bytes(self, when: str) -> None:
+        files = contents(self.home)
+        self.assertTrue(any(path.name == "events.db" for path in files))
+        for name, (secret, _) in SECRETS.items():
+            forms = {secret.encode(), secret.lower().encode(), secret.encode("utf-16-le")}
+            for path, content in files.items():
+                if any(form in content for form in forms):
+                    self.fail(f"{name} is in {path.relative_to(self.home)} {when}")
+
+
+ROOT = Path(__file__).parents[1]
+ASK = """
+import django, json, sys
+from pathlib import Path
+django.setup()
+from tests.test_doors import ask_the_doors
+print(json.dumps(ask_the_doors(Path(sys.argv[1]))))
+"""
+WITHOUT_OVERRIDE = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+
+
+@tag("process")
+class ReadOnlyTests(SimpleTestCase):
+    def test_mcp_and_rest_refuse_the_write_and_go_on_reading(self):
+        with temporary_home() as home:
+            wrapper = WITHOUT_OVERRIDE if os.geteuid() == 0 else []
+            command = [*wrapper, sys.executable, "-c", ASK, str(home)]
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = json.loads(done.stdout)
+        self.assertRegex(found["mcp_write"], "^unavailable: memory database unavailable: .*readonly")
+        self.assertIn("kept before", found["mcp_read"])
+        self.assertEqual(found["rest_write"][0], 503)
+        self.assertRegex(found["rest_write"][1], "^memory database unavailable: .*readonly")
+        self.assertEqual(found["rest_read"], 200)
+        self.assertRegex(found["mcp_later"], "created|has this text already")
+
+
+def ask_the_doors(home: Path) -> dict[str, Any]:
+    """Write, take the right to write away, ask both doors, give it back, write again."""
+    found: dict[str, Any] = {}
+    with serving("--no-worker", home=home) as server:
+        mcp = McpServer(home, "--project", "alpha", MEMORY_HUB_TEST_TOOLS="")
+        try:
+            mcp.initialize()
+            mcp.say("memory_write", title="first", content="kept before")
+            files = list((home / "projects" / "alpha").glob("events.db*"))
+            for path in files:
+                path.chmod(0o400)
+            fresh = McpServer(home, "--project", "alpha", MEMORY_HUB_TEST_TOOLS="")
+            fresh.initialize()
+            found["mcp_write"] = fresh.say("memory_write", title="second", content="refused")
+            found["mcp_read"] = fresh.say("memory_search", query="what was kept before?")
+            written = server.api("POST", "projects/alpha/memories", {"title": "third", "content": "refused"})
+            found["rest_write"] = [written.status, written.json()["detail"]]
+            found["rest_read"] = server.api("GET", "projects/alpha/memories").status
+            for path in files:
+                path.chmod(0o600)
+            # The first call after the repair closes what was opened read-only; the next one opens it again.
+            calls = [fresh.say("memory_write", title="fourth", content="kept after") for _ in range(2)]
+            found["mcp_later"] = calls[-1]
+            fresh.destroy()
+        finally:
+            mcp.destroy()
+    return found
+
+
+@tag("process")
+class TeamTests(SimpleTestCase):
+    hub: Server
+    shell: Shell
+
+    def setUp(self) -> None:
+        self.hub = self.enterContext(serving("--no-worker"))
+        self.shell = Shell(self.hub.home)
+        self.addCleanup(self.shell.close)
+        for project in ("shop", "other"):
+            self.assertEqual(self.hub.api("POST", "projects", {"project_id": project}).status, 201)
+
+    def run_command(self, *words: str) -> str:
+        code, output = self.shell.run(*words)
+        self.assertEqual(code, 0, output)
+        return output
+
+    def join(self, person: str, role: str) -> None:
+        """Add a person to the shop."""
+        self.run_command("signin", "--user", person, "--role", "member")
+        self.run_command("member", "add", person, "--project", "shop", "--role", role)
+
+    def token(self, person: str, name: str, *verbs: str) -> str:
+        made = self.run_command("token", "create", "--person", person, "--name", name, "--verbs", *verbs)
+        return made.split()[-1]
+
+    def connect(self, token: str) -> HttpSession:
+        return HttpSession(HubProject(self.hub, "shop", token))
+
+    def api(self, token: str, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        reply = self.hub.request(method, f"/api/v1/projects/{path}", body, Authorization=f"Bearer {token}")
+        return reply.status, reply.json() if reply.body else None
+
+    def found(self, token: str, path: str, name: str = "results") -> Any:
+        status, answer = self.api(token, "GET", path)
+        self.assertEqual(status, 200, answer)
+        return answer[name]
+
+    def number_in(self, answer: str) -> int:
+        found = re.search(r"#(\d+)", answer)
+        assert found, answer
+        return int(found[1])
+
+    def test_their_conflict_their_review_and_their_log(self) -> None:
+        self.join("ann", "owner")
+        self.join("ben", "reviewer")
+        # Their agents write, and what needs a person's own right they do with another token.
+        of_ann, of_ben = (self.connect(self.token(person, "laptop", "write")) for person in ("ann", "ben"))
+        ann, ben = (self.token(person, "desk", "admin") for person in ("ann", "ben"))
+
+        number = self.number_in(of_ann.say("memory_write", title="Queue", content="Orders wait in Redis."))
+        self.assertIn("Queue", of_ben.say("memory_search", query="queue orders"))
+        of_ann.say("memory_update", id=number, base_version=1, content="Orders wait in PostgreSQL.")
+        answer = of_ben.say("memory_update", id=number, base_version=1, content="Orders wait in Kafka.")
+        self.assertIn("conflict", answer)
+        (conflict,) = self.found(ann, "shop/conflicts")
+        resolution = {"resolution": "keep_b"}
+        self.assertEqual(self.api(ben, "POST", f"shop/conflicts/{conflict['id']}/resolve", resolution)[0], 200)
+        self.assertEqual(self.found(ann, "shop/conflicts"), [])
+        self.assertIn("Kafka", of_ann.say("memory_get", ids=[number]))
+
+        policy = {"settings": {"review_policy": "all"}}
+        self.assertEqual(self.api(ben, "PATCH", "shop/settings", policy)[0], 403)
+        self.assertEqual(self.api(ann, "PATCH", "shop/settings", policy)[0], 200)
+        proposed = self.number_in(of_ann.say("memory_write", title="Retry", content="Wait a minute after a refusal."))
+        verdict = {"verdict": "accepted"}
+        laptop = self.token("ben", "other", "write")
+        self.assertEqual(self.api(laptop, "POST", f"shop/memories/{proposed}/review", verdict)[0], 403)
+        self.assertEqual(self.api(ben, "POST", f"shop/memories/{proposed}/review", verdict)[0], 200)
+        self.assertIn("Retry", of_ann.say("memory_search", query="retry refusal"))
+
+        expected = {
+            ("memory.written", "ann/laptop"),
+            ("memory.revised", "ann/laptop"),
+            ("memory.revised", "ben/laptop"),
+            ("conflict.resolved", "ben/desk"),
+            ("project.configured", "ann/desk"),
+            ("memory.reviewed", "ben/desk"),
+        }
+        for token in (ann, ben):
+            actors = {(event["event_type"], event["actor"]) for event in self.found(token, "shop/events?limit=100")}
+            self.assertLessEqual(expected, actors)
+            self.assertIs(self.found(token, "shop/events/verify", "ok"), True)
+
+        of_ben.say("memory_context")
+        for token in (ann, ben):
+            (pack,) = self.found(token, "shop/audit")
+            self.assertEqual((pack["person"], pack["client"], pack["door"]), ("ben", "laptop", "mcp"))
+
+    def test_a_membership_that_ends_ends_everywhere_at_the_next_request(self) -> None:
+        self.join("ann", "reviewer")
+        ann = self.token("ann", "laptop", "write")
+        session = self.connect(ann)
+        session.say("memory_write", title="Queue", content="Orders wait in Redis.")
+        self.assertEqual(self.api(ann, "GET", "shop/memories")[0], 200)
+        self.run_command("member", "remove", "ann", "--project", "shop")
+        with session.begin("memory_search", query="queue") as refused:
+            self.assertEqual(refused.status, 404)
+            self.assertIn("there is no project 'shop' in this hub; known: none", refused.read().decode())
+        self.assertEqual(self.api(ann, "GET", "shop/memories")[0], 404)
+        self.assertEqual(self.api(ann, "GET", "never-was/memories")[0], 404)
