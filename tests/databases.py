@@ -29,6 +29,11 @@ def sqlite_only(reason: str) -> Any:
     return skipIf(on_postgresql(), f"SQLite only: {reason}")
 
 
+def postgresql_only(reason: str) -> Any:
+    """Skip a test or a class of tests on SQLite, because it is about PostgreSQL's connections or schemas."""
+    return skipIf(not on_postgresql(), f"PostgreSQL only: {reason}")
+
+
 def prepare_run() -> None:
     """Create the run's template in the server that ``MEMORY_HUB_DATABASE_URL`` names."""
     from memoryhub.ops.hub_databases import prepare_databases

@@ -239,6 +239,7 @@ class DocumentedCommandsTests(SimpleTestCase):
     def test_every_guide_is_in_the_table_of_contents(self):
         self.assertEqual({*(ROOT / "docs/guides").glob("*.md")}, {*guided_pages()[2:]})
 
+    @needs("curl")
     def test_the_commands_of_the_pages_run_in_order(self):
         with serving(home=self.user / ".memory-hub") as server:
             shell = Shell(server.home, folder=self.repository)

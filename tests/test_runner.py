@@ -42,7 +42,7 @@ class SummaryTests(SimpleTestCase):
             pass
 
         def test_skips(self) -> None:
-            self.skipTest("a reason")
+            self.skipTest("a reason: of this test")
 
     class Unprepared(TestCase):
         @classmethod
