@@ -1,4 +1,4 @@
-"""Alpha with one thing of each kind, and a person of each role."""
+"""Hubs with people: one with a thing of each kind and a person of each role, one with members of places."""
 
 from __future__ import annotations
 
@@ -12,22 +12,37 @@ from decisions.services import record_decision
 from memories.schemas import MemoryTouch, MemoryUpdate, MemoryWrite
 from memories.services import delete_memory, update_memory, write_memory
 from memoryhub.core import log
+from memoryhub.core.permissions import Grant, grant_of
+from memoryhub.core.stores.store import org_store, project_store
+from memoryhub.registry import members, tokens
+from memoryhub.registry.organizations import OrgCreate, create_org
 from memoryhub.registry.people import PersonAdd, add_person
+from memoryhub.registry.projects import describe_project
 from memoryhub.web.signin import ensure_owner
+from sessions_app.schemas import ProjectDescribe
+from tests.api.client import RestTestCase
 from tests.support import HubTestCase
 
 ADMIN = "/p/alpha/admin/"
 
 
+def add(name: str, role: Any = "member") -> User:
+    return add_person(command=PersonAdd(name=name, role=role))
+
+
+def browser_of(name: str) -> Client:
+    browser = Client(headers={"host": "localhost"})
+    browser.force_login(User.objects.get(username=name))
+    return browser
+
+
 class PermissionTestCase(HubTestCase):
+    """Alpha has one thing of each kind; vic is a viewer and rea a reviewer of the hub."""
+
     def setUp(self) -> None:
         super().setUp()
-        self.people = {
-            "viewer": self.add("vic", "viewer"),
-            "reviewer": self.add("rea", "reviewer"),
-            "owner": ensure_owner(),
-        }
-        self.browsers = {role: self.browser(user) for role, user in self.people.items()}
+        self.people = {"viewer": add("vic", "viewer"), "reviewer": add("rea", "reviewer"), "owner": ensure_owner()}
+        self.browsers = {role: browser_of(user.get_username()) for role, user in self.people.items()}
         with self.store("beta"):
             pass
         with self.store(actor="agent", source="mcp"):
@@ -36,14 +51,6 @@ class PermissionTestCase(HubTestCase):
             delete_memory(command=MemoryTouch(id=self.gone))
             self.conflict = self.disagree(self.write("Three"))
             self.decision = record_decision(command=DecisionRecord(title="Four", chosen="four")).id
-
-    def add(self, name: str, role: Any) -> User:
-        return add_person(command=PersonAdd(name=name, role=role))
-
-    def browser(self, user: User) -> Client:
-        browser = Client(headers={"host": "localhost"})
-        browser.force_login(user)
-        return browser
 
     def write(self, title: str) -> int:
         return write_memory(command=MemoryWrite(title=title, content=f"the text of {title}")).id
@@ -54,6 +61,29 @@ class PermissionTestCase(HubTestCase):
         assert result.conflict
         return result.conflict
 
-    def head(self, project: str = "alpha") -> int:
-        with self.store(project):
+    def head(self) -> int:
+        with self.store():
             return log.head()[0]
+
+
+class MembersTestCase(RestTestCase):
+    """Alpha belongs to acme, beta to nobody; ann may join them."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        create_org(command=OrgCreate(org_id="acme"))
+        describe_project(project_id="alpha", command=ProjectDescribe(org_id="acme"))
+        ensure_owner()
+        add("ann")
+
+    def join(self, name: str, place: str, role: Any = "reviewer") -> None:
+        kind, _, named = place.partition(":")
+        store = (project_store if kind == "project" else org_store)(named)
+        members.set_member(store=store, name=name, command=members.MemberSet(role=role))
+
+    def grant(self, name: str) -> Grant:
+        return grant_of(User.objects.get(username=name))
+
+    def token(self, person: str, client: str = "laptop", *verbs: Any, **places: list[str]) -> str:
+        command = tokens.TokenCreate(name=client, person=person, verbs=list(verbs) or ["write"], **places)
+        return tokens.create_token(command=command, by=person)[1]

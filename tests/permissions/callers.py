@@ -56,6 +56,10 @@ class Caller:
         return self.user is not None
 
     @property
+    def is_known(self) -> bool:
+        return bool(self.at or self.hub)
+
+    @property
     def is_whole(self) -> bool:
         """Whether they see every place, and so the whole hub."""
         return not PLACES.keys() - self.at.keys()

@@ -1,29 +1,22 @@
-"""A request for every page of a place, and a valid form for each that changes something."""
+"""A request for every page of a place and of the hub, and a valid form for each that changes something."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from memoryhub.core.permissions import Act
-from tests.permissions.world import OWN, World
+from tests.permissions.matrix import Request
+from tests.permissions.world import GLOBAL, OWN, OWN_ORG, World
 
-STORE_URLS = "memoryhub.web.store_urls"
+STORE_URLS, HUB_URLS = "memoryhub.web.store_urls", "memoryhub.urls"
+# The address of a place, by its name
+BEFORE = {OWN: f"/p/{OWN}/", OWN_ORG: f"/o/{OWN_ORG}/", GLOBAL: "/global/", "": "/"}
 Maker = Callable[[World], tuple[str, dict[str, Any]]]
-
-
-@dataclass(frozen=True)
-class Form:
-    """A form to send: the name of its page, the act, the address below the place, and the fields."""
-
-    name: str
-    act: Act
-    path: str
-    fields: dict[str, Any] = field(default_factory=dict)
 
 
 _MEMORY, _DECISION, _REVIEW = "memories/memory", "decisions/decision", "memories/memory/review"
@@ -221,6 +214,46 @@ NO_FORM = {
     "memories_review_undo": "undoes one's own verdict, so it needs one first; it writes as verdicts do",
     "memories_review_undo_chosen": "the same",
 }
+TOKEN = {"reach": "hub", "verbs": "admin", "days": "9"}
+
+# Of the hub: the act, the address, the fields
+HUB_FORMS: dict[str, tuple[Act, Maker]] = {
+    "new-project": (Act.GOVERN, lambda world: ("new/project", {"id": f"p{world.number()}"})),
+    "new-org": (Act.GOVERN, lambda world: ("new/organisation", {"id": f"o{world.number()}"})),
+    "people": (Act.ADMINISTER, lambda world: ("people", {"name": f"u{world.number()}", "role": "member"})),
+    "change-person": (Act.ADMINISTER, lambda world: (f"people/{world.person()}/deactivate", {})),
+    "revoke-token": (Act.ADMINISTER, lambda world: (f"tokens/{world.token()}/revoke", {})),
+    # Everyone makes tokens of their own.
+    "tokens": (Act.VIEW, lambda world: ("tokens", {**TOKEN, "for": "me", "name": f"a{world.number()}"})),
+    "plan-job": (
+        Act.ADMINISTER,
+        lambda world: ("jobs/plan", {"job": "expire turns", "every": "day", "at": f"{world.number() % 24}:30"}),
+    ),
+}
+# Pages of the hub and the act that they need
+HUB_READS = {
+    **dict.fromkeys(
+        ("", "find", "find?q=text", "find?q=text&fragment=1", "find?q=memory&from=/p/quartz/admin/", "jobs", "tokens"),
+        Act.VIEW,
+    ),
+    "people": Act.ADMINISTER,
+    "new/project": Act.GOVERN,
+    "new/organisation": Act.GOVERN,
+}
+NO_HUB_FORM = {
+    "None": "the answer to clients that look for an OAuth server",
+    "load-sample": "makes a project of its own; tests/demo",
+    "hide-first-steps": "keeps a name in the person's own session",
+    "run-job": "needs a worker; tests/jobs",
+    "live-jobs": "the head of a stream, which is a version; tested here",
+    "signin": "for those who are not signed in",
+    "signin-help": "the same",
+    "signout": "ends one's own session",
+    "help": "the documentation",
+    "home": "read here",
+    "find": "read here",
+    "jobs": "read here",
+}
 # Django's own pages of each model: those that no form here names are without the right to add, change or delete.
 _OF_MODELS = re.compile(r"_(changelist|add|history|delete|change)$")
 _SAMPLES = {
@@ -263,9 +296,10 @@ def patterns(urlconf: str) -> Iterator[tuple[str, str]]:
 
 
 def uncovered() -> list[str]:
-    names = [name for _, name in patterns(STORE_URLS)]
     known = {*FORMS, *READ_ONLY, *NO_FORM}
-    return [name for name in names if name not in known and not _OF_MODELS.search(name)]
+    names = [name for _, name in patterns(STORE_URLS) if name not in known and not _OF_MODELS.search(name)]
+    of_hub = [name for path, name in patterns(HUB_URLS) if not path.startswith("api/")]
+    return names + [name for name in of_hub if name not in {*HUB_FORMS, *NO_HUB_FORM}]
 
 
 def store_paths(world: World) -> Iterator[tuple[str, str]]:
@@ -294,7 +328,23 @@ def _filled(path: str, values: dict[str, str]) -> str:
     return re.sub(r"<(?:\w+:)?(\w+)>", lambda part: values[part[1]], path)
 
 
-def form(world: World, name: str) -> Form:
-    act, maker = FORMS[name]
+def hub_paths() -> Iterator[str]:
+    """Yield the address of every page of the hub."""
+    for path, _ in patterns(HUB_URLS):
+        if not path.startswith(("api/", "signout", "p/", "o/", "global/")) and not re.search(r"[\^$(\\]", path):
+            yield re.sub(
+                r"<(?:\w+:)?(\w+)>", lambda part: {"name": "own-viewer", "what": "role"}.get(part[1], "1"), path
+            )
+
+
+def page(path: str, place: str, act: Act = Act.VIEW) -> Request:
+    lists_places = not place and path.startswith(("people", "tokens"))
+    return Request(f"{BEFORE[place]}{path}", "GET", f"{BEFORE[place]}{path}", act, place, lists_places=lists_places)
+
+
+def form(world: World, name: str, place: str = OWN) -> Request:
+    """Return a form to send; of a place, or of the hub."""
+    act, maker = FORMS[name] if place else HUB_FORMS[name]
     path, fields = maker(world)
-    return Form(name, act, f"admin/{path}", fields)
+    page_of = page(f"admin/{path}" if place else path, place, act)
+    return replace(page_of, label=f"{name} of {place or 'the hub'}", method="POST", body=fields, writes=True)

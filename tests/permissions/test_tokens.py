@@ -1,25 +1,41 @@
-"""Agents' tokens at REST: verbs, projects, expiry, revocation, and what is kept of them."""
+"""Agents' tokens: verbs, projects, expiry, revocation, what is kept of them, and the page that shows a new one once.
+
+That they see and change nothing beyond their rights is in ``test_matrix.py``.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import html
+import json
+import re
+import shlex
+import tomllib
 from datetime import timedelta
+from io import StringIO
 from typing import Any
 
+from django.core.management import call_command
+from django.test import tag
 from django_q.models import Schedule
 
+from memoryhub.config.clients import all_clients
 from memoryhub.core import clock
-from memoryhub.core.errors import Conflict, NotFound, Unauthorized
-from memoryhub.core.permissions import Act
+from memoryhub.core.errors import Conflict, Forbidden, NotFound, Unauthorized
+from memoryhub.core.permissions import VERBS, Act, Grant, use_grant
 from memoryhub.models import AgentToken
 from memoryhub.registry import tokens
+from memoryhub.registry.projects import ProjectCreate, create_project
 from memoryhub.rest.api import api
 from memoryhub.rest.auth import act_of_route
+from memoryhub.web.signin import ensure_owner
 from tests.api.client import RestTestCase
+from tests.permissions import rest_requests as rest
+from tests.setup.test_team import ENTRIES, INPUT, URL
+from tests.support import HubTestCase
 
-QUERY = "post projects/{project_id}/query"
-ASKING = {QUERY, "post projects/{project_id}/rollbacks/preview", "post projects/{project_id}/sanitise"}
 BODY = {"title": "t", "content": "c"}
+TO_MAKE = "this caller may not create or set up projects and organisations; that needs the role owner"
 
 
 class TokenTestCase(RestTestCase):
@@ -40,6 +56,7 @@ class KeepingTests(TokenTestCase):
         self.assertEqual(text[: len(kept.prefix)], kept.prefix)
         self.assertNotIn(text[len(kept.prefix) + 1 :], " ".join(map(str, vars(kept).values())))
 
+    @tag("backend")
     def test_a_verb_comes_with_the_lesser_ones(self) -> None:
         self.make("a", "admin")
         self.make("w", "write")
@@ -69,87 +86,49 @@ class UsingTests(TokenTestCase):
         event = self.call("GET", "projects/alpha/events", token=text).data["results"][0]
         self.assertEqual((event["actor"], event["source"]), ("token:ci", "rest"))
 
-    def test_a_token_that_may_read_writes_nothing(self) -> None:
-        text, memory = self.make(), self.write()
-        for method, path, body in (
-            ("POST", "projects/alpha/memories", BODY),
-            ("PATCH", f"projects/alpha/memories/{memory}", {"content": "other"}),
-            ("DELETE", f"projects/alpha/memories/{memory}", None),
-            ("POST", "projects/alpha/sessions", {"session_id": "s1", "purpose": "p"}),
-            ("POST", "projects/alpha/turns/begin", {}),
-            ("PATCH", "projects/alpha/settings", {"retention_days": 3}),
-            ("POST", "projects", {"project_id": "gamma"}),
-            ("POST", "orgs", {"org_id": "acme"}),
-            ("POST", "hooks/claude/Stop", {}),
+    def test_a_refusal_says_which_token_may(self) -> None:
+        reader, writer = self.make(), self.make("w", "write")
+        member = self.make("alpha", "admin", projects=["alpha"])
+        self.call("POST", "orgs", {"id": "acme"}, expect=201)
+        self.call("PATCH", "projects/alpha", {"org_id": "acme"})
+        memory = f"projects/alpha/memories/{self.write()}"
+        self.call("PATCH", "projects/alpha/settings", {"settings": {"review_policy": "all"}})
+        pending = self.call("POST", "projects/alpha/memories", BODY, token=writer, expect=201).data["id"]
+        verdict = f"projects/alpha/memories/{pending}/review"
+        may_not, limited = "this caller may not .+ or a token with {}", "limited to some projects"
+        for token, method, path, body, sentence in (
+            (reader, "POST", "projects/alpha/memories", BODY, may_not.format("write")),
+            (reader, "PATCH", memory, {"content": "other"}, may_not.format("write")),
+            (reader, "PATCH", "projects/alpha/settings", {"retention_days": 3}, may_not.format("admin")),
+            (reader, "POST", "hooks/claude/Stop", {}, may_not.format("admin")),
+            (writer, "POST", "projects", {"project_id": "gamma"}, f"{TO_MAKE}, or a token with admin"),
+            (writer, "PATCH", "projects/alpha", {"name": "A"}, f"{TO_MAKE}, or a token with admin"),
+            (writer, "POST", "orgs", {"org_id": "umbra"}, f"{TO_MAKE}, or a token with admin"),
+            (writer, "DELETE", f"{memory}?permanent=true", None, "or a token with admin"),
+            (writer, "POST", verdict, {"verdict": "accepted"}, "may not accept"),
+            (member, "POST", "projects/alpha/memories", {**BODY, "scope": "org"}, limited),
+            (member, "POST", "projects/alpha/memories", {**BODY, "scope": "global"}, limited),
+            (member, "PATCH", "projects/alpha", {"org_id": None}, "."),
         ):
             with self.subTest(path=path, method=method):
-                said = self.detail(method, path, body, token=text, expect=403)
-                self.assertRegex(said, "this caller may not .+ or a token with (write|admin)")
-        self.assertEqual(self.call("GET", "projects/alpha").data["events"], 1)
-        self.assertEqual(
-            [each["project_id"] for each in self.call("GET", "projects").data["results"]], ["alpha", "beta"]
-        )
-        self.call("POST", "projects/alpha/query", {}, token=text)
-        self.call("GET", "projects/alpha/context", token=text)
-
-    def test_a_token_that_may_write_does_not_govern(self) -> None:
-        text = self.make("w", "write")
-        memory = self.call("POST", "projects/alpha/memories", BODY, token=text, expect=201).data["id"]
-        self.call("DELETE", f"projects/alpha/memories/{memory}", token=text)
-        path = f"projects/alpha/memories/{memory}?permanent=true"
-        self.assertIn("or a token with admin", self.detail("DELETE", path, token=text, expect=403))
-        asked = self.call("DELETE", path, expect=409).data
-        self.call("DELETE", f"{path}&confirm_token={asked['confirm_token']}", token=text, expect=403)
-        self.call("PATCH", "projects/alpha/settings", {"retention_days": 30}, token=text, expect=403)
-        self.call("PATCH", "projects/alpha", {"name": "A"}, token=text, expect=403)
-        self.call("DELETE", f"{path}&confirm_token={asked['confirm_token']}", token=self.make("a", "admin"))
-
-    def test_what_a_token_writes_it_does_not_accept_itself(self) -> None:
-        self.call("PATCH", "projects/alpha/settings", {"settings": {"review_policy": "all"}})
-        text = self.make("w", "write")
-        memory = self.call("POST", "projects/alpha/memories", BODY, token=text, expect=201).data["id"]
-        verdict = f"projects/alpha/memories/{memory}/review"
-        self.assertIn("may not accept", self.detail("POST", verdict, {"verdict": "accepted"}, token=text, expect=403))
-        self.call("POST", verdict, {"verdict": "accepted"}, token=self.make("a", "admin"))
+                self.assertRegex(self.detail(method, path, body, token=token, expect=403), sentence)
+        self.call("POST", verdict, {"verdict": "accepted"}, token=member)
+        with use_grant(Grant(VERBS["write"])), self.assertRaisesMessage(Forbidden, TO_MAKE):
+            create_project(command=ProjectCreate(project_id="gamma"))
 
     def test_a_token_for_alpha_can_not_learn_what_else_there_is(self) -> None:
         text = self.make("ci", "admin", projects=["alpha"])
-        self.write("Walrus")
-        for path in ("", "/memories", "/search?q=x", "/stats", "/events", "/settings", "/context"):
-            there, nowhere = (
-                self.detail("GET", f"projects/{project}{path}", token=text, expect=404).replace(project, "…")
-                for project in ("beta", "gamma")
-            )
-            self.assertEqual(there, nowhere)
-            self.assertEqual(there, "there is no project '…' in this hub; known: alpha")
         for project in ("beta", "gamma"):
+            said = self.detail("GET", f"projects/{project}/stats", token=text, expect=404)
+            self.assertEqual(said, f"there is no project '{project}' in this hub; known: alpha")
             self.call("POST", f"projects/{project}/memories", BODY, token=text, expect=404)
-            self.call("POST", "projects", {"project_id": project}, token=text, expect=403)
-        listed = self.call("GET", "projects", token=text)
-        self.assertEqual([each["project_id"] for each in listed.data["results"]], ["alpha"])
         self.call("POST", "orgs", {"org_id": "acme"}, expect=201)
-        self.assertEqual(self.call("GET", "orgs", token=text).data["results"], [])
-        there, nowhere = (
-            self.detail("GET", f"orgs/{org}", token=text, expect=404).replace(org, "…") for org in ("acme", "none-such")
-        )
-        self.assertEqual((there, nowhere), 2 * ("there is no org '…' in this hub; known: none",))
-        self.call("GET", "metrics", token=text, expect=403)
-        self.call("POST", "orgs", {"org_id": "other"}, token=text, expect=403)
-        self.call("POST", "hooks/claude/Stop", {}, token=text, expect=403)
+        for org in ("acme", "none-such"):
+            said = self.detail("GET", f"orgs/{org}", token=text, expect=404)
+            self.assertEqual(said, f"there is no org '{org}' in this hub; known: none")
         self.assertNotIn("parts", self.call("GET", "health", token=text).data)
+        self.assertIn("parts", self.call("GET", "health").data)
         self.assertFalse((self.home / "projects" / "gamma").exists())
-
-    def test_a_token_for_alpha_changes_nothing_that_others_inherit(self) -> None:
-        self.call("POST", "orgs", {"org_id": "acme"}, expect=201)
-        self.call("PATCH", "projects/alpha", {"org_id": "acme"})
-        text = self.make("ci", "admin", projects=["alpha"])
-        for scope in ("org", "global"):
-            said = self.detail("POST", "projects/alpha/memories", {**BODY, "scope": scope}, token=text, expect=403)
-            self.assertIn("limited to some projects", said)
-        self.call("PATCH", "projects/alpha", {"org_id": None}, token=text, expect=403)
-        self.call(
-            "POST", "projects/alpha/memories", {**BODY, "scope": "global"}, token=self.make("all", "write"), expect=201
-        )
 
     def test_what_has_expired_or_is_revoked_or_never_was_is_401(self) -> None:
         text = self.make(days=1)
@@ -167,7 +146,10 @@ class UsingTests(TokenTestCase):
                 said = self.detail("GET", "projects", token=wrong, expect=401)
                 self.assertNotIn("ci", said.split())
                 self.assertNotIn(wrong[12:] or "\0", said)
+        with self.assertRaises(Unauthorized):
+            tokens.recognise(f"mh_{'0' * 8}_{'x' * 43}")
 
+    @tag("backend")
     def test_its_last_use_is_noted_once_a_minute(self) -> None:
         text, now = self.make(), clock.now()
         for seconds, noted in ((0, 0), (59, 0), (61, 61), (90, 61)):
@@ -176,13 +158,6 @@ class UsingTests(TokenTestCase):
             token = AgentToken.objects.get()
             self.assertEqual(token.last_used_at, now + timedelta(seconds=noted))
         self.assertEqual(token.last_used_from, "127.0.0.1")
-
-    def test_the_hubs_own_token_goes_on_with_all_rights(self) -> None:
-        self.make()
-        self.call("POST", "projects", {"project_id": "gamma"}, expect=201)
-        self.assertIn("parts", self.call("GET", "health").data)
-        with self.assertRaises(Unauthorized):
-            tokens.recognise(f"mh_{'0' * 8}_{'x' * 43}")
 
 
 class RouteTests(TokenTestCase):
@@ -199,24 +174,69 @@ class RouteTests(TokenTestCase):
         self.assertIn("settings", governed)
         own = {each for each in wanted[Act.GOVERN] if "{project_id}/" not in each}
         self.assertEqual(own, {"post projects", "patch projects/{project_id}", "post orgs", "patch orgs/{org_id}"})
-        # Of members, the service decides who may change them
+        # Of members, the service decides who may change them; only owners look for what to redact.
         posted = {each for each in wanted[Act.VIEW] if not each.startswith("get ") and "/members" not in each}
-        self.assertEqual(posted, ASKING)
+        self.assertEqual(posted, rest.ASKING - {f"post {rest.PROJECT}/redactions/preview"})
 
 
-class SessionTests(TokenTestCase):
-    def test_a_signed_in_person_has_the_rights_of_her_role(self) -> None:
-        from django.test import Client
+class TokenPageTests(HubTestCase):
+    """A new token is shown once, with how clients take it from elsewhere than their files."""
 
-        from memoryhub.registry.people import PersonAdd, add_person
+    def setUp(self) -> None:
+        super().setUp()
+        with self.store("alpha"):
+            pass
+        self.client.force_login(ensure_owner())
 
-        for role, may_write in (("viewer", False), ("reviewer", True)):
-            with self.subTest(role=role):
-                browser = Client(headers={"host": "localhost"})
-                browser.force_login(add_person(command=PersonAdd(name=role[:3], role=role)))
-                self.assertEqual(browser.get("/api/v1/projects/alpha/memories").status_code, 200)
-                sent = {"title": role, "content": "c"}
-                written = browser.post("/api/v1/projects/alpha/memories", sent, content_type="application/json")
-                self.assertEqual(written.status_code, 201 if may_write else 403)
-                settings = browser.patch("/api/v1/projects/alpha/settings", {}, content_type="application/json")
-                self.assertEqual(settings.status_code, 403)
+    def create(self, **fields: object) -> tuple[str, list[str], str]:
+        """Return the new token, the texts to copy for its use, and the page."""
+        form = {"name": "ci", "verbs": "write", "reach": "some", "projects": ["alpha"], "days": "30", **fields}
+        response = self.client.post("/tokens", form, headers={"host": "localhost"})
+        page = response.content.decode()
+        found = re.findall(r'<pre [^>]*id="snippet-[^>]*>(.*?)</pre>', page, re.DOTALL)
+        return str(response.context["text"]), [html.unescape(text) for text in found], page
+
+    def test_the_token_itself_is_in_no_text_to_paste(self) -> None:
+        token, texts, page = self.create()
+        self.assertEqual(page.count(token), 1)
+        self.assertTrue(texts)
+        self.assertIn("MEMORY_HUB_TOKEN", page)
+
+    def test_every_client_has_its_command(self) -> None:
+        _, texts, _ = self.create()
+        commands = [shlex.split(text) for text in texts if text.startswith("memory-hub ")]
+        clients = [client.id for client in all_clients().values() if client.http]
+        self.assertEqual([words[2] for words in commands], clients)
+        for words in commands:
+            self.assertEqual((words[:2], words[3]), (["memory-hub", "setup"], "--url"))
+            self.assertTrue(words[4].endswith("/p/alpha/mcp"), words)
+            call_command("setup", words[2], *words[3:5], "--dry-run", stdout=StringIO())
+
+    def test_every_client_has_the_entry_that_the_command_writes(self) -> None:
+        _, texts, page = self.create()
+        found = [text for text in texts if not text.startswith(("memory-hub ", "read "))]
+        for client, text in zip(ENTRIES, found, strict=True):
+            with self.subTest(client=client):
+                data = tomllib.loads(text) if text.startswith("[") else json.loads(text)
+                (entry,) = data[all_clients()[client].servers[0]].values()
+                url = next(value for value in entry.values() if str(value).endswith("/p/alpha/mcp"))
+                self.assertEqual(entry, json.loads(json.dumps(ENTRIES[client]).replace(URL, url)))
+                self.assertEqual(data.get("inputs", []), [INPUT] if client == "vscode" else [])
+        for file in (".mcp.json", ".codex/config.toml", ".vscode/mcp.json", "~/.codeium/windsurf/mcp_config.json"):
+            self.assertIn(file, page)
+
+    def test_a_token_that_may_only_read_sets_up_no_hooks(self) -> None:
+        _, texts, _ = self.create(verbs="read")
+        for text in texts:
+            self.assertEqual(text.startswith("memory-hub "), text.endswith(" --no-hooks"))
+
+    def test_without_a_project_its_place_is_named(self) -> None:
+        _, texts, page = self.create(reach="hub")
+        self.assertTrue(any("/p/PROJECT/mcp" in text for text in texts))
+        self.assertIn("instead of PROJECT", page)
+
+    def test_a_script_takes_it_from_the_variable_too(self) -> None:
+        _, texts, _ = self.create()
+        ask, curl = texts[-1].splitlines()
+        self.assertEqual(ask, "read -rs MEMORY_HUB_TOKEN && export MEMORY_HUB_TOKEN")
+        self.assertEqual(shlex.split(curl)[:3], ["curl", "-H", "Authorization: Bearer $MEMORY_HUB_TOKEN"])

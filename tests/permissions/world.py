@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import subprocess
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -241,6 +242,59 @@ class World:
             "entity_id": memory,
             "run_id": run,
         }
+
+
+Values = dict[str, Any]
+Maker = Callable[[World], Values]
+COMMIT = {"message": "m", "author": "Ada", "committed_at": "2026-11-20T12:00:00Z"}
+
+
+def _iteration(world: World) -> str:
+    world.no_iteration()
+    return "feature"
+
+
+# A valid value for a field that a request requires, by the field's name
+_SAMPLES: dict[str, Callable[[World], Any]] = {
+    "project_id": lambda _: OWN,
+    "org_id": lambda _: OWN_ORG,
+    "code": lambda _: "invalid",
+    "command": _iteration,
+    "conflict_id": World.conflict,
+    "decision_id": World.decision,
+    "entity_id": World.decision,
+    "hold_id": World.hold,
+    "iteration_id": World.iteration,
+    "memory_id": World.memory,
+    "relation_id": World.relation,
+    "rollback_id": World.rollback,
+    "session_id": World.session,
+    "person": World.person,
+    "source": lambda world: str(world.memory()),
+    "target": lambda world: str(world.memory()),
+    "to": World.decision,
+    "stream_id": lambda world: f"memory:{world.memory()}",
+    "sha": lambda world: f"{world.number():040x}",
+    "id": lambda world: f"new{world.number()}",
+    "name": lambda world: f"name{world.number()}",
+    **dict.fromkeys(
+        ("title", "content", "text", "description", "chosen", "reason"), lambda world: f"{OWN} text {world.number()}"
+    ),
+    "payload": lambda _: {"content": "c"},
+    "relation": lambda _: "related_to",
+    "resolution": lambda _: "keep_b",
+    "role": lambda _: "viewer",
+    "settings": lambda world: {"purge_deleted_after_days": 1000 + world.number()},
+    "tags": lambda _: ["n"],
+    "type": lambda _: "message.user",
+    "verdict": lambda _: "rejected",
+}
+
+
+def sample(world: World, field: str) -> Any:
+    """Return a valid value for a field that a request requires; create what it names."""
+    assert field in _SAMPLES, f"add a sample of the field {field!r} here, or a value for its request"
+    return _SAMPLES[field](world)
 
 
 def _repository(project: str) -> Path:
