@@ -23,9 +23,8 @@ def main(folder: Path) -> dict[str, Any]:
     from memoryhub.core import clock
     from memoryhub.mcp.registry import load_tools
     from tests.databases import on_postgresql
-    from tests.engines.history import deterministic, write_history
-    from tests.engines.statements import recorded
-    from tests.engines.story import PROJECT
+    from tests.engines.answers import recorded
+    from tests.engines.story import PROJECT, deterministic, write_history
     from tests.engines.values import NOW
 
     load_tools()
@@ -63,7 +62,7 @@ def _answers(project: str, *, every: int, calls: int) -> dict[str, Any]:
     from memoryhub.core.origin import use_origin
     from memoryhub.core.stores.store import project_store, use_store
     from sessions_app.models import Session
-    from tests.engines import answers, selectors
+    from tests.engines import answers
     from tests.engines.values import Values
 
     with use_store(project_store(project)):
@@ -74,7 +73,7 @@ def _answers(project: str, *, every: int, calls: int) -> dict[str, Any]:
                 "tools": answers.tool_answers(Values(), every=every),
                 "resources": answers.resource_answers(Values()),
                 "completions": answers.completions(),
-                "selectors": selectors.selector_answers(Values(), calls=calls),
+                "selectors": answers.selector_answers(Values(), calls=calls),
                 "head": log.head(),
                 "digests": table_digests(),
                 "rebuilt": [table.table for table in log.rebuild().tables if not table.identical],
@@ -83,7 +82,7 @@ def _answers(project: str, *, every: int, calls: int) -> dict[str, Any]:
 
 def _statements(path: Path, sent: dict[str, Any]) -> dict[str, Any]:
     from memoryhub.core.stores.store import project_store, use_store
-    from tests.engines.statements import problems
+    from tests.engines.answers import problems
     from tests.engines.story import PROJECT
 
     if sent:

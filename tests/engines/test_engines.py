@@ -16,7 +16,7 @@ from django.test import tag
 from memoryhub.core.events.event_types import event_types
 from memoryhub.core.tools import all_resources, all_tools
 from memoryhub.mcp.registry import load_tools
-from tests.engines.selectors import NOT_CALLED, selectors
+from tests.engines.answers import NOT_CALLED, selectors
 from tests.engines.story import PROJECT
 from tests.postgresql import URL_VARIABLE, Cluster
 from tests.programs import needs

@@ -57,14 +57,14 @@ def run_python(program: str, home: Path, url: str) -> Any:
     return json.loads(output.splitlines()[-1])
 
 
-def begin_python(program: str, home: Path, url: str) -> subprocess.Popen[str]:
+def begin_python(program: str, home: Path, url: str, *, stdout: Any = subprocess.PIPE) -> subprocess.Popen[str]:
     settings = {"DJANGO_SETTINGS_MODULE": "memoryhub.settings", "MEMORY_HUB_LOG": "CRITICAL"}
     return subprocess.Popen(
         [sys.executable, "-c", f"import django; django.setup()\n{program}"],
         cwd=ROOT,
         env={**os.environ, **UNMEASURED, **settings, **variables(home, url)},
         stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         text=True,
     )
 

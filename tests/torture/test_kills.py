@@ -1,13 +1,16 @@
-"""Real processes on one store: writers wait their turn, and a kill at any moment loses nothing acknowledged."""
+"""Kills: of processes that write to one store, and of the hub, MCP servers and hooks while events are captured."""
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from random import Random
 
 from django.test import tag
 
@@ -18,8 +21,11 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import project_store
 from tests.home import UNMEASURED
+from tests.hook.client import environment_of, replayed
+from tests.hook.test_without_hub import MANAGE, AutostartTestCase
 from tests.support import HubTestCase
-from tests.torture.rounds import rounds
+from tests.torture.rounds import randomness, rounds
+from tests.web.server import poll
 
 PREPARE = """
 import django, os, sys
@@ -60,14 +66,14 @@ while name := sys.stdin.readline().strip():
     say(f"ended {{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}}")
 """
 DEADLINE_SECONDS = 300
-KILLS = rounds(50, long=1_000)
+WRITER_KILLS = rounds(50, long=1_000)
 
 
 @tag("attack")
 class ManyProcessesTests(HubTestCase):
     def spawn(self, *program: str) -> subprocess.Popen[str]:
         environment = {**os.environ, **UNMEASURED, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
-        root = Path(__file__).parents[1]
+        root = Path(__file__).parents[2]
         pipe = subprocess.PIPE
         command = [sys.executable, "-c", *program]
         return subprocess.Popen(command, env=environment, cwd=root, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
@@ -97,9 +103,9 @@ class ManyProcessesTests(HubTestCase):
         chance = random.Random(20261121)
         acknowledged: dict[int, str] = {}
         with self.spawn(WRITERS) as writers:
-            for kill in range(KILLS):
+            for kill in range(WRITER_KILLS):
                 acknowledged |= self.write_until_killed(writers, f"k{kill}", chance.randrange(1, 12))
-        self.assertGreaterEqual(len(acknowledged), KILLS)
+        self.assertGreaterEqual(len(acknowledged), WRITER_KILLS)
         self.holds(acknowledged)
         with self.store("alpha"):
             self.assertTrue(log.rebuild().identical)
@@ -122,3 +128,84 @@ class ManyProcessesTests(HubTestCase):
 def parse(output: str) -> dict[int, str]:
     """Return what was acknowledged. A line is written whole, or not at all where its writer was killed before."""
     return {int(line.split(" ", 1)[0]): line.split(" ", 1)[1] for line in output.splitlines()}
+
+
+ROUNDS = rounds(6, long=200)
+EVENTS = 4
+
+
+@tag("attack")
+class CaptureKillTests(AutostartTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        # Texts of prompts by whether their hook ended by itself. One that was killed may be captured, at any place.
+        self.acknowledged: list[str] = []
+        self.killed: list[str] = []
+
+    def test_every_event_is_captured_once_and_in_order(self) -> None:
+        with randomness() as random:
+            for number in range(ROUNDS):
+                self.attack(number, random)
+            self.check()
+
+    def attack(self, number: int, random: Random) -> None:
+        for event in range(EVENTS):
+            # Seconds until the hook is killed; it usually ends by itself.
+            self.send(f"prompt {number:03}-{event}", random.uniform(0, 0.3) if random.random() < 0.2 else None)
+        attack = random.choice(["hub", "server", "nothing"])
+        if attack == "hub":
+            self.kill_hub()
+        elif attack == "server":
+            self.search_and_kill(random.uniform(0, 1.5))
+
+    def check(self) -> None:
+        # One that was killed may have come after it
+        poll(lambda: self.acknowledged[-1] in self.captured(), what="the last event in the log")
+        captured = self.captured()
+        self.assertEqual(len(captured), len(set(captured)))
+        self.assertEqual([text for text in captured if text in self.acknowledged], self.acknowledged)
+        self.assertLessEqual(set(captured), {*self.acknowledged, *self.killed})
+        self.run_command("verify", "--project", "parser")  # fails unless the log and its anchor are whole
+
+    def send(self, text: str, kill_after: float | None) -> None:
+        payload = {"session_id": "s1", "cwd": str(self.folder), "hook_event_name": "UserPromptSubmit", "prompt": text}
+        hook = subprocess.Popen(
+            [sys.executable, MANAGE, "hook", "claude-code", "UserPromptSubmit"],
+            env=environment_of(self.home), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert hook.stdin
+        hook.stdin.write(json.dumps(payload).encode())
+        hook.stdin.close()
+        if kill_after is not None:
+            time.sleep(kill_after)
+            hook.kill()
+        (self.acknowledged if hook.wait() == 0 else self.killed).append(text)
+
+    def kill_hub(self) -> None:
+        running = self.running()
+        if running:
+            os.kill(running.pid, signal.SIGKILL)
+
+    def search_and_kill(self, seconds: float) -> None:
+        """Start an MCP server whose first read imports waiting events, and kill it at some moment of that."""
+        call = {"name": "memory_search", "arguments": {"query": "prompt"}}
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "window", "version": "1"}}
+        lines = [
+            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
+            {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call},
+        ]
+        server = subprocess.Popen(
+            [sys.executable, MANAGE, "mcp"],
+            cwd=self.folder, env=environment_of(self.home), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert server.stdin
+        server.stdin.write(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+        server.stdin.flush()
+        time.sleep(seconds)
+        server.kill()
+        server.communicate()
+
+    def captured(self) -> list[str]:
+        self.run_command("search", "prompt")
+        events = replayed(self.home, "parser")
+        return [event["payload"]["content"] for event in events if event["event_type"] == "message.user"]

@@ -1,3 +1,5 @@
+"""The test's own PostgreSQL server, its standby and its pooler."""
+
 from __future__ import annotations
 
 import os
