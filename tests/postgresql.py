@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
@@ -78,6 +79,11 @@ class Cluster:
     @property
     def data(self) -> Path:
         return self.folder / "data"
+
+    @property
+    def pid(self) -> int:
+        assert self._process
+        return self._process.pid
 
     def __enter__(self) -> Self:
         atexit.register(self.close)
@@ -223,6 +229,26 @@ class Cluster:
         assert promoted, self.log()[-2000:]
         if not self._has_role():
             raise AssertionError("the primary had no role for the hub when it was copied")
+
+
+@cache
+def _shared(_process: int) -> Cluster:
+    cluster = Cluster(durable=False).__enter__()
+    # Processes of a parallel run end without the functions of ``atexit``: what has read the end of its input stops it
+    lives, _kept_open = os.pipe()
+    stop = 'cat; if [ -e "$2" ]; then kill -QUIT "$1"; while kill -0 "$1"; do sleep 0.1; done; rm -rf "$2"; fi'
+    command = ["sh", "-c", stop, "sh", str(cluster.pid), str(cluster.folder.parent)]
+    null = os.open(os.devnull, os.O_WRONLY)
+    files = [(os.POSIX_SPAWN_DUP2, given, number) for number, given in enumerate((lives, null, null))]
+    os.posix_spawnp("sh", command, os.environ, file_actions=files)
+    os.close(lives)
+    os.close(null)
+    return cluster
+
+
+def shared_cluster() -> Cluster:
+    """Return a server, not durable, for all tests of this process that neither stop it nor look at its files."""
+    return _shared(os.getpid())
 
 
 class Standby(Cluster):

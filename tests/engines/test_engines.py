@@ -18,7 +18,7 @@ from memoryhub.core.tools import all_resources, all_tools
 from memoryhub.mcp.registry import load_tools
 from tests.engines.answers import NOT_CALLED, selectors
 from tests.engines.story import PROJECT
-from tests.postgresql import URL_VARIABLE, Cluster
+from tests.postgresql import URL_VARIABLE, shared_cluster
 from tests.programs import needs
 from tests.sessions_app.test_git import Repository
 
@@ -39,7 +39,7 @@ class EngineTests(TestCase):
         _make_repository(folder / "repository")
         cls.sqlite = _run(folder)
         # Of a language, because a database of a service sorts and compares by one, where the hub names no collation
-        with Cluster(durable=False) as cluster, cluster.database(locale="en-US") as url:
+        with shared_cluster().database(locale="en-US") as url:
             cls.postgresql = _run(folder, **{URL_VARIABLE: url})
 
     def test_both_databases_answer_alike(self) -> None:

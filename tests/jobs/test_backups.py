@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
-import sys
 from contextlib import closing
 from io import StringIO
 from pathlib import Path
@@ -33,13 +30,12 @@ from memoryhub.ops.backups.restoring import Restored, restore
 from memoryhub.ops.jobs import run_job
 from memoryhub.ops.jobs.targets import Target
 from memoryhub.ops.serving import lock
+from tests.forks import Fork
 from tests.mcp.client import wait_until
 from tests.support import HubTestCase, forget_all_stores
-from tests.web.server import ROOT
 
 WRITER = """
-import django, os
-django.setup()
+import os
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
 from memoryhub.core.stores.store import project_store, use_store
@@ -84,17 +80,14 @@ class BackupTestCase(HubTestCase):
 
 class BackupTests(BackupTestCase):
     def test_each_of_several_backups_under_a_process_that_writes_restores_verifies_and_rebuilds(self) -> None:
-        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
-        command = [sys.executable, "-c", WRITER]
-        with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as writer:
-            assert writer.stdout
+        with Fork(WRITER) as writer:
             backups, acknowledged = [], 0
             for _ in range(4):
                 for _ in range(10):
                     acknowledged = int(writer.stdout.readline())
                 backups.append((acknowledged, self.back_up()))
             self.assertIsNone(writer.poll())
-            writer.send_signal(signal.SIGKILL)
+            writer.kill()
         for known, backup in backups:
             done = restore(store=ALPHA, source=backup, replace=True)
             self.assertGreaterEqual(done.events, known)
@@ -249,15 +242,12 @@ class RestoreTests(BackupTestCase):
 
     def test_a_process_that_has_the_store_open_and_writes_goes_on_with_what_was_restored(self) -> None:
         backup = self.back_up()
-        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
-        command = [sys.executable, "-c", WRITER]
-        with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as writer:
-            assert writer.stdout
+        with Fork(WRITER) as writer:
             writer.stdout.readline()
             restored: list[Restored] = [restore(store=ALPHA, source=backup, replace=True) for _ in range(3)]
             wait_until(lambda: len(self.titles()) > 20)
             self.assertIsNone(writer.poll())
-            writer.send_signal(signal.SIGKILL)
+            writer.kill()
             acknowledged = writer.stdout.read().splitlines()
         self.assertTrue(restored[0].undone)
         with self.store("alpha"):

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import signal
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing, suppress
 from io import StringIO
 from typing import Any
@@ -29,11 +25,10 @@ from memoryhub.core.stores.wiping import is_unwiped, mark_unwiped
 from memoryhub.ops.backups.making import back_up_store
 from memoryhub.ops.backups.paths import kept_before_restores
 from memoryhub.ops.backups.restoring import restore
-from tests.home import UNMEASURED
+from tests.forks import Fork
 from tests.jobs.test_backups import WRITER
 from tests.pages import FREE_TRUNK, SCHEMA, damage_page, page_map
 from tests.support import HubTestCase, forget_all_stores
-from tests.web.server import ROOT
 
 ALPHA = project_store("alpha")
 
@@ -102,8 +97,7 @@ class DamageTestCase(HubTestCase):
 
 # A rebuild that stops under the write lock, right before its commit, says so, and waits there to be killed.
 STOPPED = """
-import django, sys
-django.setup()
+import sys
 from memoryhub.core.backends.sqlite import copies
 from memoryhub.ops.backups.rebuilding import rebuild_store
 from memoryhub.core.stores.store import project_store
@@ -289,15 +283,14 @@ class RebuildTests(DamageTestCase):
     def test_what_another_process_writes_meanwhile_is_kept_and_it_goes_on_in_the_same_file(self) -> None:
         self.damage()
         inode = path_of(ALPHA).stat().st_ino
-        with self.spawn(WRITER) as writer:
-            assert writer.stdout
+        with Fork(WRITER) as writer:
             written = [int(writer.stdout.readline())]
             self.rebuild()
             with self.store("alpha", create=False):
                 rebuilt_at = log.head()[0]
             while written[-1] < rebuilt_at + 20:
                 written.append(int(writer.stdout.readline()))
-            writer.send_signal(signal.SIGKILL)
+            writer.kill()
             written += [int(line) for line in writer.stdout.read().splitlines()]
         self.assertEqual(path_of(ALPHA).stat().st_ino, inode)
         forget_all_stores()
@@ -307,19 +300,11 @@ class RebuildTests(DamageTestCase):
             self.assertTrue(log.rebuild().identical)
         self.assertEqual(self.doctor(), [])
 
-    def spawn(self, program: str) -> subprocess.Popen[str]:
-        environment = {**os.environ, **UNMEASURED, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
-        pipe = subprocess.PIPE
-        return subprocess.Popen(
-            [sys.executable, "-c", program], cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, text=True
-        )
-
     def test_one_that_is_killed_right_before_its_commit_has_changed_nothing(self) -> None:
         self.damage()
-        with self.spawn(STOPPED) as rebuild:
-            assert rebuild.stdout
+        with Fork(STOPPED) as rebuild:
             self.assertEqual(rebuild.stdout.readline(), "all is built\n")
-            rebuild.send_signal(signal.SIGKILL)
+            rebuild.kill()
         (found,) = self.doctor()
         self.assertIn("memory-hub rebuild --project alpha", found["repair"])
         self.run_proposed(found["repair"])

@@ -36,13 +36,13 @@ from memoryhub.ops.doctor import examine_hub, examine_store
 from memoryhub.ops.jobs import run_job
 from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session
+from tests import forks
 from tests.support import HubTestCase, forget_all_stores
 from tests.web.server import ROOT
 
 ALPHA = project_store("alpha")
 _KILLED = """
-import django, os, signal
-django.setup()
+import os, signal
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
 from memoryhub.core.stores.store import project_store, use_store
@@ -76,8 +76,7 @@ class StoreTests(DoctorTestCase):
         self.assertEqual(self.found(), {})
 
     def test_a_deleted_wal_is_found(self) -> None:
-        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
-        subprocess.run([sys.executable, "-c", _KILLED], cwd=ROOT, env=environment, check=False)
+        forks.run_program(_KILLED)
         wal = path_of(ALPHA).with_name("events.db-wal")
         self.assertGreater(wal.stat().st_size, 0)
         wal.unlink()

@@ -8,8 +8,6 @@ import random
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -37,79 +35,22 @@ from memoryhub.ops.serving.worker import MonotonicEvent
 from sessions_app.schemas import SessionStart, TurnBegin
 from sessions_app.services import start_session
 from sessions_app.services.turns import begin_turn
-from tests.home import UNMEASURED
+from tests.databases import variables_of
+from tests.forks import Fork, run_program
 from tests.support import HubTestCase
-from tests.web.server import ROOT, Server, migrated_home, poll, run, serving, temporary_home
+from tests.web.server import Server, migrated_home, poll, serving, temporary_home
 
-_PROGRAM = """
-import django, json, os, sys
-django.setup()
-from django.db import connections
-from memoryhub.ops import jobs
+_RUN = """
+import json, sys
 from memoryhub.core.jobs import find_job
-from memoryhub.ops.jobs.status import job_statuses
-
-def say(line):
-    os.write(1, f"{line}\\n".encode())
-
-def run(name):
-    if name == "stand":
-        return {each.job.name: [one.last and one.last.result for one in each.stores] for each in job_statuses()}
-    return [(each.result, each.message) for each in jobs.run_job(job=find_job(name), asked_by="ada")]
-
-while name := sys.stdin.readline().strip():
-    connections.close_all()
-    child = os.fork()
-    if child == 0:
-        say(f"began {os.getpid()}")
-        say(json.dumps(run(name)))
-        os._exit(0)
-    sys.stdin.readline()  # until then the child's number is no other process's
-    say(f"ended {os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}")
+from memoryhub.ops import jobs
+print(json.dumps([(each.result, each.message) for each in jobs.run_job(job=find_job(sys.argv[1]), asked_by="ada")]))
 """
-
-
-class Runner:
-    def __init__(self) -> None:
-        settings = {"DJANGO_SETTINGS_MODULE": "memoryhub.settings", "MEMORY_HUB_LOG": "CRITICAL"}
-        environment = {**os.environ, **UNMEASURED, **settings}
-        pipe = subprocess.PIPE
-        command = [sys.executable, "-c", _PROGRAM]
-        self.process = subprocess.Popen(command, env=environment, cwd=ROOT, stdin=pipe, stdout=pipe, text=True)
-
-    def begin(self, name: str) -> int:
-        """Have a child run a job (or tell how all stand); return its process number."""
-        self._say(name)
-        return int(self._line().removeprefix("began "))
-
-    def end(self) -> Any:
-        """Wait for the child, and return what it says of the run; None where it was killed before it said anything."""
-        self._say("end")
-        lines = [self._line()]
-        while not lines[-1].startswith("ended "):
-            lines.append(self._line())
-        return json.loads(lines[0]) if len(lines) > 1 else None
-
-    def run(self, name: str) -> Any:
-        self.begin(name)
-        return self.end()
-
-    def _say(self, line: str) -> None:
-        assert self.process.stdin
-        self.process.stdin.write(f"{line}\n")
-        self.process.stdin.flush()
-
-    def _line(self) -> str:
-        assert self.process.stdout
-        line = self.process.stdout.readline().strip()
-        assert line, "the process that runs jobs has died"
-        return line
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        for pipe in filter(None, (self.process.stdin, self.process.stdout)):
-            pipe.close()
+_STATUSES = """
+import json
+from memoryhub.ops.jobs.status import job_statuses
+print(json.dumps({each.job.name: [one.last and one.last.result for one in each.stores] for each in job_statuses()}))
+"""
 
 
 class JobProcessesTestCase(HubTestCase):
@@ -120,10 +61,13 @@ class JobProcessesTestCase(HubTestCase):
         for name in ("hub.db", "jobs.db"):
             shutil.copyfile(migrated_home() / name, self.home / name)
 
-    def runner(self) -> Runner:
-        runner = Runner()
-        self.addCleanup(runner.close)
-        return runner
+    def begin(self, program: str, *arguments: str) -> Fork:
+        return Fork(program, *arguments, environment={"MEMORY_HUB_LOG": "CRITICAL"})
+
+    def run_python(self, program: str, *arguments: str) -> Any:
+        output, errors = self.begin(program, *arguments).communicate()
+        self.assertTrue(output, errors)
+        return json.loads(output)
 
     def make_work(self, project: str, round_: int = 0, *, memories: int = 12) -> None:
         with self.store(project):
@@ -181,8 +125,8 @@ class WorkerTests(SimpleTestCase):
         return str(notes)
 
     def shell(self, home: Path, program: str) -> str:
-        code, output = run("shell", "--verbosity", "0", "--command", program, home=home)
-        self.assertEqual(code, 0, output)
+        code, output, errors = run_program(program, **variables_of(home))
+        self.assertEqual(code, 0, errors)
         return output.strip()
 
     def assert_missed_are_done_once(self, home: Path) -> None:
@@ -234,17 +178,16 @@ KILLS = int(os.environ.get("MEMORY_HUB_TEST_JOB_KILLS", "1"))
 
 class DeadRunsTests(JobProcessesTestCase):
     def test_a_run_whose_process_died_is_interrupted_at_the_next_look_and_never_running(self) -> None:
-        runner = self.runner()
         self.make_work("alpha", memories=300)
-        pid = runner.begin("rebuild")
+        process = self.begin(_RUN, "rebuild")
         lock = self.home / "locks" / "rebuild.project-alpha"
         poll(lambda: lock.exists() and lock.read_bytes().strip(), what="the beginning of the run")
-        os.kill(pid, signal.SIGKILL)
-        runner.end()
+        process.kill()
+        process.communicate()
         standing = status_of_job(find_job("rebuild"))
         self.assertEqual((standing.result, standing.now), ("interrupted", None))
         kept = JobRun.objects.get(job="rebuild")
-        self.assertEqual((kept.pid, kept.message), (pid, "its process ended during the run"))
+        self.assertEqual((kept.pid, kept.message), (process.pid, "its process ended during the run"))
         self.assertEqual(status_of_job(find_job("rebuild")).result, "interrupted")
         self.assertEqual(JobRun.objects.filter(job="rebuild").count(), 1)
 
@@ -252,10 +195,9 @@ class DeadRunsTests(JobProcessesTestCase):
 @tag("attack")
 class KilledJobsTests(JobProcessesTestCase):
     def test_a_kill_at_any_point_of_any_job_leaves_all_stores_whole_and_the_next_run_completes(self) -> None:
-        runner = self.runner()
-        cut = {job.name: self.kill_again_and_again(runner, job) for job in defined_jobs()}
+        cut = {job.name: self.kill_again_and_again(job) for job in defined_jobs()}
         self.assertGreater(sum(cut.values()), 0, cut)
-        ended = {name: set(results) for name, results in runner.run("stand").items()}
+        ended = {name: set(results) for name, results in self.run_python(_STATUSES).items()}
         self.assertEqual(
             ended, {name: {"ok"} for name in cut} | {"embed texts": {"failed"}}
         )  # nobody holds a model here
@@ -264,27 +206,27 @@ class KilledJobsTests(JobProcessesTestCase):
             different = [table.table for table in log.rebuild().tables if not table.identical]
         self.assertEqual(different, [])
 
-    def kill_again_and_again(self, runner: Runner, job: Job) -> int:
+    def kill_again_and_again(self, job: Job) -> int:
         self.make_work("alpha", self.rounds())
-        lasts = self.timed(runner, job)
+        lasts = self.timed(job)
         cut = 0
         for _ in range(KILLS):
             self.make_work("alpha", self.rounds())
-            cut += self.kill_once(runner, job, after=random.uniform(0, lasts * 1.1))
-        for _, message in runner.run(job.name):
+            cut += self.kill_once(job, after=random.uniform(0, lasts * 1.1))
+        for _, message in self.run_python(_RUN, job.name):
             self.assertNotIn("differed", message)
         return cut
 
-    def timed(self, runner: Runner, job: Job) -> float:
+    def timed(self, job: Job) -> float:
         began = time.monotonic()
-        runner.run(job.name)
+        self.run_python(_RUN, job.name)
         return time.monotonic() - began
 
-    def kill_once(self, runner: Runner, job: Job, *, after: float) -> bool:
-        pid = runner.begin(job.name)
+    def kill_once(self, job: Job, *, after: float) -> bool:
+        process = self.begin(_RUN, job.name)
         time.sleep(after)  # not to wait for anything: the moment is what is tried
-        os.kill(pid, signal.SIGKILL)
-        was_cut = runner.end() is None
+        process.kill()
+        was_cut = not process.communicate()[0]
         with self.store("alpha"):
             self.assertEqual(rows.fetch("PRAGMA integrity_check"), [("ok",)], job.name)
             found = log.verify()

@@ -20,7 +20,7 @@ from unittest import mock
 import django
 import psycopg
 
-from tests.server_processes import children_of
+from tests.forks import SUBPROCESS
 
 PROJECT = "alpha"
 # A project that moves, one of an older version, and an organisation
@@ -249,8 +249,12 @@ OPERATIONS = {**IN_PROJECT, **MOVES, **OF_HUB}
 class Counter:
     """Counts what all processes of an operation do, and kills at one of them."""
 
-    def __init__(self, last: int, folder: Path, parent: int) -> None:
-        self._last, self._path, self._parent = last, folder / "statements", parent
+    def __init__(self, last: int, folder: Path) -> None:
+        self._last, self._path = last, folder / "statements"
+        # The numbers of all processes of the operation
+        self._processes = folder / "processes"
+        with self._processes.open("a") as file:
+            file.write(f"{os.getpid()}\n")
 
     def count(self) -> None:
         with self._path.open("ab", buffering=0) as file:
@@ -261,7 +265,7 @@ class Counter:
     def _kill(self) -> None:
         own = os.getpid()
         if self._last % 2 == 0:
-            for pid in {self._parent, *children_of(self._parent)} - {own}:
+            for pid in set(map(int, self._processes.read_text().split())) - {own}:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         os.kill(own, signal.SIGKILL)
@@ -277,15 +281,16 @@ class Counter:
         setattr(owner, name, counted)
 
 
-def run_child(last: str, folder: str, parent: str, module: str, *arguments: str) -> None:
-    Counter(int(last), Path(folder), int(parent)).watch(psycopg.Cursor, "execute")
+def run_child(last: str, folder: str, module: str, *arguments: str) -> None:
+    Counter(int(last), Path(folder)).watch(psycopg.Cursor, "execute")
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def main(name: str, last: int, folder: Path) -> int:
     """Run an operation; with ``last``, die before that statement or step."""
-    (folder / "statements").write_bytes(b"")
+    for name in ("statements", "processes"):
+        (folder / name).write_bytes(b"")
     django.setup()
     from django.core.management import CommandError
 
@@ -297,13 +302,14 @@ def main(name: str, last: int, folder: Path) -> int:
 
     def child(module: str, *arguments: str) -> list[str]:
         own = [sys.executable, "-m", "tests.postgres.killed_operation", "--child"]
-        return [*own, str(last), str(folder), str(os.getpid()), module, *arguments]
+        return [*own, str(last), str(folder), module, *arguments]
 
-    counter = Counter(last, folder, os.getpid())
+    counter = Counter(last, folder)
     counter.watch(psycopg.Cursor, "execute")
     counter.watch(peer.Peer, "ask")
     with (
         mock.patch.object(peer, "module_command", child),
+        mock.patch.object(peer, "subprocess", SUBPROCESS),
         mock.patch.object(hub_tables, "module_command", child),
         use_origin(actor="ada", source="cli"),
         use_store(project_store(PROJECT)) if name in IN_PROJECT else nullcontext(),

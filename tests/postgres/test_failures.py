@@ -27,7 +27,7 @@ from tests.mcp.client import wait_until
 from tests.pgbouncer import PgBouncer
 from tests.postgres import machines
 from tests.postgres.machines import begin_python, run_python
-from tests.postgresql import Cluster, failover_url
+from tests.postgresql import Cluster, failover_url, shared_cluster
 from tests.programs import needs
 from tests.server_processes import HOST
 from tests.torture.rounds import is_long, randomness, rounds
@@ -38,11 +38,7 @@ PROJECT = "alpha"
 
 # Prints the title of each memory that was acknowledged, and a refusal after "!", until standard input ends.
 WRITER = f"""
-import sys, threading
-from memories.schemas import MemoryWrite
-from memories.services import write_memory
-from memoryhub.core.errors import HubError
-from memoryhub.core.stores.store import project_store, use_store
+import threading
 stop, number = threading.Event(), 0
 threading.Thread(target=lambda: (sys.stdin.read(), stop.set())).start()
 while not stop.is_set():
@@ -58,10 +54,6 @@ while not stop.is_set():
 """
 ROUNDS = rounds(3, long=100)
 CHECK = f"""
-import json
-from memoryhub.core import log
-from memoryhub.core.stores import rows
-from memoryhub.core.stores.store import project_store, use_store
 with use_store(project_store("{PROJECT}")):
     titles = [title for (title,) in rows.fetch("SELECT title FROM memories_memory")]
     count, last = rows.fetch("SELECT count(*), max(position) FROM raw_events")[0]
@@ -69,19 +61,12 @@ with use_store(project_store("{PROJECT}")):
 """
 
 CREATED = f"""
-from memoryhub.core.stores.store import project_store, use_store
 with use_store(project_store("{PROJECT}"), create=True):
     print("null")
 """
 CUT = b"cut off at its commit"
 REPEATED = f"""
-import json
-from memories.schemas import MemoryWrite
-from memories.services import write_memory
-from memoryhub.core import log
 from memoryhub.core.errors import OutcomeUnknown
-from memoryhub.core.stores import rows
-from memoryhub.core.stores.store import project_store, use_store
 def write():
     note = MemoryWrite(title="Note", content="{CUT.decode()}", idempotency_key="once")
     with use_store(project_store("{PROJECT}")):
@@ -223,7 +208,8 @@ class FailureTests(TestCase):
 
     def test_a_commit_whose_answer_is_lost_has_an_unknown_outcome_and_is_stored_once_when_it_is_repeated(self) -> None:
         home = self.folder / "home"
-        with Cluster(durable=False) as cluster, cluster.database() as url:
+        cluster = shared_cluster()
+        with cluster.database() as url:
             run_python(CREATED, home, url)
             with forgetful_relay(cluster.port) as port:
                 said = run_python(REPEATED, home, url.replace(f":{cluster.port}/", f":{port}/"))
@@ -234,10 +220,9 @@ class FailureTests(TestCase):
 
     @needs("postgresql", "pgbouncer")
     def test_a_pooler_in_transaction_mode_is_enough(self) -> None:
-        with Cluster() as cluster, ExitStack() as stack:
-            database = cluster.create_database()
-            bouncer = stack.enter_context(PgBouncer(cluster, pool_size=2))
-            url = bouncer.url(database)
+        cluster = shared_cluster()
+        with PgBouncer(cluster, pool_size=2) as bouncer:
+            url = bouncer.url(cluster.create_database())
             with writing(url, self.folder, 6) as writers:
                 for writer in writers:
                     writer.wait_for_more()
@@ -247,9 +232,6 @@ class FailureTests(TestCase):
 
 
 REBUILD = f"""
-import json
-from memoryhub.core import log
-from memoryhub.core.stores.store import project_store, use_store
 with use_store(project_store("{PROJECT}")):
     print(json.dumps(log.rebuild().identical))
 """
@@ -262,7 +244,7 @@ WRITERS = 4
 
 # Asks for a run over each project as soon as the one before has succeeded, and collects every run.
 _FEEDER = """
-import json, sys, threading, time
+import threading, time
 from django_q.tasks import async_task
 from memoryhub.core import clock
 from memoryhub.models import JobRun
@@ -298,10 +280,7 @@ while True:
 print(json.dumps({"asked": asked, "runs": runs, "longest": longest}))
 """
 _CHECK = """
-import json
 from memories.models import Memory
-from memoryhub.core import log
-from memoryhub.core.stores.store import project_store, use_store
 found = {}
 for number in range(PROJECTS):
     with use_store(project_store(f"p{number}")):
@@ -362,8 +341,7 @@ class Written:
 class KilledMachinesTests(TestCase):
     def test_no_acknowledged_write_is_lost_and_no_job_runs_twice(self) -> None:
         with ExitStack() as stack:
-            cluster = stack.enter_context(Cluster(durable=False))
-            url = stack.enter_context(cluster.database())
+            url = stack.enter_context(shared_cluster().database())
             homes = [stack.enter_context(machines.new_home()) for _ in range(3)]
             # A run of the schedule could do what was asked for, under another name
             code, output = machines.run("jobs", "verify-stores", "--off", home=homes[2], url=url)

@@ -17,13 +17,12 @@ from memoryhub import env
 from memoryhub.core.stores.store_id import Scope, StoreId
 from tests.pgbouncer import PgBouncer
 from tests.postgres import machines
-from tests.postgresql import Cluster
+from tests.postgresql import shared_cluster
 from tests.programs import needs
 from tests.server_processes import free_port
 from tests.web.server import Reply, Server, poll
 
 _LEASES = """
-import json, os, time
 from memoryhub.core.backends.postgresql import leases
 from memoryhub.core.backends.selected import machines
 
@@ -61,14 +60,11 @@ with machines.holding("another job") as lease:
 print(json.dumps([held, again, at_once, left, lost, after_set_back]))
 """
 _TOKEN = """
-import json
 from memoryhub.core.secret_files import read_or_create_secret
 print(json.dumps(read_or_create_secret("token")))
 """
 _SHARED_TAG = """
-import json
 from memoryhub.core.secrets.sanitize import sanitize_text
-from memoryhub.core.stores.store import project_store, use_store
 with use_store(project_store("alpha")):
     print(json.dumps(sanitize_text("the key is sk_live_" + "4eC39HqLyjWDarjtT1zdp7dc")[0]))
 """
@@ -85,7 +81,7 @@ class MachinesTests(TestCase):
     def setUpClass(cls) -> None:
         super().setUpClass()
         stack = cls.enterClassContext(ExitStack())
-        cls.url = stack.enter_context(stack.enter_context(Cluster(durable=False)).database())
+        cls.url = stack.enter_context(shared_cluster().database())
         cls.one = stack.enter_context(machines.serving(cls.url, "--no-worker"))
         cls.other = stack.enter_context(machines.serving(cls.url, "--no-worker"))
         assert cls.one.api("POST", "projects", {"project_id": "alpha"}).status == 201
@@ -194,7 +190,8 @@ class MachinesTests(TestCase):
 @tag("attack")
 class PoolerTests(TestCase):
     def test_leases_and_secrets_need_no_session_of_the_server(self) -> None:
-        with Cluster(durable=False) as cluster, PgBouncer(cluster, pool_size=2) as bouncer:
+        cluster = shared_cluster()
+        with PgBouncer(cluster, pool_size=2) as bouncer:
             url = bouncer.url(cluster.create_database())
             with machines.new_home() as home:
                 _, again, at_once, left, lost, _ = machines.run_python(_LEASES, home, url)
@@ -210,7 +207,7 @@ class PoolerTests(TestCase):
 class NewHubTests(TestCase):
     def test_an_empty_database_and_one_variable_are_enough(self) -> None:
         with ExitStack() as stack:
-            cluster = stack.enter_context(Cluster(durable=False))
+            cluster = shared_cluster()
             name = cluster.create_database()
             server = stack.enter_context(machines.serving(cluster.url(name)))
             self.assertEqual(server.api("POST", "projects", {"project_id": "alpha"}).status, 201)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from unittest import TestCase
@@ -13,16 +12,10 @@ from django.test import tag
 
 from tests.postgres import machines
 from tests.postgres.machines import run_python
-from tests.postgresql import Cluster
+from tests.postgresql import Cluster, shared_cluster
 from tests.programs import needs
 
 _WRITE = """
-import json
-from memories.schemas import MemoryWrite
-from memories.services import write_memory
-from memoryhub.core.errors import HubError
-from memoryhub.core.stores import rows
-from memoryhub.core.stores.store import list_projects, project_store, use_store
 
 def write(project, title):
     with use_store(project_store(project), create=True):
@@ -66,7 +59,6 @@ stores.forget_schema(project_store(long))
 print(json.dumps([*found, refusal(write, long, "swan")]))
 """
 _AFTER_RESTART = f"""{_WRITE}
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from memoryhub.core.backends.postgresql import schemas, servers
@@ -88,7 +80,6 @@ write("alpha", "swan")
 print(json.dumps(titles("alpha")))
 """
 _FORKED = f"""{_WRITE}
-import os
 write("alpha", "heron")
 with use_store(project_store("alpha")):
     rows.fetch("SELECT 1")
@@ -119,15 +110,9 @@ print(json.dumps(refusal(write, "alpha", "heron")))
 
 @needs("postgresql")
 class SchemaTests(TestCase):
-    cluster: Cluster
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        cls.cluster = cls.enterClassContext(Cluster(durable=False))
-
     def setUp(self) -> None:
         self.home = Path(self.enterContext(tempfile.TemporaryDirectory()), "home")
+        self.cluster = shared_cluster()
         self.database = self.cluster.create_database()
         self.url = self.cluster.url(self.database)
 
@@ -145,13 +130,11 @@ class SchemaTests(TestCase):
         self.assertRegex(refusal, r"can't be used: another store's schema has the same short name$")
 
     def test_connections_that_a_restart_has_ended_fail_nothing(self) -> None:
-        with ExitStack() as stack:
-            process = stack.enter_context(machines.begin_python(_AFTER_RESTART, self.home, self.url))
-            assert process.stdin
-            assert process.stdout
+        with Cluster(durable=False) as cluster, cluster.database() as url:
+            process = machines.begin_python(_AFTER_RESTART, self.home, url)
             self.assertEqual(process.stdout.readline(), "idle\n")
-            self.cluster.kill()
-            output, _ = process.communicate("\n", timeout=300)
+            cluster.kill()
+            output, _ = process.communicate("\n")
         self.assertEqual(output, '["heron", "swan"]\n')
 
     def test_a_forked_process_has_connections_of_its_own(self) -> None:
@@ -169,10 +152,6 @@ class SchemaTests(TestCase):
 
 TEXT = "heron-4711-velvet"
 WRITE = f"""
-import json
-from memories.schemas import MemoryWrite
-from memories.services import write_memory
-from memoryhub.core.stores.store import project_store, use_store
 with use_store(project_store("alpha"), create=True):
     for number in range(40):
         text = "{TEXT}" if number % 3 else "harmless"
@@ -181,10 +160,8 @@ with use_store(project_store("alpha"), create=True):
     print(json.dumps(None))
 """
 REDACT = f"""
-import json
 from governance.redaction.schemas import RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
-from memoryhub.core.stores.store import project_store, use_store
 with use_store(project_store("alpha")):
     token = preview_redaction(command=RedactionSelect(text="{TEXT}")).confirm_token
     done = redact(command=RedactionRun(text="{TEXT}", confirm_token=token))
@@ -195,14 +172,11 @@ NAME = "Zoë Quokkaländer"
 # Lower case, slugs and the stems of the text index
 NAME_FORMS = ("zoë-quokkaländer", "zoë quokkaländer", "zoe-quokkalander", "quokkaländer", "quokkaland")
 WRITE_NAMES = f"""
-import json, os, tempfile
+import tempfile
 from pathlib import Path
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
 from memories.importing import import_markdown
-from memories.schemas import MemoryWrite
-from memories.services import write_memory
-from memoryhub.core.stores.store import project_store, use_store
 with use_store(project_store("alpha"), create=True), tempfile.TemporaryDirectory() as folder:
     Path(folder, "people.md").write_text("# {NAME}\\n\\nKeeps the keys.\\n")
     import_markdown(directory=Path(folder))
@@ -214,9 +188,7 @@ with use_store(project_store("alpha"), create=True), tempfile.TemporaryDirectory
 """
 
 BACK_UP = """
-import json
 from memoryhub.core.backends.selected import stores
-from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.ops.backups.exporting import export_store
 with use_store(project_store("alpha")) as store:
     export_store()
@@ -224,8 +196,6 @@ with use_store(project_store("alpha")) as store:
 print(json.dumps(None))
 """
 WIPE = """
-import json
-from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.core.stores.wiping import wipe_free_space
 with use_store(project_store("alpha")):
     print(json.dumps(wipe_free_space()))
@@ -235,10 +205,18 @@ with use_store(project_store("alpha")):
 @needs("postgresql")
 @tag("attack")
 class RedactionTests(TestCase):
+    # Its files are read, and no other test may have a transaction open in it
+    cluster: Cluster
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.cluster = cls.enterClassContext(Cluster())
+
     def setUp(self) -> None:
         self.home = Path(self.enterContext(tempfile.TemporaryDirectory()), "home")
-        self.cluster = self.enterContext(Cluster())
         self.database = self.cluster.create_database()
+        self.addCleanup(self.cluster.drop_database, self.database)
         self.url = self.cluster.url(self.database)
         run_python(WRITE, self.home, self.url)
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -17,55 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.core.log.digests import GENESIS, HEADER, chain_digest, payload_digest
+from tests import forks
 from tests.databases import variables_of
-from tests.home import UNMEASURED, run_home
-from tests.web.server import DEADLINE_SECONDS, ROOT
-
-# Importing the product takes a second, forking 20 ms: so every command is a fork of one process that has imported all.
-_FORKER = """
-import gc, json, os, sys, tempfile
-os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
-import django
-django.setup()
-from django.db import connections
-import memoryhub.ops.doctor, memoryhub.ops.jobs, memoryhub.ops.backups.restoring, memoryhub.ops.hub_databases
-import _strptime, jsonschema, django.db.models.sql.compiler  # else each command imports them when it needs them
-from memoryhub.cli import main
-from memoryhub.management.commands import backup, doctor, jobs, rebuild, restore, verify
-
-def child(task, output):
-    os.dup2(output.fileno(), 1)
-    os.dup2(output.fileno(), 2)
-    code = 1
-    try:
-        if "program" in task:
-            exec(task["program"], {"__name__": "__main__"})
-            code = 0
-        else:
-            code = main(["memory-hub", *task["arguments"]])
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 1
-    except BaseException:
-        import traceback
-        traceback.print_exc()
-    finally:
-        for name in list(connections):
-            connections[name].close()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code or 0)
-
-gc.freeze()  # a collection in a child would copy every page of the parent
-for line in sys.stdin:
-    with tempfile.TemporaryFile() as output:
-        pid = os.fork()
-        if pid == 0:
-            child(json.loads(line), output)
-        _, status = os.waitpid(pid, 0)
-        output.seek(0)
-        text = output.read().decode("utf-8", "replace")
-        print(json.dumps([os.waitstatus_to_exitcode(status), text]), flush=True)
-"""
+from tests.home import run_home
 
 _BUILD = """
 import pathlib, time
@@ -122,46 +73,21 @@ _KEEPS_TIME = {"django_migrations": ("applied",), "memories_embeddingmodel": ("r
 _NOT_COMPARED = ("sqlite_", _FULL_TEXT, "projection_offsets")
 
 
-class ForkedHub:
+class Hub:
     """Runs commands over the home at one path, whatever is put there between them."""
 
     def __init__(self, home: Path) -> None:
-        environment = {
-            **os.environ,
-            **UNMEASURED,
-            "PYTHONDEVMODE": "",
-            **variables_of(home),
-            "MEMORY_HUB_LOG": "ERROR",
-        }
         home.mkdir(mode=0o700)
         self.home = home
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _FORKER],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
+        self._variables = {**variables_of(home), "MEMORY_HUB_LOG": "ERROR", "PYTHONDEVMODE": ""}
 
     def run(self, *arguments: str) -> tuple[int, str]:
-        return self._done({"arguments": arguments})
+        code, printed, errors = forks.run(*arguments, **self._variables)
+        return code, printed + errors
 
     def python(self, program: str) -> tuple[int, str]:
-        return self._done({"program": program})
-
-    def _done(self, task: dict[str, Any]) -> tuple[int, str]:
-        assert self._process.stdin
-        assert self._process.stdout
-        print(json.dumps(task), file=self._process.stdin, flush=True)
-        line = self._process.stdout.readline()
-        assert line.startswith("["), f"the process that forks commands has ended: {line}"
-        code, output = json.loads(line)
-        return code, output
-
-    def close(self) -> None:
-        with self._process as process:
-            process.communicate(timeout=DEADLINE_SECONDS)
+        code, printed, errors = forks.run_program(program, **self._variables)
+        return code, printed + errors
 
 
 @cache
@@ -174,11 +100,7 @@ def built_home() -> Path:
             draft = run_home() / "torture.draft"
             shutil.rmtree(draft, ignore_errors=True)  # of a class whose attempt failed
             draft.mkdir()
-            hub = ForkedHub(draft / "home")
-            try:
-                code, output = hub.python(_BUILD)
-            finally:
-                hub.close()
+            code, output = Hub(draft / "home").python(_BUILD)
             assert code == 0, output
             draft.rename(folder)
     return folder / "home"
@@ -232,7 +154,7 @@ with use_store(project_store("demo")):
 
 
 class Attacked:
-    def __init__(self, hub: ForkedHub, older: Path) -> None:
+    def __init__(self, hub: Hub, older: Path) -> None:
         self.hub, self.older = hub, older
         self.home = hub.home
 

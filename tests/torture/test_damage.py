@@ -27,7 +27,7 @@ from tests.torture.damaged_hub import (
     ORG,
     Attacked,
     Damage,
-    ForkedHub,
+    Hub,
     built_home,
     put_home,
     read_models,
@@ -585,7 +585,7 @@ def _changes_anything(command: str) -> bool:
 
 @tag("attack")
 class DamageTestCase(SimpleTestCase):
-    hub: ClassVar[ForkedHub]
+    hub: ClassVar[Hub]
     older: ClassVar[Path]
 
     @classmethod
@@ -594,8 +594,7 @@ class DamageTestCase(SimpleTestCase):
         cls.older = built_home().parent / "older"
         folder = Path(tempfile.mkdtemp(prefix="damage-", dir=run_home()))
         cls.addClassCleanup(shutil.rmtree, folder, ignore_errors=True)
-        cls.hub = ForkedHub(folder / "home")
-        cls.addClassCleanup(cls.hub.close)
+        cls.hub = Hub(folder / "home")
 
     def attack(self, damage: Damage) -> None:
         put_home(self.hub.home)

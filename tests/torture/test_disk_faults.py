@@ -26,6 +26,8 @@ from django.test import SimpleTestCase, tag
 
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
+from tests import forks
+from tests.databases import variables_of
 from tests.home import UNMEASURED, run_home
 from tests.mcp.client import Process as McpServer
 from tests.mcp.client import ProcessTestCase
@@ -35,7 +37,7 @@ from tests.support import HubTestCase, forget_all_stores
 from tests.torture.acknowledged import Expected, Kept, problems
 from tests.torture.rounds import is_long, rounds
 from tests.torture.workload import PROJECT
-from tests.web.server import ROOT, START_SECONDS, Reply, Server, migrated_home, poll, run, serving, temporary_home
+from tests.web.server import ROOT, START_SECONDS, Reply, Server, migrated_home, poll, serving, temporary_home
 
 STORE_FILES = ("events.db", "events.db-wal")
 ANCHOR = ("head",)
@@ -344,8 +346,8 @@ def filled_home() -> Iterator[Path]:
 def imported_home() -> Path:
     home = Path(tempfile.mkdtemp(prefix="imported-", dir=run_home())) / "home"
     shutil.copytree(migrated_home(), home)
-    code, output = run("import", "markdown", "docs", "--project", "alpha", home=home)
-    assert code == 0, output
+    code, _, errors = forks.run("import", "markdown", "docs", "--project", "alpha", **variables_of(home))
+    assert code == 0, errors
     return home
 
 
@@ -488,9 +490,8 @@ class McpTests(ProcessTestCase):
 
 def require_kept(test: SimpleTestCase, home: Path, acknowledged: list[int]) -> None:
     test.assertTrue(acknowledged)
-    code, output = run("verify", "--project", "alpha", home=home)
-    test.assertEqual(code, 0, output)
     ids = sorted(set(acknowledged))
-    for start in range(0, len(ids), 50):
-        code, output = run("get", "--project", "alpha", *map(str, ids[start : start + 50]), home=home)
-        test.assertEqual(code, 0, output)
+    commands = [["get", *map(str, ids[start : start + 50])] for start in range(0, len(ids), 50)]
+    for name, *arguments in (["verify"], *commands):
+        code, _, errors = forks.run(name, "--project", "alpha", *arguments, **variables_of(home))
+        test.assertEqual(code, 0, errors)

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from random import Random
 
 from django.test import tag
@@ -20,50 +19,26 @@ from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import project_store
-from tests.home import UNMEASURED
+from tests.forks import Fork
 from tests.hook.client import environment_of, replayed
 from tests.hook.test_without_hub import MANAGE, AutostartTestCase
 from tests.support import HubTestCase
 from tests.torture.rounds import randomness, rounds
 from tests.web.server import poll
 
-PREPARE = """
-import django, os, sys
-django.setup()
+WRITER = """
+import os, sys
 from memoryhub.core.backends.sqlite import base
 base.BUSY_TIMEOUT_SECONDS = 60.0  # a slow disk takes a second for what eight write
 from memoryhub.core.stores.store import project_store, use_store
 from memories.services import write_memory
 from memories.schemas import MemoryWrite
-
-def write(name, count):
-    for number in range(count):
-        with use_store(project_store("alpha"), create=True):
-            result = write_memory(command=MemoryWrite(title=f"{name} {number}", content=f"text {name} {number}"))
-        say(f"{result.id} {name} {number}")
-
-def say(line):
-    os.write(1, f"{line}\\n".encode())  # whole, whoever else writes into the pipe and whenever this is killed
-"""
-# As many processes at once as there are names, which need not import everything each.
-WRITERS_AT_ONCE = f"""{PREPARE}
-children = []
-for name in sys.argv[2:]:
-    children.append(os.fork())
-    if children[-1] == 0:
-        write(name, int(sys.argv[1]))
-        os._exit(0)
-sys.exit(sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
-"""
-# Starts a process for each given name, one after the other, and prints its id and how it ended.
-WRITERS = f"""{PREPARE}
-while name := sys.stdin.readline().strip():
-    child = os.fork()
-    if child == 0:
-        say(f"began {{os.getpid()}}")
-        write(name, 100_000)
-        os._exit(0)
-    say(f"ended {{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}}")
+name, count = sys.argv[1:]
+for number in range(int(count)):
+    with use_store(project_store("alpha"), create=True):
+        result = write_memory(command=MemoryWrite(title=f"{name} {number}", content=f"text {name} {number}"))
+    # Whole, whenever this is killed
+    os.write(1, f"{result.id} {name} {number}\\n".encode())
 """
 DEADLINE_SECONDS = 300
 WRITER_KILLS = rounds(50, long=1_000)
@@ -71,13 +46,6 @@ WRITER_KILLS = rounds(50, long=1_000)
 
 @tag("attack")
 class ManyProcessesTests(HubTestCase):
-    def spawn(self, *program: str) -> subprocess.Popen[str]:
-        environment = {**os.environ, **UNMEASURED, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
-        root = Path(__file__).parents[2]
-        pipe = subprocess.PIPE
-        command = [sys.executable, "-c", *program]
-        return subprocess.Popen(command, env=environment, cwd=root, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-
     def holds(self, acknowledged: dict[int, str]) -> None:
         with self.store("alpha"):
             titles = dict(Memory.objects.values_list("id", "title"))
@@ -89,10 +57,10 @@ class ManyProcessesTests(HubTestCase):
             self.assertTrue(found.ok, found.describe())
 
     def test_eight_writers_at_once_lose_nothing_and_none_is_locked_out(self):
-        with self.spawn(WRITERS_AT_ONCE, "25", *(f"w{number}" for number in range(8))) as writers:
-            output, errors = writers.communicate(timeout=DEADLINE_SECONDS)
-        self.assertEqual((writers.returncode, errors), (0, ""))
-        acknowledged = parse(output)
+        writers = [Fork(WRITER, f"w{number}", "25") for number in range(8)]
+        outputs, errors = zip(*(writer.communicate() for writer in writers), strict=True)
+        self.assertEqual(("".join(errors), {writer.returncode for writer in writers}), ("", {0}))
+        acknowledged = parse("".join(outputs))
         self.assertEqual(len(acknowledged), 200)
         self.holds(acknowledged)
         with self.store("alpha"):
@@ -102,27 +70,22 @@ class ManyProcessesTests(HubTestCase):
     def test_a_kill_at_any_moment_loses_no_acknowledged_write(self):
         chance = random.Random(20261121)
         acknowledged: dict[int, str] = {}
-        with self.spawn(WRITERS) as writers:
-            for kill in range(WRITER_KILLS):
-                acknowledged |= self.write_until_killed(writers, f"k{kill}", chance.randrange(1, 12))
+        for kill in range(WRITER_KILLS):
+            acknowledged |= self.write_until_killed(f"k{kill}", chance.randrange(1, 12))
         self.assertGreaterEqual(len(acknowledged), WRITER_KILLS)
         self.holds(acknowledged)
         with self.store("alpha"):
             self.assertTrue(log.rebuild().identical)
         self.assertTrue(path_of(project_store("alpha")).with_name("head").exists())
 
-    def write_until_killed(self, writers: subprocess.Popen[str], name: str, count: int) -> dict[int, str]:
-        """Kill a writer when it has said so many times that it wrote, and return all that it said."""
-        assert writers.stdin
-        assert writers.stdout
-        print(name, file=writers.stdin, flush=True)
-        child = int(writers.stdout.readline().removeprefix("began "))
-        said = [writers.stdout.readline() for _ in range(count)]
-        os.kill(child, signal.SIGKILL)
-        while (line := writers.stdout.readline()) and not line.startswith("ended"):
-            said.append(line)
-        self.assertEqual(line, f"ended {-signal.SIGKILL:d}\n")
-        return parse("".join(said))
+    def write_until_killed(self, name: str, count: int) -> dict[int, str]:
+        """Kill a writer when it has acknowledged so many writes, and return all that it acknowledged."""
+        with Fork(WRITER, name, "100000") as writer:
+            lines = [writer.stdout.readline() for _ in range(count)]
+            writer.kill()
+            lines += writer.stdout.readlines()
+        self.assertEqual(writer.returncode, -signal.SIGKILL)
+        return parse("".join(lines))
 
 
 def parse(output: str) -> dict[int, str]:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import zlib
 from base64 import b64decode
@@ -55,10 +52,10 @@ from memoryhub.transfer.bundles.checking import check
 from memoryhub.transfer.bundles.creating import create_bundle
 from memoryhub.transfer.bundles.merging import MergeReport
 from memoryhub.transfer.bundles.reading import Bundle, open_bundle
-from tests import tampering
+from tests import forks, tampering
 from tests.databases import at_home
 from tests.governance.rollback_actions import DeedTestCase, random_steps
-from tests.home import UNMEASURED, run_home
+from tests.home import run_home
 from tests.support import HubTestCase, forget_all_stores, share_template
 
 # Each met another way in which two logs do not fit
@@ -810,9 +807,8 @@ def sealed_again(intro: bytes, manifest: JsonLine, text: bytes, more: bytes = b"
 
 # Applies a bundle, and dies at the n-th call of a function
 RUN = """
-import importlib, os, signal, sys, django
+import importlib, os, signal, sys
 from pathlib import Path
-django.setup()
 from memoryhub.core.stores.store import project_store
 from memoryhub.transfer.bundles.applying import apply_bundle
 from memoryhub.transfer.bundles.reading import open_bundle
@@ -861,9 +857,7 @@ class KilledTests(TwoHubsTestCase):
             self.assertEqual(self.apply(bundle).outcome, outcome)
 
     def run_until(self, point: tuple[str, str, str]) -> int:
-        environment = {**os.environ, **UNMEASURED, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
-        command = [sys.executable, "-c", RUN, str(self.file), *point]
-        return subprocess.run(command, env=environment, cwd=Path(__file__).parents[2], check=False).returncode
+        return forks.run_program(RUN, str(self.file), *point)[0]
 
     def test_an_adoption(self) -> None:
         points = [(APPLYING, "append_as_is", "3"), (ADOPTING, "apply", "1")]

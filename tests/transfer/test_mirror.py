@@ -6,8 +6,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -33,7 +31,7 @@ from memoryhub.transfer.mirror import files
 from memoryhub.transfer.mirror import state as mirror_state
 from memoryhub.transfer.mirror.run import Mirror
 from memoryhub.transfer.mirror.steps import Report
-from tests.home import UNMEASURED
+from tests import forks
 from tests.secrets_made import SECRETS
 from tests.support import HubTestCase
 from tests.transfer.mirror_process import WORD, User
@@ -497,33 +495,29 @@ class UnusualFilesTests(MirrorTestCase):
 class MirrorCommandTests(MirrorTestCase):
     def test_the_command_and_its_watch(self) -> None:
         wal = self.write()
-        done = self.command("--json")
-        self.assertEqual((done.returncode, json.loads(done.stdout)["counts"]), (0, {"written": 1}))
-        self.assertIn("nothing has changed", self.command().stdout)
-        process = self.enterContext(subprocess.Popen(self.arguments("--watch"), **self.streams()))
+        code, printed, _ = self.command("--json")
+        self.assertEqual((code, json.loads(printed)["counts"]), (0, {"written": 1}))
+        self.assertIn("nothing has changed", self.command()[1])
+        process = self.enterContext(forks.Fork(forks.COMMAND, *self.arguments("--watch")))
         self.addCleanup(process.kill)
-        assert process.stdout
         self.assertIn("nothing has changed", process.stdout.readline())
-        refused = self.command()
-        self.assertEqual((refused.returncode, refused.stdout), (7, ""))
-        self.assertIn("another mirror of", refused.stderr)
+        code, printed, errors = self.command()
+        self.assertEqual((code, printed), (7, ""))
+        self.assertIn("another mirror of", errors)
         self.edit("Two.", "Of the folder.")
         poll(lambda: self.content(wal) == "One.\n\nOf the folder.", what="the edit is in the store")
         self.change(wal, content="Of the store.")
         poll(lambda: "Of the store." in self.text(), what="the change is in the folder")
-        process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=60)
+        os.kill(process.pid, signal.SIGINT)
+        output, errors = process.communicate()
         self.assertIn("updated  memories/use-wal.md\n", output)
         self.assertEqual((process.returncode, errors), (130, "memory-hub: stopped; the next run continues\n"))
 
-    def command(self, *options: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(self.arguments(*options), check=False, **self.streams())
+    def command(self, *options: str) -> tuple[int, str, str]:
+        return forks.run(*self.arguments(*options))
 
     def arguments(self, *options: str) -> list[str]:
-        return [sys.executable, "-m", "memoryhub.cli", "mirror", str(self.folder), "--project", "alpha", *options]
-
-    def streams(self) -> dict[str, Any]:
-        return {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT}
+        return ["mirror", str(self.folder), "--project", "alpha", *options]
 
 
 EDITS = int(os.environ.get("MEMORY_HUB_TEST_MIRROR_EDITS", "40"))
@@ -561,11 +555,9 @@ class KilledMirrorTests(HubTestCase):
 
     def mirror(self, folder: Path, seed: int, chance: random.Random) -> int:
         counts = [str(int(10 ** chance.uniform(1.5, 4.5))), str(int(10 ** chance.uniform(1.5, 4.5)))]
-        command = [sys.executable, "-m", "tests.transfer.mirror_process", str(folder), str(seed), *counts]
-        environment = {**os.environ, **UNMEASURED, "DJANGO_SETTINGS_MODULE": "memoryhub.settings", "PYTHONDEVMODE": ""}
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-        self.assertIn(done.returncode, (0, -9), done.stderr)
-        return done.returncode
+        code, _, errors = forks.run_module("tests.transfer.mirror_process", str(folder), str(seed), *counts)
+        self.assertIn(code, (0, -9), errors)
+        return code
 
     # A run leaves what it read to the next one where a file was being saved
     def settle(self, folder: Path) -> None:

@@ -40,14 +40,16 @@ from memoryhub.ops.doctor import examine_hub, examine_store
 from memoryhub.transfer.bundles.applying import apply_bundle, preview_bundle
 from memoryhub.transfer.bundles.creating import create_bundle
 from memoryhub.transfer.bundles.reading import open_bundle
-from memoryhub.transfer.moving import switching
+from memoryhub.transfer.moving import peer, switching
 from memoryhub.transfer.moving.ending import confirm, undo
 from memoryhub.transfer.moving.moving import move
 from memoryhub.transfer.moving.peer import Peer, Place
 from memoryhub.transfer.moving.places import last_way
+from tests import forks
 from tests.databases import sqlite_only
+from tests.forks import Fork
 from tests.home import UNMEASURED
-from tests.postgresql import Cluster
+from tests.postgresql import Cluster, shared_cluster
 from tests.programs import needs
 from tests.support import HubTestCase
 from tests.torture.rounds import is_long, rounds
@@ -56,16 +58,17 @@ ROOT = Path(__file__).parents[2]
 ALPHA = project_store("alpha")
 FILES = Place("sqlite", "")
 AT_ONCE = 500
-START = """
-import django, json, os, signal, sys
-django.setup()
+PROGRAM = """
+import json, os, signal, sys
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
 from memoryhub.core.errors import HubError
 from memoryhub.core.stores.store import project_store, use_store
-from memoryhub.transfer.moving import moving, peer, switching
+from memoryhub.transfer.moving import ending, moving, peer, switching
+from tests import forks
+peer.subprocess = forks.SUBPROCESS
 """
-ONE_WRITE = f"""{START}
+ONE_WRITE = f"""{PROGRAM}
 try:
     with use_store(project_store("alpha"), create=sys.argv[2:] == ["create"]):
         write_memory(command=MemoryWrite(title=sys.argv[1], content="after a move"))
@@ -74,15 +77,25 @@ except HubError as error:
 """
 
 
+@dataclass(frozen=True)
+class Done:
+    code: int
+    printed: str
+    errors: str
+
+
 @sqlite_only("it moves stores between both")
 @needs("postgresql")
 class MovingTestCase(HubTestCase):
+    """A store in SQLite, a PostgreSQL beside it, and processes that write in either."""
+
     cluster: Cluster
 
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        cls.cluster = cls.enterClassContext(Cluster(durable=False))
+        cls.cluster = shared_cluster()
+        cls.enterClassContext(mock.patch.object(peer, "subprocess", forks.SUBPROCESS))
 
     def setUp(self) -> None:
         super().setUp()
@@ -96,23 +109,14 @@ class MovingTestCase(HubTestCase):
         for start in range(0, count, AT_ONCE):
             self.write(*(f"note {number}" for number in range(start, min(start + AT_ONCE, count))))
 
-    def start(
-        self, program: str, *arguments: str, place: Place = FILES, settings: str = "memoryhub.settings_store"
-    ) -> subprocess.Popen[str]:
-        environment = {
-            **os.environ,
-            **UNMEASURED,
-            "DJANGO_SETTINGS_MODULE": settings,
-            env.DATABASE_VARIABLE: place.url or env.FILES,
-        }
-        command = [sys.executable, "-c", program, *arguments]
-        return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    def start(self, program: str, *arguments: str, place: Place = FILES) -> Fork:
+        return Fork(program, *arguments, environment={env.DATABASE_VARIABLE: place.url or env.FILES})
 
     def write_at(self, place: Place, title: str, *, create: bool = False) -> str:
         """Return the code of the refusal, "" if the write was acknowledged."""
         if place != FILES:
             arguments = [title, "create"] if create else [title]
-            return self.start(ONE_WRITE, *arguments, place=place).communicate()[0].strip()
+            return str(self.start(ONE_WRITE, *arguments, place=place).communicate()[0]).strip()
         try:
             self.write(title, create=create)
         except HubError as error:
@@ -125,13 +129,22 @@ class MovingTestCase(HubTestCase):
             peer.call("read", store="project:alpha")
             return {**peer.call("digests"), "anchor": peer.call("anchor", store="project:alpha")}
 
+    def run_in(self, url: str, *arguments: str) -> Done:
+        """Run a command with a value of the database's variable, which may be empty."""
+        return Done(*forks.run(*arguments, **{env.DATABASE_VARIABLE: url}))
+
+    def succeed_in(self, url: str, *arguments: str) -> str:
+        done = self.run_in(url, *arguments)
+        self.assertEqual(done.code, 0, done.errors)
+        return done.printed
+
 
 EVENTS = rounds(300, long=10_000)
 # Steps before which the process that moves is killed; joined ones follow each other
 KILLED_BEFORE = ("leave+close", "arrive", "mark_left")
 KILLED_BEFORE_TOO = ("leave", "create_draft", "draft", "take", "complete", "hold", "digests", "put_marks")
 # Writes until the store has gone, and prints what was acknowledged and how it ended.
-WRITER = f"""{START}
+WRITER = f"""{PROGRAM}
 name, written = sys.argv[1], []
 print("begun", flush=True)
 try:
@@ -142,7 +155,7 @@ try:
 except HubError as error:
     print(json.dumps([written, error.code, error.message]))
 """
-KILLED = f"""{START}
+KILLED = f"""{PROGRAM}
 wanted, seen = sys.argv[1].split("+"), []
 class Killed(peer.Peer):
     def ask(self, name, **arguments):
@@ -289,6 +302,7 @@ class MovingTests(MovingTestCase):
             move(project_store("beta"), FILES, self.server)
 
     def test_the_command_names_places(self) -> None:
+        self.enterContext(mock.patch.object(peer, "subprocess", subprocess))  # processes as a user has them
         self.write("early")
         with self.assertRaisesRegex(Exception, "name the place to move to"):
             call_command("move", "alpha")
@@ -302,19 +316,12 @@ class MovingTests(MovingTestCase):
 
     def test_all_takes_tokens_along_once(self) -> None:
         self.write("early")
-        self.run_command("token", "create", "--name", "bot", "--project", "alpha")
+        self.succeed_in("sqlite", "token", "create", "--name", "bot", "--project", "alpha")
         for _ in range(2):
-            self.run_command("move", "--all", "--to", self.server.url)
-        self.assertIn("bot may read in alpha", self.run_command("token", "list", place=self.server))
-        self.assertIn("alpha", self.run_command("project", "list", place=self.server))
+            self.succeed_in("sqlite", "move", "--all", "--to", self.server.url)
+        self.assertIn("bot may read in alpha", self.succeed_in(self.server.url, "token", "list"))
+        self.assertIn("alpha", self.succeed_in(self.server.url, "project", "list"))
         self.assertEqual(list_projects(), [])
-
-    def run_command(self, *arguments: str, place: Place = FILES) -> str:
-        program = "import sys; from memoryhub.cli import main; sys.exit(main(['memory-hub', *sys.argv[1:]]))"
-        process = self.start(program, *arguments, place=place, settings="memoryhub.settings")
-        printed = process.communicate()[0]
-        self.assertEqual(process.returncode, 0)
-        return printed
 
 
 class _Interrupted(Exception):
@@ -479,20 +486,7 @@ class RacesTests(MovingTestCase):
         self.assert_only(self.server)
 
 
-MOVED_START = """
-import django, os, signal, sys
-django.setup()
-from memories.schemas import MemoryWrite
-from memories.services import write_memory
-from memoryhub.core.errors import HubError
-from memoryhub.core.stores.store import project_store, use_store
-from memoryhub.transfer.moving import ending, peer, switching
-"""
-WRITE = f"""{MOVED_START}
-with use_store(project_store("alpha")):
-    write_memory(command=MemoryWrite(title=sys.argv[1], content="after a move"))
-"""
-KILLED_UNDO = f"""{MOVED_START}
+KILLED_UNDO = f"""{PROGRAM}
 class Killed(peer.Peer):
     def ask(self, name, **arguments):
         if name == sys.argv[1]:
@@ -501,60 +495,10 @@ class Killed(peer.Peer):
 switching.Peer = Killed
 ending.undo(project_store("alpha"), *[peer.Place("", url) for url in sys.argv[2:]])
 """
-COMMAND = "import sys; from memoryhub.cli import main; sys.exit(main(['memory-hub', *sys.argv[1:]]))"
-
-
-@dataclass(frozen=True)
-class Done:
-    code: int
-    printed: str
-    errors: str
 
 
 @tag("process")
-class MovedCase(HubTestCase):
-    """Commands in a home with files and a database."""
-
-    cluster: Cluster
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        cls.cluster = cls.enterClassContext(Cluster(durable=False))
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.server = Place("", self.enterContext(self.cluster.database()))
-
-    def write(self, title: str) -> int:
-        with self.store("alpha"):
-            return write_memory(command=MemoryWrite(title=title, content=f"on {title}")).id
-
-    def start(
-        self, program: str, *arguments: str, url: str | None = "sqlite", settings: str = "memoryhub.settings_store"
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a program with a value of the database's variable; None for a process without it."""
-        variables = {**os.environ, **UNMEASURED, "DJANGO_SETTINGS_MODULE": settings}
-        variables.pop(env.DATABASE_VARIABLE, None)
-        if url is not None:
-            variables[env.DATABASE_VARIABLE] = url
-        command = [sys.executable, "-c", program, *arguments]
-        return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
-
-    def run_in(self, url: str | None, *arguments: str) -> Done:
-        done = self.start(COMMAND, *arguments, url=url, settings="memoryhub.settings")
-        return Done(done.returncode, done.stdout, done.stderr)
-
-    def succeed_in(self, url: str | None, *arguments: str) -> str:
-        done = self.run_in(url, *arguments)
-        self.assertEqual(done.code, 0, done.errors)
-        return done.printed
-
-
-@sqlite_only("it moves stores between both")
-@needs("postgresql")
-@tag("process")
-class MovedFromFilesTests(MovedCase):
+class MovedFromFilesTests(MovingTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.write("early")
@@ -624,9 +568,9 @@ class MovedFromFilesTests(MovedCase):
 
     def test_an_interrupted_undo_loses_nothing_of_the_new_place(self) -> None:
         move(ALPHA, FILES, self.server)
-        written = self.start(WRITE, "there", url=self.server.url)
-        self.assertEqual((written.returncode, written.stdout), (0, ""))
+        self.assertEqual(self.write_at(self.server, "there"), "")
         killed = self.start(KILLED_UNDO, "arrive", "", self.server.url)
+        killed.communicate()
         self.assertEqual(killed.returncode, -signal.SIGKILL)
         move(ALPHA, FILES, self.server)
         self.assertEqual(list_projects(), [])
@@ -660,17 +604,17 @@ class MovedFromFilesTests(MovedCase):
         with mock.patch.dict(os.environ, {env.DATABASE_VARIABLE: ""}):
             self.succeed_in(self.server.url, "status")
             self.assertEqual(recorded(), "")
-            printed = self.succeed_in(None, "move", "--all", "--to", self.server.url)
+            printed = self.succeed_in("", "move", "--all", "--to", self.server.url)
             self.assertIn(f"to work there, set database_url in {self.home}/config.toml to its address", printed)
             self.assertEqual(recorded(), shown(self.server.url))
-            self.assertEqual(self.run_in(None, "project", "create", "beta").code, 8)
+            self.assertEqual(self.run_in("", "project", "create", "beta").code, 8)
             self.succeed_in(self.server.url, "project", "create", "beta")
-            self.succeed_in(None, "move", "--all", "--confirm", "--to", self.server.url)
+            self.succeed_in("", "move", "--all", "--confirm", "--to", self.server.url)
 
             self.succeed_in(self.server.url, "move", "--all", "--to", "sqlite")
             refused = self.run_in(self.server.url, "project", "create", "gamma")
             self.assertIn(f"unset {env.DATABASE_VARIABLE}", refused.errors)
-            self.succeed_in(None, "project", "create", "gamma")
+            self.succeed_in("", "project", "create", "gamma")
             self.succeed_in(self.server.url, "move", "--all", "--undo", "--to", "sqlite")
             self.assertEqual(recorded(), shown(self.server.url))
 
@@ -683,7 +627,7 @@ class MovedFromFilesTests(MovedCase):
         self.assertEqual(first.code, 0, first.errors)
         self.assertIn("its stores in files stay there", first.errors)
         self.assertEqual(recorded(), shown(self.server.url))
-        self.assertEqual(self.run_in(None, "project", "list").code, 8)
+        self.assertEqual(self.run_in("", "project", "list").code, 8)
         self.assertIn("beta", self.succeed_in("sqlite", "project", "list"))
 
     def test_a_password_is_not_printed(self) -> None:
@@ -694,10 +638,8 @@ class MovedFromFilesTests(MovedCase):
         self.assertNotIn("secret", printed)
 
 
-@sqlite_only("it moves stores between both")
-@needs("postgresql")
 @tag("process")
-class MovedFromServerTests(MovedCase):
+class MovedFromServerTests(MovingTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.write("early")
