@@ -38,12 +38,7 @@ from memoryhub.core import clock, ids, log
 from memoryhub.core.errors import ConfirmationRequired, HubError
 from memoryhub.core.log.anchor import replace_anchor
 from memoryhub.core.log.loss import accept_loss
-from memoryhub.core.log.quarantine import (
-    QUARANTINE_LIFTED,
-    QUARANTINE_PLACED,
-    QuarantineLifted,
-    QuarantinePlaced,
-)
+from memoryhub.core.log.quarantine import QUARANTINE_LIFTED, QUARANTINE_PLACED, QuarantineLifted, QuarantinePlaced
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import current_store, project_store, use_store
 from memoryhub.core.tools import Tool, ToolGroup, all_tools, find_tool

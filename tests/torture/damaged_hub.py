@@ -121,11 +121,7 @@ def read_models(path: Path) -> dict[str, Any]:
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         schema = connection.execute("SELECT type, name, tbl_name FROM sqlite_master ORDER BY 1, 2").fetchall()
         tables = [name for kind, name, _ in schema if kind == "table" and not name.startswith(_NOT_COMPARED)]
-        return {
-            "schema": schema,
-            **{name: _rows(connection, name) for name in tables},
-            _FULL_TEXT: _words(connection),
-        }
+        return {"schema": schema, **{name: _rows(connection, name) for name in tables}, _FULL_TEXT: _words(connection)}
 
 
 def _rows(connection: sqlite3.Connection, table: str) -> list[Any]:

@@ -255,12 +255,7 @@ class Disk:
         self._write(self._top, target, names, share, chance)
 
     def _write(
-        self,
-        folder: Folder,
-        target: Path,
-        names: dict[Folder, dict[str, Entry]],
-        share: float,
-        chance: random.Random,
+        self, folder: Folder, target: Path, names: dict[Folder, dict[str, Entry]], share: float, chance: random.Random
     ) -> None:
         target.mkdir(mode=0o700, exist_ok=True)
         for name, entry in names[folder].items():

@@ -286,9 +286,7 @@ LOG_ROWS = (
     ),
     Damage(
         "trigger that empties tables",
-        lambda at: at.sql(
-            "CREATE TRIGGER more AFTER INSERT ON raw_events BEGIN DELETE FROM memories_relation; END",
-        ),
+        lambda at: at.sql("CREATE TRIGGER more AFTER INSERT ON raw_events BEGIN DELETE FROM memories_relation; END"),
         "trigger.* more",
         REBUILD,
     ),

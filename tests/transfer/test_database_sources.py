@@ -160,8 +160,7 @@ class HostileTests(SimpleTestCase):
             views = "".join(f"CREATE VIEW {name} AS {ENDLESS};" for name in ("memories", "observations", "sessions"))
             endless = self.database(f"{source}-endless.db", views)
             columns = self.database(
-                f"{source}-columns.db",
-                "".join(f"CREATE TABLE {name} (other INTEGER);" for name in self.TABLES),
+                f"{source}-columns.db", "".join(f"CREATE TABLE {name} (other INTEGER);" for name in self.TABLES)
             )
             for path, why in {
                 self.folder / "nix.db": "",

@@ -129,10 +129,7 @@ class ClaudeCodeTests(TextSourceTestCase):
                     "What does the gauge read?",
                     "I will look at the tide table first.\n\nThe gauge at Øster Hurup reads 0.8 m at 06:12.",
                 ),
-                (
-                    "And when the feed answers 429?",
-                    "Retry after an hour, because the feed answers 429 for that long.",
-                ),
+                ("And when the feed answers 429?", "Retry after an hour, because the feed answers 429 for that long."),
                 ("Ask a subagent for the pier.", "Pier 4 is nearest."),
                 ("How deep is the basin?", "Retry after an hour, because the feed answers 429 for that long."),
             ],
