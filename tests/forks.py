@@ -67,23 +67,24 @@ class Fork:
         mode = "" if text else "b"
         self.stdin: Any = os.fdopen(write_end, f"w{mode}")
         self.stdout: Any = os.fdopen(read_end, f"r{mode}") if read_end >= 0 else None
-        self._status = os.fdopen(status)
+        self._status = os.fdopen(status, "rb", buffering=0)  # or what was read ahead would hide from select
         self.pid = int(self._status.readline())
         self.returncode: int | None = None
 
-    def communicate(self, text: Any = None, *, timeout: float = DEADLINE_SECONDS) -> tuple[Any, str]:
+    def communicate(self, text: Any = None) -> tuple[Any, str]:
         """Write to the process, wait for its end, and return what it wrote."""
         with contextlib.suppress(BrokenPipeError):
             if text:
                 self.stdin.write(text)
             self.stdin.close()
         output = self.stdout.read() if self.stdout else ""
-        self.wait(timeout)
+        self.wait()
         self.close_pipes()
         return output, self.errors
 
-    def wait(self, timeout: float = DEADLINE_SECONDS) -> int:
+    def wait(self) -> int:
         if self.returncode is None:
+            assert select([self._status], [], [], DEADLINE_SECONDS)[0], "the process goes on"
             self.returncode = int(self._status.readline())
             self._errors.seek(0)
             self.errors = self._errors.read().decode()
@@ -121,9 +122,9 @@ def fork_module(command: Sequence[str], *, env: Mapping[str, str], **_: Any) -> 
     return Fork(_MODULE, *command[command.index("-m") + 1 :], environment=env, text=False)
 
 
-def _run_module(command: Sequence[str], *, input: str | bytes, **options: Any) -> subprocess.CompletedProcess[bytes]:  # noqa: A002 - as there
+def _run_module(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
     process = fork_module(command, **options)
-    printed, errors = process.communicate(input)
+    printed, errors = process.communicate(options["input"])
     return subprocess.CompletedProcess(command, process.wait(), printed, errors.encode())
 
 
@@ -131,11 +132,20 @@ def _run_module(command: Sequence[str], *, input: str | bytes, **options: Any) -
 SUBPROCESS = SimpleNamespace(Popen=fork_module, run=_run_module, PIPE=subprocess.PIPE)
 
 
-def run(*arguments: str, environment: Mapping[str, str] = {}) -> tuple[int, str, str]:
-    """Run a command of the hub, and return its exit code, what it printed, and its errors."""
-    process = Fork(COMMAND, *arguments, environment=environment)
+def run_program(program: str, *arguments: str, **variables: str) -> tuple[int, str, str]:
+    """Run a program, and return its exit code, what it printed, and its errors."""
+    process = Fork(program, *arguments, environment=variables)
     printed, errors = process.communicate()
     return process.wait(), printed, errors
+
+
+def run(*arguments: str, **variables: str) -> tuple[int, str, str]:
+    """Run a command of the hub, as ``run_program`` does."""
+    return run_program(COMMAND, *arguments, **variables)
+
+
+def run_module(*words: str, **variables: str) -> tuple[int, str, str]:
+    return run_program(_MODULE, *words, **variables)
 
 
 def _engine(variables: Mapping[str, str]) -> str:

@@ -154,6 +154,10 @@ class Attacked:
         self.hub, self.older = hub, older
         self.home = hub.home
 
+    def succeed(self, program: str) -> None:
+        code, output = self.hub.python(program)
+        assert code == 0, output
+
     def store(self, folder: str = DEMO) -> Path:
         return self.home / folder / "events.db"
 

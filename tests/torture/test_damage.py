@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.test import SimpleTestCase, tag
 
@@ -25,6 +25,7 @@ from tests.torture.damaged_hub import (
     DEMO,
     GLOBAL,
     ORG,
+    Act,
     Attacked,
     Damage,
     Hub,
@@ -35,12 +36,41 @@ from tests.torture.damaged_hub import (
 )
 
 REBUILD = r"`memory-hub (jobs )?rebuild (--project demo|.* --project demo)"
-DAMAGED = "damaged|malformed"
+REINDEX = r"`memory-hub (jobs )?(reindex|rebuild) --project demo"
 RESTORE = r"`memory-hub restore \S+\.db --project demo"
-COMMAND = r"`memory-hub "
+RESTORE_HUB = r"`memory-hub restore \S+\.db --hub"
+COMMAND, REMOVE, MOVE, CHMOD = "`memory-hub ", "`rm ", "`mv ", "`chmod "
 ACCEPT = "`memory-hub doctor --accept-loss --project demo"
-_DEMO_FILES = ("events.db", "head")
+DAMAGED = "damaged|malformed"
+GONE, EMPTY = "gone|missing", "empty|0 bytes|no log|ends at #0"
+LOST_TAIL = "ends at #167, but #187"
+OTHER_DIGEST = "digest differs from the one anchored"
+LEFT = "a killed process left"
 
+
+def remedied_by(repair: str, *rows: tuple[str, Act, str], **more: Any) -> tuple[Damage, ...]:
+    """Return kinds of damage with one remedy, each of its name, what does it, and what `doctor` must say."""
+    return tuple(Damage(name, do, says, repair, **more) for name, do, says in rows)
+
+
+def sql(*statements: str) -> Act:
+    return lambda at: at.sql(*statements)
+
+
+def forge(*statements: str) -> Act:
+    return lambda at: at.forge(*statements)
+
+
+def put(content: bytes | str, place: Callable[[Attacked], Path] = Attacked.store) -> Act:
+    data = content.encode() if isinstance(content, str) else content
+    return lambda at: place(at).write_bytes(data)
+
+
+def in_home(name: str) -> Callable[[Attacked], Path]:
+    return lambda at: at.home / name
+
+
+# Vectors are not in the log: the hub makes them again of the texts while it runs
 _EMBEDDER = """
 import time
 from memories.embeddings.choice import use_engine
@@ -50,13 +80,6 @@ from memoryhub.core.stores.store import project_store, use_store
 with use_store(project_store("demo")), use_engine(LocalEngine()):
     embed_current_store(until=time.monotonic() + 600)
 """
-
-
-def _embed(at: Attacked) -> None:
-    """Do what the hub does while it runs: vectors are not in the log, and are made again of the texts."""
-    code, output = at.hub.python(_EMBEDDER)
-    if code:
-        raise AssertionError(output)
 
 
 def _lose_wal(at: Attacked) -> None:
@@ -92,16 +115,16 @@ def _directory(at: Attacked) -> None:
     at.store().mkdir(mode=0o700)
 
 
-def _put_store_of_beta(at: Attacked, *names: str) -> None:
-    for name in names:
-        shutil.copyfile(at.home / BETA / name, at.home / DEMO / name)
+def _of_beta(*names: str) -> Act:
+    def do(at: Attacked) -> None:
+        for name in names:
+            shutil.copyfile(at.home / BETA / name, at.home / DEMO / name)
+
+    return do
 
 
-def _newer_version(at: Attacked) -> None:
-    at.sql(
-        "INSERT INTO django_migrations (app, name, applied) VALUES ('memories', '0099_later', '2099-01-01')",
-        "UPDATE store_meta SET value = 'of a later version' WHERE key = 'fingerprint'",
-    )
+def _copied_as(folder: str) -> Act:
+    return lambda at: shutil.copytree(at.home / DEMO, at.home / folder)
 
 
 def _upgrade(at: Attacked) -> None:
@@ -135,289 +158,227 @@ def _forge_with_new_anchor(at: Attacked) -> None:
     at.anchor_head()
 
 
-_LAST = "(SELECT max(position) FROM raw_events)"
+def _anchor(position: int) -> Act:
+    return put(f"{position} {'ab' * 32}".ljust(127) + "\n", Attacked.head)
+
+
+def _page_of(name: str, *, deep: bool = False) -> Act:
+    return lambda at: at.garble_page_of(name, deep=deep)
+
 
 LOG_FILES = (
-    Damage("wal deleted", _lose_wal, r"ends at #167, but #187", COMMAND, loses="#187"),
-    Damage("wal overwritten", _garble_wal, r"ends at #167, but #187", COMMAND, loses="#187"),
-    Damage("tail of the file cut", _cut_tail, DAMAGED, RESTORE),
-    Damage(
-        "header overwritten",
-        lambda at: at.garble(at.store(), 0),
-        "not a database",
+    *remedied_by(
+        COMMAND, ("wal deleted", _lose_wal, LOST_TAIL), ("wal overwritten", _garble_wal, LOST_TAIL), loses="#187"
+    ),
+    *remedied_by(
         REBUILD,
-        by_hand=_embed,
+        ("header overwritten", lambda at: at.garble(at.store(), 0), "not a database"),
+        ("schema page overwritten", lambda at: at.garble(at.store(), 0, skip=100), DAMAGED),
+        by_hand=lambda at: at.succeed(_EMBEDDER),
         forgets=True,
     ),
-    Damage("header counts free pages wrongly", lambda at: at.put_bytes(at.store(), 36, b"\0\0\0c"), DAMAGED, REBUILD),
-    Damage(
-        "schema page overwritten",
-        lambda at: at.garble(at.store(), 0, skip=100),
-        DAMAGED,
-        REBUILD,
-        by_hand=_embed,
-        forgets=True,
+    *remedied_by(
+        RESTORE,
+        ("tail of the file cut", _cut_tail, DAMAGED),
+        ("page of the log changed", _page_of("raw_events", deep=True), DAMAGED),
+        ("letter of a payload changed", _change_a_letter, "payload is not the one that was written"),
     ),
-    Damage("page of the log changed", lambda at: at.garble_page_of("raw_events", deep=True), DAMAGED, RESTORE),
-    Damage("page of a read model changed", lambda at: at.garble_page_of("memories_memory"), DAMAGED, REBUILD),
-    Damage("page of an index of the log changed", lambda at: at.garble_page_of("raw_events_type"), DAMAGED, REBUILD),
-    Damage("page of an index of a read model changed", lambda at: at.garble_page_of("memory_title"), DAMAGED, REBUILD),
-    Damage("page of the full text changed", lambda at: at.garble_page_of("search_fts_data"), DAMAGED, REBUILD),
-    Damage("free page changed", Attacked.garble_free_page, DAMAGED, REBUILD),
-    Damage("letter of a payload changed", _change_a_letter, "payload is not the one that was written", RESTORE),
+    *remedied_by(
+        REBUILD,
+        ("header counts free pages wrongly", lambda at: at.put_bytes(at.store(), 36, b"\0\0\0c"), DAMAGED),
+        ("page of a read model changed", _page_of("memories_memory"), DAMAGED),
+        ("page of an index of the log changed", _page_of("raw_events_type"), DAMAGED),
+        ("page of an index of a read model changed", _page_of("memory_title"), DAMAGED),
+        ("page of the full text changed", _page_of("search_fts_data"), DAMAGED),
+        ("free page changed", Attacked.garble_free_page, DAMAGED),
+    ),
 )
 
 REPLACED_STORES = (
-    Damage("older store put back", lambda at: at.replace_with_older("events.db"), r"ends at #161, but #167", RESTORE),
-    Damage(
-        "older store put back with its anchor",
-        lambda at: at.replace_with_older("events.db", "head"),
-        r"ends at #161.*backup.*#167",
+    *remedied_by(
         RESTORE,
+        ("older store put back", lambda at: at.replace_with_older("events.db"), r"ends at #161, but #167"),
+        (
+            "older store put back with its anchor",
+            lambda at: at.replace_with_older("events.db", "head"),
+            r"ends at #161.*backup.*#167",
+        ),
+        ("store of 0 bytes", put(b""), EMPTY),
+        ("store missing", lambda at: at.store().unlink(), GONE),
+        ("folder of a store missing", lambda at: shutil.rmtree(at.store().parent), GONE),
+        ("directory in a store's place", _directory, "unavailable|directory|no file"),
+        ("text file in a store's place", put("no log " * 999), "not a database"),
+        ("store of another project in place", _of_beta("events.db"), "the log is of 'beta'"),
+        ("folder of another project in place", _of_beta("events.db", "head"), "the log is of 'beta'"),
     ),
-    Damage("store of 0 bytes", lambda at: at.store().write_bytes(b""), "empty|0 bytes|no log|ends at #0", RESTORE),
-    Damage("store missing", lambda at: at.store().unlink(), "gone|missing", RESTORE),
-    Damage("store missing beside its write-ahead log", _lose_store_but_not_wal, "gone|missing", RESTORE, loses="gone"),
-    Damage("folder of a store missing", lambda at: shutil.rmtree(at.store().parent), "gone|missing", RESTORE),
-    Damage("directory in a store's place", _directory, "unavailable|directory|no file", RESTORE),
-    Damage(
-        "text file in a store's place", lambda at: at.store().write_text("no log " * 999), "not a database", RESTORE
-    ),
-    Damage(
-        "store of another project in place",
-        lambda at: _put_store_of_beta(at, "events.db"),
-        "the log is of 'beta'",
-        RESTORE,
-    ),
-    Damage(
-        "folder of another project in place",
-        lambda at: _put_store_of_beta(at, *_DEMO_FILES),
-        "the log is of 'beta'",
-        RESTORE,
-    ),
-    Damage(
-        "store copied under another id",
-        lambda at: shutil.copytree(at.home / DEMO, at.home / "projects/copied"),
-        "the log is of 'demo'",
+    *remedied_by(RESTORE, ("store missing beside its write-ahead log", _lose_store_but_not_wal, GONE), loses="gone"),
+    *remedied_by(
         "remove|mv|rm",
-    ),
-    Damage(
-        "store copied under a name that is no id",
-        lambda at: shutil.copytree(at.home / DEMO, at.home / "projects/Demo (copy)"),
-        r"Demo \(copy\).* is not a valid store id",
-        "mv|rm",
+        ("store copied under another id", _copied_as("projects/copied"), "the log is of 'demo'"),
+        (
+            "store copied under a name that is no id",
+            _copied_as("projects/Demo (copy)"),
+            r"Demo \(copy\).* is not a valid store id",
+        ),
     ),
     Damage("symbolic link in a store's place", lambda at: at.link(at.store()), "symbolic link", "`memory-hub restore"),
-    Damage("store of a newer version", _newer_version, "newer Memory Hub", "upgrade", by_hand=_upgrade),
     Damage(
-        "store of an organisation missing",
-        lambda at: at.store(ORG).unlink(),
-        "gone|missing",
+        "store of a newer version",
+        sql(
+            "INSERT INTO django_migrations (app, name, applied) VALUES ('memories', '0099_later', '2099-01-01')",
+            "UPDATE store_meta SET value = 'of a later version' WHERE key = 'fingerprint'",
+        ),
+        "newer Memory Hub",
+        "upgrade",
+        by_hand=_upgrade,
+    ),
+    *remedied_by(
         r"restore \S+ --org acme",
+        ("store of an organisation missing", lambda at: at.store(ORG).unlink(), GONE),
         store=ORG,
     ),
-    Damage(
-        "global store of 0 bytes",
-        lambda at: at.store(GLOBAL).write_bytes(b""),
-        "empty|0 bytes|no log|ends at #0",
+    *remedied_by(
         r"restore \S+ --global",
+        ("global store of 0 bytes", put(b"", lambda at: at.store(GLOBAL)), EMPTY),
         store=GLOBAL,
     ),
 )
 
 ANCHORS = (
-    Damage("anchor deleted", lambda at: at.head().unlink(), "`head`.* missing", ACCEPT, accepted=True),
-    Damage("anchor emptied", lambda at: at.head().write_bytes(b""), "`head`.* missing", ACCEPT, accepted=True),
-    Damage("anchor overwritten", lambda at: at.head().write_bytes(b"\xff" * 128), "anchor|`head`", COMMAND),
-    Damage(
-        "anchor of another store",
-        lambda at: shutil.copyfile(at.head(BETA), at.head()),
-        "digest differs from the one anchored",
-        COMMAND,
+    *remedied_by(
+        ACCEPT,
+        ("anchor deleted", lambda at: at.head().unlink(), "`head`.* missing"),
+        ("anchor emptied", put(b"", Attacked.head), "`head`.* missing"),
+        accepted=True,
     ),
-    Damage(
-        "anchor ahead of the log",
-        lambda at: at.head().write_text(f"999 {'ab' * 32}".ljust(127) + "\n"),
-        "ends at #167, but #999",
+    *remedied_by(
         COMMAND,
-        loses="#999",
+        ("anchor overwritten", put(b"\xff" * 128, Attacked.head), "anchor|`head`"),
+        ("anchor of another store", lambda at: shutil.copyfile(at.head(BETA), at.head()), OTHER_DIGEST),
+        ("anchor behind the log with another digest", _anchor(50), OTHER_DIGEST),
     ),
-    Damage(
-        "anchor behind the log with another digest",
-        lambda at: at.head().write_text(f"50 {'ab' * 32}".ljust(127) + "\n"),
-        "digest differs from the one anchored",
-        COMMAND,
-    ),
+    *remedied_by(COMMAND, ("anchor ahead of the log", _anchor(999), "ends at #167, but #999"), loses="#999"),
 )
 
 LOG_ROWS = (
-    Damage(
-        "event updated",
-        lambda at: at.forge("UPDATE raw_events SET actor = 'mallory' WHERE position = 40"),
-        "broken at #40",
+    *remedied_by(
         RESTORE,
-    ),
-    Damage("event deleted", lambda at: at.forge("DELETE FROM raw_events WHERE position = 40"), "#40", RESTORE),
-    Damage("event inserted", _insert_event, "broken at #168", RESTORE),
-    Damage(
-        "last events deleted",
-        lambda at: at.forge("DELETE FROM raw_events WHERE position > 150"),
-        "ends at #150, but #167",
-        RESTORE,
-    ),
-    Damage(
-        "last events deleted and the anchor set back",
-        _cut_log_and_anchor,
-        r"ends at #150, but #16\d is in the read models",
-        RESTORE,
-    ),
-    Damage(
-        "gap in the positions",
-        lambda at: at.forge(f"UPDATE raw_events SET position = position + 5 WHERE position = {_LAST}"),
-        "broken at #167: it is missing",
-        RESTORE,
-    ),
-    Damage("chain recomputed after forging", Attacked.forge_with_new_chain, "digest differs from the one", RESTORE),
-    Damage(
-        "chain and anchor recomputed after forging",
-        _forge_with_new_anchor,
-        "#167 is not the event that the backup",
-        RESTORE,
-    ),
-    Damage(
-        "trigger that empties tables",
-        lambda at: at.sql("CREATE TRIGGER more AFTER INSERT ON raw_events BEGIN DELETE FROM memories_relation; END"),
-        "trigger.* more",
-        REBUILD,
-    ),
-    Damage(
-        "payload erased without an event",
-        lambda at: at.sql("UPDATE raw_events SET payload_json = NULL, salt = NULL WHERE position = 163"),
-        "#163: its payload is missing, and no event",
-        RESTORE,
-    ),
-    Damage("triggers dropped", lambda at: at.forge(triggers=False), "triggers", REBUILD),
-    Damage(
-        "trigger without effect",
-        lambda at: at.sql(
-            "DROP TRIGGER raw_events_no_delete",
-            "CREATE TRIGGER raw_events_no_delete BEFORE DELETE ON raw_events BEGIN SELECT 1; END",
+        ("event updated", forge("UPDATE raw_events SET actor = 'mallory' WHERE position = 40"), "broken at #40"),
+        ("event deleted", forge("DELETE FROM raw_events WHERE position = 40"), "#40"),
+        ("event inserted", _insert_event, "broken at #168"),
+        ("last events deleted", forge("DELETE FROM raw_events WHERE position > 150"), "ends at #150, but #167"),
+        (
+            "last events deleted and the anchor set back",
+            _cut_log_and_anchor,
+            r"ends at #150, but #16\d is in the read models",
         ),
-        "raw_events_no_delete",
+        (
+            "gap in the positions",
+            forge(
+                "UPDATE raw_events SET position = position + 5 WHERE position = (SELECT max(position) FROM raw_events)"
+            ),
+            "broken at #167: it is missing",
+        ),
+        ("chain recomputed after forging", Attacked.forge_with_new_chain, OTHER_DIGEST),
+        (
+            "chain and anchor recomputed after forging",
+            _forge_with_new_anchor,
+            "#167 is not the event that the backup",
+        ),
+        (
+            "payload erased without an event",
+            sql("UPDATE raw_events SET payload_json = NULL, salt = NULL WHERE position = 163"),
+            "#163: its payload is missing, and no event",
+        ),
+    ),
+    *remedied_by(
         REBUILD,
+        (
+            "trigger that empties tables",
+            sql("CREATE TRIGGER more AFTER INSERT ON raw_events BEGIN DELETE FROM memories_relation; END"),
+            "trigger.* more",
+        ),
+        ("triggers dropped", lambda at: at.forge(triggers=False), "triggers"),
+        (
+            "trigger without effect",
+            sql(
+                "DROP TRIGGER raw_events_no_delete",
+                "CREATE TRIGGER raw_events_no_delete BEFORE DELETE ON raw_events BEGIN SELECT 1; END",
+            ),
+            "raw_events_no_delete",
+        ),
     ),
 )
 
-STORES = (*LOG_FILES, *REPLACED_STORES, *ANCHORS, *LOG_ROWS)
-
-
-REINDEX = r"`memory-hub (jobs )?(reindex|rebuild) --project demo"
 _A_MEMORY = "(SELECT max(id) FROM memories_memory WHERE deleted_at IS NULL)"
 
 READ_MODELS = (
-    Damage(
-        "memory's row changed",
-        lambda at: at.sql(f"UPDATE memories_memory SET content = 'forged' WHERE id = {_A_MEMORY}"),
-        "memories_memory",
+    *remedied_by(
         REBUILD,
-    ),
-    Damage(
-        "memory's row deleted",
-        lambda at: at.sql("DELETE FROM memories_memory WHERE id = (SELECT min(id) FROM memories_memory)"),
-        "memories_memory",
-        REBUILD,
-    ),
-    Damage(
-        "memory's row added",
-        lambda at: at.sql(
-            "CREATE TEMP TABLE one AS SELECT * FROM memories_memory LIMIT 1",
-            "UPDATE one SET id = 9999, topic_key = 'forged', content = 'forged'",
-            "INSERT INTO memories_memory SELECT * FROM one",
+        (
+            "memory's row changed",
+            sql(f"UPDATE memories_memory SET content = 'forged' WHERE id = {_A_MEMORY}"),
+            "memories_memory",
         ),
-        "memories_memory",
-        REBUILD,
+        (
+            "memory's row deleted",
+            sql("DELETE FROM memories_memory WHERE id = (SELECT min(id) FROM memories_memory)"),
+            "memories_memory",
+        ),
+        (
+            "memory's row added",
+            sql(
+                "CREATE TEMP TABLE one AS SELECT * FROM memories_memory LIMIT 1",
+                "UPDATE one SET id = 9999, topic_key = 'forged', content = 'forged'",
+                "INSERT INTO memories_memory SELECT * FROM one",
+            ),
+            "memories_memory",
+        ),
+        (
+            "decision's status forged",
+            sql("UPDATE decisions_decision SET status = 'active' WHERE status = 'superseded'"),
+            "decisions_decision",
+        ),
+        ("decisions' edges deleted", sql("DELETE FROM decisions_decisionedge"), "decisions_decisionedge"),
+        (
+            "session's row changed",
+            sql("UPDATE sessions_app_session SET summary = 'forged' WHERE id = 3 OR 1"),
+            "sessions_app_session",
+        ),
+        ("tags deleted", sql("DELETE FROM memories_memorytag"), "memories_memorytag"),
+        ("relations deleted", sql("DELETE FROM memories_relation"), "memories_relation"),
+        ("index of a read model dropped", sql("DROP INDEX memory_title"), "memory_title"),
+        ("table of a read model dropped", sql("DROP TABLE decisions_artifactlink"), "artifactlink"),
+        ("list of migrations emptied", sql("DELETE FROM django_migrations"), "django_migrations"),
     ),
-    Damage(
-        "decision's status forged",
-        lambda at: at.sql("UPDATE decisions_decision SET status = 'active' WHERE status = 'superseded'"),
-        "decisions_decision",
-        REBUILD,
-    ),
-    Damage(
-        "decisions' edges deleted",
-        lambda at: at.sql("DELETE FROM decisions_decisionedge"),
-        "decisions_decisionedge",
-        REBUILD,
-    ),
-    Damage(
-        "session's row changed",
-        lambda at: at.sql("UPDATE sessions_app_session SET summary = 'forged' WHERE id = 3 OR 1"),
-        "sessions_app_session",
-        REBUILD,
-    ),
-    Damage("tags deleted", lambda at: at.sql("DELETE FROM memories_memorytag"), "memories_memorytag", REBUILD),
-    Damage("relations deleted", lambda at: at.sql("DELETE FROM memories_relation"), "memories_relation", REBUILD),
-    Damage(
-        "search documents deleted",
-        lambda at: at.sql("DELETE FROM memories_searchdocument WHERE id < 100"),
-        "memories_searchdocument|search index",
+    *remedied_by(
         REINDEX,
-    ),
-    Damage(
-        "words deleted from the full text",
-        lambda at: at.sql("DELETE FROM search_fts WHERE rowid < 100"),
-        "full-text|search_fts",
-        REINDEX,
-    ),
-    Damage(
-        "words changed in the full text",
-        lambda at: at.sql("INSERT OR REPLACE INTO search_fts (rowid, title, body) VALUES (165, 'forged', 'forged')"),
-        "full-text|search_fts",
-        REINDEX,
-    ),
-    Damage("full-text index dropped", lambda at: at.sql("DROP TABLE search_fts"), "full-text", REINDEX),
-    Damage("index of a read model dropped", lambda at: at.sql("DROP INDEX memory_title"), "memory_title", REBUILD),
-    Damage(
-        "table of a read model dropped", lambda at: at.sql("DROP TABLE decisions_artifactlink"), "artifactlink", REBUILD
-    ),
-    Damage(
-        "list of migrations emptied", lambda at: at.sql("DELETE FROM django_migrations"), "django_migrations", REBUILD
+        (
+            "search documents deleted",
+            sql("DELETE FROM memories_searchdocument WHERE id < 100"),
+            "memories_searchdocument|search index",
+        ),
+        ("words deleted from the full text", sql("DELETE FROM search_fts WHERE rowid < 100"), "full-text|search_fts"),
+        (
+            "words changed in the full text",
+            sql("INSERT OR REPLACE INTO search_fts (rowid, title, body) VALUES (165, 'forged', 'forged')"),
+            "full-text|search_fts",
+        ),
+        ("full-text index dropped", sql("DROP TABLE search_fts"), "full-text"),
     ),
 )
 
-
-REMOVE = "`rm "
-_RESTORE_HUB = r"`memory-hub restore \S+\.db --hub"
-
-
-def _empty(name: str) -> Damage:
-    def do(at: Attacked) -> None:
-        (at.home / name).write_bytes(b"")
-
-    return Damage(f"{name} of 0 bytes", do, f"{name}: the file is empty", REMOVE, by_hand=_make_secrets)
-
-
-def _shorten(name: str) -> Damage:
-    def do(at: Attacked) -> None:
-        (at.home / name).write_text("abc\n")
-
-    says = f"{name}: the file holds 3 characters"
-    return Damage(f"{name} of three letters", do, says, REMOVE, by_hand=_make_secrets)
+_TEXT = "no database " * 999
 
 
 def _make_secrets(at: Attacked) -> None:
     """Do what the next start of `memory-hub serve` does, as `doctor` says; only what was removed is made."""
-    missing = [name for name in SECRET_FILES if not (at.home / name).exists()]
-    code, output = at.hub.python(
+    if all((at.home / name).exists() for name in SECRET_FILES):
+        raise AssertionError("the remedy removed no secret file")
+    at.succeed(
         "from memoryhub.core.secret_files import SECRET_FILES, read_or_create_secret as make\n"
         "for name in SECRET_FILES: make(name)"
     )
-    if code or not missing:
-        raise AssertionError(output or "the remedy removed no secret file")
-
-
-def _text_in_place_of(path: Path) -> None:
-    path.write_text("no database " * 999)
 
 
 def _other_database(at: Attacked) -> None:
@@ -433,34 +394,18 @@ def _event_in_template(at: Attacked) -> None:
     )
 
 
-def _backup_of_another(at: Attacked) -> None:
-    shutil.copyfile(at.backup("project-beta"), at.backup())
+def _put_private(name: str, content: bytes) -> Act:
+    def do(at: Attacked) -> None:
+        (at.home / name).parent.mkdir(mode=0o700, exist_ok=True)
+        (at.home / name).write_bytes(content)
+        (at.home / name).chmod(0o600)
 
-
-def _garbage_in_spool(at: Attacked) -> None:
-    folder = at.home / "spool"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    (folder / "2026-01-01.jsonl").write_bytes(b"\xff\xfe no event\n" + b'{"id": 5}\n')
-    (folder / "2026-01-01.jsonl").chmod(0o600)
+    return do
 
 
 def _drain(at: Attacked) -> None:
-    code, output = at.hub.python("from memoryhub.ops.serving.drain import drain; assert drain().rejected == 2")
-    if code:
-        raise AssertionError(output)
+    at.succeed("from memoryhub.ops.serving.drain import drain; assert drain().rejected == 2")
     shutil.rmtree(at.home / "spool" / "rejected")
-
-
-def _config(text: str) -> Damage:
-    def do(at: Attacked) -> None:
-        (at.home / "config.toml").write_text(text)
-        (at.home / "config.toml").chmod(0o600)
-
-    def repair(at: Attacked) -> None:
-        (at.home / "config.toml").write_text('search_mode = "auto"\n')
-
-    name = f"config.toml holds {text.partition(' ')[0]!r}"
-    return Damage(name, do, "config.toml", "fix it|repair it|remove it", by_hand=repair)
 
 
 def _damaged_vectors(at: Attacked) -> None:
@@ -468,96 +413,103 @@ def _damaged_vectors(at: Attacked) -> None:
     at.put_bytes(path, 200, b"\x5a" * 64)
 
 
+def _left(path: str, *, folder: bool = False) -> Act:
+    return lambda at: at.leave(path, folder=folder)
+
+
 SECRETS = (
-    _empty("token"),
-    _shorten("token"),
-    _empty("redaction.key"),
-    _shorten("redaction.key"),
-    _empty("secret_key"),
-    Damage("token is a symbolic link", lambda at: at.link(at.home / "token"), "token.* symbolic link", "`mv "),
+    *remedied_by(
+        REMOVE,
+        *((f"{name} of 0 bytes", put(b"", in_home(name)), f"{name}: the file is empty") for name in SECRET_FILES),
+        *(
+            (f"{name} of three letters", put("abc\n", in_home(name)), f"{name}: the file holds 3 characters")
+            for name in SECRET_FILES
+        ),
+        by_hand=_make_secrets,
+    ),
+    Damage("token is a symbolic link", lambda at: at.link(at.home / "token"), "token.* symbolic link", MOVE),
 )
 
-MODES = (
-    Damage("home that others may read", lambda at: at.home.chmod(0o755), "other users of this machine", "`chmod "),
-    Damage(
-        "secret that others may read", lambda at: (at.home / "token").chmod(0o644), "other users.* token", "`chmod "
-    ),
-    Damage("store that others may write", lambda at: at.store().chmod(0o666), "other users.*events.db", "`chmod "),
+MODES = remedied_by(
+    CHMOD,
+    ("home that others may read", lambda at: at.home.chmod(0o755), "other users of this machine"),
+    ("secret that others may read", lambda at: (at.home / "token").chmod(0o644), "other users.* token"),
+    ("store that others may write", lambda at: at.store().chmod(0o666), "other users.*events.db"),
 )
 
 DATABASES = (
-    Damage("page of hub.db changed", lambda at: at.garble(at.home / "hub.db", 1), "hub.db: the file", _RESTORE_HUB),
-    Damage("hub.db of 0 bytes", lambda at: (at.home / "hub.db").write_bytes(b""), "hub.db: .*empty", _RESTORE_HUB),
-    Damage(
-        "text file in hub.db's place", lambda at: _text_in_place_of(at.home / "hub.db"), "hub.db: .*not a", _RESTORE_HUB
+    *remedied_by(
+        RESTORE_HUB,
+        ("page of hub.db changed", lambda at: at.garble(at.home / "hub.db", 1), "hub.db: the file"),
+        ("hub.db of 0 bytes", put(b"", in_home("hub.db")), "hub.db: .*empty"),
+        ("text file in hub.db's place", put(_TEXT, in_home("hub.db")), "hub.db: .*not a"),
+        ("hub.db missing", lambda at: (at.home / "hub.db").unlink(), "hub.db: .*(gone|missing)"),
+        ("another database in hub.db's place", _other_database, "hub.db: .*not the hub's"),
     ),
-    Damage("hub.db missing", lambda at: (at.home / "hub.db").unlink(), "hub.db: .*(gone|missing)", _RESTORE_HUB),
-    Damage("another database in hub.db's place", _other_database, "hub.db: .*not the hub's", _RESTORE_HUB),
-    Damage("page of jobs.db changed", lambda at: at.garble(at.home / "jobs.db", 1), "jobs.db: the file", REMOVE),
-    Damage(
-        "text file in jobs.db's place", lambda at: _text_in_place_of(at.home / "jobs.db"), "jobs.db: .*not a", REMOVE
+    *remedied_by(
+        REMOVE,
+        ("page of jobs.db changed", lambda at: at.garble(at.home / "jobs.db", 1), "jobs.db: the file"),
+        ("text file in jobs.db's place", put(_TEXT, in_home("jobs.db")), "jobs.db: .*not a"),
+        ("jobs.db of 0 bytes", put(b"", in_home("jobs.db")), "jobs.db"),
+        ("page of the template changed", lambda at: at.garble(at.template(), 5), "template"),
+        ("text file in the template's place", put(_TEXT, Attacked.template), "template"),
+        ("template of 0 bytes", put(b"", Attacked.template), "template"),
+        ("template with an event", _event_in_template, "template"),
     ),
-    Damage("jobs.db of 0 bytes", lambda at: (at.home / "jobs.db").write_bytes(b""), "jobs.db", REMOVE),
     Damage("jobs.db missing", lambda at: (at.home / "jobs.db").unlink(), "jobs.db: .*missing", "`memory-hub jobs`"),
-    Damage("hub.db is a symbolic link", lambda at: at.link(at.home / "hub.db"), "hub.db is a symbolic", "`mv "),
-    Damage("page of the template changed", lambda at: at.garble(at.template(), 5), "template", REMOVE),
-    Damage("text file in the template's place", lambda at: _text_in_place_of(at.template()), "template", REMOVE),
-    Damage("template of 0 bytes", lambda at: at.template().write_bytes(b""), "template", REMOVE),
-    Damage("template with an event", _event_in_template, "template", REMOVE),
+    Damage("hub.db is a symbolic link", lambda at: at.link(at.home / "hub.db"), "hub.db is a symbolic", MOVE),
 )
 
 BACKUPS = (
-    Damage(
-        "page of a backup changed",
-        lambda at: at.garble_page_of("raw_events", deep=True, path=at.backup()),
-        "backup .*malformed|damaged",
+    *remedied_by(
         REMOVE,
+        (
+            "page of a backup changed",
+            lambda at: at.garble_page_of("raw_events", deep=True, path=at.backup()),
+            "backup .*malformed|damaged",
+        ),
+        ("backup of 0 bytes", put(b"", Attacked.backup), "backup .*"),
+        ("text file in a backup's place", put(_TEXT, Attacked.backup), "backup .*not a"),
+        (
+            "backup of another store",
+            lambda at: shutil.copyfile(at.backup("project-beta"), at.backup()),
+            "backup .*of 'beta'",
+        ),
+        ("page of the hub's backup changed", lambda at: at.garble(at.backup("hub"), 1), "backup .*damaged"),
     ),
-    Damage("backup of 0 bytes", lambda at: at.backup().write_bytes(b""), "backup .*", REMOVE),
-    Damage("text file in a backup's place", lambda at: _text_in_place_of(at.backup()), "backup .*not a", REMOVE),
-    Damage("backup of another store", _backup_of_another, "backup .*of 'beta'", REMOVE),
-    Damage("page of the hub's backup changed", lambda at: at.garble(at.backup("hub"), 1), "backup .*damaged", REMOVE),
-    Damage(
-        "backups missing", lambda at: shutil.rmtree(at.home / "backups"), "there is no backup", "`memory-hub backup`"
+    *remedied_by(
+        "`memory-hub backup`",
+        ("backups missing", lambda at: shutil.rmtree(at.home / "backups"), "there is no backup"),
     ),
 )
 
 BESIDE = (
-    Damage("garbage in the spool", _garbage_in_spool, "2 lines", "memory-hub serve", by_hand=_drain),
-    _config("turn_policy = = broken\n"),
-    _config("serch_mode = 'auto'\n"),
+    Damage(
+        "garbage in the spool",
+        _put_private("spool/2026-01-01.jsonl", b'\xff\xfe no event\n{"id": 5}\n'),
+        "2 lines",
+        "memory-hub serve",
+        by_hand=_drain,
+    ),
+    *remedied_by(
+        "fix it|repair it|remove it",
+        ("config.toml that is no TOML", _put_private("config.toml", b"turn_policy = = broken\n"), "config.toml"),
+        ("config.toml with an unknown name", _put_private("config.toml", b"serch_mode = 'auto'\n"), "config.toml"),
+        by_hand=put('search_mode = "auto"\n', in_home("config.toml")),
+    ),
     Damage("vector index changed", _damaged_vectors, "vector index", "`rm |`memory-hub jobs reindex"),
-    Damage(
-        "link that leads nowhere", lambda at: (at.home / "notes").symlink_to("nowhere"), "notes is a symbolic", REMOVE
-    ),
-    Damage(
-        "draft of a store left",
-        lambda at: at.leave("projects/demo/.events.db.{pid}.12345"),
-        "a killed process left",
+    *remedied_by(
         REMOVE,
+        ("link that leads nowhere", lambda at: (at.home / "notes").symlink_to("nowhere"), "notes is a symbolic"),
+        ("draft of a store left", _left("projects/demo/.events.db.{pid}.12345"), LEFT),
+        ("draft of a backup left", _left("backups/project-demo/.20260101T000000000Z.db.{pid}.draft"), LEFT),
+        ("draft of a vector index left", _left("projects/demo/index/.vectors-1.bin.{pid}.140000"), LEFT),
     ),
-    Damage(
-        "draft of a backup left",
-        lambda at: at.leave("backups/project-demo/.20260101T000000000Z.db.{pid}.draft"),
-        "a killed process left",
-        REMOVE,
-    ),
-    Damage(
-        "draft of a view left",
-        lambda at: at.leave("cache/views/.draft-0123456789-{pid}-12345", folder=True),
-        "a killed process left",
+    *remedied_by(
         "`rm -r ",
-    ),
-    Damage(
-        "draft of a vector index left",
-        lambda at: at.leave("projects/demo/index/.vectors-1.bin.{pid}.140000"),
-        "a killed process left",
-        REMOVE,
+        ("draft of a view left", _left("cache/views/.draft-0123456789-{pid}-12345", folder=True), LEFT),
     ),
 )
-
-FILES = (*SECRETS, *MODES, *DATABASES, *BACKUPS, *BESIDE)
-
 
 OPTIONS = {DEMO: "--project demo", BETA: "--project beta", ORG: "--org acme", GLOBAL: "--global"}
 _FINDING = re.compile(r"^(?P<says>\S.*)\n  repair: (?P<repair>.*)$", re.MULTILINE)

@@ -18,10 +18,7 @@ from typing import Any, ClassVar
 from unittest import mock
 from unittest.mock import patch
 
-from django.test import SimpleTestCase
-
 from governance.imports.undo import preview_undo, undo_import
-from memoryhub.core.errors import Invalid
 from memoryhub.core.log import table_digests
 from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Report, SessionRecord
@@ -29,13 +26,14 @@ from memoryhub.transfer.sources import SOURCES, databases
 from memoryhub.transfer.sources.databases import moment_of
 from tests.pages import SIZE, page_map
 from tests.support import HubTestCase
+from tests.transfer.test_text_sources import DATA, SourceTestCase
 
-DATA = Path(__file__).parent / "data"
 FILES = {
     "mcp-memory-service": DATA / "mcp-memory-service" / "sqlite_vec.db",
     "claude-mem": DATA / "claude-mem" / "claude-mem.db",
     "engram": DATA / "engram" / "engram.db",
 }
+_LINK = "a link, which may lead out of the folder, or not a file"
 ENDLESS = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT x AS id, x AS content FROM r"
 
 
@@ -55,7 +53,7 @@ def left_out(records: list[Record]) -> list[str]:
     return [record.why for record in records if isinstance(record, LeftOut)]
 
 
-class RecordTests(SimpleTestCase):
+class RecordTests(SourceTestCase):
     def test_mcp_memory_service(self) -> None:
         found = read("mcp-memory-service")
         feed, metres, gauge, berths, pilots = memories(found)
@@ -131,28 +129,22 @@ class RecordTests(SimpleTestCase):
             self.assertIsNone(moment_of(given), given)
 
 
-class HostileTests(SimpleTestCase):
+class HostileTests(SourceTestCase):
     def setUp(self) -> None:
-        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory())).resolve()
+        self.place = self.folder()
 
     def database(self, name: str, script: str, rows: dict[str, list[tuple[Any, ...]]] | None = None) -> Path:
-        path = self.folder / name
+        path = self.place / name
         with closing(sqlite3.connect(path)) as connection, connection:
             connection.executescript(script)
             for sql, values in (rows or {}).items():
                 connection.executemany(sql, values)
         return path
 
-    def refused(self, source: str, path: Path) -> str:
-        with self.assertRaises(Invalid) as refusal:
-            read(source, path)
-        self.assertNotIn("\n", refusal.exception.message)
-        return refusal.exception.message
-
     def test_what_is_no_database_of_the_tool_gets_one_sentence(self) -> None:
         for source, original in FILES.items():
             raw = original.read_bytes()
-            binary, cut, short = (self.folder / f"{source}-{name}.db" for name in ("binary", "cut", "short"))
+            binary, cut, short = (self.place / f"{source}-{name}.db" for name in ("binary", "cut", "short"))
             binary.write_bytes(bytes(range(256)) * 64)
             cut.write_bytes(raw[: len(raw) // 2])
             short.write_bytes(raw[:50])
@@ -163,7 +155,7 @@ class HostileTests(SimpleTestCase):
                 f"{source}-columns.db", "".join(f"CREATE TABLE {name} (other INTEGER);" for name in self.TABLES)
             )
             for path, why in {
-                self.folder / "nix.db": "",
+                self.place / "nix.db": "",
                 binary: "",
                 cut: "is cut off",
                 short: "no SQLite database" if source != "engram" else "",
@@ -171,19 +163,17 @@ class HostileTests(SimpleTestCase):
                 endless: "it has no table",
                 columns: "has no",
             }.items():
-                with self.subTest(source=source, path=path.name):
-                    self.assertIn(why, self.refused(source, path))
+                self.assert_refused(source, path, why)
 
     TABLES: ClassVar = ("memories", *("sdk_sessions", "observations", "session_summaries", "user_prompts"), "sessions")
 
     def test_a_damaged_page_gets_one_sentence(self) -> None:
         for source, original in FILES.items():
-            path = self.folder / f"{source}.db"
+            path = self.place / f"{source}.db"
             raw = bytearray(original.read_bytes())
             raw[4096:] = b"\xee" * (len(raw) - 4096)
             path.write_bytes(raw)
-            with self.subTest(source=source):
-                self.assertIn("can't read", self.refused(source, path))
+            self.assert_refused(source, path, "can't read")
 
     def test_values_of_other_types_are_left_out(self) -> None:
         schema = "CREATE TABLE memories (content_hash, content, tags, memory_type, metadata, created_at, deleted_at);"
@@ -222,13 +212,12 @@ class HostileTests(SimpleTestCase):
         }
         for name, (script, why) in cases.items():
             path = self.database(f"{name}.db", script)
-            with self.subTest(name):
-                self.assertIn(why, self.refused("mcp-memory-service", path))
+            self.assert_refused("mcp-memory-service", path, why)
         script = "CREATE TABLE user_prompts (id AS (hex(zeroblob(99))), session_id, content, created_at);"
         path = self.database(
             "order.db", script + "CREATE TABLE sessions (id, project); CREATE TABLE observations (id);"
         )
-        self.assertIn("computed column id", self.refused("engram", path))
+        self.assert_refused("engram", path, "computed column id")
 
     def test_a_small_file_does_not_hold_endless_rows(self) -> None:
         path = self.database("bomb.db", "CREATE TABLE memories (content_hash, content, tags, memory_type);")
@@ -244,7 +233,7 @@ class HostileTests(SimpleTestCase):
         for cell in cells:  # every child is the first one
             raw[cell : cell + 4] = raw[first : first + 4]
         path.write_bytes(raw)
-        self.assertIn("2nd reference to page", self.refused("mcp-memory-service", path))
+        self.assert_refused("mcp-memory-service", path, "2nd reference to page")
 
     def test_rows_are_read_one_at_a_time(self) -> None:
         path = self.database("rows.db", "CREATE TABLE memories (content_hash, content, tags, memory_type);")
@@ -263,7 +252,7 @@ class HostileTests(SimpleTestCase):
 
     def test_a_session_has_at_most_so_many_prompts(self) -> None:
         for source, original in (("engram", FILES["engram"]), ("claude-mem", FILES["claude-mem"])):
-            path = Path(shutil.copy(original, self.folder / f"{source}.db"))
+            path = Path(shutil.copy(original, self.place / f"{source}.db"))
             before = read(source, path)
             session = max(sessions(before), key=lambda one: len(one.turns))
             beyond = sum(len(one.turns) - 1 for one in sessions(before))
@@ -277,9 +266,9 @@ class HostileTests(SimpleTestCase):
                 self.assertIn(f"prompts after the first 0: {len(session.turns)}", cut)
 
     def test_a_log_that_is_a_link_is_not_copied(self) -> None:
-        path = Path(shutil.copy(FILES["engram"], self.folder / "engram.db"))
-        (self.folder / "other").write_bytes(b"x" * 100)
-        path.with_name("engram.db-wal").symlink_to(self.folder / "other")
+        path = Path(shutil.copy(FILES["engram"], self.place / "engram.db"))
+        (self.place / "other").write_bytes(b"x" * 100)
+        path.with_name("engram.db-wal").symlink_to(self.place / "other")
         with mock.patch.object(shutil, "copyfile", side_effect=AssertionError):
             self.assertEqual(len(read("engram", path)), len(read("engram")))
 
@@ -292,7 +281,7 @@ class HostileTests(SimpleTestCase):
     def test_a_database_in_use_is_read_and_nothing_is_written_beside_it(self) -> None:
         texts = {"mcp-memory-service": ("memories", "content"), "claude-mem": ("observations", "narrative")}
         for source, original in FILES.items():
-            path = Path(shutil.copy(original, self.folder / f"{source}.db"))
+            path = Path(shutil.copy(original, self.place / f"{source}.db"))
             table, column = texts.get(source, ("observations", "content"))
             with self.subTest(source=source), closing(sqlite3.connect(path)) as tool:
                 tool.execute("PRAGMA journal_mode = WAL")
@@ -306,60 +295,24 @@ class HostileTests(SimpleTestCase):
                 self.assertEqual(self.listing(), before)
 
     def listing(self) -> dict[str, tuple[int, int]]:
-        return {entry.name: (entry.stat().st_size, entry.stat().st_mtime_ns) for entry in os.scandir(self.folder)}
+        return {entry.name: (entry.stat().st_size, entry.stat().st_mtime_ns) for entry in os.scandir(self.place)}
 
     def test_an_export_of_another_kind_is_refused(self) -> None:
         for text in ("[1]", "{}", '{"sessions": 1}', "[" * 100_000, "\ufeff", '{"sessions": "x", "prompts": []}'):
-            path = self.folder / "export.json"
+            path = self.place / "export.json"
             path.write_text(text)
-            self.refused("engram", path)
+            self.assert_refused("engram", path)
         path.write_text(json.dumps({"observations": [1, {"id": 2, "content": "Kept", "type": ["x"]}]}))
         self.assertEqual([one.content for one in memories(read("engram", path))], ["Kept"])
 
 
-class ImportTests(HubTestCase):
-    def test_imports_add_nothing_when_repeated_and_are_undone_whole(self) -> None:
-        self.enterContext(self.store("alpha", actor="maya", source="cli"))
-        for source, path in FILES.items():
-            with self.subTest(source=source):
-                before = table_digests()
-                report = self.bring(source, path)
-                again = self.bring(source, path)
-                self.assertEqual((again.changes, again.unchanged), (0, report.created))
-                assert report.batch
-                undo_import(batch_id=report.batch, token=preview_undo(report.batch).token)
-                self.assertEqual(table_digests(), before)
-
-    def bring(self, source: str, path: Path) -> Report:
-        (report,) = Importer(source, "alpha", is_only=True).run(SOURCES[source].read(path), place=str(path))
-        return report
-
-
-_LINK = "a link, which may lead out of the folder, or not a file"
-
-
-class NoteToolTestCase(SimpleTestCase):
+class NoteToolTestCase(SourceTestCase):
     def setUp(self) -> None:
-        self.home = Path(self.enterContext(tempfile.TemporaryDirectory())).resolve()
+        self.home = self.folder()
         self.enterContext(patch.dict(os.environ, HOME=str(self.home)))
 
     def copy(self, data: str) -> Path:
         return Path(shutil.copytree(DATA / data, self.home / "copy" / Path(data).name))
-
-    def read(self, source: str, path: Path) -> list[Record]:
-        return list(SOURCES[source].read(path))
-
-    def memories(self, source: str, path: Path) -> dict[str, MemoryRecord]:
-        return {record.key: record for record in self.read(source, path) if isinstance(record, MemoryRecord)}
-
-    def left(self, source: str, path: Path) -> list[LeftOut]:
-        return [record for record in self.read(source, path) if isinstance(record, LeftOut)]
-
-    def assert_refused(self, source: str, path: Path, why: str) -> None:
-        with self.subTest(path=path, why=why), self.assertRaises(Invalid) as refused:
-            self.read(source, path)
-        self.assertIn(why, str(refused.exception))
-        self.assertLess(len(str(refused.exception)), 300)
 
     @contextlib.contextmanager
     def unchanged(self) -> Iterator[None]:
@@ -722,22 +675,6 @@ class NoteImportTests(HubTestCase):
     def report(self, source: str, path: Path) -> Report:
         (report,) = Importer(source, "alpha", is_only=True).run(SOURCES[source].read(path), place=str(path))
         return report
-
-    def test_imports_add_nothing_when_repeated_and_are_undone_whole(self) -> None:
-        memories = {"basic-memory/harbour": 4, "mem0/history.db": 5, "mem0/get_all.json": 4}
-        for place, expected in memories.items():
-            source = place.split("/", maxsplit=1)[0]
-            with self.subTest(place=place):
-                before = table_digests()
-                report = self.report(source, DATA / place)
-                self.assertEqual((report.created, report.duplicates), (expected, 0))
-                imported = table_digests()
-                (again,) = Importer(source, "alpha", is_only=True).preview(SOURCES[source].read(DATA / place))
-                self.assertEqual((again.changes, again.unchanged), (0, expected))
-                self.assertEqual(table_digests(), imported)
-                assert report.batch
-                undo_import(batch_id=report.batch, token=preview_undo(report.batch).token)
-                self.assertEqual(table_digests(), before)
 
     def test_imports_of_changes_are_undone_one_after_the_other(self) -> None:
         folder = Path(shutil.copytree(DATA / "basic-memory/harbour", self.top / "harbour"))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -23,6 +25,7 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.store import list_projects
 from memoryhub.transfer.importing import Importer, project_of
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Report, SessionRecord, TurnRecord
+from memoryhub.transfer.sources import SOURCES
 from sessions_app.models import Session, Turn
 from sessions_app.schemas import TurnBegin
 from sessions_app.services.turns import begin_turn
@@ -337,3 +340,45 @@ class BatchTests(HubTestCase):
         self.undo(batch)
         with self.assertRaisesRegex(Conflict, "undone already"):
             preview_undo(batch)
+
+
+# The data of every source, as its tool has written it, and how many memories it becomes
+DATA = Path(__file__).parent / "data"
+MEMORIES = {
+    "agents-md": 4,
+    "basic-memory/harbour": 4,
+    "claude-code": 2,
+    "claude-mem/claude-mem.db": 4,
+    "cursor-rules": 5,
+    "engram/engram.db": 5,
+    "mcp-memory-service/sqlite_vec.db": 5,
+    "mem0/get_all.json": 4,
+    "mem0/history.db": 5,
+    "obsidian": 6,
+    "server-memory/memory.jsonl": 2,
+}
+
+
+class SourceTests(HubTestCase):
+    def test_every_source_adds_nothing_when_repeated_and_is_undone_whole(self) -> None:
+        self.enterContext(self.store("alpha", actor="maya", source="cli"))
+        self.assertEqual({place.partition("/")[0] for place in MEMORIES}, set(SOURCES))
+        for place, expected in MEMORIES.items():
+            source = place.partition("/")[0]
+            path = self.home / source  # outside this repository, so that its name is in no key
+            if not path.exists():
+                shutil.copytree(DATA / source, path)
+            path = self.home / place
+            with self.subTest(place=place):
+                before = table_digests()
+                (report,) = self.importer(source).run(SOURCES[source].read(path), place=str(path))
+                self.assertEqual((report.created, report.duplicates), (expected, 0))
+                imported = table_digests()
+                (again,) = self.importer(source).run(SOURCES[source].read(path), place=str(path))
+                self.assertEqual((again.changes, again.unchanged, table_digests()), (0, expected, imported))
+                assert report.batch
+                undo_import(batch_id=report.batch, token=preview_undo(report.batch).token)
+                self.assertEqual(table_digests(), before)
+
+    def importer(self, source: str) -> Importer:
+        return Importer(source, "alpha", is_only=True)
