@@ -201,24 +201,6 @@ class SchemaTests(DamageTestCase):
             with self.subTest(statement=statement):
                 self.assert_found_and_repaired(statement)
 
-    def test_a_dropped_table_index_or_trigger_is_found_and_made_again(self) -> None:
-        for statement, said in (
-            ("DROP TABLE decisions_decision", "table decisions_decision is missing"),
-            ("DROP INDEX memory_title", "index memory_title is missing"),
-            ("DROP TRIGGER raw_events_no_gap", "its triggers are missing \\(raw_events_no_gap\\)"),
-        ):
-            with self.subTest(statement=statement):
-                self.assertRegex(self.assert_found_and_repaired(statement), said)
-
-    def test_a_trigger_that_was_changed_or_added_is_found_and_taken_out(self) -> None:
-        added = "CREATE TRIGGER sly AFTER INSERT ON memories_memory BEGIN DELETE FROM memories_memory; END"
-        self.assertIn("trigger sly was added", self.assert_found_and_repaired(added))
-        found = self.assert_found_and_repaired(
-            "DROP TRIGGER raw_events_no_delete",
-            "CREATE TRIGGER raw_events_no_delete BEFORE DELETE ON raw_events BEGIN SELECT 1; END",
-        )
-        self.assertIn("trigger raw_events_no_delete was changed", found)
-
 
 class RebuildTests(DamageTestCase):
     def damage(self) -> None:

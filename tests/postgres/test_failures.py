@@ -381,7 +381,7 @@ class KilledMachinesTests(TestCase):
             stopping.set()
             for writer in writers:
                 writer.join()
-        output, _ = feeder.communicate("", timeout=300)
+        output, _ = feeder.communicate()
         return written, json.loads(output.splitlines()[-1])
 
     def kill_some(self, both: list[Machine], chance: random.Random) -> None:

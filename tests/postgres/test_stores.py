@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,8 @@ from django.test import tag
 
 from tests.postgres import machines
 from tests.postgres.machines import run_python
-from tests.postgresql import Cluster, shared_cluster
-from tests.programs import needs
+from tests.postgresql import URL_VARIABLE, Cluster, shared_cluster
+from tests.programs import ROOT, needs
 
 _WRITE = """
 
@@ -200,6 +202,23 @@ from memoryhub.core.stores.wiping import wipe_free_space
 with use_store(project_store("alpha")):
     print(json.dumps(wipe_free_space()))
 """
+
+
+@needs("postgresql")
+class ServerTests(TestCase):
+    """The server of the tests is as strict as a managed one."""
+
+    def test_the_role_of_the_hub_is_no_superuser(self) -> None:
+        with shared_cluster().database() as url, psycopg.connect(url) as connection:
+            role = connection.execute("SELECT rolsuper, rolcreaterole FROM pg_roles WHERE rolname = current_user")
+            self.assertEqual(role.fetchall(), [(False, True)])
+
+    def test_a_command_gets_the_url_of_an_empty_database_and_returns_its_code(self) -> None:
+        program = f"import os; print(os.environ['{URL_VARIABLE}']); raise SystemExit(7)"
+        command = [sys.executable, "-m", "tests.postgresql", sys.executable, "-c", program]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (7, ""))
+        self.assertRegex(done.stdout, r"^postgresql://hub@127\.0\.0\.1:\d+/hub\n$")
 
 
 @needs("postgresql")

@@ -43,7 +43,7 @@ COMMAND, REMOVE, MOVE, CHMOD = "`memory-hub ", "`rm ", "`mv ", "`chmod "
 ACCEPT = "`memory-hub doctor --accept-loss --project demo"
 DAMAGED = "damaged|malformed"
 GONE, EMPTY = "gone|missing", "empty|0 bytes|no log|ends at #0"
-LOST_TAIL = "ends at #167, but #187"
+LOST_TAIL = "broken at #168: the log ends at #167, but #187 is anchored outside the store; its tail was cut"
 OTHER_DIGEST = "digest differs from the one anchored"
 LEFT = "a killed process left"
 
@@ -247,7 +247,7 @@ REPLACED_STORES = (
 ANCHORS = (
     *remedied_by(
         ACCEPT,
-        ("anchor deleted", lambda at: at.head().unlink(), "`head`.* missing"),
+        ("anchor deleted", lambda at: at.head().unlink(), "the file `head` .*, which shows a cut tail, is missing"),
         ("anchor emptied", put(b"", Attacked.head), "`head`.* missing"),
         accepted=True,
     ),
@@ -296,16 +296,16 @@ LOG_ROWS = (
         (
             "trigger that empties tables",
             sql("CREATE TRIGGER more AFTER INSERT ON raw_events BEGIN DELETE FROM memories_relation; END"),
-            "trigger.* more",
+            "trigger more was added",
         ),
-        ("triggers dropped", lambda at: at.forge(triggers=False), "triggers"),
+        ("triggers dropped", lambda at: at.forge(triggers=False), "the log can be changed: its triggers are missing"),
         (
             "trigger without effect",
             sql(
                 "DROP TRIGGER raw_events_no_delete",
                 "CREATE TRIGGER raw_events_no_delete BEFORE DELETE ON raw_events BEGIN SELECT 1; END",
             ),
-            "raw_events_no_delete",
+            "trigger raw_events_no_delete was changed",
         ),
     ),
 )
@@ -347,8 +347,12 @@ READ_MODELS = (
         ),
         ("tags deleted", sql("DELETE FROM memories_memorytag"), "memories_memorytag"),
         ("relations deleted", sql("DELETE FROM memories_relation"), "memories_relation"),
-        ("index of a read model dropped", sql("DROP INDEX memory_title"), "memory_title"),
-        ("table of a read model dropped", sql("DROP TABLE decisions_artifactlink"), "artifactlink"),
+        ("index of a read model dropped", sql("DROP INDEX memory_title"), "index memory_title is missing"),
+        (
+            "table of a read model dropped",
+            sql("DROP TABLE decisions_artifactlink"),
+            "table decisions_artifactlink is missing",
+        ),
         ("list of migrations emptied", sql("DELETE FROM django_migrations"), "django_migrations"),
     ),
     *remedied_by(
@@ -364,7 +368,7 @@ READ_MODELS = (
             sql("INSERT OR REPLACE INTO search_fts (rowid, title, body) VALUES (165, 'forged', 'forged')"),
             "full-text|search_fts",
         ),
-        ("full-text index dropped", sql("DROP TABLE search_fts"), "full-text"),
+        ("full-text index dropped", sql("DROP TABLE search_fts"), "the full-text index is missing"),
     ),
 )
 
@@ -425,6 +429,7 @@ SECRETS = (
             (f"{name} of three letters", put("abc\n", in_home(name)), f"{name}: the file holds 3 characters")
             for name in SECRET_FILES
         ),
+        ("token of other characters", put(b"\xff" * 43, in_home("token")), "token: .*characters that are not allowed"),
         by_hand=_make_secrets,
     ),
     Damage("token is a symbolic link", lambda at: at.link(at.home / "token"), "token.* symbolic link", MOVE),
