@@ -244,6 +244,8 @@ def _run(program: str, arguments: Sequence[str], environment: Mapping[str, str],
     databases = importlib.reload(importlib.import_module("memoryhub.settings_store")).DATABASES
     settings.DATABASES = databases
     connections.settings = connections.configure_settings(databases)
+    for connection in connections.all(initialized_only=True):
+        del connections[connection.alias]
     exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})
     sys.exit()
 

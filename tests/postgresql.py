@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -207,6 +208,11 @@ class Cluster:
         self.execute(f"CREATE DATABASE {name} OWNER {ROLE} TEMPLATE {template}{collation}")
         return name
 
+    def end_leases(self, database: str) -> None:
+        """End the leases of processes that were killed, which would hold for some seconds more."""
+        if self.execute("SELECT to_regclass('hub.leases') IS NOT NULL", database=database) == [(True,)]:
+            self.execute("UPDATE hub.leases SET until = '-infinity'", database=database)
+
     def drop_database(self, name: str) -> None:
         self.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
@@ -249,6 +255,24 @@ def _shared(_process: int) -> Cluster:
 def shared_cluster() -> Cluster:
     """Return a server, not durable, for all tests of this process that neither stop it nor look at its files."""
     return _shared(os.getpid())
+
+
+@cache
+def _hub_template(_process: int) -> str:
+    from tests import forks
+
+    cluster = shared_cluster()
+    name = cluster.create_database()
+    program = "from memoryhub.ops.hub_databases import prepare_databases; prepare_databases()"
+    with tempfile.TemporaryDirectory() as home:
+        code, _, errors = forks.run_program(program, MEMORY_HUB_HOME=home, **{URL_VARIABLE: cluster.url(name)})
+    assert code == 0, errors
+    return name
+
+
+def hub_template() -> str:
+    """Return a database of the shared server that has the hub's tables, whose migrations take seconds."""
+    return _hub_template(os.getpid())
 
 
 class Standby(Cluster):

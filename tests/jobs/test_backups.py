@@ -50,11 +50,11 @@ ALPHA = project_store("alpha")
 class BackupTestCase(HubTestCase):
     def setUp(self) -> None:
         super().setUp()
-        with self.store("alpha"):
-            self.write("first")
+        self.write("first")
 
-    def write(self, title: str) -> int:
-        return int(services.write_memory(command=MemoryWrite(title=title, content=f"text of {title}")).id)
+    def write(self, title: str, project: str = "alpha") -> int:
+        with self.store(project):
+            return int(services.write_memory(command=MemoryWrite(title=title, content=f"text of {title}")).id)
 
     def titles(self) -> list[str]:
         with self.store("alpha", create=False):
@@ -65,8 +65,9 @@ class BackupTestCase(HubTestCase):
             return back_up_store().path
 
     def redact(self, text: str) -> None:
-        token = preview_redaction(command=RedactionSelect(text=text)).confirm_token
-        redact(command=RedactionRun(text=text, confirm_token=token))
+        with self.store("alpha"):
+            token = preview_redaction(command=RedactionSelect(text=text)).confirm_token
+            redact(command=RedactionRun(text=text, confirm_token=token))
 
     def holds(self) -> None:
         with self.store("alpha", create=False):
@@ -169,8 +170,7 @@ class BackupTests(BackupTestCase):
 class RestoreTests(BackupTestCase):
     def test_a_store_that_went_on_is_left_alone_unless_told_and_is_kept_beside(self) -> None:
         backup = self.back_up()
-        with self.store("alpha"):
-            self.write("second")
+        self.write("second")
         with self.assertRaisesRegex(Conflict, "1 event that the file lacks"):
             restore(store=ALPHA, source=backup)
         self.assertEqual(self.titles(), ["first", "second"])
@@ -198,8 +198,7 @@ class RestoreTests(BackupTestCase):
 
     def test_what_restores_kept_goes_where_it_holds_what_was_taken_out_since_and_not_for_anothers_place(self) -> None:
         backup = self.back_up()
-        with self.store("alpha"):
-            self.write("apricot")
+        self.write("apricot")
         with_apricot = self.restored(backup)
         with self.store("alpha"):
             self.write("marmalade")  # where apricot was in the log that is kept beside
@@ -212,28 +211,24 @@ class RestoreTests(BackupTestCase):
 
     def test_what_restores_kept_and_nobody_can_read_goes_when_text_was_taken_out_after_it(self) -> None:
         backup = self.back_up()
-        with self.store("alpha"):
-            self.write("marmalade")
+        self.write("marmalade")
         forget_all_stores()
         path_of(ALPHA).write_bytes(b"marmalade, but no database " * 500)
         broken = self.restored(backup)
         self.back_up()
         self.assertTrue(broken.exists())
-        with self.store("alpha"):
-            self.write("marmalade")
-            self.redact("marmalade")
+        self.write("marmalade")
+        self.redact("marmalade")
         self.back_up()
         self.assertFalse(broken.exists())
 
     def test_logs_that_part_are_told_by_how_much(self) -> None:
         first = self.back_up()
-        with self.store("alpha"):
-            self.write("one way")
-            self.write("one way on")
+        self.write("one way")
+        self.write("one way on")
         one_way = self.back_up()
         restore(store=ALPHA, source=first, replace=True)
-        with self.store("alpha"):
-            self.write("another way")
+        self.write("another way")
         with self.assertRaisesRegex(Conflict, "1 event that the file lacks"):
             restore(store=ALPHA, source=one_way)
         self.assertEqual(restore(store=ALPHA, source=one_way, replace=True).undone, 1)
@@ -343,8 +338,7 @@ class InPlaceTests(BackupTestCase):
         path_of(ALPHA).symlink_to(elsewhere)
         restore(store=ALPHA, source=elsewhere)
         self.assertFalse(path_of(ALPHA).is_symlink())
-        with self.store("alpha"):
-            self.write("marzipan")
+        self.write("marzipan")
         self.assertNotIn(b"marzipan", elsewhere.read_bytes())
         self.holds()
 
@@ -352,8 +346,7 @@ class InPlaceTests(BackupTestCase):
         older = {name: path_of(ALPHA).with_name(name) for name in ("events.db", "head")}
         forget_all_stores()
         copies = {name: path.read_bytes() for name, path in older.items()}
-        with self.store("alpha"):
-            self.write("second")
+        self.write("second")
         backup = self.back_up()
         forget_all_stores()
         for name, path in older.items():
@@ -366,16 +359,14 @@ class InPlaceTests(BackupTestCase):
 
     def test_a_store_that_was_restored_to_an_earlier_time_on_purpose_is_backed_up(self) -> None:
         first = self.back_up()
-        with self.store("alpha"):
-            self.write("second")
+        self.write("second")
         self.back_up()
         restore(store=ALPHA, source=first, replace=True)
         self.back_up()
         self.assertEqual(len(backups_of(ALPHA)), 3)
 
     def test_a_folder_of_another_project_is_not_backed_up_as_this_one(self) -> None:
-        with self.store("beta"):
-            self.write("of beta")
+        self.write("of beta", "beta")
         forget_all_stores()
         shutil.copyfile(path_of(project_store("beta")), path_of(ALPHA))
         shutil.copyfile(anchor_path(project_store("beta")), anchor_path(ALPHA))

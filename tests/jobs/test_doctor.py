@@ -189,16 +189,8 @@ class DiskTests(unittest.TestCase):
     def doctor_on(self, kind: str) -> tuple[int, list[dict[str, str]]]:
         with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as documents:
             Path(documents, "a.md").write_text("# One\n\ntext\n")
-            command = [
-                *_UNSHARE,
-                "bash",
-                "-c",
-                _ON_A_SMALL_DISK,
-                sys.executable,
-                str(ROOT / "manage.py"),
-                documents,
-                kind,
-            ]
+            program = (sys.executable, str(ROOT / "manage.py"))
+            command = [*_UNSHARE, "bash", "-c", _ON_A_SMALL_DISK, *program, documents, kind]
             environment = {**os.environ, "MEMORY_HUB_HOME": home}
             done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=300)
         _, _, said = done.stdout.partition("--- doctor\n")

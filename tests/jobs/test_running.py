@@ -8,6 +8,7 @@ from datetime import timedelta
 from unittest import mock
 
 from django.core.management import call_command
+from django.test import tag
 from django_q.brokers import get_broker
 from django_q.models import OrmQ, Schedule
 from django_q.scheduler import scheduler
@@ -47,6 +48,7 @@ class JobTestCase(HubTestCase):
         return define_job("try this", does="Tries.", work=work, every=every, over=over, cap=30)
 
 
+@tag("backend")
 class RunningTests(JobTestCase):
     def test_a_run_is_kept_with_how_far_it_came_and_by_whom_it_was_asked_for(self) -> None:
         def work(run: Run) -> str:
@@ -141,6 +143,7 @@ class DueTests(JobTestCase):
             task.delete()
         return len(tasks)
 
+    @tag("backend")
     def test_three_days_off_are_one_run_and_the_next_is_due_at_its_usual_time(self) -> None:
         Schedule.objects.exclude(name="try this").delete()
         missed = clock.now() - timedelta(days=3, hours=1)

@@ -27,7 +27,7 @@ from tests.mcp.client import wait_until
 from tests.pgbouncer import PgBouncer
 from tests.postgres import machines
 from tests.postgres.machines import begin_python, run_python
-from tests.postgresql import Cluster, failover_url, shared_cluster
+from tests.postgresql import Cluster, failover_url, hub_template, shared_cluster
 from tests.programs import needs
 from tests.server_processes import HOST
 from tests.torture.rounds import is_long, randomness, rounds
@@ -341,7 +341,7 @@ class Written:
 class KilledMachinesTests(TestCase):
     def test_no_acknowledged_write_is_lost_and_no_job_runs_twice(self) -> None:
         with ExitStack() as stack:
-            url = stack.enter_context(shared_cluster().database())
+            url = stack.enter_context(shared_cluster().database(template=hub_template()))
             homes = [stack.enter_context(machines.new_home()) for _ in range(3)]
             # A run of the schedule could do what was asked for, under another name
             code, output = machines.run("jobs", "verify-stores", "--off", home=homes[2], url=url)

@@ -187,13 +187,8 @@ class KilledOperationTests(TestCase):
         codes = (0, -signal.SIGKILL, CHILD_KILLED)
         self.assertIn(code, codes, f"{name} at statement {last}: {errors[-3000:]}")
         for database in (self.url, self.second):
-            self.end_leases(database.rpartition("/")[2])
+            self.cluster.end_leases(database.rpartition("/")[2])
         return code
-
-    # That of a process that was killed ends after some seconds
-    def end_leases(self, database: str) -> None:
-        if self.cluster.execute("SELECT to_regclass('hub.leases') IS NOT NULL", database=database) == [(True,)]:
-            self.cluster.execute("UPDATE hub.leases SET until = '-infinity'", database=database)
 
     def assert_sound(self) -> None:
         answer = self.hub.ask("check")

@@ -17,7 +17,7 @@ from memoryhub import env
 from memoryhub.core.stores.store_id import Scope, StoreId
 from tests.pgbouncer import PgBouncer
 from tests.postgres import machines
-from tests.postgresql import shared_cluster
+from tests.postgresql import hub_template, shared_cluster
 from tests.programs import needs
 from tests.server_processes import free_port
 from tests.web.server import Reply, Server, poll
@@ -81,7 +81,7 @@ class MachinesTests(TestCase):
     def setUpClass(cls) -> None:
         super().setUpClass()
         stack = cls.enterClassContext(ExitStack())
-        cls.url = stack.enter_context(shared_cluster().database())
+        cls.url = stack.enter_context(shared_cluster().database(template=hub_template()))
         cls.one = stack.enter_context(machines.serving(cls.url, "--no-worker"))
         cls.other = stack.enter_context(machines.serving(cls.url, "--no-worker"))
         assert cls.one.api("POST", "projects", {"project_id": "alpha"}).status == 201

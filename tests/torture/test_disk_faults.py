@@ -52,15 +52,8 @@ class Fault:
 
     def options(self, store: Path) -> list[str]:
         paths = [part for name in self.files for part in ("-P", str(store / name))]
-        return [
-            *paths,
-            "-e",
-            f"trace={self.calls}",
-            "-e",
-            f"inject={self.calls}:error={self.error}",
-            "-e",
-            "signal=none",
-        ]
+        events = (f"trace={self.calls}", f"inject={self.calls}:error={self.error}", "signal=none")
+        return [*paths, *(part for event in events for part in ("-e", event))]
 
 
 @contextlib.contextmanager
@@ -449,12 +442,8 @@ class McpTests(ProcessTestCase):
         results = [server.receive()["result"] for _ in calls]
         texts = [result["content"][0]["text"] for result in results]
         self.acknowledged += [int(found[1]) for text in texts if (found := re.match(r"created #(\d+)", text))]
-        return dict(
-            Counter(
-                text.partition(":")[0] if result["isError"] else "ok"
-                for text, result in zip(texts, results, strict=True)
-            )
-        )
+        pairs = zip(texts, results, strict=True)
+        return dict(Counter(text.partition(":")[0] if result["isError"] else "ok" for text, result in pairs))
 
     def test_a_directory_that_cannot_exist_harms_nobody_else_over_http(self):
         server = HttpServer(self.home)

@@ -366,7 +366,7 @@ class BasicMemoryTests(NoteToolTestCase):
         )
 
     def test_relations_are_list_items_with_one_word_or_quotes(self) -> None:
-        folder = self.folder(
+        folder = self.project(
             {
                 "a.md": "- supersedes [[B]] (since May)\n- 'applies to' [[B|shown]]\n* derived_from [[b]] and prose\n"
                 "- see also [[c#part]]\n- [fact] in [[Notes/c.md]]\n- conflicts_with [[pilots::notes/c]]\n"
@@ -398,7 +398,7 @@ class BasicMemoryTests(NoteToolTestCase):
         self.assertEqual((feed.title, "Retry after a day." in feed.content), ("Feed", True))
 
     def test_a_long_note_becomes_a_memory_for_each_section(self) -> None:
-        folder = self.folder(
+        folder = self.project(
             {"a.md": f"{'x ' * 40_000}\n\n# Tides\n\n{'y ' * 20_000}[[b]]", "b.md": "# B\n\n- in [[a]]"}
         )
         records = self.memories("basic-memory", folder)
@@ -445,7 +445,7 @@ class BasicMemoryTests(NoteToolTestCase):
             self.assertEqual(find(), [old])
 
     def test_hostile_notes_are_left_out_with_the_reason(self) -> None:
-        folder = self.folder({"a.md": "Depths."})
+        folder = self.project({"a.md": "Depths."})
         cases = {
             "binary": (bytes(range(256)), "it is binary, or its text is not in UTF-8"),
             "another encoding": ("Depths".encode("utf-16"), "it is binary, or its text is not in UTF-8"),
@@ -464,14 +464,14 @@ class BasicMemoryTests(NoteToolTestCase):
 
     def test_front_matter_that_expands_and_long_lines_are_read_as_they_are(self) -> None:
         bomb = "---\na: &a [x, x]\nb: &b [*a, *a]\ntags: *b\ntitle: [1]\ntype: !!python/object:os.system\n---\nDepths."
-        folder = self.folder({"a.md": bomb, "b.md": f"- a [[{'b' * 900_000}\n- a [[b]]{' ' * 900_000}x"})
+        folder = self.project({"a.md": bomb, "b.md": f"- a [[{'b' * 900_000}\n- a [[b]]{' ' * 900_000}x"})
         records = self.memories("basic-memory", folder)
         self.assertEqual((records["pilots:a"].content, records["pilots:a"].type), ("Depths.", "note"))
         self.assertLess(len(str(records["pilots:a"])), 1_000)
         self.assertIn("pilots:b", records)
 
     def test_links_out_of_the_folder_and_pipes_are_not_read(self) -> None:
-        folder = self.folder({"a.md": "Depths."})
+        folder = self.project({"a.md": "Depths."})
         (self.home / "secret.md").write_text("secret")
         (folder / "b.md").symlink_to(self.home / "secret.md")
         (folder / "elsewhere").symlink_to(self.home)
@@ -488,7 +488,7 @@ class BasicMemoryTests(NoteToolTestCase):
         for path in (self.home / "other", self.home):
             self.assert_refused("basic-memory", path, "has no notes of Basic Memory; see `import obsidian`")
 
-    def folder(self, notes: dict[str, str]) -> Path:
+    def project(self, notes: dict[str, str]) -> Path:
         """Return the folder of a project that the tool knows."""
         folder = self.home / "notes"
         (self.home / ".basic-memory").mkdir()

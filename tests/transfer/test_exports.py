@@ -15,6 +15,7 @@ from typing import Any, ClassVar, get_args
 import yaml
 from django.core.management import CommandError, call_command
 from django.db import models
+from django.test import tag
 from pydantic import AfterValidator, BaseModel
 
 from decisions.importing import import_adrs
@@ -420,6 +421,7 @@ class HostileExportTests(HubTestCase):
         self.assertFalse((self.home / "projects/new").exists())
 
 
+@tag("backend")
 class FilledStoreTests(HubTestCase):
     """Exports of alpha are imported into beta, which changes too."""
 

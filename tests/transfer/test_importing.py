@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from django.test import tag
+
 from governance.imports.batches import begin_import, end_import, find_batch, in_batch, list_batches
 from governance.imports.undo import preview_undo, undo_import
 from memories.models import Memory, Relation
@@ -80,6 +82,7 @@ class ImportTestCase(HubTestCase):
 
 
 class MemoryImportTests(ImportTestCase):
+    @tag("backend")
     def test_a_preview_says_what_the_import_does_and_changes_nothing(self) -> None:
         before = log.head()
         preview = self.preview(RECORDS)
@@ -127,6 +130,7 @@ class MemoryImportTests(ImportTestCase):
         )
         self.assertEqual(self.imported("a").content, "Retry four times.")
 
+    @tag("backend")
     def test_an_import_is_undone_whole(self) -> None:
         before = table_digests()
         report = self.run_it([*RECORDS, session("s1", "Where is the buoy?")])
@@ -183,6 +187,7 @@ class SessionImportTests(ImportTestCase):
         self.assertEqual(RawEvent.objects.filter(event_type="message.user").count(), 2)
         self.assertEqual(Turn.objects.count(), 2)
 
+    @tag("backend")
     def test_a_session_that_went_on_since_is_kept_by_an_undo(self) -> None:
         first = self.run_it(
             [session("s1", "First?"), session("s2", "Other?"), memory("a", "Said in it.", session="s1")]
@@ -251,6 +256,7 @@ class ProjectsTests(ImportTestCase):
                 self.assertEqual(project_of(name, "alpha"), wanted)
 
 
+@tag("backend")
 class BatchTests(HubTestCase):
     def setUp(self) -> None:
         super().setUp()

@@ -256,6 +256,7 @@ class BothSidesTests(MirrorTestCase):
         self.wal = self.write()
         self.run_mirror()
 
+    @tag("backend")
     def test_both_texts_are_kept_when_both_sides_change(self) -> None:
         self.change(self.wal, content="Of the store.")
         self.edit("Two.", "Of the folder.")
@@ -331,6 +332,7 @@ class BothSidesTests(MirrorTestCase):
         self.assertEqual(self.done(), [("written", "memories/use-wal.md")])
         self.assertIn("Of the store.", self.text())
 
+    @tag("backend")
     def test_without_its_state_the_mirror_compares_by_revision(self) -> None:
         other = self.write("No locks", "Nothing.")
         stale = self.write("Stale", "Old.")
@@ -360,6 +362,7 @@ class BothSidesTests(MirrorTestCase):
         self.assertNotIn(secret, self.text())
         self.assert_quiet()
 
+    @tag("backend")
     def test_a_redaction_reaches_files_edits_and_conflict_files(self) -> None:
         other = self.write("Zanzibar plans", "Keep.\n\nZanzibar here.")
         self.run_mirror()

@@ -49,7 +49,7 @@ from tests import forks
 from tests.databases import sqlite_only
 from tests.forks import Fork
 from tests.home import UNMEASURED
-from tests.postgresql import Cluster, shared_cluster
+from tests.postgresql import Cluster, hub_template, shared_cluster
 from tests.programs import needs
 from tests.support import HubTestCase
 from tests.torture.rounds import is_long, rounds
@@ -99,7 +99,11 @@ class MovingTestCase(HubTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.server = Place("", self.enterContext(self.cluster.database()))
+        self.server = Place("", self.enterContext(self.cluster.database(template=self.template())))
+
+    def template(self) -> str:
+        """Return what the database of a test is a copy of; commands there would create the hub's tables first."""
+        return "template0"
 
     def write(self, *titles: str, create: bool = True) -> list[int]:
         with self.store("alpha", create=create), log.transaction():
@@ -111,6 +115,12 @@ class MovingTestCase(HubTestCase):
 
     def start(self, program: str, *arguments: str, place: Place = FILES) -> Fork:
         return Fork(program, *arguments, environment={env.DATABASE_VARIABLE: place.url or env.FILES})
+
+    def run_until_killed(self, program: str, *arguments: str) -> None:
+        process = self.start(program, *arguments)
+        process.communicate()
+        self.assertEqual(process.returncode, -signal.SIGKILL)
+        self.cluster.end_leases(self.server.url.rpartition("/")[2])
 
     def write_at(self, place: Place, title: str, *, create: bool = False) -> str:
         """Return the code of the refusal, "" if the write was acknowledged."""
@@ -255,9 +265,7 @@ class MovingTests(MovingTestCase):
         for number, step in enumerate((*KILLED_BEFORE, *(KILLED_BEFORE_TOO if is_long() else ()))):
             source, target = (FILES, self.server) if number % 2 == 0 else (self.server, FILES)
             with self.subTest(killed_before=step, to=target.name or "server"):
-                killed = self.start(KILLED, step, source.url, target.url)
-                killed.communicate()
-                self.assertEqual(killed.returncode, -signal.SIGKILL)
+                self.run_until_killed(KILLED, step, source.url, target.url)
                 taking = [place for place in (source, target) if not self.write_at(place, f"after {step}")]
                 # Between the fence and the arrival neither takes writes, until the move is run again
                 self.assertEqual(taking, {"arrive": [], "mark_left": [target]}.get(step, [source]))
@@ -499,6 +507,9 @@ ending.undo(project_store("alpha"), *[peer.Place("", url) for url in sys.argv[2:
 
 @tag("process")
 class MovedFromFilesTests(MovingTestCase):
+    def template(self) -> str:
+        return hub_template()
+
     def setUp(self) -> None:
         super().setUp()
         self.write("early")
@@ -569,9 +580,7 @@ class MovedFromFilesTests(MovingTestCase):
     def test_an_interrupted_undo_loses_nothing_of_the_new_place(self) -> None:
         move(ALPHA, FILES, self.server)
         self.assertEqual(self.write_at(self.server, "there"), "")
-        killed = self.start(KILLED_UNDO, "arrive", "", self.server.url)
-        killed.communicate()
-        self.assertEqual(killed.returncode, -signal.SIGKILL)
+        self.run_until_killed(KILLED_UNDO, "arrive", "", self.server.url)
         move(ALPHA, FILES, self.server)
         self.assertEqual(list_projects(), [])
         undo(ALPHA, FILES, self.server)
@@ -640,6 +649,9 @@ class MovedFromFilesTests(MovingTestCase):
 
 @tag("process")
 class MovedFromServerTests(MovingTestCase):
+    def template(self) -> str:
+        return hub_template()
+
     def setUp(self) -> None:
         super().setUp()
         self.write("early")
