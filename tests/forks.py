@@ -53,7 +53,7 @@ class Fork:
         text: bool = True,
         stdout: Any = subprocess.PIPE,
     ) -> None:
-        variables = {**os.environ, **environment}
+        variables = {**os.environ, **environment, _FOLDER_VARIABLE: _folder(os.getpid())}
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the pipes
         given, write_end = os.pipe()
         read_end, taken = os.pipe() if stdout == subprocess.PIPE else (-1, os.dup(stdout.fileno()))
@@ -165,8 +165,8 @@ def _started(engine: str, folder: str) -> str:
     from memoryhub import env
 
     path = f"{folder}/{engine}"
-    if os.path.exists(path):  # noqa: PTH110 - started by another process
-        return path
+    if _FOLDER_VARIABLE in os.environ:
+        return path  # a fork, which would take its parent along when it is killed
     url = {"sqlite": env.FILES, "postgresql": "postgresql://hub@127.0.0.1:1/none"}[engine]
     changes = {env.DATABASE_VARIABLE: url, "MEMORY_HUB_HOME": f"{folder}/home", _FOLDER_VARIABLE: folder}
     ready, reported = os.pipe()
@@ -184,6 +184,12 @@ def _started(engine: str, folder: str) -> str:
 def parent_of_forks(engine: str) -> str:
     """Return the path of the socket of the process that forks others, started when it is first needed."""
     return _started(engine, _folder(os.getpid()))
+
+
+def start_parents() -> None:
+    """Start the parents for both databases, for forks that start others: they start no parent themselves."""
+    for engine in ("sqlite", "postgresql"):
+        parent_of_forks(engine)
 
 
 def _serve(path: str) -> None:

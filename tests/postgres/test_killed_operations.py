@@ -149,6 +149,7 @@ class KilledOperationTests(TestCase):
                 text = f"# {word} {number}\n\nAsk {NAME} for the {word}.\n"
                 (self.folder / name / f"{word} {number}.md").write_text(text)
         self.cluster = shared_cluster()
+        forks.start_parents()
         self.url, self.second, self.empty = (self.enterContext(self.cluster.database()) for _ in range(3))
         self.head, _ = run_python(FILL.replace("FOLDER", repr(str(self.folder))), self.home, self.url)
         (self.home / "config.toml").write_text(f'[servers]\nsecond = "{self.second}"\n')

@@ -108,6 +108,18 @@ class TwoHubsTestCase(HubTestCase):
         with self.store("alpha", actor="ada"):
             return write_memory(command=MemoryWrite(title=title, content=f"{title} in full", **fields)).id
 
+    def update(self, memory_id: int, content: str) -> None:
+        with self.store("alpha", actor="ada"):
+            update_memory(command=MemoryUpdate(id=memory_id, content=content))
+
+    def erase(self, *ids: int, reason: str = "asked", **origin: str) -> None:
+        with self.store("alpha", **origin):
+            log.erase_streams([f"memory:{memory_id}" for memory_id in ids], reason=reason)
+
+    def texts(self) -> dict[str, str]:
+        with self.store("alpha"):
+            return dict(Memory.objects.live().values_list("title", "content"))
+
 
 def state(store: StoreId = ALPHA) -> tuple[tuple[int, str], dict[str, tuple[int, str]]]:
     with use_store(store):
@@ -131,8 +143,7 @@ class ContinuingTests(TwoHubsTestCase):
         shorter = self.bundle()
         with self.other_hub():
             self.apply(shorter)
-        with self.store("alpha"):
-            update_memory(command=MemoryUpdate(id=first, content="Later"))
+        self.update(first, "Later")
         self.write("Locks")
         before, longer = state(), self.bundle()
         with self.other_hub():
@@ -188,10 +199,6 @@ class ContinuingTests(TwoHubsTestCase):
                 self.assertEqual(state(), before)
                 tampering.set_anchor(ALPHA, *before[0])
 
-    def erase(self, memory_id: int) -> None:
-        with self.store("alpha"):
-            log.erase_streams([f"memory:{memory_id}"], reason="asked")
-
     def test_what_this_hubs_rules_would_have_masked_is_counted(self) -> None:
         self.write("Use WAL")
         shorter = self.bundle()
@@ -221,14 +228,6 @@ class MergingTests(TwoHubsTestCase):
         common = self.bundle()
         with self.other_hub():
             self.apply(common)
-
-    def update(self, memory_id: int, content: str) -> None:
-        with self.store("alpha", actor="ada"):
-            update_memory(command=MemoryUpdate(id=memory_id, content=content))
-
-    def texts(self) -> dict[str, str]:
-        with self.store("alpha"):
-            return dict(Memory.objects.live().values_list("title", "content"))
 
     def test_both_sides_are_kept_and_conflicts_opened(self) -> None:
         wal, locks, cache = self.ids
@@ -334,14 +333,12 @@ class MergingTests(TwoHubsTestCase):
 
     def test_text_that_one_side_has_removed_stays_removed(self) -> None:
         wal, locks, cache = self.ids
-        with self.store("alpha"):
-            self.redact(wal, "redacted there")
-            log.erase_streams([f"memory:{locks}"], reason="asked")
+        self.redact(wal, "redacted there")
+        self.erase(locks)
         self.update(cache, "Later, with the text")
         bundle = self.bundle()
         with self.other_hub():
-            with self.store("alpha"):
-                log.erase_streams([f"memory:{cache}"], reason="asked")
+            self.erase(cache)
             self.write("New here")
             done = self.merge(bundle)
             self.assertEqual(self.texts(), {"Use WAL": "redacted there", "New here": "New here in full"})
@@ -352,8 +349,7 @@ class MergingTests(TwoHubsTestCase):
 
     def test_what_retention_erased_there_stays_if_it_was_changed_here(self) -> None:
         wal, locks, _ = self.ids
-        with self.store("alpha", source="job"):
-            log.erase_streams([f"memory:{wal}", f"memory:{locks}"], reason="too old")
+        self.erase(wal, locks, reason="too old", source="job")
         bundle = self.bundle()
         with self.other_hub():
             self.update(wal, "Changed here")
@@ -362,8 +358,7 @@ class MergingTests(TwoHubsTestCase):
 
     def test_a_person_erased_there_what_was_changed_or_is_held_here(self) -> None:
         wal = self.ids[0]
-        with self.store("alpha"):
-            log.erase_streams([f"memory:{wal}"], reason="asked")
+        self.erase(wal)
         bundle = self.bundle()
         with self.other_hub():
             self.update(wal, "Changed here")
@@ -379,19 +374,18 @@ class MergingTests(TwoHubsTestCase):
             self.assertEqual(set(self.texts()), {"Locks", "Cache"})
 
     def test_text_that_was_redacted_here_does_not_come_back(self) -> None:
-        with self.store("alpha"):
-            self.redact(self.ids[0], "they left some text")
+        self.redact(self.ids[0], "they left some text")
         bundle = self.bundle()
         with self.other_hub():
-            with self.store("alpha"):
-                self.redact(self.ids[0], "[removed]")
+            self.redact(self.ids[0], "[removed]")
             self.write("New here")
             self.assertEqual(self.merge(bundle).unredacted, [])
             self.assertEqual(self.texts()["Use WAL"], "[removed]")
 
     def redact(self, position: int, content: str) -> None:
-        payload = json.loads(RawEvent.objects.get(position=position).payload_json)
-        log.redact_payloads({position: {**payload, "content": content}}, what="a name")
+        with self.store("alpha"):
+            payload = json.loads(RawEvent.objects.get(position=position).payload_json)
+            log.redact_payloads({position: {**payload, "content": content}}, what="a name")
 
     def test_an_undone_import_stays_undone(self) -> None:
         with self.store("alpha"):
@@ -476,10 +470,8 @@ class CommandTests(TwoHubsTestCase):
             self.assertFalse((self.other / "projects").exists())
             self.assertIn("the log was adopted as it is: 1 new event", self.run_bundle("apply", file, opened))
             self.assertIn("has all of it; nothing was done", self.run_bundle("apply", file, opened))
-            with self.store("alpha"):
-                update_memory(command=MemoryUpdate(id=wal, content="WAL, we say"))
-        with self.store("alpha"):
-            update_memory(command=MemoryUpdate(id=wal, content="WAL, they say"))
+            self.update(wal, "WAL, we say")
+        self.update(wal, "WAL, they say")
         self.run_bundle("create", file, "--project=alpha", "--force")
         with self.other_hub():
             self.assertIn("would be merged after #1, with 1 new event", self.run_bundle("apply", file, "--preview"))
@@ -867,8 +859,7 @@ class KilledTests(TwoHubsTestCase):
         common = self.bundle()
         with self.other_hub():
             self.apply(common)
-        with self.store("alpha"):
-            log.erase_streams([f"memory:{self.first}"], reason="asked")
+        self.erase(self.first)
         self.write("New there")
         points = [(ADOPTING, "_transfer", "1"), (ADOPTING, "mark_unwiped", "1")]
         self.assert_whole_after_kills(points, Outcome.FORWARDED)
@@ -877,10 +868,8 @@ class KilledTests(TwoHubsTestCase):
         common = self.bundle()
         with self.other_hub():
             self.apply(common)
-            with self.store("alpha"):
-                update_memory(command=MemoryUpdate(id=self.first, content="Ours"))
-        with self.store("alpha"):
-            update_memory(command=MemoryUpdate(id=self.first, content="Theirs"))
+            self.update(self.first, "Ours")
+        self.update(self.first, "Theirs")
         self.write("New there")
         points = [(MERGING, "_Merge._put", "2"), (MERGING, "append_version", "1"), (MERGING, "_record", "1")]
         self.assert_whole_after_kills(points, Outcome.MERGED)

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -53,6 +54,7 @@ from tests.postgresql import Cluster, hub_template, shared_cluster
 from tests.programs import needs
 from tests.support import HubTestCase
 from tests.torture.rounds import is_long, rounds
+from tests.web.server import migrated_home
 
 ROOT = Path(__file__).parents[2]
 ALPHA = project_store("alpha")
@@ -96,6 +98,7 @@ class MovingTestCase(HubTestCase):
         super().setUpClass()
         cls.cluster = shared_cluster()
         cls.enterClassContext(mock.patch.object(peer, "subprocess", forks.SUBPROCESS))
+        forks.start_parents()
 
     def setUp(self) -> None:
         super().setUp()
@@ -104,6 +107,11 @@ class MovingTestCase(HubTestCase):
     def template(self) -> str:
         """Return what the database of a test is a copy of; commands there would create the hub's tables first."""
         return "template0"
+
+    def migrate_files(self) -> None:
+        """Give the home a database of the hub in files, whose migrations take seconds."""
+        for name in ("hub.db", "jobs.db"):
+            shutil.copyfile(migrated_home() / name, self.home / name)
 
     def write(self, *titles: str, create: bool = True) -> list[int]:
         with self.store("alpha", create=create), log.transaction():
@@ -323,6 +331,7 @@ class MovingTests(MovingTestCase):
         self.assertEqual(list_projects(), ["alpha"])
 
     def test_all_takes_tokens_along_once(self) -> None:
+        self.migrate_files()
         self.write("early")
         self.succeed_in("sqlite", "token", "create", "--name", "bot", "--project", "alpha")
         for _ in range(2):
@@ -610,6 +619,7 @@ class MovedFromFilesTests(MovingTestCase):
             confirm(ALPHA, self.server, FILES)
 
     def test_a_home_follows_a_move_of_all_its_stores(self) -> None:
+        self.migrate_files()
         with mock.patch.dict(os.environ, {env.DATABASE_VARIABLE: ""}):
             self.succeed_in(self.server.url, "status")
             self.assertEqual(recorded(), "")
