@@ -345,7 +345,7 @@ class LoadTests(SimpleTestCase):
         self.assertGreater(found["write_p95_ratio"], 0)
 
     def test_a_killed_hub_loses_no_acknowledged_write(self) -> None:
-        hub = self.run_load("--baseline", "0", "--seconds", "30", "--kill-every", "12")["hub"]
+        hub = self.run_load("--baseline", "0", "--seconds", "16", "--kill-every", "6")["hub"]
         self.assertGreaterEqual(hub["kills"], 1)
         self.assertEqual(hub["lost_writes"], 0)
         # Each client with a handshake has lost its session, so no kill passes unnoticed.

@@ -112,8 +112,8 @@ class TwoHubsTestCase(HubTestCase):
         with self.store("alpha", actor="ada"):
             update_memory(command=MemoryUpdate(id=memory_id, content=content))
 
-    def erase(self, *ids: int, reason: str = "asked", **origin: str) -> None:
-        with self.store("alpha", **origin):
+    def erase(self, *ids: int, reason: str = "asked", source: str = "service") -> None:
+        with self.store("alpha", source=source):
             log.erase_streams([f"memory:{memory_id}" for memory_id in ids], reason=reason)
 
     def texts(self) -> dict[str, str]:
