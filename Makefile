@@ -64,8 +64,8 @@ outside: $(BIN)/.installed-dev
 # The long form of the attacks and the fuzzing, and on PostgreSQL what no file of SQLite is about. Redaction cannot be
 # proven while transactions of other tests are open in the server, so tests.postgres has a server for it.
 LONG := tests.torture tests.api.test_fuzz tests.permissions.test_matrix tests.mcp.test_fuzz \
-	tests.test_many_processes tests.postgres.test_killed_machines tests.postgres.test_killed_operations \
-	tests.postgres.test_failures tests.transfer.test_moving tests.web.test_hostile_texts
+	tests.postgres.test_failures tests.postgres.test_killed_operations tests.transfer.test_moving.MovingTests \
+	tests.web.test_hostile_texts
 modules_of = $(subst /,.,$(basename $(wildcard tests/$(1)/test_*.py)))
 ON_POSTGRESQL := tests.core tests.memories tests.decisions tests.sessions_app tests.mcp tests.permissions \
 	$(filter-out tests.api.test_fuzz tests.governance.test_redaction% tests.governance.test_retention_killed, \

@@ -25,7 +25,7 @@ from tests.server_processes import (
 
 
 class PgBouncer:
-    """PgBouncer in transaction mode before a cluster, or before another one after ``point_to``."""
+    """PgBouncer in transaction mode before a cluster."""
 
     def __init__(self, cluster: Cluster, *, pool_size: int = 10) -> None:
         self._cluster = cluster
@@ -92,15 +92,6 @@ class PgBouncer:
             socket.create_connection((HOST, self.port), timeout=1).close()
             return True
         return False
-
-    def point_to(self, cluster: Cluster) -> None:
-        """Send what comes from now on to another cluster."""
-        import psycopg
-
-        self._cluster = cluster
-        self._configure()
-        with psycopg.connect(self.url("pgbouncer", role=SUPERUSER), autocommit=True) as admin:
-            psycopg.ClientCursor(admin).execute("RELOAD")
 
     def url(self, database: str, *, role: str = ROLE) -> str:
         return f"postgresql://{role}@{HOST}:{self.port}/{database}"

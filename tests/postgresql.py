@@ -12,7 +12,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
@@ -78,6 +80,11 @@ class Cluster:
     @property
     def data(self) -> Path:
         return self.folder / "data"
+
+    @property
+    def pid(self) -> int:
+        assert self._process
+        return self._process.pid
 
     def __enter__(self) -> Self:
         atexit.register(self.close)
@@ -201,6 +208,11 @@ class Cluster:
         self.execute(f"CREATE DATABASE {name} OWNER {ROLE} TEMPLATE {template}{collation}")
         return name
 
+    def end_leases(self, database: str) -> None:
+        """End the leases of processes that were killed, which would hold for some seconds more."""
+        if self.execute("SELECT to_regclass('hub.leases') IS NOT NULL", database=database) == [(True,)]:
+            self.execute("UPDATE hub.leases SET until = '-infinity'", database=database)
+
     def drop_database(self, name: str) -> None:
         self.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
@@ -223,6 +235,44 @@ class Cluster:
         assert promoted, self.log()[-2000:]
         if not self._has_role():
             raise AssertionError("the primary had no role for the hub when it was copied")
+
+
+@cache
+def _shared(_process: int) -> Cluster:
+    cluster = Cluster(durable=False).__enter__()
+    # Processes of a parallel run end without the functions of ``atexit``: what has read the end of its input stops it
+    lives, _kept_open = os.pipe()
+    stop = 'cat; if [ -e "$2" ]; then kill -QUIT "$1"; while kill -0 "$1"; do sleep 0.1; done; rm -rf "$2"; fi'
+    command = ["sh", "-c", stop, "sh", str(cluster.pid), str(cluster.folder.parent)]
+    null = os.open(os.devnull, os.O_WRONLY)
+    files = [(os.POSIX_SPAWN_DUP2, given, number) for number, given in enumerate((lives, null, null))]
+    os.posix_spawnp("sh", command, os.environ, file_actions=files)
+    os.close(lives)
+    os.close(null)
+    return cluster
+
+
+def shared_cluster() -> Cluster:
+    """Return a server, not durable, for all tests of this process that neither stop it nor look at its files."""
+    return _shared(os.getpid())
+
+
+@cache
+def _hub_template(_process: int) -> str:
+    from tests import forks
+
+    cluster = shared_cluster()
+    name = cluster.create_database()
+    program = "from memoryhub.ops.hub_databases import prepare_databases; prepare_databases()"
+    with tempfile.TemporaryDirectory() as home:
+        code, _, errors = forks.run_program(program, MEMORY_HUB_HOME=home, **{URL_VARIABLE: cluster.url(name)})
+    assert code == 0, errors
+    return name
+
+
+def hub_template() -> str:
+    """Return a database of the shared server that has the hub's tables, whose migrations take seconds."""
+    return _hub_template(os.getpid())
 
 
 class Standby(Cluster):

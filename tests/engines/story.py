@@ -1,28 +1,56 @@
-"""The steps of a generated history that clients and people take."""
+"""A generated history: every step of a story, then calls of writing tools with inputs of their schemas."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import secrets
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
+from unittest import mock
 
 from decisions.models import EdgeRelation
 from decisions.schemas import DecisionEvidence, DecisionLink, DecisionMark
 from decisions.services import add_evidence, link_decisions, mark_decision
+from governance.imports.undo import preview_undo, undo_import
+from governance.redaction.schemas import RedactionRun
+from governance.redaction.service import preview_redaction, redact
+from governance.retention.run import run_due
+from governance.retention.schemas import HoldLift, HoldPlace
+from governance.retention.selectors import lift_hold, place_hold
+from governance.rollback.schemas import RollbackMake, RollbackUndo
+from governance.rollback.services import preview, roll_back, undo_rollback
 from memories.events import Verdict
 from memories.models import RelationType, Resolution
 from memories.review.schemas import ReviewMerge, ReviewTouch, ReviewVerdict
 from memories.review.services import merge_into, review_memory, withdraw_verdict
-from memories.uses.drain import count_uses
-from memoryhub.core.errors import ConfirmationRequired
+from memories.uses import notes
+from memories.uses.drain import count_uses, prune_uses
+from memoryhub.core import clock, ids, log
+from memoryhub.core.errors import ConfirmationRequired, HubError
+from memoryhub.core.log.anchor import replace_anchor
+from memoryhub.core.log.loss import accept_loss
+from memoryhub.core.log.quarantine import QUARANTINE_LIFTED, QUARANTINE_PLACED, QuarantineLifted, QuarantinePlaced
 from memoryhub.core.origin import use_origin
-from memoryhub.core.tools import find_tool
+from memoryhub.core.stores.store import current_store, project_store, use_store
+from memoryhub.core.tools import Tool, ToolGroup, all_tools, find_tool
+from memoryhub.transfer.bundles.applying import apply_bundle
+from memoryhub.transfer.bundles.creating import create_bundle
+from memoryhub.transfer.bundles.reading import open_bundle
+from memoryhub.transfer.importing import Importer
+from memoryhub.transfer.records import MemoryRecord, SessionRecord, TurnRecord
 from sessions_app.events.client import client_events
 from sessions_app.schemas import ProjectDescribe, SettingsChange
 from sessions_app.services.profile import change_settings, describe
-from tests.engines.values import CONTROL, WORDS
+from tests.engines.values import CONTROL, WORDS, Values, arguments, entity_of, is_valid
 
 KINDS = ("observation", "guideline", "knowledge", "tool")
 PROJECT = "generated"
@@ -223,3 +251,143 @@ class Story:
         count_uses()
         self.call("memory_affirm", id=self.memories[5], reason=self.text(3))
         self.call("memory_affirm", id=self.decisions[2])
+
+
+class GovernedStory(Story):
+    def do_hold(self) -> None:
+        with self.govern():
+            place_hold(command=HoldPlace(stream_id="session:s-main", reason=self.text(3)))
+            hold = place_hold(command=HoldPlace(stream_id=f"memory:{self.memories[2]}", reason="so"))
+            lift_hold(command=HoldLift(id=hold.id, reason=CONTROL))
+
+    def do_roll_back(self) -> None:
+        for session in ("s-bad", "s-worse"):
+            with use_origin(actor="mallory", session_id=session):
+                self.call("session_start", session_id=session)
+                bad = self.write()
+                self.call("memory_update", id=self.memories[3], content=self.text(9))
+                self.call("relation_create", source=bad, relation="related_to", target=self.memories[0])
+                self.decide(refines=[self.decisions[0]])
+        with self.govern():
+            made = [self._rolled_back(session_id="s-bad"), self._rolled_back(session_id="s-worse", action="undo")]
+            undo_rollback(command=RollbackUndo(id=made[0], reason=self.text(3)))
+
+    def _rolled_back(self, **selection: str) -> int:
+        command = RollbackMake.model_validate(selection)
+        token = preview(command=command).confirm_token
+        return roll_back(command=command.model_copy(update={"confirm_token": token})).id
+
+    def do_quarantine(self) -> None:
+        with self.govern(), log.transaction():
+            placed = QuarantinePlaced(ids=[self.memories[4], self.decisions[3]], reason=self.text(3))
+            log.append(log.prepare(QUARANTINE_PLACED, placed), entity="quarantine")
+            log.append(log.prepare(QUARANTINE_LIFTED, QuarantineLifted(ids=[self.decisions[3]])), entity="quarantine")
+
+    def do_redact(self) -> None:
+        self.write(content="The secret word is marmalade.")
+        command = RedactionRun(text="marmalade", label="word", reason=self.text(3))
+        with self.govern():
+            token = preview_redaction(command=command).confirm_token
+            redact(command=command.model_copy(update={"confirm_token": token}))
+
+    def do_import(self) -> None:
+        at = clock.now() - timedelta(days=9)
+        for keys in ("abc", "bcd"):
+            memories = [MemoryRecord(key, self.title(), self.text(20), created=at, tags=("im port",)) for key in keys]
+            turns = (TurnRecord(self.text(9), self.text(9), at, at), TurnRecord(CONTROL, "", at))
+            session = SessionRecord(f"s-{keys}", self.text(3), turns, "done", started=at, ended=at)
+            reports = Importer("mem0", PROJECT).run([*memories, session], place="/data/ü.json")
+        batch = reports[0].batch
+        assert batch
+        with self.govern():
+            undo_import(batch_id=batch, token=preview_undo(batch).token)
+
+    def do_merge(self) -> None:
+        with self.govern(), TemporaryDirectory() as folder:
+            path = Path(folder, "other.bundle")
+            with use_store(project_store("other")):
+                self.write(title="From another store", scope="project")
+                create_bundle(path)
+            apply_bundle(open_bundle(path, lambda: ""), current_store())
+
+    def do_lose_events(self) -> None:
+        with self.govern():
+            replace_anchor(current_store(), log.head()[0] + 7, "f" * 64)
+            accept_loss(store=current_store(), reason=self.text(3))
+
+    def do_retain(self) -> None:
+        with self.govern(), clock.frozen(clock.now() + timedelta(days=75)):
+            run_due(now=clock.now())
+            prune_uses(now=clock.now(), until=time.monotonic())
+
+
+CALLS = 80
+# They begin and end turns and sessions, or make stores
+_NOT_CALLED = (ToolGroup.TURNS, ToolGroup.SCOPES)
+_TEXTS = frozenset({"content", "description", "chosen", "rationale", "context", "reason", "change_reason"})
+_NAMES = frozenset({"title", "name"})
+_NOT_GIVEN = ("idempotency_key", "scope_id", "confirm_token", "permanent", "entry_type", "source_type", "target_type")
+_ATTEMPTS = 50
+_BEGIN = datetime(2026, 1, 1, 23, 59, tzinfo=UTC)
+
+
+def write_history(seed: int, repository: Path) -> list[str]:
+    """Write the history into its project, and return what was refused."""
+    story, moment = GovernedStory(seed, repository), _BEGIN
+    with use_store(project_store(PROJECT), create=True), use_origin(source="mcp", actor="ada", session_id="s-main"):
+        for step in story.steps():
+            moment += timedelta(hours=story.chance.randint(1, 60), milliseconds=story.chance.randint(0, 999))
+            with clock.frozen(moment), deterministic():
+                step()
+        moment += timedelta(days=80)
+        return [refused for number in range(CALLS) if (refused := _call(story, moment + timedelta(hours=number)))]
+
+
+def _call(story: Story, moment: datetime) -> str:
+    """Call a writing tool with random arguments; return why it was refused, "" if it was not."""
+    tool = story.chance.choice([tool for tool in all_tools() if tool.writes and tool.group not in _NOT_CALLED])
+    with clock.frozen(moment), deterministic():
+        given = _chosen(tool, story)
+        try:
+            story.call(tool.name, **given)
+        except HubError as error:
+            return f"{tool.name} {given}: {error.message}"
+    return ""
+
+
+def _chosen(tool: Tool, story: Story) -> dict[str, Any]:
+    fields, chance = tool.input.model_fields, story.chance
+    found = {name: given[:8] for name, given in arguments(tool.input, Values(), entity_of(tool.name)).items() if given}
+    found |= {name: [story.text(30)] for name in fields if name in _TEXTS}
+    found |= {name: [story.title()[-60:]] for name in fields if name in _NAMES and fields[name].is_required()}
+    always = [name for name, field in fields.items() if field.is_required() or name == "id"]
+    others = [name for name in found if name not in (*always, *_NOT_GIVEN)]
+    for _ in range(_ATTEMPTS):
+        names = [*always, *chance.sample(others, k=chance.randint(0, min(3, len(others))))]
+        given = {name: chance.choice(found[name]) for name in names}
+        if is_valid(tool.input, given):
+            return given
+    raise AssertionError(f"no valid arguments of {tool.name} in {found}")
+
+
+_drawn: Counter[int] = Counter()
+
+
+@contextmanager
+def deterministic() -> Iterator[None]:
+    """Derive identifiers, salts and tokens from counts and the frozen clock: both databases get the same log."""
+
+    # A count for each size, because the wipe of a database draws numbers too
+    def digest(size: int) -> bytes:
+        _drawn[size] += 1
+        return hashlib.sha256(f"{size} {_drawn[size]}".encode()).digest()[:size]
+
+    with (
+        mock.patch.object(ids, "random_bytes", digest),
+        mock.patch.object(ids, "uuid7", lambda: str(uuid.UUID(bytes=digest(16)))),
+        mock.patch.object(secrets, "token_urlsafe", lambda size: digest(size).hex()),
+        mock.patch.object(time, "time_ns", lambda: int(clock.now().timestamp()) * 10**9),
+        mock.patch.object(time, "time", lambda: clock.now().timestamp()),
+        mock.patch.object(notes, "_SLOTS", 1),
+    ):
+        yield

@@ -3,26 +3,108 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import pickle
 import tempfile
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 from unittest import TestCase
 
 from django.test import tag
 
+from memories.uses.drain import count_uses
+from memoryhub.core import clock, log
 from memoryhub.core.events.event_types import event_types
+from memoryhub.core.log.rebuild import table_digests
+from memoryhub.core.models import RawEvent
+from memoryhub.core.origin import use_origin
+from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.core.tools import all_resources, all_tools
+from memoryhub.demo.project import demo_store, make_demo
 from memoryhub.mcp.registry import load_tools
-from tests.engines.selectors import NOT_CALLED, selectors
-from tests.engines.story import PROJECT
-from tests.postgresql import URL_VARIABLE, Cluster
+from memoryhub.transfer.bundles.applying import apply_bundle
+from memoryhub.transfer.bundles.creating import create_bundle
+from memoryhub.transfer.bundles.reading import open_bundle
+from sessions_app.models import Session
+from tests import forks
+from tests.databases import on_postgresql
+from tests.engines.answers import (
+    NOT_CALLED,
+    completions,
+    problems,
+    recorded,
+    resource_answers,
+    selector_answers,
+    selectors,
+    tool_answers,
+)
+from tests.engines.story import PROJECT, deterministic, write_history
+from tests.engines.values import NOW, Values
+from tests.postgresql import URL_VARIABLE, shared_cluster
 from tests.programs import needs
 from tests.sessions_app.test_git import Repository
 
 _COMPARED = ("head", "digests", "types", "tools", "resources", "completions", "selectors")
+SEED = 1
+# Run in each database by a process of its own
+_PROGRAM = """
+import json, sys
+from pathlib import Path
+from tests.engines.test_engines import fill_and_answer
+json.dump(fill_and_answer(Path(sys.argv[1])), sys.stdout, default=str, ensure_ascii=False)
+"""
+
+
+def fill_and_answer(folder: Path) -> dict[str, Any]:
+    """Fill a hub with both projects, and return what it answers.
+
+    SQLite, which is first, leaves a bundle of the sample project and its statements in the folder; PostgreSQL applies
+    the one and plans the others.
+    """
+    load_tools()
+    recording: AbstractContextManager[dict[str, Any]] = nullcontext({}) if on_postgresql() else recorded()
+    with recording as sent:
+        with clock.frozen(NOW):
+            _make_demo(folder / "demo.bundle")
+        refused = write_history(SEED, folder / "repository")
+        with clock.frozen(NOW), deterministic():
+            found = {"demo": _answers("demo", every=6, calls=3), PROJECT: _answers(PROJECT, every=1, calls=16)}
+    return {**found, "refused": refused, "statements": _statements(folder / "statements", sent)}
+
+
+def _make_demo(path: Path) -> None:
+    if path.exists():
+        apply_bundle(open_bundle(path, lambda: ""), demo_store())
+        return
+    make_demo()
+    with use_store(demo_store()):
+        count_uses()  # notes of reads are files beside the store, until they are events
+        create_bundle(path)
+
+
+def _answers(project: str, *, every: int, calls: int) -> dict[str, Any]:
+    with use_store(project_store(project)):
+        session = str(Session.objects.order_by("id").values_list("session_id", flat=True)[0])
+        with use_origin(source="mcp", actor="reader", session_id=session):
+            return {
+                "types": sorted({event.event_type for event in RawEvent.objects.all()}),
+                "tools": tool_answers(Values(), every=every),
+                "resources": resource_answers(Values()),
+                "completions": completions(),
+                "selectors": selector_answers(Values(), calls=calls),
+                "head": log.head(),
+                "digests": table_digests(),
+                "rebuilt": [table.table for table in log.rebuild().tables if not table.identical],
+            }
+
+
+def _statements(path: Path, sent: dict[str, Any]) -> dict[str, Any]:
+    if sent:
+        path.write_bytes(pickle.dumps([each for each in sent.values() if each.is_portable]))
+        return {}
+    with use_store(project_store(PROJECT)):
+        statements = pickle.loads(path.read_bytes())
+        return {"count": len(statements), "problems": problems(statements)}
 
 
 @needs("postgresql")
@@ -37,10 +119,10 @@ class EngineTests(TestCase):
         load_tools()
         folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
         _make_repository(folder / "repository")
-        cls.sqlite = _run(folder)
+        cls.sqlite = _run(folder, "")
         # Of a language, because a database of a service sorts and compares by one, where the hub names no collation
-        with Cluster(durable=False) as cluster, cluster.database(locale="en-US") as url:
-            cls.postgresql = _run(folder, **{URL_VARIABLE: url})
+        with shared_cluster().database(locale="en-US") as url:
+            cls.postgresql = _run(folder, url)
 
     def test_both_databases_answer_alike(self) -> None:
         self.assertEqual(self.postgresql["refused"], self.sqlite["refused"])
@@ -114,12 +196,9 @@ def _make_repository(folder: Path) -> None:
         repository.commit(f"Commit {number} – 水位", **{"feed.py": lines, "docs/a.md": b"%d\n" % number})
 
 
-def _run(folder: Path, **variables: str) -> dict[str, Any]:
-    without = {name: value for name, value in os.environ.items() if name != URL_VARIABLE}
-    home = {"MEMORY_HUB_HOME": tempfile.mkdtemp(dir=folder)}
-    command = [sys.executable, "-m", "tests.engines.run", str(folder)]
-    done = subprocess.run(command, env={**without, **home, **variables}, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise AssertionError(done.stderr[-3000:])
-    found: dict[str, Any] = json.loads(done.stdout)
+def _run(folder: Path, url: str) -> dict[str, Any]:
+    home = tempfile.mkdtemp(dir=folder)
+    code, printed, errors = forks.run_program(_PROGRAM, str(folder), MEMORY_HUB_HOME=home, **{URL_VARIABLE: url})
+    assert code == 0, errors[-3000:]
+    found: dict[str, Any] = json.loads(printed)
     return found

@@ -1,16 +1,15 @@
+"""Backups of stores and of hub.db, and restores, also under processes that write."""
+
 from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
-import sys
 from contextlib import closing
 from io import StringIO
 from pathlib import Path
 from unittest import mock
 
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 
 from governance.redaction.schemas import RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
@@ -30,13 +29,13 @@ from memoryhub.ops.backups.paths import backups_of, kept_before_restores
 from memoryhub.ops.backups.restoring import Restored, restore
 from memoryhub.ops.jobs import run_job
 from memoryhub.ops.jobs.targets import Target
+from memoryhub.ops.serving import lock
+from tests.forks import Fork
 from tests.mcp.client import wait_until
 from tests.support import HubTestCase, forget_all_stores
-from tests.web.server import ROOT
 
 WRITER = """
-import django, os
-django.setup()
+import os
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
 from memoryhub.core.stores.store import project_store, use_store
@@ -51,11 +50,11 @@ ALPHA = project_store("alpha")
 class BackupTestCase(HubTestCase):
     def setUp(self) -> None:
         super().setUp()
-        with self.store("alpha"):
-            self.write("first")
+        self.write("first")
 
-    def write(self, title: str) -> int:
-        return int(services.write_memory(command=MemoryWrite(title=title, content=f"text of {title}")).id)
+    def write(self, title: str, project: str = "alpha") -> int:
+        with self.store(project):
+            return int(services.write_memory(command=MemoryWrite(title=title, content=f"text of {title}")).id)
 
     def titles(self) -> list[str]:
         with self.store("alpha", create=False):
@@ -66,8 +65,9 @@ class BackupTestCase(HubTestCase):
             return back_up_store().path
 
     def redact(self, text: str) -> None:
-        token = preview_redaction(command=RedactionSelect(text=text)).confirm_token
-        redact(command=RedactionRun(text=text, confirm_token=token))
+        with self.store("alpha"):
+            token = preview_redaction(command=RedactionSelect(text=text)).confirm_token
+            redact(command=RedactionRun(text=text, confirm_token=token))
 
     def holds(self) -> None:
         with self.store("alpha", create=False):
@@ -81,17 +81,14 @@ class BackupTestCase(HubTestCase):
 
 class BackupTests(BackupTestCase):
     def test_each_of_several_backups_under_a_process_that_writes_restores_verifies_and_rebuilds(self) -> None:
-        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
-        command = [sys.executable, "-c", WRITER]
-        with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as writer:
-            assert writer.stdout
+        with Fork(WRITER) as writer:
             backups, acknowledged = [], 0
             for _ in range(4):
                 for _ in range(10):
                     acknowledged = int(writer.stdout.readline())
                 backups.append((acknowledged, self.back_up()))
             self.assertIsNone(writer.poll())
-            writer.send_signal(signal.SIGKILL)
+            writer.kill()
         for known, backup in backups:
             done = restore(store=ALPHA, source=backup, replace=True)
             self.assertGreaterEqual(done.events, known)
@@ -173,8 +170,7 @@ class BackupTests(BackupTestCase):
 class RestoreTests(BackupTestCase):
     def test_a_store_that_went_on_is_left_alone_unless_told_and_is_kept_beside(self) -> None:
         backup = self.back_up()
-        with self.store("alpha"):
-            self.write("second")
+        self.write("second")
         with self.assertRaisesRegex(Conflict, "1 event that the file lacks"):
             restore(store=ALPHA, source=backup)
         self.assertEqual(self.titles(), ["first", "second"])
@@ -202,8 +198,7 @@ class RestoreTests(BackupTestCase):
 
     def test_what_restores_kept_goes_where_it_holds_what_was_taken_out_since_and_not_for_anothers_place(self) -> None:
         backup = self.back_up()
-        with self.store("alpha"):
-            self.write("apricot")
+        self.write("apricot")
         with_apricot = self.restored(backup)
         with self.store("alpha"):
             self.write("marmalade")  # where apricot was in the log that is kept beside
@@ -216,28 +211,24 @@ class RestoreTests(BackupTestCase):
 
     def test_what_restores_kept_and_nobody_can_read_goes_when_text_was_taken_out_after_it(self) -> None:
         backup = self.back_up()
-        with self.store("alpha"):
-            self.write("marmalade")
+        self.write("marmalade")
         forget_all_stores()
         path_of(ALPHA).write_bytes(b"marmalade, but no database " * 500)
         broken = self.restored(backup)
         self.back_up()
         self.assertTrue(broken.exists())
-        with self.store("alpha"):
-            self.write("marmalade")
-            self.redact("marmalade")
+        self.write("marmalade")
+        self.redact("marmalade")
         self.back_up()
         self.assertFalse(broken.exists())
 
     def test_logs_that_part_are_told_by_how_much(self) -> None:
         first = self.back_up()
-        with self.store("alpha"):
-            self.write("one way")
-            self.write("one way on")
+        self.write("one way")
+        self.write("one way on")
         one_way = self.back_up()
         restore(store=ALPHA, source=first, replace=True)
-        with self.store("alpha"):
-            self.write("another way")
+        self.write("another way")
         with self.assertRaisesRegex(Conflict, "1 event that the file lacks"):
             restore(store=ALPHA, source=one_way)
         self.assertEqual(restore(store=ALPHA, source=one_way, replace=True).undone, 1)
@@ -246,15 +237,12 @@ class RestoreTests(BackupTestCase):
 
     def test_a_process_that_has_the_store_open_and_writes_goes_on_with_what_was_restored(self) -> None:
         backup = self.back_up()
-        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
-        command = [sys.executable, "-c", WRITER]
-        with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as writer:
-            assert writer.stdout
+        with Fork(WRITER) as writer:
             writer.stdout.readline()
             restored: list[Restored] = [restore(store=ALPHA, source=backup, replace=True) for _ in range(3)]
             wait_until(lambda: len(self.titles()) > 20)
             self.assertIsNone(writer.poll())
-            writer.send_signal(signal.SIGKILL)
+            writer.kill()
             acknowledged = writer.stdout.read().splitlines()
         self.assertTrue(restored[0].undone)
         with self.store("alpha"):
@@ -325,3 +313,116 @@ def _hub_database(home: Path) -> Path:
     with closing(connect(path, mode="rwc")) as connection:
         connection.execute("CREATE TABLE t (a)")
     return path
+
+
+class InPlaceTests(BackupTestCase):
+    def test_a_wal_that_outlived_its_store_is_kept_and_not_replayed_over_what_is_restored(self) -> None:
+        backup = self.back_up()
+        wal = path_of(ALPHA).with_name("events.db-wal")
+        with self.store("alpha"):
+            self.write("later")
+            kept_wal = wal.read_bytes()
+        forget_all_stores()
+        path_of(ALPHA).unlink()
+        wal.write_bytes(kept_wal)
+        done = restore(store=ALPHA, source=backup)
+        self.assertEqual((self.titles(), done.lost), (["first"], 1))
+        assert done.kept
+        self.assertEqual(done.kept.with_name(f"{done.kept.name}-wal").read_bytes(), kept_wal)
+        self.holds()
+
+    def test_a_link_in_a_stores_place_is_replaced_and_its_file_is_left_alone(self) -> None:
+        forget_all_stores()
+        elsewhere = self.home / "elsewhere.db"
+        path_of(ALPHA).rename(elsewhere)
+        path_of(ALPHA).symlink_to(elsewhere)
+        restore(store=ALPHA, source=elsewhere)
+        self.assertFalse(path_of(ALPHA).is_symlink())
+        self.write("marzipan")
+        self.assertNotIn(b"marzipan", elsewhere.read_bytes())
+        self.holds()
+
+    def test_a_log_that_is_not_the_one_of_its_backups_is_not_backed_up(self) -> None:
+        older = {name: path_of(ALPHA).with_name(name) for name in ("events.db", "head")}
+        forget_all_stores()
+        copies = {name: path.read_bytes() for name, path in older.items()}
+        self.write("second")
+        backup = self.back_up()
+        forget_all_stores()
+        for name, path in older.items():
+            path.write_bytes(copies[name])
+        with self.assertRaisesRegex(Unavailable, r"the log ends at #1, but the backup of .* UTC has #2"):
+            self.back_up()
+        restore(store=ALPHA, source=backup)
+        self.assertEqual(self.titles(), ["first", "second"])
+        self.back_up()
+
+    def test_a_store_that_was_restored_to_an_earlier_time_on_purpose_is_backed_up(self) -> None:
+        first = self.back_up()
+        self.write("second")
+        self.back_up()
+        restore(store=ALPHA, source=first, replace=True)
+        self.back_up()
+        self.assertEqual(len(backups_of(ALPHA)), 3)
+
+    def test_a_folder_of_another_project_is_not_backed_up_as_this_one(self) -> None:
+        self.write("of beta", "beta")
+        forget_all_stores()
+        shutil.copyfile(path_of(project_store("beta")), path_of(ALPHA))
+        shutil.copyfile(anchor_path(project_store("beta")), anchor_path(ALPHA))
+        with self.assertRaisesRegex(Unavailable, "the log is of 'beta', not of 'alpha'"):
+            self.back_up()
+
+
+class HubDatabaseTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.path = self.home / "hub.db"
+        self.backup = self.home / "20260101T000000000Z.db"
+        for path, name in ((self.path, "now"), (self.backup, "then")):
+            with closing(connect(path, mode="rwc")) as connection:
+                connection.execute("CREATE TABLE memoryhub_jobrun (name)")
+                connection.execute("INSERT INTO memoryhub_jobrun VALUES (?)", [name])
+
+    def names(self, path: Path) -> list[str]:
+        with closing(connect(path)) as connection:
+            return [name for (name,) in connection.execute("SELECT name FROM memoryhub_jobrun")]
+
+    def restore(self, source: Path) -> str:
+        output = StringIO()
+        call_command("restore", str(source), "--hub", stdout=output)
+        return output.getvalue()
+
+    def test_it_is_put_back_and_kept_as_it_was_with_its_wal(self) -> None:
+        self.path.with_name("hub.db-wal").write_bytes(b"of the file before")
+        said = self.restore(self.backup)
+        self.assertEqual(self.names(self.path), ["then"])
+        kept = Path(said.partition("previous file: ")[2].strip())
+        self.assertEqual(kept.with_name(f"{kept.name}-wal").read_bytes(), b"of the file before")
+        self.assertEqual(self.path.stat().st_mode & 0o777, 0o600)
+
+    def test_it_is_left_alone_while_the_hub_runs(self) -> None:
+        with (
+            lock.hold(started="by hand") as known,
+            self.assertRaisesRegex(CommandError, "the hub is running at http://x"),
+        ):
+            known("http://x")
+            self.restore(self.backup)
+        self.assertEqual(self.names(self.path), ["now"])
+
+    def test_what_is_no_backup_of_it_is_refused(self) -> None:
+        text, empty = self.home / "text.db", self.home / "empty.db"
+        other = self.home / "other.db"
+        with closing(connect(other, mode="rwc")) as connection:
+            connection.execute("CREATE TABLE t (a)")
+        text.write_text("no database " * 100)
+        empty.touch()
+        for source, reason in (
+            (text, "not a database"),
+            (empty, "the file is empty"),
+            (other, "not the hub's hub.db"),
+            (self.home / "nothing.db", "there is no file"),
+        ):
+            with self.subTest(source=source.name), self.assertRaisesRegex(CommandError, reason):
+                self.restore(source)
+        self.assertEqual(self.names(self.path), ["now"])

@@ -1,41 +1,45 @@
+"""What doctor finds in stores and in the home, and its comparison of read models with the log."""
+
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from django.core.management import CommandError, call_command
 from django.test import tag
 
+from decisions.schemas import DecisionRecord
+from decisions.services import record_decision
 from memories import services
+from memories.embeddings.choice import use_engine
+from memories.embeddings.local import LocalEngine
 from memories.schemas import MemoryWrite
+from memoryhub.core import clock, log
 from memoryhub.core.backends.sqlite.files import path_of
+from memoryhub.core.jobs import find_job
+from memoryhub.core.log import comparing
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import project_store
 from memoryhub.ops.backups.making import back_up_store
 from memoryhub.ops.doctor import examine_hub, examine_store
+from memoryhub.ops.jobs import run_job
+from sessions_app.schemas import SessionStart
+from sessions_app.services import start_session
 from tests.support import HubTestCase, forget_all_stores
 from tests.web.server import ROOT
 
 ALPHA = project_store("alpha")
-_KILLED = """
-import django, os, signal
-django.setup()
-from memories.schemas import MemoryWrite
-from memories.services import write_memory
-from memoryhub.core.stores.store import project_store, use_store
-with use_store(project_store("alpha")):
-    for number in range(20):
-        write_memory(command=MemoryWrite(title=f"late {number}", content="in the WAL alone"))
-os.kill(os.getpid(), signal.SIGKILL)
-"""
 
 
 class DoctorTestCase(HubTestCase):
@@ -60,27 +64,6 @@ class StoreTests(DoctorTestCase):
     def test_a_whole_store_has_no_finding(self) -> None:
         self.assertEqual(self.found(), {})
 
-    def test_a_deleted_wal_is_found(self) -> None:
-        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
-        subprocess.run([sys.executable, "-c", _KILLED], cwd=ROOT, env=environment, check=False)
-        wal = path_of(ALPHA).with_name("events.db-wal")
-        self.assertGreater(wal.stat().st_size, 0)
-        wal.unlink()
-        path_of(ALPHA).with_name("events.db-shm").unlink()
-        what, repair = self.only()
-        self.assertIn(
-            "broken at #61: the log ends at #60, but #80 is anchored outside the store; its tail was cut", what
-        )
-        self.assertIn(f"memory-hub restore {self.backup} --project alpha --replace", repair)
-
-    def test_a_cut_tail_is_found(self) -> None:
-        with self.store("alpha"):
-            rows.execute("DROP TRIGGER raw_events_no_delete")
-            rows.execute("DELETE FROM raw_events WHERE position > 55")
-        found = self.found()
-        self.assertIn("the log ends at #55, but #60 is anchored", " ".join(found))
-        self.assertIn("the log can be changed: its triggers are missing (raw_events_no_delete)", found)
-
     def test_changed_bytes_are_found_on_whatever_page(self) -> None:
         whole = path_of(ALPHA).read_bytes()
         pages = len(whole) // 4096
@@ -95,21 +78,6 @@ class StoreTests(DoctorTestCase):
                 unseen.append(page)
         self.assertEqual(unseen, [])
 
-    def test_one_changed_letter_of_a_payload_is_found(self) -> None:
-        whole = path_of(ALPHA).read_bytes()
-        self.assertIn(b"text 31 text 31", whole)
-        path_of(ALPHA).write_bytes(whole.replace(b"text 31 text 31", b"text 32 text 31", 1))
-        self.assertIn("its payload is not the one that was written", " ".join(self.found()))
-
-    def test_a_file_that_is_no_database_and_one_that_is_gone_are_found(self) -> None:
-        path_of(ALPHA).write_bytes(b"not a database!!" * 1000)
-        what, repair = self.only()
-        self.assertIn("memory database unavailable", what)
-        self.assertIn("memory-hub restore", repair)
-        path_of(ALPHA).unlink()
-        lost = [finding.where for finding in examine_hub() if finding.what == "the store's file is gone"]
-        self.assertEqual(lost, ["projects/alpha"])
-
     def test_what_a_rebuild_or_reindex_mends_is_said_so(self) -> None:
         with self.store("alpha"):
             rows.execute("DELETE FROM memories_memoryversion")
@@ -120,20 +88,6 @@ class StoreTests(DoctorTestCase):
         self.assertEqual(found["the full-text index is behind"], "`memory-hub jobs reindex --project alpha`")
         call_command("jobs", "rebuild", "--project", "alpha", stdout=StringIO(), stderr=StringIO())
         self.assertEqual(self.found(), {})
-
-    def test_a_lost_full_text_index_is_found(self) -> None:
-        with self.store("alpha"):
-            rows.execute("DROP TABLE search_fts")
-        self.assertEqual(self.found(), {"the full-text index is missing": "`memory-hub jobs reindex --project alpha`"})
-        call_command("jobs", "reindex", "--project", "alpha", stdout=StringIO(), stderr=StringIO())
-        self.assertEqual(self.found(), {})
-
-    def test_a_missing_anchor_and_a_missing_backup_are_found(self) -> None:
-        path_of(ALPHA).with_name("head").unlink()
-        shutil.rmtree(self.home / "backups")
-        found = " ".join(self.found())
-        self.assertIn("the file `head` beside the store, which shows a cut tail, is missing", found)
-        self.assertIn("there is no backup", found)
 
     def test_what_a_restore_kept_long_ago_is_found(self) -> None:
         kept = self.backup.with_name("20260101T083000000Z-before-restore.db")
@@ -180,25 +134,6 @@ class HubTests(DoctorTestCase):
                 self.assertEqual((code, found["where"]), (15, "the settings"))
                 self.assertIn(what, found["what"])
                 self.assertIn(repair, found["repair"])
-
-    def test_secret_files_that_are_empty_short_or_unreadable_are_found(self) -> None:
-        remade = "the next start of `memory-hub serve` creates a new one: "
-        for name, content, what in (
-            ("token", b"", "the file is empty"),
-            ("secret_key", b"\0" * 43, "the file is empty"),
-            ("redaction.key", b"abc\n", "the file holds 3 characters, and a secret needs at least 32"),
-            ("token", b"\xff" * 43, "the file holds characters that are not allowed in a secret"),
-        ):
-            path = self.home / name
-            before = path.read_bytes() if path.exists() else None
-            path.touch(0o600)
-            path.write_bytes(content)
-            code, (found,) = self.doctor()
-            with self.subTest(name=name):
-                self.assertEqual((code, found["where"], found["what"]), (15, name, what))
-                self.assertIn(f"`rm {path}`; {remade}", found["repair"])
-                self.assertEqual(path.read_bytes(), content)
-            path.unlink() if before is None else path.write_bytes(before)
 
     def test_a_lost_redaction_key_is_found(self) -> None:
         (self.home / "redaction.key").unlink()
@@ -254,16 +189,8 @@ class DiskTests(unittest.TestCase):
     def doctor_on(self, kind: str) -> tuple[int, list[dict[str, str]]]:
         with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as documents:
             Path(documents, "a.md").write_text("# One\n\ntext\n")
-            command = [
-                *_UNSHARE,
-                "bash",
-                "-c",
-                _ON_A_SMALL_DISK,
-                sys.executable,
-                str(ROOT / "manage.py"),
-                documents,
-                kind,
-            ]
+            program = (sys.executable, str(ROOT / "manage.py"))
+            command = [*_UNSHARE, "bash", "-c", _ON_A_SMALL_DISK, *program, documents, kind]
             environment = {**os.environ, "MEMORY_HUB_HOME": home}
             done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=300)
         _, _, said = done.stdout.partition("--- doctor\n")
@@ -292,3 +219,158 @@ class DiskTests(unittest.TestCase):
             "it cannot be written", [finding["what"] for finding in found if finding["where"] == "the home folder"]
         )
         self.check_unopened(found, "it cannot be opened while its folder is read-only", "make the home folder writable")
+
+
+class ComparedTests(DoctorTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        with self.store("alpha"):
+            made = DecisionRecord(title="Use WAL", chosen="WAL mode", rationale="readers never wait")
+            self.decision = record_decision(command=made).id
+            self.session = start_session(command=SessionStart(session_id="s1", purpose="to look around")).id
+
+    def forge(self, *statements: str) -> None:
+        with self.store("alpha", create=False):
+            for statement in statements:
+                rows.execute(statement)
+
+    def texts(self) -> list[str]:
+        found = self.found()
+        for what, repair in found.items():
+            job = "reindex" if what.startswith(("the search index", "the full-text")) else "rebuild"
+            self.assertEqual(repair, f"`memory-hub jobs {job} --project alpha`")
+        return list(found)
+
+    def assert_found(self, statement: str, said: str) -> None:
+        whole = self.dump()
+        self.forge(statement)
+        forged = self.dump()
+        with self.subTest(statement=statement):
+            found = self.texts()
+            self.assertTrue(any(re.search(said, what) for what in found), found)
+            self.assertEqual(self.dump(), forged)
+            for job in {
+                "reindex" if what.startswith(("the search index", "the full-text")) else "rebuild" for what in found
+            }:
+                call_command("jobs", job, "--project", "alpha", stdout=StringIO(), stderr=StringIO())
+            self.assertEqual(self.found(), {})
+            self.assertEqual(self.dump(), whole)
+
+    def dump(self) -> object:
+        with self.store("alpha", create=False):
+            words = rows.fetch("SELECT id, sz FROM search_fts_docsize ORDER BY id")
+            return log.table_digests(), words, log.head()
+
+    def forgeries(self) -> list[tuple[str, str]]:
+        models, search = "read models differ from the log: .*", "the search index differs from the log: the full-text"
+        fts = "search_fts (rowid, title, body, near, date)"
+        return [
+            ("UPDATE memories_memory SET content = 'forged'", models + r"memories_memory \(60 rows: #1, #2, #3, …\)"),
+            ("DELETE FROM memories_memory WHERE id = 60", models + r"memories_memory \(1 row: #60\)"),
+            ("DELETE FROM memories_memoryversion WHERE id = 59", models + r"memories_memoryversion \(1 row: #59\)"),
+            (
+                f"UPDATE decisions_decision SET chosen = 'forged' WHERE id = {self.decision}",
+                models + "decisions_decision",
+            ),
+            (
+                f"UPDATE sessions_app_session SET purpose = 'x' WHERE id = {self.session}",
+                models + "sessions_app_session",
+            ),
+            ("UPDATE memories_searchdocument SET title = 'x' WHERE id = 58", models + "memories_searchdocument"),
+            ("DELETE FROM memories_searchdocument WHERE id = 57", models + "memories_searchdocument"),
+            ("DELETE FROM search_fts WHERE rowid = 56", search),
+            (f"INSERT OR REPLACE INTO {fts} VALUES (55, 'm54', 'other words', '', '')", search),
+        ]
+
+    def test_forged_and_deleted_rows_and_search_documents_are_found_without_being_replaced(self) -> None:
+        for statement, said in self.forgeries():
+            self.assert_found(statement, said)
+        one_word = f"VALUES (54, 'm53', '{'text 53 ' * 39} text 54', '', '')"
+        self.assert_found(
+            f"INSERT OR REPLACE INTO search_fts (rowid, title, body, near, date) {one_word}", "the full-text index"
+        )
+        added = "INSERT INTO memories_memorytag VALUES ('forged', 1)"
+        self.assert_found(added, r"memories_memorytag \(1 row: #forged/1\)")
+        self.assert_found("UPDATE search_fts_docsize SET sz = x'0101' WHERE id = 12", "full-text|file is damaged")
+
+    def test_a_sample_of_a_long_log_finds_what_follows_from_the_streams_in_it(self) -> None:
+        self.enterContext(mock.patch.object(comparing, "SMALL_LOG", 5))
+        self.assertEqual(self.texts(), [])
+        for statement, said in self.forgeries():
+            self.assert_found(statement, said)
+
+    def test_what_follows_from_several_streams_is_no_finding_of_a_sample(self) -> None:
+        with self.store("alpha", create=False):
+            start_session(command=SessionStart(session_id="scratch", purpose="to try", mode="scratch"))
+        with self.store("alpha", create=False, session_id="scratch"):
+            tried = services.write_memory(command=MemoryWrite(title="tried", content="in a scratch session")).id
+        with (
+            self.store("alpha", create=False),
+            mock.patch.object(comparing, "_positions", return_value=[self.decision, tried]),
+        ):
+            self.assertEqual(log.compare_sample().differences, ())
+
+    def test_what_a_sample_holds_wrong_and_is_right_is_settled_by_the_whole_log(self) -> None:
+        self.enterContext(mock.patch.object(comparing, "SMALL_LOG", 5))
+        wrong = comparing.Comparison(
+            62, 5, (comparing.Difference("memories_memory", 1, ("7",), is_table=True),), sampled=True
+        )
+        with mock.patch.object(comparing, "compare_sample", return_value=wrong):
+            self.assertEqual(self.found(), {})
+            self.assertIn("compared with the whole log", self.printed())
+
+    def test_it_says_what_was_compared(self) -> None:
+        self.assertIn("compared with the whole log (62 events)", self.printed())
+        with mock.patch.object(comparing, "SMALL_LOG", 5), mock.patch.object(comparing, "SAMPLED_EVENTS", 60):
+            self.assertRegex(
+                self.printed(), r"compared with a sample of the log \(\d+ of 62 events, in randomly chosen"
+            )
+            self.assertIn("compared with the whole log (62 events)", self.printed("--deep"))
+
+    def printed(self, *options: str) -> str:
+        output = StringIO()
+        forget_all_stores()
+        call_command("doctor", "--project", "alpha", *options, stdout=output)
+        return output.getvalue()
+
+    def test_the_daily_job_finds_it_too_by_the_whole_log_on_one_day_a_week(self) -> None:
+        self.enterContext(mock.patch.object(comparing, "SMALL_LOG", 5))
+        said = []
+        for day in range(7):
+            later = clock.now() + timedelta(days=day)
+            with mock.patch("memoryhub.core.clock.now", return_value=later):
+                said.append(self.verified())
+        self.assertEqual(sum("compared with the whole log" in item for item in said), 1, said)
+        self.assertEqual(sum("compared with a sample" in item for item in said), 6, said)
+        self.forge("UPDATE memories_memory SET content = 'forged'")
+        self.assertIn(
+            "read models differ from the log: memories_memory (60 rows: #1, #2, #3, …); run `memory-hub doctor`",
+            self.verified(),
+        )
+
+    def verified(self) -> str:
+        with self.assertNoLogs("django", "ERROR"):
+            (outcome,) = run_job(job=find_job("verify stores"), asked_by="ada")
+        return outcome.message
+
+    def test_vectors_that_are_missing_or_are_none_are_found_and_made_again(self) -> None:
+        engine = LocalEngine()
+        with use_engine(engine):
+            call_command("jobs", "embed-texts", "--project", "alpha", stdout=StringIO(), stderr=StringIO())
+            self.assertEqual(self.found(), {})
+            for statement in (
+                "DELETE FROM memories_vector WHERE document_id = 7",
+                "UPDATE memories_vector SET numbers = x'0102' WHERE document_id = 8",
+                "UPDATE memories_vector SET scale = 7.5 WHERE document_id = 9",
+                "UPDATE memories_vector SET numbers = zeroblob(10) || substr(numbers, 11) WHERE document_id = 10",
+                "UPDATE memories_vector SET numbers = zeroblob(length(numbers)) WHERE document_id = 11",
+                "UPDATE memories_vector SET content_hash = zeroblob(16) WHERE document_id = 12",
+            ):
+                with self.subTest(statement=statement):
+                    self.forge(statement)
+                    found = self.found()
+                    self.assertRegex(
+                        " ".join(found), r"the search index differs from the log: the vectors \(1 row: #\d+\)"
+                    )
+                    call_command("jobs", "reindex", "--project", "alpha", stdout=StringIO(), stderr=StringIO())
+                    self.assertEqual(self.found(), {})

@@ -1,27 +1,38 @@
+"""When jobs run, who may change that, and the page of jobs."""
+
 from __future__ import annotations
 
+import re
 import time
 from datetime import UTC, datetime, timedelta
 from io import StringIO
+from typing import Any
 from unittest import mock
 
 from django.core.management import CommandError, call_command
-from django.test import Client
-from django_q.models import Schedule
+from django.test import Client, SimpleTestCase
+from django_q.models import OrmQ, Schedule
 from django_q.tasks import async_task
 from pydantic import ValidationError
+from selenium.webdriver.common.keys import Keys
 
 from memoryhub.core import clock
 from memoryhub.core.errors import Forbidden, Invalid
 from memoryhub.core.jobs import Every, defined_jobs, find_job
 from memoryhub.core.permissions import ROLES, Grant, use_grant
+from memoryhub.core.stores.store import project_store
+from memoryhub.models import JobRun
 from memoryhub.ops import health, jobs
+from memoryhub.ops.jobs import locks, run_job
 from memoryhub.ops.jobs.planning import HOWS, JobPlan, Plan, change_plan, default_of, plans
 from memoryhub.ops.jobs.schedules import queued
 from memoryhub.ops.jobs.status import status_of_job
+from memoryhub.ops.jobs.targets import Target
 from memoryhub.registry.people import PersonAdd, add_person
 from memoryhub.web.signin import ensure_owner
+from tests.admin.browser import NARROW, BrowserTestCase
 from tests.support import HubTestCase
+from tests.web.server import ROOT
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 DUE = NOW + timedelta(hours=5)
@@ -178,3 +189,102 @@ class PageTests(PlanTestCase):
         self.assertEqual(self.client.post("/jobs/plan", {"job": "backup", "every": "off"}).status_code, 302)
         self.assertEqual(self.client.get("/jobs/plan").status_code, 302)
         self.assertEqual(plans(), before)
+
+
+class JobsPageTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        for project in ("alpha", "beta"):
+            with self.store(project):
+                pass
+        self.client.force_login(ensure_owner())
+
+    def page(self) -> str:
+        answer = self.client.get("/jobs")
+        self.assertEqual(answer.status_code, 200)
+        return answer.content.decode()
+
+    def ask(self, **form: str) -> str:
+        answer = self.client.post("/jobs/run", form, follow=True)
+        self.assertEqual(answer.status_code, 200)
+        return answer.content.decode()
+
+    def test_every_job_is_there_with_what_it_does(self) -> None:
+        page = self.page()
+        for job in defined_jobs():
+            self.assertInHTML(f'<p class="job-does">{job.does.replace(chr(39), "&#x27;")}</p>', page)
+
+    def test_how_a_job_ended_is_shown_and_how_far_one_is_that_runs(self) -> None:
+        run_job(job=find_job("verify stores"), asked_by="ada")
+        JobRun.objects.filter(store="store:project:beta").update(result="failed", message="the chain <broke>")
+        page = self.page()
+        self.assertIn("Project beta: the chain &lt;broke&gt;", page)
+        with locks.hold(find_job("rebuild"), Target(project_store("alpha")), asked_by="ada") as held:
+            held.report(250, 1000)
+            page = self.page()
+        bar = '<progress class="long-progress" max="1000" value="250" aria-label="Progress of rebuild"></progress>'
+        self.assertInHTML(bar, page)
+
+    def test_without_a_worker_nothing_is_queued_and_the_way_is_said(self) -> None:
+        self.assertIn("No worker is running", self.page())
+        self.assertIn("run `memory-hub jobs backup` in a terminal", self.ask(job="backup"))
+        self.assertFalse(OrmQ.objects.exists())
+
+    def test_a_run_is_queued_for_a_worker_once(self) -> None:
+        self.a_worker_lives()
+        self.assertIn("Backup of project alpha is queued", self.ask(job="backup", store="store:project:alpha"))
+        self.assertIn("already", self.ask(job="backup", store="store:project:alpha"))
+        (task,) = OrmQ.objects.all()
+        asked: dict[str, Any] = task.task
+        self.assertEqual(asked["kwargs"]["aliases"], ["store:project:alpha"])
+        self.assertEqual(asked["kwargs"]["asked_by"], ensure_owner().username)
+        self.assertIn("There is no job", self.ask(job="nonsense"))
+        self.assertIn("does not run over that store", self.ask(job="backup", store="store:project:gamma"))
+
+    def test_who_is_not_signed_in_is_told_how_and_nothing_is_queued(self) -> None:
+        self.a_worker_lives()
+        self.client.logout()
+        self.assertEqual(self.client.get("/jobs").status_code, 302)
+        self.ask(job="backup")
+        self.assertFalse(OrmQ.objects.exists())
+        self.assertEqual(self.client.get("/jobs/run").status_code, 405)
+
+    def a_worker_lives(self) -> None:
+        self.addCleanup(locks.announce_worker().close)
+
+
+class BrowserTests(BrowserTestCase):
+    has_own_server = True
+
+    def test_jobs_are_read_and_asked_for_by_keyboard_and_fit_a_narrow_screen(self) -> None:
+        self.browser.get(f"{self.server.address}/jobs")
+        self.tab_to("Run now the job backup")
+        with self.new_page():
+            self.press(Keys.ENTER)
+        self.see("memory-hub jobs backup", within=".messagelist")  # no worker here: it says how
+        self.tab_to("1 store and the hub of backup")
+        self.press(Keys.SPACE)
+        self.see(f"Project {self.project}", within="#stores-backup")
+        self.tab_to("Edit schedule of retention")
+        self.press(Keys.SPACE, Keys.TAB, "every w")
+        self.tab_to("at")
+        self.press("04:30")  # over the time that is there, which Tab has selected
+        self.tab_to("Save the schedule of retention")
+        with self.new_page():
+            self.press(Keys.ENTER)
+        self.see("The job retention runs every week at 04:30 UTC", within=".messagelist")
+        self.see("every week at 04:30 UTC", within="#retention .job-facts")
+        self.narrow()
+        self.assertLessEqual(self.script("return document.documentElement.scrollWidth"), NARROW["width"])
+
+
+class DocumentsTests(SimpleTestCase):
+    def test_every_job_is_named_with_its_times_and_what_it_is_run_over_and_no_other(self) -> None:
+        text = (ROOT / "docs/reference/jobs.md").read_text()
+        written = re.findall(r"^\| `([a-z-]+)` \| (.+?) \| (.+?) \| (.+?) \|$", text, re.MULTILINE)
+        wanted = {(job.slug, job.every.value, job.over.value, without_capital(job.does)) for job in defined_jobs()}
+        self.assertEqual(set(written), wanted)
+
+
+def without_capital(sentence: str) -> str:
+    return (sentence[0].lower() + sentence[1:]).removesuffix(".")

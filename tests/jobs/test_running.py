@@ -1,31 +1,39 @@
+"""Runs of jobs: their results, what is due and queued, and what each job does."""
+
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from datetime import timedelta
 from unittest import mock
 
 from django.core.management import call_command
+from django.test import tag
 from django_q.brokers import get_broker
 from django_q.models import OrmQ, Schedule
 from django_q.scheduler import scheduler
 
+from memories.schemas import MemoryWrite
+from memories.services import write_memory
 from memoryhub.core import clock
 from memoryhub.core import jobs as core_jobs
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.jobs import Every, Job, Over, Run, define_job, defined_jobs, find_job
-from memoryhub.core.stores.store import project_store
-from memoryhub.models import JobRun
+from memoryhub.core.models import RawEvent
+from memoryhub.core.stores.store import GLOBAL_STORE, project_store, use_store
+from memoryhub.models import JobRun, StoreCheck
 from memoryhub.ops import jobs
 from memoryhub.ops.jobs import run_job, runs
 from memoryhub.ops.jobs.requests import ask_worker
 from memoryhub.ops.jobs.schedules import queue_now
 from memoryhub.ops.jobs.status import status_of_job
 from memoryhub.ops.jobs.targets import Target
-from tests.jobs.processes import JobProcessesTestCase
-from tests.support import HubTestCase
-from tests.web.server import poll
+from sessions_app.models import Session, Turn
+from sessions_app.schemas import SessionStart, TurnBegin
+from sessions_app.services import start_session
+from sessions_app.services.turns import begin_turn
+from tests.support import HubTestCase, forget_all_stores
 
 
 class JobTestCase(HubTestCase):
@@ -40,6 +48,7 @@ class JobTestCase(HubTestCase):
         return define_job("try this", does="Tries.", work=work, every=every, over=over, cap=30)
 
 
+@tag("backend")
 class RunningTests(JobTestCase):
     def test_a_run_is_kept_with_how_far_it_came_and_by_whom_it_was_asked_for(self) -> None:
         def work(run: Run) -> str:
@@ -134,6 +143,7 @@ class DueTests(JobTestCase):
             task.delete()
         return len(tasks)
 
+    @tag("backend")
     def test_three_days_off_are_one_run_and_the_next_is_due_at_its_usual_time(self) -> None:
         Schedule.objects.exclude(name="try this").delete()
         missed = clock.now() - timedelta(days=3, hours=1)
@@ -217,18 +227,78 @@ class ScheduleTests(HubTestCase):
         self.assertTrue(Schedule.objects.filter(name="mine").exists())
 
 
-class DeadRunsTests(JobProcessesTestCase):
-    def test_a_run_whose_process_died_is_interrupted_at_the_next_look_and_never_running(self) -> None:
-        runner = self.runner()
-        self.make_work("alpha", memories=300)
-        pid = runner.begin("rebuild")
-        lock = self.home / "locks" / "rebuild.project-alpha"
-        poll(lambda: lock.exists() and lock.read_bytes().strip(), what="the beginning of the run")
-        os.kill(pid, signal.SIGKILL)
-        runner.end()
-        standing = status_of_job(find_job("rebuild"))
-        self.assertEqual((standing.result, standing.now), ("interrupted", None))
-        kept = JobRun.objects.get(job="rebuild")
-        self.assertEqual((kept.pid, kept.message), (pid, "its process ended during the run"))
-        self.assertEqual(status_of_job(find_job("rebuild")).result, "interrupted")
-        self.assertEqual(JobRun.objects.filter(job="rebuild").count(), 1)
+BOTH = ("project alpha", "project beta")
+
+
+def run(name: str) -> dict[str, str]:
+    outcomes = run_job(job=find_job(name), asked_by="ada")
+    return {outcome.target.title: outcome.message for outcome in outcomes if outcome.message}
+
+
+class VerifyTests(HubTestCase):
+    def test_every_store_is_checked_and_the_finding_kept(self) -> None:
+        for project in ("alpha", "beta"):
+            with self.store(project):
+                write_memory(command=MemoryWrite(title="t", content=project))
+        with use_store(GLOBAL_STORE, create=True):
+            pass
+        findings = run("verify stores")
+        self.assertEqual(list(findings), ["project alpha", "project beta", "the global scope"])
+        check = StoreCheck.objects.get(store="store:project:alpha")
+        self.assertEqual((check.ok, check.events), (True, 1))
+
+    def test_a_store_that_cannot_be_read_does_not_stop_the_others(self) -> None:
+        for project in ("alpha", "beta"):
+            with self.store(project):
+                pass
+        forget_all_stores()
+        path_of(project_store("alpha")).write_bytes(b"not a database!!" * 1000)
+        with self.assertLogs("memoryhub.ops.jobs", "WARNING"):
+            run("verify stores")
+        checks = {check.store: check.ok for check in StoreCheck.objects.all()}
+        self.assertEqual(checks, {"store:project:alpha": False, "store:project:beta": True})
+
+    def test_a_second_check_replaces_the_first(self) -> None:
+        with self.store("alpha"):
+            pass
+        run("verify stores")
+        with self.store("alpha"):
+            write_memory(command=MemoryWrite(title="t", content="c"))
+        run("verify stores")
+        self.assertEqual(StoreCheck.objects.get().events, 1)
+
+
+class SessionJobsTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        with clock.frozen(clock.now() - timedelta(days=2)):
+            for project in ("alpha", "beta"):
+                with self.store(project):
+                    start_session(command=SessionStart(session_id="s"))
+                    begin_turn(command=TurnBegin(session_id="s", turn_id="t"))
+
+    def states(self, project: str) -> tuple[str, str]:
+        with self.store(project):
+            return Session.objects.get().status, Turn.objects.get().status
+
+    def test_turns_expire_in_every_project(self) -> None:
+        self.assertEqual(run("expire turns"), dict.fromkeys(BOTH, "1 turn left open"))
+        self.assertEqual([self.states(name) for name in ("alpha", "beta")], [("active", "incomplete")] * 2)
+        self.assertEqual(run("expire turns"), {})
+
+    def test_sessions_end_in_every_project_and_say_who_ended_them(self) -> None:
+        self.assertEqual(run("end idle sessions"), dict.fromkeys(BOTH, "1 session ended"))
+        self.assertEqual(self.states("beta")[0], "completed")
+        with self.store("alpha"):
+            last = RawEvent.objects.order_by("position").last()
+            assert last
+            self.assertEqual((last.source, last.actor), ("job", "end idle sessions"))
+        self.assertEqual(run("end idle sessions"), {})
+
+    def test_a_store_that_cannot_be_read_stops_no_other(self) -> None:
+        forget_all_stores()
+        path_of(project_store("alpha")).write_bytes(b"not a database!!" * 1000)
+        with self.assertLogs("memoryhub.ops.jobs", "WARNING"):
+            found = run("expire turns")
+        self.assertIn("memory database unavailable", found["project alpha"])
+        self.assertEqual((found["project beta"], self.states("beta")[1]), ("1 turn left open", "incomplete"))

@@ -1,10 +1,17 @@
+"""Real processes that run jobs: the worker of the server, and kills at any point of any job."""
+
 from __future__ import annotations
 
+import json
 import os
+import random
+import shutil
 import signal
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
@@ -12,8 +19,73 @@ from unittest import mock
 
 from django.test import SimpleTestCase, tag
 
+from memories.schemas import MemoryTouch, MemoryWrite
+from memories.search.index import index_problem
+from memories.services import delete_memory, write_memories
+from memories.uses.events import Use
+from memories.uses.notes import note_read
+from memoryhub.core import clock, log
+from memoryhub.core.jobs import Job, defined_jobs, find_job
+from memoryhub.core.origin import use_origin
+from memoryhub.core.stores import rows
+from memoryhub.models import JobRun
+from memoryhub.ops import jobs  # noqa: F401 - defines all jobs
+from memoryhub.ops.jobs.status import models_behind, status_of_job
 from memoryhub.ops.serving.worker import MonotonicEvent
-from tests.web.server import Server, poll, run, serving, temporary_home
+from sessions_app.schemas import SessionStart, TurnBegin
+from sessions_app.services import start_session
+from sessions_app.services.turns import begin_turn
+from tests.databases import variables_of
+from tests.forks import Fork, run_program
+from tests.support import HubTestCase
+from tests.web.server import Server, migrated_home, poll, serving, temporary_home
+
+_RUN = """
+import json, sys
+from memoryhub.core.jobs import find_job
+from memoryhub.ops import jobs
+print(json.dumps([(each.result, each.message) for each in jobs.run_job(job=find_job(sys.argv[1]), asked_by="ada")]))
+"""
+_STATUSES = """
+import json
+from memoryhub.ops.jobs.status import job_statuses
+print(json.dumps({each.job.name: [one.last and one.last.result for one in each.stores] for each in job_statuses()}))
+"""
+
+
+class JobProcessesTestCase(HubTestCase):
+    """A home whose hub.db and queue are files of its own, and work for every job."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        for name in ("hub.db", "jobs.db"):
+            shutil.copyfile(migrated_home() / name, self.home / name)
+
+    def begin(self, program: str, *arguments: str) -> Fork:
+        return Fork(program, *arguments, environment={"MEMORY_HUB_LOG": "CRITICAL"})
+
+    def run_python(self, program: str, *arguments: str) -> Any:
+        output, errors = self.begin(program, *arguments).communicate()
+        self.assertTrue(output, errors)
+        return json.loads(output)
+
+    def make_work(self, project: str, round_: int = 0, *, memories: int = 12) -> None:
+        with self.store(project):
+            self._make_work(round_, memories)
+
+    def _make_work(self, round_: int, memories: int) -> None:
+        named = [f"{round_}-{number}" for number in range(memories)]
+        with clock.frozen(clock.now() - timedelta(days=40 - round_ % 5)):
+            written = write_memories(commands=[MemoryWrite(title=item, content=f"text {item}") for item in named])
+            ids = [item.id for item in written]
+            for number in range(2):
+                start_session(command=SessionStart(session_id=f"s{round_}-{number}"))
+                begin_turn(command=TurnBegin(session_id=f"s{round_}-{number}", turn_id=f"t{round_}"))
+            for item in ids[:4]:
+                delete_memory(command=MemoryTouch(id=item))
+        with use_origin(source="mcp"):
+            note_read(Use.FETCHED, ids)
+
 
 _FILL_AND_MISS = """
 import io
@@ -53,8 +125,8 @@ class WorkerTests(SimpleTestCase):
         return str(notes)
 
     def shell(self, home: Path, program: str) -> str:
-        code, output = run("shell", "--verbosity", "0", "--command", program, home=home)
-        self.assertEqual(code, 0, output)
+        code, output, errors = run_program(program, **variables_of(home))
+        self.assertEqual(code, 0, errors)
         return output.strip()
 
     def assert_missed_are_done_once(self, home: Path) -> None:
@@ -98,3 +170,70 @@ class MonotonicEventTests(SimpleTestCase):
             self.assertFalse(event.wait(0.001))
             event.set()
             self.assertTrue(event.wait(600))
+
+
+# For each job
+KILLS = int(os.environ.get("MEMORY_HUB_TEST_JOB_KILLS", "1"))
+
+
+class DeadRunsTests(JobProcessesTestCase):
+    def test_a_run_whose_process_died_is_interrupted_at_the_next_look_and_never_running(self) -> None:
+        self.make_work("alpha", memories=300)
+        process = self.begin(_RUN, "rebuild")
+        lock = self.home / "locks" / "rebuild.project-alpha"
+        poll(lambda: lock.exists() and lock.read_bytes().strip(), what="the beginning of the run")
+        process.kill()
+        process.communicate()
+        standing = status_of_job(find_job("rebuild"))
+        self.assertEqual((standing.result, standing.now), ("interrupted", None))
+        kept = JobRun.objects.get(job="rebuild")
+        self.assertEqual((kept.pid, kept.message), (process.pid, "its process ended during the run"))
+        self.assertEqual(status_of_job(find_job("rebuild")).result, "interrupted")
+        self.assertEqual(JobRun.objects.filter(job="rebuild").count(), 1)
+
+
+@tag("attack")
+class KilledJobsTests(JobProcessesTestCase):
+    def test_a_kill_at_any_point_of_any_job_leaves_all_stores_whole_and_the_next_run_completes(self) -> None:
+        cut = {job.name: self.kill_again_and_again(job) for job in defined_jobs()}
+        self.assertGreater(sum(cut.values()), 0, cut)
+        ended = {name: set(results) for name, results in self.run_python(_STATUSES).items()}
+        self.assertEqual(
+            ended, {name: {"ok"} for name in cut} | {"embed texts": {"failed"}}
+        )  # nobody holds a model here
+        self.assertEqual([path.name for path in self.home.rglob("*.draft")], [])
+        with self.store("alpha"):
+            different = [table.table for table in log.rebuild().tables if not table.identical]
+        self.assertEqual(different, [])
+
+    def kill_again_and_again(self, job: Job) -> int:
+        self.make_work("alpha", self.rounds())
+        lasts = self.timed(job)
+        cut = 0
+        for _ in range(KILLS):
+            self.make_work("alpha", self.rounds())
+            cut += self.kill_once(job, after=random.uniform(0, lasts * 1.1))
+        for _, message in self.run_python(_RUN, job.name):
+            self.assertNotIn("differed", message)
+        return cut
+
+    def timed(self, job: Job) -> float:
+        began = time.monotonic()
+        self.run_python(_RUN, job.name)
+        return time.monotonic() - began
+
+    def kill_once(self, job: Job, *, after: float) -> bool:
+        process = self.begin(_RUN, job.name)
+        time.sleep(after)  # not to wait for anything: the moment is what is tried
+        process.kill()
+        was_cut = not process.communicate()[0]
+        with self.store("alpha"):
+            self.assertEqual(rows.fetch("PRAGMA integrity_check"), [("ok",)], job.name)
+            found = log.verify()
+            self.assertTrue(found.ok, f"{job.name}: {found.describe()}")
+            self.assertEqual((index_problem(), models_behind()), ("", {}), job.name)
+        return was_cut
+
+    def rounds(self) -> int:
+        self._rounds = getattr(self, "_rounds", -1) + 1
+        return self._rounds

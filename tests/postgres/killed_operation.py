@@ -17,10 +17,36 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import django
 import psycopg
+from django.core.management import CommandError, call_command
 
-from tests.server_processes import children_of
+from governance import jobs
+from governance.imports.batches import list_batches
+from governance.imports.undo import preview_undo
+from governance.imports.undo import undo_import as undo
+from governance.redaction import service as redaction
+from governance.redaction.schemas import RedactionRun, RedactionSelect
+from governance.retention.run import run_retention
+from governance.retention.schemas import RetentionPlanRequest, RetentionRunRequest
+from governance.retention.selectors import plan_retention
+from governance.rollback import services as rollbacks
+from governance.rollback.schemas import RollbackMake, RollbackPlan
+from memories.models import Memory, MemoryScope
+from memories.schemas import MemoryDelete, MemoryTouch, MemoryWrite
+from memories.services import delete_memory, write_memory
+from memories.services.erase import erase_memory
+from memoryhub.core import clock
+from memoryhub.core.errors import ConfirmationRequired, HubError, NotFound
+from memoryhub.core.log.event_view import as_of
+from memoryhub.core.origin import use_origin
+from memoryhub.core.stores.store import project_store, use_store
+from memoryhub.demo.project import remove_demo
+from memoryhub.ops import hub_tables
+from memoryhub.ops.hub_databases import prepare_databases
+from memoryhub.registry.organizations import OrgCreate, create_org
+from memoryhub.registry.projects import ProjectCreate, create_project
+from memoryhub.transfer.moving import peer
+from tests.forks import SUBPROCESS
 
 PROJECT = "alpha"
 # A project that moves, one of an older version, and an organisation
@@ -31,15 +57,10 @@ NAME = "Maya Quokkaland"
 
 
 def write(_folder: Path) -> None:
-    from memories.schemas import MemoryWrite
-    from memories.services import write_memory
-
     write_memory(command=MemoryWrite(title="Killed", content=f"Ask {NAME} for the gauge.", idempotency_key="killed"))
 
 
 def create(_folder: Path) -> None:
-    from memoryhub.core.stores.store import project_store, use_store
-
     with use_store(project_store("another"), create=True):
         write(_folder)
 
@@ -57,10 +78,6 @@ def import_notes(folder: Path) -> None:
 
 
 def undo_import(folder: Path) -> None:
-    from governance.imports.batches import list_batches
-    from governance.imports.undo import preview_undo
-    from governance.imports.undo import undo_import as undo
-
     present = [batch.id for batch in list_batches() if not batch.is_undone]
     for batch_id in present:
         undo(batch_id=batch_id, token=preview_undo(batch_id).token)
@@ -74,33 +91,20 @@ def rebuild(_folder: Path) -> None:
 
 
 def redact(_folder: Path) -> None:
-    from governance.redaction.schemas import RedactionRun, RedactionSelect
-    from governance.redaction.service import preview_redaction
-    from governance.redaction.service import redact as run
-
-    preview = preview_redaction(command=RedactionSelect(text=NAME))
+    preview = redaction.preview_redaction(command=RedactionSelect(text=NAME))
     if preview.events:
-        run(command=RedactionRun(text=NAME, confirm_token=preview.confirm_token))
+        redaction.redact(command=RedactionRun(text=NAME, confirm_token=preview.confirm_token))
     else:
         wipe()
 
 
 def roll_back(_folder: Path) -> None:
-    from governance.rollback.schemas import RollbackMake, RollbackPlan
-    from governance.rollback.services import preview
-    from governance.rollback.services import roll_back as run
-
-    plan = preview(command=RollbackPlan(actor="bad"))
+    plan = rollbacks.preview(command=RollbackPlan(actor="bad"))
     if plan.counts:  # nothing is left if it was done before the death
-        run(command=RollbackMake(actor="bad", confirm_token=plan.confirm_token))
+        rollbacks.roll_back(command=RollbackMake(actor="bad", confirm_token=plan.confirm_token))
 
 
 def retain(_folder: Path) -> None:
-    from governance.retention.run import run_retention
-    from governance.retention.schemas import RetentionPlanRequest, RetentionRunRequest
-    from governance.retention.selectors import plan_retention
-    from memoryhub.core import clock
-
     later = clock.from_text("2040-01-01")
     digest = plan_retention(command=RetentionPlanRequest(now=later)).digest
     run_retention(command=RetentionRunRequest(now=later, digest=digest))
@@ -123,12 +127,6 @@ def merge(folder: Path) -> None:
 
 
 def erase(_folder: Path) -> None:
-    from memories.models import Memory
-    from memories.schemas import MemoryDelete, MemoryTouch
-    from memories.services import delete_memory
-    from memories.services.erase import erase_memory
-    from memoryhub.core.errors import ConfirmationRequired
-
     memory = Memory.objects.filter(title="To erase").first()
     if memory is None:
         wipe()
@@ -143,19 +141,11 @@ def erase(_folder: Path) -> None:
 
 
 def organize(_folder: Path) -> None:
-    from memoryhub.registry.organizations import OrgCreate, create_org
-    from memoryhub.registry.projects import ProjectCreate, create_project
-
     create_org(command=OrgCreate.model_validate({"id": ORG, "if_exists": "update"}))
     create_project(command=ProjectCreate.model_validate({"id": PROJECT, "org_id": ORG, "if_exists": "update"}))
 
 
 def publish(_folder: Path) -> None:
-    from memories.models import MemoryScope
-    from memories.schemas import MemoryWrite
-    from memories.services import write_memory
-    from memoryhub.core.stores.store import project_store, use_store
-
     for scope in (MemoryScope.ORG, MemoryScope.GLOBAL):
         note = MemoryWrite(title=f"For {scope}", content="Shared.", scope=scope, idempotency_key=f"for-{scope}")
         with use_store(project_store(PROJECT)):
@@ -163,8 +153,6 @@ def publish(_folder: Path) -> None:
 
 
 def read_past(_folder: Path) -> None:
-    from memoryhub.core.log.event_view import as_of
-
     with as_of(10):
         pass
 
@@ -174,15 +162,11 @@ def back_up_all(_folder: Path) -> None:
 
 
 def upgrade(_folder: Path) -> None:
-    from memoryhub.core.stores.store import project_store, use_store
-
     with use_store(project_store(OLDER)):
         pass
 
 
 def prepare_hub(_folder: Path) -> None:
-    from memoryhub.ops.hub_databases import prepare_databases
-
     prepare_databases()
 
 
@@ -192,29 +176,21 @@ def make_sample(folder: Path) -> None:
 
 
 def remove_sample(_folder: Path) -> None:
-    from memoryhub.core.errors import NotFound
-    from memoryhub.demo.project import remove_demo
-
     with suppress(NotFound):
         remove_demo()
 
 
 def command(*words: str) -> None:
-    from django.core.management import call_command
-
     call_command(*words, "--project", PROJECT, stdout=StringIO(), stderr=StringIO())
 
 
 def wipe() -> None:
     """Do as the worker's job after a removal that was killed when it was committed."""
-    from governance import jobs
 
     jobs.wipe(mock.Mock())
 
 
 def run_command(*words: str) -> None:
-    from django.core.management import call_command
-
     call_command(*words, stdout=StringIO(), stderr=StringIO())
 
 
@@ -249,8 +225,12 @@ OPERATIONS = {**IN_PROJECT, **MOVES, **OF_HUB}
 class Counter:
     """Counts what all processes of an operation do, and kills at one of them."""
 
-    def __init__(self, last: int, folder: Path, parent: int) -> None:
-        self._last, self._path, self._parent = last, folder / "statements", parent
+    def __init__(self, last: int, folder: Path) -> None:
+        self._last, self._path = last, folder / "statements"
+        # The numbers of all processes of the operation
+        self._processes = folder / "processes"
+        with self._processes.open("a") as file:
+            file.write(f"{os.getpid()}\n")
 
     def count(self) -> None:
         with self._path.open("ab", buffering=0) as file:
@@ -261,7 +241,7 @@ class Counter:
     def _kill(self) -> None:
         own = os.getpid()
         if self._last % 2 == 0:
-            for pid in {self._parent, *children_of(self._parent)} - {own}:
+            for pid in set(map(int, self._processes.read_text().split())) - {own}:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         os.kill(own, signal.SIGKILL)
@@ -277,33 +257,27 @@ class Counter:
         setattr(owner, name, counted)
 
 
-def run_child(last: str, folder: str, parent: str, module: str, *arguments: str) -> None:
-    Counter(int(last), Path(folder), int(parent)).watch(psycopg.Cursor, "execute")
+def run_child(last: str, folder: str, module: str, *arguments: str) -> None:
+    Counter(int(last), Path(folder)).watch(psycopg.Cursor, "execute")
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def main(name: str, last: int, folder: Path) -> int:
     """Run an operation; with ``last``, die before that statement or step."""
-    (folder / "statements").write_bytes(b"")
-    django.setup()
-    from django.core.management import CommandError
-
-    from memoryhub.core.errors import HubError
-    from memoryhub.core.origin import use_origin
-    from memoryhub.core.stores.store import project_store, use_store
-    from memoryhub.ops import hub_tables
-    from memoryhub.transfer.moving import peer
+    for name in ("statements", "processes"):
+        (folder / name).write_bytes(b"")
 
     def child(module: str, *arguments: str) -> list[str]:
         own = [sys.executable, "-m", "tests.postgres.killed_operation", "--child"]
-        return [*own, str(last), str(folder), str(os.getpid()), module, *arguments]
+        return [*own, str(last), str(folder), module, *arguments]
 
-    counter = Counter(last, folder, os.getpid())
+    counter = Counter(last, folder)
     counter.watch(psycopg.Cursor, "execute")
     counter.watch(peer.Peer, "ask")
     with (
         mock.patch.object(peer, "module_command", child),
+        mock.patch.object(peer, "subprocess", SUBPROCESS),
         mock.patch.object(hub_tables, "module_command", child),
         use_origin(actor="ada", source="cli"),
         use_store(project_store(PROJECT)) if name in IN_PROJECT else nullcontext(),

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +13,21 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from tests.home import RUN_HOME_VARIABLE, UNMEASURED
+from tests import forks
+from tests.forks import Fork
+from tests.home import RUN_HOME_VARIABLE
 from tests.postgresql import URL_VARIABLE
-from tests.web import server
-from tests.web.server import ROOT, Server
+from tests.web.server import Server
+
+PRELUDE = """
+import json, os, sys
+from memories.schemas import MemoryWrite
+from memories.services import write_memory
+from memoryhub.core import log
+from memoryhub.core.errors import HubError
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import list_projects, project_store, use_store
+"""
 
 
 @contextmanager
@@ -50,26 +60,18 @@ def variables(home: Path, url: str) -> dict[str, str]:
 
 
 def run_python(program: str, home: Path, url: str) -> Any:
-    """Run a program with Django set up on one more machine, and return the JSON of its last line."""
-    with begin_python(program, home, url) as process:
-        output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, output
+    """Run a program with what ``PRELUDE`` imports on one more machine, and return the JSON of its last line."""
+    process = begin_python(program, home, url)
+    output, errors = process.communicate()
+    assert process.returncode == 0, errors
     return json.loads(output.splitlines()[-1])
 
 
-def begin_python(program: str, home: Path, url: str) -> subprocess.Popen[str]:
-    settings = {"DJANGO_SETTINGS_MODULE": "memoryhub.settings", "MEMORY_HUB_LOG": "CRITICAL"}
-    return subprocess.Popen(
-        [sys.executable, "-c", f"import django; django.setup()\n{program}"],
-        cwd=ROOT,
-        env={**os.environ, **UNMEASURED, **settings, **variables(home, url)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+def begin_python(program: str, home: Path, url: str, *, stdout: Any = subprocess.PIPE) -> Fork:
+    return Fork(PRELUDE + program, environment={"MEMORY_HUB_LOG": "CRITICAL", **variables(home, url)}, stdout=stdout)
 
 
 def run(*arguments: str, home: Path, url: str) -> tuple[int, str]:
     """Run a command on a machine, and return its exit code and all that it wrote."""
-    with mock.patch("tests.web.server.variables_of", lambda path: variables(path, url)):
-        return server.run(*arguments, home=home)
+    code, printed, errors = forks.run(*arguments, **variables(home, url))
+    return code, printed + errors

@@ -1,37 +1,59 @@
-"""A server that is killed, that fails over, and a pooler: nothing acknowledged is lost, and processes recover alone."""
+"""Servers and machines that are killed or fail over: nothing acknowledged is lost, and processes recover alone."""
 
 from __future__ import annotations
 
+import json
 import os
+import random
+import signal
 import socket
 import socketserver
-import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from select import select
+from typing import Any
 from unittest import TestCase
 
 from django.test import tag
 
 from tests.mcp.client import wait_until
 from tests.pgbouncer import PgBouncer
-from tests.postgres.machines import run_python, variables
-from tests.postgres.writer import PROJECT
-from tests.postgresql import Cluster, failover_url
+from tests.postgres import machines
+from tests.postgres.machines import begin_python, run_python
+from tests.postgresql import Cluster, failover_url, hub_template, shared_cluster
 from tests.programs import needs
 from tests.server_processes import HOST
+from tests.torture.rounds import is_long, randomness, rounds
+from tests.web.server import Server, _children, alive
 
-IS_LONG = os.environ.get("MEMORY_HUB_TORTURE") == "long"
-ROUNDS = 100 if IS_LONG else 3
+PROJECT = "alpha"
+
+
+# Prints the title of each memory that was acknowledged, and a refusal after "!", until standard input ends.
+WRITER = f"""
+import threading
+stop, number = threading.Event(), 0
+threading.Thread(target=lambda: (sys.stdin.read(), stop.set())).start()
+while not stop.is_set():
+    number += 1
+    title = f"NAME-{{number}}"
+    try:
+        with use_store(project_store("{PROJECT}"), create=number == 1):
+            write_memory(command=MemoryWrite(title=title, content=f"the content of {{title}}"))
+        print(title, flush=True)
+    except HubError as error:
+        print("!", *error.message.split(), flush=True)
+        stop.wait(0.05)
+"""
+ROUNDS = rounds(3, long=100)
 CHECK = f"""
-import json
-from memoryhub.core import log
-from memoryhub.core.stores import rows
-from memoryhub.core.stores.store import project_store, use_store
 with use_store(project_store("{PROJECT}")):
     titles = [title for (title,) in rows.fetch("SELECT title FROM memories_memory")]
     count, last = rows.fetch("SELECT count(*), max(position) FROM raw_events")[0]
@@ -39,19 +61,12 @@ with use_store(project_store("{PROJECT}")):
 """
 
 CREATED = f"""
-from memoryhub.core.stores.store import project_store, use_store
 with use_store(project_store("{PROJECT}"), create=True):
     print("null")
 """
 CUT = b"cut off at its commit"
 REPEATED = f"""
-import json
-from memories.schemas import MemoryWrite
-from memories.services import write_memory
-from memoryhub.core import log
 from memoryhub.core.errors import OutcomeUnknown
-from memoryhub.core.stores import rows
-from memoryhub.core.stores.store import project_store, use_store
 def write():
     note = MemoryWrite(title="Note", content="{CUT.decode()}", idempotency_key="once")
     with use_store(project_store("{PROJECT}")):
@@ -69,12 +84,8 @@ with use_store(project_store("{PROJECT}")):
 
 class Writer:
     def __init__(self, name: str, home: Path, url: str) -> None:
-        environment = {**os.environ, **variables(home, url)}
-        command = [sys.executable, "-m", "tests.postgres.writer", name]
         self._file = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the writer
-        self.process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=self._file, stderr=subprocess.DEVNULL, text=True
-        )
+        self.process = begin_python(WRITER.replace("NAME", name), home, url, stdout=self._file)
 
     def lines(self) -> list[str]:
         with os.fdopen(os.dup(self._file.fileno()), "r") as copy:
@@ -159,7 +170,7 @@ class FailureTests(TestCase):
                     for writer in writers:
                         writer.wait_for_more()
             self.assert_nothing_is_lost(writers, url)
-            refusals = {line.split(" ", 2)[2] for writer in writers for line in writer.refusals}
+            refusals = {line.removeprefix("! ") for writer in writers for line in writer.refusals}
             for sentence in refusals:
                 self.assertRegex(sentence, r"^memory database unavailable: ")
 
@@ -197,7 +208,8 @@ class FailureTests(TestCase):
 
     def test_a_commit_whose_answer_is_lost_has_an_unknown_outcome_and_is_stored_once_when_it_is_repeated(self) -> None:
         home = self.folder / "home"
-        with Cluster(durable=False) as cluster, cluster.database() as url:
+        cluster = shared_cluster()
+        with cluster.database() as url:
             run_python(CREATED, home, url)
             with forgetful_relay(cluster.port) as port:
                 said = run_python(REPEATED, home, url.replace(f":{cluster.port}/", f":{port}/"))
@@ -208,10 +220,9 @@ class FailureTests(TestCase):
 
     @needs("postgresql", "pgbouncer")
     def test_a_pooler_in_transaction_mode_is_enough(self) -> None:
-        with Cluster() as cluster, ExitStack() as stack:
-            database = cluster.create_database()
-            bouncer = stack.enter_context(PgBouncer(cluster, pool_size=2))
-            url = bouncer.url(database)
+        cluster = shared_cluster()
+        with PgBouncer(cluster, pool_size=2) as bouncer:
+            url = bouncer.url(cluster.create_database())
             with writing(url, self.folder, 6) as writers:
                 for writer in writers:
                     writer.wait_for_more()
@@ -221,9 +232,219 @@ class FailureTests(TestCase):
 
 
 REBUILD = f"""
-import json
-from memoryhub.core import log
-from memoryhub.core.stores.store import project_store, use_store
 with use_store(project_store("{PROJECT}")):
     print(json.dumps(log.rebuild().identical))
 """
+
+
+KILL_SECONDS = 10.0 if is_long() else 4.0
+KILLS = 30 if is_long() else 4
+PROJECTS = 6
+WRITERS = 4
+
+# Asks for a run over each project as soon as the one before has succeeded, and collects every run.
+_FEEDER = """
+import threading, time
+from django_q.tasks import async_task
+from memoryhub.core import clock
+from memoryhub.models import JobRun
+from memoryhub.ops.jobs.schedules import FUNCTION
+
+stopping = threading.Event()
+threading.Thread(target=lambda: (sys.stdin.read(), stopping.set()), daemon=True).start()
+stores = [f"store:project:p{number}" for number in range(PROJECTS)]
+asked, waiting, runs, last = {}, {}, [], 0
+def ask(store):
+    name = f"ask-{len(asked)}-"
+    asked[name] = store
+    waiting[store] = (name, time.monotonic())
+    async_task(FUNCTION, "verify stores", due=clock.now().isoformat(), aliases=[store], asked_by=name)
+longest = 0
+until = None
+while True:
+    if stopping.is_set() and until is None:
+        until = time.monotonic() + 150
+    for run in JobRun.objects.filter(pk__gt=last, job="verify stores").order_by("pk"):
+        last = run.pk
+        name = run.asked_by.split(" on ")[0]
+        runs.append([name, run.store, run.started_at.timestamp(), run.ended_at.timestamp(), run.result, run.message])
+        if run.result in ("ok", "failed") and waiting.get(run.store, ("",))[0] == name:
+            longest = max(longest, time.monotonic() - waiting.pop(run.store)[1])
+    if until and (not waiting or time.monotonic() > until):
+        break
+    if until is None:
+        for store in stores:
+            if store not in waiting:
+                ask(store)
+    time.sleep(0.1)
+print(json.dumps({"asked": asked, "runs": runs, "longest": longest}))
+"""
+_CHECK = """
+from memories.models import Memory
+found = {}
+for number in range(PROJECTS):
+    with use_store(project_store(f"p{number}")):
+        verified = log.verify()
+        found[f"p{number}"] = {
+            "ok": verified.ok, "finding": verified.describe(), "events": verified.events,
+            "differ": [table.table for table in log.rebuild().tables if not table.identical],
+            "titles": dict(Memory.objects.values_list("id", "title")),
+        }
+print(json.dumps(found))
+"""
+
+
+@dataclass
+class Machine:
+    home: Path
+    url: str
+    server: Server
+    kills: int = 0
+    restarting: threading.Thread | None = None
+
+    def kill_server(self) -> None:
+        self.server.process.kill()
+        self.restarting = threading.Thread(target=self._restart)
+        self.restarting.start()
+        self.kills += 1
+
+    def _restart(self) -> None:
+        self.server.close()
+        self.server = machines.start(self.home, self.url).wait_until_ready()
+
+    def kill_worker(self, chance: random.Random) -> None:
+        if workers := alive(_children(self.server.process.pid)):
+            with suppress(ProcessLookupError):
+                os.killpg(chance.choice(workers), signal.SIGKILL)
+                self.kills += 1
+
+    @property
+    def is_up(self) -> bool:
+        return self.restarting is None or not self.restarting.is_alive()
+
+
+# Its server may be another one by then
+def _close(machine: Machine) -> None:
+    machine.server.close()
+
+
+@dataclass
+class Written:
+    # By project and id
+    acknowledged: dict[tuple[str, int], str] = field(default_factory=dict)
+    failed: int = 0
+    seconds: list[float] = field(default_factory=list)
+
+
+@needs("postgresql")
+@tag("attack")
+class KilledMachinesTests(TestCase):
+    def test_no_acknowledged_write_is_lost_and_no_job_runs_twice(self) -> None:
+        with ExitStack() as stack:
+            url = stack.enter_context(shared_cluster().database(template=hub_template()))
+            homes = [stack.enter_context(machines.new_home()) for _ in range(3)]
+            # A run of the schedule could do what was asked for, under another name
+            code, output = machines.run("jobs", "verify-stores", "--off", home=homes[2], url=url)
+            self.assertEqual(code, 0, output)
+            both = []
+            for home in homes[:2]:
+                machine = Machine(home, url, machines.start(home, url).wait_until_ready())
+                stack.callback(_close, machine)
+                both.append(machine)
+            for number in range(PROJECTS):
+                self.assertEqual(both[0].server.api("POST", "projects", {"project_id": f"p{number}"}).status, 201)
+            written, jobs = self.attack(stack, both, homes[2], url)
+            found = machines.run_python(f"PROJECTS = {PROJECTS}\n{_CHECK}", homes[2], url)
+        self.report(written, jobs, found, [machine.kills for machine in both])
+        lost = {
+            key: title
+            for key, title in written.acknowledged.items()
+            if found[key[0]]["titles"].get(str(key[1])) != title
+        }
+        self.assertEqual(lost, {})
+        self.assertEqual({name: state["finding"] for name, state in found.items() if not state["ok"]}, {})
+        self.assertEqual({name: state["differ"] for name, state in found.items() if state["differ"]}, {})
+        self.assertGreater(len(written.acknowledged), KILLS)
+        self.check_jobs(jobs)
+
+    def attack(self, stack: ExitStack, both: list[Machine], home: Path, url: str) -> tuple[Written, Any]:
+        feeder = stack.enter_context(machines.begin_python(f"PROJECTS = {PROJECTS}\n{_FEEDER}", home, url))
+        stack.callback(feeder.kill)
+        written, stopping = Written(), threading.Event()
+        writers = [threading.Thread(target=write, args=[number, both, written, stopping]) for number in range(WRITERS)]
+        for writer in writers:
+            writer.start()
+        try:
+            with randomness() as chance:
+                self.kill_some(both, chance)
+        finally:
+            stopping.set()
+            for writer in writers:
+                writer.join()
+        output, _ = feeder.communicate()
+        return written, json.loads(output.splitlines()[-1])
+
+    def kill_some(self, both: list[Machine], chance: random.Random) -> None:
+        for _ in range(KILLS):
+            time.sleep(KILL_SECONDS)  # the moment is what is tried
+            up = [machine for machine in both if machine.is_up]
+            if not up:
+                continue
+            machine = chance.choice(up)
+            if chance.random() < 0.5:
+                machine.kill_server()
+            else:
+                machine.kill_worker(chance)
+        for machine in both:
+            if machine.restarting:
+                machine.restarting.join()
+
+    def check_jobs(self, jobs: Any) -> None:
+        well: dict[str, int] = dict.fromkeys(jobs["asked"], 0)
+        spans: dict[str, list[tuple[float, float]]] = {}
+        for name, store, began, ended, result, _ in jobs["runs"]:
+            if result == "ok":
+                spans.setdefault(store, []).append((began, ended))
+                if name in well:
+                    well[name] += 1
+        self.assertEqual([run for run in jobs["runs"] if run[4] == "failed"], [])
+        self.assertEqual({name: count for name, count in well.items() if count != 1}, {})
+        for store, of_store in spans.items():
+            of_store.sort()
+            pairs = pairwise(of_store)
+            self.assertEqual([(one, other) for one, other in pairs if other[0] < one[1]], [], f"overlaps of {store}")
+
+    def report(self, written: Written, jobs: Any, found: Any, kills: list[int]) -> None:
+        cut = [run for run in jobs["runs"] if run[4] == "interrupted"]
+        failed = [run for run in jobs["runs"] if run[4] == "failed"]
+        seconds = sorted(written.seconds)
+        lines = [
+            f"{sum(kills)} kills, every {KILL_SECONDS:g} s",
+            f"{len(written.acknowledged)} writes acknowledged, {written.failed} not",
+            f"p50 {seconds[len(seconds) // 2] * 1000:.0f} ms, p99 {seconds[len(seconds) * 99 // 100] * 1000:.0f} ms",
+            f"{len(jobs['asked'])} jobs asked for, {len(cut)} interrupted and run again, {len(failed)} failed, "
+            f"the longest done after {jobs['longest']:.0f} s",
+            f"{sum(state['events'] for state in found.values())} events",
+        ]
+        if is_long():
+            sys.stderr.write("\n" + "; ".join(lines) + "\n")
+
+
+def write(number: int, both: list[Machine], written: Written, stopping: threading.Event) -> None:
+    done = 0
+    while not stopping.is_set():
+        done += 1
+        project, title = f"p{done % PROJECTS}", f"writer {number} note {done}"
+        server = both[(number + done) % 2].server
+        try:
+            began = time.monotonic()
+            body = {"title": title, "content": f"text of {title}"}
+            reply = server.api("POST", f"projects/{project}/memories", body)
+            if reply.status == 201:
+                written.seconds.append(time.monotonic() - began)
+                written.acknowledged[project, reply.json()["id"]] = title
+                continue
+        except Exception:  # noqa: BLE001 - whatever a client meets while a server dies
+            pass
+        written.failed += 1
+        stopping.wait(0.05)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -16,13 +14,12 @@ from unittest import TestCase
 
 from django.test import tag
 
-from tests.home import UNMEASURED
+from tests import forks
 from tests.postgres.killed_operation import CHILD_KILLED, MOVES, MOVING, NAME, OLDER, OPERATIONS, PROJECT
 from tests.postgres.machines import begin_python, run_python, variables
-from tests.postgresql import Cluster
+from tests.postgresql import shared_cluster
 from tests.programs import needs
 from tests.torture.rounds import is_long
-from tests.web.server import ROOT
 
 # Each death comes later by this factor, until the operation completes
 FIRST, GROWTH = (2, 1.3) if is_long() else (12, 3.0)
@@ -34,19 +31,14 @@ ONCE = {} if is_long() else {
     "back_up_all": 40, "prepare_hub": 120,
 }  # fmt: skip
 FILL = f"""
-import json, sys
 from io import StringIO
 from pathlib import Path
 from django.core.management import call_command
 from django.db import connections
 from django.db.migrations.executor import MigrationExecutor
-from memories.schemas import MemoryWrite
 from memories.services import delete_memory, write_memory
 from memories.schemas import MemoryTouch
-from memoryhub.core import log
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import rows
-from memoryhub.core.stores.store import project_store, use_store
 folder = Path(FOLDER)
 def write(actor, numbers):
     with use_origin(actor=actor, source="mcp"):
@@ -78,13 +70,8 @@ with use_store(project_store("{PROJECT}"), create=True):
 """
 # Answers questions about stores, a line of JSON each, as a process that has them open while operations die
 OBSERVER = f"""
-import json, sys
 from memories.models import Memory
-from memories.schemas import MemoryWrite
-from memories.services import write_memory
-from memoryhub.core import log
 from memoryhub.core.backends.selected import places
-from memoryhub.core.errors import HubError
 from memoryhub.core.home_database import work_as_guest
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.store import arrival, list_orgs, list_projects, org_store, project_store, use_store
@@ -115,11 +102,8 @@ for line in sys.stdin:
         print(json.dumps({{"code": error.code, "message": error.message}}), flush=True)
 """
 DIGESTS = f"""
-import json
 from io import StringIO
 from django.core.management import call_command
-from memoryhub.core import log
-from memoryhub.core.stores.store import project_store, use_store
 def digests():
     with use_store(project_store("{PROJECT}")):
         return {{name: list(found) for name, found in log.table_digests().items()}}
@@ -164,7 +148,8 @@ class KilledOperationTests(TestCase):
             for number in range(20):
                 text = f"# {word} {number}\n\nAsk {NAME} for the {word}.\n"
                 (self.folder / name / f"{word} {number}.md").write_text(text)
-        self.cluster = self.enterContext(Cluster(durable=False))
+        self.cluster = shared_cluster()
+        forks.start_parents()
         self.url, self.second, self.empty = (self.enterContext(self.cluster.database()) for _ in range(3))
         self.head, _ = run_python(FILL.replace("FOLDER", repr(str(self.folder))), self.home, self.url)
         (self.home / "config.toml").write_text(f'[servers]\nsecond = "{self.second}"\n')
@@ -195,32 +180,16 @@ class KilledOperationTests(TestCase):
                     self.assert_no_copies()
         self.assertEqual(set(self.kills), set(OPERATIONS))
         self.assertEqual(run_python(DIGESTS, self.home, self.url)[0], True)
-        print(f"{self.kills.total()} kills in {len(OPERATIONS)} operations: {dict(self.kills)}", file=sys.stderr)
 
     def run_operation(self, name: str, last: int) -> int:
         url = self.empty if name == "prepare_hub" else self.url
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.postgres.killed_operation", name, str(last), str(self.folder)],
-            cwd=ROOT,
-            env={
-                **os.environ, **UNMEASURED, **variables(self.home, url),
-                "DJANGO_SETTINGS_MODULE": "memoryhub.settings", "MEMORY_HUB_LOG": "CRITICAL", "PYTHONDEVMODE": "",
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )  # fmt: skip
+        words = ("tests.postgres.killed_operation", name, str(last), str(self.folder))
+        code, _, errors = forks.run_module(*words, MEMORY_HUB_LOG="CRITICAL", **variables(self.home, url))
         codes = (0, -signal.SIGKILL, CHILD_KILLED)
-        self.assertIn(done.returncode, codes, f"{name} at statement {last}: {done.stderr[-3000:]}")
+        self.assertIn(code, codes, f"{name} at statement {last}: {errors[-3000:]}")
         for database in (self.url, self.second):
-            self.end_leases(database.rpartition("/")[2])
-        return done.returncode
-
-    # That of a process that was killed ends after some seconds
-    def end_leases(self, database: str) -> None:
-        if self.cluster.execute("SELECT to_regclass('hub.leases') IS NOT NULL", database=database) == [(True,)]:
-            self.cluster.execute("UPDATE hub.leases SET until = '-infinity'", database=database)
+            self.cluster.end_leases(database.rpartition("/")[2])
+        return code
 
     def assert_sound(self) -> None:
         answer = self.hub.ask("check")

@@ -1,24 +1,28 @@
-"""Two machines that serve one hub: what changes on one is seen on the other."""
+"""Several machines that serve one hub: what changes on one is seen on the others."""
 
 from __future__ import annotations
 
 import http.client
+import threading
 import time
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
-from unittest import TestCase
+from unittest import TestCase, mock
 
+from django.db import OperationalError
 from django.test import tag
 
+from memoryhub import env
+from memoryhub.core.stores.store_id import Scope, StoreId
 from tests.pgbouncer import PgBouncer
 from tests.postgres import machines
-from tests.postgresql import Cluster
+from tests.postgresql import hub_template, shared_cluster
 from tests.programs import needs
 from tests.server_processes import free_port
 from tests.web.server import Reply, Server, poll
 
 _LEASES = """
-import json, os, time
 from memoryhub.core.backends.postgresql import leases
 from memoryhub.core.backends.selected import machines
 
@@ -56,14 +60,11 @@ with machines.holding("another job") as lease:
 print(json.dumps([held, again, at_once, left, lost, after_set_back]))
 """
 _TOKEN = """
-import json
 from memoryhub.core.secret_files import read_or_create_secret
 print(json.dumps(read_or_create_secret("token")))
 """
 _SHARED_TAG = """
-import json
 from memoryhub.core.secrets.sanitize import sanitize_text
-from memoryhub.core.stores.store import project_store, use_store
 with use_store(project_store("alpha")):
     print(json.dumps(sanitize_text("the key is sk_live_" + "4eC39HqLyjWDarjtT1zdp7dc")[0]))
 """
@@ -80,7 +81,7 @@ class MachinesTests(TestCase):
     def setUpClass(cls) -> None:
         super().setUpClass()
         stack = cls.enterClassContext(ExitStack())
-        cls.url = stack.enter_context(stack.enter_context(Cluster(durable=False)).database())
+        cls.url = stack.enter_context(shared_cluster().database(template=hub_template()))
         cls.one = stack.enter_context(machines.serving(cls.url, "--no-worker"))
         cls.other = stack.enter_context(machines.serving(cls.url, "--no-worker"))
         assert cls.one.api("POST", "projects", {"project_id": "alpha"}).status == 201
@@ -189,7 +190,8 @@ class MachinesTests(TestCase):
 @tag("attack")
 class PoolerTests(TestCase):
     def test_leases_and_secrets_need_no_session_of_the_server(self) -> None:
-        with Cluster(durable=False) as cluster, PgBouncer(cluster, pool_size=2) as bouncer:
+        cluster = shared_cluster()
+        with PgBouncer(cluster, pool_size=2) as bouncer:
             url = bouncer.url(cluster.create_database())
             with machines.new_home() as home:
                 _, again, at_once, left, lost, _ = machines.run_python(_LEASES, home, url)
@@ -205,7 +207,7 @@ class PoolerTests(TestCase):
 class NewHubTests(TestCase):
     def test_an_empty_database_and_one_variable_are_enough(self) -> None:
         with ExitStack() as stack:
-            cluster = stack.enter_context(Cluster(durable=False))
+            cluster = shared_cluster()
             name = cluster.create_database()
             server = stack.enter_context(machines.serving(cluster.url(name)))
             self.assertEqual(server.api("POST", "projects", {"project_id": "alpha"}).status, 201)
@@ -216,3 +218,74 @@ class NewHubTests(TestCase):
             self.assertEqual(found, ["heads", "hub", "jobs", "project_alpha", "public"])
             runs = "SELECT count(*) FROM hub.memoryhub_jobrun WHERE result = 'ok'"
             poll(lambda: cluster.execute(runs, database=name)[0][0], what="a job that ran")
+
+
+MAIN, MARS = "postgresql://main/hub", "postgresql://mars/hub"
+ALPHA, BETA = StoreId(Scope.PROJECT, "alpha"), StoreId(Scope.PROJECT, "beta")
+
+
+@needs("postgresql")
+class HeadsTests(TestCase):
+    def setUp(self) -> None:
+        from memoryhub.core.backends.postgresql import machines, servers
+
+        self.machines = machines
+        self.anchors: dict[str, Any] = {MAIN: [], MARS: []}
+        self.assigned: dict[str, str] = {}
+        self.asked: list[str] = []
+        for module, name, value in (
+            (servers, "all_urls", lambda: [MAIN, MARS]),
+            (servers, "assigned", lambda: self.assigned),
+            (env, "servers", lambda: {"mars": MARS}),
+            (env, "database_url", lambda: MAIN),
+            (machines, "Direct", self.direct),
+        ):
+            self.enterContext(mock.patch.object(module, name, value))
+        self.heads = machines._Heads()
+
+    def direct(self, url: str) -> Any:
+        def rows(_sql: str) -> Any:
+            self.asked.append(url)
+            if isinstance(self.anchors[url], Exception):
+                raise self.anchors[url]
+            return self.anchors[url]
+
+        return mock.Mock(rows=rows)
+
+    def seen(self, *stores: StoreId) -> list[Any]:
+        self.heads._look()
+        with self.unread():
+            return [self.heads.of(store) for store in stores]
+
+    @contextmanager
+    def unread(self) -> Iterator[None]:
+        """Let no thread be started by asking."""
+        with mock.patch.object(threading.Thread, "start"):
+            yield
+
+    def test_an_anchor_counts_on_the_server_that_has_the_store(self) -> None:
+        self.anchors = {
+            MAIN: [("project:alpha", 9, "now"), ("project:beta", 2, "left behind")],
+            MARS: [("project:alpha", 5, "left behind"), ("project:beta", 3, "now")],
+        }
+        self.assigned = {"project:beta": "mars"}
+        self.assertEqual(self.seen(ALPHA, BETA), [[9, "now"], [3, "now"]])
+
+    def test_a_further_server_that_is_away_is_left_alone_for_a_while(self) -> None:
+        self.anchors = {MAIN: [("project:alpha", 9, "now")], MARS: OperationalError("it can't be reached")}
+        with self.assertLogs("memoryhub", "WARNING") as logged:
+            for _ in range(2):
+                self.assertEqual(self.seen(ALPHA), [[9, "now"]])
+        self.assertEqual(len(logged.output), 1)
+        self.assertEqual(self.asked, [MAIN, MARS, MAIN])
+
+    def test_reading_goes_on_after_any_error(self) -> None:
+        self.anchors[MAIN] = RuntimeError("unforeseen")
+        with self.assertLogs("memoryhub", "WARNING"):
+            self.assertEqual(self.seen(ALPHA), [None])
+        self.anchors[MAIN] = [("project:alpha", 9, "now")]
+        self.assertEqual(self.seen(ALPHA), [[9, "now"]])
+        with mock.patch.object(self.heads, "_look", side_effect=KeyError), self.assertRaises(KeyError):
+            self.heads._reads = True
+            self.heads._read()
+        self.assertFalse(self.heads._reads)

@@ -1,34 +1,222 @@
-"""A disk that keeps only what was synced: what a folder may hold after a power cut.
-
-The model is what POSIX promises, not what one file system does. A sector holds any content that it had since the last
-sync of its file. A file has any length of that time. A folder has lost any number of its last entries, counted from the
-last sync of the folder: creations, renames, links and removals. Sectors are never torn, and entries of one folder reach
-the disk in order, as journals keep them.
-"""
+"""A disk that keeps only what was synced: what a folder may hold after a power cut."""
 
 from __future__ import annotations
 
+import os
 import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
-from tests.torture.disk_entries import (
-    Change,
-    Entry,
-    File,
-    Folder,
-    Move,
-    add_durable_entries,
-    all_files,
-    all_folders,
-    apply_change,
-    count_kept,
-    names_after,
-    one_of,
-    put,
-    resize,
-    sync_folder,
-)
-from tests.torture.strace import Call
+T = TypeVar("T")
+
+
+@dataclass(eq=False, slots=True)
+class File:
+    data: bytearray
+    durable: bytearray
+    sectors: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
+    """Contents that were not synced, each with the number of its write."""
+    lengths: list[tuple[int, int]] = field(default_factory=list)
+    cursor: int = 0
+    appends: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Move:
+    durable: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Change:
+    name: str
+    entry: Entry | None
+    at: int
+    move: Move | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Folder:
+    names: dict[str, Entry] = field(default_factory=dict)
+    durable: dict[str, Entry] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
+
+
+Entry = File | Folder
+
+
+def add_durable_entries(folder: Folder, path: Path) -> None:
+    for each in path.iterdir():
+        if each.is_dir():
+            inner = Folder()
+            add_durable_entries(inner, each)
+            folder.names[each.name] = folder.durable[each.name] = inner
+        elif each.is_file():
+            content = each.read_bytes()
+            folder.names[each.name] = folder.durable[each.name] = File(bytearray(content), bytearray(content))
+
+
+def apply_change(names: dict[str, Entry], change: Change) -> None:
+    if change.entry is None:
+        names.pop(change.name, None)
+    else:
+        names[change.name] = change.entry
+
+
+def sync_folder(folder: Folder, began: int) -> None:
+    for change in folder.changes:
+        if change.at <= began:
+            apply_change(folder.durable, change)
+            if change.move:
+                change.move.durable = True
+    folder.changes = [change for change in folder.changes if change.at > began]
+
+
+def count_kept(folder: Folder, share: float, chance: random.Random) -> int:
+    """Return how many of the changes that were not synced have reached the disk."""
+    total = len(folder.changes)
+    return round(total * share) if share in {0.0, 1.0} else chance.randint(0, total)
+
+
+def names_after(folder: Folder, count: int, moves: set[Move | None]) -> dict[str, Entry]:
+    names = dict(folder.durable)
+    for number, change in enumerate(folder.changes):
+        if number < count or (change.move and (change.move.durable or change.move in moves)):
+            apply_change(names, change)
+    return names
+
+
+def all_folders(folder: Folder) -> Iterator[Folder]:
+    """Yield a folder and all below it, those too whose names are on the disk alone."""
+    seen = {folder}
+    waiting = [folder]
+    while waiting:
+        here = waiting.pop()
+        yield here
+        entries = [*here.names.values(), *here.durable.values(), *(change.entry for change in here.changes)]
+        new = {entry for entry in entries if isinstance(entry, Folder)} - seen
+        seen |= new
+        waiting += new
+
+
+def all_files(folder: Folder, prefix: str = "") -> Iterator[tuple[str, File]]:
+    for name, entry in folder.names.items():
+        if isinstance(entry, Folder):
+            yield from all_files(entry, f"{prefix}{name}/")
+        else:
+            yield prefix + name, entry
+
+
+def one_of(versions: list[T], share: float, chance: random.Random) -> T | None:
+    """Return what the disk has of contents in the order of their writing; None is what it had before."""
+    if not versions or share == 0 or (share < 1 and chance.random() >= share):
+        return None
+    return versions[-1] if share == 1 else chance.choice(versions)
+
+
+def put(data: bytearray, offset: int, content: bytes) -> None:
+    if len(data) < offset:
+        data.extend(bytes(offset - len(data)))
+    data[offset : offset + len(content)] = content
+
+
+def resize(data: bytearray, length: int) -> None:
+    del data[length:]
+    data.extend(bytes(length - len(data)))
+
+
+_CALLS = (
+    "open openat creat write pwrite64 writev pwritev pwritev2 ftruncate truncate fallocate fsync fdatasync rename "
+    "renameat renameat2 link linkat unlink unlinkat mkdir mkdirat rmdir lseek"
+).split()
+_REFUSED = ("sendfile", "copy_file_range")
+_LONGEST_WRITE = 1 << 24
+
+_LINE = re.compile(r"(\d+) +(?:<\.\.\. (\w+) resumed>)?(.*)")
+_UNFINISHED = " <unfinished ...>"
+_WHOLE = re.compile(r"(\w+)\((.*)\) += (-?\d+)(.*)", re.DOTALL)
+_HEX = r"((?:\\x[0-9a-f]{2})*)"
+_DESCRIPTOR = re.compile(rf"(?:\d+|AT_FDCWD)<{_HEX}>(\(deleted\))?")
+_STRING = re.compile(rf'"{_HEX}"')
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A system call that succeeded.
+
+    ``began`` is the number of calls that had ended when it began: a sync covers those, and no later ones.
+    """
+
+    name: str
+    began: int
+    paths: tuple[str, ...]
+    """Absolute paths, by argument. Empty for a descriptor whose file has no name any more."""
+    data: bytes
+    flags: str
+    number: int
+    """The last argument, where it is a number: an offset or a length."""
+    result: int
+
+
+def recording(command: Sequence[str], output: Path) -> list[str]:
+    """Return the command that runs another one, and all that it starts, and records them to a file."""
+    return [
+        *("strace", "-f", "-qq", "-y", "-xx", "--seccomp-bpf", "-s", str(_LONGEST_WRITE), "-o", str(output)),
+        *("-e", "signal=none", "-e", "trace=" + ",".join(f"?{name}" for name in (*_CALLS, *_REFUSED))),
+        *(part for name in _REFUSED for part in ("-e", f"inject=?{name}:error=ENOSYS")),
+        *command,
+    ]
+
+
+def read_calls(output: Path, *, under: Path) -> Iterator[Call]:
+    """Yield the calls of a recording that succeeded and name something in a folder, as they ended."""
+    place = "".join(f"\\x{byte:02x}" for byte in os.fsencode(under))
+    begun: dict[str, tuple[str, int]] = {}
+    ended = 0
+    with output.open(encoding="ascii") as lines:
+        for line in lines:
+            pid, resumed, text = _LINE.match(line).groups()  # type: ignore[union-attr]
+            if text.endswith(_UNFINISHED):
+                begun[pid] = (text.removesuffix(_UNFINISHED), ended)
+                continue
+            start, began = begun.pop(pid) if resumed else ("", ended)
+            call = _parsed(start + text, began) if place in start or place in text else None
+            if call:
+                ended += 1
+                yield call
+
+
+def _parsed(text: str, began: int) -> Call | None:
+    match = _WHOLE.match(text)
+    if match is None or match[1] not in _CALLS or match[3].startswith("-"):
+        return None
+    name, arguments, result = match[1], match[2], int(match[3])
+    data, files = b"", arguments
+    if name.startswith(("write", "pwrite")):
+        files, _, written = arguments.partition('"')
+        data = b"".join(map(_bytes, re.split(r'"[^"]*"', written.rpartition('"')[0])))[:result]
+    last = arguments.rpartition(" ")[2]
+    return Call(name, began, _paths(files), data, files, int(last) if last.isdecimal() else 0, result)
+
+
+def _paths(arguments: str) -> tuple[str, ...]:
+    """Return the paths that a call names: by strings, relative to the descriptors before them, or by descriptor."""
+    descriptors = [("" if deleted else _text(path)) for path, deleted in _DESCRIPTOR.findall(arguments)]
+    strings = [_text(found) for found in _STRING.findall(arguments)]
+    if not strings:
+        return tuple(descriptors)
+    folders = descriptors if len(descriptors) == len(strings) else [""] * len(strings)
+    return tuple(os.path.normpath(Path(folder, path)) for folder, path in zip(folders, strings, strict=True))
+
+
+def _bytes(hexadecimal: str) -> bytes:
+    return bytes.fromhex(hexadecimal.replace("\\x", ""))
+
+
+def _text(hexadecimal: str) -> str:
+    return os.fsdecode(_bytes(hexadecimal))
 
 
 class Disk:
@@ -67,12 +255,7 @@ class Disk:
         self._write(self._top, target, names, share, chance)
 
     def _write(
-        self,
-        folder: Folder,
-        target: Path,
-        names: dict[Folder, dict[str, Entry]],
-        share: float,
-        chance: random.Random,
+        self, folder: Folder, target: Path, names: dict[Folder, dict[str, Entry]], share: float, chance: random.Random
     ) -> None:
         target.mkdir(mode=0o700, exist_ok=True)
         for name, entry in names[folder].items():

@@ -8,20 +8,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import TestCase
 
 from django.test import tag
 
 from tests.home import contents, run_home
 from tests.programs import needs
 from tests.support import HubTestCase
-from tests.torture.acknowledged import expected
-from tests.torture.aftermath import SECRETS, problems
-from tests.torture.disk import Disk
+from tests.torture.acknowledged import SECRETS, expected, problems
+from tests.torture.disk import Call, Disk, read_calls, recording
 from tests.torture.rounds import is_long, randomness, rounds
-from tests.torture.strace import Call, read_calls, recording
 from tests.web.server import migrated_home
 
 ROOT = Path(__file__).parents[2]
@@ -121,3 +120,87 @@ class Notes:
 def _without_shared_memory(files: dict[str, bytes]) -> dict[str, bytes]:
     """SQLite writes the index of its WAL through mapped memory, and makes it again after a crash."""
     return {path: content for path, content in files.items() if not path.endswith("-shm")}
+
+
+HOME = Path("/home")
+CUTS = 60
+
+
+@tag("attack")
+class DiskTests(TestCase):
+    def setUp(self) -> None:
+        self.disk = Disk(HOME, sector=4)
+        self.count = 0
+
+    def call(
+        self, name: str, *paths: str, data: bytes = b"", flags: str = "", number: int = 0, began: int = -1
+    ) -> None:
+        places = tuple(str(HOME / path) if path else str(HOME) for path in paths)
+        self.disk.apply(Call(name, self.count if began < 0 else began, places, data, flags, number, len(data)))
+        self.count += 1
+
+    def make(self, path: str, data: bytes) -> None:
+        self.call("openat", path, flags="O_RDWR|O_CREAT")
+        self.call("write", path, data=data)
+
+    def sync(self, *paths: str) -> None:
+        for path in paths:
+            self.call("fsync", path)
+
+    def after_cuts(self) -> set[tuple[tuple[str, bytes], ...]]:
+        return {self.after_cut(random.Random(seed)) for seed in range(CUTS)}
+
+    def after_cut(self, chance: random.Random) -> tuple[tuple[str, bytes], ...]:
+        with tempfile.TemporaryDirectory() as folder:
+            self.disk.write_after_power_cut(Path(folder), chance)
+            found = contents(Path(folder))
+            return tuple(sorted((str(path.relative_to(folder)), content) for path, content in found.items()))
+
+    def assert_outcomes(self, outcomes: Iterable[tuple[tuple[str, bytes], ...]]) -> None:
+        self.assertEqual(self.after_cuts(), set(outcomes))
+
+    def test_what_was_synced_with_its_folder_is_kept(self):
+        self.make("a", b"12345678")
+        self.sync("a", "")
+        self.assert_outcomes([(("a", b"12345678"),)])
+
+    def test_a_synced_file_is_lost_with_its_name(self):
+        self.make("a", b"1234")
+        self.sync("a")
+        self.assert_outcomes([(), (("a", b"1234"),)])
+
+    def test_each_sector_that_was_not_synced_is_old_or_new(self):
+        self.make("a", b"oooooooo")
+        self.sync("a", "")
+        self.call("pwrite64", "a", data=b"nnnnnnnn")
+        self.assert_outcomes(
+            [(("a", first + second),) for first in (b"oooo", b"nnnn") for second in (b"oooo", b"nnnn")]
+        )
+
+    def test_a_sync_covers_no_write_that_came_after_it_began(self):
+        self.make("a", b"oooo")
+        self.sync("a", "")
+        before = self.count
+        self.call("pwrite64", "a", data=b"nnnn")
+        self.call("fsync", "a", began=before)
+        self.assert_outcomes([(("a", b"oooo"),), (("a", b"nnnn"),)])
+
+    def test_a_rename_is_there_as_a_whole_or_not_at_all(self):
+        self.make("draft", b"new ")
+        self.make("a", b"old ")
+        self.sync("draft", "a", "")
+        self.call("rename", "draft", "a")
+        self.assert_outcomes([(("a", b"old "), ("draft", b"new ")), (("a", b"new "),)])
+
+    def test_a_rename_that_was_not_synced_may_lead_to_an_empty_file(self):
+        self.make("draft", b"new ")
+        self.call("rename", "draft", "a")
+        self.sync("")
+        self.assertIn((("a", b""),), self.after_cuts())
+
+    def test_entries_of_a_folder_are_lost_from_the_last(self):
+        self.call("mkdir", "folder")
+        self.sync("")
+        for name in ("1", "2", "3"):
+            self.make(f"folder/{name}", b"")
+        self.assert_outcomes([tuple((f"folder/{name}", b"") for name in "123"[:count]) for count in range(4)])

@@ -5,6 +5,7 @@ A client notes each answer in the ledger, so a recording has acknowledgements an
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -15,7 +16,6 @@ from typing import Any
 
 from tests.home import UNMEASURED
 from tests.mcp.client import Process as McpServer
-from tests.torture.acknowledged import Ledger
 from tests.torture.rounds import rounds
 from tests.web.server import Shell, serving
 
@@ -27,6 +27,19 @@ _WORDS = "a store keeps what agents learn and decide so that nothing is lost whe
 
 def text(chance: random.Random, *, words: int) -> str:
     return " ".join(chance.choice(_WORDS) for _ in range(words))
+
+
+class Ledger:
+    """A file to which an attack's clients write each acknowledgement in one call, once they have the answer."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def note(self, kind: str, **values: Any) -> None:
+        os.write(self._descriptor, json.dumps({"kind": kind, **values}).encode() + b"\n")
+
+    def close(self) -> None:
+        os.close(self._descriptor)
 
 
 class Agent:

@@ -1,24 +1,33 @@
-"""What becomes of the records of a source: preview and import agree, and importing again changes nothing."""
+"""Records of a source become memories and sessions: previews, batches, repeated imports and their undo."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from django.test import tag
+
+from governance.imports.batches import begin_import, end_import, find_batch, in_batch, list_batches
 from governance.imports.undo import preview_undo, undo_import
 from memories.models import Memory, Relation
 from memories.pack import compose_pack
 from memories.schemas import MemoryTouch, MemoryUpdate, MemoryWrite
+from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest
-from memories.services import delete_memory, update_memory, write_memory
+from memories.services import delete_memory, update_memory, write_memories, write_memory
+from memories.services.relations import create_relation
 from memoryhub.core import log
-from memoryhub.core.errors import Invalid
+from memoryhub.core.errors import Conflict, Invalid, NotFound, PreconditionFailed
 from memoryhub.core.log import table_digests
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.store import list_projects
 from memoryhub.transfer.importing import Importer, project_of
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Report, SessionRecord, TurnRecord
+from memoryhub.transfer.sources import SOURCES
 from sessions_app.models import Session, Turn
 from sessions_app.schemas import TurnBegin
 from sessions_app.services.turns import begin_turn
@@ -73,6 +82,7 @@ class ImportTestCase(HubTestCase):
 
 
 class MemoryImportTests(ImportTestCase):
+    @tag("backend")
     def test_a_preview_says_what_the_import_does_and_changes_nothing(self) -> None:
         before = log.head()
         preview = self.preview(RECORDS)
@@ -120,6 +130,7 @@ class MemoryImportTests(ImportTestCase):
         )
         self.assertEqual(self.imported("a").content, "Retry four times.")
 
+    @tag("backend")
     def test_an_import_is_undone_whole(self) -> None:
         before = table_digests()
         report = self.run_it([*RECORDS, session("s1", "Where is the buoy?")])
@@ -176,6 +187,7 @@ class SessionImportTests(ImportTestCase):
         self.assertEqual(RawEvent.objects.filter(event_type="message.user").count(), 2)
         self.assertEqual(Turn.objects.count(), 2)
 
+    @tag("backend")
     def test_a_session_that_went_on_since_is_kept_by_an_undo(self) -> None:
         first = self.run_it(
             [session("s1", "First?"), session("s2", "Other?"), memory("a", "Said in it.", session="s1")]
@@ -242,3 +254,137 @@ class ProjectsTests(ImportTestCase):
         }.items():
             with self.subTest(name):
                 self.assertEqual(project_of(name, "alpha"), wanted)
+
+
+@tag("backend")
+class BatchTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(self.store("alpha", actor="claude", source="mcp"))
+        self.old = self.write("How we retry", "Three times.", topic_key="import:tool:retry").id
+        self.write("Use tabs", "In every file.", tags=["style"])
+        self.before = table_digests()
+
+    def write(self, title: str, content: str, **fields: Any) -> Any:
+        return write_memory(command=MemoryWrite(title=title, content=content, **fields))
+
+    def load(self, *texts: str, keys: str = "abcdef") -> tuple[int, list[int]]:
+        batch = begin_import(tool="tool", place="/data/tool.db")
+        with in_batch("tool", batch):
+            commands = [
+                MemoryWrite(title=f"From the tool: {key}", content=text, topic_key=f"import:tool:{key}", tags=["tool"])
+                for key, text in zip(keys, texts, strict=False)
+            ]
+            results = write_memories(commands=commands)
+            end_import(batch, {"created": len(results)})
+        return batch, [result.id for result in results]
+
+    def undo(self, batch: int) -> Any:
+        return undo_import(batch_id=batch, token=preview_undo(batch).token)
+
+    def test_a_batch_has_its_provenance(self) -> None:
+        batch, ids = self.load("one", "two")
+        found = find_batch(batch)
+        self.assertEqual((found.tool, found.place, found.counts), ("tool", "/data/tool.db", {"created": 2}))
+        self.assertEqual((found.actor, found.is_undone), ("claude", False))
+        self.assertEqual(len(ids), 2)
+
+    def test_after_an_undo_the_store_is_as_before(self) -> None:
+        batch, _ = self.load("one", "two", "three")
+        second = begin_import(tool="tool", place="")
+        with in_batch("tool", second):
+            self.write("How we retry", "Five times.", topic_key="import:tool:retry")
+        self.undo(second)
+        done = self.undo(batch)
+        self.assertEqual((done.events, done.items, done.kept), (3, {"memory": 3}, []))
+        self.assertEqual(table_digests(), self.before)
+        self.assertTrue(log.rebuild().identical)
+        self.assertEqual([found.is_undone for found in list_batches()], [True, True])
+
+    def test_what_others_changed_or_built_on_since_is_kept_and_named(self) -> None:
+        batch, (first, second, third) = self.load("one", "two", "three")
+        update_memory(command=MemoryUpdate(id=first, base_version=1, content="one, corrected"))
+        built = self.write("A conclusion", "From the second.").id
+        create_relation(command=RelationCreate(source=built, relation="derived_from", target=second))
+        done = self.undo(batch)
+        self.assertEqual(
+            [(kept.id, kept.why) for kept in done.kept], [(first, "changed since"), (second, f"#{built} builds on it")]
+        )
+        self.assertEqual(done.items, {"memory": 1})
+        self.assertNotIn(third, self.ids())
+        self.assertLessEqual({first, second, built}, self.ids())
+        self.assertTrue(log.rebuild().identical)
+
+    def ids(self) -> set[int]:
+        return set(Memory.objects.values_list("id", flat=True))
+
+    def test_what_was_undone_can_be_imported_again(self) -> None:
+        batch, ids = self.load("one")
+        self.undo(batch)
+        _, again = self.load("one")
+        self.assertNotEqual(ids, again)
+        self.assertLessEqual(set(again), self.ids())
+
+    def test_an_undo_that_was_interrupted_is_completed_by_a_rebuild(self) -> None:
+        batch, _ = self.load("one")
+        with self.assertRaises(RuntimeError), self.failing_rebuild():
+            self.undo(batch)
+        with self.assertRaisesRegex(Conflict, "if that was interrupted, `memory-hub rebuild` completes it"):
+            preview_undo(batch)
+        self.assertFalse(log.rebuild().identical)
+        self.assertEqual(table_digests(), self.before)
+
+    def failing_rebuild(self) -> Any:
+        return mock.patch("governance.imports.undo.log.rebuild", side_effect=RuntimeError("killed"))
+
+    def test_bad_input_changes_nothing(self) -> None:
+        batch, _ = self.load("one")
+        with self.assertRaisesRegex(NotFound, "there is no import #1;"):
+            preview_undo(1)
+        with self.assertRaisesRegex(PreconditionFailed, "changed since the preview"):
+            undo_import(batch_id=batch, token="0" * 16)
+        self.undo(batch)
+        with self.assertRaisesRegex(Conflict, "undone already"):
+            preview_undo(batch)
+
+
+# The data of every source, as its tool has written it, and how many memories it becomes
+DATA = Path(__file__).parent / "data"
+MEMORIES = {
+    "agents-md": 4,
+    "basic-memory/harbour": 4,
+    "claude-code": 2,
+    "claude-mem/claude-mem.db": 4,
+    "cursor-rules": 5,
+    "engram/engram.db": 5,
+    "mcp-memory-service/sqlite_vec.db": 5,
+    "mem0/get_all.json": 4,
+    "mem0/history.db": 5,
+    "obsidian": 6,
+    "server-memory/memory.jsonl": 2,
+}
+
+
+class SourceTests(HubTestCase):
+    def test_every_source_adds_nothing_when_repeated_and_is_undone_whole(self) -> None:
+        self.enterContext(self.store("alpha", actor="maya", source="cli"))
+        self.assertEqual({place.partition("/")[0] for place in MEMORIES}, set(SOURCES))
+        for place, expected in MEMORIES.items():
+            source = place.partition("/")[0]
+            path = self.home / source  # outside this repository, so that its name is in no key
+            if not path.exists():
+                shutil.copytree(DATA / source, path)
+            path = self.home / place
+            with self.subTest(place=place):
+                before = table_digests()
+                (report,) = self.importer(source).run(SOURCES[source].read(path), place=str(path))
+                self.assertEqual((report.created, report.duplicates), (expected, 0))
+                imported = table_digests()
+                (again,) = self.importer(source).run(SOURCES[source].read(path), place=str(path))
+                self.assertEqual((again.changes, again.unchanged, table_digests()), (0, expected, imported))
+                assert report.batch
+                undo_import(batch_id=report.batch, token=preview_undo(report.batch).token)
+                self.assertEqual(table_digests(), before)
+
+    def importer(self, source: str) -> Importer:
+        return Importer(source, "alpha", is_only=True)

@@ -1,35 +1,40 @@
-"""A mirrored folder: edits on each side reach the other, and no text is lost where both have changed."""
+"""A mirrored folder: edits on each side reach the other, and no text is lost where both change, or by a kill."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 from unittest import mock
+
+from django.test import tag
 
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
 from governance.redaction.schemas import RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
 from memories.models import Memory
-from memories.schemas import ConflictResolve, MemoryDelete, MemoryUpdate, MemoryWrite
+from memories.schemas import ConflictResolve, MemoryDelete, MemoryTouch, MemoryUpdate, MemoryWrite
 from memories.schemas.links import RelationCreate
 from memories.selectors.conflicts import open_conflicts
 from memories.selectors.versions import versions_of
-from memories.services import delete_memory, resolve_conflict, update_memory, write_memory
+from memories.services import delete_memory, resolve_conflict, restore_memory, update_memory, write_memory
 from memories.services.relations import create_relation
-from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, Locked
+from memoryhub.core import log
+from memoryhub.core.errors import ConfirmationRequired, Conflict, HubError, Invalid, Locked
+from memoryhub.core.models import RawEvent
 from memoryhub.transfer.folder import Form
 from memoryhub.transfer.mirror import files
 from memoryhub.transfer.mirror import state as mirror_state
 from memoryhub.transfer.mirror.run import Mirror
 from memoryhub.transfer.mirror.steps import Report
+from tests import forks
 from tests.secrets_made import SECRETS
 from tests.support import HubTestCase
+from tests.transfer.mirror_process import WORD, User
 from tests.web.server import poll
 
 ROOT = Path(__file__).parents[2]
@@ -251,6 +256,7 @@ class BothSidesTests(MirrorTestCase):
         self.wal = self.write()
         self.run_mirror()
 
+    @tag("backend")
     def test_both_texts_are_kept_when_both_sides_change(self) -> None:
         self.change(self.wal, content="Of the store.")
         self.edit("Two.", "Of the folder.")
@@ -326,6 +332,7 @@ class BothSidesTests(MirrorTestCase):
         self.assertEqual(self.done(), [("written", "memories/use-wal.md")])
         self.assertIn("Of the store.", self.text())
 
+    @tag("backend")
     def test_without_its_state_the_mirror_compares_by_revision(self) -> None:
         other = self.write("No locks", "Nothing.")
         stale = self.write("Stale", "Old.")
@@ -355,6 +362,7 @@ class BothSidesTests(MirrorTestCase):
         self.assertNotIn(secret, self.text())
         self.assert_quiet()
 
+    @tag("backend")
     def test_a_redaction_reaches_files_edits_and_conflict_files(self) -> None:
         other = self.write("Zanzibar plans", "Keep.\n\nZanzibar here.")
         self.run_mirror()
@@ -490,30 +498,121 @@ class UnusualFilesTests(MirrorTestCase):
 class MirrorCommandTests(MirrorTestCase):
     def test_the_command_and_its_watch(self) -> None:
         wal = self.write()
-        done = self.command("--json")
-        self.assertEqual((done.returncode, json.loads(done.stdout)["counts"]), (0, {"written": 1}))
-        self.assertIn("nothing has changed", self.command().stdout)
-        process = self.enterContext(subprocess.Popen(self.arguments("--watch"), **self.streams()))
+        code, printed, _ = self.command("--json")
+        self.assertEqual((code, json.loads(printed)["counts"]), (0, {"written": 1}))
+        self.assertIn("nothing has changed", self.command()[1])
+        process = self.enterContext(forks.Fork(forks.COMMAND, *self.arguments("--watch")))
         self.addCleanup(process.kill)
-        assert process.stdout
         self.assertIn("nothing has changed", process.stdout.readline())
-        refused = self.command()
-        self.assertEqual((refused.returncode, refused.stdout), (7, ""))
-        self.assertIn("another mirror of", refused.stderr)
+        code, printed, errors = self.command()
+        self.assertEqual((code, printed), (7, ""))
+        self.assertIn("another mirror of", errors)
         self.edit("Two.", "Of the folder.")
         poll(lambda: self.content(wal) == "One.\n\nOf the folder.", what="the edit is in the store")
         self.change(wal, content="Of the store.")
         poll(lambda: "Of the store." in self.text(), what="the change is in the folder")
-        process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=60)
+        os.kill(process.pid, signal.SIGINT)
+        output, errors = process.communicate()
         self.assertIn("updated  memories/use-wal.md\n", output)
         self.assertEqual((process.returncode, errors), (130, "memory-hub: stopped; the next run continues\n"))
 
-    def command(self, *options: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(self.arguments(*options), check=False, **self.streams())
+    def command(self, *options: str) -> tuple[int, str, str]:
+        return forks.run(*self.arguments(*options))
 
     def arguments(self, *options: str) -> list[str]:
-        return [sys.executable, "-m", "memoryhub.cli", "mirror", str(self.folder), "--project", "alpha", *options]
+        return ["mirror", str(self.folder), "--project", "alpha", *options]
 
-    def streams(self) -> dict[str, Any]:
-        return {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT}
+
+EDITS = int(os.environ.get("MEMORY_HUB_TEST_MIRROR_EDITS", "40"))
+SEEDS = [int(seed) for seed in os.environ.get("MEMORY_HUB_TEST_MIRROR_SEEDS", "1").split(",")]
+# Edits between two mirrors, on each side together
+_AT_ONCE = 8
+# Few, so that both sides often change the same one
+_FEWEST = 5
+
+
+@tag("attack")
+class KilledMirrorTests(HubTestCase):
+    def test_no_text_is_lost(self) -> None:
+        for seed in SEEDS:
+            with self.subTest(seed=seed), self.store("alpha", actor="ada"):
+                self.check(seed)
+
+    def check(self, seed: int) -> None:
+        chance = random.Random(seed)
+        folder = self.home / f"out-{seed}"
+        folder.mkdir()
+        user, agent = User(folder, chance, f"f{seed}"), Agent(chance, f"s{seed}")
+        for _ in range(_FEWEST):
+            agent.write()
+        user.create()
+        killed = 0
+        for round_number in range(EDITS // _AT_ONCE):
+            for _ in range(_AT_ONCE):
+                (user if chance.random() < 0.5 else agent).act()
+            killed += self.mirror(folder, 1000 * seed + round_number, chance) == -9
+        self.assertGreater(killed, 0)
+        self.settle(folder)
+        self.assertEqual((user.expected() | agent.written) - self.found(folder), set())
+        self.assertTrue(log.verify().ok)
+
+    def mirror(self, folder: Path, seed: int, chance: random.Random) -> int:
+        counts = [str(int(10 ** chance.uniform(1.5, 4.5))), str(int(10 ** chance.uniform(1.5, 4.5)))]
+        code, _, errors = forks.run_module("tests.transfer.mirror_process", str(folder), str(seed), *counts)
+        self.assertIn(code, (0, -9), errors)
+        return code
+
+    # A run leaves what it read to the next one where a file was being saved
+    def settle(self, folder: Path) -> None:
+        for _ in range(5):
+            report = Mirror(folder, Form.MARKDOWN, adopt=True, allow_deletions=True).run()
+            if set(report.counts) <= {"left"}:
+                return
+        self.fail(f"the mirror doesn't settle: {report.steps}")
+
+    def found(self, folder: Path) -> set[str]:
+        texts = [path.read_text() for path in folder.rglob("*.md")]
+        payloads = RawEvent.objects.filter(stream_id__startswith="memory:").values_list("payload_json", flat=True)
+        texts += [json.dumps(json.loads(payload or "{}")) for payload in payloads]
+        return {word for text in texts for word in WORD.findall(text)}
+
+
+class Agent:
+    """Writes to the store at random, as agents do. What is in the log cannot be lost; its words must stay readable."""
+
+    def __init__(self, chance: random.Random, name: str) -> None:
+        self.chance, self.name, self.count = chance, name, 0
+        self.written: set[str] = set()
+
+    def word(self) -> str:
+        self.count += 1
+        word = f"w{self.name[0]}{self.name[1:]}x{self.count}"
+        self.written.add(word)
+        return word
+
+    def act(self) -> None:
+        ids = sorted(Memory.objects.live().values_list("id", flat=True))
+        actions = [self.change, self.change, self.change, self.delete, self.restore]
+        if len(ids) < _FEWEST:
+            self.write()
+        else:
+            self.chance.choice(actions)(self.chance.choice(ids))
+
+    def write(self) -> None:
+        word = self.word()
+        write_memory(command=MemoryWrite(title=f"Of the store {word}", content=f"Text {word}.\n\nMore."))
+
+    def change(self, memory_id: int) -> None:
+        content = Memory.objects.get(id=memory_id).content
+        update_memory(command=MemoryUpdate(id=memory_id, content=f"Changed {self.word()}.\n{content}"))
+
+    def delete(self, memory_id: int) -> None:
+        delete_memory(command=MemoryDelete(id=memory_id))
+
+    def restore(self, _: int) -> None:
+        deleted = Memory.objects.filter(deleted_at__isnull=False).order_by("id").first()
+        if deleted:
+            try:
+                restore_memory(command=MemoryTouch(id=deleted.id))
+            except HubError:
+                return  # its title is taken

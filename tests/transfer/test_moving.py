@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
+import os
+import re
+import shlex
+import shutil
 import signal
-from collections.abc import Callable
-from contextlib import nullcontext
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -17,24 +26,143 @@ from django_q.models import Schedule
 
 from governance.redaction.copies import unproven
 from memories.models import Memory
+from memories.schemas import MemoryWrite
+from memories.services import write_memory
+from memoryhub import env
 from memoryhub.core import log
-from memoryhub.core.backends.selected import stores
-from memoryhub.core.errors import Conflict, Moved, NotFound
+from memoryhub.core.backends.selected import places, stores
+from memoryhub.core.errors import Conflict, HubError, Locked, Moved, NotFound
+from memoryhub.core.home_database import recorded, shown
 from memoryhub.core.stores.store import list_projects, project_store
 from memoryhub.ops import hub_tables
+from memoryhub.ops.backups.making import back_up_store
+from memoryhub.ops.backups.restoring import restore
+from memoryhub.ops.doctor import examine_hub, examine_store
+from memoryhub.transfer.bundles.applying import apply_bundle, preview_bundle
+from memoryhub.transfer.bundles.creating import create_bundle
+from memoryhub.transfer.bundles.reading import open_bundle
+from memoryhub.transfer.moving import peer, switching
 from memoryhub.transfer.moving.ending import confirm, undo
 from memoryhub.transfer.moving.moving import move
-from memoryhub.transfer.moving.peer import Place
+from memoryhub.transfer.moving.peer import Peer, Place
+from memoryhub.transfer.moving.places import last_way
+from tests import forks
+from tests.databases import sqlite_only
+from tests.forks import Fork
+from tests.home import UNMEASURED
+from tests.postgresql import Cluster, hub_template, shared_cluster
+from tests.programs import needs
 from tests.support import HubTestCase
 from tests.torture.rounds import is_long, rounds
-from tests.transfer.moving_case import ALPHA, FILES, START, MovingTestCase
+from tests.web.server import migrated_home
+
+ROOT = Path(__file__).parents[2]
+ALPHA = project_store("alpha")
+FILES = Place("sqlite", "")
+AT_ONCE = 500
+PROGRAM = """
+import json, os, signal, sys
+from memories.schemas import MemoryWrite
+from memories.services import write_memory
+from memoryhub.core.errors import HubError
+from memoryhub.core.stores.store import project_store, use_store
+from memoryhub.transfer.moving import ending, moving, peer, switching
+from tests import forks
+peer.subprocess = forks.SUBPROCESS
+"""
+ONE_WRITE = f"""{PROGRAM}
+try:
+    with use_store(project_store("alpha"), create=sys.argv[2:] == ["create"]):
+        write_memory(command=MemoryWrite(title=sys.argv[1], content="after a move"))
+except HubError as error:
+    print(error.code)
+"""
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    printed: str
+    errors: str
+
+
+@sqlite_only("it moves stores between both")
+@needs("postgresql")
+class MovingTestCase(HubTestCase):
+    """A store in SQLite, a PostgreSQL beside it, and processes that write in either."""
+
+    cluster: Cluster
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.cluster = shared_cluster()
+        cls.enterClassContext(mock.patch.object(peer, "subprocess", forks.SUBPROCESS))
+        forks.start_parents()
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.server = Place("", self.enterContext(self.cluster.database(template=self.template())))
+
+    def template(self) -> str:
+        """Return what the database of a test is a copy of; commands there would create the hub's tables first."""
+        return "template0"
+
+    def migrate_files(self) -> None:
+        """Give the home a database of the hub in files, whose migrations take seconds."""
+        for name in ("hub.db", "jobs.db"):
+            shutil.copyfile(migrated_home() / name, self.home / name)
+
+    def write(self, *titles: str, create: bool = True) -> list[int]:
+        with self.store("alpha", create=create), log.transaction():
+            return [write_memory(command=MemoryWrite(title=title, content=f"on {title}")).id for title in titles]
+
+    def fill(self, count: int) -> None:
+        for start in range(0, count, AT_ONCE):
+            self.write(*(f"note {number}" for number in range(start, min(start + AT_ONCE, count))))
+
+    def start(self, program: str, *arguments: str, place: Place = FILES) -> Fork:
+        return Fork(program, *arguments, environment={env.DATABASE_VARIABLE: place.url or env.FILES})
+
+    def run_until_killed(self, program: str, *arguments: str) -> None:
+        process = self.start(program, *arguments)
+        process.communicate()
+        self.assertEqual(process.returncode, -signal.SIGKILL)
+        self.cluster.end_leases(self.server.url.rpartition("/")[2])
+
+    def write_at(self, place: Place, title: str, *, create: bool = False) -> str:
+        """Return the code of the refusal, "" if the write was acknowledged."""
+        if place != FILES:
+            arguments = [title, "create"] if create else [title]
+            return str(self.start(ONE_WRITE, *arguments, place=place).communicate()[0]).strip()
+        try:
+            self.write(title, create=create)
+        except HubError as error:
+            return error.code
+        return ""
+
+    def read(self, place: Place) -> dict[str, Any]:
+        """Return the digests of the log and of all read models, and the anchor."""
+        with Peer(place) as peer:
+            peer.call("read", store="project:alpha")
+            return {**peer.call("digests"), "anchor": peer.call("anchor", store="project:alpha")}
+
+    def run_in(self, url: str, *arguments: str) -> Done:
+        """Run a command with a value of the database's variable, which may be empty."""
+        return Done(*forks.run(*arguments, **{env.DATABASE_VARIABLE: url}))
+
+    def succeed_in(self, url: str, *arguments: str) -> str:
+        done = self.run_in(url, *arguments)
+        self.assertEqual(done.code, 0, done.errors)
+        return done.printed
+
 
 EVENTS = rounds(300, long=10_000)
 # Steps before which the process that moves is killed; joined ones follow each other
 KILLED_BEFORE = ("leave+close", "arrive", "mark_left")
 KILLED_BEFORE_TOO = ("leave", "create_draft", "draft", "take", "complete", "hold", "digests", "put_marks")
 # Writes until the store has gone, and prints what was acknowledged and how it ended.
-WRITER = f"""{START}
+WRITER = f"""{PROGRAM}
 name, written = sys.argv[1], []
 print("begun", flush=True)
 try:
@@ -45,7 +173,7 @@ try:
 except HubError as error:
     print(json.dumps([written, error.code, error.message]))
 """
-KILLED = f"""{START}
+KILLED = f"""{PROGRAM}
 wanted, seen = sys.argv[1].split("+"), []
 class Killed(peer.Peer):
     def ask(self, name, **arguments):
@@ -145,9 +273,7 @@ class MovingTests(MovingTestCase):
         for number, step in enumerate((*KILLED_BEFORE, *(KILLED_BEFORE_TOO if is_long() else ()))):
             source, target = (FILES, self.server) if number % 2 == 0 else (self.server, FILES)
             with self.subTest(killed_before=step, to=target.name or "server"):
-                killed = self.start(KILLED, step, source.url, target.url)
-                killed.communicate()
-                self.assertEqual(killed.returncode, -signal.SIGKILL)
+                self.run_until_killed(KILLED, step, source.url, target.url)
                 taking = [place for place in (source, target) if not self.write_at(place, f"after {step}")]
                 # Between the fence and the arrival neither takes writes, until the move is run again
                 self.assertEqual(taking, {"arrive": [], "mark_left": [target]}.get(step, [source]))
@@ -192,6 +318,7 @@ class MovingTests(MovingTestCase):
             move(project_store("beta"), FILES, self.server)
 
     def test_the_command_names_places(self) -> None:
+        self.enterContext(mock.patch.object(peer, "subprocess", subprocess))  # processes as a user has them
         self.write("early")
         with self.assertRaisesRegex(Exception, "name the place to move to"):
             call_command("move", "alpha")
@@ -204,17 +331,398 @@ class MovingTests(MovingTestCase):
         self.assertEqual(list_projects(), ["alpha"])
 
     def test_all_takes_tokens_along_once(self) -> None:
+        self.migrate_files()
         self.write("early")
-        self.run_command("token", "create", "--name", "bot", "--project", "alpha")
+        self.succeed_in("sqlite", "token", "create", "--name", "bot", "--project", "alpha")
         for _ in range(2):
-            self.run_command("move", "--all", "--to", self.server.url)
-        self.assertIn("bot may read in alpha", self.run_command("token", "list", place=self.server))
-        self.assertIn("alpha", self.run_command("project", "list", place=self.server))
+            self.succeed_in("sqlite", "move", "--all", "--to", self.server.url)
+        self.assertIn("bot may read in alpha", self.succeed_in(self.server.url, "token", "list"))
+        self.assertIn("alpha", self.succeed_in(self.server.url, "project", "list"))
         self.assertEqual(list_projects(), [])
 
-    def run_command(self, *arguments: str, place: Place = FILES) -> str:
-        program = "import sys; from memoryhub.cli import main; sys.exit(main(['memory-hub', *sys.argv[1:]]))"
-        process = self.start(program, *arguments, place=place, settings="memoryhub.settings")
-        printed = process.communicate()[0]
-        self.assertEqual(process.returncode, 0)
-        return printed
+
+class _Interrupted(Exception):
+    pass
+
+
+@contextmanager
+def at(step: str, action: Callable[[], object], *, after: bool = False) -> Iterator[None]:
+    """Do something once before a step, or after it."""
+    waiting = [action]
+
+    def call(peer: Peer, name: str, **arguments: Any) -> Any:
+        if name == step and waiting and not after:
+            waiting.pop()()
+        result = called(peer, name, **arguments)
+        if name == step and waiting and after:
+            waiting.pop()()
+        return result
+
+    called = Peer.call
+    with mock.patch.object(Peer, "call", call):
+        yield
+
+
+def interrupt() -> None:
+    raise _Interrupted
+
+
+@tag("attack")
+class RacesTests(MovingTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.write("early")
+        self.titles = (f"later {number}" for number in itertools.count())
+
+    def interrupted(self, step: str, act: Callable[..., object], source: Place, target: Place) -> None:
+        with self.without_lock(), at(step, interrupt), self.assertRaises(_Interrupted):
+            act(ALPHA, source, target)
+
+    # A lease can be lost, for example while its process is stopped
+    @contextmanager
+    def without_lock(self) -> Iterator[None]:
+        with mock.patch.object(switching, "lock"):
+            yield
+
+    def assert_only(self, place: Place, *others: Place) -> None:
+        places = (FILES, self.server, *others)
+        taking = [each for each in places if not self.write_at(each, next(self.titles))]
+        self.assertEqual(taking, [place])
+
+    def test_two_commands_that_finish_the_same_move_agree(self) -> None:
+        self.interrupted("arrive", move, FILES, self.server)
+        with self.without_lock(), at("arrive", lambda: move(ALPHA, FILES, self.server)):
+            move(ALPHA, FILES, self.server)
+        self.assert_only(self.server)
+
+    def test_a_move_does_not_arrive_after_it_was_undone(self) -> None:
+        self.interrupted("arrive", move, FILES, self.server)
+        with (
+            self.without_lock(),
+            at("arrive", lambda: undo(ALPHA, FILES, self.server)),
+            self.assertRaisesRegex(Conflict, "came back meanwhile"),
+        ):
+            move(ALPHA, FILES, self.server)
+        self.assert_only(FILES)
+
+    def test_a_move_cannot_arrive_once_its_undo_has_lifted_the_fence(self) -> None:
+        self.interrupted("arrive", move, FILES, self.server)
+        with Peer(FILES) as peer:
+            departure = peer.call("where", store="project:alpha")["departure"]
+
+        def arrive() -> None:
+            chosen = {name: departure[name] for name in ("epoch", "position", "digest")}
+            with Peer(self.server) as peer, self.assertRaises(Conflict):
+                peer.call("arrive", store="project:alpha", **chosen)
+
+        with self.without_lock(), at("come_back", arrive, after=True):
+            undo(ALPHA, FILES, self.server)
+        self.assert_only(FILES)
+
+    def test_an_undo_that_finds_the_store_arrived_brings_it_back(self) -> None:
+        self.interrupted("arrive", move, FILES, self.server)
+        with self.without_lock(), at("discard_draft", lambda: move(ALPHA, FILES, self.server)):
+            undo(ALPHA, FILES, self.server)
+        self.assert_only(FILES)
+
+    def test_a_move_does_not_pass_over_an_interrupted_undo(self) -> None:
+        move(ALPHA, FILES, self.server)
+        self.interrupted("come_back", undo, FILES, self.server)
+        with (
+            self.without_lock(),
+            at("come_back", lambda: move(ALPHA, FILES, self.server)),
+            self.assertRaisesRegex(Conflict, "was moved or came back meanwhile"),
+        ):
+            undo(ALPHA, FILES, self.server)
+        self.assert_only(self.server)
+
+    def test_an_interrupted_undo_is_finished_before_another_move(self) -> None:
+        move(ALPHA, FILES, self.server)
+        self.interrupted("come_back", undo, FILES, self.server)
+        move(ALPHA, FILES, self.server)
+        self.assert_only(self.server)
+
+    def test_what_was_written_before_an_interrupted_way_back_is_kept(self) -> None:
+        move(ALPHA, FILES, self.server)
+        self.assertEqual(self.write_at(self.server, "there"), "")
+        self.interrupted("arrive", move, self.server, FILES)
+        move(ALPHA, FILES, self.server)
+        self.assert_only(self.server)
+        self.assertEqual(self.read(self.server)["raw_events"][0], 3)
+
+    def test_a_confirmation_does_not_remove_what_has_come_back(self) -> None:
+        move(ALPHA, FILES, self.server)
+        with (
+            self.without_lock(),
+            at("remove_kept", lambda: undo(ALPHA, FILES, self.server)),
+            self.assertRaisesRegex(Conflict, "came back meanwhile"),
+        ):
+            confirm(ALPHA, FILES, self.server)
+        self.assert_only(FILES)
+
+    def test_an_interrupted_undo_is_finished_from_the_place_that_it_leaves(self) -> None:
+        move(ALPHA, FILES, self.server)
+        confirm(ALPHA, FILES, self.server)
+        move(ALPHA, self.server, FILES)
+        self.interrupted("remove_kept", undo, self.server, FILES)
+        way = last_way(ALPHA, self.server)
+        undo(ALPHA, way.source, way.target)
+        self.assert_only(self.server)
+
+    def test_an_interrupted_confirmation_is_finished(self) -> None:
+        move(ALPHA, FILES, self.server)
+        self.interrupted("settle", confirm, FILES, self.server)
+        confirm(ALPHA, FILES, self.server)
+        with Peer(self.server) as peer:
+            self.assertIsNone(peer.call("where", store="project:alpha")["arrival"])
+        with self.assertRaisesRegex(NotFound, "is confirmed already"):
+            confirm(ALPHA, FILES, self.server)
+
+    def test_a_store_that_has_moved_does_not_move_to_a_third_place(self) -> None:
+        third = Place("", self.enterContext(self.cluster.database()))
+        move(ALPHA, FILES, self.server)
+        for act in (move, undo):
+            with self.assertRaisesRegex(Moved, "has moved to postgresql://127.0.0.1"):
+                act(ALPHA, FILES, third)
+        self.assert_only(self.server, third)
+
+    def test_one_command_at_a_time_moves_a_store(self) -> None:
+        self.interrupted("arrive", move, FILES, self.server)
+        refused = []
+
+        def other() -> None:
+            for act in (move, undo, confirm):
+                with mock.patch.object(switching, "_LOCK_SECONDS", 0.0), self.assertRaises(Locked) as caught:
+                    act(ALPHA, FILES, self.server)
+                refused.append(caught.exception.message)
+
+        with at("arrive", other):
+            move(ALPHA, FILES, self.server)
+        self.assertEqual(len(refused), 3)
+        self.assertIn("another `memory-hub move` works on project:alpha", refused[0])
+        self.assert_only(self.server)
+
+
+KILLED_UNDO = f"""{PROGRAM}
+class Killed(peer.Peer):
+    def ask(self, name, **arguments):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().ask(name, **arguments)
+switching.Peer = Killed
+ending.undo(project_store("alpha"), *[peer.Place("", url) for url in sys.argv[2:]])
+"""
+
+
+@tag("process")
+class MovedFromFilesTests(MovingTestCase):
+    def template(self) -> str:
+        return hub_template()
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.write("early")
+        with self.store("alpha"):
+            self.backup = back_up_store().path
+            self.bundle = self.home / "alpha.bundle"
+            create_bundle(self.bundle)
+
+    def lost(self) -> list[str]:
+        return [finding.what for finding in examine_hub() if "gone" in finding.what]
+
+    def test_doctor_restores_nothing_that_has_moved(self) -> None:
+        move(ALPHA, FILES, self.server)
+        self.assertEqual(self.lost(), [])
+        confirm(ALPHA, FILES, self.server)
+        self.assertEqual(self.lost(), [])
+        found = json.dumps([finding.repair for finding in examine_store(ALPHA).findings])
+        self.assertNotIn("memory-hub restore", found)
+        with self.assertRaisesRegex(Exception, "'alpha' has moved to postgresql://127.0.0.1"):
+            call_command("doctor", "--project", "alpha")
+
+    def assert_nothing_revives(self) -> None:
+        opened = open_bundle(self.bundle, lambda: "")
+        for act in (
+            lambda: restore(store=ALPHA, source=self.backup, replace=True),
+            lambda: log.accept_loss(store=ALPHA),
+            lambda: preview_bundle(opened, ALPHA),
+            lambda: apply_bundle(opened, ALPHA),
+            lambda: self.write("late"),
+        ):
+            with self.assertRaisesRegex(Moved, "'alpha' has moved to postgresql://127.0.0.1"):
+                act()
+        self.assertEqual(list_projects(), [])
+
+    def test_nothing_but_a_move_revives_it(self) -> None:
+        move(ALPHA, FILES, self.server)
+        self.assert_nothing_revives()
+        confirm(ALPHA, FILES, self.server)
+        self.assertFalse(stores.exists(ALPHA))
+        self.assert_nothing_revives()
+        move(ALPHA, self.server, FILES)
+        self.write("back")
+        self.assertEqual(list_projects(), ["alpha"])
+
+    def test_a_person_can_forget_that_it_has_moved(self) -> None:
+        move(ALPHA, FILES, self.server)
+        with self.assertRaisesRegex(Exception, "confirm or undo"):
+            call_command("move", "alpha", "--forget")
+        confirm(ALPHA, FILES, self.server)
+        call_command("move", "alpha", "--forget", stdout=io.StringIO())
+        self.assertEqual(restore(store=ALPHA, source=self.backup).events, 1)
+        with self.assertRaisesRegex(Exception, "has not moved"):
+            call_command("move", "alpha", "--forget")
+
+    def test_a_second_target_is_refused(self) -> None:
+        other = Place("", self.enterContext(self.cluster.database()))
+        move(ALPHA, FILES, self.server)
+        for _ in range(2):
+            with self.assertRaisesRegex(Moved, "'alpha' has moved to postgresql://127.0.0.1"):
+                move(ALPHA, FILES, other)
+            self.assertEqual(list_projects(), [])
+            with self.assertRaises((Moved, NotFound)):
+                undo(ALPHA, FILES, other)
+            self.assertEqual(list_projects(), [])
+            if places.kept_stores():
+                confirm(ALPHA, FILES, self.server)
+
+    def test_an_interrupted_undo_loses_nothing_of_the_new_place(self) -> None:
+        move(ALPHA, FILES, self.server)
+        self.assertEqual(self.write_at(self.server, "there"), "")
+        self.run_until_killed(KILLED_UNDO, "arrive", "", self.server.url)
+        move(ALPHA, FILES, self.server)
+        self.assertEqual(list_projects(), [])
+        undo(ALPHA, FILES, self.server)
+        with self.store("alpha", create=False):
+            self.assertEqual(set(Memory.objects.values_list("title", flat=True)), {"early", "there"})
+
+    def test_what_has_moved_is_named_by_the_next_move(self) -> None:
+        for act in (lambda: None, lambda: confirm(ALPHA, FILES, self.server)):
+            if stores.exists(ALPHA):
+                move(ALPHA, FILES, self.server)
+            act()
+            for url in ("sqlite", self.server.url):
+                done = self.run_in(url, "move", "alpha", "--to", self.server.url)
+                self.assertRegex(done.printed + done.errors, r"alpha'? (ha[sd] moved|is in)")
+                self.assertIn("already", done.printed + done.errors)
+
+    def test_what_a_move_prints_can_be_run_in_both_places(self) -> None:
+        for place in ("sqlite", self.server.url):
+            printed = self.succeed_in("sqlite", "move", "alpha", "--to", self.server.url)
+            confirmed, undone, *_ = re.findall("`memory-hub ([^`]*)`", printed)
+            self.succeed_in(place, *shlex.split(undone))
+            self.assertEqual(list_projects(), ["alpha"])
+            move(ALPHA, FILES, self.server)
+            self.succeed_in(place, *shlex.split(confirmed))
+            self.assertEqual(places.kept_stores(), [])
+            move(ALPHA, self.server, FILES)
+            confirm(ALPHA, self.server, FILES)
+
+    def test_a_home_follows_a_move_of_all_its_stores(self) -> None:
+        self.migrate_files()
+        with mock.patch.dict(os.environ, {env.DATABASE_VARIABLE: ""}):
+            self.succeed_in(self.server.url, "status")
+            self.assertEqual(recorded(), "")
+            printed = self.succeed_in("", "move", "--all", "--to", self.server.url)
+            self.assertIn(f"to work there, set database_url in {self.home}/config.toml to its address", printed)
+            self.assertEqual(recorded(), shown(self.server.url))
+            self.assertEqual(self.run_in("", "project", "create", "beta").code, 8)
+            self.succeed_in(self.server.url, "project", "create", "beta")
+            self.succeed_in("", "move", "--all", "--confirm", "--to", self.server.url)
+
+            self.succeed_in(self.server.url, "move", "--all", "--to", "sqlite")
+            refused = self.run_in(self.server.url, "project", "create", "gamma")
+            self.assertIn(f"unset {env.DATABASE_VARIABLE}", refused.errors)
+            self.succeed_in("", "project", "create", "gamma")
+            self.succeed_in(self.server.url, "move", "--all", "--undo", "--to", "sqlite")
+            self.assertEqual(recorded(), shown(self.server.url))
+
+    def test_one_moved_project_leaves_the_home_where_it_is(self) -> None:
+        move(ALPHA, FILES, self.server)
+        self.assertEqual(recorded(), "")
+        with self.store("beta"):
+            write_memory(command=MemoryWrite(title="b", content="in files"))
+        first = self.run_in(self.server.url, "project", "create", "gamma")
+        self.assertEqual(first.code, 0, first.errors)
+        self.assertIn("its stores in files stay there", first.errors)
+        self.assertEqual(recorded(), shown(self.server.url))
+        self.assertEqual(self.run_in("", "project", "list").code, 8)
+        self.assertIn("beta", self.succeed_in("sqlite", "project", "list"))
+
+    def test_a_password_is_not_printed(self) -> None:
+        url = self.server.url.replace("hub@", "hub:secret@")
+        self.assertIn(":secret@", url)
+        printed = self.succeed_in("sqlite", "move", "alpha", "--to", url)
+        self.assertIn(" --confirm --to postgresql://hub:PASSWORD@127.0.0.1", printed)
+        self.assertNotIn("secret", printed)
+
+
+@tag("process")
+class MovedFromServerTests(MovingTestCase):
+    def template(self) -> str:
+        return hub_template()
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.write("early")
+        with self.store("alpha"):
+            back_up_store()
+        move(ALPHA, FILES, self.server)
+        confirm(ALPHA, FILES, self.server)
+        self.succeed_in(self.server.url, "backup")
+
+    def doctor(self, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
+        done = self.run_in(self.server.url, "doctor", "--json", *arguments)
+        return done.code, json.loads(done.printed or "[]")
+
+    def test_a_store_that_went_to_files_stays_there(self) -> None:
+        (bundle,) = (self.home / "backups" / "project-alpha").glob("*.bundle")
+        for act in (move, confirm):
+            act(ALPHA, self.server, FILES)
+            with self.subTest(act.__name__):
+                self.assertNotIn("gone", json.dumps(self.doctor()))
+                for arguments in (
+                    ("bundle", "apply", str(bundle)),
+                    ("bundle", "apply", "--preview", str(bundle)),
+                    ("doctor", "--project", "alpha", "--accept-loss", "why"),
+                    ("doctor", "--project", "alpha"),
+                    ("project", "create", "alpha"),
+                ):
+                    refused = self.run_in(self.server.url, *arguments)
+                    self.assertEqual(refused.code, Moved.exit_code, (arguments, refused))
+                    self.assertIn("'alpha' has moved to /", refused.errors)
+        self.succeed_in(self.server.url, "move", "alpha", "--forget")
+        self.succeed_in(self.server.url, "bundle", "apply", str(bundle))
+
+    def test_stores_in_files_are_not_missing_on_the_server(self) -> None:
+        with self.store("beta"):
+            write_memory(command=MemoryWrite(title="beta", content="only in files"))
+            back_up_store()
+        code, found = self.doctor()
+        self.assertEqual((code, found), (0, []))
+
+    def test_commands_name_the_database(self) -> None:
+        url = re.sub("//.*@", "//", self.server.url)
+        self.assertIn(f"Database:   {url}\n", self.succeed_in(self.server.url, "status"))
+        self.assertIn("Database:   SQLite files in the home folder\n", self.succeed_in("sqlite", "status"))
+        self.assertIn(f"the database {url}: its server was checked\n", self.succeed_in(self.server.url, "doctor"))
+        printed = self.served(self.server.url)
+        self.assertRegex(printed, f"^Memory Hub serves {self.home} with {re.escape(url)} at http://127")
+
+    def served(self, url: str) -> str:
+        variables = {**os.environ, **UNMEASURED, env.DATABASE_VARIABLE: url, "PYTHONUNBUFFERED": "1"}
+        command = [sys.executable, "-m", "memoryhub.cli", "serve", "--port", "0", "--no-worker"]
+        with subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout
+            line = process.stdout.readline()
+            process.terminate()
+            process.stdout.read()
+        return line
+
+    def test_each_backup_is_examined_as_what_it_is(self) -> None:
+        self.assertEqual(self.doctor("--deep"), (0, []))
+        (bundle,) = (self.home / "backups" / "project-alpha").glob("*.bundle")
+        bundle.write_bytes(bundle.read_bytes()[:-40])
+        code, found = self.doctor()
+        self.assertEqual((code, len(found)), (15, 1))
+        self.assertIn(f"the backup {bundle.name} cannot be restored: ", found[0]["what"])

@@ -1,4 +1,4 @@
-"""What files of text of other tools become, and what hostile ones do not."""
+"""Tools that keep text files: what their own files become, and what hostile ones do not."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from unittest.mock import patch
 
 from django.test import SimpleTestCase
 
-from governance.imports.undo import preview_undo, undo_import
 from memories.importing import import_markdown
 from memories.importing.sections import parse_document
 from memoryhub.core.errors import Invalid
-from memoryhub.core.log import table_digests
 from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Report, SessionRecord
 from memoryhub.transfer.sources import SOURCES
@@ -27,7 +25,7 @@ from tests.support import HubTestCase
 DATA = Path(__file__).parent / "data"
 
 
-class TextSourceTestCase(SimpleTestCase):
+class SourceTestCase(SimpleTestCase):
     def folder(self) -> Path:
         return Path(self.enterContext(tempfile.TemporaryDirectory())).resolve()
 
@@ -38,11 +36,27 @@ class TextSourceTestCase(SimpleTestCase):
     def read(self, source: str, path: Path) -> list[Record]:
         return list(SOURCES[source].read(path))
 
+    def memories(self, source: str, path: Path) -> dict[str, MemoryRecord]:
+        return {record.key: record for record in self.read(source, path) if isinstance(record, MemoryRecord)}
 
-class AgentsMdTests(TextSourceTestCase):
+    def sessions(self, source: str, path: Path) -> list[SessionRecord]:
+        return [record for record in self.read(source, path) if isinstance(record, SessionRecord)]
+
+    def left(self, source: str, path: Path) -> list[LeftOut]:
+        return [record for record in self.read(source, path) if isinstance(record, LeftOut)]
+
+    def assert_refused(self, source: str, path: Path, why: str = "") -> None:
+        with self.subTest(source=source, path=path, why=why), self.assertRaises(Invalid) as refused:
+            self.read(source, path)
+        message = refused.exception.message
+        self.assertIn(why, message)
+        self.assertEqual((message.count("\n"), len(message) < 300), (0, True), message)
+
+
+class AgentsMdTests(SourceTestCase):
     def test_each_section_becomes_a_guideline(self) -> None:
         folder = self.copy("agents-md")
-        first, build, tests, pilot = self.read("agents-md", folder)
+        first, build, tests, pilot = self.memories("agents-md", folder).values()
         self.assertEqual(
             build,
             MemoryRecord(
@@ -53,28 +67,26 @@ class AgentsMdTests(TextSourceTestCase):
                 place=str(folder / "AGENTS.md"),
             ),
         )
-        keys = [record.key for record in (first, tests, pilot) if isinstance(record, MemoryRecord)]
-        self.assertEqual(
-            keys, ["harbour/AGENTS.md", "harbour/AGENTS.md#harbour/tests", "harbour/pilot/AGENTS.md#pilot"]
-        )
+        keys = ["harbour/AGENTS.md", "harbour/AGENTS.md#harbour/tests", "harbour/pilot/AGENTS.md#pilot"]
+        self.assertEqual([record.key for record in (first, tests, pilot)], keys)
 
     def test_keys_stay_when_another_section_changes(self) -> None:
         folder = self.copy("agents-md")
-        before = {record.key: record for record in self.read("agents-md", folder) if isinstance(record, MemoryRecord)}
+        before = self.memories("agents-md", folder)
         file = folder / "AGENTS.md"
         file.write_text(
             file.read_text().replace("a second", "two seconds").replace("# Harbour", "# Harbour\n\n## New\n\nNew.")
         )
-        after = {record.key: record for record in self.read("agents-md", folder) if isinstance(record, MemoryRecord)}
+        after = self.memories("agents-md", folder)
         changed = {key for key, record in after.items() if before.get(key) != record}
         self.assertEqual(changed, {"harbour/AGENTS.md#harbour/new", "harbour/AGENTS.md#harbour/tests"})
         self.assertLessEqual(before.keys(), after.keys())
 
 
-class CursorRulesTests(TextSourceTestCase):
+class CursorRulesTests(SourceTestCase):
     def test_a_rule_becomes_a_guideline_that_names_its_files(self) -> None:
         folder = self.copy("cursor-rules")
-        first, names, tides, depths, orders = self.read("cursor-rules", folder)
+        first, names, tides, depths, orders = self.memories("cursor-rules", folder).values()
         self.assertEqual(
             tides,
             MemoryRecord(
@@ -86,20 +98,21 @@ class CursorRulesTests(TextSourceTestCase):
                 place=str(folder / ".cursor/rules/tides.mdc"),
             ),
         )
-        assert isinstance(depths, MemoryRecord)
         self.assertEqual((depths.title, depths.content), (".cursor/rules/charts/depths.mdc", "Write depths in metres."))
         self.assertEqual(
-            [record.title for record in (first, names, orders) if isinstance(record, MemoryRecord)],
+            [record.title for record in (first, names, orders)],
             [".cursorrules", ".cursorrules › Names", "pilot/.cursor/rules/orders.mdc"],
         )
 
 
-class ClaudeCodeTests(TextSourceTestCase):
+class ClaudeCodeTests(SourceTestCase):
     def test_its_memory_becomes_memories_of_the_kind_that_it_has_there(self) -> None:
         folder = self.copy("claude-code")
-        *_, index, feed, metres = self.read("claude-code", folder)
+        feed, metres = self.memories("claude-code", folder).values()
         place = folder / "projects/-srv-harbour/memory"
-        self.assertEqual(index, LeftOut(str(place / "MEMORY.md"), "it only lists the other files"))
+        self.assertIn(
+            LeftOut(str(place / "MEMORY.md"), "it only lists the other files"), self.left("claude-code", folder)
+        )
         self.assertEqual(
             metres,
             MemoryRecord(
@@ -115,12 +128,11 @@ class ClaudeCodeTests(TextSourceTestCase):
                 place=str(place / "metres-not-feet.md"),
             ),
         )
-        assert isinstance(feed, MemoryRecord)
         self.assertEqual((feed.kind, feed.type, feed.relations), ("knowledge", "reference", ()))
 
     def test_transcripts_become_sessions_of_what_was_typed_and_answered(self) -> None:
         folder = self.copy("claude-code")
-        first, second = (record for record in self.read("claude-code", folder) if isinstance(record, SessionRecord))
+        first, second = self.sessions("claude-code", folder)
         self.assertEqual(first.key, "5f0c6a52-3d1e-4a7b-9c55-0c1f6f1f2a01")
         self.assertEqual(
             [(turn.prompt, turn.answer) for turn in first.turns],
@@ -129,10 +141,7 @@ class ClaudeCodeTests(TextSourceTestCase):
                     "What does the gauge read?",
                     "I will look at the tide table first.\n\nThe gauge at Øster Hurup reads 0.8 m at 06:12.",
                 ),
-                (
-                    "And when the feed answers 429?",
-                    "Retry after an hour, because the feed answers 429 for that long.",
-                ),
+                ("And when the feed answers 429?", "Retry after an hour, because the feed answers 429 for that long."),
                 ("Ask a subagent for the pier.", "Pier 4 is nearest."),
                 ("How deep is the basin?", "Retry after an hour, because the feed answers 429 for that long."),
             ],
@@ -163,8 +172,9 @@ class ClaudeCodeTests(TextSourceTestCase):
             {"type": "ai-title", "aiTitle": "Tides"},
             {"type": "summary", "summary": "of another session", "leafUuid": "elsewhere"},
         ]
-        (session,) = self.read("claude-code", self.transcript(*map(json.dumps, lines)))
-        assert isinstance(session, SessionRecord)
+        folder = self.transcript(*map(json.dumps, lines))
+        (session,) = self.sessions("claude-code", folder)
+        self.assertEqual(len(self.read("claude-code", folder)), 1)
         turns = [(turn.prompt, turn.answer) for turn in session.turns]
         self.assertEqual(turns, [("When is low water?", "At 12:31."), ("/tides Øster Hurup", "0.8 m")])
         self.assertEqual((session.purpose, session.summary), ("Tides", ""))
@@ -172,17 +182,15 @@ class ClaudeCodeTests(TextSourceTestCase):
     def test_what_is_whole_of_a_broken_transcript_is_read(self) -> None:
         prompt, answer = json.dumps(_line("user", "Low water?")), json.dumps(_line("assistant", "At 12:31."))
         folder = self.transcript(prompt, "[" * 100_000, '{"a": "' + "x" * 5_000_000 + '"}', answer, prompt[:40])
-        session, left = self.read("claude-code", folder)
-        assert isinstance(session, SessionRecord)
+        (session,), (left,) = self.sessions("claude-code", folder), self.left("claude-code", folder)
         self.assertEqual([(turn.prompt, turn.answer) for turn in session.turns], [("Low water?", "At 12:31.")])
         place = folder / "projects/-srv-harbour/1.jsonl:2"
         self.assertEqual(left, LeftOut(str(place), "lines that are cut off, too long or no JSON: 3"))
 
     def test_a_session_has_at_most_so_many_turns(self) -> None:
         with patch("memoryhub.transfer.sources.claude_transcripts.MAX_TURNS", 2):
-            session, left = self.read("claude-code", self.transcript(*[json.dumps(_line("user", "Low water?"))] * 5))
-        assert isinstance(session, SessionRecord)
-        assert isinstance(left, LeftOut)
+            folder = self.transcript(*[json.dumps(_line("user", "Low water?"))] * 5)
+            (session,), (left,) = self.sessions("claude-code", folder), self.left("claude-code", folder)
         self.assertEqual((len(session.turns), left.why), (2, "turns after the first 2: 3"))
 
     def test_instructions_become_guidelines(self) -> None:
@@ -191,14 +199,11 @@ class ClaudeCodeTests(TextSourceTestCase):
         (folder / "CLAUDE.md").write_text("@docs/berths.md\n\n# Tests\n\nUse recorded gauges. See @AGENTS.md.\n")
         (folder / "CLAUDE.local.md").write_text("Answer in Danish.")
         (folder / ".claude" / "rules" / "feed.md").write_text('---\npaths: ["feeds/*.py"]\n---\nRetry after an hour.\n')
-        local, *shared = self.read("claude-code", folder)
-        assert isinstance(local, MemoryRecord)
+        local, tests, rule = self.memories("claude-code", folder).values()
         self.assertEqual(
             (local.key, local.kind, local.content), ("harbour/CLAUDE.local.md", "guideline", "Answer in Danish.")
         )
-        tests, left, rule = shared
-        assert isinstance(tests, MemoryRecord)
-        assert isinstance(rule, MemoryRecord)
+        (left,) = self.left("claude-code", folder)
         self.assertEqual(
             (tests.key, tests.content), ("harbour/CLAUDE.md#tests", "Use recorded gauges. See @AGENTS.md.")
         )
@@ -214,17 +219,14 @@ class ClaudeCodeTests(TextSourceTestCase):
         whole, project = (self.read("claude-code", path) for path in (folder, folder / "projects/-srv-harbour"))
         self.assertEqual(len(whole), len(project) + 2)
         self.assertLess(set(map(str, project)), set(map(str, whole)))
-        keys = [record.key for record in whole if isinstance(record, MemoryRecord)]
-        self.assertEqual(keys[0], "harbour/CLAUDE.md")
+        self.assertEqual(next(iter(self.memories("claude-code", folder))), "harbour/CLAUDE.md")
 
     def test_a_repository_with_projects_of_its_own_is_no_settings_folder(self) -> None:
         folder = self.folder() / "harbour"
         (folder / "projects" / "tides").mkdir(parents=True)
         (folder / "projects" / "tides" / "levels.jsonl").write_text('{"level": 0.8}')
         (folder / "CLAUDE.md").write_text("Depths in metres.")
-        (record,) = self.read("claude-code", folder)
-        assert isinstance(record, MemoryRecord)
-        self.assertEqual(record.key, "harbour/CLAUDE.md")
+        self.assertEqual(list(self.memories("claude-code", folder)), ["harbour/CLAUDE.md"])
 
     def transcript(self, *lines: str) -> Path:
         folder = self.folder()
@@ -234,11 +236,10 @@ class ClaudeCodeTests(TextSourceTestCase):
         return folder
 
 
-class ObsidianTests(TextSourceTestCase):
+class ObsidianTests(SourceTestCase):
     def test_sections_of_notes_become_memories_with_their_links(self) -> None:
         vault = self.copy("obsidian")
-        records = [record for record in self.read("obsidian", vault) if isinstance(record, MemoryRecord)]
-        by_key = {record.key: record for record in records}
+        by_key = self.memories("obsidian", vault)
         self.assertEqual(
             by_key["harbour/Harbour/Tide gauge.md"],
             MemoryRecord(
@@ -269,9 +270,8 @@ class ObsidianTests(TextSourceTestCase):
 
     def test_what_is_no_note_is_left_out_by_name(self) -> None:
         vault = self.copy("obsidian")
-        left = [record for record in self.read("obsidian", vault) if isinstance(record, LeftOut)]
         self.assertEqual(
-            [(Path(record.place).relative_to(vault).as_posix(), record.why) for record in left],
+            [(Path(left.place).relative_to(vault).as_posix(), left.why) for left in self.left("obsidian", vault)],
             [
                 ("Empty.md", "it has no text"),
                 ("Reading.md", "it is a template"),
@@ -292,19 +292,16 @@ class ObsidianTests(TextSourceTestCase):
         }.items():
             (vault / name).parent.mkdir(parents=True, exist_ok=True)
             (vault / name).write_text(text)
-        records = [record for record in self.read("obsidian", vault) if isinstance(record, MemoryRecord)]
-        (log,) = (record for record in records if record.key.endswith("/a/Log.md"))
+        log = self.memories("obsidian", vault)[f"{vault.name}/a/Log.md"]
         found = [key.removeprefix(f"{vault.name}/") for _, key in log.relations]
         self.assertEqual(found, ["Node.js.md", "b/Log.md", "a/c/Log.md"])
 
     def test_a_part_of_a_vault_has_the_same_keys(self) -> None:
         vault = self.copy("obsidian")
-        (berths, *_) = self.read("obsidian", vault / "Harbour")
-        assert isinstance(berths, MemoryRecord)
-        self.assertEqual(berths.key, "harbour/Harbour/Berths.md#berths")
+        self.assertEqual(next(iter(self.memories("obsidian", vault / "Harbour"))), "harbour/Harbour/Berths.md#berths")
 
 
-class HostileTests(TextSourceTestCase):
+class HostileTests(SourceTestCase):
     def test_hostile_texts_are_left_out_with_the_reason(self) -> None:
         cases = {
             "binary": (bytes(range(256)) * 20, "it is binary, or its text is not in UTF-8"),
@@ -319,16 +316,10 @@ class HostileTests(TextSourceTestCase):
         for source, (folder, name) in self.places().items():
             for case, (content, why) in cases.items():
                 (folder / name).write_bytes(content)
-                if source == "cursor-rules" and case not in (
-                    "binary",
-                    "another encoding",
-                    "without a mark",
-                    "huge",
-                    "deep",
-                ):
+                if source == "cursor-rules" and "headings" in why:  # it has no sections
                     continue
                 with self.subTest(source=source, case=case):
-                    left = [record.why for record in self.read(source, folder) if isinstance(record, LeftOut)]
+                    left = [record.why for record in self.left(source, folder)]
                     self.assertRegex(left[0], f"^{why}")
                     self.assertEqual(len(left), len(self.read(source, folder)))
                     self.assertLess(len(left[0]), 200)
@@ -346,16 +337,14 @@ class HostileTests(TextSourceTestCase):
         for source, (folder, name) in self.places().items():
             (folder / name).write_text(bomb)
             with self.subTest(source=source):
-                (record,) = self.read(source, folder)
-                assert isinstance(record, MemoryRecord)
+                (record,) = self.memories(source, folder).values()
                 self.assertTrue(record.content.endswith("Depths."))
                 self.assertLess(len(str(record)), 1_000)
 
     def test_a_mark_of_utf_8_and_other_line_ends_are_read(self) -> None:
         for source, (folder, name) in self.places().items():
             (folder / name).write_bytes(b"\xef\xbb\xbf---\r\ntags: a\r\n---\r\nDepths\rin metres.\r\n")
-            (record,) = self.read(source, folder)
-            assert isinstance(record, MemoryRecord)
+            (record,) = self.memories(source, folder).values()
             self.assertEqual(record.content, "Depths\nin metres.", source)
 
     def test_links_out_of_the_folder_and_pipes_are_not_read(self) -> None:
@@ -368,10 +357,10 @@ class HostileTests(TextSourceTestCase):
             (folder / "pipe").mkdir()
             os.mkfifo(folder / "pipe" / Path(name).name)
             with self.subTest(source=source):
-                records = self.read(source, folder)
-                self.assertTrue(records)
-                for record in records:
-                    assert isinstance(record, LeftOut)
+                left = self.left(source, folder)
+                self.assertTrue(left)
+                self.assertEqual(len(left), len(self.read(source, folder)))
+                for record in left:
                     self.assertIn("a link, which may lead out of the folder", record.why)
 
     def test_deep_and_full_folders_are_bounded(self) -> None:
@@ -381,7 +370,7 @@ class HostileTests(TextSourceTestCase):
             deep.mkdir(parents=True)
             (deep / "AGENTS.md").write_text("Too deep.")
             with self.subTest(source=source):
-                (record,) = (record for record in self.read(source, folder) if isinstance(record, MemoryRecord))
+                (record,) = self.memories(source, folder).values()
                 self.assertEqual(record.content, "Depths.")
                 with patch("memoryhub.transfer.sources.reading.MAX_ENTRIES", 40), self.assertRaises(Invalid) as refused:
                     self.read(source, folder)
@@ -392,9 +381,7 @@ class HostileTests(TextSourceTestCase):
         (folder / "file").write_text("x")
         for source in self.places():
             for path in (folder, folder / "file", folder / "nowhere", Path("\0")):
-                with self.subTest(source=source, path=path), self.assertRaises(Invalid) as refused:
-                    self.read(source, path)
-                self.assertLess(len(str(refused.exception)), 300)
+                self.assert_refused(source, path)
 
     def places(self) -> dict[str, tuple[Path, str]]:
         """Return a folder for each source, and a name of a file that it reads there."""
@@ -411,7 +398,7 @@ class HostileTests(TextSourceTestCase):
         return places
 
 
-class FindTests(TextSourceTestCase):
+class FindTests(SourceTestCase):
     def test_usual_places_are_found_that_have_data(self) -> None:
         home, work = self.folder(), self.copy("agents-md")
         (work / ".git").mkdir()
@@ -444,22 +431,6 @@ class ImportTests(HubTestCase):
     def run_it(self, source: str, folder: Path) -> dict[str, int]:
         return self.report(source, folder).counts
 
-    def test_imports_add_nothing_when_repeated_and_are_undone_whole(self) -> None:
-        memories = {"claude-code": 2, "agents-md": 4, "cursor-rules": 5, "obsidian": 6}
-        for source, expected in memories.items():
-            with self.subTest(source=source):
-                folder = Path(shutil.copytree(DATA / source, self.top / source))
-                before = table_digests()
-                report = self.report(source, folder)
-                self.assertEqual((report.created, report.duplicates), (expected, 0))
-                imported = table_digests()
-                (again,) = Importer(source, "alpha", is_only=True).preview(SOURCES[source].read(folder))
-                self.assertEqual((again.changes, again.unchanged), (0, expected))
-                self.assertEqual(table_digests(), imported)
-                assert report.batch
-                undo_import(batch_id=report.batch, token=preview_undo(report.batch).token)
-                self.assertEqual(table_digests(), before)
-
     def test_notes_that_were_imported_as_markdown_are_the_same_texts(self) -> None:
         vault = Path(shutil.copytree(DATA / "obsidian", self.top / "vault"))
         import_markdown(directory=vault)
@@ -477,3 +448,50 @@ class ImportTests(HubTestCase):
 def _line(role: str, content: Any, *, model: str = "opus", **fields: Any) -> dict[str, Any]:
     message = {"role": role, "content": content, "model": model}
     return {"type": role, "message": message, "uuid": "1", "cwd": "/srv/harbour", **fields}
+
+
+class ServerMemoryTests(SourceTestCase):
+    def file(self, content: bytes) -> Path:
+        path = self.folder() / "memory.jsonl"
+        path.write_bytes(content)
+        return path
+
+    def test_entities_become_memories_with_their_relations(self) -> None:
+        path = DATA / "server-memory" / "memory.jsonl"
+        feed, maya, harbour = self.memories("server-memory", path).values()
+        self.assertEqual(
+            feed,
+            MemoryRecord(
+                key="Tide gauge feed",
+                title="Tide gauge feed",
+                content="- Allows 30 requests a minute\n- Answers 429 for an hour afterwards\n- depends_on Øster Hurup",
+                tags=("service",),
+                relations=(("depends_on", "Øster Hurup"),),
+                place=f"{path}:1",
+            ),
+        )
+        self.assertEqual(maya.relations, (("related_to", "Tide gauge feed"),))
+        self.assertIn("- knows Nobody", maya.content)
+        self.assertEqual(harbour.content, "")
+
+    def test_relations_of_nothing_are_named(self) -> None:
+        line = {"type": "relation", "from": "A", "to": "B", "relationType": "knows"}
+        (left,) = self.left("server-memory", self.file(json.dumps(line).encode()))
+        self.assertEqual(left.why, "relations of 'A', which is no entity: 1")
+
+    def test_hostile_files_get_one_sentence(self) -> None:
+        cases = {
+            "binary": bytes(range(256)) * 20,
+            "another encoding": '{"type": "entity"}'.encode("utf-16"),
+            "truncated": b'{"type": "entity", "name": "A", "entity',
+            "another schema": b'{"type": "node", "id": 1}',
+            "a list": b"[1, 2]",
+            "deep": b"[" * 100_000 + b"]" * 100_000,
+            "huge": b'{"name": "' + b"x" * (5 * 2**20) + b'"}',
+            "an entity without observations": b'{"type": "entity", "name": "A", "entityType": "t"}',
+        }
+        for name, content in cases.items():
+            with self.subTest(name):
+                self.assert_refused("server-memory", self.file(content))
+        for path in (Path("/nowhere/memory.jsonl"), Path("/")):
+            self.assert_refused("server-memory", path, "can't read")

@@ -1,9 +1,10 @@
-"""Kills of the hub, of MCP servers and of hooks while a client's events are captured."""
+"""Kills: of processes that write to one store, and of the hub, MCP servers and hooks while events are captured."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -12,10 +13,85 @@ from random import Random
 
 from django.test import tag
 
+from memories.models import Memory
+from memoryhub.core import log
+from memoryhub.core.backends.sqlite.files import path_of
+from memoryhub.core.models import RawEvent
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import project_store
+from tests.forks import Fork
 from tests.hook.client import environment_of, replayed
 from tests.hook.test_without_hub import MANAGE, AutostartTestCase
+from tests.support import HubTestCase
 from tests.torture.rounds import randomness, rounds
 from tests.web.server import poll
+
+WRITER = """
+import os, sys
+from memoryhub.core.backends.sqlite import base
+base.BUSY_TIMEOUT_SECONDS = 60.0  # a slow disk takes a second for what eight write
+from memoryhub.core.stores.store import project_store, use_store
+from memories.services import write_memory
+from memories.schemas import MemoryWrite
+name, count = sys.argv[1:]
+for number in range(int(count)):
+    with use_store(project_store("alpha"), create=True):
+        result = write_memory(command=MemoryWrite(title=f"{name} {number}", content=f"text {name} {number}"))
+    # Whole, whenever this is killed
+    os.write(1, f"{result.id} {name} {number}\\n".encode())
+"""
+DEADLINE_SECONDS = 300
+WRITER_KILLS = rounds(50, long=1_000)
+
+
+@tag("attack")
+class ManyProcessesTests(HubTestCase):
+    def holds(self, acknowledged: dict[int, str]) -> None:
+        with self.store("alpha"):
+            titles = dict(Memory.objects.values_list("id", "title"))
+            lost = {position: title for position, title in acknowledged.items() if titles.get(position) != title}
+            self.assertEqual(lost, {})
+            self.assertEqual(rows.fetch("PRAGMA integrity_check"), [("ok",)])
+            rows.execute("INSERT INTO search_fts (search_fts) VALUES ('integrity-check')")
+            found = log.verify()
+            self.assertTrue(found.ok, found.describe())
+
+    def test_eight_writers_at_once_lose_nothing_and_none_is_locked_out(self):
+        writers = [Fork(WRITER, f"w{number}", "25") for number in range(8)]
+        outputs, errors = zip(*(writer.communicate() for writer in writers), strict=True)
+        self.assertEqual(("".join(errors), {writer.returncode for writer in writers}), ("", {0}))
+        acknowledged = parse("".join(outputs))
+        self.assertEqual(len(acknowledged), 200)
+        self.holds(acknowledged)
+        with self.store("alpha"):
+            positions = list(RawEvent.objects.order_by("position").values_list("position", flat=True))
+        self.assertEqual(positions, list(range(1, 201)))
+
+    def test_a_kill_at_any_moment_loses_no_acknowledged_write(self):
+        chance = random.Random(20261121)
+        acknowledged: dict[int, str] = {}
+        for kill in range(WRITER_KILLS):
+            acknowledged |= self.write_until_killed(f"k{kill}", chance.randrange(1, 12))
+        self.assertGreaterEqual(len(acknowledged), WRITER_KILLS)
+        self.holds(acknowledged)
+        with self.store("alpha"):
+            self.assertTrue(log.rebuild().identical)
+        self.assertTrue(path_of(project_store("alpha")).with_name("head").exists())
+
+    def write_until_killed(self, name: str, count: int) -> dict[int, str]:
+        """Kill a writer when it has acknowledged so many writes, and return all that it acknowledged."""
+        with Fork(WRITER, name, "100000") as writer:
+            lines = [writer.stdout.readline() for _ in range(count)]
+            writer.kill()
+            lines += writer.stdout.readlines()
+        self.assertEqual(writer.returncode, -signal.SIGKILL)
+        return parse("".join(lines))
+
+
+def parse(output: str) -> dict[int, str]:
+    """Return what was acknowledged. A line is written whole, or not at all where its writer was killed before."""
+    return {int(line.split(" ", 1)[0]): line.split(" ", 1)[1] for line in output.splitlines()}
+
 
 ROUNDS = rounds(6, long=200)
 EVENTS = 4

@@ -1,18 +1,139 @@
-"""What the table of silent damage is made of: a kind of damage, and the ways to do it to a home's files."""
+"""A home with something of everything in it, its commands, and the ways to damage its files."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from memoryhub.core.log.digests import GENESIS, HEADER, chain_digest, payload_digest
-from tests.torture.hub import ForkedHub
+from tests import forks
+from tests.databases import variables_of
+from tests.home import run_home
+
+_BUILD = """
+import pathlib, time
+from memories.embeddings.choice import use_engine
+from memories.embeddings.following import embed_current_store
+from memories.embeddings.local import LocalEngine
+from memories.embeddings.meaning import nearest
+from memories.schemas import MemoryDelete, MemoryWrite
+from memories.services import delete_memory, write_memory
+from memoryhub import env; from memoryhub.ops import jobs
+from memoryhub.core.backends.sqlite.copies import copy_database
+from memoryhub.core.backends.sqlite.files import path_of
+from memoryhub.ops.backups.making import back_up_hub, back_up_store
+from memoryhub.core.stores import rows
+from memoryhub.core.origin import use_origin
+from memoryhub.core.stores.store import GLOBAL_STORE, org_store, project_store, use_store
+from memoryhub.demo.project import make_demo
+from memoryhub.ops.jobs.targets import all_stores
+from memoryhub.registry.organizations import OrgCreate, create_org
+from memoryhub.registry.projects import ProjectCreate, create_project
+from memoryhub.ops.hub_databases import prepare_databases
+from memoryhub.core.secret_files import read_or_create_secret
+
+prepare_databases()
+read_or_create_secret("token")
+make_demo()
+older = env.home().parent / "older"
+older.mkdir()
+demo = project_store("demo")
+copy_database(path_of(demo), older / "events.db")
+(older / "head").write_bytes(path_of(demo).with_name("head").read_bytes())
+with use_store(demo):
+    back_up_store()
+with use_origin(source="cli", actor="ada"), use_engine(LocalEngine()):
+    create_org(command=OrgCreate(org_id="acme", name="Acme"))
+    create_project(command=ProjectCreate(project_id="beta", org_id="acme"))
+    for store in (demo, project_store("beta"), org_store("acme"), GLOBAL_STORE):
+        with use_store(store, create=True):
+            for number in range(5):
+                text = f"What {store.name} keeps under {number}: queues, locks, seasons"
+                made = write_memory(command=MemoryWrite(title=f"note {number}", content=text, tags=["kept"]))
+            delete_memory(command=MemoryDelete(id=made.id))
+    with use_store(demo):
+        embed_current_store(until=time.monotonic() + 600)
+        assert nearest("locks").hits
+for store in all_stores():
+    with use_store(store):
+        back_up_store()
+back_up_hub()
+"""
+
+_FULL_TEXT = "search_fts"
+_KEEPS_TIME = {"django_migrations": ("applied",), "memories_embeddingmodel": ("revision",)}
+_NOT_COMPARED = ("sqlite_", _FULL_TEXT, "projection_offsets")
+
+
+class Hub:
+    """Runs commands over the home at one path, whatever is put there between them."""
+
+    def __init__(self, home: Path) -> None:
+        home.mkdir(mode=0o700)
+        self.home = home
+        self._variables = {**variables_of(home), "MEMORY_HUB_LOG": "ERROR", "PYTHONDEVMODE": ""}
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        code, printed, errors = forks.run(*arguments, **self._variables)
+        return code, printed + errors
+
+    def python(self, program: str) -> tuple[int, str]:
+        code, printed, errors = forks.run_program(program, **self._variables)
+        return code, printed + errors
+
+
+@cache
+def built_home() -> Path:
+    """Return the home that all others are copies of, made once a test run; an older copy of a store is beside it."""
+    folder = run_home() / "torture"
+    with (run_home() / "torture.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            draft = run_home() / "torture.draft"
+            shutil.rmtree(draft, ignore_errors=True)  # of a class whose attempt failed
+            draft.mkdir()
+            code, output = Hub(draft / "home").python(_BUILD)
+            assert code == 0, output
+            draft.rename(folder)
+    return folder / "home"
+
+
+@cache
+def whole_models(folder: str) -> dict[str, Any]:
+    return read_models(built_home() / folder / "events.db")
+
+
+def put_home(home: Path) -> None:
+    shutil.rmtree(home, ignore_errors=True)
+    shutil.copytree(built_home(), home, symlinks=True)
+
+
+def read_models(path: Path) -> dict[str, Any]:
+    """Return what a store's file holds: its schema, every row of every table, every word of the full-text index."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        schema = connection.execute("SELECT type, name, tbl_name FROM sqlite_master ORDER BY 1, 2").fetchall()
+        tables = [name for kind, name, _ in schema if kind == "table" and not name.startswith(_NOT_COMPARED)]
+        return {"schema": schema, **{name: _rows(connection, name) for name in tables}, _FULL_TEXT: _words(connection)}
+
+
+def _rows(connection: sqlite3.Connection, table: str) -> list[Any]:
+    columns = [name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", [table])]
+    compared = ", ".join(f'"{name}"' for name in columns if name not in _KEEPS_TIME.get(table, ()))
+    return sorted(connection.execute(f'SELECT {compared} FROM "{table}"').fetchall(), key=repr)
+
+
+def _words(connection: sqlite3.Connection) -> list[Any]:
+    connection.execute(f"CREATE VIRTUAL TABLE temp.words USING fts5vocab(main, {_FULL_TEXT}, instance)")
+    return sorted(connection.execute("SELECT doc, term, col, offset FROM temp.words").fetchall())
+
 
 DEMO, BETA, ORG, GLOBAL = "projects/demo", "projects/beta", "orgs/acme", "global"
 _PAGE = 4096
@@ -29,9 +150,13 @@ with use_store(project_store("demo")):
 
 
 class Attacked:
-    def __init__(self, hub: ForkedHub, older: Path) -> None:
+    def __init__(self, hub: Hub, older: Path) -> None:
         self.hub, self.older = hub, older
         self.home = hub.home
+
+    def succeed(self, program: str) -> None:
+        code, output = self.hub.python(program)
+        assert code == 0, output
 
     def store(self, folder: str = DEMO) -> Path:
         return self.home / folder / "events.db"

@@ -1,35 +1,309 @@
+"""Exports, as JSON lines and as folders of Markdown, and what comes back from them."""
+
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from io import StringIO
+from pathlib import Path
+from random import Random
 from typing import Any, ClassVar, get_args
 
+import yaml
 from django.core.management import CommandError, call_command
+from django.db import models
+from django.test import tag
 from pydantic import AfterValidator, BaseModel
 
+from decisions.importing import import_adrs
 from decisions.models import CommitLink, Decision
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
+from governance.imports.batches import list_batches
+from governance.imports.undo import preview_undo, undo_import
+from memories.importing import import_markdown
+from memories.importing.files import split_front_matter
 from memories.models import Memory, Relation
-from memories.schemas import MemoryUpdate, MemoryWrite
+from memories.schemas import MemoryDelete, MemoryUpdate, MemoryWrite
 from memories.schemas.links import RelationCreate
-from memories.services import update_memory, write_memory
+from memories.services import delete_memory, update_memory, write_memory
 from memories.services.relations import create_relation
 from memoryhub.core import log
-from memoryhub.core.errors import Forbidden, Invalid
+from memoryhub.core.errors import Conflict, Forbidden, Invalid
 from memoryhub.core.events.event_types import event_types
+from memoryhub.core.events.projection import read_models
 from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act, Grant, use_grant
 from memoryhub.core.schemas import _renumbered_all, _renumbered_known, renumbered
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import current_store, use_store
+from memoryhub.core.text import flat
+from memoryhub.demo.project import demo_store, make_demo
 from memoryhub.transfer import jsonl
+from memoryhub.transfer.folder import Form, Selection, export_files, write_folder
+from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.jsonl import Export, export_lines
-from memoryhub.transfer.replaying import replay_export
+from memoryhub.transfer.records import MemoryRecord, Record, SessionRecord, TurnRecord
+from memoryhub.transfer.replaying import ReplayReport, replay_export
 from sessions_app.models import Commit
 from sessions_app.schemas import CommitRead
 from sessions_app.services import record_commit
+from tests.governance.retaining import RetentionTestCase
+from tests.governance.rollback_actions import DeedTestCase, random_steps
+from tests.governance.test_retention_random import Story
+from tests.hostile import MARKUP
 from tests.secrets_made import SECRETS
 from tests.support import HubTestCase
+
+TITLES = ("../../etc/passwd", "CON", "Use WAL", "use wal", "a/b\\c:d*e?f", "漢字", "x" * 200, "- [x] | #^ ]] title")
+
+
+class FolderTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(self.store("alpha", actor="ada"))
+        self.folder = self.home / "out"
+
+    def write(self, title: str, **fields: Any) -> int:
+        return write_memory(command=MemoryWrite(**{"title": title, "content": f"Text of {title}.", **fields})).id
+
+    def files(self, form: Form = Form.MARKDOWN, **selection: Any) -> dict[str, str]:
+        return dict(export_files(form, Selection(**selection)))
+
+    def test_file_names_are_unique_and_safe_on_every_system(self) -> None:
+        ids = [self.write(title, content=f"---\nnot: matter\n---\n{number}") for number, title in enumerate(TITLES)]
+        files = self.files()
+        self.assertEqual(len({name.lower() for name in files}), len(TITLES))
+        for name, memory_id in zip(files, ids, strict=True):
+            self.assertRegex(name, rf"\Amemories/0*{memory_id}(-[a-z0-9]+)*\.md\Z")
+            self.assertLess(len(name), 90)
+        self.assertEqual(write_folder(self.folder, Form.MARKDOWN, Selection()), len(TITLES))
+        written = {path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file()}
+        self.assertEqual(written, set(files))
+
+    def test_front_matter_and_decisions_are_read_back(self) -> None:
+        self.write("Use WAL", tags=["storage", "two words"], kind="guideline", topic_key="db/wal")
+        record_decision(command=DecisionRecord(title="Keep it", chosen="SQLite", rationale="It is small."))
+        write_folder(self.folder, Form.MARKDOWN, Selection())
+        matter, body = split_front_matter((self.folder / "memories/0001-use-wal.md").read_text())
+        self.assertEqual(
+            {name: matter[name] for name in ("id", "title", "tags", "topic_key")},
+            {"id": "1", "title": "Use WAL", "tags": ["storage", "two words"], "topic_key": "db/wal"},
+        )
+        self.assertEqual(body.strip(), "# Use WAL\n\nText of Use WAL.")
+        with self.store("beta"):
+            import_markdown(directory=self.folder / "memories")
+            import_adrs(directory=self.folder / "decisions")
+            memory = Memory.objects.get()
+            self.assertEqual(memory.content, "Text of Use WAL.")
+            self.assertLessEqual({"storage", "two words"}, set(memory.tags))
+            self.assertEqual(Decision.objects.get().rationale, "It is small.")
+
+    def test_hostile_texts_are_read_back_by_a_parser_of_yaml(self) -> None:
+        odd = ("a\x7f\x80\x9fb", "a\ufeffb\ufffe", "\U0001f600 \U000e0041", "a\x85b\u2028c\u2029d")
+        texts = [*MARKUP.values(), *odd, "---\nproject: x\n---", "!!python/object:os.system x", "*a &a", "yes", "0x1F"]
+        titles = {self.write(flat(text), source=flat(text), content=f"{text}\n---\nid: 9\n"): text for text in texts}
+        record_decision(command=DecisionRecord(title=flat(odd[3]), chosen=odd[0], topic=flat(odd[1])))
+        for form in Form:
+            files = self.files(form)
+            self.assertEqual(len(files), len(texts) + 1)
+            for name, file in files.items():
+                with self.subTest(name, form=form):
+                    matter = yaml.safe_load(re.split(r"^---$", file, maxsplit=2, flags=re.MULTILINE)[1])
+                    if not name.startswith("decisions/"):
+                        memory_id = matter["id"]
+                        self.assertEqual(matter["title"], Memory.objects.get(id=memory_id).title)
+                        self.assertEqual(matter["source"], Memory.objects.get(id=memory_id).source)
+                        self.assertIn(memory_id, titles)
+                    self.assertRegex(name, r"\A(memories|decisions)/[0-9]{4}(-[a-z0-9]+)*\.md\Z")
+
+    def test_links_lead_to_files_of_the_export(self) -> None:
+        wal, old = self.write("Use WAL"), self.write("No | locks")
+        first = record_decision(command=DecisionRecord(title="Keep it", chosen="SQLite")).id
+        record_decision(command=DecisionRecord(title="Keep it small", chosen="SQLite", refines=[first]))
+        for target in (old, first):
+            create_relation(command=RelationCreate(source=str(wal), relation="related_to", target=str(target)))
+        texts = self.files()
+        links = {
+            str(Path(name).parent / link) for name, text in texts.items() for link in re.findall(r"\]\((.*?)\)", text)
+        }
+        self.assertEqual({os.path.normpath(link) for link in links} - set(texts), set())
+        self.assertIn(r"- related to [No \| locks](../memories/0002-no-locks.md)", texts["memories/0001-use-wal.md"])
+        vault = self.files(Form.OBSIDIAN)
+        stems = {Path(name).stem for name in vault}
+        wiki = {link for text in vault.values() for link in re.findall(r"\[\[(.*?)(?:\|.*?)?\]\]", text)}
+        self.assertEqual(wiki, {"0001-use-wal", "0002-no-locks", "0003-keep-it"})
+        self.assertLessEqual(wiki, stems)
+        self.assertNotIn("](", "".join(vault.values()))
+        self.assertIn("- related to Keep it (#3)", self.files(kind=["observation"])["memories/0001-use-wal.md"])
+
+    def test_what_is_selected(self) -> None:
+        self.write("One", tags=["a"])
+        self.write("Two", tags=["a", "b"], kind="guideline")
+        delete_memory(command=MemoryDelete(id=self.write("Gone", tags=["a", "b"])))
+        record_decision(command=DecisionRecord(title="Keep it", chosen="SQLite"))
+        ids = {
+            str(selection): [int(name.split("/")[1][:4]) for name in self.files(**selection)]
+            for selection in (
+                {},
+                {"tag": ["a", "b"]},
+                {"kind": ["guideline", "decision"]},
+                {"until": "2020-01-01T00:00:00Z"},
+            )
+        }
+        self.assertEqual(list(ids.values()), [[1, 2, 5], [2], [2, 5], []])
+
+    def test_files_that_differ_and_links_are_left_alone(self) -> None:
+        self.write("One")
+        self.write("Two")
+        changed = self.folder / "memories/0002-two.md"
+        changed.parent.mkdir(parents=True)
+        changed.write_text("mine")
+        with self.assertRaisesRegex(Conflict, "0002-two.md exists and differs"):
+            write_folder(self.folder, Form.MARKDOWN, Selection())
+        self.assertEqual([path.name for path in changed.parent.iterdir()], [changed.name])
+        outside = self.home / "outside.md"
+        outside.write_text("outside")
+        changed.unlink()
+        changed.symlink_to(outside)
+        write_folder(self.folder, Form.MARKDOWN, Selection(), force=True)
+        self.assertEqual((outside.read_text(), changed.is_symlink()), ("outside", False))
+        (self.home / "linked").mkdir()
+        (self.home / "linked/memories").symlink_to(self.folder)
+        with self.assertRaisesRegex(Invalid, "is a link"):
+            write_folder(self.home / "linked", Form.MARKDOWN, Selection(), force=True)
+
+
+# Columns with ids, beside primary keys, which all are
+IDS = {
+    *("placed_by", "end_position", "iteration_id", "memory_id", "source_id", "target_id", "split_id", "decision_id"),
+    *("from_id", "to_id", "commit_id", "event", "entity_id", "id"),
+}
+# Each describes its store as a whole; a store with events of its own keeps its own.
+LOCAL = {"sessions_app_setting", "sessions_app_profile", "memories_contextpack", "governance_rollback"}
+# Derived from texts that name ids, which no import changes
+FROM_TEXT = {"memories_memoryuse", "memories_memorycitation"}
+
+
+def write_export(path: Path) -> Export:
+    path.write_text("".join(export_lines()), encoding="utf-8")
+    return Export(path)
+
+
+def contents(ids: dict[int, int] | None = None, after: int = 0) -> dict[str, list[str]]:
+    """Return the rows of every read model as text, with their ids replaced."""
+    return {model._meta.db_table: sorted(_rows(model, ids or {}, after)) for model in read_models()}
+
+
+def _rows(model: type[models.Model], ids: dict[int, int], after: int) -> list[str]:
+    columns = [field.column for field in model._meta.local_concrete_fields]
+    names = ", ".join(f'"{column}"' for column in columns)
+    found = [
+        dict(zip(columns, row, strict=True)) for row in rows.fetch(f'SELECT {names} FROM "{model._meta.db_table}"')
+    ]
+    own = next(iter(name for name in ("id", "event", "memory_id", "commit_id") if name in columns), None)
+    return [
+        str({name: ids.get(value, value) if name in IDS else value for name, value in row.items()})
+        for row in found
+        if own is None or row[own] > after
+    ]
+
+
+class ExactTests(HubTestCase):
+    def assert_same_in_an_empty_store(self, name: str) -> None:
+        before, digests = contents(), log.table_digests()
+        export = write_export(self.home / "export.jsonl")
+        with self.store(name):
+            report = replay_export(export)
+            self.assertEqual((report.added, report.left_out), (report.events, {}))
+            self.assertEqual(contents(), before)
+            self.assertEqual(log.table_digests(), digests)
+            self.assertTrue(log.verify().ok)
+            self.assertTrue(log.rebuild().identical)
+            self.assertEqual(list(export_lines())[1:], export.path.read_text().splitlines(keepends=True)[1:])
+            self.assertEqual(replay_export(export), ReplayReport(events=report.events, known=report.events))
+
+    def assert_same_in_a_filled_store(self, name: str) -> ReplayReport:
+        export = write_export(self.home / "export.jsonl")
+        events = dict(RawEvent.objects.values_list("event_id", "position"))
+        before = None
+        with self.store(name):
+            own = [
+                write_memory(command=MemoryWrite(title=f"own {each}", content=f"own {each}")).id for each in range(3)
+            ]
+            report = replay_export(export)
+            ids = {
+                events[key]: new for key, new in RawEvent.objects.values_list("event_id", "position") if key in events
+            }
+            after = contents(after=own[-1])
+            self.assertTrue(log.verify().ok)
+            self.assertTrue(log.rebuild().identical)
+            head = log.head()
+            self.assertEqual(replay_export(export).added, 0)
+            self.assertEqual(log.head(), head)
+        before = contents(ids)
+        for table in before.keys() - LOCAL - FROM_TEXT:
+            self.assertEqual(after[table], before[table], table)
+        return report
+
+
+class DemoTests(ExactTests):
+    def test_the_sample_project(self) -> None:
+        make_demo()
+        with use_store(demo_store()):
+            self.assert_same_in_an_empty_store("copy")
+
+
+class UndoneImportTests(ExactTests):
+    RECORDS: ClassVar[list[Record]] = [
+        SessionRecord("s1", "Chart the harbour", (TurnRecord("Where is the buoy?", "North of the pier."),)),
+        MemoryRecord("a", "Buoy", "It lies north of the pier.", session="s1", relations=(("related_to", "b"),)),
+        MemoryRecord("b", "Pier", "It is closed in winter."),
+    ]
+
+    def bring(self) -> int:
+        (report,) = Importer("tool", current_store().name).run(self.RECORDS, place="")
+        assert report.batch
+        return report.batch
+
+    def test_what_was_undone_and_imported_again(self) -> None:
+        with self.store("alpha"):
+            batch = self.bring()
+            undo_import(batch_id=batch, token=preview_undo(batch).token)
+            self.bring()
+            self.assert_same_in_an_empty_store("copy")
+            report = self.assert_same_in_a_filled_store("filled")
+            self.assertEqual(list(report.left_out), ["their import was undone"])
+        with self.store("filled"):
+            second, first = list_batches()
+            self.assertEqual((first.is_undone, second.is_undone), (True, False))
+            self.assertEqual(preview_undo(second.id).items, {"memory": 2, "relation": 1, "session": 1, "turn": 1})
+
+
+class RandomStoreTests(ExactTests, DeedTestCase):
+    def test_random_changes_and_a_roll_back(self) -> None:
+        for seed in range(3):
+            with self.subTest(seed=seed), self.store(f"random-{seed}"):
+                chance = Random(seed)
+                self.prepare([(chance.random() < 0.3, step) for step in random_steps(chance, 90)])
+                self.assert_same_in_a_filled_store(f"filled-{seed}")
+                self.roll_back(session_id="", actor="mallory")
+                self.assert_same_in_an_empty_store(f"copy-{seed}")
+
+
+class RandomRetentionTests(ExactTests, RetentionTestCase):
+    def test_random_sessions_and_erasures(self) -> None:
+        for seed in range(2):
+            with self.subTest(seed=seed), self.store(f"random-{seed}"):
+                Story(seed, 90)
+                self.settings(retention=[{"what": "captured", "after_days": 1}, {"what": "deleted", "after_days": 1}])
+                with suppress(AssertionError):  # nothing is old enough in some
+                    self.run_plan()
+                self.assert_same_in_an_empty_store(f"copy-{seed}")
+
 
 Lines = list[str]
 
@@ -104,7 +378,7 @@ HOSTILE: dict[str, tuple[Callable[[Lines], bytes], str]] = {
 }
 
 
-class HostileTests(HubTestCase):
+class HostileExportTests(HubTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.path = self.home / "export.jsonl"
@@ -147,6 +421,7 @@ class HostileTests(HubTestCase):
         self.assertFalse((self.home / "projects/new").exists())
 
 
+@tag("backend")
 class FilledStoreTests(HubTestCase):
     """Exports of alpha are imported into beta, which changes too."""
 
