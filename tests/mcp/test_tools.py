@@ -9,9 +9,201 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.databases import sqlite_only
+from django.test import tag
+
+from memoryhub.core.stores.store import list_projects
+from tests.databases import at_home, sqlite_only
 from tests.home import contents
 from tests.mcp.client import ENVELOPE, ROOT, McpTestCase, ProcessTestCase, Server, environment
+
+
+class ScopeToolsTests(McpTestCase):
+    """A server bound to alpha; beta belongs to another organisation."""
+
+    server: Server
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        beta = cls.share_server("--project", "beta")
+        beta.say("org_create", id="umbrella", name="Umbrella")
+        beta.say("memory_write", title="Fish", content="zebrafish are kept in tank nine")
+        metadata = {"goals": "breed zebrafish"}
+        beta.say("project_create", id="beta", name="Beta", org_id="umbrella", metadata=metadata, description="Pets.")
+        beta.end()
+        cls.server = cls.share_server()
+
+    def refused(self, tool: str, **arguments: Any) -> str:
+        result = self.server.call(tool, **arguments)
+        self.assertTrue(result["isError"], result)
+        return str(result["content"][0]["text"])
+
+    def data(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        result = self.server.call(tool, **arguments, format="json")
+        self.assertFalse(result["isError"], result)
+        found: dict[str, Any] = result["structuredContent"]
+        return found
+
+    def test_a_project_describes_itself_and_joins_an_organisation(self) -> None:
+        self.assertIn("organisation acme (Acme)", self.server.say("memory_org_create", id="acme", name="Acme"))
+        self.assertIn("exists already; send if_exists=update", self.refused("org_create", id="acme"))
+        described = self.server.say(
+            "memory_project_create",
+            id="alpha",
+            org_id="acme",
+            name="Alpha",
+            description="An aquarium.",
+            root_path="/src/alpha",
+            metadata={"goals": ["ship"]},
+        )
+        for line in (
+            "project alpha (Alpha)",
+            "organisation: acme",
+            "folder: /src/alpha",
+            'metadata: {"goals": ["ship"]}',
+        ):
+            self.assertIn(line, described)
+        self.assertIn("exists already; send if_exists=update", self.refused("project_create", id="alpha", name="A"))
+        changed = self.data("project_create", id="alpha", tags=["ops"], if_exists="update")
+        self.assertEqual((changed["name"], changed["tags"], changed["org_id"]), ("Alpha", ["ops"], "acme"))
+        self.assertEqual(self.data("memory_project_get"), {**changed, "redacted": []})
+        updated = self.server.say("org_create", id="acme", description="Makes everything.", if_exists="update")
+        self.assertIn("projects: alpha", updated)
+
+    @tag("backend")
+    def test_another_project_shows_only_its_card(self) -> None:
+        card = "beta (Beta) of umbrella: Pets."
+        self.assertEqual(self.server.say("memory_project_get", id="beta"), card)
+        self.assertIn(card, self.server.say("memory_project_list"))
+        for tool, arguments in (
+            ("project_get", {"id": "beta"}),
+            ("project_list", {}),
+            ("project_list", {"org_id": "umbrella"}),
+        ):
+            output = str(self.data(tool, **arguments))
+            self.assertIn("'beta'", output)
+            for hidden in ("zebrafish", "metadata", "memories", "last_activity"):
+                self.assertNotIn(hidden, output)
+        self.assertIn("not_found", self.refused("project_get", id="gamma"))
+
+    def test_another_project_can_be_created_but_not_changed(self) -> None:
+        self.assertEqual(self.server.say("project_create", id="delta", name="Delta"), "delta (Delta)")
+        again = self.refused("project_create", id="delta", name="Other", if_exists="update")
+        self.assertIn("forbidden: project 'delta' can be described only from inside it", again)
+        self.assertIn("forbidden", self.refused("org_create", id="umbrella", name="x", if_exists="update"))
+        self.assertIn("no organisation 'nobody'", self.refused("project_create", id="epsilon", org_id="nobody"))
+        self.assertIn("must match", self.refused("project_create", id="../epsilon"))
+        with at_home(self.home):
+            self.assertEqual(list_projects(), ["alpha", "beta", "delta"])
+
+    def test_lists_accept_the_common_arguments(self) -> None:
+        self.assertIn("umbrella (Umbrella)", self.server.say("memory_org_list"))
+        page = self.server.say("project_list", limit=1, compact=True)
+        self.assertRegex(page, r"\(1 of \d; more: cursor=\S+\)$")
+        self.assertEqual(len(self.data("project_list", limit=1)["results"]), 1)
+        self.assertEqual(self.server.say("project_list", org_id="nobody"), "no project matches")
+
+    def test_hub_db_is_neither_needed_nor_created(self) -> None:
+        self.server.say("project_get")
+        self.assertFalse((self.home / "hub.db").exists())
+
+
+class StrictClientTests(McpTestCase):
+    def setUp(self) -> None:
+        self.server = self.connect(MEMORY_HUB_TURN_POLICY="strict")
+
+    def begin(self, turn: str) -> str:
+        answer = self.server.say("turn_begin", turn_id=turn)
+        found = re.search(r"ack_token=(\S+)", answer)
+        assert found, answer
+        return found[1]
+
+    @tag("backend")
+    def test_a_clients_whole_piece_of_work(self) -> None:
+        say = self.server.say
+        self.assertIn("reason: no_token", say("memory_write", title="T", content="x"))
+        self.assertIn("reason: no_session", say("turn_begin"))
+        self.assertIn("session work active", say("session_start", session_id="work", purpose="try turns"))
+        token = self.begin("t1")
+        self.assertIn("created #", say("memory_write", title="T", content="x", ack_token=token))
+        approval = {"type": "user_approved", "payload": {"subject": "the plan"}, "ack_token": token}
+        self.assertIn("user.approved to turn t1", say("event_append", **approval))
+        self.assertIn("known: command.run", say("event_append", type="mind.read", payload={}, ack_token=token))
+        self.work_in_an_iteration(token)
+        self.assertRegex(say("turn_end", ack_token=token, summary="done"), r"turn t1 closed .* \d+ events: done")
+        self.assertIn("reason: closed", say("turn_end", ack_token=token))
+        self.pause_and_end()
+
+    def work_in_an_iteration(self, token: str) -> None:
+        say = self.server.say
+        self.assertIn("feature active", say("iteration_start", command="feature", description="x", ack_token=token))
+        self.assertIn("now: build", say("iteration_advance", phase="build", ack_token=token))
+        sha = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+        given = {"sha": sha.strip()[:12]} if sha else {"sha": "a" * 40, "message": "m", "committed_at": "2026-11-20"}
+        self.assertRegex(say("commit_record", **given, ack_token=token), r"#\d+ [0-9a-f]{10} .* iteration=#\d+")
+        self.assertIn("completed", say("iteration_complete", outcome="it works", ack_token=token))
+        shown = say("iteration_get")
+        self.assertIn("outcome: it works", shown)
+        self.assertIn("iteration.advanced build", shown)
+
+    def pause_and_end(self) -> None:
+        say = self.server.say
+        self.assertIn("paused", say("session_pause", session_id="work"))
+        self.assertIn("reason: session_ended", say("turn_begin", session_id="work"))
+        self.assertIn("active", say("session_resume", session_id="work"))
+        self.assertIn("reason: no_token", say("session_end", summary="tried"))
+        self.assertIn("completed", say("session_end", summary="tried", ack_token=self.begin("t2")))
+        self.assertIn("session work completed", say("session_list"))
+
+
+class AutomaticTurnTests(McpTestCase):
+    def test_a_client_that_knows_no_turns_has_them_all_the_same(self) -> None:
+        server = self.connect()
+        server.say("memory_write", title="first", content="one")
+        server.say("memory_write", title="second", content="two")
+        events = server.say("memory_timeline", before=20)
+        self.assertEqual(
+            [events.count(name) for name in ("session.started", "turn.began", "memory.written")], [1, 1, 2]
+        )
+        server.end()
+        after = self.connect().say("memory_timeline", before=20)
+        self.assertIn("turn.ended", after)
+
+    def test_reading_opens_no_turn(self) -> None:
+        server = self.connect_to("other")
+        server.say("memory_search", query="anything")
+        self.assertIn("no events yet", server.say("memory_timeline"))
+
+    @tag("backend")
+    def test_a_call_that_is_refused_or_changes_nothing_opens_no_turn(self) -> None:
+        server = self.connect_to("refused")
+        self.assertIn("not_found", server.say("memory_update", id=99, content="x"))
+        self.assertIn("invalid", server.say("memory_write", title="T", content="x", related_chunks="no list"))
+        self.assertIn("not_found", server.say("memory_conflict_resolve", id=99, resolution="keep_a"))
+        self.assertIn("no events yet", server.say("memory_timeline"))
+        server.say("memory_write", title="T", content="x")
+        events = server.say("audit_replay").splitlines()
+        self.assertEqual([line.split()[2] for line in events[:3]], ["session.started", "turn.began", "memory.written"])
+
+    def test_a_first_write_to_another_store_opens_the_turn_in_the_projects_own(self) -> None:
+        server = self.connect_to("elsewhere")
+        self.assertIn("created", server.say("memory_write", title="T", content="for all", scope="global"))
+        events = server.say("audit_replay").splitlines()
+        self.assertEqual([line.split()[2] for line in events[:2]], ["session.started", "turn.began"])
+
+    def test_a_write_after_a_pause_resumes_the_session(self) -> None:
+        server = self.connect_to("paused")
+        server.say("memory_write", title="first", content="one")
+        self.assertIn("paused", server.say("session_pause"))
+        server.say("memory_write", title="second", content="two")
+        self.assertRegex(server.say("session_list"), r"active")
+        events = [line.split()[2] for line in server.say("audit_replay").splitlines()]
+        self.assertEqual(events.count("session.started"), 1)
+        self.assertEqual(events[4:8], ["session.paused", "session.resumed", "turn.began", "memory.written"])
+
+    def connect_to(self, home: str) -> Server:
+        return self.connect("--project", home)
+
 
 SHA = "abcdef1234" * 4
 SECRETS = ("ghp_" + "a1B2" * 9, "AKIA" + "Q7ZX" * 4, "glpat-" + "x9Y8z7W6v5" * 2)
@@ -65,6 +257,7 @@ class AcceptanceTests(McpTestCase):
     def lines(self, **question: Any) -> list[str]:
         return self.server.say("memory_search", **question).split("\n")[:-1]
 
+    @tag("backend")
     def test_1_questions_about_decisions_return_verifiable_records(self) -> None:
         for question in (
             "what did we decide about the database journal?",
@@ -79,6 +272,7 @@ class AcceptanceTests(McpTestCase):
             replaced = next(line for line in others if line.startswith(f"#{self.earlier} "))
             self.assertIn(f"superseded, now #{self.standing}", replaced)
 
+    @tag("backend")
     def test_2_commits_are_found_by_theme_and_not_only_by_message(self) -> None:
         for theme in ("journal of the database", "readers retries slow", "sqlite", "people read while others write"):
             with self.subTest(theme):
@@ -217,6 +411,7 @@ class DecisionToolsTests(McpTestCase):
         self.assertEqual(sources(type="decision"), {"decision"})
         self.assertEqual(sources(kind="observation"), {"memory"})
 
+    @tag("backend")
     def test_statistics_count_decisions_and_commits_with_them(self) -> None:
         stats = self.server.call("memory_stats", format="json")["structuredContent"]
         self.assertEqual(stats["decisions"]["superseded"], 1)
