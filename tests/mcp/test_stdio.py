@@ -22,10 +22,11 @@ from memoryhub.mcp.opening import LIST_METHODS, Opening
 from memoryhub.mcp.server import INSTRUCTIONS
 from memoryhub.mcp.wire import MAX_LINE_BYTES
 from tests import tampering
-from tests.databases import sqlite_only
+from tests.databases import at_home, sqlite_only
 from tests.mcp.client import (
     CLIENT,
     ENVELOPE,
+    FIXTURES,
     HANDSHAKE,
     MODERN,
     ROOT,
@@ -35,10 +36,12 @@ from tests.mcp.client import (
     ProcessTestCase,
     Server,
     environment,
+    more_tools,
     parameters,
     run_async,
     wait_until,
 )
+from tests.support import StoresTestCase, forget_all_stores
 
 
 class MalformedInputIsAnswered(McpTestCase):
@@ -308,8 +311,7 @@ def _write_slowly(server: Client, path: Path, *, seconds: float = 0, until: Path
     return number
 
 
-@tag("process")
-class EveryRevisionIsServed(ProcessTestCase):
+class EveryRevisionIsServed(McpTestCase):
     def test_the_front_knows_the_revisions_that_the_sdk_knows(self) -> None:
         self.assertEqual(opening.HANDSHAKE_VERSIONS, HANDSHAKE_PROTOCOL_VERSIONS)
         self.assertEqual(opening.MODERN_VERSIONS, MODERN_PROTOCOL_VERSIONS)
@@ -346,13 +348,10 @@ class EveryRevisionIsServed(ProcessTestCase):
 
 
 @tag("process")
-class TheFrontAnswersAsTheServerDoes(ProcessTestCase):
-    """The first server of a home has no snapshot, so its front answers nothing."""
+class TheFrontAnswersAsTheServerDoes(ProcessTestCase, StoresTestCase):
+    """A server in this process has no front."""
 
-    def start_alone(self) -> Process:
-        return self.start(home=Path(tempfile.mkdtemp(dir=self.home)))
-
-    def conversation(self, server: Process, version: str) -> list[dict[str, Any]]:
+    def conversation(self, server: Client, version: str) -> list[dict[str, Any]]:
         """Return the server's answers to a script with every kind of opening message."""
         envelope = {"_meta": ENVELOPE} if version == MODERN else {}
         if version == MODERN:
@@ -369,8 +368,17 @@ class TheFrontAnswersAsTheServerDoes(ProcessTestCase):
         answers.append(server.ask("tools/call", {"name": "test_origin", "arguments": {}, **envelope}))
         return answers
 
+    def alone(self, version: str) -> list[dict[str, Any]]:
+        with at_home(self.home), more_tools(FIXTURES):
+            server = Server()
+            self.addCleanup(server.destroy)
+            answers = self.conversation(server, version)
+            server.end()
+            forget_all_stores()
+            return answers
+
     def test_whole_conversations_and_single_answers_are_equal(self) -> None:
-        alone = {version: self.conversation(self.start_alone(), version) for version in (*HANDSHAKE, MODERN)}
+        alone = {version: self.alone(version) for version in (*HANDSHAKE, MODERN)}
         kept = json.loads(self.keep_snapshot().read_text())["answers"]
         self.assertEqual(set(kept), set(alone))
         for version, answers in alone.items():
