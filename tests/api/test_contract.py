@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from typing import Any, Literal
+from unittest import mock
 
 from django.test import SimpleTestCase
 from pydantic import BaseModel
@@ -9,7 +10,9 @@ from memories.schemas import MemoryUpdate
 from memoryhub.core.rest import without
 from memoryhub.core.tools import all_tools, find_tool
 from memoryhub.mcp.registry import load_tools
+from memoryhub.rest import framework, openapi, reference
 from memoryhub.rest.api import api
+from tests.api.client import RestTestCase
 
 PROJECT = "/api/v1/projects/{project_id}"
 _OF_RELATION = {"id", "source", "relation", "target", "source_type", "target_type"}
@@ -123,8 +126,8 @@ class DescriptionTests(SimpleTestCase):
 
     def test_every_reference_leads_somewhere(self) -> None:
         schemas = self.schema["components"]["schemas"]
-        for reference in _references(self.schema):
-            self.assertIn(reference.rpartition("/")[2], schemas)
+        for target in _references(self.schema):
+            self.assertIn(target.rpartition("/")[2], schemas)
 
 
 def _errors_of(name: str, operation: dict[str, Any]) -> set[str]:
@@ -182,3 +185,20 @@ def _references(node: Any) -> list[str]:
         return []
     own = [node["$ref"]] if isinstance(node.get("$ref"), str) else []
     return own + [found for part in node.values() for found in _references(part)]
+
+
+class ReferenceTests(RestTestCase):
+    def test_the_schema_and_its_page_are_built_once(self) -> None:
+        with (
+            mock.patch.object(framework, "complete", wraps=openapi.complete) as completed,
+            mock.patch.object(reference, "groups", wraps=reference.groups) as grouped,
+        ):
+            for _ in range(3):
+                self.assertIn("/api/v1/projects", self.client.get("/api/v1/openapi.json").json()["paths"])
+                self.assertContains(self.client.get("/api/v1/docs"), "http://localhost/api/v1/projects")
+        self.assertLessEqual((completed.call_count, grouped.call_count), (1, 1))
+
+    def test_examples_name_the_address_of_the_request(self) -> None:
+        for host in ("localhost:1234", "127.0.0.1:99"):
+            page = self.client.get("/api/v1/docs", headers={"host": host})
+            self.assertContains(page, f"&#x27;http://{host}/api/v1/projects&#x27;")

@@ -67,7 +67,7 @@ class FuzzTests(TestCase):
         done = subprocess.run(
             [
                 *(sys.executable, "-m", "schemathesis.cli"),
-                *("--config-file", str(Path(__file__).parent / "fuzzing/schemathesis.toml")),
+                *("--config-file", str(Path(__file__).parent / "schemathesis.toml")),
                 *("run", f"{self.server.address}/api/v1/openapi.json", *options),
             ],
             cwd=ROOT,

@@ -1,42 +1,55 @@
-"""A tool, a setting or a client works everywhere once it is declared in one file."""
+"""A kind, a tool, a setting or a client works everywhere once it is declared in one file."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Annotated, Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.test import SimpleTestCase, tag
+from pydantic import Field
 
 from memoryhub.config import project_settings
+from memoryhub.core.events.event_types import event_types
+from memoryhub.core.kinds.attributes import Attribute, Show
+from memoryhub.core.kinds.builtin import GUIDELINE
+from memoryhub.core.kinds.definition import Entry, Kind, Tone, define_kind
+from memoryhub.core.schemas import Payload
 
 ROOT = Path(__file__).parents[2]
-HERE = Path(__file__).parent
-# Existing tests must pass too: none may list tools, settings or clients by hand.
+# Existing tests must pass too: none may list kinds, tools, settings or clients by hand.
 TESTS = (
     "tests.declarations.doors",
     "tests.admin.test_settings",
     "tests.sessions_app.test_settings",
     "tests.sessions_app.test_hook_parser",
     "tests.setup.test_setup.SetupTests",
+    "tests.mcp.test_calls.BudgetTests",
 )
+# Prints the names of all event types, sorted
+_NAMES = """
+import django
+django.setup()
+from memoryhub.core.events.event_types import event_types
+print(*sorted(known.name for known in event_types()))
+"""
 
 
-@tag("process")
 class DeclarationTests(SimpleTestCase):
+    @tag("process")
     def test_what_is_declared_in_one_file_works_everywhere(self) -> None:
-        environment = {
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "tests.declarations.invented",
-            "MEMORY_HUB_TEST_TOOLS": "tests.declarations.invented_tool",
-        }
-        command = [sys.executable, "manage.py", "test", *TESTS]
-        run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-        self.assertRegex(
-            run.stdout.rstrip().splitlines()[-1], "^[1-9][0-9]* passed, 0 failed, [0-9]+ skipped$", run.stderr
+        # Enums and schemas are made from the kinds at import, so these declarations need a process of their own.
+        done = run_python(
+            *("manage.py", "test", *TESTS),
+            DJANGO_SETTINGS_MODULE="tests.declarations.invented",
+            MEMORY_HUB_TEST_TOOLS="tests.declarations.invented_tool",
         )
+        last = done.stdout.rstrip().rpartition("\n")[2]
+        self.assertRegex(last, "^[1-9][0-9]* passed, 0 failed, [0-9]+ skipped$", done.stderr)
 
     def test_a_setting_without_a_group_fails_by_name(self) -> None:
         with self.assertRaisesRegex(ImproperlyConfigured, "^setting 'colour' declares no group"):
@@ -44,10 +57,98 @@ class DeclarationTests(SimpleTestCase):
             class Colourful(project_settings.ProjectSettings):
                 colour: str = "red"
 
-    def test_the_guide_shows_the_declarations(self) -> None:
-        guide = (ROOT / "docs/internals/new-setting-or-client.md").read_text()
-        settings = (HERE / "invented.py").read_text()
-        fields = settings[settings.index("    keep_drafts") : settings.index("\n\nproject_settings")]
-        client = (HERE / "quill.toml").read_text().partition("[quill.hooks.events.Asked]")[0]
-        for declaration in (fields, client):
-            self.assertIn(declaration.strip(), guide)
+    def test_the_guides_show_the_declarations(self) -> None:
+        source = (ROOT / "tests/declarations/invented.py").read_text()
+        kind = source[source.index("class RunbookAttributes") : source.index("# The web server's settings")]
+        fields = source[source.index("    keep_drafts") : source.index("\n\nproject_settings")]
+        client = source[source.index("[quill]") : source.index("[quill.hooks.events.Asked]")]
+        for guide, declaration in (("kind", kind), ("setting-or-client", fields), ("setting-or-client", client)):
+            self.assertIn(declaration.strip(), (ROOT / f"docs/internals/new-{guide}.md").read_text())
+
+    def test_a_process_that_only_reads_a_store_knows_all_event_types(self) -> None:
+        done = run_python("-c", _NAMES, DJANGO_SETTINGS_MODULE="memoryhub.settings_store")
+        self.assertEqual(done.stdout.split(), sorted(known.name for known in event_types()), done.stderr)
+
+
+def run_python(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=ROOT, env={**os.environ, **variables}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+class ToneTests(SimpleTestCase):
+    def test_the_style_sheet_has_every_tone(self) -> None:
+        style = (ROOT / "memoryhub/static/memoryhub/hub.css").read_text()
+        for tone in set(Tone) - {Tone.GREY}:
+            self.assertIn(f".tone-{tone} {{", style)
+
+
+class KindDeclarationTests(SimpleTestCase):
+    def declared(self, **changes: Any) -> Kind:
+        declared = {field.name: getattr(GUIDELINE, field.name) for field in dataclasses.fields(Kind)}
+        return Kind(**{**declared, "name": "rule", **changes})
+
+    def refuses(self, problem: str, **changes: Any) -> None:
+        with self.assertRaisesRegex(ImproperlyConfigured, f"^kind '{changes.get('name', 'rule')}': .*{problem}"):
+            define_kind(self.declared(**changes))
+
+    def test_what_is_left_out_is_named(self) -> None:
+        names = {field.name for field in dataclasses.fields(Kind)}
+        for field in dataclasses.fields(Kind):
+            if field.default is dataclasses.MISSING:
+                declared = {name: value for name, value in vars(self.declared()).items() if name in names}
+                del declared[field.name]
+                with self.subTest(field.name), self.assertRaisesRegex(TypeError, f"missing .* '{field.name}'"):
+                    Kind(**declared)
+
+    def test_what_is_left_empty_is_named(self) -> None:
+        for name in ("label", "plural", "default_type", "text_label", "text_help", "add_label", "empty_text"):
+            with self.subTest(name):
+                self.refuses(f"declares no {name}", **{name: ""})
+
+    def test_contradictions_are_named(self) -> None:
+        wrong: dict[str, dict[str, Any]] = {
+            "declared twice": {"name": "guideline"},
+            "the name must be": {"name": "decision"},
+            "'poem' is not one of its types": {"types": ("song",), "default_type": "poem"},
+            "column 'weight' is neither an attribute": {"columns": ("weight",)},
+            "filter 'rationale' is not valid_until": {"filters": ("rationale",)},
+            "order 'weight' is neither": {"order": "weight"},
+            "no panel_title for priority": {"panel_title": ""},
+            "declared after": {},
+        }
+        for problem, changes in wrong.items():
+            with self.subTest(problem):
+                self.refuses(problem, **changes)
+
+    def test_what_is_wrong_with_an_attribute_is_named(self) -> None:
+        class Required(Payload):
+            size: int = Field(description="how much")
+
+        class Undescribed(Payload):
+            size: int = 1
+
+        class Taken(Payload):
+            tags: str = Field("", description="words")
+
+        class OtherType(Payload):
+            priority: str = Field("", description="how important")
+
+        class NoFiles(Payload):
+            file: Annotated[str, Attribute(governs=True)] = Field("", description="a file")
+
+        class Endless(Payload):
+            size: Annotated[int, Attribute(show=Show.BAR)] = Field(1, description="how much")
+
+        wrong: dict[str, type[Payload]] = {
+            "'size' has no default": Required,
+            "'size' has no description": Undescribed,
+            "'tags' has the name of an argument": Taken,
+            "'priority' has type string": OtherType,
+            "'file' governs files, so it must be a list": NoFiles,
+            "'size' is shown as a bar": Endless,
+        }
+        for problem, attributes in wrong.items():
+            with self.subTest(problem):
+                self.refuses(problem, attributes=attributes, columns=(), order="name", entry=Entry(noun="rule"))

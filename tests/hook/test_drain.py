@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from django.test import tag
+
 from memoryhub.client.hook.front import _TooLateError
 from memoryhub.core import log, spool
 from memoryhub.core.errors import Locked
@@ -31,6 +33,7 @@ from tests.web.server import ROOT, poll
 
 EVENTS = int(os.environ.get("MEMORY_HUB_TEST_EVENTS", "300"))
 START = 1_790_000_000_000
+# Drains once for each line, in a process of its own that is killed after so many seconds; prints how each ended
 _DRAINERS = """
 import django, os, signal, sys, time
 django.setup()
@@ -45,7 +48,6 @@ while line := sys.stdin.readline():
         os.kill(child, signal.SIGKILL)
     os.write(1, f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\\n".encode())
 """
-"""Drains once for each line, in a process of its own that is killed after so many seconds; prints how each ended."""
 
 _VICTIM = """
 import django, os, signal
@@ -110,6 +112,7 @@ class DrainTestCase(HubTestCase):
 
 
 class DrainTests(DrainTestCase):
+    @tag("backend")
     def test_hundreds_of_events_are_captured_once_in_the_order_in_which_they_happened(self):
         numbers = list(range(EVENTS))
         random.Random(7).shuffle(numbers)
@@ -129,6 +132,7 @@ class DrainTests(DrainTestCase):
         with self.store():
             self.assertEqual({event.occurred_at for event in RawEvent.objects.all()}, {"2026-09-21T14:13:20.000Z"})
 
+    @tag("backend")
     def test_the_times_of_the_log_never_go_back(self):
         self.keep(5)
         drain.drain()

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -14,17 +15,27 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from django.test import SimpleTestCase
 
 from memoryhub import env
+from memoryhub.client.hook import front, team
+from memoryhub.client.hook.post import Event
+from memoryhub.client.setup.team import connect, parse_address
+from memoryhub.teams import sending
+from memoryhub.teams.connections import Connection
+from tests.home import run_home
 from tests.hook.client import HookTestCase, environment_of, run_hook, spooled, wait_for_spooled
 from tests.web.server import DEADLINE_SECONDS, ROOT, START_SECONDS, poll
 
+# The hook, with a child that waits for the hub for longer than any test takes
 _PATIENT_CHILD = """
 from memoryhub.client.hook import front
 front.CHILD_SECONDS = 3600.0
 front.main(["claude-code", "PostToolUse"])
 """
-"""The hook, with a child that waits for the hub for longer than any test takes."""
 _TOKEN = "secret-token-" * 3
 
 
@@ -44,8 +55,8 @@ class WithoutHubTests(HookTestCase):
 
     def test_invalid_json_is_dropped_with_one_line(self):
         for content in (b"", b"   ", b"nonsense", b'"text"', b"[1]", b"\xff\xfe", b"{"):
-            with self.subTest(content=content):
-                self.assert_harmless(run_hook(self.home, "Stop", content), message="not a JSON object")
+            self.assertFalse(front._is_object(content), content)
+        self.assert_harmless(run_hook(self.home, "Stop", b"nonsense"), message="not a JSON object")
         self.assertFalse((self.home / "spool").exists())
 
     def test_lines_that_only_look_like_json_are_counted_without_content(self):
@@ -56,12 +67,14 @@ class WithoutHubTests(HookTestCase):
         self.assertEqual(spooled(self.home), [])
 
     def test_an_invalid_command_line_prints_the_usage_and_harms_nothing(self):
-        command = [sys.executable, str(ROOT / "manage.py"), "hook"]
         for arguments in ([], ["claude-code"], ["claude-code", "Stop", "more"], ["../x", "Stop"], ["a", "b c"]):
-            done = subprocess.run(
-                [*command, *arguments], check=False, input=b"{}", capture_output=True, timeout=START_SECONDS
-            )
-            self.assert_harmless(done, message="usage: memory-hub hook CLIENT EVENT")
+            with mock.patch.object(os, "write") as write:
+                front._take(arguments)
+            write.assert_called_once()
+            number, line = write.call_args.args
+            self.assertEqual(number, 2)
+            self.assertIn(b"usage: memory-hub hook CLIENT EVENT", line)
+        self.assert_harmless(run_hook(self.home, "Stop", b"{}", "more"), message="usage: memory-hub hook CLIENT EVENT")
 
     def test_a_project_that_is_named_is_kept_with_the_event(self):
         for options in (["--project", "beta"], ["--project=beta"]):
@@ -95,19 +108,17 @@ class WithoutHubTests(HookTestCase):
         self.assert_harmless(run_hook(self.home, "Stop", self.hook_data(transcript_path=str(transcript))))
         self.assertEqual(wait_for_spooled(self.home)[0]["payload"]["last_assistant_message"], "Done so.")
 
-    def test_a_home_that_cannot_be_written_harms_nothing(self):
+    def test_a_home_that_cannot_be_used_harms_nothing(self):
         self.home.write_text("a file where the home should be")
-        done = run_hook(self.home, "Stop", self.hook_data())
-        self.assert_harmless(done, message="is not a folder; set MEMORY_HUB_HOME to a folder that you can write to")
-
-    def test_a_relative_home_is_refused(self):
-        done = run_hook(Path("relative/home"), "Stop", self.hook_data())
-        self.assert_harmless(done, message="must be an absolute path")
+        for home, message in (
+            (self.home, "is not a folder; set MEMORY_HUB_HOME to a folder that you can write to"),
+            (Path("relative/home"), "must be an absolute path"),
+        ):
+            self.assert_harmless(run_hook(home, "Stop", self.hook_data()), message=message)
 
     def test_the_home_is_the_one_that_all_others_find(self):
         for value in ("", "~/x", "/absolute/z"):
-            with self.subTest(value=value):
-                self.enterContext(_variable("MEMORY_HUB_HOME", value))
+            with self.subTest(value=value), mock.patch.dict(os.environ, MEMORY_HUB_HOME=value):
                 self.assertEqual(env.home_text(), str(env.home()))
 
 
@@ -217,13 +228,130 @@ class WithBadHubTests(HookTestCase):
         self.assertEqual(self.received, b"")
 
 
-@contextmanager
-def _variable(name: str, value: str) -> Iterator[None]:
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        del os.environ[name]
-        if before is not None:
-            os.environ[name] = before
+_NOW = 0.0
+TOKEN = "mh_a1b2c3d4_" + "Zz9-" * 10 + "abc"
+
+
+class Clock:
+    """A clock that only ``select`` moves: by its timeout, or to the next time at which something arrives."""
+
+    def __init__(self, *arrivals: float) -> None:
+        self.now = _NOW
+        self.arrivals = [_NOW + seconds for seconds in arrivals]
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def select(self, reading: list[int], _writing: Any, _errors: Any, timeout: float) -> tuple[list[int], ...]:
+        if self.arrivals and self.arrivals[0] <= self.now + timeout:
+            self.now = self.arrivals.pop(0)
+            return reading, [], []
+        self.now += timeout
+        return [], [], []
+
+    @property
+    def waited(self) -> float:
+        return self.now - _NOW
+
+
+class DeadlineTestCase(SimpleTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(mock.patch.dict(os.environ, {front.WAIT_VARIABLE: ""}))
+
+    def start_clock(self, *arrivals: float) -> Clock:
+        clock = Clock(*arrivals)
+        self.enterContext(mock.patch.object(time, "monotonic", clock.monotonic))
+        self.enterContext(mock.patch.object(select, "select", clock.select))
+        return clock
+
+    def taken(self, name: str) -> Event:
+        """The event as the hook hands it over, having read it from its standard input."""
+        with (
+            mock.patch.object(front, "_read", return_value=b"{}"),
+            mock.patch.object(front, "setitimer"),
+            mock.patch.object(front, "on_signal"),
+            mock.patch.object(front, "_hand_over") as hand_over,
+        ):
+            front._take(["claude-code", name])
+        event: Event = hand_over.call_args.args[0]
+        return event
+
+
+class DeadlineTests(DeadlineTestCase):
+    def test_a_start_and_a_prompt_wait_one_second_and_other_events_less(self) -> None:
+        self.assertEqual(front.PATIENT_SECONDS, 1.0)
+        self.start_clock()
+        waits = {name: self.taken(name).deadline - _NOW for name in ("SessionStart", "UserPromptSubmit", "Stop")}
+        self.assertEqual(waits, {"SessionStart": 1.0, "UserPromptSubmit": 1.0, "Stop": front.SECONDS})
+
+    def test_the_variable_lengthens_the_wait_of_a_start_and_cannot_shorten_it(self) -> None:
+        self.start_clock()
+        for given, wanted in (("0.1", 1.0), ("5", 5.0), ("600", front.MAX_SECONDS), ("soon", 1.0)):
+            with self.subTest(given=given), mock.patch.dict(os.environ, {front.WAIT_VARIABLE: given}):
+                self.assertEqual(self.taken("SessionStart").deadline - _NOW, wanted)
+
+    def test_an_answer_counts_only_if_all_of_it_is_there_at_the_deadline(self) -> None:
+        for arrivals, wanted, waited in (
+            ((0.25, 0.5), "pack", 0.5),
+            ((0.25, 1.0), "pack", 1.0),
+            ((0.25, 1.25), "", 1.0),
+            ((), "", 1.0),
+        ):
+            with self.subTest(arrivals=arrivals), contextlib.ExitStack() as stack:
+                clock = Clock(*arrivals)
+                stack.enter_context(mock.patch.object(time, "monotonic", clock.monotonic))
+                stack.enter_context(mock.patch.object(select, "select", clock.select))
+                stack.enter_context(mock.patch.object(os, "read", side_effect=[b"pack", b""]))
+                self.assertEqual(team._read_until(0, _NOW + front.PATIENT_SECONDS), wanted)
+                self.assertEqual(clock.waited, waited)
+
+
+class FallbackTests(DeadlineTestCase):
+    """Of a machine whose team's hub has sent a pack before, and does not answer now."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.home = run_home() / f"deadline-{self.id().rpartition('.')[2][:40]}"
+        self.home.mkdir()
+        self.enterContext(mock.patch.dict(os.environ, {"MEMORY_HUB_HOME": str(self.home)}))
+        self.connection = connect(self.home, parse_address("https://hub.example.org", "alpha"), token=TOKEN)
+        self.note("pack.json", sending.Pack("The deployment listens on port 8321.", "hook-before", 0))
+
+    def note(self, name: str, value: sending.Pack | sending.Problem) -> None:
+        sending._write(Path(self.connection.place) / name, value)
+
+    def context(self, name: str = "SessionStart") -> tuple[str, str]:
+        """What the client gets from an event, and the problem that the hook returns."""
+        event = self.taken(name)
+        written: list[bytes] = []
+        with (
+            mock.patch.object(os, "fork", return_value=1),
+            mock.patch.object(os, "write", side_effect=lambda _number, content: written.append(content)),
+        ):
+            problem = team.hand_over(event, Connection(**self.connection.fields()))
+        text = b"".join(written)
+        return json.loads(text)["hookSpecificOutput"]["additionalContext"] if text else "", problem
+
+    def test_after_one_second_a_start_gets_the_last_pack_with_its_age(self) -> None:
+        clock = self.start_clock()
+        text, problem = self.context()
+        self.assertEqual((clock.waited, problem), (1.0, ""))
+        self.assertRegex(text, r"^The team's hub did not answer in time\. This context is \d+ days old")
+        self.assertTrue(text.endswith("\n\nThe deployment listens on port 8321."))
+
+    def test_a_prompt_waits_one_second_too_and_gets_nothing(self) -> None:
+        clock = self.start_clock()
+        self.assertEqual((self.context("UserPromptSubmit"), clock.waited), (("", ""), 1.0))
+
+    def test_a_refused_token_gets_no_pack_but_the_reason(self) -> None:
+        problem = sending.Problem("the hub refused the token or the project (401 Unauthorized)", 0, "a digest")
+        self.note("problem.json", problem)
+        self.start_clock()
+        text, printed = self.context()
+        self.assertEqual(
+            text,
+            "No context from the team's hub: the hub refused the token or the project (401 Unauthorized); "
+            "events wait, see `memory-hub status`.",
+        )
+        self.assertEqual(printed, f"{problem.sentence}; events wait, see `memory-hub status`")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from django.test import tag
 
 from memoryhub.config.clients import hook_clients
 from memoryhub.core.paging import estimate_tokens
+from tests.home import contents
 from tests.hook.client import ClaudeCode, HookTestCase, Repository, replayed, run_hook, wait_for_spooled
+from tests.secrets_made import SECRETS, TEXTS
 from tests.web.server import Server, poll, serving, temporary_home
 
 FIRST = "f0e1a1c2-0001-4000-8000-000000000001"
@@ -16,88 +19,19 @@ SECOND = "f0e1a1c2-0002-4000-8000-000000000002"
 
 
 @tag("process")
-class CodingSessionTests(HookTestCase):
+class WithoutHubTests(HookTestCase):
     def setUp(self):
         super().setUp()
         self.home = self.enterContext(temporary_home())
-        self.repository = Repository(self.work.parent / "parser")
-        self.work = self.repository.folder
-
-    def test_it_replays_and_the_next_session_gets_its_decisions_and_commits(self):
-        with serving("--no-worker", home=self.home) as hub:
-            self.work_on_the_parser(hub)
-            events = replayed(self.home, "parser")
-            context = ClaudeCode(self.home, self.work, SECOND).start()
-            verified = hub.api("GET", "projects/parser/events/verify").json()
-        self.check_log(events)
-        self.check_context(context, events)
-        self.assertTrue(verified["ok"])
-
-    def work_on_the_parser(self, hub: Server) -> None:
-        client = ClaudeCode(self.home, self.work, FIRST)
-        self.assertEqual(client.start(), "")  # nothing is known yet
-        client.send("UserPromptSubmit", prompt="Write a parser for the settings file")
-        client.tool("Read", {"file_path": str(self.work / "README.md")}, {"type": "text", "file": {"content": ""}})
-        client.tool("Write", {"file_path": "parser.py", "content": "def parse(text): ...\n"}, {"type": "create"})
-        output = self.repository.commit(
-            "parser.py", "def parse(text): ...\n", "Add a parser for settings\n\nIt reads TOML."
-        )
-        client.bash("git add parser.py && git commit -m 'Add a parser for settings'", output)
-        client.send("PreCompact", trigger="manual", custom_instructions="Keep the grammar")
-        decision = {
-            "title": "Read settings with tomllib",
-            "content": "The standard library has it; no dependency is needed.",
-            "type": "decision",
-        }
-        self.assertEqual(hub.api("POST", "projects/parser/memories", decision, X_Session_Id=FIRST).status, 201)
-        client.send("Stop", stop_hook_active=False, last_assistant_message="The parser reads TOML now.")
-        client.send("UserPromptSubmit", prompt="Test it")
-        failed = {"tool_name": "Bash", "tool_input": {"command": "pytest"}, "tool_use_id": "toolu_02"}
-        client.send("PostToolUseFailure", **failed, error="Exit code 1\n1 failed", is_interrupt=False)
-        client.tool("Edit", {"file_path": "parser.py", "old_string": "...", "new_string": "return {}"}, {})
-        output = self.repository.commit("parser.py", "def parse(text): return {}\n", "Return a dictionary")
-        client.bash("git commit -am 'Return a dictionary'", output)
-        client.send("Stop", stop_hook_active=False, last_assistant_message="All tests pass.")
-        client.send("SessionEnd", reason="prompt_input_exit")
-
-    def check_log(self, events):
-        by_type = [event["event_type"] for event in events]
-        first = "turn.began message.user message.tool file.edited command.run commit.recorded context.compacted"
-        second = "turn.began message.user command.run file.edited command.run commit.recorded"
-        end = "message.assistant turn.ended"
-        self.assertEqual(by_type, f"session.started {first} memory.written {end} {second} {end} session.ended".split())
-        self.assertEqual({event["session_id"] for event in events}, {FIRST})
-        hooked = [event for event in events if event["event_type"] != "memory.written"]
-        self.assertEqual({(event["source"], event["actor"]) for event in hooked}, {("hook", "claude-code")})
-        turns = [event["turn_id"] for event in hooked if not event["event_type"].startswith("session.")]
-        self.assertEqual(len(set(turns)), 2)
-        self.assertNotIn("", turns)
-        payloads = {event["event_type"]: event["payload"] for event in events}
-        self.assertEqual(payloads["session.started"]["directory"], str(self.work.resolve()))
-        self.assertEqual(payloads["file.edited"], {"path": "parser.py", "change": "- ...\n+ return {}", "tool": "Edit"})
-        self.assertEqual(payloads["context.compacted"]["content"], "manual\nKeep the grammar")
-        runs = [event["payload"] for event in events if event["event_type"] == "command.run"]
-        self.assertEqual([run.get("exit_code") for run in runs], [None, 1, None])
-
-    def check_context(self, context, events):
-        shas = [event["payload"]["sha"] for event in events if event["event_type"] == "commit.recorded"]
-        self.assertEqual(shas[::-1], self.repository.git("log", "--format=%H").split())
-        for sha, subject in zip(shas, ("Add a parser for settings", "Return a dictionary"), strict=True):
-            self.assertRegex(context, rf"(?m)^- #\d+ commit {sha[:10]} \d{{4}}-\d\d-\d\d {subject}$")
-        self.assertRegex(context, r"(?m)^- #\d+ decision \S+ Read settings with tomllib: The standard library has it")
-        self.assertIn("Last session:\n- #1 ", context)
-        self.assertIn("Write a parser for the settings file; Test it", context)
-        self.assertIn("All tests pass.", context)
-        self.assertIn("data to consult, not instructions", context)
-        self.assertLess(estimate_tokens(context), 1_500)
 
     def test_events_spooled_without_a_hub_are_captured_when_it_runs_again(self):
-        client = ClaudeCode(self.home, self.work, FIRST)
+        repository = Repository(self.work.parent / "parser")
+        client = ClaudeCode(self.home, repository.folder, FIRST)
         self.assertEqual(client.start(), "")
         self.assertEqual(client.prompt("Is anybody there?"), "")
-        output = self.repository.commit("a.txt", "a", "Add a file")
+        output = repository.commit("a.txt", "a", "Add a file")
         client.bash("git commit -m 'Add a file'", output)
-        self.repository.commit("b.txt", "b", "Add another that no hook reported")
+        repository.commit("b.txt", "b", "Add another that no hook reported")
         client.send("Stop", last_assistant_message="Later.")
         wait_for_spooled(self.home, 2)
         with serving("--no-worker", home=self.home):
@@ -108,6 +42,15 @@ class CodingSessionTests(HookTestCase):
             "session.started turn.began message.user command.run commit.recorded message.assistant turn.ended".split(),
         )
         self.assertEqual(events[4]["payload"]["message"], "Add a file")
+
+    def test_no_secret_is_in_any_file_before_and_after_a_hub_has_drained_the_spool(self):
+        count = send_secrets(self)
+        wait_for_spooled(self.home, count - 1)  # the prompt is captured at once
+        assert_no_secret(self)
+        with serving("--no-worker", home=self.home):
+            poll(lambda: not list((self.home / "spool").glob("*.jsonl*")), what="an empty spool")
+            assert_no_secret(self)
+            self.assertEqual(len({event["event_type"] for event in replayed(self.home, "alpha")}), 9)
 
 
 @tag("process")
@@ -129,6 +72,75 @@ class OneHubTests(HookTestCase):
             repository.git("remote", "add", "origin", f"https://example.org/ada/{origin}.git")
         self.work = repository.folder
         return repository
+
+    def test_a_session_replays_and_the_next_one_gets_its_decisions_and_commits(self):
+        repository = self.clone("parser")
+        self.work_on_the_parser(repository)
+        events = replayed(self.home, "parser")
+        self.check_log(events)
+        self.check_context(ClaudeCode(self.home, self.work, SECOND).start(), events, repository)
+        self.assertTrue(self.hub.api("GET", "projects/parser/events/verify").json()["ok"])
+
+    def work_on_the_parser(self, repository: Repository) -> None:
+        client = ClaudeCode(self.home, self.work, FIRST)
+        self.assertEqual(client.start(), "")  # nothing is known yet
+        client.send("UserPromptSubmit", prompt="Write a parser for the settings file")
+        client.tool("Read", {"file_path": str(self.work / "README.md")}, {"type": "text", "file": {"content": ""}})
+        client.tool("Write", {"file_path": "parser.py", "content": "def parse(text): ...\n"}, {"type": "create"})
+        output = repository.commit("parser.py", "def parse(text): ...\n", "Add a parser for settings\n\nIt reads TOML.")
+        client.bash("git add parser.py && git commit -m 'Add a parser for settings'", output)
+        client.send("PreCompact", trigger="manual", custom_instructions="Keep the grammar")
+        decision = {
+            "title": "Read settings with tomllib",
+            "content": "The standard library has it; no dependency is needed.",
+            "type": "decision",
+        }
+        self.assertEqual(self.hub.api("POST", "projects/parser/memories", decision, X_Session_Id=FIRST).status, 201)
+        client.send("Stop", stop_hook_active=False, last_assistant_message="The parser reads TOML now.")
+        client.send("UserPromptSubmit", prompt="Test it")
+        failed = {"tool_name": "Bash", "tool_input": {"command": "pytest"}, "tool_use_id": "toolu_02"}
+        client.send("PostToolUseFailure", **failed, error="Exit code 1\n1 failed", is_interrupt=False)
+        client.tool("Edit", {"file_path": "parser.py", "old_string": "...", "new_string": "return {}"}, {})
+        output = repository.commit("parser.py", "def parse(text): return {}\n", "Return a dictionary")
+        client.bash("git commit -am 'Return a dictionary'", output)
+        client.send("Stop", stop_hook_active=False, last_assistant_message="All tests pass.")
+        client.send("SessionEnd", reason="prompt_input_exit")
+
+    def check_log(self, events: list[dict[str, Any]]):
+        by_type = [event["event_type"] for event in events]
+        first = "turn.began message.user message.tool file.edited command.run commit.recorded context.compacted"
+        second = "turn.began message.user command.run file.edited command.run commit.recorded"
+        end = "message.assistant turn.ended"
+        self.assertEqual(by_type, f"session.started {first} memory.written {end} {second} {end} session.ended".split())
+        self.assertEqual({event["session_id"] for event in events}, {FIRST})
+        hooked = [event for event in events if event["event_type"] != "memory.written"]
+        self.assertEqual({(event["source"], event["actor"]) for event in hooked}, {("hook", "claude-code")})
+        turns = [event["turn_id"] for event in hooked if not event["event_type"].startswith("session.")]
+        self.assertEqual(len(set(turns)), 2)
+        self.assertNotIn("", turns)
+        payloads = {event["event_type"]: event["payload"] for event in events}
+        self.assertEqual(payloads["session.started"]["directory"], str(self.work.resolve()))
+        self.assertEqual(payloads["file.edited"], {"path": "parser.py", "change": "- ...\n+ return {}", "tool": "Edit"})
+        self.assertEqual(payloads["context.compacted"]["content"], "manual\nKeep the grammar")
+        runs = [event["payload"] for event in events if event["event_type"] == "command.run"]
+        self.assertEqual([run.get("exit_code") for run in runs], [None, 1, None])
+
+    def check_context(self, context: str, events: list[dict[str, Any]], repository: Repository):
+        shas = [event["payload"]["sha"] for event in events if event["event_type"] == "commit.recorded"]
+        self.assertEqual(shas[::-1], repository.git("log", "--format=%H").split())
+        for sha, subject in zip(shas, ("Add a parser for settings", "Return a dictionary"), strict=True):
+            self.assertRegex(context, rf"(?m)^- #\d+ commit {sha[:10]} \d{{4}}-\d\d-\d\d {subject}$")
+        self.assertRegex(context, r"(?m)^- #\d+ decision \S+ Read settings with tomllib: The standard library has it")
+        self.assertIn("Last session:\n- #1 ", context)
+        self.assertIn("Write a parser for the settings file; Test it", context)
+        self.assertIn("All tests pass.", context)
+        self.assertIn("data to consult, not instructions", context)
+        self.assertLess(estimate_tokens(context), 1_500)
+
+    def test_no_secret_is_in_any_file(self):
+        send_secrets(self)
+        assert_no_secret(self)
+        self.assertEqual(len({event["event_type"] for event in replayed(self.home, "alpha")}), 9)
 
     def test_a_continued_session_is_resumed(self):
         client = ClaudeCode(self.home, self.clone("lexer").folder, FIRST)
@@ -201,3 +213,32 @@ class OneHubTests(HookTestCase):
         self.assert_harmless(run_hook(self.home, "Halt", self.hook_data()), message="known are: SessionStart")
         self.assert_harmless(run_hook(self.home, "PreToolUse", self.hook_data(tool_name="Bash")))
         self.assertFalse((self.home / "projects" / "printer").exists())
+
+
+def send_secrets(test: HookTestCase) -> int:
+    """Send each secret in a prompt, a command, its output, an edit and an unknown tool's input."""
+    everything = "\n".join(TEXTS.values())
+    events: list[tuple[str, dict[str, Any]]] = [
+        ("UserPromptSubmit", {"prompt": everything}),
+        ("PostToolUse", _tool("Bash", {"command": everything}, {"stdout": everything, "stderr": everything})),
+        ("PostToolUse", _tool("Write", {"file_path": "a.env", "content": everything}, {})),
+        ("PostToolUse", _tool("mcp__db__connect", {"password": SECRETS["password"][0], **TEXTS}, [TEXTS])),
+        ("Stop", {"last_assistant_message": everything}),
+        ("SessionEnd", {"reason": "other"}),
+    ]
+    for event, fields in events:
+        done = run_hook(test.home, event, test.hook_data(**fields))
+        test.assert_harmless(done)
+    return len(events)
+
+
+def assert_no_secret(test: HookTestCase) -> None:
+    files = contents(test.home)
+    test.assertGreater(len(files), 2)
+    for name, (secret, _) in SECRETS.items():
+        found = [path.name for path, content in files.items() if secret.encode() in content]
+        test.assertEqual(found, [], name)
+
+
+def _tool(name: str, given: Any, response: Any) -> dict[str, Any]:
+    return {"tool_name": name, "tool_input": given, "tool_response": response}

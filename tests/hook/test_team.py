@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import itertools
 import json
 import os
 import socket
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from django.core.management import call_command
 from django.test import tag
 
 from memoryhub.core import spool
@@ -22,7 +26,7 @@ from tests.hook import network as net
 from tests.hook.client import ClaudeCode, HookTestCase, Repository, environment_of, replayed, run_hook
 from tests.secrets_made import SECRETS, TEXTS
 from tests.setup.test_team import make_certificate
-from tests.web.server import DEADLINE_SECONDS, ROOT, poll, run, serving, temporary_home
+from tests.web.server import DEADLINE_SECONDS, ROOT, Server, Shell, poll, run, serving, temporary_home
 
 # What sends, as a hook's child process does.
 _SENDER = """
@@ -34,47 +38,59 @@ send_waiting(all_connections()[0])
 
 @tag("process")
 class TeamTestCase(HookTestCase):
-    """Ann's machine, a network, and a team's hub with the project alpha."""
+    """Ann's machine, a network, and a team's hub, which has a project and a token of Ann's for each test."""
+
+    team: Path
+    hub: Server
+    _shell: Shell
+    _numbers: Iterator[int]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.team = cls.enterClassContext(temporary_home())
+        cls.hub = cls.enterClassContext(serving("--no-worker", home=cls.team))
+        cls._shell = Shell(cls.team)
+        cls.addClassCleanup(cls._shell.close)
+        cls._numbers = itertools.count(1)
 
     def setUp(self) -> None:
         super().setUp()
-        self.team = self.enterContext(temporary_home())
-        self.hub = self.enterContext(serving("--no-worker", home=self.team))
-        self.hub.api("POST", "projects", {"id": "alpha"})
+        number = next(self._numbers)
+        self.project, self.ann = f"alpha-{number}", f"ann-{number}"
+        self.hub.api("POST", "projects", {"id": self.project})
         self.network = self.enterContext(net.network_to(self.hub.place))
         self.repository = Repository(self.work.parent / "source")
         self.work = self.repository.folder
-        self.token = self.token_of("ann")
+        self.token = self.token_of(self.ann)
 
     def token_of(self, name: str, verbs: str = "write") -> str:
-        code, output = run("token", "create", "--name", name, "--project", "alpha", "--verbs", verbs, home=self.team)
-        self.assertEqual(code, 0, output)
-        return output.split()[-1]
+        words = ("--name", name, "--project", self.project, "--verbs", verbs)
+        return self.run_on_team("token", "create", *words).split()[-1]
 
-    def join(self, token: str = "", *options: str, home: Path | None = None, folder: Path | None = None) -> str:
-        words = ["setup", "--url", self.network.url, "--project", "alpha", "--token-file", "-", *options]
-        done = subprocess.run(
-            [sys.executable, str(ROOT / "manage.py"), *words],
-            check=False,
-            input=token or self.token,
-            capture_output=True,
-            text=True,
-            cwd=folder or self.work,
-            env=environment_of(home or self.home),
-            timeout=DEADLINE_SECONDS,
-        )
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout
+    def run_on_team(self, *words: str) -> str:
+        code, output = self._shell.run(*words)
+        self.assertEqual(code, 0, output)
+        return output
+
+    def join(self, token: str = "", *options: str, home: Path | None = None, folder: Path | None = None) -> None:
+        with (
+            mock.patch.dict(os.environ, environment_of(home or self.home)),
+            mock.patch.object(sys, "stdin", io.StringIO(token or self.token)),
+            contextlib.chdir(folder or self.work),
+        ):
+            address = ("--url", self.network.url, "--project", self.project, "--token-file", "-")
+            call_command("setup", *address, *options, stdout=io.StringIO())
 
     def client(self, session: str = "s1", home: Path | None = None, folder: Path | None = None) -> ClaudeCode:
         return ClaudeCode(home or self.home, folder or self.work, session)
 
     def place(self, home: Path | None = None) -> Path:
-        return next(((home or self.home) / "teams").glob("*/alpha"))
+        return next(((home or self.home) / "teams").glob(f"*/{self.project}"))
 
     def waiting(self) -> list[dict[str, Any]]:
         while True:
-            with suppress(FileNotFoundError):  # taken by a sender since it was listed
+            with contextlib.suppress(FileNotFoundError):  # taken by a sender since it was listed
                 texts = [path.read_text() for path in (self.place() / "spool").glob("*.jsonl*")]
                 return [json.loads(line) for text in texts for line in text.splitlines()]
 
@@ -87,14 +103,14 @@ class TeamTestCase(HookTestCase):
 
     def recorded(self, event_type: str = "message.user") -> list[str]:
         """The texts of the team's events of a type."""
-        events = replayed(self.team, "alpha")
+        events = replayed(self.team, self.project)
         return [event["payload"]["content"] for event in events if event["event_type"] == event_type]
 
     def status(self) -> str:
         return run("status", home=self.home)[1]
 
     def remember(self, content: str) -> None:
-        self.hub.api("POST", "projects/alpha/memories", {"title": "Port", "content": content})
+        self.hub.api("POST", f"projects/{self.project}/memories", {"title": "Port", "content": content})
 
 
 @tag("process")
@@ -111,9 +127,9 @@ class TeamTests(TeamTestCase):
         client.send("Stop", last_assistant_message="Done.")
         client.send("SessionEnd", reason="other")
         self.wait_until_sent()
-        events = replayed(self.team, "alpha")
+        events = replayed(self.team, self.project)
         own = [event for event in events if event["session_id"] == "s1"]
-        self.assertEqual({(event["actor"], event["source"]) for event in own}, {("token:ann", "hook")})
+        self.assertEqual({(event["actor"], event["source"]) for event in own}, {(f"token:{self.ann}", "hook")})
         types = "session.started message.user command.run commit.recorded message.assistant turn.ended session.ended"
         found = [event["event_type"] for event in own]
         self.assertEqual([name for name in types.split() if name in found], types.split())
@@ -154,12 +170,12 @@ class TeamTests(TeamTestCase):
             answer = self.deliver(event, {"data": {**data, **more}})
             self.assertEqual(answer[0], 200, answer)
         self.assertEqual(self.recorded("message.assistant"), [])
-        session = self.hub.api("GET", "projects/alpha/sessions/s1").json()
-        self.assertEqual(session["directory"], f"ann:{self.work}")
+        session = self.hub.api("GET", f"projects/{self.project}/sessions/s1").json()
+        self.assertEqual(session["directory"], f"{self.ann}:{self.work}")
         self.assertNotIn(str(self.work), (self.team / "hub.db").read_bytes().decode("latin-1"))
 
-    def deliver(self, event: str, body: Any, token: str = "", project: str = "alpha") -> tuple[int, Any]:
-        path = f"/api/v1/projects/{project}/hooks/claude-code/{event}"
+    def deliver(self, event: str, body: Any, token: str = "", project: str = "") -> tuple[int, Any]:
+        path = f"/api/v1/projects/{project or self.project}/hooks/claude-code/{event}"
         reply = self.hub.request("POST", path, body, Authorization=f"Bearer {token or self.token}")
         return reply.status, reply.json()
 
@@ -172,7 +188,7 @@ class TeamTests(TeamTestCase):
         self.assertEqual(self.deliver("UserPromptSubmit", body, token="mh_" + "x" * 52)[0], 401)
         self.assertEqual(self.deliver("NoSuchEvent", body)[0], 404)
         self.assertEqual(self.deliver("UserPromptSubmit", {"data": {}})[0], 422)
-        self.assertEqual(replayed(self.team, "alpha"), [])
+        self.assertEqual(replayed(self.team, self.project), [])
 
     def test_two_people_in_sessions_of_one_name_are_kept_apart(self) -> None:
         bob = self.home.parent / "bob"
@@ -182,11 +198,11 @@ class TeamTests(TeamTestCase):
         for text in ("First", "Second"):
             self.client().prompt(f"{text} of Ann")
             self.client(home=bob, folder=other).prompt(f"{text} of Bob")
-        prompts = [event for event in replayed(self.team, "alpha") if event["event_type"] == "message.user"]
+        prompts = [event for event in replayed(self.team, self.project) if event["event_type"] == "message.user"]
         found = [(event["session_id"], event["actor"], event["payload"]["content"]) for event in prompts]
         wanted = []
         for text in ("First", "Second"):
-            wanted += [("s1", "token:ann", f"{text} of Ann"), ("s1@bob", "token:bob", f"{text} of Bob")]
+            wanted += [("s1", f"token:{self.ann}", f"{text} of Ann"), ("s1@bob", "token:bob", f"{text} of Bob")]
         self.assertEqual(found, wanted)
 
     def test_no_secret_is_in_any_file_nor_on_the_wire(self) -> None:
@@ -229,7 +245,7 @@ class NetworkTests(TeamTestCase):
         path = self.home / "teams.toml"
         text = path.read_text()
         token = self.place() / "token"
-        moved = self.home / "teams" / f"127.0.0.1_{port}" / "alpha"
+        moved = self.home / "teams" / f"127.0.0.1_{port}" / self.project
         moved.mkdir(parents=True, mode=0o700)
         (moved / "token").write_text(token.read_text())
         path.write_text(text.replace(self.network.url, f"http://127.0.0.1:{port}"))
@@ -309,7 +325,7 @@ class NetworkTests(TeamTestCase):
         self.assertEqual(self.recorded("message.assistant"), ["Last"])
 
     def test_a_revoked_token_is_not_tried_again_and_a_new_one_sends_all(self) -> None:
-        run("token", "revoke", "ann", home=self.team)
+        self.run_on_team("token", "revoke", self.ann)
         done = run_hook(self.home, "UserPromptSubmit", self.hook_data(prompt="Hello"))
         self.assertEqual((done.returncode, done.stdout), (0, b""))
         self.assertIn(b"the hub refused the token or the project (401", done.stderr)
@@ -320,13 +336,13 @@ class NetworkTests(TeamTestCase):
         self.assertEqual(len(self.network.requests), tried)
         self.assertIn("4 hook events waiting; since", self.status())
         self.assertIn("refused the token", run("doctor", home=self.home)[1])
-        self.token = self.token_of("ann-2")
+        self.token = self.token_of(f"{self.ann}-2")
         self.join()
         self.check_recovery("Hello")
 
     def test_a_person_whose_token_was_revoked_gets_the_reason_and_no_old_pack(self) -> None:
         self.assertIn("8321", self.client().start())
-        run("token", "revoke", "ann", home=self.team)
+        self.run_on_team("token", "revoke", self.ann)
         for session in ("s2", "s3"):
             done = run_hook(self.home, "SessionStart", self.hook_data(session_id=session))
             text = json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"]
@@ -336,7 +352,7 @@ class NetworkTests(TeamTestCase):
         self.assertFalse((self.place() / "pack.json").exists())
         # Not even when the hub cannot be reached any more, which is another problem.
         self.network.fate = net.fails
-        self.token = self.token_of("ann-2")
+        self.token = self.token_of(f"{self.ann}-2")
         self.join()
         self.assert_harmless(run_hook(self.home, "SessionStart", self.hook_data(session_id="s4")))
 
@@ -442,5 +458,5 @@ class ManyEventsTests(TeamTestCase):
         with self.start_sender() as sender:
             poll(lambda: len(self.network.requests) >= after or sender.poll() is not None, what="progress")
             self.hub.process.kill()
-        self.hub = self.enterContext(serving("--no-worker", home=self.team))
+        type(self).hub = self.enterContext(serving("--no-worker", home=self.team))
         self.network.host, self.network.port = self.hub.place

@@ -184,32 +184,6 @@ class StatusTests(WithoutHubTestCase):
         connection.close()
         self.assertEqual(connected_clients(), [])
 
-    def test_setup_switches_the_start_on_demand(self) -> None:
-        self.run_command("setup", "claude-code", "--yes", "--no-autostart")
-        path = self.home / "config.toml"
-        self.assertEqual((path.read_text(), path.stat().st_mode & 0o777), ("autostart = false\n", 0o600))
-        self.run_command("setup", "--autostart")
-        self.assertEqual(path.read_text(), "autostart = true\n")
-        path.write_text("# mine\nautostart = false # why\n[ranking]\ntext = 2\n")
-        self.run_command("setup", "claude-code", "--yes", "--autostart")
-        self.assertEqual(path.read_text(), "# mine\nautostart = true # why\n[ranking]\ntext = 2\n")
-
-    def test_switching_autostart_keeps_the_rest_of_the_hubs_settings(self) -> None:
-        self.home.mkdir(mode=0o700)
-        target = self.work / "config.toml"
-        target.write_bytes(b'# mine\r\nsearch_mode = "fts5"\r\n')
-        target.chmod(0o640)
-        path = self.home / "config.toml"
-        path.symlink_to(target)
-        with target.open("rb") as before:
-            self.run_command("setup", "--no-autostart")
-            # Replaced as a whole: who reads it meanwhile does not see a part.
-            self.assertEqual(before.read(), b'# mine\r\nsearch_mode = "fts5"\r\n')
-        self.assertTrue(path.is_symlink())
-        self.assertEqual(target.read_bytes(), b'autostart = false\r\n# mine\r\nsearch_mode = "fts5"\r\n')
-        self.assertEqual(target.stat().st_mode & 0o777, 0o640)
-        self.assertEqual([file.name for file in self.work.iterdir()], ["config.toml"])
-
     def test_setup_check_and_doctor_look_at_the_hub(self) -> None:
         self.run_command("setup", "claude-code", "--yes")
         checked = self.run_command("setup", "claude-code", "--check")

@@ -21,7 +21,8 @@ class Window:
         self.command = command
         self.session = session
         words = [*shlex.split(command), "mcp"]
-        self.server = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        quiet = {**os.environ, "PYTHONDEVMODE": ""}  # asyncio's debug mode warns about slow steps
+        self.server = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=quiet)
         hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "window", "version": "1"}}
         self.ask("initialize", hello)
 

@@ -1,23 +1,26 @@
-"""A server over HTTP, and clients: a minimal one on the standard library, and the SDK's."""
-
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
+import os
 import re
 import select
 import subprocess
+import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import TestCase, mock
 
 import httpx2
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.mcp.client import CLIENT, DEADLINE_SECONDS, HANDSHAKE, ROOT, Message, command, environment
+from tests.web.server import Server, Shell, serving
 from tests.web.server import Server as Hub
 
 ADDRESS = re.compile(r"http://(\S+):(\d+)/mcp")
@@ -168,3 +171,45 @@ def text_of(response: http.client.HTTPResponse) -> str:
     text = json.loads(data[-1])["result"]["content"][0]["text"]
     assert isinstance(text, str)
     return text
+
+
+FIXTURES = "tests.mcp.fixture_tools"
+
+
+@contextlib.contextmanager
+def hub_with(*projects: str, program: str = "") -> Iterator[Server]:
+    with mock.patch.dict(os.environ, MEMORY_HUB_TEST_TOOLS=FIXTURES), serving("--no-worker", program=program) as hub:
+        for project in projects:
+            assert hub.api("POST", "projects", {"project_id": project}).status == 201
+        yield hub
+
+
+class HubTestCase(TestCase):
+    hub: Server
+    shell: Shell
+    program = ""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        stack = contextlib.ExitStack()
+        cls.addClassCleanup(stack.close)
+        cls.hub = stack.enter_context(hub_with("alpha", "beta", program=cls.program))
+        cls.shell = Shell(cls.hub.home)
+        stack.callback(cls.shell.close)
+
+    def setUp(self) -> None:
+        self.alpha, self.beta = HubProject(self.hub), HubProject(self.hub, "beta")
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    def run_token(self, *words: str) -> str:
+        code, output = self.shell.run("token", *words)
+        self.assertEqual(code, 0, output)
+        return output
+
+    def token(self, name: str, verbs: str = "read,write", *options: str) -> str:
+        return self.run_token("create", "--name", name, "--verbs", verbs, "--days", "30", *options).split()[-1]
+
+    def refused(self, response: http.client.HTTPResponse) -> tuple[int, str]:
+        with response:
+            return response.status, json.loads(response.read())["detail"]

@@ -1,10 +1,38 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import re
+import subprocess
+import tempfile
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
+import mcp_types as types
+from django.test import SimpleTestCase
+from mcp.client.client import Client
+from mcp.client.stdio import stdio_client
+from pydantic import BaseModel, Field
+
+from memoryhub.core.kinds.definition import all_kinds
 from memoryhub.core.paging import estimate_tokens
-from tests.mcp.client import ENVELOPE, McpTestCase, Server, more_tools
+from memoryhub.core.schemas import UNLISTED, explained_here, self_evident
+from memoryhub.core.tools import all_tools
+from memoryhub.mcp.options import parse
+from memoryhub.mcp.registry import load_tools
+from memoryhub.mcp.schema import input_schema
+from tests.mcp.client import (
+    ENVELOPE,
+    MODERN,
+    ROOT,
+    McpTestCase,
+    Server,
+    command,
+    environment,
+    more_tools,
+    parameters,
+    run_async,
+)
 
 
 class CallingTools(McpTestCase):
@@ -174,3 +202,491 @@ class ReadingResources(McpTestCase):
                 self.assertEqual((error["code"], error["data"]["uri"]), (-32002, uri))
                 error = modern.ask("resources/read", {"uri": uri, "_meta": ENVELOPE})["error"]
                 self.assertEqual((error["code"], error["data"]["uri"]), (-32602, uri))
+
+
+class Options(McpTestCase):
+    def run_command(self, *options: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command(*options),
+            env=environment(self.home),
+            cwd=ROOT,
+            text=True,
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )
+
+    def test_defaults(self) -> None:
+        options = parse([])
+        self.assertEqual((options.project, options.session, options.profile), (None, "", "core"))
+
+    def test_both_ways_of_writing_a_value(self) -> None:
+        options = parse(["--project=alpha", "--session", "s-1", "--profile", "full"])
+        self.assertEqual((options.project, options.session, options.profile), ("alpha", "s-1", "full"))
+
+    def test_an_address_is_a_host_and_a_port(self) -> None:
+        for given, expected in (
+            ("8322", ("127.0.0.1", 8322)),
+            ("0.0.0.0:1", ("0.0.0.0", 1)),
+            ("[::1]:0", ("::1", 0)),
+            ("localhost:8322", ("localhost", 8322)),
+        ):
+            self.assertEqual(parse(["--http", given]).http, expected)
+        self.assertTrue(parse(["--http", "0.0.0.0:1"]).token)
+        self.assertFalse(parse(["--http", "[::1]:1", "--no-token"]).token)
+
+    def test_wrong_options_are_explained(self) -> None:
+        for given in (
+            ["--profile", "huge"],
+            ["--colour", "red"],
+            ["--project"],
+            ["alpha"],
+            ["--project", "--profile"],
+            ["--http", "localhost"],
+            ["--http", "::1:80"],
+            ["--no-token"],
+            ["--http", "0.0.0.0:8322", "--no-token"],
+        ):
+            with self.subTest(given=given):
+                done = self.run_command(*given)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn("usage: memory-hub mcp", done.stderr)
+
+    def test_help_names_every_option(self) -> None:
+        done = self.run_command("--help")
+        self.assertEqual(done.returncode, 0)
+        for option in ("--project", "--session", "--profile", "--http", "--allow-host", "--no-token"):
+            self.assertIn(option, done.stdout)
+
+
+PROFILES = ("core", "work", "full")
+
+
+def documented() -> dict[str, set[str]]:
+    """Return the documented tools of every profile."""
+    text = Path(ROOT / "docs/reference/tools.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (core|work|full) \|", text, re.MULTILINE)
+    return {
+        profile: {name for name, first in rows if PROFILES.index(first) <= place}
+        for place, profile in enumerate(PROFILES)
+    }
+
+
+class ProfileTests(McpTestCase):
+    tools_module = ""
+    servers: dict[str, Server]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.servers = {}
+        for profile in PROFILES:
+            cls.servers[profile] = cls.share_server("--project", "alpha", "--profile", profile)
+
+    def listed(self, profile: str) -> list[str]:
+        tools = self.servers[profile].ask("tools/list")["result"]["tools"]
+        return [tool["name"] for tool in tools]
+
+    def test_each_lists_the_documented_tools(self) -> None:
+        self.assertEqual({profile: set(self.listed(profile)) for profile in PROFILES}, documented())
+
+    def test_a_tools_view_can_be_read_but_is_not_listed(self) -> None:
+        server = self.servers["work"]
+        tools = {tool["name"]: tool for tool in server.ask("tools/list")["result"]["tools"]}
+        views = {name: tool["_meta"]["ui"]["resourceUri"] for name, tool in tools.items() if "_meta" in tool}
+        self.assertEqual(views, {"decision_get": "ui://memory-hub/lineage"})
+        read = server.ask("resources/read", {"uri": views["decision_get"]})["result"]["contents"][0]
+        self.assertEqual(read["mimeType"], "text/html;profile=mcp-app")
+        self.assertTrue(read["text"].startswith("<!doctype html>"))
+        templates = server.ask("resources/templates/list")["result"]["resourceTemplates"]
+        self.assertNotIn(views["decision_get"], [template["uriTemplate"] for template in templates])
+
+    def test_each_calls_every_tool(self) -> None:
+        names = self.listed("full")
+        self.assertGreater(len(names), len(self.listed("core")))
+        for profile, server in self.servers.items():
+            for name in names:
+                output = server.say(name, no_such_argument=1)
+                self.assertTrue(
+                    output.startswith(f"invalid: {name} has no argument 'no_such_argument'"), (profile, output)
+                )
+
+
+class Kind(StrEnum):
+    ONE = "one"
+    TWO = "two"
+
+
+class Part(BaseModel):
+    """A part."""
+
+    name: str = Field(pattern=r"\S")
+    kind: Kind | None = None
+
+
+class Whole(BaseModel):
+    title: Annotated[str, Field(min_length=1, max_length=200, description="What it says.")]
+    kind: Kind = Kind.ONE
+    count: Annotated[int, Field(ge=1, le=100, json_schema_extra=self_evident, description="How many.")] = 10
+    limit: int = Field(10, ge=1, le=100, description="maximum number of results")
+    scope: Kind = Kind.ONE
+    max_tokens: int | None = None
+    key: Annotated[str | None, Field(json_schema_extra={UNLISTED: True})] = None
+    parts: list[Part] = Field(default_factory=list, max_length=9)
+    id: int | None = Field(None, le=2**53)
+    mode: Literal["a", "b"] | None = None
+    ids: int | list[int] | None = None
+    compact: bool = False
+    mild: bool = False
+    attributes: dict[str, Any] | None = None
+
+
+class Differs(BaseModel):
+    scope: Annotated[Kind, Field(json_schema_extra=explained_here)] = Kind.ONE
+    max_tokens: int = 1_500
+
+
+class SlimSchemas(SimpleTestCase):
+    def setUp(self) -> None:
+        self.schema = input_schema(Whole)
+        self.properties = self.schema["properties"]
+
+    def test_only_what_is_required_is_required(self) -> None:
+        self.assertEqual(self.schema["required"], ["title"])
+        self.assertEqual(self.schema["type"], "object")
+
+    def test_descriptions_and_useful_defaults_are_listed(self) -> None:
+        self.assertEqual(self.properties["title"], {"type": "string", "description": "What it says."})
+        self.assertEqual(self.properties["count"], {"type": "integer", "default": 10})
+
+    def test_an_argument_can_be_accepted_without_being_listed(self) -> None:
+        self.assertNotIn("key", self.properties)
+
+    def test_null_and_empty_defaults_are_left_out(self) -> None:
+        self.assertEqual(self.properties["mode"], {"enum": ["a", "b"]})
+        self.assertEqual(self.properties["mild"], {"type": "boolean"})
+        self.assertEqual(self.properties["id"], {"type": "integer"})
+        self.assertEqual(set(self.properties["parts"]), {"type", "items"})
+        self.assertEqual(self.properties["attributes"], {"type": "object"})
+        self.assertEqual(
+            self.properties["ids"],
+            {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}}]},
+        )
+
+    def test_references_are_resolved_in_place(self) -> None:
+        self.assertEqual(self.properties["kind"], {"enum": ["one", "two"], "default": "one"})
+        items = self.properties["parts"]["items"]
+        self.assertEqual(set(items), {"type", "properties", "required"})
+        self.assertEqual(items["properties"], {"name": {"type": "string"}, "kind": {"enum": ["one", "two"]}})
+        self.assertNotIn("$", str(self.schema))
+
+    def test_what_the_instructions_explain_is_listed_by_name_and_type_or_not_at_all(self) -> None:
+        self.assertEqual(self.properties["limit"], {"type": "integer"})
+        self.assertEqual(self.properties["scope"], {"type": "string"})
+        for name in ("format", "compact", "max_tokens"):
+            self.assertNotIn(name, self.properties)
+
+    def test_an_argument_that_differs_from_the_instructions_is_listed_in_full(self) -> None:
+        properties = input_schema(Differs)["properties"]
+        self.assertEqual(properties["scope"], {"enum": ["one", "two"], "default": "one"})
+        self.assertEqual(properties["max_tokens"], {"type": "integer", "default": 1500})
+
+
+# How each kind that has tools of its own names its title and its text
+ENTRIES = {name: kind.entry for name, kind in all_kinds().items() if kind.entry}
+BUDGETS = (50, 120, 400, 2_000)
+# Tools that take a budget, with arguments that match more than fits
+CALLS: dict[str, dict[str, Any]] = {
+    "memory_search": {"query": "pump"},
+    "memory_get": {"ids": []},
+    "memory_list": {},
+    "memory_query": {"search": "pump"},
+    "memory_context": {"query": "pump"},
+    "memory_conflicts": {},
+    "decision_get": {"topic": "water"},
+    "decision_list": {},
+    "session_list": {},
+    "org_list": {},
+    "project_list": {},
+    "tag_list": {},
+    "relation_list": {},
+    "audit_replay": {},
+    "memory_stale": {},
+    **{f"{kind}_list": {} for kind in ENTRIES},
+    **{f"{kind}_history": {"name": f"{kind} 1"} for kind in ENTRIES},
+}
+# The least budget that a tool accepts, if it isn't 50
+LEAST = {"memory_context": 200}
+
+
+class BudgetTests(McpTestCase):
+    def test_no_answer_is_longer_than_its_budget_in_the_form_that_is_sent(self) -> None:
+        load_tools()
+        takes = {tool.name for tool in all_tools() if "max_tokens" in tool.input.model_fields}
+        self.assertEqual(takes - set(CALLS), set())
+        server = self.connect()
+        ids = self.fill(server)
+        for name in sorted(takes):
+            arguments = {**CALLS[name], **({"ids": ids} if name == "memory_get" else {})}
+            for budget in BUDGETS:
+                given = {**arguments, "max_tokens": max(budget, LEAST.get(name, 0))}
+                with self.subTest(tool=name, **given):
+                    text = server.say(name, **given)
+                    result = server.call(name, **given, format="json")
+                    self.check(name, given["max_tokens"], text, result)
+
+    def check(self, name: str, budget: int, text: str, result: dict[str, Any]) -> None:
+        data, sent = result["structuredContent"], result["content"][0]["text"]
+        meta = data.get("meta", data)
+        count = len(data["sections"]) if name == "memory_context" else len(data["results"])
+        if estimate_tokens(sent) > budget:
+            self.assertEqual((count, meta["truncated"]), (1, True), sent)
+        if estimate_tokens(text) > budget:
+            self.assertNotIn("\n#", text)
+        left_out = data.get("left_out") or (meta.get("has_more") and count < 20)
+        self.assertTrue(meta["truncated"] or not left_out, sent)
+        if "estimated_tokens" in meta:
+            self.assertAlmostEqual(meta["estimated_tokens"], estimate_tokens(sent), delta=30)
+
+    def fill(self, server: Any) -> list[int]:
+        for number in range(30):
+            server.say("memory_write", title=f"Pump {number} «ä»", content=f"The pump {number} hums “é”. " * 20)
+        for kind, entry in ENTRIES.items():
+            for number in range(12):
+                text = f"About the pump {number}. " * 9
+                server.say(f"{kind}_add", **{entry.name: f"{kind} {number}", entry.text: text})
+            for number in range(8):
+                server.say(f"{kind}_update", **{entry.name: f"{kind} 1", entry.text: f"Changed {number}. " * 9})
+        for number in range(12):
+            why = f"The pump {number} is quiet. " * 9
+            server.say("decision_record", title=f"Use pump {number}", rationale=why, topic="water", phase="design")
+        found = server.call("memory_list", kind="observation", limit=100, compact=True, format="json")
+        ids = [memory["id"] for memory in found["structuredContent"]["results"]]
+        for memory in ids[1:12]:
+            server.say("relation_create", source=memory, relation="related_to", target=ids[0])
+        return ids
+
+
+class FolderSettingsTests(McpTestCase):
+    def setUp(self) -> None:
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="work-"))).resolve()
+        self.file = self.folder / ".memory-hub.toml"
+
+    def serve(self) -> Server:
+        return self.connect(cwd=self.folder)
+
+    def test_they_apply_to_the_server_and_are_read_once(self) -> None:
+        self.file.write_text('project = "alpha"\nsearch_mode = "basic"\ncapture_decisions = false\n')
+        server = self.serve()
+        server.say("memory_write", title="Readers", content="never wait")
+        self.file.unlink()
+        self.assertIn("mode: basic", server.say("memory_search", query="reader"))
+        for tool, arguments in (("decision_record", {"title": "Use WAL"}), ("memory_log_decision", {"title": "Tea"})):
+            refused = server.call(tool, chosen="that", **arguments)
+            self.assertTrue(refused["isError"])
+            output = f"forbidden: agents cannot record decisions here: capture_decisions is false, set by {self.file}"
+            self.assertIn(output, refused["content"][0]["text"])
+        self.assertNotIn("WAL", server.say("memory_search", query="WAL"))
+        server.end()
+
+    def test_a_broken_file_is_reported_in_each_call_until_it_is_fixed(self) -> None:
+        self.file.write_text('project = "alpha"\nserch_mode = "basic"\n')
+        server = self.serve()
+        for _ in range(2):
+            output = server.say("memory_search", query="anything")
+            self.assertIn(f"{self.file}: there is no setting 'serch_mode' (did you mean 'search_mode'?)", output)
+        self.file.write_text('project = "alpha"\nsearch_mode = "basic"\n')
+        self.assertIn("mode: basic", server.say("memory_stats"))
+        server.end()
+
+
+QUESTION = "permanently delete #412 'file'?"
+CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+Action = Literal["accept", "decline", "cancel"]
+
+
+class ConfirmationTestCase(McpTestCase):
+    def setUp(self) -> None:
+        with tempfile.NamedTemporaryFile(dir=self.home, delete=False) as file:
+            self.path = Path(file.name)
+
+    def assert_refused(self, result: dict[str, Any], sentence: str) -> None:
+        self.assertTrue(result["isError"], result)
+        self.assertIn(sentence, result["content"][0]["text"])
+        self.assertNotIn("confirm_token", result["content"][0]["text"])
+        self.assertTrue(self.path.exists())
+
+    def assert_deleted(self, result: dict[str, Any]) -> None:
+        self.assertEqual(result["content"][0]["text"], "deleted")
+        self.assertFalse(self.path.exists())
+
+
+class AClientWithHandshake(ConfirmationTestCase):
+    server: Server
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.server = Server()
+        cls.addClassCleanup(cls.server.destroy)
+        cls.server.initialize(elicitation={})
+
+    def ask_for_it(self, server: Server | None = None) -> tuple[Server, int, dict[str, Any]]:
+        """Call the tool; return the call's id and the question."""
+        server = server or self.server
+        number = server.request("tools/call", {"name": "test_shred", "arguments": {"path": str(self.path)}})
+        question = server.receive()
+        self.assertEqual(question["method"], "elicitation/create")
+        return server, number, question
+
+    def answer(self, reply: dict[str, Any]) -> dict[str, Any]:
+        server, number, question = self.ask_for_it()
+        self.assertEqual(question["params"]["message"], QUESTION)
+        self.assertEqual(question["params"]["requestedSchema"], {"type": "object", "properties": {}})
+        server.send({"jsonrpc": "2.0", "id": question["id"], **reply})
+        answer = server.receive()
+        self.assertEqual(answer["id"], number)
+        result = answer["result"]
+        assert isinstance(result, dict)
+        return result
+
+    def test_is_asked_and_accepting_deletes(self) -> None:
+        self.assert_deleted(self.answer({"result": {"action": "accept", "content": {}}}))
+
+    def test_declining_deletes_nothing(self) -> None:
+        self.assert_refused(self.answer({"result": {"action": "decline"}}), "forbidden: the user declined")
+        self.assert_refused(self.answer({"result": {"action": "cancel"}}), "forbidden: the user dismissed the question")
+
+    def test_a_client_that_fails_to_ask_gets_the_token(self) -> None:
+        result = self.answer({"error": {"code": -32603, "message": "no window"}})
+        self.assertTrue(result["isError"])
+        self.assertIn("confirm_token: shred-", result["content"][0]["text"])
+        self.assertTrue(self.path.exists())
+
+    def test_accepting_after_a_change_deletes_nothing(self) -> None:
+        server, _, question = self.ask_for_it()
+        kept = self.path.with_suffix(".other")
+        kept.write_text("another file")
+        self.path.rename(self.path.with_suffix(".away"))
+        kept.rename(self.path)
+        server.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}})
+        self.assert_refused(server.receive()["result"], "precondition_failed: ")
+
+    def test_other_calls_continue_while_a_question_is_open(self) -> None:
+        server, number, question = self.ask_for_it()
+        self.assertEqual(server.say("test_echo", text="on"), "on")
+        self.assertEqual(server.say("test_slow_write", path=str(self.path)), "written")
+        server.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}})
+        answer = server.receive()
+        self.assertEqual(answer["id"], number)
+        self.assert_deleted(answer["result"])
+
+    def test_the_end_of_the_process_does_not_wait_for_an_answer(self) -> None:
+        server = self.start()
+        server.initialize(elicitation={"form": {}})
+        _, number, _ = self.ask_for_it(server)
+        server.close_input()
+        answers = {message["id"]: message for message in server.rest() if "id" in message}
+        self.assert_refused(answers[number]["result"], "the server is stopping")
+        self.assertEqual(server.wait()[0], 0)
+
+
+class AClientWithoutElicitation(ConfirmationTestCase):
+    def test_gets_the_question_the_token_and_how_to_call_again(self) -> None:
+        server = self.share_server()
+        by_addresses_alone = self.start()
+        by_addresses_alone.initialize(elicitation={"url": {}})
+        for client in (server, by_addresses_alone):
+            code, lines = self.refusal(client)
+            self.assertEqual(code, "confirmation_required")
+            self.assertEqual(lines[0], f"confirmation_required: {QUESTION}")
+            self.assertIn("next: nothing was deleted yet: ask the user", lines[3])
+            self.assertIn("call test_shred again", lines[3])
+        token = lines[2].removeprefix("confirm_token: ")
+        wrong = server.call("test_shred", path=str(self.path), confirm_token="shred-0")
+        self.assertTrue(wrong["isError"])
+        self.assertTrue(self.path.exists())
+        self.assert_deleted(server.call("old_shred", path=str(self.path), confirm_token=token))
+
+    def refusal(self, server: Server) -> tuple[str, list[str]]:
+        result = server.call("test_shred", path=str(self.path), format="json")
+        self.assertTrue(result["isError"])
+        self.assertEqual(result["structuredContent"]["id"], 412)
+        lines = result["content"][0]["text"].splitlines()
+        self.assertEqual(result["structuredContent"]["confirm_token"], lines[2].removeprefix("confirm_token: "))
+        return result["structuredContent"]["code"], lines
+
+    def test_is_refused_in_the_revision_without_handshake_too(self) -> None:
+        arguments = {"path": str(self.path)}
+        answer = self.start().ask("tools/call", {"name": "test_shred", "arguments": arguments, "_meta": ENVELOPE})
+        self.assertIn("confirm_token: shred-", answer["result"]["content"][0]["text"])
+
+
+class AClientWithoutHandshake(ConfirmationTestCase):
+    server: Server
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.server = Server()
+        cls.addClassCleanup(cls.server.destroy)
+
+    def call(self, tool: str = "test_shred", path: Path | None = None, **more: Any) -> dict[str, Any]:
+        envelope = {**ENVELOPE, CAPABILITIES: {"elicitation": {}}}
+        arguments = {"path": str(path or self.path)}
+        return self.server.ask("tools/call", {"name": tool, "arguments": arguments, "_meta": envelope, **more})
+
+    def answer(self, action: Action, state: str | None = None, **more: Any) -> dict[str, Any]:
+        """Call, then call again with the user's answer and the returned state."""
+        asked = self.call()["result"]
+        self.assertEqual(asked["resultType"], "input_required")
+        self.assertEqual(asked["inputRequests"]["confirm"]["params"]["message"], QUESTION)
+        self.assertNotIn("shred-", str(asked))
+        responses = {"confirm": {"action": action}}
+        return self.call(**{"inputResponses": responses, "requestState": state or asked["requestState"], **more})
+
+    def test_answers_with_the_repeated_call(self) -> None:
+        self.assert_refused(self.answer("decline")["result"], "forbidden: the user declined")
+        self.assert_refused(self.answer("cancel")["result"], "forbidden: the user dismissed the question")
+        self.assert_deleted(self.answer("accept")["result"])
+
+    def test_a_state_is_valid_only_for_its_own_call(self) -> None:
+        other = self.path.with_suffix(".other")
+        other.write_text("not this one")
+        for changes in ({"state": "v1.forged"}, {"path": other}, {"tool": "test_forget"}):
+            with self.subTest(changes=changes):
+                error = self.answer("accept", **changes)["error"]
+                self.assertEqual((error["code"], error["message"]), (-32602, "Invalid or expired requestState"))
+        self.assertTrue(self.path.exists())
+        self.assertTrue(other.exists())
+
+    def test_an_answer_without_a_question_is_ignored(self) -> None:
+        asked = self.call(inputResponses={"confirm": {"action": "accept"}})["result"]
+        self.assertEqual(asked["resultType"], "input_required")
+        asked = self.answer("accept", inputResponses={"another": {"action": "accept"}})["result"]
+        self.assertEqual(asked["resultType"], "input_required")
+
+
+class TheSdksClient(ConfirmationTestCase):
+    def run_client(self, mode: str, action: Action) -> types.CallToolResult:
+        async def ask(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+            self.assertEqual(params.message, QUESTION)
+            return types.ElicitResult(action=action, content={} if action == "accept" else None)
+
+        async def converse() -> types.CallToolResult:
+            started = stdio_client(parameters(self.home, "--project", "alpha", "--profile", "full"))
+            async with Client(started, mode=mode, elicitation_callback=ask) as client:
+                return await client.call_tool("test_shred", {"path": str(self.path)})
+
+        return run_async(converse)
+
+    def test_asks_its_user_in_both_eras(self) -> None:
+        for mode in ("legacy", MODERN):
+            with self.subTest(mode=mode):
+                self.path.write_text("again")
+                declined = self.run_client(mode, "decline")
+                self.assertTrue(declined.is_error)
+                self.assertTrue(self.path.exists())
+                accepted = self.run_client(mode, "accept")
+                self.assertEqual(accepted.content, [types.TextContent(text="deleted")])
+                self.assertFalse(self.path.exists())

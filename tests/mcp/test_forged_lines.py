@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
 from memoryhub.core.errors import HubError
+from memoryhub.core.kinds.definition import all_kinds
 from memoryhub.core.tools import Answer, Tool, all_prompts, all_tools
 from memoryhub.mcp.calls import _arguments, _present, error_result
 from memoryhub.mcp.registry import load_tools
@@ -31,16 +32,14 @@ def questions(known: Hostile) -> Calls:
 
 
 def _registry_calls(known: Hostile) -> Calls:
-    registry: dict[str, Calls] = {
-        kind: {"add": [{name: "new", text: "new"}], "update": [{"id": which}], "get": [{"id": which}],
-               "list": [EVERY, {"compact": True}], "history": [{"id": which}], "deactivate": [{"id": which}]}
-        for kind, name, text, which in (
-            ("tool", "name", "description", known.tool),
-            ("guideline", "name", "content", known.guideline),
-            ("knowledge", "title", "content", known.knowledge),
-        )
-    }  # fmt: skip
-    return {f"{kind}_{verb}": calls for kind, verbs in registry.items() for verb, calls in verbs.items()}
+    calls: Calls = {}
+    for name, kind in all_kinds().items():
+        if entry := kind.entry:
+            which = getattr(known, name, known.guideline)
+            calls[f"{name}_add"] = [{entry.name: "new", entry.text: "new"}]
+            calls[f"{name}_list"] = [EVERY, {"compact": True}]
+            calls |= {f"{name}_{verb}": [{"id": which}] for verb in ("update", "get", "history", "deactivate")}
+    return calls
 
 
 def _entry_reads(known: Hostile) -> Calls:

@@ -103,6 +103,10 @@ class CompletionsTests(McpTestCase):
         for nonsense in ("x", "-1", "1" * 40, "²"):
             self.assertEqual(self.complete("id", nonsense, "memories://get/{id}")["values"], [])
 
+    def test_ids_of_decisions(self) -> None:
+        decision = self.server.say("decision_record", title="Use WAL", chosen="WAL").split("#")[1].split()[0]
+        self.assertEqual(self.complete("id", decision, "decisions://get/{id}")["values"], [decision])
+
     def test_tags_come_most_used_first_and_complete_the_last_of_a_list(self) -> None:
         self.assertEqual(self.complete("tags", "")["values"], ["web", "disk", "work"])
         self.assertEqual(self.complete("tags", "W")["values"], ["web", "work"])

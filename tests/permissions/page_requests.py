@@ -242,7 +242,7 @@ HUB_READS = {
 }
 NO_HUB_FORM = {
     "None": "the answer to clients that look for an OAuth server",
-    "load-sample": "makes a project of its own; tests/demo",
+    "load-sample": "makes a project of its own; tests/test_demo.py",
     "hide-first-steps": "keeps a name in the person's own session",
     "run-job": "needs a worker; tests/jobs",
     "live-jobs": "the head of a stream, which is a version; tested here",

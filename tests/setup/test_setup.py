@@ -1,12 +1,14 @@
-"""Clients are connected by their own files, which keep everything else."""
+"""Clients are connected by their own files, in which no other byte changes; removing them restores every byte."""
 
 from __future__ import annotations
 
 import io
 import json
 import os
+import plistlib
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import time
@@ -17,13 +19,18 @@ from unittest import mock
 
 from django.core.management import CommandError, call_command
 from django.test import SimpleTestCase
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from memoryhub.client.setup import plan, trial
+from memoryhub.client.setup import entries, json_text, plan, trial
+from memoryhub.client.setup import json_text as toml_text
+from memoryhub.client.setup import service as services
 from memoryhub.client.setup.clients import config_file, hooks_file, user_target
-from memoryhub.client.setup.document import BACKUP_SUFFIX
+from memoryhub.client.setup.document import BACKUP_SUFFIX, backup_of, read_document
 from memoryhub.client.setup.entries import command_words
-from memoryhub.config.clients import all_clients, find_client, hook_clients
+from memoryhub.config.clients import Client, all_clients, find_client, hook_clients
 from memoryhub.core.errors import Conflict
+from memoryhub.ops.serving.lock import BY_HAND, Running
 from tests.home import UNMEASURED, run_home
 
 ROOT = Path(__file__).parents[2]
@@ -39,17 +46,25 @@ class SetupTestCase(SimpleTestCase):
         gone = dict.fromkeys(("MEMORY_HUB_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME"), "")
         self.enterContext(mock.patch.dict(os.environ, HOME=str(self.user), **gone))
 
-    def run_setup(self, *arguments: str) -> str:
+    def run_setup(self, *arguments: str, command: str = "setup") -> str:
         out = io.StringIO()
-        call_command("setup", *arguments, stdout=out)
+        call_command(command, *arguments, stdout=out)
         return out.getvalue()
 
-    def refused(self, code: int, words: str, *arguments: str) -> str:
+    def refused(self, code: int, words: str, *arguments: str, command: str = "setup") -> str:
         out = io.StringIO()
         with self.assertRaisesRegex(CommandError, words) as caught:
-            call_command("setup", *arguments, stdout=out)
+            call_command(command, *arguments, stdout=out)
         self.assertEqual(caught.exception.returncode, code)
         return out.getvalue()
+
+    def in_folder(self, folder: Path) -> Any:
+        return mock.patch.object(Path, "cwd", return_value=folder)
+
+    def repository(self) -> Path:
+        top = self.user / "work"
+        subprocess.run(["git", "init", "-q", str(top)], check=True)
+        return top
 
     def claude(self, text: str = CLAUDE) -> Path:
         path = self.user / ".claude.json"
@@ -156,14 +171,13 @@ class SetupTests(SetupTestCase):
         self.assertEqual((fixed["timeout"], "/old" in fixed["command"]), (9, False))
 
     def test_a_repository_has_its_own_file(self):
-        top = self.user / "work"
-        (top / "deep").mkdir(parents=True)
-        subprocess.run(["git", "init", "-q", str(top)], check=True)
-        with mock.patch.object(Path, "cwd", return_value=top / "deep"):
+        top = self.repository()
+        (top / "deep").mkdir()
+        with self.in_folder(top / "deep"):
             self.assertIn("valid on this machine only", self.run_setup("claude-code", "--repository", "--yes"))
             self.assertEqual({path.name for path in top.iterdir()}, {".git", ".mcp.json", ".claude", "deep"})
             self.refused(2, "has no configuration per repository", "windsurf", "--repository", "--project", "alpha")
-        with mock.patch.object(Path, "cwd", return_value=self.user):
+        with self.in_folder(self.user):
             self.refused(2, "is not in a git repository", "claude-code", "--repository")
 
     def test_another_home_is_set_in_the_clients_environment(self):
@@ -210,6 +224,39 @@ class DatabaseTests(SetupTestCase):
     def test_a_service_does_not_start_without_the_database(self):
         with self.assertRaisesRegex(CommandError, "starts without MEMORY_HUB_DATABASE_URL.*database_url"):
             call_command("service", "install")
+
+
+class AutostartTests(SetupTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.config = self.user / ".memory-hub" / "config.toml"
+
+    def test_it_switches_the_start_on_demand(self) -> None:
+        self.run_setup("claude-code", "--yes", "--no-autostart")
+        self.assertEqual(self.config.read_text(), "autostart = false\n")
+        self.assertEqual(self.config.stat().st_mode & 0o777, 0o600)
+        self.run_setup("--autostart")
+        self.assertEqual(self.config.read_text(), "autostart = true\n")
+        self.config.write_text("# mine\nautostart = false # why\n[ranking]\ntext = 2\n")
+        self.run_setup("claude-code", "--yes", "--autostart")
+        self.assertEqual(self.config.read_text(), "# mine\nautostart = true # why\n[ranking]\ntext = 2\n")
+
+    def test_it_keeps_the_rest_of_the_hubs_settings(self) -> None:
+        folder = self.user / "elsewhere"
+        folder.mkdir()
+        target = folder / "config.toml"
+        target.write_bytes(b'# mine\r\nsearch_mode = "fts5"\r\n')
+        target.chmod(0o640)
+        self.config.parent.mkdir(mode=0o700)
+        self.config.symlink_to(target)
+        with target.open("rb") as before:
+            self.run_setup("--no-autostart")
+            # Replaced as a whole: who reads it meanwhile does not see a part.
+            self.assertEqual(before.read(), b'# mine\r\nsearch_mode = "fts5"\r\n')
+        self.assertTrue(self.config.is_symlink())
+        self.assertEqual(target.read_bytes(), b'autostart = false\r\n# mine\r\nsearch_mode = "fts5"\r\n')
+        self.assertEqual(target.stat().st_mode & 0o777, 0o640)
+        self.assertEqual([file.name for file in folder.iterdir()], ["config.toml"])
 
 
 class RefusalTests(SetupTestCase):
@@ -281,17 +328,16 @@ class RefusalTests(SetupTestCase):
         self.refused(3, "Codex is not set up in .*run: memory-hub setup codex", "codex", "--check")
 
     def test_a_link_out_of_a_repository_is_not_followed(self):
-        top, mine = self.user / "work", self.user / "mine.json"
-        subprocess.run(["git", "init", "-q", str(top)], check=True)
+        top, mine = self.repository(), self.user / "mine.json"
         mine.write_text("{}")
         (top / ".cursor").mkdir()
         for name, client in ((".mcp.json", "claude-code"), (".cursor/mcp.json", "cursor")):
             (top / name).symlink_to(mine)
-            with mock.patch.object(Path, "cwd", return_value=top):
+            with self.in_folder(top):
                 self.refused(2, "leads out of the repository", client, "--repository", "--yes")
         (top / ".mcp.json").unlink()
         (top / ".claude").symlink_to(self.user)
-        with mock.patch.object(Path, "cwd", return_value=top):
+        with self.in_folder(top):
             self.refused(2, "leads out of the repository", "claude-code", "--repository", "--yes")
         self.assertEqual(mine.read_text(), "{}")
 
@@ -315,7 +361,7 @@ class TrialTests(SetupTestCase):
             path.write_text(
                 json.dumps({"mcpServers": {"memory-hub": {"command": command, "args": ["manage.py", "mcp"]}}})
             )
-            with mock.patch.object(Path, "cwd", return_value=self.user):
+            with self.in_folder(self.user):
                 self.refused(8, words, "cursor", "--check")
 
     def test_a_server_that_reads_nothing_is_named(self):
@@ -336,8 +382,7 @@ class TrialTests(SetupTestCase):
             self.refused(8, "ended before it answered", "cursor", "--check")
 
     def test_an_entry_of_a_repository_starts_no_other_program(self):
-        top, started = self.user / "work", self.user / "started"
-        subprocess.run(["git", "init", "-q", str(top)], check=True)
+        top, started = self.repository(), self.user / "started"
         program = top / "memory-hub"
         program.write_text(f"#!/bin/sh\ntouch {started}\n")
         program.chmod(0o700)
@@ -357,6 +402,351 @@ class TrialTests(SetupTestCase):
             path.parent.mkdir(exist_ok=True)
             for entry in entries:
                 path.write_text(json.dumps({"mcpServers": {"memory-hub": entry}}))
-                with self.subTest(client=client, entry=entry), mock.patch.object(Path, "cwd", return_value=top):
+                with self.subTest(client=client, entry=entry), self.in_folder(top):
                     self.refused(5, "another program than this installation", client, *option, "--check")
                 self.assertFalse(started.exists())
+
+
+TOML = 'model = "x" # why\n\n[mcp_servers.other]\ncommand = "x"\n\n# about tools\n[tools]\nweb = [\n  1,\n]\n'
+COMMENTS = """// mine
+{
+  /* the look */
+  "theme": "dark", // why
+  "KEY": {
+    // first
+    "other": {"command": "x//y,]"}, // last
+    // end
+  },
+}
+"""
+
+
+def json_texts(key: str, other: Any) -> dict[str, str]:
+    data = {"theme": "dark", key: other, "é": "ü"}
+    indented = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    comments = COMMENTS.replace("KEY", key)
+    return {
+        "an empty file": "",
+        "blanks": " \n\n",
+        "an empty object": "{}",
+        "an empty object on two lines": "{\n}\n",
+        "empty servers": f'{{\n  "{key}": {{}}\n}}\n',
+        "empty servers on two lines": f'{{"{key}": {{\n}}}}',
+        "others": indented,
+        "others without a final line break": indented.rstrip(),
+        "one line": json.dumps(data),
+        "compact": json.dumps(data, separators=(",", ":")),
+        "tabs": json.dumps(data, indent="\t"),
+        "CRLF": indented.replace("\n", "\r\n"),
+        "a byte order mark": f"\ufeff{indented}",
+        "comments and trailing commas": comments,
+        "comments with tabs, CRLF and a byte order mark": "\ufeff" + comments.replace("  ", "\t").replace("\n", "\r\n"),
+        "only a comment": "// later\n",
+    }
+
+
+def toml_texts() -> dict[str, str]:
+    return {
+        "others": TOML,
+        "empty servers": "[mcp_servers]\n",
+        "others without a final line break": TOML.rstrip(),
+        "CRLF": TOML.replace("\n", "\r\n"),
+        "a byte order mark": f"\ufeff{TOML}",
+        "only a comment": "# later\n",
+    }
+
+
+def hooks_of_others(client: Client) -> dict[str, Any]:
+    assert client.hooks
+    hook = {"type": "command", "command": "say done"}
+    return {next(iter(client.hooks.set_up())): [hook if client.hooks.flat else {"hooks": [hook]}]}
+
+
+class ExactTests(SetupTestCase):
+    def files(self) -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in self.user.rglob("*") if path.is_file() and ".git" not in path.parts}
+
+    def check(self, client: Client, *options: str) -> None:
+        """Set up, set up again, and remove."""
+        before = self.files()
+        project = ("--project", "alpha") if client.names_no_folder else ()
+        self.run_setup(client.id, "--yes", *options, *project)
+        after = self.files()
+        self.assertNotEqual(before, after)
+        self.assertIn("nothing to do", self.run_setup(client.id, "--yes", *options))
+        self.assertEqual(self.files(), after)
+        for path, content in before.items():
+            if after[path] == content:
+                continue
+            rest = iter(after[path])
+            self.assertTrue(all(byte in rest for byte in content), "bytes were removed")
+            self.assertEqual(backup_of(path).read_bytes(), content)
+        self.run_setup(client.id, "--yes", "--remove", *options)
+        self.assertEqual(self.files(), before)
+        self.assertIn("nothing to do", self.run_setup(client.id, "--yes", "--remove", *options))
+
+    def cases(self, client: Client) -> dict[str, dict[Path, str]]:
+        """Return the files of each case: that of the servers and that of the hooks are in the same state."""
+        config, hooks = config_file(client, None), hooks_file(client, None)
+        servers = {"other": {"command": "x", "args": ["1", "2"]}}
+        texts = toml_texts() if config.suffix == ".toml" else json_texts(client.servers[0], servers)
+        found = {name: {config: text} for name, text in texts.items()}
+        if hooks and hooks != config and hooks.suffix == ".json":
+            for name, text in json_texts("hooks", hooks_of_others(client)).items():
+                found.setdefault(name, {})[hooks] = text
+        return {"absent files": {}, **found}
+
+    def test_every_byte_is_restored(self) -> None:
+        for client in all_clients().values():
+            for name, files in self.cases(client).items():
+                with self.subTest(client=client.id, file=name):
+                    for path, text in files.items():
+                        path.parent.mkdir(parents=True, exist_ok=True)
+                        path.write_bytes(text.encode())
+                    self.check(client)
+                for path in self.files():
+                    path.unlink()
+
+    def test_a_repositorys_files_are_restored(self) -> None:
+        top = self.repository()
+        for client in all_clients().values():
+            if client.repository:
+                path = config_file(client, top)
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(TOML if path.suffix == ".toml" else COMMENTS.replace("KEY", client.servers[0]))
+                with self.subTest(client=client.id), self.in_folder(top):
+                    self.check(client, "--repository")
+                path.unlink()
+
+    def test_the_second_format_of_opencode_is_followed(self) -> None:
+        client = all_clients()["opencode"]
+        for name, text in (
+            ("opencode.json", '{\n  "mcp": {\n    "servers": {}\n  }\n}\n'),
+            (
+                "opencode.jsonc",
+                '{\n  "mcp": {\n    "servers": {\n      // mine\n      "a": {"type": "local"},\n    },\n  },\n}',
+            ),
+        ):
+            path = self.user / ".config/opencode" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            self.run_setup("opencode", "--yes")
+            servers = read_document(path).data["mcp"]["servers"]
+            self.assertEqual(set(servers["memory-hub"]), {"type", "command"})
+            self.run_setup("opencode", "--yes", "--remove")
+            self.check(client)
+            path.unlink()
+
+    def test_what_others_change_afterwards_stays(self) -> None:
+        path = self.claude('{\n  "mcpServers": {},\n  "starts": 1\n}\n')
+        self.run_setup("claude-code", "--yes")
+        path.write_text(path.read_text().replace('"starts": 1', '"starts": 2'))
+        self.run_setup("claude-code", "--yes", "--remove")
+        self.assertEqual(path.read_text(), '{\n  "mcpServers": {},\n  "starts": 2\n}\n')
+        self.assertIn('"starts": 1', backup_of(path).read_text())
+
+    def test_comments_in_a_file_that_setup_created_stay(self) -> None:
+        for client, file in (("codex", ".codex/config.toml"), ("cursor", ".cursor/mcp.json")):
+            path = self.user / file
+            self.run_setup(client, "--yes", "--no-hooks")
+            comment, text = "# mine\n" if path.suffix == ".toml" else "// mine\n", path.read_text()
+            path.write_text(comment + text)
+            self.run_setup(client, "--yes", "--remove")
+            self.assertTrue(path.exists(), client)
+            self.assertIn(comment, path.read_text())
+
+    def test_every_byte_is_restored_after_the_installation_moved(self) -> None:
+        path = self.claude()
+        for place in ("/old/memory-hub", "/a longer/path/memory-hub"):
+            with mock.patch.object(entries, "command_words", return_value=[place]):
+                self.run_setup("claude-code", "--yes")
+            self.assertIn(place, path.read_text())
+        self.run_setup("claude-code", "--yes", "--remove")
+        self.assertEqual(list(self.files()), [path])
+        self.assertIn('"numStartups": 41', path.read_text())
+
+    def test_a_backup_that_cannot_be_read_is_left_alone(self) -> None:
+        path = self.claude()
+        self.run_setup("claude-code", "--yes")
+        for content in (b"\xff", b"{", b'{"mcpServers": 3}'):
+            backup_of(path).write_bytes(content)
+            self.run_setup("claude-code", "--yes", "--remove")
+            self.assertEqual((path.read_text(), backup_of(path).read_bytes()), (CLAUDE, content))
+            self.run_setup("claude-code", "--yes", "--no-hooks")
+
+    def test_without_the_backup_the_entries_are_taken_out(self) -> None:
+        path = self.user / ".cursor/hooks.json"
+        path.parent.mkdir()
+        text = '{\n  "version": 1,\n  "hooks": {\n    "stop": [\n      {"command": "say done"} // mine\n    ]\n  }\n}\n'
+        path.write_text(text)
+        self.run_setup("cursor", "--yes")
+        backup_of(path).unlink()
+        self.run_setup("cursor", "--yes", "--remove")
+        self.assertEqual(path.read_text(), text)
+
+
+ENTRY = {"command": "/a b/memory-hub", "args": ["mcp"]}
+KEYS = st.text(max_size=6).filter(lambda key: key != "hub")
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=10,
+)
+DOCUMENTS = st.dictionaries(KEYS, VALUES, max_size=4)
+INDENTS = st.sampled_from([None, 1, 2, 4, "\t"])
+
+
+class JsonTextTests(SimpleTestCase):
+    @settings(max_examples=150, deadline=None)
+    @given(DOCUMENTS, st.dictionaries(KEYS, VALUES, min_size=1, max_size=3), INDENTS, st.sampled_from(["\n", "\r\n"]))
+    def test_removing_an_added_value_restores_every_byte(self, document, servers, indent, newline):
+        document = {**document, "mcp": servers}
+        text = json.dumps(document, indent=indent, ensure_ascii=False).replace("\n", newline)
+        changed = json_text.put(text, ("mcp", "hub"), ENTRY)
+        self.assertEqual(json.loads(changed), {**document, "mcp": {**servers, "hub": ENTRY}})
+        self.assertEqual(json_text.take(changed, ("mcp", "hub")), text)
+
+    def test_the_layout_of_others_stays_and_is_followed(self):
+        text = '{\n\t"a": [1,2],\n\t"servers" : {\n\t\t"x": {}\n\t}\n}\n'
+        wanted = '{\n\t"a": [1,2],\n\t"servers" : {\n\t\t"x": {},\n\t\t"hub": {"b": 1}\n\t}\n}\n'
+        self.assertEqual(json_text.put(text, ("servers", "hub"), {"b": 1}), wanted)
+
+    def test_missing_parents_are_created_and_removed_again(self):
+        for text in ("{}", '{"a": 1}', '{\n  "a": 1\n}'):
+            changed = json_text.put(text, ("hooks", "Stop", 0), {"hooks": [1]})
+            self.assertEqual(json.loads(changed)["hooks"], {"Stop": [{"hooks": [1]}]})
+            self.assertEqual(json.loads(json_text.take(changed, ("hooks", "Stop", 0))), json.loads(text))
+
+    def test_a_value_is_replaced_in_its_place_and_any_item_taken_out(self):
+        text = '{"a": ["x", "y", "z"], "b": 2}'
+        self.assertEqual(json_text.put(text, ("a", 1), "new"), '{"a": ["x", "new", "z"], "b": 2}')
+        self.assertEqual(json_text.take(text, ("a", 0)), '{"a": ["y", "z"], "b": 2}')
+        self.assertEqual(json_text.take(text, ("a",)), '{"b": 2}')
+
+
+class TomlTextTests(SimpleTestCase):
+    TEXT = 'model = "x" # why\n\n[mcp_servers.a]\ncommand = "b"\n\n# about tools\n[tools]\nx = [\n  [1],\n]\n'
+    TABLE = ("mcp_servers", "memory-hub")
+
+    def test_removing_an_added_table_restores_every_byte(self):
+        for text in ("", self.TEXT, self.TEXT.replace("\n", "\r\n")):
+            changed = toml_text.put_table(text, self.TABLE, ENTRY)
+            self.assertTrue(changed.startswith(text))
+            self.assertEqual(tomllib.loads(changed)["mcp_servers"]["memory-hub"], ENTRY)
+            self.assertEqual(toml_text.take_table(changed, self.TABLE), text)
+
+    def test_a_table_in_the_middle_goes_with_its_own_and_leaves_the_next_its_comment(self):
+        rest = self.TEXT.partition("\n")[2]
+        text = '[mcp_servers."memory-hub"]\ncommand = "c"\n[mcp_servers."memory-hub".env]\nA = "1"\n' + rest
+        left = toml_text.take_table(text, self.TABLE)
+        self.assertEqual(tomllib.loads(left), tomllib.loads(rest))
+        self.assertIn("# about tools\n[tools]", left)
+
+    def test_a_table_is_replaced_in_place(self):
+        text = toml_text.put_table(self.TEXT, self.TABLE, ENTRY) + "\n[last]\n"
+        entry = {"command": 'quote " and \\', "env": {"HOME_OF": "ü"}}
+        changed = toml_text.put_table(text, self.TABLE, entry)
+        self.assertEqual(tomllib.loads(changed)["mcp_servers"]["memory-hub"], entry)
+        self.assertTrue(changed.startswith(self.TEXT) and changed.endswith("\n[last]\n"))
+
+
+class HttpTextTests(SimpleTestCase):
+    def test_every_client_can_read_its_entry_over_http(self) -> None:
+        for client in all_clients().values():
+            text = client.http_text("http://hub/mcp", "A_TOKEN")
+            if client.http is None:
+                self.assertEqual(text, "", client.id)
+                continue
+            entry = tomllib.loads(text) if text.startswith("[") else json.loads(text)
+            for name in (*client.servers, "memory-hub"):
+                entry = entry[name]
+            self.assertEqual(entry[client.http.url], "http://hub/mcp", client.id)
+            wanted = "" if client.http.input else "A_TOKEN"
+            self.assertEqual(client.http.variable_of(entry), wanted, client.id)
+
+
+# A service manager that notes how it is called; it fails at the word in ``fails``.
+SYSTEMCTL = """#!/bin/sh
+echo "$*" >> "$(dirname "$0")/calls"
+case "$*" in *"$(cat "$(dirname "$0")/fails" 2>/dev/null || echo nothing)"*)
+  echo "Failed to connect to bus: No such file or directory" >&2; exit 1;;
+esac
+"""
+
+
+class ServiceTests(SetupTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.bin, self.home = self.user / "bin", self.user / "hub"
+        self.bin.mkdir()
+        program = self.bin / "systemctl"
+        program.write_text(SYSTEMCTL)
+        program.chmod(0o700)
+        path = f"{self.bin}:{os.environ['PATH']}"
+        self.enterContext(mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.home), PATH=path))
+        self.unit = self.user / ".config/systemd/user/memory-hub.service"
+
+    def service(self, *words: str) -> str:
+        return self.run_setup(*words, command="service")
+
+    def calls(self) -> list[str]:
+        return (self.bin / "calls").read_text().splitlines()
+
+    def test_install_status_and_remove(self) -> None:
+        self.assertIn("not installed", self.service("status"))
+        self.service("install", "--port", "8400")
+        self.assertEqual(self.calls()[-2:], ["--user daemon-reload", "--user enable --now memory-hub.service"])
+        text = self.unit.read_text()
+        self.assertIn(f'Environment="MEMORY_HUB_HOME={self.home}"', text)
+        self.assertRegex(text, r'ExecStart="[^"]+" .*"serve" "--service" "--port" "8400"')
+        self.assertEqual(stat.S_IMODE(self.unit.stat().st_mode), 0o600)
+        status = json.loads(self.service("status", "--json"))
+        self.assertEqual((status["manager"], status["installed"], status["running"]), ("systemd", True, True))
+        self.service("remove")
+        self.assertFalse(self.unit.exists())
+        self.assertEqual(self.calls()[-2:], ["--user disable --now memory-hub.service", "--user daemon-reload"])
+        self.assertIn("not installed", self.service("remove"))
+
+    def test_nothing_is_left_when_it_cannot_be_started(self) -> None:
+        (self.bin / "fails").write_text("enable")
+        reason = "Failed to connect to bus: No such file or directory"
+        sentence = f"^systemd can't start the hub: {reason}; clients still start it on demand$"
+        self.refused(8, sentence, "install", command="service")
+        self.assertFalse(self.unit.exists())
+
+    def test_an_installed_service_stays_when_it_cannot_be_changed(self) -> None:
+        self.service("install", "--port", "8400")
+        installed = self.unit.read_text()
+        (self.bin / "fails").write_text("--user")
+        self.refused(8, "systemd", "install", "--port", "8500", command="service")
+        self.assertEqual(self.unit.read_text(), installed)
+        self.assertEqual(stat.S_IMODE(self.unit.stat().st_mode), 0o600)
+
+    def test_a_hub_started_by_hand_is_not_replaced(self) -> None:
+        running = Running(os.getpid(), "http://127.0.0.1:1/", started=BY_HAND)
+        with mock.patch.object(services, "find_running", return_value=running):
+            self.refused(5, "stop it first", "install", command="service")
+        self.assertFalse(self.unit.exists())
+
+    def test_dry_run_only_shows_the_file(self) -> None:
+        self.assertIn("ExecStart=", self.service("install", "--dry-run"))
+        self.assertEqual((self.unit.exists(), (self.bin / "calls").exists()), (False, False))
+
+
+class ServiceTextTests(SimpleTestCase):
+    def test_words_are_quoted_for_systemd(self) -> None:
+        content = services._systemd(['/home/a "b"\\c/100%/$HOME/memory-hub']).content
+        self.assertIn('ExecStart="/home/a \\"b\\"\\\\c/100%%/$$HOME/memory-hub"\n', content)
+
+    def test_a_home_is_quoted_for_systemd(self) -> None:
+        with mock.patch.dict(os.environ, MEMORY_HUB_HOME='/home/a "b"/100%/$HOME'):
+            content = services._systemd(["/memory-hub"]).content
+        self.assertIn('Environment="MEMORY_HUB_HOME=/home/a \\"b\\"/100%%/$HOME"\n', content)
+
+    def test_launchd_gets_a_property_list(self) -> None:
+        with mock.patch.object(sys, "platform", "darwin"), mock.patch.dict(os.environ, MEMORY_HUB_HOME="/tmp/a&b"):
+            service = services.service(port=8400)
+        content = plistlib.loads(service.content.encode())
+        self.assertEqual(content["ProgramArguments"][-4:], ["serve", "--service", "--port", "8400"])
+        self.assertEqual(content["EnvironmentVariables"], {"MEMORY_HUB_HOME": "/tmp/a&b"})
+        self.assertEqual(service.path.parent, Path.home() / "Library" / "LaunchAgents")

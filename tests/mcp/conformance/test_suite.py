@@ -1,14 +1,42 @@
+"""The protocol's own test tools, on the Node that ``.ci/node`` installs."""
+
 from __future__ import annotations
 
+import json
 import os
 import re
+import subprocess
+from pathlib import Path
+from typing import Any
 from unittest import mock
 
-from tests.mcp.client import MODERN
-from tests.mcp.conformance.node import PACKAGES, NodeTestCase
-from tests.mcp.conformance.node import SUITE as SUITE_SCRIPT
+from django.test import tag
+
+from tests.mcp.client import MODERN, McpTestCase, command
 from tests.mcp.http_server import HttpServer
+from tests.programs import NODE_MODULES, needs, path_of
 from tests.web.server import serving
+
+PACKAGES = NODE_MODULES / "@modelcontextprotocol"
+SUITE = PACKAGES / "conformance" / "dist" / "index.js"
+INSPECTOR = PACKAGES / "inspector" / "clients" / "launcher" / "build" / "index.js"
+
+
+@needs("node tools")
+@tag("conformance")
+class NodeTestCase(McpTestCase):
+    def run_node(self, script: Path, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a tool in the home folder of the class."""
+        return subprocess.run(
+            [path_of("node"), str(script), *words],
+            cwd=self.home,
+            env={**os.environ, "HOME": str(self.home)},
+            text=True,
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )
+
 
 # How many scenarios each revision requires of a server; frozen by the suite.
 REQUIRED = {"2025-11-25": 30, MODERN: 37}
@@ -55,7 +83,7 @@ class ConformanceTests(NodeTestCase):
     def run_suite(self, url: str, revision: str) -> tuple[set[str], set[str]]:
         """Return the scenarios that passed, and those with failures."""
         words = ["server", "--url", url, "--requirements", revision, "--output-dir", str(self.home / "out")]
-        done = self.run_node(SUITE_SCRIPT, *words)
+        done = self.run_node(SUITE, *words)
         self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr[-1000:])
         counts = re.findall(r"^[✓✗] (\S+): (\d+) passed, (\d+) failed$", done.stdout, re.MULTILINE)
         passed = {name for name, good, bad in counts if int(good) and not int(bad)}
@@ -66,3 +94,32 @@ def required_of_servers(revision: str) -> set[str]:
     text = (PACKAGES / "conformance" / "requirements" / f"{revision}.yaml").read_text()
     of_servers = re.split(r"^\w+:$", text.partition("\nserver:\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
     return set(re.findall(r"^  - (\S+)$", of_servers, re.MULTILINE))
+
+
+class InspectorTests(NodeTestCase):
+    def inspect(self, method: str, *words: str) -> dict[str, Any]:
+        env = [
+            "-e",
+            f"MEMORY_HUB_HOME={self.home}",
+            "-e",
+            "MEMORY_HUB_AUTOSTART=off",
+            "-e",
+            "DJANGO_SETTINGS_MODULE=memoryhub.settings_store",
+        ]
+        server = command("--project", "alpha", "--profile", "full")
+        done = self.run_node(INSPECTOR, "--cli", "--method", method, *words, *env, *server)
+        self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr[-2000:])
+        result = json.loads(done.stdout)
+        assert isinstance(result, dict)
+        return result
+
+    def test_every_tools_schema_is_one_that_all_clients_take(self) -> None:
+        tools = self.inspect("tools/list", "--strict")["tools"]
+        self.assertIn("memory_write", [tool["name"] for tool in tools])
+
+    def test_it_calls_and_gets(self) -> None:
+        given = ["--tool-name", "memory_write", "--tool-arg", "title=Inspected", "content=by the Inspector"]
+        written = self.inspect("tools/call", *given)
+        self.assertIn("created #", written["content"][0]["text"])
+        prompt = self.inspect("prompts/get", "--prompt-name", "session-start", "--prompt-args", "purpose=look")
+        self.assertIn("Start a work session: look", prompt["messages"][0]["content"]["text"])

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from unittest import mock
 
 from django.core.management import CommandError, call_command
+from django.test import tag
 
 from decisions.models import Decision, DecisionStatus
 from governance.retention.schemas import RetentionPlanRequest
@@ -45,6 +46,7 @@ class DemoTests(AdminTestCase):
             self.demo("--remove")
             self.assertIn("  http://127.0.0.1:8321/p/demo/admin/decisions/decision/ ", self.demo())
 
+    @tag("backend")
     def test_its_content_is_complete_and_its_log_is_valid(self):
         make_demo()
         with self.store("demo", create=False):

@@ -1,0 +1,685 @@
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+from django.test import SimpleTestCase, tag
+from mcp.client.client import Client as SdkClient
+from mcp.client.stdio import stdio_client
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+
+from memoryhub.core.stores.store import project_store
+from memoryhub.mcp import opening, snapshot
+from memoryhub.mcp.opening import LIST_METHODS, Opening
+from memoryhub.mcp.server import INSTRUCTIONS
+from memoryhub.mcp.wire import MAX_LINE_BYTES
+from tests import tampering
+from tests.databases import at_home, sqlite_only
+from tests.mcp.client import (
+    CLIENT,
+    ENVELOPE,
+    FIXTURES,
+    HANDSHAKE,
+    MODERN,
+    ROOT,
+    Client,
+    McpTestCase,
+    Process,
+    ProcessTestCase,
+    Server,
+    environment,
+    more_tools,
+    parameters,
+    run_async,
+    wait_until,
+)
+from tests.support import StoresTestCase, forget_all_stores
+
+
+class MalformedInputIsAnswered(McpTestCase):
+    server: Server
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.server = cls.share_server()
+        assert cls.server.say("test_echo", text="up") == "up"
+
+    def refusal(self, line: bytes) -> dict[str, Any]:
+        """Send a line and return the error; the server must go on serving."""
+        self.server.send_bytes(line + b"\n")
+        answer = self.server.receive()
+        self.assertEqual(self.server.say("test_echo", text="still here"), "still here")
+        self.assertEqual(answer["jsonrpc"], "2.0")
+        return {"id": answer["id"], **answer["error"]}
+
+    def test_what_is_no_json_is_an_error_with_its_id_where_one_can_be_read(self) -> None:
+        for line, request_id in (
+            (b"hello", None),
+            (b'{"jsonrpc": "2.0", "id": 77, "method": "tools/', 77),
+            (b'{"method": "x", "params": {]}, "jsonrpc": "2.0", "id": "a-1"}', "a-1"),
+            (b'{"jsonrpc":"2.0","id":5,"method":"ping","params":{"x":NaN}}', 5),
+            (b"[" * 200_000, None),
+        ):
+            with self.subTest(line=line[:40]):
+                error = self.refusal(line)
+                self.assertEqual((error["id"], error["code"]), (request_id, -32700))
+
+    def test_invalid_utf8(self) -> None:
+        error = self.refusal(b'{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"\xff\xfe"}}')
+        self.assertEqual((error["id"], error["code"]), (8, -32700))
+        self.assertIn("UTF-8", error["message"])
+
+    def test_half_a_surrogate_pair(self) -> None:
+        call = b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"test_echo","arguments":{"text":"%s"}}}'
+        error = self.refusal(call % rb"\ud83d")
+        self.assertEqual((error["id"], error["code"]), (9, -32600))
+        self.server.send_bytes(call % rb"\uD83D\uDE00" + b"\n")
+        self.assertEqual(self.server.receive()["result"]["content"][0]["text"], "\N{GRINNING FACE}")
+
+    def test_a_batch_is_refused_for_each_request_in_it(self) -> None:
+        self.server.send([{"jsonrpc": "2.0", "id": number, "method": "ping"} for number in (31, 32)])
+        answers = [self.server.receive() for _ in range(2)]
+        self.assertEqual([answer["id"] for answer in answers], [31, 32])
+        self.assertTrue(all("batch" in answer["error"]["message"] for answer in answers))
+        self.assertEqual(self.refusal(b"[]")["id"], None)
+
+    def test_messages_that_break_json_rpc(self) -> None:
+        for line, request_id in (
+            (b"5", None),
+            (b'{"id": 1, "method": "ping"}', 1),
+            (b'{"jsonrpc": "2.0", "id": null, "method": "ping"}', None),
+            (b'{"jsonrpc": "2.0", "id": true, "method": "ping"}', None),
+            (b'{"jsonrpc": "2.0", "id": 2, "method": 7}', 2),
+            (b'{"jsonrpc": "2.0", "id": 3, "method": "ping", "params": [1]}', 3),
+            (b'{"jsonrpc": "2.0", "id": 4}', 4),
+        ):
+            with self.subTest(line=line):
+                error = self.refusal(line)
+                self.assertEqual((error["id"], error["code"]), (request_id, -32600))
+
+    def test_a_line_that_is_too_long_gets_its_id_back_from_either_end(self) -> None:
+        filler = b"x" * (MAX_LINE_BYTES + 1000)
+        first = self.refusal(b'{"jsonrpc":"2.0","id":41,"method":"ping","params":{"x":"' + filler + b'"}}')
+        last = self.refusal(b'{"method":"ping","params":{"x":"' + filler + b'"},"jsonrpc":"2.0","id":42}')
+        self.assertEqual((first["id"], last["id"]), (41, 42))
+        self.assertIn(str(MAX_LINE_BYTES), first["message"])
+
+    def test_blank_lines_are_nothing(self) -> None:
+        self.server.send_bytes(b"\n  \n\r\n")
+        self.assertEqual(self.server.say("test_echo", text="on"), "on")
+
+    def test_a_response_that_nobody_asked_for_is_dropped(self) -> None:
+        self.server.send({"jsonrpc": "2.0", "id": 99, "result": {}})
+        self.server.send({"jsonrpc": "2.0", "id": 99, "error": "nonsense"})
+        self.assertEqual(self.server.say("test_echo", text="on"), "on")
+
+    def test_long_texts_pass_in_both_directions(self) -> None:
+        text = "Grüße, 世界 \N{GRINNING FACE} " * 100_000
+        self.assertEqual(self.server.say("test_echo", text=text), text)
+
+    def test_a_client_that_reads_late_gets_everything(self) -> None:
+        ids = {self.server.request("tools/call", _echo("y" * 50_000, times=5)) for _ in range(20)}
+        self.assertEqual({self.server.receive()["id"] for _ in ids}, ids)
+
+
+class TheFrontRefusesTheSame(ProcessTestCase):
+    def test_malformed_lines_before_the_server_is_up(self) -> None:
+        self.keep_snapshot()
+        server = self.start()
+        server.send_bytes(b"hello\n[1]\n")
+        self.assertEqual([server.receive()["error"]["code"] for _ in range(2)], [-32700, -32600])
+        server.initialize()
+        self.assertEqual(server.say("test_echo", text="on"), "on")
+
+
+class TheWireCarriesOnlyTheProtocol(ProcessTestCase):
+    def rest_after_end(self, server: Client) -> list[dict[str, Any]]:
+        server.close_input()
+        return server.rest()
+
+    def test_what_a_tool_prints_goes_to_stderr(self) -> None:
+        server = self.connect()
+        self.assertEqual(server.say("test_print"), "printed")
+        self.assertEqual(self.rest_after_end(server), [])
+        self.assertIn("this is not for the wire", server.wait()[1])
+
+    def test_a_file_can_be_the_input(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            script = Path(folder) / "requests.jsonl"
+            hello = {"protocolVersion": HANDSHAKE[0], "capabilities": {}, "clientInfo": CLIENT}
+            lines = [("initialize", hello), *[("tools/call", _echo(str(number))) for number in range(5)]]
+            messages = [
+                {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+                for number, (method, params) in enumerate(lines)
+            ]
+            script.write_text("\n".join(map(json.dumps, messages)))
+            self.connect().say("test_echo", text="a store that exists")  # to make one takes long on a busy machine
+            with script.open() as file:
+                server = self.start(stdin=file.fileno())
+            answers = {answer["id"]: answer for answer in server.rest()}
+            self.assertEqual(sorted(answers), list(range(6)))
+            self.assertEqual(answers[5]["result"]["content"][0]["text"], "4")
+            self.assertEqual(server.wait()[0], 0)
+
+
+def _echo(text: str, **arguments: Any) -> dict[str, Any]:
+    return {"name": "test_echo", "arguments": {"text": text, **arguments}}
+
+
+class CancellingCalls(McpTestCase):
+    @tag("backend")
+    def test_a_cancelled_read_frees_its_thread(self) -> None:
+        server = self.connect()
+        endless = [server.request("tools/call", {"name": "test_endless", "arguments": {}}) for _ in range(2)]
+        waiting = server.request("tools/call", {"name": "test_echo", "arguments": {"text": "at last"}})
+        server.ask("ping")
+        for number in endless:
+            server.notify("notifications/cancelled", {"requestId": number, "reason": "too slow"})
+        answer = server.receive()
+        self.assertEqual((answer["id"], answer["result"]["content"][0]["text"]), (waiting, "at last"))
+        self.assertEqual(server.say("test_echo", text="on"), "on")
+
+    def test_a_cancelled_write_finishes(self) -> None:
+        with _trace() as path:
+            server = self.connect()
+            number = _write_slowly(server, path, until=_go(path))
+            server.notify("notifications/cancelled", {"requestId": number})
+            self.assertEqual(server.say("test_echo", text="on"), "on")
+            _go(path).touch()
+            wait_until(lambda: path.read_text() == "done")
+            self.assertEqual(server.end()[0], 0)
+
+    @tag("backend")
+    def test_slow_reads_do_not_delay_a_write(self) -> None:
+        with _trace() as path:
+            server = self.connect()
+            for _ in range(2):
+                server.request("tools/call", {"name": "test_endless", "arguments": {}})
+            self.assertEqual(server.say("test_slow_write", path=str(path)), "written")
+
+
+@tag("process")
+class EndingTheProcess(ProcessTestCase):
+    def test_a_signal_during_a_write_lets_it_finish_and_answer(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with self.subTest(signal=number), _trace() as path:
+                server = self.connect()
+                request = _write_slowly(server, path, seconds=1)
+                server.process.send_signal(number)
+                self.assertEqual([answer["id"] for answer in server.rest()], [request])
+                self.assertEqual(path.read_text(), "done")
+                self.assertEqual(server.wait()[0], 0)
+
+    def test_the_end_of_input_during_a_write_lets_it_finish_and_answer(self) -> None:
+        with _trace() as path:
+            server = self.connect()
+            request = _write_slowly(server, path, seconds=2)
+            server.close_input()
+            self.assertEqual([answer["id"] for answer in server.rest()], [request])
+            self.assertEqual(path.read_text(), "done")
+            self.assertEqual(server.wait()[0], 0)
+
+    def test_a_write_that_its_caller_cancelled_outlives_signals_too(self) -> None:
+        with _trace() as path:
+            server = self.connect()
+            request = _write_slowly(server, path, until=_go(path))
+            server.notify("notifications/cancelled", {"requestId": request})
+            server.ask("ping")
+            server.close_input()
+            for _ in range(3):
+                server.process.terminate()
+            _go(path).touch()
+            self.assertEqual((server.rest(), server.wait()[0]), ([], 0))
+            self.assertEqual(path.read_text(), "done")
+
+    def test_a_signal_ends_reads_with_an_answer_and_drops_what_has_not_begun(self) -> None:
+        with _trace() as begun, _trace() as queued:
+            server = self.connect()
+            reads = [server.request("tools/call", {"name": "test_endless", "arguments": {}}) for _ in range(3)]
+            write = _write_slowly(server, begun, until=_go(begun))
+            arguments = {"path": str(queued)}
+            later = server.request("tools/call", {"name": "test_slow_write", "arguments": arguments})
+            self.assertEqual(server.ask("ping")["result"], {})
+            server.process.terminate()
+            dropped = [server.receive() for _ in (*reads, later)]
+            _go(begun).touch()
+            answers = {answer["id"]: answer["result"] for answer in [*dropped, *server.rest()]}
+            self.assertEqual(set(answers), {*reads, write, later})
+            self.assertEqual(answers[write]["content"][0]["text"], "written")
+            self.assertTrue(all("the server is stopping" in str(answers[number]) for number in (*reads, later)))
+            self.assertEqual(queued.read_text(), "")
+            self.assertEqual(server.wait()[0], 0)
+
+    def test_a_signal_while_idle_and_one_before_the_server_is_up(self) -> None:
+        server = self.connect()
+        server.say("test_echo", text="up")
+        early = self.start()
+        early.initialize()
+        for running in (server, early):
+            running.process.terminate()
+            self.assertEqual(running.wait()[0], 0)
+
+    def test_a_client_that_sends_nothing_and_disconnects(self) -> None:
+        self.assertEqual(self.start().end(), (0, ""))
+
+    def test_a_client_that_stops_reading_and_disconnects(self) -> None:
+        server = self.connect()
+        assert server.process.stdout
+        for _ in range(20):
+            server.request("tools/call", {"name": "test_echo", "arguments": {"text": "x" * 100_000}})
+        server.process.stdout.close()
+        self.assertEqual(server.wait()[0], 0)
+
+    def test_calls_sent_before_the_end_of_input_are_answered(self) -> None:
+        server = self.start()
+        server.initialize(HANDSHAKE[0])
+        ids = [server.request("tools/call", {"name": "test_echo", "arguments": {"text": "x"}}) for _ in range(30)]
+        server.close_input()
+        self.assertEqual(sorted(answer["id"] for answer in server.rest()), ids)
+        self.assertEqual(server.wait(), (0, ""))
+
+
+class _trace:  # noqa: N801
+    def __enter__(self) -> Path:
+        self._folder = tempfile.TemporaryDirectory()
+        path = Path(self._folder.name) / "trace"
+        path.write_text("")
+        return path
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+
+def _go(path: Path) -> Path:
+    return path.with_name("go")
+
+
+def _write_slowly(server: Client, path: Path, *, seconds: float = 0, until: Path | None = None) -> int:
+    """Start a write that takes ``seconds`` or waits for a file; return the request's id once it runs."""
+    arguments = {"path": str(path), "seconds": seconds, "until": str(until or "")}
+    number = server.request("tools/call", {"name": "test_slow_write", "arguments": arguments})
+    wait_until(lambda: path.read_text() == "begun")
+    return number
+
+
+class EveryRevisionIsServed(McpTestCase):
+    def test_the_front_knows_the_revisions_that_the_sdk_knows(self) -> None:
+        self.assertEqual(opening.HANDSHAKE_VERSIONS, HANDSHAKE_PROTOCOL_VERSIONS)
+        self.assertEqual(opening.MODERN_VERSIONS, MODERN_PROTOCOL_VERSIONS)
+
+    def test_each_handshake_revision_initialises_and_calls(self) -> None:
+        for version in HANDSHAKE:
+            with self.subTest(version=version):
+                server = self.start()
+                hello = server.initialize(version)
+                self.assertEqual(hello["protocolVersion"], version)
+                self.assertEqual(hello["instructions"], INSTRUCTIONS)
+                self.assertEqual(server.say("test_origin"), "mcp plain client  alpha")
+                self.assertEqual(server.ask("ping")["result"], {})
+                self.assertEqual(server.end()[0], 0)
+
+    def test_an_unknown_revision_gets_the_latest_with_handshake(self) -> None:
+        self.assertEqual(self.start().initialize("1999-01-01")["protocolVersion"], HANDSHAKE[-1])
+
+    def test_the_revision_without_handshake_discovers_and_calls(self) -> None:
+        server = self.start()
+        found = server.ask("server/discover", {"_meta": ENVELOPE})["result"]
+        self.assertEqual(found["supportedVersions"], [MODERN])
+        result = server.ask("tools/call", {"name": "test_origin", "arguments": {}, "_meta": ENVELOPE})["result"]
+        self.assertEqual(result["content"][0]["text"], "mcp plain client  alpha")
+        self.assertEqual(result["resultType"], "complete")
+
+    def test_a_call_can_be_the_first_message_of_that_revision(self) -> None:
+        server = self.start()
+        answer = server.ask("tools/call", {"name": "test_echo", "arguments": {"text": "hi"}, "_meta": ENVELOPE})
+        self.assertEqual(answer["result"]["content"][0]["text"], "hi")
+
+    def test_the_instructions_fit_what_clients_keep(self) -> None:
+        self.assertLessEqual(len(INSTRUCTIONS), 2048)
+
+
+@tag("process")
+class TheFrontAnswersAsTheServerDoes(ProcessTestCase, StoresTestCase):
+    """A server in this process has no front."""
+
+    def conversation(self, server: Client, version: str) -> list[dict[str, Any]]:
+        """Return the server's answers to a script with every kind of opening message."""
+        envelope = {"_meta": ENVELOPE} if version == MODERN else {}
+        if version == MODERN:
+            answers = [server.ask("server/discover", envelope)]
+        else:
+            hello = {"protocolVersion": version, "capabilities": {"roots": {"listChanged": True}}, "clientInfo": CLIENT}
+            answers = [server.ask("initialize", hello)]
+            server.notify("notifications/initialized")
+        answers += [server.ask(method, envelope or None) for method in ("ping", *LIST_METHODS)]
+        answers += [server.ask(method, {**envelope, "cursor": "x"}) for method in LIST_METHODS]
+        # Messages of the other era are refused, after either kind of opening.
+        answers.append(server.ask("tools/list", {} if version == MODERN else {"_meta": ENVELOPE}))
+        answers.append(server.ask("initialize", {"protocolVersion": version, "capabilities": {}, "clientInfo": CLIENT}))
+        answers.append(server.ask("tools/call", {"name": "test_origin", "arguments": {}, **envelope}))
+        return answers
+
+    def alone(self, version: str) -> list[dict[str, Any]]:
+        with at_home(self.home), more_tools(FIXTURES):
+            server = Server()
+            self.addCleanup(server.destroy)
+            answers = self.conversation(server, version)
+            server.end()
+            forget_all_stores()
+            return answers
+
+    def test_whole_conversations_and_single_answers_are_equal(self) -> None:
+        alone = {version: self.alone(version) for version in (*HANDSHAKE, MODERN)}
+        kept = json.loads(self.keep_snapshot().read_text())["answers"]
+        self.assertEqual(set(kept), set(alone))
+        for version, answers in alone.items():
+            with self.subTest(version=version):
+                self.assertEqual(self.conversation(self.start(), version), answers)
+            front = Opening(kept)
+            for message, answer in zip(_opening_messages(version), answers, strict=False):
+                with self.subTest(version=version, method=message["method"]):
+                    found = front.take(message).result
+                    self.assertEqual(answer.get("result"), json.loads(found) if found else None)
+
+    def test_requests_sent_all_at_once_are_each_answered_once(self) -> None:
+        self.keep_snapshot()
+        server = self.start()
+        hello = {"protocolVersion": HANDSHAKE[0], "capabilities": {}, "clientInfo": CLIENT}
+        ids = [server.request("initialize", hello)]
+        server.notify("notifications/initialized")
+        ids += [server.request("tools/list"), server.request("tools/call", {"name": "test_origin", "arguments": {}})]
+        ids += [server.request("resources/list"), server.request("ping")]
+        server.close_input()
+        self.assertEqual(sorted(answer["id"] for answer in server.rest()), ids)
+
+
+class TheSdksClientIsServed(ProcessTestCase):
+    def run_client(self, mode: str) -> None:
+        async def converse() -> None:
+            started = stdio_client(parameters(self.home, "--project", "alpha", "--session", "s-1"))
+            info = types.Implementation(name="the SDK's client", version="1")
+            async with SdkClient(started, mode=mode, client_info=info) as client:
+                await self.converse(client)
+
+        run_async(converse)
+
+    async def converse(self, client: SdkClient) -> None:
+        tools = (await client.list_tools()).tools
+        self.assertIn("test_echo", [tool.name for tool in tools])
+        templates = (await client.list_resource_templates()).resource_templates
+        self.assertIn("test://item/{id}{?a,b}", [template.uri_template for template in templates])
+        output = await client.call_tool("test_origin", {})
+        self.assertEqual(output.content, [types.TextContent(text="mcp the SDK's client s-1 alpha")])
+        self.assertIsNone(output.structured_content)
+        structured = await client.call_tool("test_echo", {"text": "hi", "format": "json"})
+        self.assertEqual(structured.structured_content, {"text": "hi", "tags": []})
+        read = await client.read_resource("test://item/7?a=x%20y")
+        contents = read.contents[0]
+        assert isinstance(contents, types.TextResourceContents)
+        self.assertEqual(json.loads(contents.text), {"parameters": {"id": "7", "a": "x y"}, "store": "alpha"})
+        with self.assertRaises(MCPError):
+            await client.read_resource("test://item/404")
+
+    def test_by_handshake(self) -> None:
+        self.run_client("legacy")
+
+    def test_without_handshake(self) -> None:
+        self.run_client(MODERN)
+
+    def test_finding_out_by_itself_without_and_with_a_snapshot(self) -> None:
+        self.run_client("auto")
+        self.run_client("auto")
+
+
+def _opening_messages(version: str) -> list[dict[str, Any]]:
+    requests: list[tuple[str, dict[str, Any]]]
+    if version == MODERN:
+        requests = [(method, {"_meta": ENVELOPE}) for method in ("server/discover", "ping", *LIST_METHODS)]
+    else:
+        hello: dict[str, Any] = {"protocolVersion": version, "capabilities": {}, "clientInfo": CLIENT}
+        requests = [("initialize", hello), *((method, {}) for method in ("ping", *LIST_METHODS))]
+    return [
+        {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        for number, (method, params) in enumerate(requests)
+    ]
+
+
+MARK = "answered by the front"
+
+
+@tag("process")
+class ASnapshotCountsWhileNothingHasChanged(ProcessTestCase):
+    path: Path
+    kept: str
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        server = Process(cls.home)
+        cls.addClassCleanup(server.destroy)
+        server.initialize()
+        server.end()
+        (cls.path,) = (cls.home / "cache").glob("mcp-*.json")
+        cls.kept = cls.path.read_text()
+
+    def setUp(self) -> None:
+        for path in self.path.parent.iterdir():
+            path.unlink()
+        self.path.write_text(self.kept)
+        self.mark()
+
+    def mark(self, **changes: object) -> None:
+        kept = json.loads(self.path.read_text())
+        for answers in kept["answers"].values():
+            for method in answers.keys() & {"initialize", "server/discover"}:
+                answers[method] = json.dumps({**json.loads(answers[method]), "instructions": MARK})
+        self.path.write_text(json.dumps({**kept, **changes}))
+
+    def is_front_answering(self, **settings: str) -> bool:
+        return bool(self.start(**settings).initialize()["instructions"] == MARK)
+
+    def test_the_front_answers_from_it(self) -> None:
+        self.assertTrue(self.is_front_answering())
+
+    def test_only_its_owner_may_read_it(self) -> None:
+        self.path.unlink()
+        path = self.keep_snapshot()
+        self.assertEqual(path.stat().st_mode & 0o777, 0o600)
+        self.assertEqual(path.parent.stat().st_mode & 0o777, 0o700)
+        self.assertEqual(list(path.parent.iterdir()), [path])
+
+    def test_another_profile_has_another(self) -> None:
+        hello = self.start("--project", "alpha", "--profile", "full").initialize()
+        self.assertNotEqual(hello["instructions"], MARK)
+
+    def test_changed_tools_make_it_stale(self) -> None:
+        self.assertFalse(self.is_front_answering(MEMORY_HUB_TEST_TOOLS=""))
+
+    def test_a_key_that_differs_makes_it_stale_and_it_is_replaced(self) -> None:
+        self.mark(key=[*json.loads(self.path.read_text())["key"], "/somewhere/pydantic-99.dist-info"])
+        self.assertFalse(self.is_front_answering())
+        self.keep_snapshot()
+        self.assertNotIn(MARK, self.path.read_text())
+
+    def test_a_broken_file_is_ignored_and_replaced(self) -> None:
+        self.path.write_bytes(b"{")
+        self.assertFalse(self.is_front_answering())
+        self.keep_snapshot()
+        self.assertTrue(json.loads(self.path.read_text())["answers"])
+
+
+class WhatCounts(McpTestCase):
+    def test_a_broken_file_is_ignored(self) -> None:
+        path = self.home / "cache" / "mcp-core.json"
+        path.parent.mkdir()
+        path.write_text(json.dumps({"key": ["k"], "answers": {}}))
+        self.assertEqual(snapshot.load("core", ["k"]), {})
+        for text in ("", "{", "[]", '{"key": []}', '{"key": ["k"]}', "\udcff"):
+            with self.subTest(text=text):
+                path.write_bytes(text.encode("utf-8", "surrogateescape"))
+                self.assertIsNone(snapshot.load("core", ["k"]))
+
+    def test_a_source_file_that_changes_makes_it_stale(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "tools.py"
+            source.write_text("a = 1")
+            before = list(snapshot._sources(folder))
+            source.write_text("a = 22")
+            self.assertNotEqual(list(snapshot._sources(folder)), before)
+
+    def test_the_key_names_the_sdk_and_the_hubs_own_sources(self) -> None:
+        key = "\n".join(snapshot.current_key())
+        for part in ("/mcp-", "/mcp_types-", "/pydantic-", "memoryhub/mcp/server.py", "memories/tools/core.py"):
+            self.assertIn(part, key)
+
+
+@tag("process")
+class ACacheThatCannotBeWritten(ProcessTestCase):
+    def test_the_server_serves_without_a_snapshot_and_says_so_without_a_traceback(self) -> None:
+        (self.home / "cache").write_text("no folder")
+        server = self.connect()
+        self.assertEqual(server.say("test_echo", text="hi"), "hi")
+        code, output = server.end()
+        self.assertEqual(code, 0)
+        self.assertNotIn("Traceback", output)
+        self.assertIn("could not save the snapshot, so the next start will be slower: ", output)
+
+
+UNWANTED = ("ninja", "django_q", "django.contrib.admin", "django.contrib.auth", "uvicorn", "starlette", "mcp.client")
+
+BUILD = """
+import json, sys
+from memoryhub.mcp import options, serve
+serve.build(options.Options(project="alpha"), [])
+print(json.dumps(sorted(sys.modules)))
+"""
+
+DEFERRED = """
+from memoryhub.mcp import options, serve
+serve.build(options.Options(project="alpha"), [])
+import pydantic
+from memories.schemas import MemoryWrite
+print(MemoryWrite.__pydantic_complete__, pydantic.BaseModel.model_config)
+print(MemoryWrite(title="t", content="c").title, MemoryWrite.__pydantic_complete__)
+"""
+
+BROKEN = """
+from memoryhub.mcp import sdk
+def fail():
+    raise RuntimeError("another layout")
+sdk._deferred_schemas = fail
+sdk.load()
+from mcp.server.lowlevel import Server
+import mcp, pydantic
+print(Server.__name__, mcp.Client.__name__, pydantic.BaseModel.model_config, pydantic.TypeAdapter.__name__)
+"""
+
+
+class ImportingTheSdk(SimpleTestCase):
+    def run_python(self, code: str) -> subprocess.CompletedProcess[str]:
+        with tempfile.TemporaryDirectory() as home:
+            return subprocess.run(
+                [sys.executable, "-c", code],
+                env=environment(Path(home)),
+                cwd=ROOT,
+                text=True,
+                capture_output=True,
+                timeout=120,
+                check=True,
+            )
+
+    def test_the_server_imports_nothing_that_it_does_not_need(self) -> None:
+        modules = set(json.loads(self.run_python(BUILD).stdout))
+        self.assertEqual(modules & set(UNWANTED), set())
+        self.assertIn("mcp.server.lowlevel", modules)
+
+    def test_the_hubs_own_schemas_are_built_when_they_are_first_used(self) -> None:
+        self.assertEqual(self.run_python(DEFERRED).stdout.split(), ["False", "{}", "t", "True"])
+
+    def test_an_sdk_with_another_layout_is_imported_completely(self) -> None:
+        done = self.run_python(BROKEN)
+        self.assertEqual(done.stdout.split(), ["Server", "Client", "{}", "TypeAdapter"])
+        self.assertIn("importing all of it", done.stderr)
+
+
+class AHomeThatCannotBeUsed(ProcessTestCase):
+    def test_the_reason_is_in_the_handshake_and_in_each_call(self) -> None:
+        file = self.home / "file"
+        file.write_text("no folder")
+        for home, reason in (
+            (file, f"the home folder {file} is not a folder; "),
+            (Path("relative/home"), "MEMORY_HUB_HOME is 'relative/home', but must be an absolute path: "),
+        ):
+            with self.subTest(home=home):
+                server = self.start(home=home)
+                self.assertIn(reason, server.initialize()["instructions"])
+                result = server.call("memory_search", query="anything")
+                self.assertTrue(result["isError"])
+                self.assertRegex(result["content"][0]["text"], f"^unavailable: .*{reason}")
+                code, output = server.end()
+                self.assertEqual((code, len(output.splitlines())), (0, 1), output)
+                self.assertIn(reason, output)
+        self.assertEqual([path.name for path in self.home.iterdir()], ["file"])
+
+    def test_over_http_nothing_is_served(self) -> None:
+        file = self.home / "file"
+        file.write_text("no folder")
+        options = ("--project", "alpha", "--http", "0")
+        server = self.start(*options, home=file)
+        code, output = server.wait()
+        self.assertEqual((code, len(output.splitlines())), (8, 1), output)
+        self.assertIn(f"the home folder {file} is not a folder; ", output)
+
+
+class AStoreThatFails(McpTestCase):
+    def setUp(self) -> None:
+        self.server = self.connect()
+        self.write("the first")
+        self.store: Path = self.home / "projects" / "alpha" / "events.db"
+
+    def write(self, title: str) -> None:
+        result = self.server.call("memory_write", title=title, content=f"about {title}")
+        self.assertFalse(result["isError"], result)
+
+    def failure(self, server: Server | None = None) -> str:
+        result = (server or self.server).call("memory_write", title="lost", content="never kept")
+        self.assertTrue(result["isError"], result)
+        text = result["content"][0]["text"]
+        assert isinstance(text, str)
+        return text
+
+    @tag("backend")
+    def test_locked_by_another_process(self) -> None:
+        with tampering.locked(project_store("alpha")), tampering.busy_timeout(0.2):
+            self.assertEqual(self.failure(), "locked: memory database is locked by another process")
+        self.write("the second")
+
+    @sqlite_only("a project is known by its folder")
+    def test_a_folder_that_is_gone(self) -> None:
+        away = self.home / "away"
+        self.store.parent.rename(away)
+        self.assertIn("unavailable: memory database unavailable", self.failure())
+        away.rename(self.store.parent)
+        self.write("the third")
+
+    @sqlite_only("the header of a file")
+    def test_a_header_that_is_overwritten(self) -> None:
+        self.server.end()
+        kept = self.store.with_suffix(".kept")
+        shutil.copy(self.store, kept)
+        with self.store.open("r+b") as file:
+            file.write(b"no database at all" * 10)
+        self.server = self.connect()
+        self.assertIn("unavailable: memory database unavailable", self.failure())
+        self.assertTrue(self.server.ask("tools/list")["result"]["tools"])
+        kept.replace(self.store)
+        self.write("the fourth")
