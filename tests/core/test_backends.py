@@ -1,9 +1,8 @@
-"""The seam for storage backends: what a backend offers, and who may know which one it is."""
-
 from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -13,8 +12,34 @@ from typing import Any, Protocol, get_type_hints
 
 from django.test import SimpleTestCase
 
+from memories.models import Tag
 from memories.search import text_index
+from memoryhub.core import clock
 from memoryhub.core.backends import base, selected, snapshots
+from memoryhub.core.errors import Invalid
+from memoryhub.core.stores import dialect, rows
+from memoryhub.core.stores.dialect import (
+    IDS,
+    TEXTS,
+    blob,
+    days_between,
+    elements,
+    entries,
+    greatest,
+    int_elements,
+    int_entries,
+    json_array_of,
+    json_int,
+    json_list,
+    json_text,
+    position_of,
+    render,
+    unindexed,
+    upsert,
+)
+from memoryhub.core.stores.lookups import begins_with, has_part
+from tests.databases import on_postgresql, sqlite_only
+from tests.support import HubTestCase
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("benchmarks", "memoryhub", "sessions_app", "memories", "decisions", "governance")
@@ -89,3 +114,175 @@ def _imports() -> Iterator[tuple[str, str]]:
 def _modules() -> Iterator[Path]:
     for package in PACKAGES:
         yield from sorted((ROOT / package).rglob("*.py"))
+
+
+RECORD = ROOT / "docs/decisions/0041-write-sql-for-two-databases.md"
+_ONLY_SQLITE = re.compile(
+    r"\bjson_(?:each|extract|group_array|group_object|type|array|set|valid|tree)\(|\b(?:INSERT|UPDATE) OR [A-Z]+\b"
+    r"|\bPRAGMA\b|\bpragma_\w+|writable_schema|\bMATCH\b|\bbm25\(|\bfts5|\browid\b|\btypeof\(|\bINDEXED BY\b"
+    r"|\bNOT INDEXED\b|\b(?:ATTACH|DETACH|VACUUM)\b|\bBEGIN IMMEDIATE\b|\bsqlite_(?:master|schema|version|sequence)\b"
+    r"|\b(?:julianday|strftime|unixepoch|instr|total|zeroblob)\(|\bGLOB\b|\bRAISE ?\(|\bIS (?:NOT )?[a-z]\w*\.\w+"
+    r"|\b(?:max|min)\([^()]*(?:\([^()]*\)[^()]*)?,|(?<![\w)%])\+[a-z]\.\w+|\b(?:WHERE|AND) [01]\b"
+)
+_SQL = re.compile(
+    r"\b(?:SELECT|INSERT|UPDATE|DELETE|CREATE|FROM|WHERE|WITH|IN|AND|OR|AS|BEGIN|PRAGMA|ATTACH|DETACH)\b|\("
+)
+
+
+class FormTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(self.store("alpha"))
+
+    def value(self, sql: str, *parameters: Any) -> Any:
+        ((found,),) = rows.fetch(f"SELECT {sql}", parameters)
+        return found
+
+    def test_lists_are_one_parameter_whatever_their_length(self):
+        self.assertEqual([self.value(f"2 IN {IDS}", json_list(ids)) for ids in ([], [1, 2], range(50_000))], [0, 1, 1])
+        self.assertEqual(self.value(f"'b' IN {TEXTS}", json_list("ab")), 1)
+
+    def test_arrays_and_objects_are_rows(self):
+        self.assertEqual(rows.fetch(f"SELECT value FROM {elements()} AS e", ['["a", "b"]']), [("a",), ("b",)])
+        self.assertEqual(rows.fetch(f"SELECT value FROM {int_elements('%s', 'ids')} AS e", ['{"ids": [3]}']), [(3,)])
+        self.assertEqual(rows.fetch(f"SELECT key, value FROM {entries()} AS e", ['{"a": "b"}']), [("a", "b")])
+        self.assertEqual(
+            rows.fetch(
+                f"SELECT key, value FROM {int_entries('%s', 'at', 'last')} AS e", ['{"at": {"last": {"7": 9}}}']
+            ),
+            [("7", 9)],
+        )
+
+    def test_fields_of_json_are_found_by_name_and_place(self):
+        given = '{"edge": {"to": 7, "relation": "refines"}, "pair": [1, "two"]}'
+        self.assertEqual(self.value(json_int("%s", "edge", "to"), given), 7)
+        self.assertEqual(self.value(json_text("%s", "edge", "relation"), given), "refines")
+        self.assertEqual(self.value(json_text("%s", "pair", 1), given), "two")
+        self.assertIsNone(self.value(json_text("%s", "nothing"), given))
+
+    def test_the_other_functions(self):
+        self.assertEqual(self.value(greatest("%s", "%s", "2"), 1, 3), 3)
+        self.assertEqual(self.value(position_of("'lo'", "'hello'")), 4)
+        self.assertEqual(self.value(days_between("'2026-01-01 12:00'", "'2026-01-03'")), 1.5)
+        third = self.value(days_between("'2026-01-01 00:00:00'", "'2026-01-01 07:59:59.999'"))
+        self.assertEqual(third, 28_799_999 / 86_400_000)
+        array = self.value(f"{json_array_of('value')} FROM {int_elements()} AS e", "[1, 2]")
+        self.assertEqual(json.loads(array), [1, 2])
+        self.assertEqual(self.value(f"{unindexed('e.value')} FROM {int_elements()} AS e", "[5]"), 5)
+
+    @sqlite_only("a column may have values of any type")
+    def test_what_is_no_blob_is_empty(self):
+        self.assertEqual(self.value(f"{blob('x')} FROM (SELECT 'text' AS x)"), b"")
+
+    def test_a_text_with_nul_is_found_nowhere_or_refused_by_postgresql(self):
+        with self.store():
+            for asked, given in (("title = %s", "a\0b"), (f"title IN {TEXTS}", json.dumps(["a\0b"]))):
+                sql = f"SELECT id FROM memories_memory WHERE {asked}"
+                with self.subTest(asked=asked):
+                    if not on_postgresql():
+                        self.assertEqual(rows.fetch(sql, [given]), [])
+                        continue
+                    with self.assertRaisesRegex(Invalid, "a NUL character"):
+                        rows.fetch(sql, [given])
+
+    def test_an_upsert_inserts_and_then_replaces(self):
+        for value in ("first", "second"):
+            rows.execute(upsert("store_meta", "key", ["value"]), ["mark", value])
+        self.assertEqual(self.value("value FROM store_meta WHERE key = 'mark'"), "second")
+
+
+class PostgreSQLFormTests(SimpleTestCase):
+    def form(self, sql: str) -> str:
+        return render(sql, "postgresql")
+
+    def test_lists_and_rows_of_json(self):
+        self.assertEqual(
+            self.form(f"id IN {IDS}"),
+            "id IN (SELECT CAST(value AS bigint) FROM jsonb_array_elements_text(%s::jsonb))",
+        )
+        self.assertEqual(self.form(TEXTS), "(SELECT value FROM jsonb_array_elements_text(%s::jsonb))")
+        self.assertEqual(self.form(elements("e.x", "a", "b")), "jsonb_array_elements_text((e.x)::jsonb -> 'a' -> 'b')")
+        self.assertEqual(self.form(entries()), "jsonb_each_text((%s)::jsonb)")
+        numbers = "(SELECT key, CAST(value AS bigint) AS value FROM jsonb_each_text((%s)::jsonb))"
+        self.assertEqual(self.form(int_entries()), f"LATERAL {numbers}")
+
+    def test_fields_of_json(self):
+        self.assertEqual(self.form(json_text("e.x", "edge", "to")), "((e.x)::jsonb -> 'edge' ->> 'to')")
+        self.assertEqual(self.form(json_text("value", 0)), "((value)::jsonb ->> 0)")
+        self.assertEqual(self.form(json_int("x", "n")), "CAST(((x)::jsonb ->> 'n') AS bigint)")
+
+    def test_functions_one_inside_another(self):
+        inside = greatest("0.0", position_of("%s", "lower(x)"))
+        self.assertEqual(self.form(inside), "greatest(0.0, strpos(lower(x), %s))")
+        self.assertEqual(render(inside, "sqlite"), "max(0.0, instr(lower(x), %s))")
+        self.assertEqual(self.form(unindexed("m.id")), "m.id")
+        self.assertEqual(self.form(blob("numbers")), "numbers")
+
+    def test_the_rest_is_left_as_it_is(self):
+        sql = upsert("store_meta", "key", ["value"])
+        self.assertEqual(self.form(sql), sql)
+        self.assertEqual(self.form("SELECT '[]', '{}', 1 % 2"), "SELECT '[]', '{}', 1 % 2")
+
+
+class LookupTests(HubTestCase):
+    def test_parts_of_texts_have_their_case(self):
+        with self.store("alpha"):
+            for number, name in enumerate(("feed.py", "Feed.py", "100%", "feed_py", "a feed.py b"), 1):
+                Tag.objects.create(id=number, name=name, created_at=clock.now())
+            conditions = [*(begins_with("name", part) for part in ("fe", "100%")), has_part("name", "feed.py")]
+            conditions += [has_part("name", part) for part in "%_"]
+            found = [sorted(Tag.objects.filter(each).values_list("id", flat=True)) for each in conditions]
+            self.assertEqual(found, [[1, 4], [3], [1, 5], [3], [4]])
+
+
+class PortabilityTests(SimpleTestCase):
+    def test_no_module_uses_a_lookup_that_ignores_case_in_sqlite(self):
+        lookup = re.compile(r"__(?:contains|startswith|endswith)\b")
+        self.assertEqual([path for path in _portable_modules() if lookup.search(path.read_text())], [])
+
+    def test_the_record_names_the_modules_that_keep_to_sqlite(self):
+        found = {str(path.relative_to(ROOT)) for path in _portable_modules() if any(map(_is_sqlite_only, _texts(path)))}
+        listed = [line for line in RECORD.read_text().splitlines() if line.startswith("|")]
+        named = set(re.findall(r"`([\w/]+\.py)`", "".join(listed)))
+        self.assertEqual(found - {str(Path(dialect.__file__).relative_to(ROOT))}, named)
+
+    def test_the_rule_tells_the_two_apart(self):
+        for sql in (
+            "SELECT max(a, b)",
+            "WHERE x IS NOT t.y",
+            "INSERT OR IGNORE INTO t",
+            "AND +m.kind IN",
+            "SELECT rowid",
+        ):
+            self.assertTrue(_is_sqlite_only(sql), sql)
+        for sql in (
+            "SELECT max(a), min(b)",
+            "WHERE x IS NOT NULL",
+            "ON CONFLICT DO NOTHING",
+            "a + b.c",
+            "WHERE id IN (1)",
+        ):
+            self.assertFalse(_is_sqlite_only(sql), sql)
+
+
+def _portable_modules() -> Iterator[Path]:
+    for package in ("memoryhub", "sessions_app", "memories", "decisions", "governance"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if not {"migrations", "benchmarking", "evaluation", "backends"} & set(path.parts):
+                yield path
+
+
+def _is_sqlite_only(text: str) -> bool:
+    return bool(_SQL.search(text) and _ONLY_SQLITE.search(text))
+
+
+def _texts(path: Path) -> Iterator[str]:
+    """Yield a module's string literals without docstrings; f-string values become ``{}``."""
+    tree = ast.parse(path.read_text())
+    left_out = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    left_out |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in left_out:
+            yield node.value

@@ -1,27 +1,36 @@
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import ClassVar
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, ClassVar
+from unittest import mock
 
+from django.db import connections, transaction
 from django.db.utils import IntegrityError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from memories import services
-from memories.models import Memory, SearchDocument
+from memories.models import Memory, MemoryTag, SearchDocument
 from memories.schemas import IfExists, MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult
 from memories.search import engine
 from memories.search.parsed_query import parse
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite.anchors import anchor_path
+from memoryhub.core.entities import Entity, entity_types, find_entities
 from memoryhub.core.errors import Conflict, HubError, Invalid
+from memoryhub.core.log import head
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import either
+from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import project_store, use_store
+from sessions_app.schemas import ProjectDescribe, SessionStart
+from sessions_app.services import start_session
+from sessions_app.services.profile import describe
 from tests import tampering
 from tests.databases import sqlite_only
 from tests.support import HubTestCase
@@ -289,3 +298,104 @@ class LogMachineTests(HubTestCase):
         from hypothesis.stateful import run_state_machine_as_test
 
         run_state_machine_as_test(LogMachine, settings=settings(max_examples=25, stateful_step_count=20, deadline=None))
+
+
+COUNT = "SELECT count(*) FROM memories_memorytag"
+PUT = "INSERT OR REPLACE INTO search_fts (rowid, title) VALUES (%s, %s)"
+
+
+class GatheringTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(self.store("alpha", actor="ada"))
+
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        with transaction.atomic(using=require_current_alias()), rows.gathering():
+            yield
+
+    def tag(self, *names: str) -> None:
+        for name in names:
+            rows.insert(MemoryTag, tag=name, memory_id=1)
+
+    def test_a_statement_that_names_the_table_sees_batched_rows(self) -> None:
+        with self.gathering():
+            self.tag("one", "two")
+            self.assertEqual(rows.fetch(COUNT), [(2,)])
+            self.tag("three")
+            rows.execute("DELETE FROM memories_memorytag WHERE tag = %s", ["three"])
+        self.assertEqual(rows.fetch(COUNT), [(2,)])
+
+    def test_a_query_of_a_model_sees_batched_rows(self) -> None:
+        with self.gathering():
+            self.tag("one")
+            self.assertTrue(MemoryTag.objects.filter(tag="one").exists())
+
+    @sqlite_only("the tables of its full-text index")
+    def test_a_shadow_table_counts_as_the_table_itself(self) -> None:
+        with self.gathering():
+            rows.put("search_fts", PUT, [1, "heron"])
+            self.assertEqual(rows.fetch("SELECT id FROM search_fts_docsize"), [(1,)])
+
+    @sqlite_only("the tables of its full-text index")
+    def test_two_statements_into_one_table_keep_their_order(self) -> None:
+        with self.gathering():
+            rows.put("search_fts", PUT, [1, "heron"])
+            rows.put("search_fts", f"{PUT} ", [1, "crane"])
+            rows.put("search_fts", PUT, [2, "stork"])
+        found = rows.fetch("SELECT rowid FROM search_fts WHERE search_fts MATCH %s", ["heron OR crane OR stork"])
+        self.assertEqual(sorted(found), [(1,), (2,)])
+        self.assertEqual(rows.fetch("SELECT 1 FROM search_fts WHERE search_fts MATCH 'heron'"), [])
+
+    def test_more_rows_than_one_batch_all_arrive(self) -> None:
+        with self.gathering():
+            self.tag(*(f"tag-{number}" for number in range(1201)))
+        self.assertEqual(rows.fetch(COUNT), [(1201,)])
+
+    def test_an_error_leaves_nothing_behind_neither_now_nor_in_the_next_transaction(self) -> None:
+        with self.assertRaises(ZeroDivisionError), self.gathering():
+            self.tag("lost")
+            raise ZeroDivisionError
+        with self.gathering():
+            self.tag("kept")
+        self.assertEqual(rows.fetch("SELECT tag FROM memories_memorytag"), [("kept",)])
+
+    def test_a_savepoint_that_is_rolled_back_takes_its_rows_along(self) -> None:
+        with self.gathering():
+            self.tag("before")
+            with self.assertRaises(ZeroDivisionError), transaction.atomic(using=require_current_alias()):
+                self.tag("inside")
+                raise ZeroDivisionError
+        self.assertEqual(rows.fetch("SELECT tag FROM memories_memorytag"), [("before",)])
+
+
+class EntityTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(self.store("alpha"))
+
+    def test_an_id_names_one_thing_whatever_it_is(self) -> None:
+        session = start_session(command=SessionStart(session_id="s-1"))
+        rule = services.write_memory(command=MemoryWrite(title="Rule", content="x", kind="guideline")).id
+        gone = services.write_memory(command=MemoryWrite(title="Gone", content="y")).id
+        services.delete_memory(command=MemoryTouch(id=gone))
+        describe(command=ProjectDescribe(name="Alpha"))
+        wanted = [
+            Entity("project", 0, "Alpha"),
+            Entity("session", session.id, "s-1"),
+            Entity("memory", rule, "Rule", "guideline"),
+            Entity("memory", gone, "Gone", "observation", deleted=True),
+        ]
+        found = find_entities(range(head()[0] + 100))
+        self.assertEqual(list(found.items()), [(entity.id, entity) for entity in wanted])
+        self.assertEqual(find_entities([]), {})
+
+    def test_every_number_of_ids_is_one_statement(self) -> None:
+        ids = [services.write_memory(command=MemoryWrite(title=f"T{n}", content=f"{n}")).id for n in range(3)]
+        connection: Any = connections["store:project:alpha"]
+        with mock.patch.object(connection, "run", wraps=connection.run) as run:
+            self.assertEqual(sorted(find_entities([*ids, *range(1_000, 101_000)])), ids)
+        self.assertEqual(run.call_count, 1)
+
+    def test_what_apps_declare_is_known(self) -> None:
+        self.assertLessEqual({"project", "session", "commit", "memory", "decision"}, set(entity_types()))

@@ -1,10 +1,25 @@
 from __future__ import annotations
 
+import difflib
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from django.test import SimpleTestCase, tag
+from hypothesis import given
+from hypothesis import strategies as st
+
 from memories import selectors, services
+from memories.admin.comparing import history_of, sides
+from memories.diff import compare, marked_diff, merge_texts
 from memories.models import Conflict, Memory, MemoryVersion
 from memories.schemas import (
     ConflictResolve,
@@ -19,8 +34,18 @@ from memories.schemas import (
     WriteResult,
     WriteStatus,
 )
+from memories.schemas.query import ConflictGet, ConflictList, ConflictSettle
+from memories.selectors import versions_of
+from memories.selectors.conflicts import SHOWN, conflict_text, get_conflict, list_conflicts
+from memories.services import update_memory, write_memory
+from memories.tools.query import resolved_text
 from memoryhub.core import clock, errors, log
+from memoryhub.core.errors import NotFound
+from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
+from memoryhub.core.schemas import Listing
+from tests.home import UNMEASURED
+from tests.memories.scoped import QueryTestCase
 from tests.support import HubTestCase
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -203,3 +228,264 @@ class VersionTests(ConflictsTestCase):
         self.assertEqual((newest["actor"], newest["reason"], newest["base_version"]), ("bob", "moved", 1))
         self.assertEqual(newest["diff"], "The hub listens on [-8321-]{+9000+}.")
         self.assertEqual(newest["created_at"], "2026-11-20T12:00:00Z")
+
+
+class ConflictListTestCase(QueryTestCase):
+    def dispute(self, title: str = "Rule", scope: str = "project", **texts: str) -> int:
+        memory_id = self.write(title, scope)
+        for actor, text in (texts or {"bob": "Use tabs here.", "eve": "Use spaces here."}).items():
+            with use_origin(actor=actor):
+                self.update(memory_id, scope, base_version=1, content=text, change_reason=f"so says {actor}")
+        return memory_id
+
+    def listed(self, **question: Any) -> Listing:
+        return list_conflicts(command=ConflictList.model_validate(question))
+
+    def settle(self, conflict_id: int, **fields: Any) -> ConflictResult:
+        command = ConflictSettle.model_validate({"id": conflict_id, **fields})
+        return services.resolve_conflict(command=command)
+
+
+class ConflictListTests(ConflictListTestCase):
+    def test_a_conflict_shows_both_versions_with_who_when_why_and_what_differs(self):
+        memory_id = self.dispute()
+        (item,) = self.listed().results
+        sides = [(item[side]["version"], item[side]["base_version"], item[side]["actor"]) for side in "ab"]
+        self.assertEqual(sides, [(2, 1, "bob"), (3, 1, "eve")])
+        self.assertEqual((item["a"]["content"], item["b"]["content"]), ("Use tabs here.", "Use spaces here."))
+        text = conflict_text(item)
+        self.assertIn(f"conflict #{item['id']} (open) of #{memory_id} Rule\n", text)
+        self.assertIn("a: v2 from v1 ", text)
+        self.assertIn(f"by eve session=s-1 event #{item['id']}: so says eve", text)
+        self.assertIn("Use [-tabs-]{+spaces+} here.", text)
+
+    def test_a_long_diff_is_cut_with_a_pointer_to_the_rest(self):
+        self.dispute(bob="tabs " * 2_000, eve="spaces " * 2_000)
+        text = conflict_text(self.listed().results[0])
+        self.assertLess(len(text), SHOWN + 400)
+        self.assertIn("versions=true shows the rest)", text)
+
+    def test_resolved_conflicts_are_listed_on_request(self):
+        self.dispute()
+        (item,) = self.listed().results
+        self.settle(item["id"], resolution="keep_a", reason="tabs it is")
+        self.assertEqual(self.listed().meta.total_count, 0)
+        (settled,) = self.listed(all=True).results
+        self.assertIn("(resolved: keep_a by ada)", conflict_text(settled))
+        self.assertEqual((settled["reason"], settled["resolved_version"]), ("tabs it is", 4))
+
+    def test_visible_scopes_are_listed_nearest_first_in_pages(self):
+        for scope in ("global", "org", "project"):
+            self.dispute(f"First of {scope}", scope)
+            self.dispute(f"Second of {scope}", scope)
+        self.dispute("Of this session", "session")
+        wanted = ["Of this session", *(f"{entry} of project" for entry in ("Second", "First"))]
+        wanted += [f"{element} of {scope}" for scope in ("org", "global") for element in ("Second", "First")]
+        seen, listing = [], self.listed(limit=2)
+        while True:
+            self.assertEqual(listing.meta.total_count, 7)
+            seen += [item["title"] for item in listing.results]
+            if listing.meta.next_cursor is None:
+                break
+            listing = self.listed(limit=2, cursor=listing.meta.next_cursor, compact=True)
+        self.assertEqual(seen, wanted)
+        self.assertEqual({item["scope"] for item in self.listed(scope="org").results}, {"org"})
+        with self.store("beta"):
+            self.assertEqual({item["scope"] for item in self.listed().results}, {"org", "global"})
+
+    def test_conflicts_can_be_filtered_by_memory(self):
+        self.dispute("One")
+        memory_id = self.dispute("Two")
+        self.assertEqual([item["title"] for item in self.listed(memory_id=memory_id).results], ["Two"])
+
+    def test_a_conflict_is_read_by_id(self):
+        self.dispute("Rule", "org")
+        (item,) = self.listed().results
+        self.assertEqual(get_conflict(command=ConflictGet(id=item["id"], scope="org")), item)
+        with self.assertRaisesRegex(NotFound, "no conflict #99"):
+            get_conflict(command=ConflictGet(id=99))
+
+
+class SettleTests(ConflictListTestCase):
+    def test_old_names_of_resolutions_are_accepted(self):
+        for spelling, standing in (("kept_version_a", "Use tabs here."), ("kept_version_b", "Use spaces here.")):
+            with self.subTest(spelling):
+                memory_id = self.dispute(f"Rule {spelling}")
+                (item,) = self.listed(memory_id=memory_id).results
+                result = self.settle(item["id"], resolution=spelling)
+                self.assertEqual(Memory.objects.get(id=memory_id).content, standing)
+                self.assertIn(f"resolved conflict #{item['id']} with keep_{spelling[-1]}", resolved_text(result))
+
+    def test_keeping_both_names_the_new_memory(self):
+        self.dispute()
+        result = self.settle(self.listed().results[0]["id"], resolution="both")
+        self.assertIn(f"the earlier version is now #{result.split_id}", resolved_text(result))
+
+
+UPDATES = int(os.environ.get("MEMORY_HUB_TEST_UPDATES", "200"))
+"""By each process."""
+MEMORIES = 10
+DEADLINE_SECONDS = 300
+WRITER = """
+import django, json, random, sys
+django.setup()
+from importlib import import_module
+from memoryhub.core.backends.selected import ENGINE
+base = import_module(f"memoryhub.core.backends.{ENGINE}.base")
+base.BUSY_TIMEOUT_SECONDS = 60.0  # what is tested is that nothing is lost, not how long it takes
+from memories.models import Memory
+from memories.schemas import MemoryUpdate
+from memories.services import update_memory
+from memoryhub.core.errors import PreconditionFailed
+from memoryhub.core.origin import use_origin
+from memoryhub.core.stores.store import project_store, use_store
+name, count, ids = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
+choose = random.Random(name).choice
+with use_store(project_store("alpha")), use_origin(actor=name):
+    read = dict(Memory.objects.values_list("id", "version"))
+    for number in range(count):
+        memory = choose(ids)
+        text = f"{name} {number}"
+        command = MemoryUpdate(id=memory, base_version=read[memory], content=text)
+        result = update_memory(command=command)
+        read = dict(Memory.objects.values_list("id", "version"))
+        print(json.dumps([result.id, result.version, text, result.conflict]), flush=True)
+"""
+
+
+@tag("attack")
+class TwoProcessesTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(self.store("alpha"))
+        commands = [MemoryWrite(title=f"Memory {number}", content=f"first {number}") for number in range(MEMORIES)]
+        self.ids = [result.id for result in services.write_memories(commands=commands)]
+
+    def spawn(self, name: str) -> subprocess.Popen[str]:
+        environment = {
+            **os.environ,
+            **UNMEASURED,
+            "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store",
+            "MEMORY_HUB_CONFLICT_WINDOW_SECONDS": "3600",  # however slow the machine is, what is stale is a conflict
+        }
+        command = [sys.executable, "-c", WRITER, name, str(UPDATES), json.dumps(self.ids)]
+        pipe, root = subprocess.PIPE, Path(__file__).parents[2]
+        return subprocess.Popen(command, env=environment, cwd=root, stdout=pipe, stderr=pipe, text=True)
+
+    def test_no_version_is_lost_and_every_conflict_is_reported_once(self):
+        acknowledged = []
+        writers = [self.spawn(name) for name in ("ada", "bob")]
+        for writer in writers:
+            output, errors = writer.communicate(timeout=DEADLINE_SECONDS)
+            self.assertEqual((writer.returncode, errors), (0, ""))
+            acknowledged += [json.loads(line) for line in output.splitlines()]
+        self.assertEqual(len(acknowledged), 2 * UPDATES)
+        self.assertEqual(kept_versions(), sorted((memory, version, text) for memory, version, text, _ in acknowledged))
+        reported = [conflict for *_, conflict in acknowledged if conflict is not None]
+        self.assertEqual(sorted(reported), list(Conflict.objects.order_by("id").values_list("id", flat=True)))
+        self.assertGreater(len(reported), 0)
+        self.assertTrue(log.verify().ok)
+        self.assertEqual(sum(Memory.objects.values_list("version", flat=True)), MEMORIES + 2 * UPDATES)
+
+
+def kept_versions() -> list[tuple[int, int, str]]:
+    payloads = dict(RawEvent.objects.values_list("position", "payload_json"))
+    found = MemoryVersion.objects.filter(version__gt=1).values_list("memory_id", "version", "id")
+    return sorted((memory, version, json.loads(payloads[event])["content"]) for memory, version, event in found)
+
+
+class _Steps:
+    count = 0
+
+
+@contextmanager
+def _counted() -> Iterator[_Steps]:
+    """Count the pairs of equal tokens that difflib visits."""
+    steps, original = _Steps(), difflib.SequenceMatcher.find_longest_match
+
+    def find(self: Any, alo: int, ahi: int, blo: int, bhi: int) -> Any:
+        steps.count += sum(len(self.b2j.get(token, ())) for token in self.a[alo:ahi])
+        return original(self, alo, ahi, blo, bhi)
+
+    with mock.patch.object(difflib.SequenceMatcher, "find_longest_match", find):
+        yield steps
+
+
+def _letters(seed: int, separator: str = "\n", count: int = 1_500) -> str:
+    return separator.join(random.Random(seed).choices("ab", k=count))
+
+
+def _written(content: str) -> int:
+    return write_memory(command=MemoryWrite(title="A text", content=content)).id
+
+
+# Of one comparison, or of all of a page
+LIMIT = 5_000_000
+
+
+class DiffTests(SimpleTestCase):
+    def test_lines_and_words_that_repeat_are_compared_within_a_limit(self) -> None:
+        for separator in ("\n", " "):
+            with self.subTest(separator=separator), _counted() as steps:
+                pieces = list(compare(_letters(1, separator), _letters(2, separator)))
+            self.assertLessEqual(steps.count, LIMIT)
+            if not any(piece.hidden_lines for piece in pieces):
+                self.assertEqual("".join(piece.text + piece.gone for piece in pieces), _letters(1, separator))
+
+    def test_lines_that_repeat_are_merged_within_a_limit(self) -> None:
+        with _counted() as steps:
+            merge_texts(_letters(1), _letters(2), _letters(3))
+        self.assertLessEqual(steps.count, LIMIT)
+
+    def test_long_documents_are_still_compared(self) -> None:
+        lines = [line for number in range(1_000) for line in (f"paragraph {number}\n", "\n")]
+        changed = [*lines[:900], "one more\n", *lines[900:]]
+        self.assertEqual(marked_diff("".join(lines), "".join(changed)).count("{+"), 1)
+
+
+class VersionDiffTests(HubTestCase):
+    def test_a_history_is_compared_within_one_limit(self) -> None:
+        with self.store("alpha"):
+            memory = Memory.objects.get(id=_written(_letters(0)))
+            for seed in range(1, 4):
+                update_memory(command=MemoryUpdate(id=memory.id, content=_letters(seed)))
+            with _counted() as steps:
+                versions_of([memory.id])
+            self.assertLessEqual(steps.count, LIMIT)
+
+    def test_two_versions_are_compared_without_the_others(self) -> None:
+        with self.store("alpha"):
+            memory = Memory.objects.get(id=_written("one"))
+            for text in ("two", "three"):
+                update_memory(command=MemoryUpdate(id=memory.id, content=text))
+            with mock.patch("memories.selectors.versions.marked_diff") as compared:
+                newest, *_, oldest = history_of(memory)
+            sides(oldest, newest)
+        compared.assert_not_called()
+
+
+texts = st.lists(st.sampled_from(["one two\n", "three\n", "four five six\n", "\n"]), max_size=6).map("".join)
+
+
+class MergeTests(SimpleTestCase):
+    def test_changes_to_different_lines_are_merged(self) -> None:
+        base = "first\nsecond\nthird\n"
+        merged = merge_texts(base, "1st\nsecond\nthird\n", "first\nsecond\n3rd\n")
+        self.assertEqual(merged, "1st\nsecond\n3rd\n")
+
+    def test_changes_to_different_words_of_a_line_are_merged(self) -> None:
+        merged = merge_texts("take the red one now\n", "take the blue one now\n", "take the red one later\n")
+        self.assertEqual(merged, "take the blue one later\n")
+
+    def test_conflicting_changes_keep_both_lines(self) -> None:
+        merged = merge_texts("retry three times\nwait\n", "retry five times\nwait\n", "retry four times\nwait 1 s\n")
+        self.assertEqual(merged, "retry five times\nretry four times\nwait 1 s\n")
+
+    def test_without_a_base_both_texts_are_kept(self) -> None:
+        self.assertEqual(merge_texts("", "one", "two"), "one\ntwo")
+
+    @given(texts, texts)
+    def test_an_unchanged_side_is_ignored(self, base: str, changed: str) -> None:
+        self.assertEqual(merge_texts(base, base, changed), changed)
+        self.assertEqual(merge_texts(base, changed, base), changed)
+        self.assertEqual(merge_texts(base, changed, changed), changed)

@@ -1,26 +1,50 @@
 from __future__ import annotations
 
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest import TestCase
+
+import numpy as np
+from django.test import tag
 
 from memories import services
-from memories.embeddings import meaning, vectors
+from memories.embeddings import index_file, meaning, remote, vectors
 from memories.embeddings.choice import BUNDLED, find_files, use_engine, wanted_name
 from memories.embeddings.following import embed_current_store
+from memories.embeddings.index_file import IndexFile, quantized
 from memories.embeddings.local import LocalEngine
-from memories.embeddings.wordpiece import BUNDLED_VOCABULARY
+from memories.embeddings.onnx import batches
+from memories.embeddings.remote import ADDRESS_FILE, NOT_RUNNING, RemoteEngine
+from memories.embeddings.wordpiece import BUNDLED_VOCABULARY, WordPiece
 from memories.models import EmbeddingModel, Vector
 from memories.schemas import MemoryDelete, MemoryTouch, MemoryUpdate, MemoryWrite
 from memoryhub.core import log
+from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import ConfirmationRequired, Unavailable
+from memoryhub.core.jobs import find_job
 from memoryhub.core.log.event_view import as_of
 from memoryhub.core.models import ProjectionOffset
-from memoryhub.core.stores.store import current_store
+from memoryhub.core.stores.store import current_store, project_store
 from memoryhub.core.stores.store_id import folder_of
+from memoryhub.ops import jobs  # noqa: F401 - defines all jobs
+from memoryhub.ops.jobs import run_job
+from memoryhub.ops.metrics import render
 from sessions_app.schemas import SettingsChange
 from sessions_app.services.profile import change_settings
 from tests.support import HubTestCase
+from tests.web.server import poll
 
 CATS = "Cats sleep on warm roofs all afternoon"
 DATABASE = "We chose SQLite, since it needs no server"
@@ -261,3 +285,277 @@ class IndexTests(EmbeddingTestCase):
     def test_a_store_without_vectors_has_no_model(self):
         vectors.drop_all()
         self.assertIsNone(meaning.model_name())
+
+
+BEGIN, END, UNKNOWN = 101, 102, 100
+
+
+class WordPieceTests(TestCase):
+    tokenizer: WordPiece
+    ids: dict[str, int]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.tokenizer = WordPiece.from_file(BUNDLED_VOCABULARY)
+        cls.ids = {piece: number for number, piece in enumerate(BUNDLED_VOCABULARY.read_text().splitlines())}
+
+    def read(self, text: str, at_most: int = 256) -> list[int]:
+        return self.tokenizer.encode(text, at_most=at_most)
+
+    def pieces(self, *names: str) -> list[int]:
+        return [BEGIN, *(self.ids[name] for name in names), END]
+
+    def test_words_are_cut_into_the_longest_pieces(self):
+        self.assertEqual(self.read("I like strawberries"), [BEGIN, 1045, 2066, 13137, 20968, END])
+
+    def test_case_accents_and_odd_spaces_do_not_matter(self):
+        self.assertEqual(self.read("Déjà\u00a0VU\t\n"), self.read("deja vu"))
+
+    def test_punctuation_and_ideographs_are_words_of_their_own(self):
+        self.assertEqual(self.read("a-b"), self.pieces("a", "-", "b"))
+        self.assertEqual(self.read("日本"), self.pieces("日", "本"))
+
+    def test_a_word_outside_the_vocabulary_is_one_unknown_token(self):
+        self.assertEqual(self.read("\U0001f600 " + "x" * 101), [BEGIN, UNKNOWN, UNKNOWN, END])
+
+    def test_control_characters_are_not_read(self):
+        self.assertEqual(self.read("c\x00a\u200bt"), self.pieces("cat"))
+
+    def test_a_long_text_is_read_from_its_beginning(self):
+        read = self.read("cat " * 1000, at_most=10)
+        self.assertEqual(read, [BEGIN, *[self.ids["cat"]] * 8, END])
+
+    def test_an_empty_text_has_no_tokens(self):
+        self.assertEqual(self.read(""), [BEGIN, END])
+
+
+class IndexFileTests(TestCase):
+    def setUp(self) -> None:
+        self.path = Path(self.enterContext(tempfile.TemporaryDirectory())) / "index" / "vectors-1.bin"
+        self.random = np.random.default_rng(20261121)
+
+    def vectors(self, count: int, dimensions: int) -> index_file.Matrix:
+        groups = self.random.standard_normal((max(1, count // 100), dimensions))
+        near = groups[self.random.integers(0, len(groups), count)]
+        found = near + 0.7 * self.random.standard_normal((count, dimensions))
+        return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True), np.float32)
+
+    def written(self, vectors: index_file.Matrix) -> IndexFile:
+        rows = [(10 * number, scale, data) for number, (scale, data) in enumerate(quantized(vectors))]
+        index_file.write(self.path, rows, count=len(rows), dimensions=vectors.shape[1], revision=7)
+        found = index_file.read(self.path)
+        assert found
+        return found
+
+    def test_the_nearest_are_those_of_the_vectors_themselves(self):
+        vectors = self.vectors(500, 100)
+        index = self.written(vectors)
+        exact = vectors @ vectors[42]
+        found = index.nearest(vectors[42], 10)
+        self.assertEqual(found[0][0], 420)
+        self.assertEqual([hit for hit, _ in found[:5]], [10 * int(row) for row in np.argsort(-exact)[:5]])
+        for document_id, score in found:
+            self.assertAlmostEqual(score, float(exact[document_id // 10]), delta=0.02)
+
+    def test_among_many_nearly_all_of_the_nearest_are_found(self):
+        vectors = self.vectors(25_000, 64)
+        index = self.written(vectors)
+        found = 0
+        for question in vectors[:20]:
+            best = {10 * int(row) for row in np.argsort(-(vectors @ question))[:20]}
+            found += len(best.intersection(item for item, _ in index.nearest(question, 20)))
+        self.assertGreaterEqual(found, 0.95 * 400)
+
+    def test_an_empty_index_finds_nothing(self):
+        index = self.written(np.zeros((0, 8), np.float32))
+        self.assertEqual((index.revision, index.nearest(np.ones(8, np.float32), 5)), (7, []))
+
+    def test_a_failing_writer_leaves_only_the_previous_index(self):
+        self.written(self.vectors(10, 16))
+        before = self.path.read_bytes()
+
+        def failing() -> Iterator[index_file.Row]:
+            yield 1, 1.0, bytes(16)
+            raise OSError("the disk is full")
+
+        with self.assertRaises(OSError):
+            index_file.write(self.path, failing(), count=5, dimensions=16, revision=8)
+        self.assertEqual([item.name for item in self.path.parent.iterdir()], [self.path.name])
+        self.assertEqual(self.path.read_bytes(), before)
+
+    def test_a_truncated_or_changed_file_is_rejected(self):
+        self.written(self.vectors(10, 16))
+        whole = self.path.read_bytes()
+        for place in range(0, len(whole), 97):
+            damaged = bytearray(whole)
+            damaged[place] ^= 0x10
+            self.path.write_bytes(damaged)
+            self.assertIsNone(index_file.read(self.path), place)
+        self.path.write_bytes(whole[:-1])
+        self.assertIsNone(index_file.read(self.path))
+        self.path.unlink()
+        self.assertIsNone(index_file.read(self.path))
+
+
+class BatchTests(TestCase):
+    def test_a_batch_has_texts_of_similar_length_and_is_bounded(self):
+        lengths = [256, 3, 256, 40, 7, 256, 128, *([5] * 20)]
+        found = list(batches(lengths))
+        self.assertEqual(sorted(index for batch in found for index in batch), list(range(len(lengths))))
+        self.assertLessEqual(max(len(batch) for batch in found), 8)
+        self.assertLessEqual(max(len(batch) * max(lengths[index] for index in batch) for batch in found), 512)
+        self.assertEqual([lengths[index] for batch in found for index in batch], sorted(lengths))
+
+    def test_a_text_longer_than_a_batch_goes_alone(self):
+        self.assertEqual(list(batches([600, 600])), [[0], [1]])
+        self.assertEqual(list(batches([])), [])
+
+
+class QuietTests(TestCase):
+    def test_running_a_model_leaves_nothing_in_the_users_home(self):
+        with tempfile.TemporaryDirectory() as home:
+            kept = {name: value for name, value in os.environ.items() if name not in ("ORT_DISABLE_TELEMETRY",)}
+            subprocess.run(
+                [sys.executable, "-c", "import memories.embeddings.onnx"],
+                env={**kept, "HOME": home, "XDG_CACHE_HOME": f"{home}/cache", "PYTHONDONTWRITEBYTECODE": "1"},
+                cwd=Path(__file__).parents[2],
+                check=True,
+            )
+            self.assertEqual(list(Path(home).rglob("*")), [])
+
+
+ROOT = Path(__file__).parents[2]
+EMBED_ONCE = """
+import django
+django.setup()
+from memoryhub.ops.hub_databases import prepare_databases
+prepare_databases()
+from memoryhub.core.jobs import find_job
+from memoryhub.ops.jobs import run_job
+for outcome in run_job(job=find_job("embed texts"), asked_by="ada"):
+    print(outcome.message, flush=True)
+"""
+COUNT = 150  # so many that one is killed in the middle
+FEW = 12
+
+
+def peak_megabytes(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) // 1024
+
+
+@tag("attack")
+class ProcessTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.processes = self.enterContext(ExitStack())
+        remote._silent_until = 0.0
+        self.enterContext(self.store("alpha", actor="ada"))
+
+    def write(self, count: int) -> None:
+        notes = [f"Note {number} on locks, queues and the order of events" for number in range(count)]
+        commands = [MemoryWrite(title=f"Note {index}", content=text) for index, text in enumerate([*notes, CATS])]
+        self.cats = services.write_memories(commands=commands)[-1].id
+
+    def spawn(self, *arguments: str) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings", "MEMORY_HUB_LOG": "ERROR"}
+        pipe, command = subprocess.PIPE, [sys.executable, *arguments]
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT
+        )
+        self.processes.callback(self.end, process)
+        return process
+
+    def end(self, process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        process.wait()
+        for pipe in filter(None, (process.stdin, process.stdout)):
+            pipe.close()
+
+    def model_process(self) -> subprocess.Popen[bytes]:
+        (self.home / ADDRESS_FILE).unlink(missing_ok=True)
+        process = self.spawn("-m", "memoryhub.ops.serving.embedding")
+        poll((self.home / ADDRESS_FILE).exists, what="the address of the process that holds the model")
+        return process
+
+    def embed(self) -> str:
+        return "".join(item.message for item in run_job(job=find_job("embed texts"), asked_by="ada"))
+
+    def lag(self) -> float:
+        lines = [line for line in render().decode().splitlines() if 'projector="embeddings-' in line]
+        return float(lines[0].rpartition(" ")[2])
+
+    def first(self) -> int:
+        hits = poll(lambda: meaning.nearest("feline animals").hits, what="an answer by meaning")
+        return int(hits[0][0])
+
+    def test_after_a_killed_worker_answers_go_on_and_the_next_one_finishes(self):
+        self.write(COUNT)
+        self.model_process()
+        worker = self.spawn("-c", EMBED_ONCE)
+        poll(Vector.objects.count, what="the first vectors")
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()
+        done = Vector.objects.count()
+        self.assertTrue(0 < done < COUNT, done)
+        self.assertGreater(self.lag(), 0)
+        self.assertEqual(len(meaning.nearest("locks").hits), done)
+        # A lease in a database ends some seconds after its holder did
+        ended = poll(lambda: "already running" not in (message := self.embed()) and message, what="the lease ends")
+        self.assertIn(f"embedded {COUNT + 1 - done} texts", ended)
+        self.assertEqual(self.lag(), 0)
+        self.assertEqual((self.first(), Vector.objects.count()), (self.cats, COUNT + 1))
+        self.assertTrue(EmbeddingModel.objects.get().complete)
+        self.assertTrue(log.verify().ok)
+
+    def test_after_a_killed_model_process_the_reason_is_reported_and_the_next_one_answers(self):
+        self.write(FEW)
+        holder = self.model_process()
+        self.embed()
+        self.assertEqual(self.first(), self.cats)
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        self.assertEqual(meaning.nearest("feline animals").problem, NOT_RUNNING)
+        services.write_memory(command=MemoryWrite(title="While it is away", content="writes go on"))
+        with self.assertLogs("memoryhub.ops.jobs", logging.WARNING):
+            self.assertIn(NOT_RUNNING, self.embed())
+        self.assertGreater(self.lag(), 0)
+        index = folder_of(current_store()) / "index" / "vectors-1.bin"
+        index.write_bytes(index.read_bytes()[:-100])
+        self.model_process()
+        self.assertEqual(self.first(), self.cats)
+        self.assertIn("embedded 1 text", self.embed())
+        self.assertEqual(self.lag(), 0)
+
+    def test_only_callers_with_the_secret_are_answered_about_stores_of_this_hub(self):
+        self.write(FEW)
+        holder = self.model_process()
+        self.embed()
+        with self.assertRaisesRegex(Unavailable, "not in this hub"):
+            index = {"path": "/etc/events.db", "key": 1, "revision": 1}
+            model = {"name": "all-MiniLM-L6-v2-int8", "version": "1", "dimensions": 384}
+            remote._ask({"do": "nearest", "index": {**index, "model": model}, "question": "q", "limit": 1}, 30)
+        address = self.home / ADDRESS_FILE
+        self.assertEqual(address.stat().st_mode & 0o777, 0o600)
+        contact = json.loads(address.read_text())
+        socket.create_connection(("127.0.0.1", contact["port"])).close()  # a silent client is not an error
+        address.write_text(json.dumps({**contact, "secret": "guessed"}))
+        self.assertIn("wrong secret", meaning.nearest("feline animals").problem)
+        self.assertTrue(stores.exists(project_store("alpha")))
+        self.ends_with_the_process_that_started_it(holder)
+
+    def test_long_texts_of_many_clients_at_once_take_a_bounded_amount_of_memory(self):
+        holder = self.model_process()
+        engine = RemoteEngine()
+        model = engine.describe("all-MiniLM-L6-v2-int8")
+        texts = [f"{number} " + "every word of a long text is a token " * 60 for number in range(16)]
+        with ThreadPoolExecutor(4) as clients:
+            found = list(clients.map(lambda _: engine.embed(model, texts), range(4)))
+        self.assertEqual(found, [found[0]] * 4)
+        self.assertLess(peak_megabytes(holder.pid), 400)
+
+    def ends_with_the_process_that_started_it(self, holder: subprocess.Popen[bytes]) -> None:
+        assert holder.stdin
+        assert holder.stdout
+        holder.stdin.close()
+        self.assertEqual((holder.wait(60), holder.stdout.read()), (0, b""))

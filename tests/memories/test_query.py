@@ -1,23 +1,36 @@
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+from django.db import connections
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from benchmarks.speed import scoped
 from memories import services
 from memories.events import RELATION_CREATED, RelationCreated
-from memories.models import PROJECT, EndType, RelationType
-from memories.query import query_line
-from memories.schemas import MemoryDelete, MemoryUpdate
+from memories.models import PROJECT, EndType, Memory, MemoryTag, Relation, RelationType
+from memories.query import query, query_line
+from memories.schemas import MemoryDelete, MemoryRestore, MemoryUpdate, MemoryWrite
 from memories.schemas.query import MemoryQuery
 from memoryhub.core import clock, log
-from memoryhub.core.errors import Invalid, NotFound
+from memoryhub.core.errors import Conflict, Invalid, NotFound
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores.store import org_store, use_store
+from memoryhub.core.stores.store import GLOBAL_STORE, org_store, project_store, use_store
 from sessions_app.schemas import SettingsChange
 from sessions_app.services.profile import change_settings
+from tests.databases import on_postgresql
 from tests.memories.scoped import QueryTestCase
+from tests.support import HubTestCase
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -177,8 +190,8 @@ class RelationTests(QueryTestCase):
         first, second = self.write("Org rule", "org"), self.write("Org tool", "org", kind="tool")
         with use_store(org_store("acme")):
             relate(first, second)
-        for given in (f"org#{first}", "Org rule"):
-            self.assertEqual(self.found(related_to={"type": "guideline", "id": given}), [("org", "Org tool")])
+        for reference in (f"org#{first}", "Org rule"):
+            self.assertEqual(self.found(related_to={"type": "guideline", "id": reference}), [("org", "Org tool")])
 
     def test_an_unknown_reference_is_reported(self):
         for related_to in (
@@ -292,3 +305,352 @@ class AnswerTests(QueryTestCase):
         for broken in ("W10", "eyJhIjoxfQ", "!"):
             with self.assertRaisesRegex(Invalid, "not one that this list gave"):
                 self.ask(cursor=broken)
+
+
+SIZE = int(os.environ.get("MEMORY_HUB_TEST_ENTRIES", "3000"))
+PROJECT_STORE, ORG_STORE = project_store("alpha"), org_store("acme")
+STORES = {"session": PROJECT_STORE, "project": PROJECT_STORE, "org": ORG_STORE, "global": GLOBAL_STORE}
+SCOPES = tuple(STORES)
+PROXIMITY = {"session": 1.0, "project": 2 / 3, "org": 1 / 3, "global": 0.0}
+KINDS = {"guidelines": "guideline", "tools": "tool"}
+WORD = re.compile(r"[a-z]+")
+
+
+class Reference:
+    """The same answers computed with loops over everything."""
+
+    def __init__(self) -> None:
+        self.entries: list[dict[str, Any]] = []
+        self.related: set[int] = set()
+        for scope, store in STORES.items():
+            with use_store(store):
+                tags: dict[int, set[str]] = {}
+                for tag, memory_id in MemoryTag.objects.values_list("tag", "memory_id"):
+                    tags.setdefault(memory_id, set()).add(tag)
+                for memory in Memory.objects.filter(scope=scope):
+                    self.entries.append({"memory": memory, "scope": scope, "tags": tags.get(memory.id, set())})
+        with use_store(PROJECT_STORE):
+            self.related = set(Relation.objects.filter(target_id=PROJECT).values_list("source_id", flat=True))
+
+    def answer(self, question: dict[str, Any], now: datetime) -> list[tuple[str, int]]:
+        nearest = SCOPES.index(question.get("scope", {}).get("type", "session"))
+        asked = [entry for entry in self.entries if SCOPES.index(entry["scope"]) >= nearest]
+        visible = [entry for entry in self._not_hidden(asked) if self._matches(entry, question)]
+        scored = [(self._score(entry, question, now), entry) for entry in visible]
+        scored.sort(key=lambda scored: (-scored[0], SCOPES.index(scored[1]["scope"]), -scored[1]["memory"].id))
+        return [(entry["scope"], entry["memory"].id) for _, entry in scored]
+
+    def _not_hidden(self, entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        seen: dict[tuple[str, str], str] = {}
+        for entry in entries:  # nearest scope first
+            name = (entry["memory"].kind, entry["memory"].title)
+            if entry["memory"].kind == "observation" or seen.setdefault(name, entry["scope"]) == entry["scope"]:
+                yield entry
+
+    def _matches(self, entry: dict[str, Any], question: dict[str, Any]) -> bool:
+        kinds = [KINDS[name] for name in question.get("types", [])]
+        related = "related_to" not in question or (
+            STORES[entry["scope"]] == PROJECT_STORE and entry["memory"].id in self.related
+        )
+        return bool(
+            (not kinds or entry["memory"].kind in kinds)
+            and set(question.get("tags", {}).get("require", [])) <= entry["tags"]
+            and related
+            and ("search" not in question or self._text(entry, question["search"]))
+        )
+
+    def _score(self, entry: dict[str, Any], question: dict[str, Any], now: datetime) -> float:
+        memory = entry["memory"]
+        wanted = set(question.get("tags", {}).get("require", []))
+        age: float = (now - memory.updated_at).total_seconds() / 86_400
+        score: float = (
+            5.0 * ("related_to" in question)
+            + 3.0 * (len(wanted & entry["tags"]) / len(wanted) if wanted else 0)
+            + 2.0 * PROXIMITY[entry["scope"]]
+            + 1.5 * (memory.priority or 0) / 100
+            + (self._text(entry, question["search"]) if "search" in question else 0)
+            + 0.5 / (1 + max(0, age) / 30)
+        )
+        return score
+
+    def _text(self, entry: dict[str, Any], word: str) -> float:
+        if word in WORD.findall(entry["memory"].title.lower()):
+            return 1.0
+        return 0.5 if word in WORD.findall(entry["memory"].content.lower()) else 0.0
+
+
+class ExamplesTests(HubTestCase):
+    def test_queries_answer_as_plain_python_does_and_use_indexes(self):
+        with clock.frozen(datetime(2026, 11, 1, tzinfo=UTC)):
+            scoped.fill(PROJECT_STORE, ORG_STORE, SIZE, lambda _: None)
+        reference = Reference()
+        self.assertEqual(len(reference.entries), SIZE)
+        self.assertEqual({entry["scope"] for entry in reference.entries}, set(SCOPES))
+        now = datetime(2026, 11, 20, tzinfo=UTC)
+        for name, question in scoped.examples("alpha").items():
+            with self.subTest(name), self.store(session_id=scoped.SESSION), clock.frozen(now):
+                wanted = reference.answer(question, now)
+                self.assertGreater(len(wanted), SIZE // 500)
+                with recorded() as plans:
+                    found = self._all(question)
+                self.assertEqual(found, wanted)
+                self.assertEqual(scans(plans), [])
+        with self.store(session_id=scoped.SESSION), recorded() as plans:
+            query(command=MemoryQuery(search="authentication", include_inactive=True))
+        self.assertEqual(scans(plans), [], "deleted ones have an index of their own")
+        with self.store(session_id=scoped.SESSION), recorded() as plans:
+            query(command=MemoryQuery())
+        self.assertEqual(
+            bool(scans(plans)), not on_postgresql(), "a question without any filter has to read everything"
+        )
+
+    def _all(self, question: dict[str, Any]) -> list[tuple[str, int]]:
+        seen: list[tuple[str, int]] = []
+        cursor = None
+        while True:
+            listing = query(command=MemoryQuery.model_validate({**question, "limit": 100, "cursor": cursor}))
+            seen += [(item["scope"], item["id"]) for item in listing.results]
+            cursor = listing.meta.next_cursor
+            if cursor is None:
+                self.assertEqual(listing.meta.total_count, len(seen))
+                return seen
+
+
+def scans(plans: list[str]) -> list[str]:
+    return [step for step in plans if re.match(r"SCAN (m|memories_memory)\b", step)]
+
+
+@contextmanager
+def recorded() -> Iterator[list[str]]:
+    if on_postgresql():  # its plans depend on its statistics
+        yield []
+        return
+    statements: dict[str, list[str]] = {store.alias: [] for store in STORES.values()}
+    for store in set(STORES.values()):
+        with use_store(store):
+            connections[store.alias].ensure_connection()
+            connections[store.alias].connection.set_trace_callback(statements[store.alias].append)
+    plans: list[str] = []
+    yield plans
+    for alias, made in statements.items():
+        connection = connections[alias].connection
+        connection.set_trace_callback(None)
+        for sql in dict.fromkeys(item for item in made if "memories_memory" in item):
+            plans += [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}")]
+
+
+PAGE_KINDS = ("guideline", "observation", "knowledge")
+TITLES = tuple(f"Rule {number}" for number in range(12))
+
+QUESTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"types": ["guidelines", "knowledge"]},
+    {"search": "python rule", "include_inactive": True},
+    {"tags": {"include": ["python", "web"]}},
+    {"order": "name"},
+    {"order": "priority"},
+    {"order": "recent"},
+)
+
+CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from(("write", "revise", "rename", "retag", "delete", "restore")),
+        st.integers(min_value=0, max_value=1_000),
+        st.sampled_from(TITLES),
+        st.sampled_from(SCOPES),
+    ),
+    max_size=4,
+)
+Entry = tuple[str, int]
+"""Scope and id."""
+
+
+class PagesTests(QueryTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.numbers = iter(range(100_000))
+        self.live: list[Entry] = []
+        self.deleted: list[Entry] = []
+        self.touched: set[Entry] = set()
+        for number in range(24):
+            self._add(TITLES[number % len(TITLES)], SCOPES[number % len(SCOPES)], PAGE_KINDS[number % len(PAGE_KINDS)])
+        for _ in range(3):
+            self._delete(5)
+
+    def test_an_unchanged_entry_is_on_exactly_one_page(self):
+        @settings(max_examples=40)
+        @given(st.sampled_from(QUESTIONS), st.integers(1, 7), st.lists(CHANGES, min_size=1, max_size=8))
+        def holds(question: dict[str, Any], limit: int, rounds: list[Any]) -> None:
+            self._pages_hold(question, limit, rounds)
+
+        holds()
+
+    def _pages_hold(self, question: dict[str, Any], limit: int, rounds: list[Any]) -> None:
+        wanted = self._all(question)
+        self.touched = set()
+        listing = self.ask(limit=limit, **question)
+        seen = self._answered(listing)
+        changes = iter(rounds)
+        while listing.meta.next_cursor:
+            self.assertEqual(listing.meta.returned_count, limit)
+            self._change(next(changes, []))
+            listing = self.ask(limit=limit, cursor=listing.meta.next_cursor, **question)
+            seen += self._answered(listing)
+        unchanged = [entry for entry in seen if entry not in self.touched]
+        self.assertEqual(unchanged, [entry for entry in wanted if entry not in self.touched])
+
+    def _all(self, question: dict[str, Any]) -> list[Entry]:
+        listing = self.ask(limit=100, **question)
+        seen = self._answered(listing)
+        while listing.meta.next_cursor:
+            listing = self.ask(limit=100, cursor=listing.meta.next_cursor, **question)
+            seen += self._answered(listing)
+        return seen
+
+    def _answered(self, listing: Any) -> list[Entry]:
+        return [(item["scope"], item["id"]) for item in listing.results]
+
+    def _change(self, changes: list[tuple[str, int, str, str]]) -> None:
+        for what, choice, title, scope in changes:
+            if what == "write":
+                self._add(title, scope, PAGE_KINDS[choice % len(PAGE_KINDS)])
+            elif what == "delete":
+                self._delete(choice)
+            elif what == "restore":
+                self._restore(choice)
+            else:
+                self._revise(what, choice, title)
+
+    def _add(self, title: str, scope: str, kind: str) -> None:
+        number = next(self.numbers)
+        fields: dict[str, Any] = {"attributes": {"priority": number % 101}} if kind == "guideline" else {}
+        command = MemoryWrite.model_validate(
+            {"title": title, "scope": scope, "kind": kind, "content": f"python {number}", "if_exists": "update",
+             "tags": ["python"] if number % 2 else ["web", "old"], **fields}
+        )  # fmt: skip
+        entry = (scope, services.write_memory(command=command).id)
+        self.touched.add(entry)
+        if entry not in self.live:
+            self.live.append(entry)
+
+    def _delete(self, choice: int) -> None:
+        if self.live:
+            scope, memory_id = entry = self.live.pop(choice % len(self.live))
+            services.delete_memory(command=MemoryDelete.model_validate({"id": memory_id, "scope": scope}))
+            self.deleted.append(entry)
+            self.touched.add(entry)
+
+    def _restore(self, choice: int) -> None:
+        if self.deleted:
+            scope, memory_id = entry = self.deleted[choice % len(self.deleted)]
+            command = MemoryRestore.model_validate({"id": memory_id, "scope": scope})
+            if self._accepted(services.restore_memory, command):
+                self.deleted.remove(entry)
+                self.live.append(entry)
+                self.touched.add(entry)
+
+    def _revise(self, what: str, choice: int, title: str) -> None:
+        if self.live:
+            scope, memory_id = entry = self.live[choice % len(self.live)]
+            given: dict[str, dict[str, Any]] = {"rename": {"title": title}, "retag": {"tags": ["python", "web", "new"]}}
+            change = given.get(what, {"content": f"python rule {next(self.numbers)}"})
+            command = MemoryUpdate.model_validate({"id": memory_id, "scope": scope, **change})
+            if self._accepted(services.update_memory, command):
+                self.touched.add(entry)
+
+    def _accepted(self, service: Any, command: Any) -> bool:
+        try:
+            service(command=command)
+        except Conflict:
+            return False
+        return True
+
+
+class HidingTests(QueryTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.near = [self.write(f"Near {number}") for number in range(3)]
+        for number in range(3):
+            self.write(f"Far {number}", "global")
+
+    def rest(self, change: Any) -> list[str]:
+        listing = self.ask(limit=3)
+        self.assertEqual({item["scope"] for item in listing.results}, {"project"})
+        change()
+        rest = self.ask(limit=10, cursor=listing.meta.next_cursor)
+        return sorted(item["title"] for item in rest.results if item["scope"] == "global")
+
+    def test_a_renamed_nearer_memory_hides_nothing_yet(self):
+        self.assertEqual(self.rest(lambda: self.update(self.near[0], title="Far 0")), ["Far 0", "Far 1", "Far 2"])
+        self.assertEqual(self.rest(lambda: None), ["Far 1", "Far 2"], "a new first page knows it")
+
+    def test_a_new_nearer_memory_hides_nothing_yet(self):
+        self.assertEqual(self.rest(lambda: self.write("Far 1")), ["Far 0", "Far 1", "Far 2"])
+
+    def test_a_restored_nearer_memory_hides_nothing_yet(self):
+        services.delete_memory(command=MemoryDelete(id=self.write("Far 1")))
+        self.assertEqual(self.rest(self.bring_back), ["Far 0", "Far 1", "Far 2"])
+
+    def bring_back(self) -> None:
+        (memory_id,) = [hit["id"] for hit in self.ask(include_inactive=True).results if hit["deleted_at"]]
+        services.restore_memory(command=MemoryRestore(id=memory_id))
+
+    def test_a_hidden_memory_stays_hidden_when_the_nearer_one_is_deleted(self):
+        for change in (self.rename, self.delete):
+            with self.subTest(change.__name__):
+                hiding = self.write("Far 2", content=change.__name__, attributes={"priority": 0})
+                listing = self.ask(limit=4)
+                change(hiding)
+                rest = self.ask(limit=10, cursor=listing.meta.next_cursor)
+                titles = sorted(item["title"] for item in rest.results if item["scope"] == "global")
+                self.assertEqual(titles, ["Far 0", "Far 1"])
+
+    def rename(self, memory_id: int) -> None:
+        self.update(memory_id, title="Near again")
+
+    def delete(self, memory_id: int) -> None:
+        services.delete_memory(command=MemoryDelete(id=memory_id))
+
+
+WRITER = """
+import django, itertools
+django.setup()
+from memories import services
+from memories.schemas import MemoryUpdate, MemoryWrite
+from memoryhub.core.stores.store import project_store, use_store
+for number in itertools.count():
+    scope = ("project", "global")[number % 2]
+    with use_store(project_store("alpha")):
+        written = services.write_memory(command=MemoryWrite(
+            title=f"Rule 7{number}", kind="guideline", scope=scope, content=f"python {number}", tags=["python"]))
+        services.update_memory(command=MemoryUpdate(id=written.id, scope=scope, title=f"Rule {number % 100}x"))
+    print(number, flush=True)
+"""
+
+
+class SecondProcessTests(QueryTestCase):
+    def test_pages_show_the_state_of_the_first_page_while_another_process_writes(self):
+        for number in range(60):
+            self.write(f"Rule {number}", ("project", "global")[number % 2], tags=["python"])
+        wanted = [(item["scope"], item["id"]) for item in self.ask(limit=100, tags=["python"]).results]
+        listing = self.ask(limit=5, tags=["python"])
+        seen = list(listing.results)
+        writer = self._writer()
+        assert writer.stdout
+        while listing.meta.next_cursor:
+            writer.stdout.readline()
+            listing = self.ask(limit=5, tags=["python"], cursor=listing.meta.next_cursor)
+            seen += listing.results
+        writer.kill()
+        writer.communicate()
+        self.assertEqual([(item["scope"], item["id"]) for item in seen], wanted)
+        self.assertGreater(self.ask(tags=["python"]).meta.total_count, 60, "the other process did write")
+
+    def _writer(self) -> subprocess.Popen[str]:
+        with use_store(GLOBAL_STORE):
+            pass
+        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
+        root = Path(__file__).parents[2]
+        return subprocess.Popen(
+            [sys.executable, "-c", WRITER], env=environment, cwd=root, stdout=subprocess.PIPE, text=True
+        )

@@ -1,26 +1,51 @@
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
 from unittest import mock
 
+from django.db import connections
+from django.test import SimpleTestCase
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memories import selectors, services
-from memories.schemas import MemoryList, MemorySearch, MemoryTouch, MemoryWrite
+from memories.embeddings.choice import use_engine
+from memories.embeddings.remote import RemoteEngine
+from memories.models import SearchDocument
+from memories.query import query
+from memories.resources import SearchByOffset, search_by_offset
+from memories.schemas import MemoryList, MemorySearch, MemoryTouch, MemoryWrite, Stats
 from memories.schemas.links import RelationCreate
+from memories.schemas.query import MemoryQuery
 from memories.search import engine, fulltext
-from memories.search.parsed_query import parse_search
+from memories.search.blend import Ranker, RankingAnswer, RankingRequest, _rankers, blend
+from memories.search.index import forget_removed
+from memories.search.parsed_query import parse, parse_search
+from memories.search.pipeline import USUAL, Pipeline
 from memories.search.snippets import snippet
 from memories.search.text import match_any, terms
+from memories.services import write_memory
 from memories.services.relations import create_relation
+from memories.timeline import stats
 from memories.tools.core import search, search_text
 from memoryhub.core import clock, log
-from memoryhub.core.errors import Invalid
+from memoryhub.core.errors import Invalid, Unavailable
+from memoryhub.core.models import RawEvent
+from memoryhub.core.paging import as_lines
+from memoryhub.core.schemas import Listing
 from memoryhub.core.stores import rows
-from sessions_app.schemas import CommitRecord
-from sessions_app.services import record_commits
-from tests.databases import on_postgresql
+from memoryhub.core.stores.store import current_store, forget, use_store
+from memoryhub.core.stores.wiping import wipe_free_space
+from sessions_app.schemas import CommitRecord, SessionStart, SettingsChange
+from sessions_app.services import record_commits, start_session
+from sessions_app.services.profile import change_settings
+from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
+from tests import tampering
+from tests.databases import on_postgresql, sqlite_only
+from tests.memories.test_embeddings import CATS, DATABASE, DEPLOY, EmbeddingTestCase
 from tests.support import HubTestCase
 
 TEXTS = {
@@ -57,13 +82,13 @@ class FullTextTests(SearchTestCase):
         self.assertTrue(hit["created_at"])
 
     def test_the_text_does_not_depend_on_the_explanations(self):
-        for query, limits in (
+        for words, limits in (
             ("coffee password", {}),
             ("project", {"limit": 1}),
             ("coffee", {"compact": True}),
             ("zz", {}),
         ):
-            command = MemorySearch.model_validate({"query": query, **limits})
+            command = MemorySearch.model_validate({"query": words, **limits})
             self.assertEqual(search_text(command), search(command).text)
 
     def test_filters_restrict_the_hits(self):
@@ -92,13 +117,13 @@ class FullTextTests(SearchTestCase):
             selectors.search(command=MemorySearch(query=query), mode="basic")
 
         check()
-        for query in ['"', "NEAR(a b)", "a AND", "title:x", "x*", "-x", "NOT", "{a}", "a\x00b", "über", "日本語", "🙂"]:
-            selectors.search(command=MemorySearch(query=query))
+        for odd in ['"', "NEAR(a b)", "a AND", "title:x", "x*", "-x", "NOT", "{a}", "a\x00b", "über", "日本語", "🙂"]:
+            selectors.search(command=MemorySearch(query=odd))
 
     def test_pages_cover_everything_once(self):
-        query, seen, cursor = "sqlite link coffee ranking", [], None
+        question, seen, cursor = "sqlite link coffee ranking", [], None
         while True:
-            listing = selectors.search(command=MemorySearch(query=query, limit=1, cursor=cursor))
+            listing = selectors.search(command=MemorySearch(query=question, limit=1, cursor=cursor))
             seen += [hit["id"] for hit in listing.results]
             cursor = listing.meta.next_cursor
             if cursor is None:
@@ -241,3 +266,328 @@ class ChangeTests(SearchTestCase):
         new = services.write_memory(command=MemoryWrite(title="How long people stay", content="A day."))
         create_relation(command=RelationCreate(source=str(new.id), relation="supersedes", target=str(old.id)))
         self.assertEqual(self.found("session length hour")[:2], ["How long people stay", "Session length"])
+
+
+BEGAN = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
+WORDS_ALONE = Pipeline(near=0, date=0, neighbours=0, session=0, speaker=0)
+
+
+class MessagesTestCase(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(self.store("alpha", actor="ada"))
+
+    def say(self, session: str, *texts: str, began: datetime = BEGAN) -> list[int]:
+        ids = []
+        with clock.frozen(began):
+            start_session(command=SessionStart(session_id=session))
+        for index, text in enumerate(texts):
+            with clock.frozen(began + timedelta(minutes=index)):
+                turn = automatic_turn(session_id=session)
+                event = append_automatically(turn=turn, type="message.user", payload={"content": text})
+                close_turn(turn)
+            ids.append(event.position)
+        return ids
+
+    def found(self, query: str, pipeline: Pipeline = USUAL) -> list[int]:
+        return [hit for hit, _ in engine.rank(parse(query), pipeline=pipeline).hits]
+
+    def matching(self, expression: str) -> set[int]:
+        found = rows.fetch("SELECT rowid FROM search_fts WHERE search_fts MATCH %s", [expression])
+        return {hit for (hit,) in found}
+
+
+class SurroundingsTests(MessagesTestCase):
+    @sqlite_only("expressions of its full-text index")
+    def test_an_answer_is_found_by_the_words_of_its_question(self):
+        question, answer, other = self.say(
+            "s", "Which paint for the boathouse?", "The dark green one.", "Fine, thanks."
+        )
+        self.assertEqual(self.found("boathouse")[:2], [question, answer])
+        self.assertNotIn(other, self.found("boathouse"))
+        self.assertEqual(self.matching("near : boathouse"), {answer})
+        self.assertEqual(self.matching("near : green"), {question, other})
+
+    def test_neighbours_are_of_the_same_session(self):
+        self.say("one", "The lantern is broken.")
+        (alone,) = self.say("two", "Let us eat.", began=BEGAN + timedelta(hours=1))
+        self.assertNotIn(alone, self.found("lantern"))
+
+    def test_a_message_is_found_by_its_date_in_words_or_digits(self):
+        (may,) = self.say("s5", "We painted the fence.")
+        (june,) = self.say("s6", "We painted the fence.", began=BEGAN + timedelta(days=30))
+        self.assertEqual(self.found("what was painted in May 2023")[0], may)
+        self.assertEqual(self.found("fence painted 2023-06-07")[0], june)
+
+    def test_the_session_that_hits_most_comes_first(self):
+        (stray,) = self.say("one", "kayak", began=BEGAN)
+        self.say("two", *["The kayak trip to the lake was long.", "Fog.", "We took the kayak trip with the lake crew."])
+        hits = self.found("kayak trip lake crew weather")
+        self.assertEqual(hits[-1], stray)
+        ranked = engine.rank(parse("kayak trip lake crew weather"))
+        self.assertGreater(ranked.factors[hits[0]]["session"], 1.5)
+        self.assertLess(ranked.factors[stray].get("session", 1), 1.01)
+
+    def test_messages_of_the_named_speaker_rank_first(self):
+        to, by = self.say("s", "Ben: Ada, was the marathon fun?", "Ada: The marathon was fun, Ben.")
+        self.assertEqual(self.found("how did Ada like the marathon")[0], by)
+        self.assertEqual(self.found("how did Ben like the marathon")[0], to)
+
+    def test_without_stages_only_own_words_count(self):
+        question, _ = self.say("s", "Which paint for the boathouse?", "The dark green one.")
+        ranked = engine.rank(parse("boathouse"), pipeline=WORDS_ALONE)
+        self.assertEqual(ranked.hits[0][0], question)
+        self.assertEqual(ranked.factors, {})
+
+    def test_a_hit_explains_its_rank(self):
+        self.say("s", "Ada: the heron nests on the roof", "Ben: herons, again?")
+        best = selectors.search(command=MemorySearch(query="where do Ada's herons nest")).results[0]
+        self.assertRegex(best["why"], r"^ada, herons, nest; neighbours ×\d\.\d; session ×2\.0; speaker ×2\.0$")
+
+
+class MixedSourcesTests(MessagesTestCase):
+    def test_messages_do_not_outrank_a_memory_on_the_subject(self):
+        known = services.write_memory(
+            command=MemoryWrite(title="Retry policy", content="Uploads are retried five times with growing pauses.")
+        ).id
+        for session in range(4):
+            texts = [f"Is the retry of uploads {part} done yet? Let me see, {session}." for part in range(8)]
+            self.say(f"s{session}", *texts, began=BEGAN + timedelta(days=session))
+        for question in ("how often are uploads retried", "retry policy of uploads", "pauses between retries"):
+            with self.subTest(question):
+                self.assertEqual(self.found(question)[0], known)
+
+    def test_the_best_message_has_the_score_it_had_without_the_stages(self):
+        self.say("s", "The heron nests.", "Herons, again?", "Another heron nest.")
+        plain = engine.rank(parse("heron nest"), pipeline=Pipeline(neighbours=0, session=0, speaker=0))
+        usual = engine.rank(parse("heron nest"))
+        self.assertAlmostEqual(usual.hits[0][1], plain.hits[0][1])
+        self.assertEqual({hit for hit, _ in usual.hits}, {item for item, _ in plain.hits})
+
+
+class KeepingTests(MessagesTestCase):
+    def index(self) -> list[tuple[object, ...]]:
+        words = "heron quicksilverish roof again may 2023".split()
+        sizes = rows.fetch("SELECT id, sz FROM search_fts_docsize ORDER BY id")
+        columns = [f"{column} : {word}" for word in words for column in ("body", "near", "date")]
+        return [*sizes, *((item, sorted(self.matching(item))) for item in columns)]
+
+    @sqlite_only("expressions of its full-text index")
+    def test_a_rebuild_gives_the_same_rows_and_index(self):
+        self.say("s", "The heron nests on the roof.", "Again?", "Yes, the heron.")
+        before = self.index()
+        self.assertTrue(log.rebuild().identical)
+        self.assertEqual(self.index(), before)
+
+    @sqlite_only("expressions of its full-text index")
+    def test_an_erased_message_leaves_nothing_with_its_neighbours(self):
+        first, second, third = self.say("s", "The heron nests.", "It is quicksilverish.", "On the roof, again.")
+        self.assertEqual(self.matching("near : quicksilverish"), {first, third})
+        stream = RawEvent.objects.get(position=second).stream_id
+        log.erase_streams([stream], reason="asked")
+        forget_removed()
+        wipe_free_space()
+        self.assertEqual(self.matching("quicksilverish"), set())
+        self.assertEqual(self.matching("near : roof"), {first})
+        self.assertEqual(self.matching("near : heron"), {third})
+        self.assertEqual(tampering.places_with(current_store(), "quicksil"), [])
+        before = self.index()
+        self.assertTrue(log.rebuild().identical)
+        self.assertEqual(self.index(), before)
+
+    def test_past_states_do_not_contain_later_messages(self):
+        first, second = self.say("s", "Which paint for the boathouse?", "The dark green one.")
+        past = selectors.search(command=MemorySearch(query="green", as_of=second - 1))
+        self.assertEqual(past.results, [])
+        self.assertIn(first, self.found("green"))
+
+
+@sqlite_only("an earlier form of its full-text index")
+class UpgradeTests(MessagesTestCase):
+    def test_an_older_index_is_rebuilt_when_the_store_is_opened(self):
+        first, second = self.say("s", "Which paint for the boathouse?", "The dark green one.")
+        kept = services.write_memory(command=MemoryWrite(title="Paint", content="Boathouse paint is in the cellar.")).id
+        gone = services.write_memory(command=MemoryWrite(title="Old paint", content="Boathouse paint is lead.")).id
+        services.delete_memory(command=MemoryTouch(id=gone))
+        before = sorted(SearchDocument.objects.values_list())
+        self.make_old()
+        store = current_store()
+        forget(store)
+        with use_store(store):
+            self.assertEqual(self.matching("near : boathouse"), {second})
+            self.assertEqual(set(self.found("boathouse")), {first, second, kept})
+            self.assertEqual(sorted(SearchDocument.objects.values_list()), before)
+            self.assertTrue(log.rebuild().identical)
+
+    def test_a_rebuild_of_an_open_store_renews_it_too(self):
+        _, second = self.say("s", "Which paint for the boathouse?", "The dark green one.")
+        self.make_old()
+        log.rebuild()
+        self.assertEqual(self.matching("near : boathouse"), {second})
+
+    def make_old(self) -> None:
+        rows.execute("DROP TABLE search_fts")
+        rows.execute("CREATE VIRTUAL TABLE search_fts USING fts5(title, body, content='', contentless_delete=1)")
+        rows.execute("UPDATE store_meta SET value = 'of an earlier version' WHERE key = 'fingerprint'")
+
+
+class HybridTests(EmbeddingTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.cats, self.database, self.deploy = self.write(CATS, DATABASE, DEPLOY)
+        self.embed()
+
+    def search(self, query: str, **fields: Any) -> Listing:
+        return selectors.search(command=MemorySearch(query=query, **fields))
+
+    def test_a_document_without_the_words_is_found_by_meaning_and_explained(self):
+        found = self.search("feline pets")
+        self.assertEqual(found.meta.mode, "hybrid")
+        self.assertEqual([hit["id"] for hit in found.results], [self.cats])
+        self.assertRegex(found.results[0]["why"], r"^meaning 0\.\d\d$")
+
+    def test_a_hit_by_words_and_meaning_explains_both(self):
+        (hit, *_) = self.search("which SQLite server was chosen").results
+        self.assertEqual(hit["id"], self.database)
+        self.assertRegex(hit["why"], r"^(text|sqlite.*); meaning 0\.\d\d")
+
+    def test_a_document_with_neither_is_not_found(self):
+        self.assertEqual(self.search("quantum chromodynamics lecture").results, [])
+
+    def test_filters_apply_to_hits_by_meaning(self):
+        self.assertEqual(self.search("feline pets", kind="guideline").results, [])
+        self.assertEqual(self.search("feline pets", tags=["none"]).results, [])
+
+    def test_without_the_model_words_are_used_and_the_answer_reports_it(self):
+        with use_engine(RemoteEngine()):
+            found = self.search("warm roofs")
+        self.assertEqual([hit["id"] for hit in found.results], [self.cats])
+        self.assertEqual(found.meta.mode, "fts5")
+        self.assertIn("by words alone: memory-hub serve", found.meta.note or "")
+
+    def test_the_past_is_searched_by_words_only(self):
+        found = self.search("warm roofs", as_of=3)
+        self.assertEqual(found.meta.mode, "fts5")
+        self.assertEqual(found.meta.note, "by words alone: past states have no vectors")
+
+    def test_another_projects_texts_are_never_found(self):
+        with self.store("beta"):
+            self.write(DEPLOY)
+            self.embed()
+            self.assertEqual(self.search("feline pets").results, [])
+
+    def test_reproducible_searches_use_words_only(self):
+        question = parse("feline pets")
+        self.assertEqual(engine.rank(question).hits, [])
+        self.assertEqual([hit for hit, _ in engine.rank(question, others=True).hits], [self.cats])
+
+    def test_the_session_weight_is_halved_with_meaning(self):
+        start_session(command=SessionStart(session_id="s"))
+        turn = automatic_turn(session_id="s")
+        for text in ("The heron nests on the roof.", "Herons nest again?"):
+            append_automatically(turn=turn, type="message.user", payload={"content": text})
+        close_turn(turn)
+        self.embed()
+        question = parse("where does the heron nest")
+        by_words, hybrid = engine.rank(question), engine.rank(question, others=True)
+        self.assertEqual(hybrid.mode, "hybrid")
+        self.assertAlmostEqual(by_words.factors[by_words.hits[0][0]]["session"], 2.0)
+        self.assertAlmostEqual(hybrid.factors[hybrid.hits[0][0]]["session"], 1.5)
+        without = engine.rank(question, others=True, pipeline=Pipeline(session=0))
+        self.assertNotIn("session", without.factors[without.hits[0][0]])
+
+    def test_the_resource_names_the_model(self):
+        answer = search_by_offset(command=SearchByOffset(query="feline pets"))
+        self.assertEqual(answer["metadata"]["embedding_model"], "all-MiniLM-L6-v2-int8")
+        self.assertEqual([memory["id"] for memory in answer["memories"]], [self.cats])
+
+
+WORD = "readers"
+
+
+@contextmanager
+def silent(request: RankingRequest) -> Iterator[Callable[[], RankingAnswer]]:
+    yield RankingAnswer
+
+
+class BlendTests(SimpleTestCase):
+    ranker = Ranker("meaning", silent, weight=0.5, ordinary=3, lead=0.4, alone=0.3, alone_at_most=1)
+
+    def blended(self, *near: tuple[int, float]) -> dict[int, float]:
+        return {hit: round(score, 3) for hit, score in blend([(1, 8.0), (2, 4.0)], near, self.ranker)}
+
+    def test_another_ranking_counts_by_how_far_its_hits_are_ahead_of_an_ordinary_one(self):
+        self.assertEqual(self.blended((1, 0.7), (2, 0.5), (3, 0.3)), {1: 8.0, 2: 4.0, 3: 0.0})
+        self.assertEqual(self.blended((1, 0.5), (2, 0.4), (3, 0.3)), {1: 6.0, 2: 3.0, 3: 0.0})
+
+    def test_few_hits_count_by_their_own_scores(self):
+        self.assertEqual(self.blended((2, 0.4), (1, 0.2)), {1: 6.0, 2: 6.0})
+
+    def test_hits_without_the_words_are_limited(self):
+        self.assertEqual(self.blended((7, 0.9), (8, 0.8), (2, 0.5)), {7: 4.0, 1: 4.0, 2: 2.0})
+
+
+class SearchModeTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(self.store())
+        self.memory = write_memory(command=MemoryWrite(title="Use WAL", content="one reader never waits")).id
+
+    def choose(self, mode: str) -> None:
+        change_settings(command=SettingsChange(settings={"search_mode": mode}))
+
+    def modes(self, word: str = WORD) -> set[str | None]:
+        offset = search_by_offset(command=SearchByOffset(query=word))
+        return {
+            selectors.search(command=MemorySearch(query=word)).meta.mode,
+            query(command=MemoryQuery(search=word)).meta.mode,
+            offset["metadata"]["mode"],
+            stats(command=Stats())["mode"],
+        }
+
+    def found(self, word: str = WORD) -> tuple[int, int]:
+        searched = selectors.search(command=MemorySearch(query=word))
+        return searched.meta.total_count, query(command=MemoryQuery(search=word)).meta.total_count
+
+    def drop_index(self) -> None:
+        rows.execute(f"DROP TABLE {'search_postings' if on_postgresql() else 'search_fts'}")
+        vars(connections["store:project:alpha"]).pop("hub_has_full_text", None)
+
+    def test_basic_uses_like_despite_an_index_and_reports_it(self):
+        self.assertEqual((self.modes(), self.found()), ({"fts5"}, (1, 1)))
+        self.choose("basic")
+        self.assertEqual((self.modes(), self.found()), ({"basic"}, (0, 0)))  # LIKE knows no word stems
+        self.assertEqual(self.found("reader"), (1, 1))
+        listing = selectors.search(command=MemorySearch(query="reader"))
+        self.assertIn("mode: basic", as_lines(listing, lambda hit: hit["title"], none=""))
+
+    def test_fts5_uses_words_only(self):
+        asked: list[str] = []
+
+        @contextmanager
+        def asking(question: RankingRequest) -> Iterator[Callable[[], RankingAnswer]]:
+            asked.append(question.question)
+            yield RankingAnswer
+
+        ranker = Ranker("meaning", asking, weight=0.5, ordinary=100, lead=0.5, alone=0.5, alone_at_most=5)
+        _rankers.append(ranker)
+        self.addCleanup(_rankers.remove, ranker)
+        self.found()
+        self.assertEqual(asked, [WORD])
+        self.choose("fts5")
+        self.assertEqual((self.modes(), self.found()), ({"fts5"}, (1, 1)))
+        self.assertEqual(asked, [WORD])
+
+    def test_fts5_without_an_index_is_refused_with_the_next_step(self):
+        self.choose("fts5")
+        self.drop_index()
+        for ask in (
+            lambda: selectors.search(command=MemorySearch(query=WORD)),
+            lambda: query(command=MemoryQuery(search=WORD)),
+            lambda: search_by_offset(command=SearchByOffset(query=WORD)),
+        ):
+            with self.assertRaisesRegex(Unavailable, "search_mode is 'fts5'.*set search_mode to 'auto' or 'basic'"):
+                ask()
+        self.assertEqual(query(command=MemoryQuery()).meta.total_count, 1)
+        self.choose("auto")
+        self.assertEqual(self.modes("reader"), {"basic"})

@@ -1,22 +1,28 @@
-"""Which database a home belongs to, and which processes are refused; no database is asked."""
-
 from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import TestCase, mock
 
 from memoryhub import env
-from memoryhub.core import home_database
+from memoryhub.core import counters, home_database, secret_files
+from memoryhub.core.counters import metrics_folder, read_sums
+from memoryhub.core.disk import replacing
+from memoryhub.core.errors import Unavailable
 from memoryhub.core.file_locks import try_lock
 from memoryhub.core.home_database import record, recorded, remember, require_own, shown
+from memoryhub.core.secret_files import MIN_LENGTH, SECRET_FILES, read_or_create_secret, secret_matches
 from memoryhub.env import DATABASE_VARIABLE, DatabaseUrlError, configured_database_url
 from tests.home import UNMEASURED
+from tests.support import HubTestCase
+from tests.web.server import DEADLINE_SECONDS, poll
 
 FIRST = "postgresql://hub:secret@DB.example.org:5432/hub?sslmode=require"
 SECOND = "postgresql://hub@db2.example.org/hub"
@@ -246,3 +252,220 @@ class DoorTests(HomeDatabaseTestCase):
         self.assertRegex(done.stderr, "memory-hub hook: the home .* the event is kept")
         self.assert_untouched()
         self.assertEqual(len([*(self.home / "spool").glob("*.jsonl*")]), 1)
+
+
+_ASK = "from memoryhub.core.secret_files import read_or_create_secret as ask; print(ask('token'))"
+_ASK_WITHOUT_ROOM = f"""
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+{_ASK}
+"""
+
+
+class SecretFileTests(HubTestCase):
+    def start(self, program: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def finish(self, process: subprocess.Popen[str]) -> tuple[str, str]:
+        with process:
+            printed, errors = process.communicate(timeout=120)
+        return printed.strip(), errors
+
+    def test_processes_that_ask_together_get_one_secret(self) -> None:
+        for before in (None, "", "\n"):
+            (self.home / "token").unlink(missing_ok=True)
+            if before is not None:
+                (self.home / "token").write_text(before)
+            processes = [self.start(_ASK) for _ in range(6)]
+            (secret,) = {self.finish(process)[0] for process in processes}
+            self.assertEqual((self.home / "token").read_text(), f"{secret}\n")
+            self.assertGreaterEqual(len(secret), MIN_LENGTH)
+
+    def test_a_write_that_fails_changes_nothing_and_is_one_sentence(self) -> None:
+        for before in (None, b""):
+            if before is not None:
+                (self.home / "token").write_bytes(before)
+            printed, errors = self.finish(self.start(_ASK_WITHOUT_ROOM))
+            self.assertEqual(printed, "")
+            self.assertIn(f"the secret file {self.home}/token cannot be written: File too large", errors)
+            self.assertEqual((self.home / "token").exists(), before is not None)
+            self.assertEqual([path.name for path in self.home.glob("*.new")], [])
+
+    def test_a_draft_that_a_killed_process_left_is_no_hindrance(self) -> None:
+        (self.home / "token.new").write_text("half")
+        secret = read_or_create_secret("token")
+        self.assertEqual((self.home / "token").read_text(), f"{secret}\n")
+        self.assertEqual(stat.S_IMODE((self.home / "token").stat().st_mode), 0o600)
+        self.assertFalse((self.home / "token.new").exists())
+
+    def test_the_file_is_synced_before_its_name_leads_to_it_and_the_name_after(self) -> None:
+        steps: list[str] = []
+        fsync, replace = os.fsync, os.replace
+
+        def noted_fsync(descriptor: int) -> None:
+            steps.append("sync folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "sync file")
+            fsync(descriptor)
+
+        def noted_replace(*paths: str) -> None:
+            steps.append("rename")
+            replace(*paths)
+
+        with mock.patch.object(os, "fsync", noted_fsync), mock.patch.object(os, "replace", noted_replace):
+            read_or_create_secret("token")
+        self.assertEqual(steps, ["sync file", "rename", "sync folder"])
+
+    def test_what_is_no_secret_is_refused_and_left_as_it_is(self) -> None:
+        path = self.home / "token"
+        for content in (b"x" * (MIN_LENGTH - 1), b"x" * 5000, b"two words " * 5, b"\xc3\xa9" * 40, b"a" * 40 + b"\nb"):
+            path.write_bytes(content)
+            with self.subTest(content=content), self.assertRaisesRegex(Unavailable, f"{path} holds .*; remove it, and"):
+                read_or_create_secret("token")
+            self.assertEqual(path.read_bytes(), content)
+        path.unlink()
+        path.mkdir()
+        with self.assertRaisesRegex(Unavailable, f"the secret file {path} cannot be read: Is a directory"):
+            read_or_create_secret("token")
+
+    def test_every_secret_file_of_the_home_is_listed(self) -> None:
+        with self.store("alpha"):
+            pass
+        for name in SECRET_FILES:
+            self.assertEqual(secret_files.secret_problem(name), "")
+            read_or_create_secret(name)
+            self.assertEqual(secret_files.secret_problem(name), "")
+
+
+class ComparisonTests(TestCase):
+    def test_only_the_whole_of_a_sound_secret_matches(self) -> None:
+        secret = "s" * MIN_LENGTH
+        self.assertTrue(secret_matches(secret, secret))
+        for given, expected in (("", ""), ("x", "x"), (secret[1:], secret[1:]), ("", secret), (secret, "é" * 40)):
+            with self.subTest(given=given, expected=expected):
+                self.assertFalse(secret_matches(given, expected))
+
+
+class ReplacingTests(TestCase):
+    def setUp(self) -> None:
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.path = self.folder / "file"
+        self.path.write_text("old")
+
+    def test_readers_find_the_old_content_until_the_new_is_complete(self) -> None:
+        with replacing(self.path) as file:
+            file.write(b"new")
+            file.flush()
+            self.assertEqual(self.path.read_text(), "old")
+        self.assertEqual(self.path.read_text(), "new")
+        self.assertEqual(list(self.folder.iterdir()), [self.path])
+
+    def test_after_an_error_the_old_file_stays_alone(self) -> None:
+        with self.assertRaises(ZeroDivisionError), replacing(self.path) as file:
+            file.write(b"new")
+            raise ZeroDivisionError
+        with mock.patch("os.fsync", side_effect=OSError), self.assertRaises(OSError), replacing(self.path) as file:
+            file.write(b"new")
+        self.assertEqual(self.path.read_text(), "old")
+        self.assertEqual(list(self.folder.iterdir()), [self.path])
+
+    def test_threads_that_replace_a_file_at_once_are_not_in_each_others_way(self) -> None:
+        both = threading.Barrier(2)
+
+        def write(_: int) -> None:
+            with replacing(self.path) as file:
+                file.write(b"new")
+                both.wait(60)
+
+        with ThreadPoolExecutor(2) as threads:
+            list(threads.map(write, range(2)))  # raises their errors
+        self.assertEqual(self.path.read_text(), "new")
+
+    def test_a_link_is_replaced_and_the_new_file_is_private(self) -> None:
+        link = self.folder / "link"
+        link.symlink_to(self.path)
+        with replacing(link) as file:
+            file.write(b"new")
+        self.assertFalse(link.is_symlink())
+        self.assertEqual(stat.S_IMODE(link.stat().st_mode), 0o600)
+        self.assertEqual(self.path.read_text(), "old")
+
+
+CALLS = counters.define("test_calls", "Calls of a test", "kind")
+TIMES = counters.define_timer("test_seconds", "Seconds of a test", "kind")
+
+COUNT = """
+import os, sys
+sys.path.insert(0, {root!r})
+from memoryhub.core.counters import define, define_timer
+calls, times = define("test_calls", "", "kind"), define_timer("test_seconds", "", "kind")
+for _ in range({times}):
+    calls.count("far")
+with times.time("far"):
+    pass
+print("counted", flush=True)
+sys.stdin.read()
+"""
+
+
+class CounterTestCase(HubTestCase):
+    def start(self, times: int) -> subprocess.Popen[str]:
+        """Start a process that counts ``times`` times and ends with its input."""
+        process = subprocess.Popen(
+            [sys.executable, "-c", COUNT.format(root=str(ROOT), times=times)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "MEMORY_HUB_HOME": str(self.home)},
+        )
+        assert process.stdout and process.stdin
+        self.addCleanup(process.wait)
+        self.addCleanup(process.stdin.close)
+        self.addCleanup(process.stdout.close)
+        self.assertEqual(process.stdout.readline(), "counted\n")
+        return process
+
+    def end(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdin
+        process.stdin.close()
+        process.wait(DEADLINE_SECONDS)
+
+    def total(self, key: str = "test_calls|far") -> float:
+        return read_sums().get("none", {}).get(key, 0)
+
+
+class CountersTests(CounterTestCase):
+    def test_all_processes_count_together(self) -> None:
+        CALLS.count("near")
+        self.start(3)
+        self.start(4)
+        found = counters.sums()["none"]
+        self.assertEqual((found["test_calls|far"], found["test_calls|near"]), (7, 1))
+
+    def test_a_time_is_in_the_file_soon_without_another_call(self) -> None:
+        with TIMES.time("near"):
+            pass
+        poll(lambda: self.total("test_seconds|near|sum"), what="the flush of a single time")
+        values = read_sums()["none"]
+        self.assertEqual(sum(v for k, v in values.items() if k.startswith("test_seconds|near|") and "sum" not in k), 1)
+
+    def test_a_child_that_was_forked_counts_its_own_alone(self) -> None:
+        CALLS.count("near")
+        child = os.fork()
+        if child == 0:
+            CALLS.count("near")
+            os._exit(0)
+        os.waitpid(child, 0)
+        self.assertEqual(counters.sums()["none"]["test_calls|near"], 2)
+
+    def test_another_home_begins_with_nothing(self) -> None:
+        CALLS.count("near")
+        other = self.home / "other"
+        other.mkdir()
+        with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(other)):
+            CALLS.count("near")
+            self.assertEqual(counters.sums()["none"], {"test_calls|near": 1})
+
+    def test_files_are_private(self) -> None:
+        CALLS.count("near")
+        self.assertEqual({path.stat().st_mode & 0o077 for path in metrics_folder().iterdir()}, {0})
