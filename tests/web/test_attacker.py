@@ -9,12 +9,13 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from http.client import HTTPResponse
+from http.client import HTTPConnection, HTTPResponse
 from typing import Any
 from unittest import TestCase
 
 from django.test import tag
 
+from tests.server_processes import free_port
 from tests.web.public_server import (
     CLIENT,
     HOST,
@@ -30,11 +31,17 @@ from tests.web.public_server import (
     sign_in,
     status_of,
 )
-from tests.web.server import DEADLINE_SECONDS, Reply, Server, run, temporary_home
+from tests.web.server import DEADLINE_SECONDS, Reply, Server, poll, run, temporary_home
 
 EVIL = "https://evil.example"
+
+
 MCP = "/p/alpha/mcp"
+
+
 DOORS = ("/", "/static/memoryhub/hub.css", "/api/v1/projects", "/p/alpha/admin/live/", MCP)
+
+
 INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -45,7 +52,11 @@ INITIALIZE = {
         "clientInfo": {"name": "attacker", "version": "1"},
     },
 }
+
+
 MCP_ACCEPT = "application/json, text/event-stream"
+
+
 FORM = "application/x-www-form-urlencoded"
 
 
@@ -374,7 +385,7 @@ class SlowTests(TestCase):
 
 
 @tag("attack")
-class GuessTests(TestCase):
+class FloodTests(TestCase):
     LIMITS = json.dumps({"failures_burst": 5, "failures_per_minute": 0.01})
 
     def guess(self, server: Server, prefix: str, client: str = CLIENT, path: str = "/api/v1/projects") -> int:
@@ -457,3 +468,185 @@ class StartTests(TestCase):
             reply = server.request("GET", "/", Remote_User="owner", X_Forwarded_Proto="https", X_Forwarded_For=CLIENT)
             self.assertEqual(reply.headers["Location"], "/admin/login/")
             self.assertNotIn("Strict-Transport-Security", reply.headers)
+
+
+FEW_FAILURES = json.dumps({"failures_burst": 3, "failures_per_minute": 0.01})
+
+
+WRONG = {"Authorization": f"Bearer mh_abcdefgh_{'a' * 43}"}
+
+
+REST = "/api/v1/projects"
+
+
+# Addresses that a wrong token does not close, because they need none
+NEED_NO_TOKEN = ("/api/v1/openapi.json", "/admin/login/")
+
+
+class GuessTests(TestCase):
+    server: Server
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.server = cls.enterClassContext(public_hub(limits=FEW_FAILURES))
+        cls.server.api("POST", "projects", {"project_id": "alpha"})
+
+    def statuses(self, client: str, *paths: str, **headers: str) -> list[int]:
+        return [send(self.server, "GET", path, client=client, **headers).status for path in paths]
+
+    def test_a_wrong_token_at_the_hubs_health_counts(self):
+        statuses = self.statuses("203.0.113.21", *["/api/v1/health"] * 3, REST, **WRONG)
+        self.assertEqual(statuses, [200, 200, 200, 429])
+        self.assertEqual(self.statuses("203.0.113.21", "/api/v1/health"), [200])
+
+    def test_an_answer_that_needs_no_token_does_not_make_one_accepted(self):
+        for number, path in enumerate(NEED_NO_TOKEN):
+            with self.subTest(path=path):
+                client = f"203.0.113.{31 + number}"
+                self.assertEqual(self.statuses(client, *[REST] * 3, path, REST, **WRONG), [401, 401, 401, 429, 429])
+                self.assertEqual(self.statuses(f"198.51.100.{31 + number}", path, *[REST] * 4, **WRONG)[1:4], [401] * 3)
+
+    def test_a_wrong_token_is_not_accepted_by_way_of_an_open_address(self):
+        others = [{"Authorization": f"Bearer mh_abcdefgh_{letter * 43}"} for letter in "bcdef"]
+        for other in others:
+            send(self.server, "GET", NEED_NO_TOKEN[0], client="203.0.113.51", **other)
+        statuses = [self.statuses("203.0.113.51", REST, **other)[0] for other in others]
+        self.assertEqual(statuses, [401, 401, 401, 429, 429])
+
+    def test_a_link_with_a_token_counts_as_a_link(self):
+        right = {"Authorization": f"Bearer {self.server.token}"}
+        for number, headers in enumerate((WRONG, right)):
+            with self.subTest(headers=number):
+                client = f"203.0.113.{61 + number}"
+                self.statuses(client, REST, **headers)
+                links = [f"/signin/{number}" for number in range(4)]
+                self.assertEqual(self.statuses(client, *links, **headers), [410, 410, 410, 429])
+
+    def test_a_request_has_one_authorization(self):
+        right = f"Authorization: Bearer {self.server.token}"
+        for path in (REST, "/p/alpha/mcp"):
+            for lines in ((right, right), (right, "Authorization: Bearer x"), ("Authorization: Bearer x", right)):
+                answer = send_raw(self.server, f"GET {path} HTTP/1.1", *lines, Host=HOST)
+                self.assertEqual(status_of(answer), 400)
+
+
+REST, MCP = "/api/v1/projects", "/p/alpha/mcp"
+
+
+OTHER = "198.51.100.3"
+
+
+SIZE = 1_000_000
+
+
+UNNAMED = b"the proxy must send X-Forwarded-For and X-Forwarded-Proto with each request\n"
+
+
+class BodyBudgetTests(TestCase):
+    def test_an_address_has_a_budget(self):
+        with self.hub(body_bytes=2_500_000) as server:
+            for path, client in ((REST, CLIENT), (MCP, "203.0.113.8")):
+                with self.subTest(path=path), contextlib.ExitStack() as held:
+                    bodies = [self.begin(held, server, path, client) for _ in range(3)]
+                    self.assertIn(self.first_refusal(bodies), (0, 429))
+                    self.assertNotIn(self.finish(self.begin(held, server, path, client=OTHER)), (0, 429, 503))
+            self.assertIn(b'limited_requests_total{limit="body_bytes"} 2.0', server.api("GET", "metrics").body)
+
+    def test_all_addresses_have_a_budget(self):
+        with self.hub(body_bytes=2_500_000, all_body_bytes=3_500_000) as server, contextlib.ExitStack() as held:
+            bodies = [self.begin(held, server, REST, client) for client in (CLIENT, CLIENT, OTHER, OTHER)]
+            self.assertIn(self.first_refusal(bodies), (0, 503))
+            self.assertIn(b'limited_requests_total{limit="all_body_bytes"} 1.0', server.api("GET", "metrics").body)
+            self.assertEqual(send(server, "GET", "/api/v1/health").status, 200)
+
+    def test_what_a_request_held_is_given_back(self):
+        with self.hub(body_bytes=1_500_000) as server, contextlib.ExitStack() as held:
+            answer = lambda: self.finish(self.begin(held, server, REST))  # noqa: E731
+            for _ in range(3):
+                # An answer can arrive a moment before its request has ended.
+                poll(lambda: answer() not in (0, 429, 503), what="room for one body", seconds=30)
+
+    @contextlib.contextmanager
+    def hub(self, **limits: int) -> Iterator[Server]:
+        with public_hub(limits=json.dumps(limits)) as server:
+            server.api("POST", "projects", {"project_id": "alpha"})
+            yield server
+
+    def begin(self, stack: contextlib.ExitStack, server: Server, path: str, client: str = CLIENT) -> socket.socket:
+        """Send a body that lacks its last byte, so that the server has it in memory and waits."""
+        named = {**forwarded(client), "Content-Type": "application/json", "Content-Length": str(SIZE + 1)}
+        if path == MCP:  # which asks for a token before it reads a body
+            named |= {"Authorization": f"Bearer {server.token}", "Accept": "application/json, text/event-stream"}
+        lines = [f"{name.replace('_', '-')}: {value}" for name, value in named.items()]
+        connection = stack.enter_context(socket.create_connection(server.place, DEADLINE_SECONDS))
+        with contextlib.suppress(ConnectionError):  # refused before all of it is sent
+            connection.sendall("\r\n".join([f"POST {path} HTTP/1.1", *lines, "", ""]).encode() + b" " * SIZE)
+        return connection
+
+    def finish(self, connection: socket.socket) -> int:
+        try:
+            connection.sendall(b" ")
+            return status_of(connection.recv(100))
+        except ConnectionError:  # refused, and reset because of unread bytes
+            return 0
+
+    # 0 if the refused client's unread bytes have reset its connection
+    def first_refusal(self, connections: list[socket.socket]) -> int:
+        ready, _, _ = select.select(connections, [], [], 30)
+        self.assertEqual(len(ready), 1, "exactly one is refused")
+        try:
+            return status_of(ready[0].recv(100))
+        except ConnectionResetError:
+            return 0
+
+
+class ForwardedClientTests(TestCase):
+    def test_a_proxy_must_name_its_clients(self):
+        with public_hub() as server:
+            for named in ({}, {"X_Forwarded_For": ""}, {"X_Forwarded_For": ", "}, {"X_Real_IP": CLIENT}):
+                with self.subTest(named=named):
+                    reply = server.request("GET", REST, Host=HOST, X_Forwarded_Proto="https", **named)
+                    self.assertEqual((reply.status, reply.body), (400, UNNAMED))
+            # This machine's own clients name nobody.
+            self.assertEqual(server.api("GET", "projects").status, 200)
+
+
+class PublicSocketTests(TestCase):
+    @contextlib.contextmanager
+    def hub(self, proxy: str, **limits: float) -> Iterator[Server]:
+        self.port = free_port()
+        options = ("--no-worker", "--listen", f"127.0.0.1:{self.port}", "--public-url", URL, "--trusted-proxy", proxy)
+        with public_hub(*options, limits=json.dumps(limits)) as server:
+            yield server
+
+    def request(self, **headers: str) -> tuple[int, bytes]:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_SECONDS)
+        with contextlib.closing(connection):
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request("GET", REST, headers=named)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+    def test_a_proxy_that_forwards_nothing_is_refused_whatever_its_host(self):
+        with self.hub("127.0.0.1") as server:
+            bearer = {"Authorization": f"Bearer {server.token}"}
+            for host in (f"127.0.0.1:{self.port}", "localhost", HOST):
+                for named in ({}, {"X_Forwarded_For": CLIENT}, {"X_Forwarded_Proto": "https"}):
+                    with self.subTest(host=host, named=named):
+                        self.assertEqual(self.request(Host=host, **bearer, **named), (400, UNNAMED))
+            self.assertEqual(self.request(**forwarded(**bearer))[0], 200)
+            self.assertEqual(server.api("GET", "projects").status, 200)
+
+    def test_a_peer_that_is_no_proxy_gets_no_plain_http(self):
+        with self.hub("192.0.2.9") as server:
+            bearer = {"Authorization": f"Bearer {server.token}"}
+            for host in (f"127.0.0.1:{self.port}", "localhost", HOST):
+                self.assertEqual(self.request(Host=host, **bearer)[0], 403)
+
+    def test_guesses_from_the_machine_through_the_proxy_are_cut_off(self):
+        with self.hub("127.0.0.1", failures_burst=5, failures_per_minute=0.01) as server:
+            for client in ("127.0.0.1", "::1"):
+                sent = forwarded(client, Authorization="Bearer wrong")
+                self.assertEqual([self.request(**sent)[0] for _ in range(7)], [401] * 5 + [429] * 2)
+            self.assertEqual(send(server, "GET", "/api/v1/health").status, 200)

@@ -1,16 +1,23 @@
-"""The files in deploy/: they name what exists, and nginx and Caddy serve a hub with them."""
+"""The files in deploy/: they name what exists, and nginx and Caddy serve a hub with them, and ask who signs in."""
 
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
+import os
 import re
 import shlex
+import socket
+import ssl
 import subprocess
+import tempfile
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest import TestCase
 
 import yaml
@@ -18,10 +25,119 @@ from django.test import tag
 
 from memoryhub.management.commands.serve import Command
 from memoryhub.ops.serving.network import Network
+from tests.home import run_home
 from tests.programs import needs
-from tests.web.proxies import CLIENT, DEPLOY, Proxy, Running, before_a_hub, caddy, nginx
-from tests.web.public_server import HOST, URL
-from tests.web.server import DEADLINE_SECONDS, ROOT, Server, run
+from tests.server_processes import free_port
+from tests.web.public_server import HOST, SIGNS_IN, URL, make_certificate, public_hub, trusting
+from tests.web.server import DEADLINE_SECONDS, ROOT, Reply, Server, poll, run
+
+DEPLOY = ROOT / "deploy"
+
+
+# An address of this machine that is not the proxy's
+OTHER_ADDRESS = "127.0.0.5"
+
+
+UPSTREAM = "127.0.0.1:8320"
+
+
+Running = Callable[[Path, Path, Path, int, str], AbstractContextManager[None]]
+
+
+class Proxy:
+    """A running proxy with an example configuration, before a real hub."""
+
+    def __init__(self, server: Server, port: int, certificate: Path) -> None:
+        self.server, self.port = server, port
+        self._tls = trusting(certificate)
+
+    def connect(self) -> http.client.HTTPSConnection:
+        connection = http.client.HTTPSConnection(HOST, self.port, timeout=DEADLINE_SECONDS)
+        plain = socket.create_connection(("127.0.0.1", self.port), DEADLINE_SECONDS, source_address=(OTHER_ADDRESS, 0))
+        connection.sock = self._tls.wrap_socket(plain, server_hostname=HOST)
+        return connection
+
+    def request(
+        self, method: str, path: str, body: Any = None, **headers: str
+    ) -> tuple[int, http.client.HTTPMessage, bytes]:
+        with contextlib.closing(self.connect()) as connection:
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request(method, path, body, {"Host": HOST, **named})
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read()
+
+    def is_ready(self) -> bool:
+        try:
+            return self.request("GET", "/api/v1/health", Authorization="Bearer x")[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+
+@contextlib.contextmanager
+def nginx(folder: Path, cert: Path, key: Path, port: int, upstream: str, *, sign_in: str = "") -> Iterator[None]:
+    """Run nginx with the example, and with the guide's lines for an authentication service."""
+    site = (DEPLOY / "nginx.conf").read_text()
+    if sign_in:
+        site = _with_sign_in(site, sign_in)
+    site = site.replace(UPSTREAM, upstream).replace("listen 443 ", f"listen 127.0.0.1:{port} ")
+    site = site.replace("listen 80;", f"listen 127.0.0.1:{free_port()};")
+    site = re.sub(r"(ssl_certificate +)\S+;", rf"\g<1>{cert};", site)
+    site = re.sub(r"(ssl_certificate_key +)\S+;", rf"\g<1>{key};", site)
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    folders = "\n".join(f"{kind}_temp_path {folder}/{kind};" for kind in kinds)
+    user = "user root;" if os.geteuid() == 0 else ""
+    main = f"{user}\npid {folder}/pid;\nerror_log stderr;\nevents {{}}\n"
+    (folder / "nginx.conf").write_text(f"{main}http {{\naccess_log off;\n{folders}\n{site}\n}}\n")
+    with started(["nginx", "-c", str(folder / "nginx.conf"), "-g", "daemon off;"], folder):
+        yield
+
+
+def _with_sign_in(site: str, sign_in: str) -> str:
+    before, _, own = sign_in.partition("    location / {\n")
+    lines = own.partition("        # …")[0]
+    begin = site.index("    location / {\n")
+    location = site[begin : site.index("    }\n", begin) + len("    }\n")]
+    signed_in = re.sub(r" +proxy_set_header Remote-User .*\n", "", location).replace("{\n", "{\n" + lines, 1)
+    return site.replace(location, before + signed_in + location.replace("location /", "location /api/"))
+
+
+@contextlib.contextmanager
+def caddy(folder: Path, cert: Path, key: Path, port: int, upstream: str) -> Iterator[None]:
+    """Run Caddy with the example."""
+    site = (DEPLOY / "Caddyfile").read_text()
+    site = site.replace(f"{HOST} {{", f"https://{HOST}:{port} {{\n\ttls {cert} {key}\n", 1)
+    (folder / "Caddyfile").write_text(f"{{\n\tadmin off\n\tauto_https off\n}}\n{site}")
+    command = ["caddy", "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"]
+    with started(command, folder, MEMORY_HUB_UPSTREAM=upstream):
+        yield
+
+
+@contextlib.contextmanager
+def before_a_hub(running: Running) -> Iterator[Proxy]:
+    """Run a hub, and a proxy before it."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=run_home())))
+        cert, key = make_certificate(folder, HOST)
+        upstream, port = f"127.0.0.1:{free_port()}", free_port()
+        options = ("--no-worker", "--listen", upstream, "--public-url", URL, "--trusted-proxy", "127.0.0.1")
+        server = stack.enter_context(public_hub(*options, "--remote-user-header", "Remote-User"))
+        server.api("POST", "projects", {"project_id": "alpha"})
+        stack.enter_context(running(folder, cert, key, port, upstream))
+        proxy = Proxy(server, port, cert)
+        poll(proxy.is_ready, what="the proxy's first answer")
+        yield proxy
+
+
+@contextlib.contextmanager
+def started(command: list[str], folder: Path, **environment: str) -> Iterator[None]:
+    variables = {**os.environ, "HOME": str(folder), **environment}
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, env=variables, stdout=log, stderr=log)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(DEADLINE_SECONDS)
 
 
 def options_of(words: list[str], **environment: str) -> Network:
@@ -135,7 +251,7 @@ class ProxyTests(Shared):
         made_up = {"X_Forwarded_For": "198.51.100.9", "X_Forwarded_Proto": "http", "Forwarded": "for=198.51.100.9"}
         status, _, _ = self.proxy.request("GET", "/api/v1/projects", Authorization=f"Bearer {token}", **made_up)
         self.assertEqual(status, 200)
-        self.assertIn(CLIENT, run("token", "list", home=self.server.home)[1])
+        self.assertIn(OTHER_ADDRESS, run("token", "list", home=self.server.home)[1])
         for name in ("Remote-User", "remote-user", "Remote_User"):
             with contextlib.closing(self.proxy.connect()) as connection:
                 connection.request("GET", "/", headers={"Host": HOST, name: "owner"})
@@ -145,7 +261,7 @@ class ProxyTests(Shared):
         self.assertNotIn(b"evil.example", body)
 
 
-class _Authenticator(BaseHTTPRequestHandler):
+class Authenticator(BaseHTTPRequestHandler):
     """An authentication service that lets everybody in as the person in a cookie."""
 
     def do_GET(self) -> None:
@@ -164,7 +280,7 @@ class SignInTests(TestCase):
     """The guide's example of nginx with an authentication service; Caddy's is in ``test_sign_in_proxy``."""
 
     def setUp(self) -> None:
-        service = self.enterContext(ThreadingHTTPServer(("127.0.0.1", 0), _Authenticator))
+        service = self.enterContext(ThreadingHTTPServer(("127.0.0.1", 0), Authenticator))
         threading.Thread(target=service.serve_forever, daemon=True).start()
         self.addCleanup(service.shutdown)
         self.service = f"127.0.0.1:{service.server_port}"
@@ -203,3 +319,121 @@ class NginxTests(ProxyTests, TestCase):
 @tag("proxy")
 class CaddyTests(ProxyTests, TestCase):
     running = staticmethod(caddy)
+
+
+EXAMPLE = ROOT / "deploy/sign-in.Caddyfile"
+
+
+class Service(BaseHTTPRequestHandler):
+    """Stands in for Authelia: a cookie names the person; ``nobody`` is let through without a name."""
+
+    def do_GET(self) -> None:
+        name = self.headers.get("Cookie", "").partition("who=")[2].partition(";")[0]
+        self.send_response(200 if name else 401)
+        if name and name != "nobody":
+            self.send_header("Remote-User", name)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def service() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Service) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextlib.contextmanager
+def asking_caddy(server: Server, folder: Path, authentication: str) -> Iterator[tuple[int, Path]]:
+    cert, key = make_certificate(folder, HOST)
+    port = free_port()
+    changes = {
+        f"\n{HOST} {{\n": f"\nhttps://{HOST}:{port} {{\n\tbind 127.0.0.1\n\ttls {cert} {key}\n",
+        "127.0.0.1:9091": authentication,
+        "127.0.0.1:8320": server.address.removeprefix("http://"),
+    }
+    text = EXAMPLE.read_text()
+    for before, after in changes.items():
+        assert before in text, before
+        text = text.replace(before, after)
+    (folder / "Caddyfile").write_text(f"{{\n\tadmin off\n\tauto_https off\n}}\n{text}")
+    command = ["asking_caddy", "run", "--adapter", "caddyfile", "--config", str(folder / "Caddyfile")]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, env={**os.environ, "HOME": str(folder)}, stdout=log, stderr=log)
+        try:
+            poll(lambda: process.poll() is not None or listens(port), what="Caddy listens")
+            assert process.poll() is None, (folder / "log").read_text()
+            yield port, cert
+        finally:
+            process.terminate()
+            process.wait(DEADLINE_SECONDS)
+
+
+def listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
+@needs("asking_caddy")
+@tag("proxy")
+class SignInProxyTests(TestCase):
+    server: Server
+    port: int
+    tls: ssl.SSLContext
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory(dir=run_home())))
+        cls.server = cls.enterClassContext(public_hub(*SIGNS_IN))
+        cls.port, cert = cls.enterClassContext(asking_caddy(cls.server, folder, cls.enterClassContext(service())))
+        cls.tls = trusting(cert)
+
+    def get(self, path: str, **headers: str) -> Reply:
+        connection = http.client.HTTPSConnection(HOST, self.port, timeout=DEADLINE_SECONDS)
+        plain = socket.create_connection(("127.0.0.1", self.port), DEADLINE_SECONDS)
+        connection.sock = self.tls.wrap_socket(plain, server_hostname=HOST)
+        with contextlib.closing(connection):
+            connection.request("GET", path, headers={"Host": HOST, **headers})
+            answer = connection.getresponse()
+            return Reply(answer.status, answer.headers, answer.read())
+
+    def test_the_services_person_is_signed_in(self):
+        page = self.get("/", Cookie="who=owner")
+        self.assertEqual(page.status, 200)
+        self.assertIn("memoryhub_session", str(page.headers))
+
+    def test_without_the_service_nobody_gets_a_page(self):
+        for name in ("Remote-User", "remote-user", "Remote_User"):
+            self.assertEqual(self.get("/", **{name: "owner"}).status, 401)
+
+    def test_a_client_cannot_add_a_name_where_the_service_gave_none(self):
+        for name in ("Remote-User", "remote-user", "Remote_User"):
+            # Some versions of Caddy then send the placeholder's own name, which is nobody's.
+            page = self.get("/", **{name: "owner", "Cookie": "who=nobody"})
+            self.assertIn(page.status, (302, 403))
+            self.assertNotIn("memoryhub_session", str(page.headers))
+            self.assertNotIn("as owner", page.body.decode())
+
+    def test_a_name_that_a_connection_header_removes_signs_nobody_in(self):
+        page = self.get("/", Cookie="who=owner", Connection="close, Remote-User")
+        self.assertNotIn("memoryhub_session", str(page.headers.get_all("Set-Cookie")))
+        spared = self.get("/", Cookie="who=owner", Connection="close, X-Forwarded-For, X-Forwarded-Proto")
+        self.assertEqual(spared.status, 200)
+
+    def test_a_token_needs_no_service_and_is_nobody_but_itself(self):
+        token = {"Authorization": f"Bearer {self.server.token}"}
+        self.assertEqual(self.get("/api/v1/projects", **token).status, 200)
+        wrong = {"Authorization": "Bearer wrong", "Remote-User": "owner"}
+        self.assertEqual(self.get("/api/v1/projects", **wrong).status, 401)
+        page = self.get("/", **wrong)
+        self.assertEqual((page.status, page.headers["Location"]), (302, "/admin/login/"))
