@@ -124,6 +124,9 @@ class WorkingTestCase(AdminTestCase):
             session: Session = start_session(command=SessionStart(session_id=name, purpose=purpose))
             return session.id
 
+    def session_of(self, name: str) -> int:
+        return int(Session.objects.get(session_id=name).id)
+
     def turn(self, session: str, *happenings: tuple[str, dict[str, Any]], ends: bool = True, summary: str = "") -> Turn:
         with self.store(actor="agent", source="mcp"):
             turn = automatic_turn(session_id=session)

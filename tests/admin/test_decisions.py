@@ -61,21 +61,6 @@ class DecisionListTests(DecidingTestCase):
             lacks=("More.",),
         )
 
-    def test_no_row_costs_a_query(self) -> None:
-        self.record("One", topic="a")
-        few = self.queries_of(f"{DECISIONS}/")
-        for number in range(12):
-            decision = self.record(f"Another {number}", topic="a")
-            self.commit(f"{number:04x}", f"Do\n\nDecision: #{decision}")
-        self.assertEqual(self.queries_of(f"{DECISIONS}/"), few)
-
-    def test_beta_sees_nothing_of_alphas_decisions(self) -> None:
-        decision = self.record("Use files")
-        self.assert_shows(self.page(f"{DECISIONS}/", project="beta"), "No decisions yet")
-        self.page(f"{DECISIONS}/{decision}/change/", project="beta", status=404)
-        self.page(f"{DECISIONS}/{decision}/supersede/", project="beta", status=404)
-        self.assert_lacks(self.page(project="beta"), "Use files")
-
     def test_the_overview_names_those_that_stand(self) -> None:
         first = self.record("Use files")
         self.record("Use one file", supersedes=[first])

@@ -17,8 +17,6 @@ from sessions_app.selectors import profile
 from sessions_app.services.profile import describe
 from tests.admin.base import AdminTestCase, text_of
 
-ALPHAS_OWN = "zebrafish are kept in tank nine"
-
 
 class ScopesTestCase(AdminTestCase):
     def setUp(self) -> None:
@@ -182,36 +180,3 @@ class DescribeTests(ScopesTestCase):
         token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
         page = self.send("/p/beta/admin/describe/", description=f"the token is {token}")
         self.assert_shows(page, "The description was saved with these secrets masked: github-token.", lacks=(token,))
-
-
-class IsolationTests(ScopesTestCase):
-    def test_nothing_of_alpha_is_on_the_pages_of_beta_its_organisation_and_the_global_scope(self) -> None:
-        self.keep(project_store("alpha"), "Fish", ALPHAS_OWN)
-        self.assertIn(ALPHAS_OWN, self.page("core/rawevent/2/change/"))
-        for base in ("/p/beta/admin", "/o/acme/admin", "/global/admin"):
-            for path in (
-                "/",
-                "/memories/memory/",
-                "/memories/memory/?q=zebrafish",
-                "/memories/memory/2/change/",
-                "/core/rawevent/",
-                "/core/rawevent/2/change/",
-                "/describe/",
-            ):
-                self.assertNotIn("zebrafish are", self.client.get(base + path, follow=True).content.decode(), path)
-
-    def test_who_is_not_signed_in_sees_and_makes_nothing(self) -> None:
-        self.keep(org_store("acme"), "House style", "plain words")
-        self.client.logout()
-        for path in (
-            "/o/acme/admin/",
-            "/o/acme/admin/memories/memory/",
-            "/global/admin/",
-            "/o/acme/admin/describe/",
-            "/",
-        ):
-            page = self.client.get(path, follow=True).content.decode()
-            self.assert_shows(page, "memory-hub signin", lacks=("House style",))
-        self.assertEqual(self.client.post("/o/acme/admin/describe/", {"name": "x"}).status_code, 302)
-        self.assertEqual(self.profile_of(org_store("acme")).name, "Acme")
-        self.assertFalse(path_of(GLOBAL_STORE).exists())

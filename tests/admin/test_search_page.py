@@ -11,10 +11,10 @@ from memories.admin.search_page import marked_excerpt, reasons
 from memories.models import ContextPack, MemoryUse
 from memories.models.search import IGNORED_AFTER
 from memories.pack import pack_context, preview_pack
-from memories.schemas import MemoryDelete, MemoryGet, MemorySearch
+from memories.schemas import MemoryDelete, MemoryGet, MemorySearch, MemoryWrite
 from memories.schemas.query import ContextPackRequest
 from memories.selectors import get_memories
-from memories.services import delete_memory
+from memories.services import delete_memory, write_memories
 from memories.tools.core import search
 from memories.uses.drain import count_uses
 from memoryhub.core.errors import ConfirmationRequired
@@ -74,19 +74,13 @@ class SearchPageTests(AdminTestCase):
         self.assert_shows(self.page(SEARCH, query="port", limit="many"), "Enter a whole number")
         self.assert_shows(self.page(SEARCH, query="zebra"), "nothing found; try fewer or other words")
         self.assert_shows(self.page(SEARCH, query="  "), "No search yet")
+        self.assert_shows(self.page(SEARCH, "beta", query="port"), "No results.")
         self.assert_shows(self.page(SEARCH, query="port", scope="session"), "No session is open here")
 
     def test_the_index_says_how_it_stands(self) -> None:
         shown = text_of(self.page(SEARCH))
         self.assert_shows(shown, "Documents 2 2 memories Words Full text")
         self.assert_shows(text_of(self.page(SEARCH, "beta")), "Documents 0 none yet")
-
-    def test_beta_sees_nothing_and_more_hits_cost_no_more_queries(self) -> None:
-        self.assert_shows(self.page(SEARCH, "beta", query="port"), "No results.")
-        few = self.queries_of(f"{SEARCH}?query=port")
-        for number in range(8):
-            self.write(f"Port {number}", f"Port number {number} is another.")
-        self.assertEqual(self.queries_of(f"{SEARCH}?query=port"), few)
 
     def test_why_a_hit_ranks_and_what_matched_are_marked_and_escaped(self) -> None:
         marks = reasons("port, <b>; session ×1.8; expired ×0.5")
@@ -98,8 +92,9 @@ class SearchPageTests(AdminTestCase):
 class PackPageTests(AdminTestCase):
     def setUp(self) -> None:
         super().setUp()
-        for number in range(30):
-            self.write(f"Filler {number}", f"All about filler {number}. " * 9)
+        fillers = [MemoryWrite(title=f"Filler {n}", content=f"All about filler {n}. " * 9) for n in range(30)]
+        with self.store(actor="agent", source="mcp"):
+            write_memories(commands=fillers)
         self.secret = self.write("Port of the hub", "It listens on 8321.")
 
     def send(self, **fields: Any) -> int:
@@ -127,11 +122,9 @@ class PackPageTests(AdminTestCase):
         self.assert_shows(self.page(f"{PACKS}now/", "beta"), "The pack is empty.")
         self.assert_shows(self.page(PACKS, "beta"), "No packs sent yet")
 
-    def test_packs_sent_are_listed_by_a_fixed_number_of_queries(self) -> None:
-        first = self.send()
-        few = self.queries_of(PACKS)
-        second = self.send(query="port")
-        self.assertEqual((self.listed(PACKS), self.queries_of(PACKS)), ([second, first], few))
+    def test_packs_sent_are_listed(self) -> None:
+        first, second = self.send(), self.send(query="port")
+        self.assertEqual(self.listed(PACKS), [second, first])
         self.assert_shows(self.page(PACKS), "latest changes")
 
     def test_a_pack_is_made_again_as_it_was_sent_until_something_of_it_is_erased(self) -> None:

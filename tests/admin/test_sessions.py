@@ -153,15 +153,6 @@ class SessionTests(WorkingTestCase):
         self.assert_shows(self.page(f"sessions_app/session/{session_id}/change/"), "<h1>Measure it</h1>")
         self.assert_shows(self.page("sessions_app/turn/"), ">Measure it</a>")
 
-    def test_the_list_makes_as_many_queries_for_many_as_for_few(self) -> None:
-        self.start("s-1")
-        self.ask("s-1", "one")
-        few = self.queries_of("sessions_app/session/")
-        for number in range(12):
-            self.start(f"other-{number}")
-            self.ask(f"other-{number}", f"prompt {number}")
-        self.assertLessEqual(self.queries_of("sessions_app/session/"), few)
-
     def test_empty_lists_name_the_next_step(self) -> None:
         for name in ("session", "turn", "iteration"):
             self.assert_shows(self.page(f"sessions_app/{name}/", "beta"), f"<h2>No {name}s yet</h2>\n    <p>")
@@ -318,28 +309,6 @@ class TurnTests(WorkingTestCase):
         self.assert_shows(answer.redirect_chain[-1][0], "core/rawevent/?stream=turn")
         self.assert_lacks(self.page("sessions_app/session/1/change/"), "Measure it")
 
-    def test_the_list_makes_as_many_queries_for_many_as_for_few(self) -> None:
-        for name in ("s-1", "s-2"):
-            self.start(name)
-            self.ask(name, "one")
-        few = self.queries_of(TURNS)
-        for number in range(12):
-            self.start(f"other-{number}")
-            self.ask(f"other-{number}", f"prompt {number}")
-        self.assertLessEqual(self.queries_of(TURNS), few)
-
-    def test_nothing_can_be_changed(self) -> None:
-        self.start("s-1")
-        turn = self.ask("s-1", "Measure it")
-        self.assertEqual(self.client.post(self.address(f"{TURNS}add/")).status_code, 403)
-        self.assertEqual(self.client.post(self.address(f"{TURNS}{turn.id}/delete/"), {"post": "yes"}).status_code, 403)
-
-    def test_beta_has_no_such_turn(self) -> None:
-        self.start("s-1")
-        turn = self.ask("s-1", "Measure it")
-        self.page(f"{TURNS}{turn.id}/change/", "beta", status=404)
-        self.assert_lacks(self.page(TURNS, "beta"), "Measure it")
-
 
 ITERATIONS = "sessions_app/iteration/"
 
@@ -411,20 +380,6 @@ class IterationTests(WorkingTestCase):
         iteration = self.begin()
         answer = self.client.get(self.address(f"stream/iteration:{iteration}/"))
         self.assertRedirects(answer, self.address(f"{ITERATIONS}{iteration}/change/"))
-
-    def test_the_list_makes_as_many_queries_for_many_as_for_few(self) -> None:
-        self.begin("one")
-        few = self.queries_of(ITERATIONS)
-        for number in range(8):
-            self.end()
-            self.begin(f"number {number}", "plan")
-            self.commit(f"{number}", "a commit")
-        self.assertLessEqual(self.queries_of(ITERATIONS), few)
-
-    def test_beta_has_no_such_iteration(self) -> None:
-        iteration = self.begin("Keep the zebrafish")
-        self.page(f"{ITERATIONS}{iteration}/change/", "beta", status=404)
-        self.assert_lacks(self.page(ITERATIONS, "beta"), "zebrafish")
 
 
 class RailTests(WorkingTestCase):
@@ -499,17 +454,17 @@ class RailTests(WorkingTestCase):
         self.assert_lacks(self.rail(), "a secret plan")
 
     def test_a_long_session_has_pages_that_link_to_each_other(self) -> None:
-        self.turn("s-1", *[("note.added", {"content": f"note {number}"}) for number in range(450)])
+        self.turn("s-1", *[("note.added", {"content": f"note {number}"}) for number in range(210)])
         seen: list[str] = []
         query: dict[str, str] = {}
-        for _ in range(3):
+        for _ in range(2):
             rail = self.rail(**query)
             shown = re.findall(r'id="e(\d+)"', rail)
             self.assertLessEqual(len(shown), 200)
             seen = shown + seen
             earlier = re.search(r'href="\?before=(\d+)#rail" rel="prev"', rail)
             query = {"before": earlier[1]} if earlier else {}
-        self.assertEqual(seen, [str(position) for position in range(1, 453) if position != 2])
+        self.assertEqual(seen, [str(position) for position in range(1, 213) if position != 2])
         self.assertFalse(query)
         self.assert_shows(self.rail(after="0"), "note 0")
         self.assert_shows(self.rail(after="9999"), "No events here")
@@ -523,22 +478,6 @@ class RailTests(WorkingTestCase):
         self.turn("s-1", ("message.user", {"content": "go"}), ("command.run", {"command": "make"}))
         self.write("a note", session="s-1")
         self.assert_shows(text_of(self.rail()), "1 turn 1 prompt 1 command 1 memory")
-
-    def test_a_page_makes_as_many_queries_for_many_turns_as_for_few(self) -> None:
-        self.ask("s-1", "one")
-        self.write("first", session="s-1")
-        path = f"sessions_app/session/{self.session}/change/"
-        few = self.queries_of(path)
-        for number in range(15):
-            self.ask("s-1", f"prompt {number}")
-            self.write(f"note {number}", f"text {number}", session="s-1")
-        self.assertLessEqual(self.queries_of(path), few)
-
-    def test_beta_sees_nothing_of_it(self) -> None:
-        self.ask("s-1", "Measure the zebrafish")
-        self.page(f"sessions_app/session/{self.session}/change/", "beta", status=404)
-        for path in ("sessions_app/session/", "sessions_app/turn/", "sessions_app/iteration/"):
-            self.assert_lacks(self.page(path, "beta"), "zebrafish")
 
 
 EVENING = datetime(2026, 3, 4, 22, 30, tzinfo=UTC)

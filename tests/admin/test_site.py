@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from django.contrib import admin
-from django.contrib.admin.models import LogEntry
 from django.test import SimpleTestCase
 
 from decisions.schemas import DecisionRecord
@@ -18,14 +16,13 @@ from governance.rollback.services import preview, roll_back
 from memories.models import Memory
 from memories.review.schemas import ReviewVerdict
 from memories.review.services import review_memory
-from memories.schemas import MemoryDelete, MemoryWrite
+from memories.schemas import MemoryDelete
 from memories.schemas.links import RelationCreate
-from memories.services import delete_memory, write_memories
+from memories.services import delete_memory
 from memories.services.relations import create_relation
 from memoryhub.core import clock
 from memoryhub.core.admin import cells
 from memoryhub.core.backends.sqlite.files import path_of
-from memoryhub.core.stores.routing import STORE_APPS
 from memoryhub.core.stores.store import project_store
 from memoryhub.registry.people import PersonAdd, add_person
 from memoryhub.transfer.importing import Importer
@@ -35,11 +32,6 @@ from sessions_app.services import start_session
 from sessions_app.services.profile import change_settings
 from tests.admin.base import DECISIONS, AdminTestCase, DecidingTestCase, text_of
 from tests.core.test_sanitize import TOKENS
-
-MEMORY_LISTS = tuple(f"memories/{name}/" for name in ("memory", "observation", "conflict", "tag"))
-
-
-LISTS = (*MEMORY_LISTS, "sessions_app/session/", "sessions_app/commit/", "core/rawevent/")
 
 
 class OverviewTests(AdminTestCase):
@@ -71,131 +63,6 @@ class OverviewTests(AdminTestCase):
     def test_the_others_are_one_step_away(self) -> None:
         page = self.page()
         self.assert_shows(page, 'href="/p/beta/admin/"', '<a href="/p/alpha/admin/" class="here" aria-current="page">')
-
-
-class SiteTests(AdminTestCase):
-    def test_only_what_is_in_a_store_has_pages(self) -> None:
-        self.assertEqual({model._meta.app_label for model in admin.site._registry} - set(STORE_APPS), set())
-        for path in ("auth/user/", "password_change/", "django_q/schedule/"):
-            self.assertEqual(self.client.get(self.address(path)).status_code, 404, path)
-
-    def test_who_is_not_signed_in_sees_nothing(self) -> None:
-        memory_id = self.write("A secret plan")
-        self.client.logout()
-        for path in (
-            "",
-            *LISTS,
-            f"memories/memory/{memory_id}/change/",
-            "memories/memory/add/",
-            "core/rawevent/1/change/",
-        ):
-            answer = self.client.get(self.address(path), follow=True)
-            self.assert_lacks(answer.content.decode(), "A secret plan")
-            self.assert_shows(answer.content.decode(), "memory-hub signin")
-        answer = self.client.post(self.address(f"memories/memory/{memory_id}/delete/"))
-        self.assertEqual(answer.status_code, 302)
-        self.assertIsNone(self.memory(memory_id).deleted_at)
-
-    def test_no_page_needs_more_than_the_content_security_policy_allows(self) -> None:
-        memory_id = self.write("A choice", "**text**")
-        one = f"memories/memory/{memory_id}/"
-        pages = [
-            f"{one}change/",
-            f"{one}edit/",
-            f"{one}versions/",
-            f"{one}history/",
-            f"{one}delete/",
-            "core/rawevent/1/change/",
-        ]
-        for path in ("", *LISTS, *pages, "memories/memory/add/"):
-            answer = self.client.get(self.address(path))
-            html = answer.content.decode()
-            self.assert_shows(answer["Content-Security-Policy"], "default-src 'self'")
-            self.assertNotRegex(html, r"(?i)\sstyle=|<style|\son[a-z]+=\"|javascript:", path)
-            self.assertEqual(re.findall(r"<script(?![^>]*\ssrc=)", html), [], path)
-            self.assertEqual(re.findall(r'(?:src|href)="(?:https?:)?//', html), [], path)
-
-    def test_the_admins_own_log_is_never_written(self) -> None:
-        memory_id = self.write("A choice")
-        fields = {"title": "B", "content": "c", "type": "note", "tags": "", "source": "", "links": ""}
-        self.post("memories/memory/add/", **fields)
-        self.post(f"memories/memory/{memory_id}/edit/", **{**fields, "title": "C", "base_version": "1"})
-        self.post(f"memories/memory/{memory_id}/delete/")
-        self.post("memories/memory/", action="delete_chosen", _selected_action=["2"], index="0")
-        self.assertIsNotNone(self.memory(2).deleted_at)
-        self.assertEqual(LogEntry.objects.count(), 0)
-
-
-class IsolationTests(AdminTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.memory_id = self.write("Zebrafish are kept in tank nine", session="alphas-session")
-        with self.store():
-            self.session_id = start_session(command=SessionStart(session_id="alphas-session", purpose="Zebrafish")).id
-
-    def test_beta_sees_nothing_of_alpha_on_any_list(self) -> None:
-        for path in ("", *LISTS):
-            page = self.page(path, "beta")
-            self.assertNotIn("ebrafish", page, path)
-        for query in ("q=zebrafish", "session=alphas-session", "state=all"):
-            self.assert_lacks(self.page(f"memories/memory/?{query}", "beta"), "tank nine")
-
-    def test_alphas_ids_mean_nothing_under_betas_address(self) -> None:
-        one = f"memories/memory/{self.memory_id}/"
-        for path in (f"{one}change/", f"{one}edit/", f"{one}versions/", f"{one}history/", f"{one}delete/",
-                     f"sessions_app/session/{self.session_id}/change/", f"core/rawevent/{self.memory_id}/change/",
-                     f"core/rawevent/{self.memory_id}/history/"):  # fmt: skip
-            page = self.page(path, "beta", status=404)
-            self.assert_lacks(page, "ebrafish")
-
-    def test_alphas_memories_cannot_be_changed_through_beta(self) -> None:
-        one = f"memories/memory/{self.memory_id}/"
-        for path in (f"{one}edit/", f"{one}delete/", f"{one}restore/"):
-            answer = self.client.post(self.address(path, "beta"), {"title": "x", "content": "x", "base_version": "1"})
-            self.assertEqual(answer.status_code, 404)
-        self.post("memories/memory/", "beta", action="delete_chosen", _selected_action=[self.memory_id], index="0")
-        memory = self.memory(self.memory_id)
-        self.assertEqual((memory.version, memory.deleted_at), (1, None))
-
-    def test_one_number_is_another_thing_in_each_project(self) -> None:
-        mine = self.write("Beta's own", project="beta")
-        self.assertEqual(mine, self.memory_id)
-        self.assert_shows(self.page(f"memories/memory/{mine}/history/", "beta"), "Beta's own", lacks=("ebrafish",))
-
-    def test_a_project_that_does_not_exist_is_not_made(self) -> None:
-        self.assertEqual(self.client.get(self.address("", "gamma")).status_code, 404)
-        self.assertFalse((self.home / "projects" / "gamma").exists())
-
-
-class QueryTests(AdminTestCase):
-    def fill(self, start: int, end: int) -> None:
-        with self.store(actor="agent", session_id="s-1"):
-            commands = [
-                MemoryWrite(title=f"note {n}", content=f"text {n} of a log", tags=["x"]) for n in range(start, end)
-            ]
-            write_memories(commands=commands)
-            for number in range(start, end):
-                start_session(command=SessionStart(session_id=f"s{number}", purpose="p"))
-
-    def test_a_longer_list_takes_no_more_queries(self) -> None:
-        self.fill(0, 3)
-        paths = ("", *LISTS, "memories/memory/?q=log", "sessions_app/session/4/change/", "memories/memory/1/history/")
-        before = {path: self.queries_of(path) for path in paths}
-        self.fill(3, 40)
-        self.assertEqual({path: self.queries_of(path) for path in paths}, before)
-        self.assertLessEqual(max(before.values()), 19, before)
-
-    def test_texts_are_not_read_for_lists(self) -> None:
-        from django.db import connections
-        from django.test.utils import CaptureQueriesContext
-
-        self.fill(0, 3)
-        with self.store(), CaptureQueriesContext(connections["store:project:alpha"]) as queries:
-            self.page("memories/memory/")
-            self.page("core/rawevent/")
-        sql = " ".join(query["sql"] for query in queries)
-        self.assert_lacks(sql.replace('SUBSTR("memories_memory"."content", 1, 200)', ""), '"content"')
-        self.assert_lacks(sql, '"payload_json"')
 
 
 class CellTests(SimpleTestCase):

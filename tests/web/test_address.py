@@ -167,16 +167,6 @@ class HeaderTests(WebTestCase):
                     self.assertEqual(response["X-Content-Type-Options"], "nosniff")
                     response.close()
 
-    def test_no_page_has_script_or_style_of_its_own(self) -> None:
-        self.sign_in()
-        for path in PAGES:
-            with self.subTest(path=path):
-                page = self.client.get(path).content.decode()
-                self.assertNotRegex(
-                    page, r"<script>|<script type=\"(?!application/json|module)|<style|\son\w+=|\sstyle="
-                )
-                self.assertNotRegex(page, r"(src|href)=\"(https?:)?//")
-
     def test_a_foreign_host_is_refused(self) -> None:
         self.assertEqual(self.client.get("/", headers={"host": "evil.example"}).status_code, 400)
 

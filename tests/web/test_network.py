@@ -29,18 +29,20 @@ from tests.server_processes import free_port
 from tests.web.public_server import (
     CLIENT,
     HOST,
-    SIGNS_IN,
     URL,
+    cookie_of,
     make_certificate,
-    public_hub,
     read_all,
     send,
     sign_in,
     status_of,
+    team_hub,
+    team_owner,
     trusting,
 )
-from tests.web.server import DEADLINE_SECONDS, run, serving, temporary_home
+from tests.web.server import DEADLINE_SECONDS, Reply, run, serving, temporary_home
 
+FORM = "application/x-www-form-urlencoded"
 OPEN = {"listen": "0.0.0.0:8443"}
 
 
@@ -160,7 +162,6 @@ class OptionTests(TestCase):
                 web.listen_publicly(Network(listen=("0.0.0.0", 8443)))
 
 
-@tag("process")
 class LimitTests(TestCase):
     def test_unknown_limits_and_values_that_are_none_are_refused(self):
         for text in ("[]", "no json", '{"streams": 0}', '{"streams": "1"}', '{"streams": true}', '{"speed": 1}'):
@@ -223,48 +224,47 @@ class TlsTests(TestCase):
 
 @tag("process")
 class ProxySignInTests(TestCase):
-    def test_a_person_whom_the_proxy_names_is_signed_in_and_out(self):
-        with public_hub(*SIGNS_IN) as server:
-            sign_in(server, "ann", role="viewer")
-            page = send(server, "GET", "/", Remote_User="ann")
-            cookie = (page.headers.get_all("Set-Cookie") or [])[-1].split(";")[0]
-            self.assertEqual(page.status, 200)
-            # The session ends when the header is gone, or names somebody else.
-            self.assertEqual(send(server, "GET", "/", Cookie=cookie).headers["Location"], "/admin/login/")
-            self.assertEqual(send(server, "GET", "/", Cookie=cookie, Remote_User="ann").status, 200)
-            self.assertEqual(send(server, "GET", "/api/v1/projects", Cookie=cookie).status, 401)
-            self.assertEqual(send(server, "GET", "/", Cookie=cookie, Remote_User="bob").status, 403)
-            self.assertEqual(send(server, "GET", "/people", Remote_User="ann").status, 403)
+    def setUp(self) -> None:
+        self.server = team_hub()
+
+    def get(self, path: str, **headers: str) -> Reply:
+        return send(self.server, "GET", path, **headers)
+
+    def test_a_person_whom_the_proxy_names_is_signed_in_and_out_and_refused_once_deactivated(self):
+        sign_in(self.server, "bea", role="viewer")
+        page = self.get("/", Remote_User="bea")
+        cookie = cookie_of(page)
+        self.assertEqual(page.status, 200)
+        # The session ends when the header is gone, or names somebody else.
+        self.assertEqual(self.get("/", Cookie=cookie).headers["Location"], "/admin/login/")
+        self.assertEqual(self.get("/", Cookie=cookie, Remote_User="bea").status, 200)
+        self.assertEqual(self.get("/api/v1/projects", Cookie=cookie).status, 401)
+        self.assertEqual(self.get("/", Cookie=cookie, Remote_User="bob").status, 403)
+        self.assertEqual(self.get("/people", Remote_User="bea").status, 403)
+        form = {"Content_Type": FORM, "Origin": URL, **team_owner()}
+        self.assertEqual(send(self.server, "POST", "/people/bea/deactivate", b"", **form).status, 302)
+        self.assertEqual(self.get("/", Remote_User="bea").status, 403)
 
     def test_an_unknown_person_sees_whom_to_ask_and_is_not_created(self):
-        with public_hub(*SIGNS_IN) as server:
-            for name in ("bob", "Owner", "owner ", "../owner", "a" * 300):
-                page = send(server, "GET", "/", Remote_User=f"{name}x")
-                self.assertEqual(page.status, 403)
-                self.assertIn(b"Ask owner to invite you", page.body)
-                self.assertNotIn("memoryhub_session", str(page.headers))
-            self.assertEqual(send(server, "GET", "/api/v1/projects", Remote_User="bob").status, 401)
-            people = send(server, "GET", "/people", Remote_User="owner")
-            self.assertIn(b'action="/people/owner/link"', people.body)
-            self.assertNotIn(b'action="/people/bobx/link"', people.body)
+        for name in ("bob", "Owner", "owner ", "../owner", "a" * 300):
+            page = self.get("/", Remote_User=f"{name}x")
+            self.assertEqual(page.status, 403)
+            self.assertIn(b"Ask owner to invite you", page.body)
+            self.assertNotIn("memoryhub_session", str(page.headers))
+        self.assertEqual(self.get("/api/v1/projects", Remote_User="bob").status, 401)
+        people = self.get("/people", Remote_User="owner")
+        self.assertIn(b'action="/people/owner/link"', people.body)
+        self.assertNotIn(b'action="/people/bobx/link"', people.body)
 
     def test_who_signs_out_stays_out_until_they_sign_in_again(self):
-        with public_hub(*SIGNS_IN) as server:
-            home = send(server, "GET", "/", Remote_User="owner")
-            cookies = dict(value.split(";")[0].split("=", 1) for value in home.headers.get_all("Set-Cookie") or [])
-            sent = {"Cookie": "; ".join(map("=".join, cookies.items())), "Remote_User": "owner", "Origin": URL}
-            self.assertEqual(send(server, "POST", "/signout", b"", **sent).status, 403)
-            form = {"Content_Type": "application/x-www-form-urlencoded", "X_CSRFToken": cookies["memoryhub_csrf"]}
-            self.assertEqual(send(server, "POST", "/signout", b"", **sent, **form).headers["Location"], "/admin/login/")
-            self.assertIn(b"Sign in as owner", send(server, "GET", "/admin/login/", **sent).body)
-
-    def test_a_deactivated_person_is_refused(self):
-        with public_hub(*SIGNS_IN) as server:
-            sign_in(server, "ann", role="viewer")
-            owner = sign_in(server)
-            form = {"Content_Type": "application/x-www-form-urlencoded", "Origin": URL}
-            self.assertEqual(send(server, "POST", "/people/ann/deactivate", b"", **owner, **form).status, 302)
-            self.assertEqual(send(server, "GET", "/", Remote_User="ann").status, 403)
+        home = self.get("/", Remote_User="owner")
+        cookies = dict(value.split(";")[0].split("=", 1) for value in home.headers.get_all("Set-Cookie") or [])
+        sent = {"Cookie": "; ".join(map("=".join, cookies.items())), "Remote_User": "owner", "Origin": URL}
+        self.assertEqual(send(self.server, "POST", "/signout", b"", **sent).status, 403)
+        form = {"Content_Type": FORM, "X_CSRFToken": cookies["memoryhub_csrf"]}
+        out = send(self.server, "POST", "/signout", b"", **sent, **form)
+        self.assertEqual(out.headers["Location"], "/admin/login/")
+        self.assertIn(b"Sign in as owner", self.get("/admin/login/", **sent).body)
 
 
 class ListenerTests(TestCase):
