@@ -9,12 +9,12 @@ import os
 import re
 import shlex
 import socket
-import ssl
 import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from memoryhub.ops.serving.network import Network
 from tests.home import run_home
 from tests.programs import needs
 from tests.server_processes import free_port
-from tests.web.public_server import HOST, SIGNS_IN, URL, make_certificate, public_hub, trusting
+from tests.web.public_server import HOST, URL, create_token, make_certificate, team_hub, trusting
 from tests.web.server import DEADLINE_SECONDS, ROOT, Reply, Server, poll, run
 
 DEPLOY = ROOT / "deploy"
@@ -39,6 +39,7 @@ OTHER_ADDRESS = "127.0.0.5"
 
 
 UPSTREAM = "127.0.0.1:8320"
+REMOTE_USER = ("Remote-User", "remote-user", "Remote_User")
 
 
 Running = Callable[[Path, Path, Path, int, str], AbstractContextManager[None]]
@@ -65,6 +66,13 @@ class Proxy:
             connection.request(method, path, body, {"Host": HOST, **named})
             answer = connection.getresponse()
             return answer.status, answer.headers, answer.read()
+
+    def send(self, headers: dict[str, str]) -> Reply:
+        """Get the home page with headers that are sent as they are written."""
+        with contextlib.closing(self.connect()) as connection:
+            connection.request("GET", "/", headers={"Host": HOST, **headers})
+            answer = connection.getresponse()
+            return Reply(answer.status, answer.headers, answer.read())
 
     def is_ready(self) -> bool:
         try:
@@ -106,24 +114,27 @@ def caddy(folder: Path, cert: Path, key: Path, port: int, upstream: str) -> Iter
     """Run Caddy with the example."""
     site = (DEPLOY / "Caddyfile").read_text()
     site = site.replace(f"{HOST} {{", f"https://{HOST}:{port} {{\n\ttls {cert} {key}\n", 1)
-    (folder / "Caddyfile").write_text(f"{{\n\tadmin off\n\tauto_https off\n}}\n{site}")
-    command = ["caddy", "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"]
-    with started(command, folder, MEMORY_HUB_UPSTREAM=upstream):
+    with caddy_of(folder, site, MEMORY_HUB_UPSTREAM=upstream):
         yield
 
 
 @contextlib.contextmanager
-def before_a_hub(running: Running) -> Iterator[Proxy]:
-    """Run a hub, and a proxy before it."""
+def caddy_of(folder: Path, site: str, **environment: str) -> Iterator[None]:
+    (folder / "Caddyfile").write_text(f"{{\n\tadmin off\n\tauto_https off\n}}\n{site}")
+    command = ["caddy", "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"]
+    with started(command, folder, **environment):
+        yield
+
+
+@contextlib.contextmanager
+def before_the_hub(running: Running) -> Iterator[Proxy]:
+    """Run a proxy before the hub that the tests of this process share."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=run_home())))
         cert, key = make_certificate(folder, HOST)
-        upstream, port = f"127.0.0.1:{free_port()}", free_port()
-        options = ("--no-worker", "--listen", upstream, "--public-url", URL, "--trusted-proxy", "127.0.0.1")
-        server = stack.enter_context(public_hub(*options, "--remote-user-header", "Remote-User"))
-        server.api("POST", "projects", {"project_id": "alpha"})
-        stack.enter_context(running(folder, cert, key, port, upstream))
-        proxy = Proxy(server, port, cert)
+        port = free_port()
+        stack.enter_context(running(folder, cert, key, port, team_hub().upstream))
+        proxy = Proxy(team_hub(), port, cert)
         poll(proxy.is_ready, what="the proxy's first answer")
         yield proxy
 
@@ -206,7 +217,7 @@ class ProxyTests(Shared):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        cls.proxy = cls.enterClassContext(before_a_hub(cls.running))
+        cls.proxy = cls.enterClassContext(before_the_hub(cls.running))
         cls.server = cls.proxy.server
         cls.bearer = {"Authorization": f"Bearer {cls.server.token}", "Content_Type": "application/json"}
 
@@ -236,54 +247,60 @@ class ProxyTests(Shared):
             answer = connection.getresponse()
             first = answer.readline()
             answer.readline()
-            self.server.api("POST", "projects/alpha/memories", {"title": "New", "content": "text"})
+            self.server.api(
+                "POST", "projects/alpha/memories", {"title": f"New {self.id()}", "content": f"text of {self.id()}"}
+            )
             self.assertNotEqual(answer.readline(), first)
 
     def test_long_bodies_pass_and_longer_ones_do_not(self) -> None:
         for size, statuses in ((1_900_000, (201, 422)), (4_000_000, (413,))):
-            body = json.dumps({"title": "Long", "content": "word " * (size // 5)})
+            body = json.dumps({"title": f"Long {self.id()}", "content": f"{self.id()} " + "word " * (size // 5)})
             status, _, answer = self.proxy.request("POST", "/api/v1/projects/alpha/memories", body, **self.bearer)
             self.assertIn(status, statuses, answer[:200])
 
     def test_what_a_client_makes_up_does_not_reach_the_hub(self) -> None:
-        output = run("token", "create", "--name", "seen", "--verbs", "read", home=self.server.home)[1]
-        token = next(word for word in output.split() if word.startswith("mh_"))
+        token = create_token(self.server, type(self).__name__.lower())
         made_up = {"X_Forwarded_For": "198.51.100.9", "X_Forwarded_Proto": "http", "Forwarded": "for=198.51.100.9"}
         status, _, _ = self.proxy.request("GET", "/api/v1/projects", Authorization=f"Bearer {token}", **made_up)
         self.assertEqual(status, 200)
         self.assertIn(OTHER_ADDRESS, run("token", "list", home=self.server.home)[1])
-        for name in ("Remote-User", "remote-user", "Remote_User"):
-            with contextlib.closing(self.proxy.connect()) as connection:
-                connection.request("GET", "/", headers={"Host": HOST, name: "owner"})
-                answer = connection.getresponse()
-                self.assertEqual((answer.status, answer.headers["Location"]), (302, "/admin/login/"))
+        for name in REMOTE_USER:
+            answer = self.proxy.send({name: "owner"})
+            self.assertEqual((answer.status, answer.headers["Location"]), (302, "/admin/login/"))
         status, _, body = self.proxy.request("GET", "/", X_Forwarded_Host="evil.example", Host=HOST)
         self.assertNotIn(b"evil.example", body)
 
 
-class Authenticator(BaseHTTPRequestHandler):
-    """An authentication service that lets everybody in as the person in a cookie."""
+class Service(BaseHTTPRequestHandler):
+    """Stands in for an authentication service: a cookie names the person; ``nobody`` is let through without a name."""
 
     def do_GET(self) -> None:
-        name = (self.headers["Cookie"] or "").partition("who=")[2].partition(";")[0]
+        name = self.headers.get("Cookie", "").partition("who=")[2].partition(";")[0]
         self.send_response(200 if name else 401)
-        if name:
+        if name and name != "nobody":
             self.send_header("Remote-User", name)
             self.send_header("X-Auth-Request-Preferred-Username", name)
+        self.send_header("Content-Length", "0")
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
         pass
 
 
-class SignInTests(TestCase):
-    """The guide's example of nginx with an authentication service; Caddy's is in ``test_sign_in_proxy``."""
+@contextlib.contextmanager
+def service() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Service) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
 
-    def setUp(self) -> None:
-        service = self.enterContext(ThreadingHTTPServer(("127.0.0.1", 0), Authenticator))
-        threading.Thread(target=service.serve_forever, daemon=True).start()
-        self.addCleanup(service.shutdown)
-        self.service = f"127.0.0.1:{service.server_port}"
+
+class SignInTests(TestCase):
+    """The guide's example of nginx with an authentication service; Caddy's is below."""
 
     def example(self, first_line: str) -> str:
         text = (ROOT / "docs/guides/run-for-a-team.md").read_text()
@@ -304,8 +321,9 @@ class SignInTests(TestCase):
     @needs("nginx")
     @tag("proxy")
     def test_nginx_asks_a_service_and_lets_tokens_through(self):
-        lines = self.example("    location /oauth2/").replace("127.0.0.1:4180", self.service)
-        with before_a_hub(lambda *given: nginx(*given, sign_in=lines)) as proxy:
+        asked = self.enterContext(service())
+        lines = self.example("    location /oauth2/").replace("127.0.0.1:4180", asked)
+        with before_the_hub(lambda *given: nginx(*given, sign_in=lines)) as proxy:
             self.check(proxy)
 
 
@@ -321,91 +339,35 @@ class CaddyTests(ProxyTests, TestCase):
     running = staticmethod(caddy)
 
 
-EXAMPLE = ROOT / "deploy/sign-in.Caddyfile"
-
-
-class Service(BaseHTTPRequestHandler):
-    """Stands in for Authelia: a cookie names the person; ``nobody`` is let through without a name."""
-
-    def do_GET(self) -> None:
-        name = self.headers.get("Cookie", "").partition("who=")[2].partition(";")[0]
-        self.send_response(200 if name else 401)
-        if name and name != "nobody":
-            self.send_header("Remote-User", name)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @contextlib.contextmanager
-def service() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Service) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-@contextlib.contextmanager
-def asking_caddy(server: Server, folder: Path, authentication: str) -> Iterator[tuple[int, Path]]:
-    cert, key = make_certificate(folder, HOST)
-    port = free_port()
+def asking_caddy(folder: Path, cert: Path, key: Path, port: int, upstream: str, *, asked: str) -> Iterator[None]:
+    """Run Caddy with the example that asks an authentication service."""
+    site = (DEPLOY / "sign-in.Caddyfile").read_text()
     changes = {
         f"\n{HOST} {{\n": f"\nhttps://{HOST}:{port} {{\n\tbind 127.0.0.1\n\ttls {cert} {key}\n",
-        "127.0.0.1:9091": authentication,
-        "127.0.0.1:8320": server.address.removeprefix("http://"),
+        "127.0.0.1:9091": asked,
+        UPSTREAM: upstream,
     }
-    text = EXAMPLE.read_text()
     for before, after in changes.items():
-        assert before in text, before
-        text = text.replace(before, after)
-    (folder / "Caddyfile").write_text(f"{{\n\tadmin off\n\tauto_https off\n}}\n{text}")
-    command = ["asking_caddy", "run", "--adapter", "caddyfile", "--config", str(folder / "Caddyfile")]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, env={**os.environ, "HOME": str(folder)}, stdout=log, stderr=log)
-        try:
-            poll(lambda: process.poll() is not None or listens(port), what="Caddy listens")
-            assert process.poll() is None, (folder / "log").read_text()
-            yield port, cert
-        finally:
-            process.terminate()
-            process.wait(DEADLINE_SECONDS)
+        assert before in site, before
+        site = site.replace(before, after)
+    with caddy_of(folder, site):
+        yield
 
 
-def listens(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-        return True
-    return False
-
-
-@needs("asking_caddy")
+@needs("caddy")
 @tag("proxy")
 class SignInProxyTests(TestCase):
-    server: Server
-    port: int
-    tls: ssl.SSLContext
+    proxy: Proxy
 
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory(dir=run_home())))
-        cls.server = cls.enterClassContext(public_hub(*SIGNS_IN))
-        cls.port, cert = cls.enterClassContext(asking_caddy(cls.server, folder, cls.enterClassContext(service())))
-        cls.tls = trusting(cert)
+        asked = cls.enterClassContext(service())
+        cls.proxy = cls.enterClassContext(before_the_hub(partial(asking_caddy, asked=asked)))
 
     def get(self, path: str, **headers: str) -> Reply:
-        connection = http.client.HTTPSConnection(HOST, self.port, timeout=DEADLINE_SECONDS)
-        plain = socket.create_connection(("127.0.0.1", self.port), DEADLINE_SECONDS)
-        connection.sock = self.tls.wrap_socket(plain, server_hostname=HOST)
-        with contextlib.closing(connection):
-            connection.request("GET", path, headers={"Host": HOST, **headers})
-            answer = connection.getresponse()
-            return Reply(answer.status, answer.headers, answer.read())
+        return Reply(*self.proxy.request("GET", path, **headers))
 
     def test_the_services_person_is_signed_in(self):
         page = self.get("/", Cookie="who=owner")
@@ -413,13 +375,13 @@ class SignInProxyTests(TestCase):
         self.assertIn("memoryhub_session", str(page.headers))
 
     def test_without_the_service_nobody_gets_a_page(self):
-        for name in ("Remote-User", "remote-user", "Remote_User"):
-            self.assertEqual(self.get("/", **{name: "owner"}).status, 401)
+        for name in REMOTE_USER:
+            self.assertEqual(self.proxy.send({name: "owner"}).status, 401)
 
     def test_a_client_cannot_add_a_name_where_the_service_gave_none(self):
-        for name in ("Remote-User", "remote-user", "Remote_User"):
+        for name in REMOTE_USER:
             # Some versions of Caddy then send the placeholder's own name, which is nobody's.
-            page = self.get("/", **{name: "owner", "Cookie": "who=nobody"})
+            page = self.proxy.send({name: "owner", "Cookie": "who=nobody"})
             self.assertIn(page.status, (302, 403))
             self.assertNotIn("memoryhub_session", str(page.headers))
             self.assertNotIn("as owner", page.body.decode())
@@ -431,9 +393,9 @@ class SignInProxyTests(TestCase):
         self.assertEqual(spared.status, 200)
 
     def test_a_token_needs_no_service_and_is_nobody_but_itself(self):
-        token = {"Authorization": f"Bearer {self.server.token}"}
+        token = {"Authorization": f"Bearer {self.proxy.server.token}"}
         self.assertEqual(self.get("/api/v1/projects", **token).status, 200)
-        wrong = {"Authorization": "Bearer wrong", "Remote-User": "owner"}
+        wrong = {"Authorization": "Bearer wrong", "Remote_User": "owner"}
         self.assertEqual(self.get("/api/v1/projects", **wrong).status, 401)
         page = self.get("/", **wrong)
         self.assertEqual((page.status, page.headers["Location"]), (302, "/admin/login/"))
