@@ -16,14 +16,15 @@ from decisions.schemas import DecisionRecord
 from decisions.selectors import find_decision
 from decisions.services import record_decision
 from memories.models import Memory
-from memories.schemas import MemoryWrite, WriteResult
-from memories.services import write_memory
+from memories.schemas import MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult
+from memories.services import delete_memory, restore_memory, update_memory, write_memory
 from memoryhub.core.events.projection import Event
 from memoryhub.core.stores.store import project_store
 from memoryhub.web.signin import ensure_owner
 from sessions_app.models import Commit, Session, Turn
-from sessions_app.schemas import CommitRecord, SessionStart
+from sessions_app.schemas import CommitRecord, SessionStart, SettingsChange
 from sessions_app.services import record_commits, start_session
+from sessions_app.services.profile import change_settings
 from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
 from tests.support import HubTestCase
 
@@ -45,6 +46,29 @@ class AdminTestCase(HubTestCase):
         with self.store(project):
             found: Memory = Memory.objects.get(id=memory_id)
             return found
+
+    def delete(self, memory_id: int) -> None:
+        with self.store():
+            delete_memory(command=MemoryTouch(id=memory_id))
+
+    def restore(self, memory_id: int) -> None:
+        with self.store():
+            restore_memory(command=MemoryTouch(id=memory_id))
+
+    def update(self, memory_id: int, *, actor: str = "agent", **changes: Any) -> WriteResult:
+        with self.store(actor=actor, source="mcp"):
+            return update_memory(command=MemoryUpdate(id=memory_id, **changes))
+
+    def configure(self, **settings: Any) -> None:
+        with self.store():
+            change_settings(command=SettingsChange(settings=settings))
+
+    def page_of(self, memory_id: int, name: str = "change") -> str:
+        return self.page(f"memories/memory/{memory_id}/{name}/")
+
+    def act(self, memory_id: int, name: str, **fields: Any) -> str:
+        """Send a form of a memory's page, and return the page to which it leads."""
+        return self.post(f"memories/memory/{memory_id}/{name}/", **fields)
 
     def address(self, path: str, project: str = "alpha") -> str:
         return f"/p/{project}/admin/{path}"

@@ -64,8 +64,7 @@ class DecisionListTests(DecidingTestCase):
     def test_the_overview_names_those_that_stand(self) -> None:
         first = self.record("Use files")
         self.record("Use one file", supersedes=[first])
-        page = text_of(self.page())
-        self.assert_shows(page, "Use one file", lacks=("Use files",))
+        self.assert_shows(text_of(self.page()), "Use one file", lacks=("Use files",))
 
 
 class DecisionPageTests(DecidingTestCase):
@@ -132,8 +131,7 @@ class DecisionPageTests(DecidingTestCase):
         self.assert_shows(
             text_of(self.page(f"sessions_app/session/{session}/change/")), f"relates to decision #{decision} Push"
         )
-        page = self.shown(decision)
-        self.assert_shows(page, f"memories/memory/{memory}/change/", "sessions_app/session/named/s-1/")
+        self.assert_shows(self.shown(decision), f"memories/memory/{memory}/change/", "sessions_app/session/named/s-1/")
         answer = self.client.get(self.address(f"stream/decision:{decision}/"))
         self.assertRedirects(answer, self.address(address))
 

@@ -106,8 +106,7 @@ class IsolationTests(DecidingTestCase):
     def test_one_number_is_another_thing_in_each_project(self) -> None:
         alphas, betas = self.write("Zebrafish"), self.write("Beta's own", project="beta")
         self.assertEqual(alphas, betas)
-        page = self.page(f"memories/memory/{betas}/history/", "beta")
-        self.assert_shows(page, "Beta's own", lacks=("Zebrafish",))
+        self.assert_shows(self.page(f"memories/memory/{betas}/history/", "beta"), "Beta's own", lacks=("Zebrafish",))
 
     def test_only_what_is_in_a_store_has_pages_and_djangos_own_log_stays_empty(self) -> None:
         self.assertEqual({model._meta.app_label for model in admin.site._registry} - set(STORE_APPS), set())
@@ -116,8 +115,8 @@ class IsolationTests(DecidingTestCase):
         memory_id = self.write("A choice")
         fields = {"title": "B", "content": "c", "type": "note", "tags": "", "source": "", "links": ""}
         self.post("memories/memory/add/", **fields)
-        self.post(f"memories/memory/{memory_id}/edit/", **{**fields, "title": "C", "base_version": "1"})
-        self.post(f"memories/memory/{memory_id}/delete/")
+        self.act(memory_id, "edit", **{**fields, "title": "C", "base_version": "1"})
+        self.act(memory_id, "delete")
         self.post("memories/memory/", action="delete_chosen", _selected_action=["2"], index="0")
         self.assertIsNotNone(self.memory(2).deleted_at)
         self.assertEqual(LogEntry.objects.count(), 0)

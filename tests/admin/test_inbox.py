@@ -13,17 +13,14 @@ from memories.events import Verdict
 from memories.models import Conflict
 from memories.review.schemas import ReviewVerdict
 from memories.review.services import review_memory
-from memories.schemas import MemoryTouch, MemoryUpdate, MemoryWrite
-from memories.services import delete_memory, update_memory, write_memory
+from memories.schemas import MemoryUpdate, MemoryWrite
+from memories.services import update_memory, write_memory
 from memoryhub.registry.people import PersonAdd, add_person
-from sessions_app.schemas import SessionStart, SettingsChange
+from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session
-from sessions_app.services.profile import change_settings
 from tests.admin.base import AdminTestCase, text_of
 
 INBOX = "inbox/"
-
-
 # How many items a page has in these tests
 MOST = 6
 LONG_AGO = "2020-01-01T00:00:00Z"
@@ -39,8 +36,7 @@ class InboxTests(AdminTestCase):
         assert result.conflict
         self.conflict = result.conflict
         self.expired = self.write("Freeze until spring", kind="knowledge", attributes={"valid_until": LONG_AGO})
-        with self.store():
-            change_settings(command=SettingsChange(settings={"review_policy": "all"}))
+        self.configure(review_policy="all")
         self.first = self.write("Use tabs", "In every file.", session="fix")
         self.second = self.write("Name the tests", "By what they show.", session="later")
         self.third = self.write("Sort the imports", "With the linter.", session="later")
@@ -149,8 +145,7 @@ class InboxTests(AdminTestCase):
         self.assertEqual(self.review_of(self.first), ["proposed"])
 
     def test_what_changed_since_it_was_shown_is_refused_and_named(self) -> None:
-        with self.store(actor="agent", source="mcp"):
-            update_memory(command=MemoryUpdate(id=self.first, base_version=1, content="In most files."))
+        self.update(self.first, base_version=1, content="In most files.", actor="agent")
         shown = self.give("accepted", *self.values(self.first, self.second))
         self.assert_shows(shown, "1 memory accepted.", f"#{self.first} is at version 2")
         self.assertEqual(self.review_of(self.first, self.second), ["proposed", "accepted"])
@@ -231,8 +226,7 @@ QUEUE = "memories/memory/review/"
 class ReviewPageTests(AdminTestCase):
     def setUp(self) -> None:
         super().setUp()
-        with self.store("alpha"):
-            change_settings(command=SettingsChange(settings={"review_policy": "all"}))
+        self.configure(review_policy="all")
         self.first = self.write("Retry three times", "After a **timeout**.", session="s-1", tags=["net"])
         self.second = self.write("Use tabs", "In every file.", kind="guideline")
 
@@ -313,9 +307,7 @@ class ReviewPageTests(AdminTestCase):
         self.assertEqual(self.memories(review="rejected", q="tabs"), [self.second])
         again = {**action, "action": "accept_chosen", "_selected_action": [str(self.first)]}
         self.assert_shows(self.post("memories/memory/?review=rejected", **again), "1 memory accepted.")
-        self.assert_shows(
-            self.page(f"memories/memory/{self.second}/change/"), "Lists, searches and packs don’t show it"
-        )
+        self.assert_shows(self.page_of(self.second), "Lists, searches and packs don’t show it")
         self.assert_shows(self.say(self.second, "accept", base_version="1", back="memory"), "Accepted")
         self.assertEqual(set(self.memories()), {self.first, self.second})
 
@@ -338,11 +330,7 @@ class ReviewPageTests(AdminTestCase):
 
 
 BASE_TEXT = "Retry three times.\n\nWait a second.\n\nThen tell the caller.\n"
-
-
 EARLIER = BASE_TEXT.replace("three", "five")
-
-
 LATER = BASE_TEXT.replace("a second", "a minute")
 
 
@@ -370,13 +358,13 @@ class ConflictTests(AdminTestCase):
         return self.post(f"{self.one}settle/", **fields)
 
     def test_it_is_announced_wherever_the_memory_is(self) -> None:
-        page = self.page(f"memories/memory/{self.memory_id}/change/")
+        page = self.page_of(self.memory_id)
         self.assert_shows(page, f"Resolve conflict #{self.conflict_id}", self.address(f"{self.one}change/"))
         self.assert_shows(text_of(self.page("memories/tag/")), "Inbox 1 pending")
         self.assert_shows(text_of(self.page("memories/conflict/")), "Inbox 1 pending")
         self.assert_shows(self.page(), "1 unresolved conflict<")
         self.assert_lacks(self.page(project="beta"), "to be settled")
-        self.assert_shows(text_of(self.page(f"memories/memory/{self.memory_id}/versions/")), "with v2")
+        self.assert_shows(text_of(self.page_of(self.memory_id, "versions")), "with v2")
 
     def test_shows_both_with_who_and_why_what_differs_and_what_both_were_made_from(self) -> None:
         page = text_of(self.page(f"{self.one}change/"))
@@ -445,8 +433,7 @@ class ConflictTests(AdminTestCase):
         self.assert_lacks(self.page(f"{self.one}change/"), "Resolve conflict")
 
     def test_while_the_memory_is_deleted_it_is_not_settled(self) -> None:
-        with self.store():
-            delete_memory(command=MemoryTouch(id=self.memory_id))
+        self.delete(self.memory_id)
         self.assert_shows(self.page(f"{self.one}change/"), "Restore it to resolve the conflict")
         self.settle(resolution="keep_a")
         self.assertIsNone(self.conflict().resolved_at)

@@ -10,12 +10,13 @@ from io import StringIO
 from typing import Any
 from unittest import mock
 
+from django.test import tag
 from django.utils.http import urlencode
 
-from memories.admin import tag
+from memories.admin import tag as tag_page
 from memories.models import Tag
-from memories.schemas import MemoryTouch, MemoryWrite
-from memories.services import delete_memory, write_memories
+from memories.schemas import MemoryWrite
+from memories.services import write_memories
 from memoryhub.core import clock
 from memoryhub.core.admin import facets
 from memoryhub.models import SavedView
@@ -25,6 +26,7 @@ from tests.admin.base import AdminTestCase, text_of
 MEMORIES = "memories/memory/"
 
 
+@tag("backend")
 class FacetTests(AdminTestCase):
     def facets(self, path: str = MEMORIES, **query: Any) -> dict[str, dict[str, str]]:
         """Return the counts by value and facet; ✓ follows those of chosen values."""
@@ -46,8 +48,7 @@ class FacetTests(AdminTestCase):
         self.bug = self.write("A bug", "Two.", tags=["api"], type="task", author="ada")
         self.rule = self.write("A rule", "Always test.", kind="guideline", tags=["db"], author="bob")
         self.gone = self.write("Gone", "Three.", tags=["api"], type="note", author="bob")
-        with self.store():
-            delete_memory(command=MemoryTouch(id=self.gone))
+        self.delete(self.gone)
 
     def test_each_facet_is_counted_under_the_filters_of_the_others(self) -> None:
         found = self.facets()
@@ -96,8 +97,7 @@ class FacetTests(AdminTestCase):
     def test_a_facet_shows_ten_values_and_then_all(self) -> None:
         for number in range(15):
             self.write(f"Note {number}", f"Text {number}.", tags=[f"tag-{number}"])
-        page = self.page(MEMORIES)
-        self.assert_shows(page, '<a href="?more=tag" class="more">')
+        self.assert_shows(self.page(MEMORIES), '<a href="?more=tag" class="more">')
         self.assertEqual(len(self.facets()["tag"]), 10)
         self.assertEqual(len(self.facets(more="tag")["tag"]), 17)
         self.assert_lacks(self.page(MEMORIES, more="tag", kind="observation"), "more=tag")
@@ -239,22 +239,21 @@ class ExportTests(AdminTestCase):
 class ActionTests(AdminTestCase):
     def test_redaction_begins_with_the_item(self) -> None:
         memory = self.write("A note")
-        self.assert_shows(self.page(f"memories/memory/{memory}/change/"), f"/governance/redaction/?ids={memory}")
+        self.assert_shows(self.page_of(memory), f"/governance/redaction/?ids={memory}")
         self.assert_shows(self.page(f"core/rawevent/{memory}/change/"), f"/governance/redaction/?ids={memory}")
         self.assertRegex(self.page("governance/redaction/", ids=str(memory)), rf'name="ids" value="{memory}"')
 
     def test_lists_show_the_beginning_of_each_text(self) -> None:
         self.write("A note", "It begins here. " * 40)
-        page = self.page("memories/memory/")
-        self.assert_shows(page, "It begins here.", lacks=("It begins here. " * 20,))
+        self.assert_shows(self.page("memories/memory/"), "It begins here.", lacks=("It begins here. " * 20,))
 
 
+@tag("backend")
 class TagTests(AdminTestCase):
     def test_tags_in_use_come_first_with_kinds_and_last_use(self) -> None:
         self.write("one", "1", tags=["python", "payments"])
         self.write("two", "2", tags=["payments"], kind="guideline")
-        with self.store():
-            delete_memory(command=MemoryTouch(id=self.write("gone", "3", tags=["payments", "old"])))
+        self.delete(self.write("gone", "3", tags=["payments", "old"]))
         self.write("of a session", "4", tags=["scratch"], scope="session", session="s1")
         page = self.page("memories/tag/")
         shown = text_of(page)
@@ -273,7 +272,7 @@ class TagTests(AdminTestCase):
             MemoryWrite(title=f"Note {number}", content=f"Text {number}", tags=[f"tag-{number}", f"tag-{number + 20}"])
             for number in range(20)
         ]
-        with self.store(), mock.patch.object(tag, "_PAGE", 30):
+        with self.store(), mock.patch.object(tag_page, "_PAGE", 30):
             write_memories(commands=commands)
             first, last = self.page("memories/tag/"), self.page("memories/tag/", p="2", o="name")
             queries = self.queries_of("memories/tag/")
@@ -300,13 +299,11 @@ class TagTests(AdminTestCase):
 
     def test_a_search_finds_by_a_part_of_the_name(self) -> None:
         self.write("one", "1", tags=["payments"])
-        page = self.page("memories/tag/", q="PAY")
-        self.assert_shows(page, "?tag=payments", lacks=("?tag=python",))
+        self.assert_shows(self.page("memories/tag/", q="PAY"), "?tag=payments", lacks=("?tag=python",))
         self.assert_lacks(self.page("memories/tag/"), "?tag=python")
         self.assert_shows(self.page("memories/tag/", q="nowhere"), "No matching tags")
 
     def test_the_forms_suggest_the_tags_and_categories_in_use(self) -> None:
         self.write("one", "1", kind="guideline", type="naming", tags=["payments"])
-        page = self.page("memories/guideline/add/")
-        self.assert_shows(page, '<option value="payments">', '<option value="naming">')
+        self.assert_shows(self.page("memories/guideline/add/"), '<option value="payments">', '<option value="naming">')
         self.assert_lacks(self.page("memories/guideline/add/", "beta"), "payments")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from memories.schemas import MemoryTouch, MemoryUpdate
-from memories.services import delete_memory, update_memory
+from django.test import tag
+
+from memories.schemas import MemoryTouch
+from memories.services import delete_memory
 from memoryhub.core import clock, log
 from memoryhub.core.backends.sqlite.anchors import anchor_path
 from memoryhub.core.log.anchor import replace_anchor
@@ -26,11 +28,9 @@ class LogListTests(AdminTestCase):
 
     def test_shows_every_event_newest_first(self) -> None:
         memory_id = self.write("A choice", session="s-7")
-        with self.store(actor="bob"):
-            update_memory(command=MemoryUpdate(id=memory_id, content="other text"))
+        self.update(memory_id, content="other text", actor="bob")
         self.assertEqual(self.events(), [2, 1])
-        page = text_of(self.page(LOG))
-        self.assert_shows(page, "memory.revised", "bob", "memory:1", "mcp", "s-7", "2 events")
+        self.assert_shows(text_of(self.page(LOG)), "memory.revised", "bob", "memory:1", "mcp", "s-7", "2 events")
 
     def test_filters_by_type_source_day_session_and_stream(self) -> None:
         with clock.frozen(datetime(2024, 5, 6, 23, 59, tzinfo=UTC)):
@@ -78,8 +78,7 @@ class EventPageTests(AdminTestCase):
         self.write("one", "to be forgotten")
         with self.store():
             log.erase_streams(["memory:1"], reason="asked for")
-        page = self.page(f"{LOG}1/change/")
-        self.assert_shows(page, "was deleted permanently", lacks=("to be forgotten",))
+        self.assert_shows(self.page(f"{LOG}1/change/"), "was deleted permanently", lacks=("to be forgotten",))
         self.assert_shows(self.page(f"{LOG}2/change/"), "erased")
 
 
@@ -87,8 +86,7 @@ class ChainTests(AdminTestCase):
     def test_verifying_stores_and_shows_the_result(self) -> None:
         self.write("one")
         self.assert_shows(self.page(LOG), "Not verified yet")
-        page = self.post("log/verify/")
-        self.assert_shows(page, "The chain holds: 1 event,")
+        self.assert_shows(self.post("log/verify/"), "The chain holds: 1 event,")
         check = StoreCheck.objects.get(store=project_store("alpha").alias)
         self.assertEqual((check.ok, check.events), (True, 1))
         self.write("two", "more")
@@ -100,8 +98,7 @@ class ChainTests(AdminTestCase):
         with self.store():
             rows.execute("DROP TRIGGER raw_events_no_change")
             rows.execute("UPDATE raw_events SET actor = 'mallory' WHERE position = 1")
-        page = self.post("log/verify/")
-        self.assert_shows(page, "The chain is broken at #1")
+        self.assert_shows(self.post("log/verify/"), "The chain is broken at #1")
         self.assert_shows(self.page(), "badge-broken")
 
     def test_a_cut_tail_shows_without_a_full_check(self) -> None:
@@ -122,8 +119,6 @@ class ChainTests(AdminTestCase):
 
 
 REPLAY = "core/rawevent/replay/"
-
-
 AS_OF = "core/rawevent/as-of/"
 
 
@@ -198,8 +193,7 @@ class ReplayTests(AdminTestCase):
     def test_an_erased_event_still_verifies(self) -> None:
         with self.store():
             log.erase_streams(["memory:6"], reason="asked for")
-        page = self.page(REPLAY, position="6")
-        self.assert_shows(page, "was deleted permanently", "Verified", lacks=("text 6",))
+        self.assert_shows(self.page(REPLAY, position="6"), "was deleted permanently", "Verified", lacks=("text 6",))
 
     def test_makes_the_same_number_of_queries_everywhere(self) -> None:
         self.assertEqual(self.queries_of(f"{REPLAY}?position=1"), self.queries_of(f"{REPLAY}?position=6"))
@@ -213,12 +207,12 @@ class ReplayTests(AdminTestCase):
         self.assert_shows(self.page("core/rawevent/6/change/"), f'href="{self.address(REPLAY)}?position=6"')
 
 
+@tag("backend")
 class AsOfTests(AdminTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.first = self.write("Two metres", "measured by hand")
-        with self.store():
-            update_memory(command=MemoryUpdate(id=self.first, title="Three metres", content="measured by laser"))
+        self.update(self.first, title="Three metres", content="measured by laser")
         self.second = self.write("A zebrafish", "in a tank")
 
     def test_shows_what_was_known_then(self) -> None:

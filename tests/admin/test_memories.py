@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.contrib.admin.models import LogEntry
+from django.test import tag
 
 from memories.models import Memory, Relation
 from memories.schemas import MemoryTouch, MemoryUpdate
-from memories.services import delete_memory, restore_memory, update_memory
+from memories.services import restore_memory, update_memory
 from memoryhub.core import clock
 from memoryhub.core.models import RawEvent
 from tests.admin.base import AdminTestCase, text_of
@@ -24,16 +25,14 @@ class MemoryListTests(AdminTestCase):
         first = self.write("Keep one file a project", tags=["storage"], type="decision")
         second = self.write("Measure the first search", "other text")
         self.assertEqual(self.memories(), [second, first])
-        with self.store():
-            update_memory(command=MemoryUpdate(id=first, content="a newer text"))
+        self.update(first, content="a newer text")
         self.assertEqual(self.memories(), [first, second])
         row = text_of(self.page("memories/memory/"))
         self.assert_shows(row, "Keep one file a project", f"#{first}", "Decision", "storage", "v2", "agent", "just now")
 
     def test_hides_deleted_memories_until_they_are_asked_for(self) -> None:
         kept, deleted = self.write("kept", "one"), self.write("gone", "two")
-        with self.store():
-            delete_memory(command=MemoryTouch(id=deleted))
+        self.delete(deleted)
         self.assertEqual(self.memories(), [kept])
         self.assertEqual(self.memories(state="deleted"), [deleted])
         self.assertEqual(set(self.memories(state="all")), {kept, deleted})
@@ -53,6 +52,7 @@ class MemoryListTests(AdminTestCase):
         self.assert_shows(self.page("memories/memory/", q="nowhere"), "No results")
 
 
+@tag("backend")
 class MemorySearchTests(AdminTestCase):
     def test_the_best_answer_comes_first(self) -> None:
         weak = self.write("Notes of a walk", "Anchors were seen in the harbour, and a log of wood, " * 5)
@@ -76,8 +76,7 @@ class MemorySearchTests(AdminTestCase):
 
     def test_a_deleted_memory_is_found_only_where_deleted_ones_are_shown(self) -> None:
         gone = self.write("a log", "of old times")
-        with self.store():
-            delete_memory(command=MemoryTouch(id=gone))
+        self.delete(gone)
         self.assertEqual(self.memories(q="log"), [])
         self.assertEqual(self.memories(q="log", state="deleted"), [gone])
 
@@ -91,7 +90,7 @@ class MemorySearchTests(AdminTestCase):
 class MemoryPageTests(AdminTestCase):
     def test_shows_the_text_and_its_evidence(self) -> None:
         memory_id = self.write("A choice", "**Why**: because", source="docs/x.md", session="s-9", topic_key="choice")
-        page = self.page(f"memories/memory/{memory_id}/change/")
+        page = self.page_of(memory_id)
         self.assert_shows(page, "<strong>Why</strong>: because")
         with self.store():
             event_id = RawEvent.objects.get(position=memory_id).event_id
@@ -104,7 +103,7 @@ class MemoryPageTests(AdminTestCase):
                 command=MemoryUpdate(id=memory_id, content="Take the blue one.", change_reason="it is faster")
             )
             update_memory(command=MemoryUpdate(id=memory_id, tags=["y"]))
-        page = self.page(f"memories/memory/{memory_id}/versions/")
+        page = self.page_of(memory_id, "versions")
         self.assert_shows(text_of(page), "[removed: red ] [added: blue ]")
         self.assert_shows(page, "it is faster")
         self.assert_shows(text_of(page), "Tags: [removed: x ] [added: y ]")
@@ -114,16 +113,15 @@ class MemoryPageTests(AdminTestCase):
         with self.store():
             for number in range(2, 14):
                 update_memory(command=MemoryUpdate(id=memory_id, content=f"text {number}"))
-        first = self.page(f"memories/memory/{memory_id}/versions/")
-        self.assert_shows(first, "?before=4")
+        self.assert_shows(self.page_of(memory_id, "versions"), "?before=4")
         older = self.page(f"memories/memory/{memory_id}/versions/", before="4")
         self.assert_shows(older, "Version 1", lacks=("Version 4",))
 
     def test_history_is_its_events_and_the_admin_log_stays_empty(self) -> None:
         memory_id = self.write("A choice")
         other = self.write("Another", "another text")
-        self.post(f"memories/memory/{memory_id}/delete/", reason="said better elsewhere")
-        page = text_of(self.page(f"memories/memory/{memory_id}/history/"))
+        self.act(memory_id, "delete", reason="said better elsewhere")
+        page = text_of(self.page_of(memory_id, "history"))
         self.assert_shows(page, "memory.written", "said better elsewhere", lacks=(f"#{other} ",))
         self.assertEqual(LogEntry.objects.count(), 0)
 
@@ -162,8 +160,7 @@ class WritingTests(AdminTestCase):
 
     def test_a_taken_title_is_said_and_nothing_is_written(self) -> None:
         taken = self.write("A new one", "other text")
-        page = self.post("memories/memory/add/", **self.form())
-        self.assert_shows(page, f"exists as #{taken}", lacks=("if_exists",))
+        self.assert_shows(self.post("memories/memory/add/", **self.form()), f"exists as #{taken}", lacks=("if_exists",))
         self.assertEqual(self.memories(), [taken])
 
     def test_a_secret_is_taken_out_and_the_page_says_so(self) -> None:
@@ -183,17 +180,16 @@ class WritingTests(AdminTestCase):
         fields = self.form(
             title="A choice", content="blue", tags="x", source="", base_version="1", change_reason="faster"
         )
-        self.assert_shows(self.post(f"memories/memory/{memory_id}/edit/", **fields), "Saved version 2.")
+        self.assert_shows(self.act(memory_id, "edit", **fields), "Saved version 2.")
         memory = self.memory(memory_id)
         self.assertEqual((memory.version, memory.content, memory.source), (2, "blue", ""))
-        self.assert_shows(self.page(f"memories/memory/{memory_id}/versions/"), "faster")
+        self.assert_shows(self.page_of(memory_id, "versions"), "faster")
 
     def test_an_edit_of_an_older_version_changes_nothing_and_loses_nothing(self) -> None:
         memory_id = self.write("A choice", "red or green")
-        with self.store(actor="somebody else"):
-            update_memory(command=MemoryUpdate(id=memory_id, content="red or blue"))
+        self.update(memory_id, content="red or blue", actor="somebody else")
         fields = self.form(title="A choice", content="my long text", base_version="1", change_reason="mine")
-        page = self.post(f"memories/memory/{memory_id}/edit/", **fields)
+        page = self.act(memory_id, "edit", **fields)
         self.assert_shows(
             page, "Version 2 was saved while you edited version 1", "somebody else", "my long text", "red or blue"
         )
@@ -201,44 +197,41 @@ class WritingTests(AdminTestCase):
         self.assertEqual(self.memory(memory_id).content, "red or blue")
         self.assert_shows(page, 'name="base_version" value="2"')
 
-        self.assert_shows(
-            self.post(f"memories/memory/{memory_id}/edit/", **{**fields, "base_version": "2"}), "Saved version 3."
-        )
+        self.assert_shows(self.act(memory_id, "edit", **{**fields, "base_version": "2"}), "Saved version 3.")
         self.assertEqual(self.memory(memory_id).content, "my long text")
 
     def test_an_edit_of_what_was_deleted_meanwhile_keeps_what_was_typed(self) -> None:
         memory_id = self.write("A choice", "red")
-        with self.store():
-            delete_memory(command=MemoryTouch(id=memory_id))
-        page = self.post(f"memories/memory/{memory_id}/edit/", **self.form(content="my text", base_version="1"))
+        self.delete(memory_id)
+        page = self.act(memory_id, "edit", **self.form(content="my text", base_version="1"))
         self.assert_shows(page, "restore it first", "my text")
 
 
 class DeletingTests(AdminTestCase):
     def test_deleting_asks_first_and_says_that_it_can_be_restored(self) -> None:
         memory_id = self.write("A choice")
-        self.assert_shows(self.page(f"memories/memory/{memory_id}/delete/"), "can restore it")
+        self.assert_shows(self.page_of(memory_id, "delete"), "can restore it")
         self.assertIsNone(self.memory(memory_id).deleted_at)
-        self.assert_shows(self.post(f"memories/memory/{memory_id}/delete/"), f"Deleted #{memory_id}.")
+        self.assert_shows(self.act(memory_id, "delete"), f"Deleted #{memory_id}.")
         self.assertIsNotNone(self.memory(memory_id).deleted_at)
 
     def test_restoring_takes_a_post(self) -> None:
         memory_id = self.write("A choice")
-        self.post(f"memories/memory/{memory_id}/delete/")
+        self.act(memory_id, "delete")
         self.page(f"memories/memory/{memory_id}/restore/", status=405)
-        self.assert_shows(self.post(f"memories/memory/{memory_id}/restore/"), f"Restored #{memory_id}.")
+        self.assert_shows(self.act(memory_id, "restore"), f"Restored #{memory_id}.")
         self.assertIsNone(self.memory(memory_id).deleted_at)
 
     def test_a_second_deletion_is_told_apart(self) -> None:
         memory_id = self.write("A choice")
-        self.post(f"memories/memory/{memory_id}/delete/")
-        self.assert_shows(self.post(f"memories/memory/{memory_id}/delete/"), "restore it first")
+        self.act(memory_id, "delete")
+        self.assert_shows(self.act(memory_id, "delete"), "restore it first")
 
     def test_a_restored_title_that_is_taken_now_is_said(self) -> None:
         memory_id = self.write("A choice")
-        self.post(f"memories/memory/{memory_id}/delete/")
+        self.act(memory_id, "delete")
         rival = self.write("A choice", "another text")
-        self.assert_shows(self.post(f"memories/memory/{memory_id}/restore/"), f"#{rival} has taken the topic or title")
+        self.assert_shows(self.act(memory_id, "restore"), f"#{rival} has taken the topic or title")
 
     def test_the_chosen_are_deleted_and_restored_at_once(self) -> None:
         chosen = [self.write("one", "1"), self.write("two", "2")]
@@ -307,8 +300,7 @@ class KindListTests(KindTestCase):
         usual = self.write("usual", "3", kind="guideline")
         self.assertEqual(self.listed("memories/guideline/"), [high, usual, low])
         self.assertEqual(self.listed("memories/guideline/", type="naming"), [low])
-        page = self.page("memories/guideline/")
-        self.assert_shows(page, "?type=naming", 'class="gauge-number">95<')
+        self.assert_shows(self.page("memories/guideline/"), "?type=naming", 'class="gauge-number">95<')
 
     def test_knowledge_is_marked_and_filtered_by_its_validity(self) -> None:
         now = clock.now()
@@ -329,8 +321,7 @@ class KindListTests(KindTestCase):
         self.assertEqual(self.listed("memories/observation/", scope="session"), [own])
         self.assertEqual(self.listed("memories/observation/", conflicts="open"), [disputed])
         self.assert_shows(self.page("memories/observation/"), "badge-conflict")
-        with self.store():
-            delete_memory(command=MemoryTouch(id=disputed))
+        self.delete(disputed)
         self.assertEqual(self.listed("memories/observation/", state="deleted"), [disputed])
 
     def test_a_search_in_a_list_finds_its_kind_alone(self) -> None:
@@ -360,8 +351,7 @@ class KindFormTests(KindTestCase):
         examples = {"good": ["amount = 1\ntotal = 2", "customer"], "bad": ["amt"]}
         self.assertEqual(memory.attributes["examples"], examples)
         page = self.page("memories/memory/1/change/")
-        shown = text_of(page)
-        self.assert_shows(shown, "Names are read more often", "Good", "Bad", "amt", "of 100")
+        self.assert_shows(text_of(page), "Names are read more often", "Good", "Bad", "amt", "of 100")
 
     def test_a_tool_shows_what_it_takes(self) -> None:
         examples = ["replay 1", '{"day": 1}']
@@ -425,24 +415,23 @@ class KindFormTests(KindTestCase):
             with self.subTest(kind):
                 memory_id = self.write(f"A {kind}", kind, kind=kind, attributes=attributes)
                 fields = self.shown(memory_id)
-                self.assert_shows(self.post(f"memories/memory/{memory_id}/edit/", **fields), "Nothing changed")
+                self.assert_shows(self.act(memory_id, "edit", **fields), "Nothing changed")
                 self.assertEqual(self.attributes(memory_id), attributes)
 
     def test_an_edit_sends_only_the_attributes_that_differ_and_an_emptied_one_goes(self) -> None:
         kept = {"priority": 80, "rationale": "why", "examples": {"good": ["a"], "bad": ["b"]}}
         memory_id = self.write("A rule", kind="guideline", attributes=kept)
         fields = {**self.shown(memory_id), "rationale": "", "priority": "10"}
-        self.assert_shows(self.post(f"memories/memory/{memory_id}/edit/", **fields), "Saved version 2.")
+        self.assert_shows(self.act(memory_id, "edit", **fields), "Saved version 2.")
         self.assertEqual(self.attributes(memory_id), {"priority": 10, "examples": kept["examples"]})
-        history = text_of(self.page(f"memories/memory/{memory_id}/versions/"))
+        history = text_of(self.page_of(memory_id, "versions"))
         self.assert_shows(history, "Priority: [removed: 80 ] [added: 10 ]", lacks=("Examples:",))
 
     def test_an_edit_that_came_too_late_shows_which_attributes_changed_meanwhile(self) -> None:
         memory_id = self.write("A rule", kind="guideline", attributes={"priority": 80})
         fields = self.shown(memory_id)
-        with self.store(actor="bob"):
-            update_memory(command=MemoryUpdate(id=memory_id, attributes={"priority": 95}))
-        page = text_of(self.post(f"memories/memory/{memory_id}/edit/", **{**fields, "rationale": "mine"}))
+        self.update(memory_id, attributes={"priority": 95}, actor="bob")
+        page = text_of(self.act(memory_id, "edit", **{**fields, "rationale": "mine"}))
         self.assert_shows(
             page,
             "Version 2 was saved while you edited version 1",
@@ -460,21 +449,21 @@ class KindFormTests(KindTestCase):
 class PromoteTests(KindTestCase):
     def test_what_was_for_one_session_is_made_to_hold_for_the_project(self) -> None:
         memory_id = self.write("Only here", session="s-1", scope="session")
-        self.assert_shows(self.page(f"memories/memory/{memory_id}/change/"), "Promote to the project")
+        self.assert_shows(self.page_of(memory_id), "Promote to the project")
         self.page(f"memories/memory/{memory_id}/promote/", status=405)
-        page = self.post(f"memories/memory/{memory_id}/promote/")
+        page = self.act(memory_id, "promote")
         self.assert_shows(page, "Promoted to the project, as version 2.", lacks=("Promote to the project",))
         self.assertEqual(self.memory(memory_id).scope, "project")
 
     def test_a_title_that_the_project_has_already_is_said(self) -> None:
         taken = self.write("The same", "one")
         memory_id = self.write("The same", "two", session="s-1", scope="session")
-        self.assert_shows(self.post(f"memories/memory/{memory_id}/promote/"), f"exists as #{taken}")
+        self.assert_shows(self.act(memory_id, "promote"), f"exists as #{taken}")
         self.assertEqual(self.memory(memory_id).scope, "session")
 
     def test_what_holds_for_the_project_is_not_promoted(self) -> None:
         memory_id = self.write("For all")
-        page = self.post(f"memories/memory/{memory_id}/promote/")
+        page = self.act(memory_id, "promote")
         self.assert_shows(page, "Promote is for memories in scope session", lacks=("memory_write",))
 
 
@@ -486,8 +475,7 @@ class OtherStoreTests(KindTestCase):
         self.assert_shows(page, "Created #1.")
         self.assertRegex(page, r"Scope Global")
         self.assert_lacks(page, "Promote")
-        listed = self.client.get(address).content.decode()
-        self.assert_shows(listed, "A new one", lacks=("?scope=",))
+        self.assert_shows(self.client.get(address).content.decode(), "A new one", lacks=("?scope=",))
         self.assertEqual(self.listed("memories/guideline/"), [])
 
 
@@ -500,12 +488,10 @@ class VersionTests(AdminTestCase):
             self.revise(content=text)
 
     def revise(self, **changes: str) -> None:
-        with self.store(actor="bob"):
-            update_memory(command=MemoryUpdate(id=self.memory_id, **changes))
+        self.update(self.memory_id, **changes, actor="bob")
 
     def test_an_earlier_version_is_made_the_current_one_again_as_a_new_one(self) -> None:
-        page = self.post(f"{self.one}versions/1/again/")
-        self.assert_shows(page, "Restored version 1, as version 4.")
+        self.assert_shows(self.post(f"{self.one}versions/1/again/"), "Restored version 1, as version 4.")
         memory = self.memory(self.memory_id)
         self.assertEqual((memory.version, memory.content), (4, "Take the red one."))
 
@@ -516,24 +502,21 @@ class VersionTests(AdminTestCase):
         self.assertEqual(self.memory(self.memory_id).version, 3)
 
     def test_the_current_version_offers_no_button(self) -> None:
-        page = self.page(f"{self.one}versions/")
-        self.assert_shows(page, "/versions/2/again/", lacks=("/versions/3/again/",))
+        self.assert_shows(self.page(f"{self.one}versions/"), "/versions/2/again/", lacks=("/versions/3/again/",))
 
     def test_any_two_versions_are_compared(self) -> None:
         page = text_of(self.page(f"{self.one}compare/?from=1&to=3"))
         self.assert_shows(page, "Take the [removed: red ] one.", "Take the [added: green ] one.", lacks=("blue",))
 
     def test_without_a_choice_the_last_two_are_compared(self) -> None:
-        page = text_of(self.page(f"{self.one}compare/"))
-        self.assert_shows(page, "[removed: blue ]", "[added: green ]")
+        self.assert_shows(text_of(self.page(f"{self.one}compare/")), "[removed: blue ]", "[added: green ]")
 
     def test_a_version_that_is_not_there_is_said(self) -> None:
-        page = self.page(f"{self.one}compare/?from=1&to=7", status=404)
-        self.assert_shows(page, "has no version 7; it has 1 to 3")
+        self.assert_shows(self.page(f"{self.one}compare/?from=1&to=7", status=404), "has no version 7; it has 1 to 3")
 
     def test_a_lone_version_is_compared_with_itself(self) -> None:
         lone = self.write("Alone", "text")
-        self.assert_shows(self.page(f"memories/memory/{lone}/compare/"), "Both sides show version 1")
+        self.assert_shows(self.page_of(lone, "compare"), "Both sides show version 1")
 
 
 class ErasingTests(AdminTestCase):
@@ -541,10 +524,6 @@ class ErasingTests(AdminTestCase):
         super().setUp()
         self.memory_id = self.write("An address", "Zebrastrasse 12")
         self.one = f"memories/memory/{self.memory_id}/"
-
-    def delete(self) -> None:
-        with self.store():
-            delete_memory(command=MemoryTouch(id=self.memory_id))
 
     def token(self) -> str:
         page = self.page(f"{self.one}erase/")
@@ -558,11 +537,11 @@ class ErasingTests(AdminTestCase):
         self.assert_lacks(self.page(f"{self.one}change/"), "Delete permanently")
         answer = self.client.get(self.address(f"{self.one}erase/"), follow=True)
         self.assert_shows(answer.content.decode(), "Delete the memory first")
-        self.delete()
+        self.delete(self.memory_id)
         self.assert_shows(self.page(f"{self.one}change/"), "Delete permanently")
 
     def test_the_page_says_what_goes_and_what_stays_and_changes_nothing(self) -> None:
-        self.delete()
+        self.delete(self.memory_id)
         page = self.page(f"{self.one}erase/")
         self.assert_shows(
             page,
@@ -575,7 +554,7 @@ class ErasingTests(AdminTestCase):
         self.assertTrue(self.is_there())
 
     def test_with_its_number_it_is_gone_and_the_event_says_who_and_why(self) -> None:
-        self.delete()
+        self.delete(self.memory_id)
         fields = {"number": f"#{self.memory_id}", "confirm_token": self.token(), "reason": "asked for"}
         self.assert_shows(self.post(f"{self.one}erase/", **fields), f"Deleted #{self.memory_id} permanently.")
         self.assertFalse(self.is_there())
@@ -587,24 +566,23 @@ class ErasingTests(AdminTestCase):
         self.assert_shows(erasure.payload_json, "asked for")
 
     def test_without_its_number_nothing_goes(self) -> None:
-        self.delete()
+        self.delete(self.memory_id)
         for typed in ("", "yes", str(self.memory_id + 1)):
             page = self.post(f"{self.one}erase/", number=typed, confirm_token=self.token())
             self.assert_shows(page, f"Type {self.memory_id}, the number")
         self.assertTrue(self.is_there())
 
     def test_what_changed_since_the_page_was_shown_must_be_confirmed_again(self) -> None:
-        self.delete()
+        self.delete(self.memory_id)
         token = self.token()
-        with self.store():
-            restore_memory(command=MemoryTouch(id=self.memory_id))
-        self.delete()
+        self.restore(self.memory_id)
+        self.delete(self.memory_id)
         page = self.post(f"{self.one}erase/", number=str(self.memory_id), confirm_token=token)
         self.assert_shows(page, "The memory has changed since you opened this page")
         self.assertTrue(self.is_there())
 
     def test_beta_erases_nothing_of_alphas(self) -> None:
-        self.delete()
+        self.delete(self.memory_id)
         fields = {"number": str(self.memory_id), "confirm_token": self.token()}
         self.post(f"{self.one}erase/", "beta", **fields)
         self.assertTrue(self.is_there())
@@ -624,7 +602,7 @@ class RelationTests(AdminTestCase):
             return list(Relation.objects.order_by("id"))
 
     def shown(self, memory_id: int) -> str:
-        page = text_of(self.page(f"memories/memory/{memory_id}/change/"))
+        page = text_of(self.page_of(memory_id))
         return page.partition("Relations ")[2].partition(" This memory ")[0]
 
     def test_a_relation_is_added_and_shown_both_ways(self) -> None:
@@ -649,8 +627,7 @@ class RelationTests(AdminTestCase):
     def test_what_the_rules_refuse_is_said_and_nothing_is_written(self) -> None:
         self.relate("depends_on", str(self.tool))
         gone = self.write("gone", "3")
-        with self.store():
-            delete_memory(command=MemoryTouch(id=gone))
+        self.delete(gone)
         cases = (
             ("depends_on", "999", "there is no"),
             ("depends_on", "", "'target' must not be empty"),

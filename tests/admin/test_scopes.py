@@ -54,8 +54,7 @@ class ScopesTestCase(AdminTestCase):
 
 class OverviewTests(ScopesTestCase):
     def test_a_project_shows_its_name_and_leads_to_its_organisation(self) -> None:
-        page = self.page()
-        self.assert_shows(page, "<h1>Aquarium</h1>", '<a href="/o/acme/admin/">acme</a>', '"ship"')
+        self.assert_shows(self.page(), "<h1>Aquarium</h1>", '<a href="/o/acme/admin/">acme</a>', '"ship"')
         self.assert_shows(self.page(project="beta"), "<h1>beta</h1>", "Describe this project")
 
     def test_an_organisation_has_pages_and_names_its_projects(self) -> None:
@@ -89,16 +88,14 @@ class OverviewTests(ScopesTestCase):
 
 class HomeTests(ScopesTestCase):
     def test_projects_stand_under_their_organisations(self) -> None:
-        page = text_of(self.show("/"))
-        self.assertRegex(page, r"Acme .*Makes everything\..*Aquarium alpha .*No organisation beta ")
+        self.assertRegex(text_of(self.show("/")), r"Acme .*Makes everything\..*Aquarium alpha .*No organisation beta ")
         for address in ("/o/acme/admin/", "/global/admin/", "/p/alpha/admin/", "/p/beta/admin/"):
             self.assert_shows(self.show("/"), f'href="{address}"')
 
     def test_an_organisation_that_cannot_be_read_hides_nothing(self) -> None:
         path_of(org_store("broken")).parent.mkdir(parents=True)
         path_of(org_store("broken")).write_bytes(b"not a database!!" * 1000)
-        page = text_of(self.show("/"))
-        self.assertRegex(page, r"broken Memory database unavailable: .*No organisation beta")
+        self.assertRegex(text_of(self.show("/")), r"broken Memory database unavailable: .*No organisation beta")
 
 
 class NewTests(ScopesTestCase):
@@ -121,8 +118,7 @@ class NewTests(ScopesTestCase):
             ("/new/project", {"id": "alpha"}, "Project 'alpha' exists already"),
             ("/new/project", {"id": "gamma", "org_id": "nobody"}, "not one of the available choices"),
         ):
-            page = self.send(address, **fields)
-            self.assert_shows(page, "Not saved. Correct the errors below.", sentence)
+            self.assert_shows(self.send(address, **fields), "Not saved. Correct the errors below.", sentence)
         self.client.logout()
         for address in ("/new/organisation", "/new/project"):
             self.assertEqual(self.client.post(address, {"id": "gamma"}).status_code, 302)

@@ -78,8 +78,7 @@ class SearchPageTests(AdminTestCase):
         self.assert_shows(self.page(SEARCH, query="port", scope="session"), "No session is open here")
 
     def test_the_index_says_how_it_stands(self) -> None:
-        shown = text_of(self.page(SEARCH))
-        self.assert_shows(shown, "Documents 2 2 memories Words Full text")
+        self.assert_shows(text_of(self.page(SEARCH)), "Documents 2 2 memories Words Full text")
         self.assert_shows(text_of(self.page(SEARCH, "beta")), "Documents 0 none yet")
 
     def test_why_a_hit_ranks_and_what_matched_are_marked_and_escaped(self) -> None:
@@ -171,7 +170,7 @@ class UsePageTests(AdminTestCase):
             pack_context(command=ContextPackRequest())
             get_memories(command=MemoryGet(ids=[cited]))
             count_uses()
-        shown = text_of(self.page(f"memories/memory/{cited}/change/"))
+        shown = text_of(self.page_of(cited))
         self.assert_shows(shown, "In packs 1× In searches 0× Read 1× by id or name Cited 1×", f"memory #{citing}")
 
     def test_lists_show_what_was_ignored_used_or_never_given(self) -> None:

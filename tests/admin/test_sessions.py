@@ -31,8 +31,6 @@ from sessions_app.templatetags.rail import MAX_SHOWN
 from tests.admin.base import AdminTestCase, WorkingTestCase, text_of
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
-
-
 SHA = "0123456789abcdef0123456789abcdef01234567"
 
 
@@ -350,8 +348,7 @@ class IterationTests(WorkingTestCase):
         self.ask("s-1", "Measure it")
         self.commit("a", "Keep it short")
         page = self.page(f"{ITERATIONS}{iteration}/change/")
-        text = text_of(page)
-        self.assert_shows(text, "plan done", "build current", "docs/plan.md", "Measure it", "Keep it short")
+        self.assert_shows(text_of(page), "plan done", "build current", "docs/plan.md", "Measure it", "Keep it short")
         self.assert_shows(page, 'class="is-current" aria-current="step"')
 
     def test_an_abandoned_iteration_shows_its_last_phase_and_no_later_events(self) -> None:
@@ -443,8 +440,7 @@ class RailTests(WorkingTestCase):
 
     def test_a_long_text_is_marked_as_truncated(self) -> None:
         turn = self.turn("s-1", ("command.run", {"command": "make", "output": "x" * (MAX_SHOWN + 500)}))
-        entry = self.entry(turn.id + 1)
-        self.assert_shows(entry, "Truncated", lacks=("x" * (MAX_SHOWN + 1),))
+        self.assert_shows(self.entry(turn.id + 1), "Truncated", lacks=("x" * (MAX_SHOWN + 1),))
 
     def test_an_erased_event_is_marked(self) -> None:
         memory = self.write("a secret plan", session="s-1")
@@ -481,8 +477,6 @@ class RailTests(WorkingTestCase):
 
 
 EVENING = datetime(2026, 3, 4, 22, 30, tzinfo=UTC)
-
-
 # What a browser may be made to send in place of a zone.
 NO_ZONES = ("", "Nowhere/Land", "../../etc/passwd", "/etc/passwd", "Europe", "\x00", "UTC;x", "é" * 300)
 
@@ -503,8 +497,7 @@ class TimeZoneTests(WorkingTestCase):
             self.client.cookies.pop("hub_time_zone", None)
             self.assert_lacks(self.page(path), f">{shown}<")
             self.client.cookies["hub_time_zone"] = "Asia/Tokyo"
-            page = self.page(path)
-            self.assert_shows(page, f">{shown}<", 'title="2026-03-04 22:30:00 UTC"')
+            self.assert_shows(self.page(path), f">{shown}<", 'title="2026-03-04 22:30:00 UTC"')
 
     def test_what_is_no_zone_is_utc(self) -> None:
         for name in NO_ZONES:

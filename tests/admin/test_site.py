@@ -36,8 +36,7 @@ from tests.core.test_sanitize import TOKENS
 
 class OverviewTests(AdminTestCase):
     def test_an_empty_project_says_what_to_do(self) -> None:
-        page = self.page()
-        self.assert_shows(page, "First steps", "memory-hub import markdown")
+        self.assert_shows(self.page(), "First steps", "memory-hub import markdown")
 
     def test_shows_how_the_project_stands(self) -> None:
         before = clock.now() - timedelta(days=3)
@@ -143,8 +142,7 @@ class HomeTests(AdminTestCase):
     def test_a_damaged_project_has_its_problem_and_nothing_else(self) -> None:
         self.write("A note")
         path_of(project_store("beta")).write_bytes(b"no database" * 1000)
-        page = self.home_page()
-        self.assert_shows(page, "A note Memory alpha", lacks=("beta Memories",))
+        self.assert_shows(self.home_page(), "A note Memory alpha", lacks=("beta Memories",))
 
 
 class PaletteTests(AdminTestCase):
@@ -205,8 +203,7 @@ class PaletteTests(AdminTestCase):
 
     def test_actions_are_those_that_the_person_may_do(self) -> None:
         self.client.force_login(add_person(command=PersonAdd(name="reader", role="viewer")))
-        page = self.find("", **{"from": "/p/alpha/admin/"})
-        self.assert_lacks(page, "Redact a text", "New project", "People")
+        self.assert_lacks(self.find("", **{"from": "/p/alpha/admin/"}), "Redact a text", "New project", "People")
 
 
 class FirstStepsTests(AdminTestCase):
@@ -256,14 +253,12 @@ class SignalTests(DecidingTestCase):
             token = preview(command=RollbackMake.model_validate(plan)).confirm_token
             roll_back(command=RollbackMake.model_validate({**plan, "confirm_token": token}))
         for page in (f"{DECISIONS}/?quarantine=inside", f"{DECISIONS}/{later}/change/"):
-            html = self.page(page)
-            self.assert_shows(html, "In quarantine, was accepted", lacks=("badge-accepted",))
+            self.assert_shows(self.page(page), "In quarantine, was accepted", lacks=("badge-accepted",))
         for page in ("memories/memory/?quarantine=inside", f"memories/memory/{memory}/change/"):
             self.assert_shows(self.page(page), 'badge-quarantined">In quarantine</span>')
 
     def test_the_overview_marks_what_awaits_review(self) -> None:
-        with self.store():
-            change_settings(command=SettingsChange(settings={"review_policy": "all"}))
+        self.configure(review_policy="all")
         self.write("A note")
         self.assert_shows(text_of(self.page()), "Note Proposed")
 
@@ -288,11 +283,7 @@ class SignalTests(DecidingTestCase):
 
 
 SECRETS = "secrets/"
-
-
 RULES = f"{SECRETS}?part=rules"
-
-
 TOKEN = TOKENS["npm-token"]
 
 
@@ -320,8 +311,7 @@ class SecretsPageTests(AdminTestCase):
     def test_rules_and_what_is_no_secret_are_saved_for_this_project_alone(self):
         typed = {"id": "badge", "pattern": "ACME-[0-9]{6}", "keywords": "acme, other", "description": "A badge"}
         self.assert_shows(self.post(SECRETS, **rules(typed) | {"do": "save", "allow": f"{TOKEN}\n\n"}), "were saved")
-        html = self.page(RULES)
-        self.assert_shows(html, 'value="badge"', 'value="acme, other"', f">\n{TOKEN}</textarea>")
+        self.assert_shows(self.page(RULES), 'value="badge"', 'value="acme, other"', f">\n{TOKEN}</textarea>")
         self.assertEqual(self.memory(self.write("A", f"ACME-123456 {TOKEN}")).content[-len(TOKEN) :], TOKEN)
         self.assert_lacks(self.memory(self.write("B", "ACME-123456")).content, "ACME-123456")
         other = self.write("A", f"ACME-123456 {TOKEN}", project="beta")

@@ -26,17 +26,9 @@ from tests.admin.browser import quitting, start_browser
 from tests.web.server import ROOT, Server
 
 LONG = "a-project-with-the-longest-name-that-anyone-would-ever-give-it"
-
-
 EMPTY = "empty-project"
-
-
 ORG = "acme"
-
-
 DEMO = "/p/demo/admin/"
-
-
 # Where the links begin: what shows most of the sample, what only a form leads to, and what nothing links to.
 STARTS = (
     "/",
@@ -81,15 +73,11 @@ STARTS = (
     "/admin/login/",
     "/no-such-page",
 )
-
-
 # Of the documents, two; of the projects, the sample, and what only the one with the long name has.
 _FOLLOWED = re.compile(
     r"/p/demo/admin/|/(people|jobs|api/v1/docs|help/|help/reference/settings\.md)$|/(tokens|new)"
     rf"|/p/{LONG}/admin/((governance/\w+|memories/memory)/\d+/(change|compare)?|imports/\d+/)"
 )
-
-
 _LINKS = """
 return [...document.querySelectorAll('a[href]:not([download])')]
     .filter(link => link.origin === location.origin).map(link => link.pathname + link.search);
@@ -102,6 +90,8 @@ class Page:
 
     name: str
     path: str
+    # Whether no page of its kind was shown before
+    is_first: bool = True
 
 
 @dataclass
@@ -127,8 +117,9 @@ class Walk:
                 kind in self.seen and path not in STARTS
             ):
                 continue
+            is_first = kind not in self.seen
             self.seen |= {kind, _kind(path)}
-            yield Page(_name(path if path in STARTS else kind), shown)
+            yield Page(_name(path if path in STARTS else kind), shown, is_first)
             found = [link for link in self.browser.execute_script(_LINKS) if _FOLLOWED.match(link)]
             coming += [link for link in dict.fromkeys(found) if link not in asked]
             asked |= set(found)
@@ -146,11 +137,7 @@ def _name(path: str) -> str:
 
 
 _WIDTHS = (1440, 400)
-
-
 _SCHEMES = ("light", "dark")
-
-
 _TALLEST = 6000
 
 

@@ -35,8 +35,6 @@ from tests.test_docs import anchors
 from tests.web.server import poll
 
 PAGES = ("/", "/admin/login/", "/p/alpha/admin/", "/p/alpha/admin/memories/memory/", "/api/v1/docs", "/nowhere")
-
-
 POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'"
 
 

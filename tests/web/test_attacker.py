@@ -37,29 +37,15 @@ from tests.web.public_server import (
 from tests.web.server import DEADLINE_SECONDS, Reply, Server, poll, run, temporary_home
 
 EVIL = "https://evil.example"
-
-
 MCP = "/p/alpha/mcp"
-
-
 DOORS = ("/", "/static/memoryhub/hub.css", "/api/v1/projects", "/p/alpha/admin/live/", MCP)
-
-
 INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "attacker", "version": "1"},
-    },
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "attacker", "version": "1"}},
 }
-
-
 MCP_ACCEPT = "application/json, text/event-stream"
-
-
 FORM = "application/x-www-form-urlencoded"
 
 
@@ -478,18 +464,13 @@ class StartTests(TestCase):
 
 
 FEW_FAILURES = {"failures_burst": 3, "failures_per_minute": 0.01}
-
-
 WRONG = {"Authorization": f"Bearer mh_abcdefgh_{'a' * 43}"}
-
-
 REST = "/api/v1/projects"
-
-
 # Addresses that a wrong token does not close, because they need none
 NEED_NO_TOKEN = ("/api/v1/openapi.json", "/admin/login/")
 
 
+@tag("attack")
 class GuessTests(TestCase):
     server: Server
 
@@ -539,17 +520,12 @@ class GuessTests(TestCase):
 
 
 REST, MCP = "/api/v1/projects", "/p/alpha/mcp"
-
-
 OTHER = "198.51.100.3"
-
-
 SIZE = 1_000_000
-
-
 UNNAMED = b"the proxy must send X-Forwarded-For and X-Forwarded-Proto with each request\n"
 
 
+@tag("attack")
 class BodyBudgetTests(TestCase):
     server: Server
 
@@ -620,6 +596,7 @@ def request_of(port: int, **headers: str) -> tuple[int, bytes]:
         return answer.status, answer.read()
 
 
+@tag("attack")
 class PublicSocketTests(TestCase):
     """Nobody who comes through the socket of ``--listen`` passes for a client of this machine."""
 

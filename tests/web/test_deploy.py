@@ -32,16 +32,10 @@ from tests.web.public_server import HOST, URL, create_token, make_certificate, t
 from tests.web.server import DEADLINE_SECONDS, ROOT, Reply, Server, poll, run
 
 DEPLOY = ROOT / "deploy"
-
-
 # An address of this machine that is not the proxy's
 OTHER_ADDRESS = "127.0.0.5"
-
-
 UPSTREAM = "127.0.0.1:8320"
 REMOTE_USER = ("Remote-User", "remote-user", "Remote_User")
-
-
 Running = Callable[[Path, Path, Path, int, str], AbstractContextManager[None]]
 
 

@@ -44,8 +44,6 @@ from tests.web.server import DEADLINE_SECONDS, Reply, run, serving, temporary_ho
 
 FORM = "application/x-www-form-urlencoded"
 OPEN = {"listen": "0.0.0.0:8443"}
-
-
 PROXY = {"trusted_proxy": ["10.0.0.5"]}
 
 
@@ -335,6 +333,7 @@ class FileLimitTests(TestCase):
         self.assertEqual(shorten_all.call_count, 2)
 
 
+@tag("process")
 class HandshakeTests(TestCase):
     def test_handshakes_that_are_not_made_count_and_leave_the_machine_its_own(self):
         with tempfile.TemporaryDirectory(dir=run_home()) as folder, contextlib.ExitStack() as stack:

@@ -13,6 +13,7 @@ from unittest import TestCase, mock
 from wsgiref.validate import validator
 
 import h11
+from django.test import tag
 
 from memoryhub import logs
 from memoryhub.ops.serving import live
@@ -433,6 +434,7 @@ class RecordTests(TestCase):
             self.assertIn("/signin/…", line)
 
 
+@tag("process")
 class LoggedLinkTests(TestCase):
     def test_a_link_is_not_in_the_log_before_it_is_used(self):
         server = team_hub()
