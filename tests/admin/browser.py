@@ -88,10 +88,10 @@ def quitting(browser: webdriver.Chrome) -> Iterator[None]:
 class BrowserTestCase(SimpleTestCase):
     """Each test has a project of its own, and fails where the browser complained of anything."""
 
+    # Whether other tests' projects, people or tokens would be in the way
     has_own_server: ClassVar[bool] = False
-    """Whether other tests' projects, people or tokens would be in the way."""
+    # What its own server runs instead of the usual command
     program: ClassVar[str] = ""
-    """What its own server runs instead of the usual command."""
     browser: ClassVar[webdriver.Chrome]
     server: ClassVar[Server]
 

@@ -84,8 +84,8 @@ class EveryPageTests(WorkingTestCase):
         self.assertFalse(path_of(GLOBAL_STORE).exists())
 
 
-@tag("backend")
 class IsolationTests(DecidingTestCase):
+    @tag("backend")
     def test_alphas_things_cannot_be_changed_through_beta(self) -> None:
         memory, decision = self.write("Zebrafish are kept in tank nine"), self.record("Tank nine")
         with self.store():

@@ -96,7 +96,7 @@ class InboxTests(AdminTestCase):
         )
         self.assertEqual(counts, {EntryType.CONFLICT: 1, EntryType.PROPOSAL: 3, EntryType.RECHECK: 1})
 
-    def test_the_list_stands_beside_each_item_and_marks_it(self) -> None:
+    def test_the_list_stands_beside_each_item_and_shows_one_type_or_all(self) -> None:
         for path in (
             f"memories/memory/review/{self.second}/",
             f"memories/conflict/{self.conflict}/change/",
@@ -106,6 +106,9 @@ class InboxTests(AdminTestCase):
             self.assertEqual(len(re.findall(r'<li id="inbox-', page)), 5, path)
             self.assertEqual(len(re.findall(r'<li id="inbox-[^"]*" class="[^"]* here"', page)), 1, path)
         self.assert_shows(text_of(self.page(f"memories/memory/review/{self.second}/")), "3 of 5")
+        page = self.page(INBOX, show="recheck")
+        self.assertEqual(re.findall(r'<li id="inbox-(\w+)-', page), ["recheck"])
+        self.assertEqual(len(re.findall(r'<li id="inbox-', self.page(INBOX, show="nonsense"))), 5)
 
     def test_secrets_that_newer_rules_find_lead_the_list(self) -> None:
         with mock.patch("governance.inbox.last_look", return_value=Look("digest", 9, 3, 2)):
@@ -115,11 +118,6 @@ class InboxTests(AdminTestCase):
         link = re.search(r'<li id="inbox-secret-0".*?href="([^"]*)"', page, re.DOTALL)
         assert link
         self.assertEqual(self.client.get(link[1]).status_code, 200)
-
-    def test_one_type_can_be_shown(self) -> None:
-        page = self.page(INBOX, show="recheck")
-        self.assertEqual(re.findall(r'<li id="inbox-(\w+)-', page), ["recheck"])
-        self.assertEqual(len(re.findall(r'<li id="inbox-', self.page(INBOX, show="nonsense"))), 5)
 
     def test_several_proposals_are_judged_and_undone_together(self) -> None:
         shown = self.give("accepted", *self.values(self.first, self.third), f"recheck-{self.expired}-0")
@@ -237,13 +235,11 @@ class ReviewPageTests(AdminTestCase):
         memory = self.memory(memory_id)
         return memory.review, memory.review_reason
 
-    def test_the_menu_says_how_many_wait_here_and_not_in_another_project(self) -> None:
+    def test_the_menu_counts_and_an_item_shows_its_text_evidence_and_reason(self) -> None:
         self.assert_shows(text_of(self.page()), "Inbox 2 pending")
         self.assert_lacks(text_of(self.page(project="beta")), "pending")
         self.assert_shows(self.page(QUEUE, project="beta"), "No memories to review")
         self.page(f"{QUEUE}{self.first}/", project="beta", status=302)
-
-    def test_an_item_shows_its_text_and_its_evidence_and_why_it_waits(self) -> None:
         html = self.page(f"{QUEUE}{self.first}/")
         self.assert_shows(html, "After a <strong>timeout</strong>.")
         shown = text_of(html)
@@ -357,7 +353,7 @@ class ConflictTests(AdminTestCase):
     def settle(self, **fields: str) -> str:
         return self.post(f"{self.one}settle/", **fields)
 
-    def test_it_is_announced_wherever_the_memory_is(self) -> None:
+    def test_it_is_announced_and_shows_both_versions_and_their_merge(self) -> None:
         page = self.page_of(self.memory_id)
         self.assert_shows(page, f"Resolve conflict #{self.conflict_id}", self.address(f"{self.one}change/"))
         self.assert_shows(text_of(self.page("memories/tag/")), "Inbox 1 pending")
@@ -365,8 +361,6 @@ class ConflictTests(AdminTestCase):
         self.assert_shows(self.page(), "1 unresolved conflict<")
         self.assert_lacks(self.page(project="beta"), "to be settled")
         self.assert_shows(text_of(self.page_of(self.memory_id, "versions")), "with v2")
-
-    def test_shows_both_with_who_and_why_what_differs_and_what_both_were_made_from(self) -> None:
         page = text_of(self.page(f"{self.one}change/"))
         self.assert_shows(
             page,
@@ -380,8 +374,6 @@ class ConflictTests(AdminTestCase):
             "Wait a [added: minute ] .",
             "Version 1, the base of both versions",
         )
-
-    def test_the_merge_begins_with_what_both_changed(self) -> None:
         page = self.page(f"{self.one}change/")
         draft = page.partition('name="content"')[2].partition(">")[2].partition("</textarea>")[0]
         self.assertEqual(draft.strip("\n"), EARLIER.replace("a second", "a minute").strip("\n"))
@@ -412,16 +404,17 @@ class ConflictTests(AdminTestCase):
         self.assertEqual(self.memory(split).title, "How the worker retries")
         self.assertEqual((self.memory(split).content, self.memory(self.memory_id).content), (EARLIER, LATER))
 
-    def test_without_a_choice_nothing_is_done_and_nothing_typed_is_lost(self) -> None:
+    def test_what_cannot_be_settled_is_said_and_nothing_typed_is_lost(self) -> None:
         page = self.settle(reason="because of this")
         self.assert_shows(page, "Choose one of the four resolutions.", 'value="because of this"')
         self.assertIsNone(self.conflict().resolved_at)
-
-    def test_what_the_rules_refuse_is_said_and_the_merged_text_is_still_there(self) -> None:
         page = self.settle(resolution="merge", content="a long merged text", title="t" * 201)
         self.assert_shows(page, "'title' must have at most 200 characters", "a long merged text")
         self.assertRegex(page, r'value="merge" checked')
         self.assertIsNone(self.conflict().resolved_at)
+        self.assertRedirects(self.client.get(self.address(f"{self.one}settle/")), self.address(f"{self.one}change/"))
+        self.assertIsNone(self.conflict().resolved_at)
+        self.assert_shows(self.page("memories/conflict/", "beta"), "When two clients change the same version")
 
     def test_a_settled_one_is_not_settled_twice(self) -> None:
         self.settle(resolution="keep_b")
@@ -448,10 +441,3 @@ class ConflictTests(AdminTestCase):
         self.assertEqual(self.listed("memories/conflict/"), [newer, self.conflict_id])
         self.assertEqual(self.listed("memories/conflict/", state="open"), [newer])
         self.assertEqual(self.listed("memories/conflict/", state="settled"), [self.conflict_id])
-
-    def test_a_list_without_any_says_what_would_be_here(self) -> None:
-        self.assert_shows(self.page("memories/conflict/", "beta"), "When two clients change the same version")
-
-    def test_settling_takes_a_post(self) -> None:
-        self.assertRedirects(self.client.get(self.address(f"{self.one}settle/")), self.address(f"{self.one}change/"))
-        self.assertIsNone(self.conflict().resolved_at)

@@ -140,32 +140,33 @@ class ReplayTests(AdminTestCase):
     def around(self, page: str) -> list[int]:
         return [int(each) for each in re.findall(r'<a href="\?position=(\d+)"><code', page)]
 
-    def test_shows_an_event_its_digest_the_one_before_and_its_neighbours(self) -> None:
+    def test_shows_an_event_with_its_digests_and_neighbours_within_the_log(self) -> None:
         page = self.page(REPLAY, position="6")
         self.assert_shows(page, self.digest(5), self.digest(6), "note 6", '"content": "text 6"', "memory.written")
         self.assertEqual(self.around(page), list(range(2, 11)))
         self.assert_shows(page, "Verified")
         self.assert_shows(text_of(page), "9 links verified.")
         self.assertRegex(page, r'<input type="range"[^>]* min="1" max="12" value="6"')
-
-    def test_begins_at_the_first_event_and_keeps_within_the_log(self) -> None:
         page = self.page(REPLAY)
         self.assertIn(GENESIS, page)
         self.assertEqual(self.around(page), [1, 2, 3, 4, 5])
         for wanted, shown in {"99": 12, "0": 1, "-4": 1, "x": 1, "9" * 40: 1}.items():
             self.assertIn(f'data-position="{shown}"', self.page(REPLAY, position=wanted), wanted)
-
-    def test_steps_are_links_and_end_with_the_log(self) -> None:
         self.assertRegex(self.page(REPLAY, position="6"), r'rel="next"[^>]* href="\?position=7"')
         self.assertRegex(self.page(REPLAY, position="6"), r'rel="prev"[^>]* href="\?position=5"')
         self.assertNotRegex(self.page(REPLAY, position="12"), r'rel="next"[^>]* href=')
         self.assertNotRegex(self.page(REPLAY, position="1"), r'rel="prev"[^>]* href=')
 
-    def test_a_fragment_is_the_part_that_differs_by_position_and_no_more(self) -> None:
+    def test_a_fragment_is_the_part_that_differs_and_pages_lead_to_it(self) -> None:
         fragment = self.page(REPLAY, position="6", fragment="1")
         self.assertTrue(fragment.strip().startswith('<div class="columns replayed" data-position="6"'))
         self.assert_lacks(fragment, "<html", 'type="range"')
         self.assertIn(fragment.strip(), self.page(REPLAY, position="6"))
+        self.assert_shows(self.page(REPLAY, "beta"), "The log is empty")
+        self.assert_lacks(self.page(REPLAY, "beta", fragment="1", position="6"), "note 6")
+        self.assert_shows(self.page("core/rawevent/"), f'href="{self.address(REPLAY)}"')
+        self.assert_shows(self.page("core/rawevent/6/change/"), f'href="{self.address(REPLAY)}?position=6"')
+        self.assertEqual(self.queries_of(f"{REPLAY}?position=1"), self.queries_of(f"{REPLAY}?position=6"))
 
     def test_a_changed_payload_breaks_its_own_link_alone(self) -> None:
         self.corrupt('UPDATE raw_events SET payload_json = \'{"title":"forged"}\' WHERE position = 6')
@@ -195,19 +196,7 @@ class ReplayTests(AdminTestCase):
             log.erase_streams(["memory:6"], reason="asked for")
         self.assert_shows(self.page(REPLAY, position="6"), "was deleted permanently", "Verified", lacks=("text 6",))
 
-    def test_makes_the_same_number_of_queries_everywhere(self) -> None:
-        self.assertEqual(self.queries_of(f"{REPLAY}?position=1"), self.queries_of(f"{REPLAY}?position=6"))
 
-    def test_an_empty_log_says_so(self) -> None:
-        self.assert_shows(self.page(REPLAY, "beta"), "The log is empty")
-        self.assert_lacks(self.page(REPLAY, "beta", fragment="1", position="6"), "note 6")
-
-    def test_the_log_and_its_events_lead_to_it(self) -> None:
-        self.assert_shows(self.page("core/rawevent/"), f'href="{self.address(REPLAY)}"')
-        self.assert_shows(self.page("core/rawevent/6/change/"), f'href="{self.address(REPLAY)}?position=6"')
-
-
-@tag("backend")
 class AsOfTests(AdminTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -215,7 +204,7 @@ class AsOfTests(AdminTestCase):
         self.update(self.first, title="Three metres", content="measured by laser")
         self.second = self.write("A zebrafish", "in a tank")
 
-    def test_shows_what_was_known_then(self) -> None:
+    def test_shows_what_was_known_then_and_refuses_other_positions(self) -> None:
         then = text_of(self.page(AS_OF, position="1"))
         self.assert_shows(
             then, "Two metres", "measured by hand", "1 memory", "The latest event is #3.", lacks=("Three metres",)
@@ -223,7 +212,13 @@ class AsOfTests(AdminTestCase):
         now = text_of(self.page(AS_OF, position="3"))
         self.assert_shows(now, "Three metres", "A zebrafish", "2 memories", "This is the latest event.")
         self.assert_shows(self.page(AS_OF, position="0"), "No memories yet")
+        self.assert_shows(self.page(AS_OF, position="99", status=404), "There is no position 99")
+        self.assert_shows(self.page(AS_OF, position="1", cursor="x", status=422), "ursor is not one")
+        for given in ("", "x", "-1", "9" * 40):
+            self.assertRedirects(self.client.get(self.address(AS_OF), {"position": given}), self.address(REPLAY))
+        self.assert_shows(self.page(REPLAY, position="2"), f'href="{self.address(AS_OF)}?position=2"')
 
+    @tag("backend")
     def test_searches_what_was_known_then(self) -> None:
         self.assert_shows(self.page(AS_OF, position="1", q="hand"), "Two metres")
         self.assert_lacks(self.page(AS_OF, position="2", q="laser"), "Two metres")
@@ -239,12 +234,3 @@ class AsOfTests(AdminTestCase):
         self.assert_shows(rest, "Three metres")
         self.assert_lacks(page, "Three metres")
         self.assert_lacks(rest, "More memories")
-
-    def test_a_position_that_is_none_is_refused_or_chosen_anew(self) -> None:
-        self.assert_shows(self.page(AS_OF, position="99", status=404), "There is no position 99")
-        self.assert_shows(self.page(AS_OF, position="1", cursor="x", status=422), "ursor is not one")
-        for given in ("", "x", "-1", "9" * 40):
-            self.assertRedirects(self.client.get(self.address(AS_OF), {"position": given}), self.address(REPLAY))
-
-    def test_replay_leads_to_it(self) -> None:
-        self.assert_shows(self.page(REPLAY, position="2"), f'href="{self.address(AS_OF)}?position=2"')

@@ -52,8 +52,8 @@ class MemoryListTests(AdminTestCase):
         self.assert_shows(self.page("memories/memory/", q="nowhere"), "No results")
 
 
-@tag("backend")
 class MemorySearchTests(AdminTestCase):
+    @tag("backend")
     def test_the_best_answer_comes_first(self) -> None:
         weak = self.write("Notes of a walk", "Anchors were seen in the harbour, and a log of wood, " * 5)
         best = self.write("The anchor of the log", "The head of the log is anchored outside the store.")
@@ -68,7 +68,7 @@ class MemorySearchTests(AdminTestCase):
         first = self.write("a", "one log among many other words that are of no interest")
         self.assertEqual(self.memories(q="log", o="2"), [first, second])
 
-    def test_filters_hold_while_searching(self) -> None:
+    def test_filters_hold_while_searching_and_deleted_memories_need_theirs(self) -> None:
         self.write("a log", "a log", type="note")
         task = self.write("the log again", "another log", type="task", tags=["x"])
         self.assertEqual(self.memories(q="log", type="task"), [task])
@@ -153,12 +153,10 @@ class WritingTests(AdminTestCase):
             event = RawEvent.objects.get(position=1)
         self.assertEqual((event.source, event.actor), ("admin", "owner"))
 
-    def test_what_the_rules_refuse_is_shown_beside_its_field_and_nothing_typed_is_lost(self) -> None:
+    def test_what_the_rules_refuse_is_shown_beside_its_field_and_nothing_is_lost_or_written(self) -> None:
         page = self.post("memories/memory/add/", **self.form(title="x" * 201, content="a text worth keeping"))
         self.assert_shows(page, "'title' must have at most 200 characters", "a text worth keeping")
         self.assertEqual(self.memories(state="all"), [])
-
-    def test_a_taken_title_is_said_and_nothing_is_written(self) -> None:
         taken = self.write("A new one", "other text")
         self.assert_shows(self.post("memories/memory/add/", **self.form()), f"exists as #{taken}", lacks=("if_exists",))
         self.assertEqual(self.memories(), [taken])
@@ -208,7 +206,7 @@ class WritingTests(AdminTestCase):
 
 
 class DeletingTests(AdminTestCase):
-    def test_deleting_asks_first_and_says_that_it_can_be_restored(self) -> None:
+    def test_deleting_asks_first_and_restoring_takes_a_post(self) -> None:
         memory_id = self.write("A choice")
         self.assert_shows(self.page_of(memory_id, "delete"), "can restore it")
         self.assertIsNone(self.memory(memory_id).deleted_at)
@@ -324,7 +322,7 @@ class KindListTests(KindTestCase):
         self.delete(disputed)
         self.assertEqual(self.listed("memories/observation/", state="deleted"), [disputed])
 
-    def test_a_search_in_a_list_finds_its_kind_alone(self) -> None:
+    def test_a_search_finds_its_kind_alone_and_another_kind_has_no_page(self) -> None:
         self.write("The log's anchor", "an anchor of the log")
         tool = self.write("anchor-log", "anchors the log", kind="tool")
         self.assertEqual(self.listed("memories/tool/", q="anchor of the log"), [tool])
@@ -395,11 +393,9 @@ class KindFormTests(KindTestCase):
                 self.assertIn(message, errors)
         self.assertEqual(self.memories(), [])
 
-    def test_all_that_is_wrong_is_said_at_once(self) -> None:
+    def test_all_that_is_wrong_is_said_at_once_and_describes_its_own_area(self) -> None:
         page = self.post("memories/guideline/add/", **self.form(title="", priority="-1"))
         self.assert_shows(page, 'id="id_title_error"', 'id="id_priority_error"')
-
-    def test_each_area_of_a_list_is_described_by_what_is_wrong_with_it(self) -> None:
         page = self.post("memories/guideline/add/", **self.form(examples__bad=["x" * 10_001]))
         area = page.partition('<textarea name="examples__bad"')[2].partition(">")[0]
         self.assert_shows(area, 'aria-invalid="true"', "id_examples__bad_error")
@@ -501,20 +497,12 @@ class VersionTests(AdminTestCase):
         self.assert_shows(self.post(f"{self.one}versions/3/again/"), "Nothing changed")
         self.assertEqual(self.memory(self.memory_id).version, 3)
 
-    def test_the_current_version_offers_no_button(self) -> None:
+    def test_two_versions_are_compared_and_the_current_one_offers_no_button(self) -> None:
         self.assert_shows(self.page(f"{self.one}versions/"), "/versions/2/again/", lacks=("/versions/3/again/",))
-
-    def test_any_two_versions_are_compared(self) -> None:
         page = text_of(self.page(f"{self.one}compare/?from=1&to=3"))
         self.assert_shows(page, "Take the [removed: red ] one.", "Take the [added: green ] one.", lacks=("blue",))
-
-    def test_without_a_choice_the_last_two_are_compared(self) -> None:
         self.assert_shows(text_of(self.page(f"{self.one}compare/")), "[removed: blue ]", "[added: green ]")
-
-    def test_a_version_that_is_not_there_is_said(self) -> None:
         self.assert_shows(self.page(f"{self.one}compare/?from=1&to=7", status=404), "has no version 7; it has 1 to 3")
-
-    def test_a_lone_version_is_compared_with_itself(self) -> None:
         lone = self.write("Alone", "text")
         self.assert_shows(self.page_of(lone, "compare"), "Both sides show version 1")
 

@@ -367,7 +367,7 @@ class IterationTests(WorkingTestCase):
         self.assert_shows(text_of(page), "plan done")
         self.assert_shows(text_of(page), "build done")
 
-    def test_an_iteration_without_phases_commits_and_artifacts_has_a_page(self) -> None:
+    def test_an_empty_iteration_has_a_page_to_which_its_stream_leads(self) -> None:
         iteration = self.begin("")
         text = text_of(self.page(f"{ITERATIONS}{iteration}/change/"))
         self.assert_shows(text, "No phases yet", "No artifacts yet", "A commit is attached")
@@ -498,6 +498,13 @@ class TimeZoneTests(WorkingTestCase):
             self.assert_lacks(self.page(path), f">{shown}<")
             self.client.cookies["hub_time_zone"] = "Asia/Tokyo"
             self.assert_shows(self.page(path), f">{shown}<", 'title="2026-03-04 22:30:00 UTC"')
+
+    def test_times_name_their_zone_if_it_is_not_the_viewers(self) -> None:
+        self.write("A note")
+        moment = r'<span class="date">[\d-]+ [\d:]+( UTC)?</span>'
+        for zone, suffix in (("", " UTC"), ("Asia/Tokyo", "")):
+            self.client.cookies["hub_time_zone"] = zone
+            self.assertEqual(set(re.findall(moment, self.page("memories/memory/"))), {suffix})
 
     def test_what_is_no_zone_is_utc(self) -> None:
         for name in NO_ZONES:

@@ -40,10 +40,11 @@ add('a foreign source', all('[src], link[href], use[href], image[href]').filter(
 performance.getEntriesByType('resource').filter(({name}) => isForeign(name)).forEach(
     ({name}) => report.push(`a request: ${name}`));
 if (location.protocol !== 'chrome-error:' && location.origin !== arguments[0]) report.push(`left for ${location.href}`);
+// Without a style sheet it is a part that a script puts into a page
+const tooWide = document.styleSheets.length && document.documentElement.scrollWidth - innerWidth;
+if (tooWide > 0) report.push(`${tooWide} pixels wider than ${innerWidth}`);
 return report;
 """
-# Without a style sheet it is a part that a script puts into a page
-_TOO_WIDE = "return document.styleSheets.length && document.documentElement.scrollWidth - innerWidth"
 _FILL = "import django; django.setup(); from tests.web.hostile_pages import print_filled; print_filled({}, *{})"
 # A client that shows an MCP App, as the specification has it: a sandboxed frame that asks by messages
 _HOST = """<!doctype html><meta charset="utf-8"><title>Host</title>
@@ -108,16 +109,14 @@ class HostileTextTests(BrowserTestCase):
     def faults(self, page: str) -> list[str]:
         self.browser.get(self.server.address + page)
         faults = list(self.browser.execute_script(_LOOK, self.server.address))
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", NARROW)
+        faults += [fault for fault in self.browser.execute_script(_LOOK, self.server.address) if fault not in faults]
+        self.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         if not self.browser.current_url.startswith(self.server.address):
             faults.append(f"left for {self.browser.current_url}")
         said = [entry["message"] for entry in self.browser.get_log("browser")]
         # A page that takes no GET, or shows nothing of such an object, answers with a status that the browser reports
         faults += [line for line in said if "Failed to load resource" not in line and "favicon" not in line]
-        for size in ({**NARROW, "width": 1280}, NARROW):
-            self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-            if (wide := self.browser.execute_script(_TOO_WIDE)) > 0:
-                faults.append(f"{wide} pixels wider than {size['width']}")
-        self.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         return faults
 
     def is_drawn(self) -> bool:

@@ -47,7 +47,6 @@ OPEN = {"listen": "0.0.0.0:8443"}
 PROXY = {"trusted_proxy": ["10.0.0.5"]}
 
 
-@tag("process")
 class OptionTests(TestCase):
     def setUp(self) -> None:
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory(dir=run_home())))
@@ -134,22 +133,6 @@ class OptionTests(TestCase):
         other = Network.from_options({"public_url": "https://other.org"}, environment)
         self.assertEqual(other.public_url, "https://other.org")
 
-    def test_a_refusal_is_one_sentence_of_the_command(self):
-        with temporary_home() as home:
-            code, output = run("serve", "--port", "0", "--listen", "0.0.0.0:0", home=home)
-        self.assertEqual(code, 2)
-        self.assertEqual(
-            output.strip(), "memory-hub: --listen 0.0.0.0 needs --public-url, the address that people and clients use"
-        )
-
-    def test_a_port_in_use_is_one_sentence(self):
-        with temporary_home() as home, closing(socket.create_server(("127.0.0.1", 0))) as taken:
-            place = f"127.0.0.1:{taken.getsockname()[1]}"
-            options = ("--public-url", URL, "--trusted-proxy", "127.0.0.1", "--listen", place)
-            code, output = run("serve", "--port", "0", *options, home=home)
-        self.assertEqual(code, 8)
-        self.assertIn("(Address already in use); choose another with --listen", output)
-
     def test_the_default_port_of_this_machine_s_hubs_is_named(self) -> None:
         with mock.patch.object(socket.socket, "bind", side_effect=OSError(errno.EADDRINUSE, "Address already in use")):
             with self.assertRaisesRegex(Unavailable, "with --listen 0.0.0.0:8320: 8321 is the default port of every"):
@@ -188,7 +171,23 @@ class LimitTests(TestCase):
 
 
 @tag("process")
-class TlsTests(TestCase):
+class StartTests(TestCase):
+    def test_a_refusal_is_one_sentence_of_the_command(self):
+        with temporary_home() as home:
+            code, output = run("serve", "--port", "0", "--listen", "0.0.0.0:0", home=home)
+        self.assertEqual(code, 2)
+        self.assertEqual(
+            output.strip(), "memory-hub: --listen 0.0.0.0 needs --public-url, the address that people and clients use"
+        )
+
+    def test_a_port_in_use_is_one_sentence(self):
+        with temporary_home() as home, closing(socket.create_server(("127.0.0.1", 0))) as taken:
+            place = f"127.0.0.1:{taken.getsockname()[1]}"
+            options = ("--public-url", URL, "--trusted-proxy", "127.0.0.1", "--listen", place)
+            code, output = run("serve", "--port", "0", *options, home=home)
+        self.assertEqual(code, 8)
+        self.assertIn("(Address already in use); choose another with --listen", output)
+
     def test_people_use_tls_and_this_machine_its_own_address(self):
         with temporary_home() as home, tempfile.TemporaryDirectory(dir=run_home()) as folder:
             cert, key = make_certificate(Path(folder), "127.0.0.1")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import signal
@@ -21,17 +20,16 @@ from memoryhub.ops.serving import web
 from memoryhub.ops.serving.listener import UVICORN_OPTIONS
 from tests.web.server import DEADLINE_SECONDS, Server, alive, command, poll, run, serving, temporary_home
 
+# The server, with more patience at its end than a slow machine can use up
 PATIENT_SERVER = """
 import os, sys, django
 os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
 django.setup()
 from memoryhub.cli import main
 from memoryhub.ops.serving import web
-from memoryhub.ops.serving.listener import UVICORN_OPTIONS
 web._GRACE_SECONDS = 60
 sys.exit(main(sys.argv))
 """
-"""The server, with more patience at its end than a slow machine can use up."""
 
 # The server, which gets a signal before it handles any, in a callback where Python drops exceptions.
 _SIGNALLED_BEFORE_SERVING = """
@@ -40,7 +38,6 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
 django.setup()
 from memoryhub.cli import main
 from memoryhub.ops.serving import web
-from memoryhub.ops.serving.listener import UVICORN_OPTIONS
 
 class Module:
     pass
@@ -151,15 +148,6 @@ class RunningTests(TestCase):
         self.assertIn(f"already running at {self.server.address} (process {self.server.process.pid})", output)
         self.assertEqual(len(output.strip().splitlines()), 1)
 
-    def test_a_body_without_a_length_is_limited_too(self) -> None:
-        with closing(socket.create_connection(self.server.place, DEADLINE_SECONDS)) as client:
-            head = f"POST /api/v1/projects HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self.server.token}\r\n"
-            client.sendall(f"{head}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
-            with contextlib.suppress(ConnectionError):
-                for _ in range(40):
-                    client.sendall(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
-            self.assertIn(b"413", client.makefile("rb").readline())
-
     def test_a_connection_is_kept_for_longer_than_clients_and_proxies_leave_theirs_idle(self) -> None:
         longest_of_others = 120  # Caddy's; httpx has 5 s, nginx 60
         self.assertGreater(UVICORN_OPTIONS["timeout_keep_alive"], longest_of_others)
@@ -185,13 +173,13 @@ class RunningTests(TestCase):
         self.assertEqual(listed["meta"]["total_count"], 24)
 
 
+# A command that can create files and write nothing into them, as on a full disk
 _WITHOUT_ROOM = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 from memoryhub.cli import main
 sys.exit(main(sys.argv))
 """
-"""A command that can create files and write nothing into them, as on a full disk."""
 _SECRETS = ("token", "secret_key", "redaction.key")
 
 
