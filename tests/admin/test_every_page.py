@@ -17,9 +17,8 @@ from memories.schemas import MemoryUpdate
 from memories.schemas.query import ContextPackRequest
 from memories.services import update_memory
 from memoryhub.core import log
-from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.stores.routing import STORE_APPS
-from memoryhub.core.stores.store import GLOBAL_STORE, org_store, use_store
+from memoryhub.core.stores.store import org_store, use_store
 from sessions_app.schemas import IterationComplete, IterationStart, OrgDescribe
 from sessions_app.services.iterations import complete_iteration, start_iteration
 from sessions_app.services.profile import describe
@@ -81,7 +80,6 @@ class EveryPageTests(WorkingTestCase):
                 if not answer.streaming and b"hostile" in answer.content.replace(path.encode(), b""):
                     told.append(f"{place}{path}")
         self.assertEqual(told, [])
-        self.assertFalse(path_of(GLOBAL_STORE).exists())
 
 
 class IsolationTests(DecidingTestCase):

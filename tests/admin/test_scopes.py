@@ -120,10 +120,12 @@ class NewTests(ScopesTestCase):
         ):
             self.assert_shows(self.send(address, **fields), "Not saved. Correct the errors below.", sentence)
         self.client.logout()
-        for address in ("/new/organisation", "/new/project"):
+        self.client.get("/global/admin/", follow=True)
+        for address in ("/new/organisation", "/new/project", "/global/admin/describe/", "/o/acme/admin/describe/"):
             self.assertEqual(self.client.post(address, {"id": "gamma"}).status_code, 302)
         made = sorted(path.parent.name for path in self.home.glob("*/*/events.db"))
         self.assertEqual(made, ["acme", "alpha", "beta"])
+        self.assertFalse(path_of(GLOBAL_STORE).exists())
 
 
 class DescribeTests(ScopesTestCase):

@@ -16,9 +16,7 @@ from governance.rollback.services import preview, roll_back
 from memories.models import Memory
 from memories.review.schemas import ReviewVerdict
 from memories.review.services import review_memory
-from memories.schemas import MemoryDelete
 from memories.schemas.links import RelationCreate
-from memories.services import delete_memory
 from memories.services.relations import create_relation
 from memoryhub.core import clock
 from memoryhub.core.admin import cells
@@ -174,12 +172,10 @@ class PaletteTests(AdminTestCase):
         self.assert_shows(self.find("0 %"), "100 % of_them")
         self.assert_lacks(self.find("of%them"), "100 % of_them")
         self.assert_shows(self.find("9" * 300), "No results")
-        self.write("Ärger über den Ölstand")
+        self.write("Ärger über den Ölstand", "another text")
         for typed in ("ärger", "Ärger", "ölstand", "ÜBER"):
             self.assertIn("Ärger über den Ölstand", self.find(typed), typed)
-        memory = self.write("Short-lived")
-        with self.store("alpha"):
-            delete_memory(command=MemoryDelete(id=memory))
+        self.delete(self.write("Short-lived", "a third text"))
         self.assert_lacks(self.find("short"), "Short-lived")
 
     def test_actions_are_those_that_the_person_may_do(self) -> None:

@@ -90,7 +90,7 @@ class Page:
 
     name: str
     path: str
-    # Whether no page of its kind was shown before
+    # Whether no page with its template was shown before
     is_first: bool = True
 
 
@@ -100,11 +100,17 @@ class Walk:
 
     browser: webdriver.Chrome
     address: str
+    # Whether to show only what is of the sample project, or only the rest
+    is_of_sample: bool | None = None
     seen: set[str] = field(default_factory=set)
+    templates: set[str] = field(default_factory=set)
+
+    def is_wanted(self, path: str) -> bool:
+        return self.is_of_sample in (None, path.startswith(DEMO))
 
     def pages(self) -> Iterator[Page]:
         """Open each page and yield it, while the browser shows it."""
-        coming = deque(STARTS)
+        coming = deque(filter(self.is_wanted, STARTS))
         asked = set(coming)
         while coming:
             path = coming.popleft()
@@ -117,11 +123,12 @@ class Walk:
                 kind in self.seen and path not in STARTS
             ):
                 continue
-            is_first = kind not in self.seen
+            template = re.sub("^/[po]/[^/]+|^/global", "/place", kind)
             self.seen |= {kind, _kind(path)}
-            yield Page(_name(path if path in STARTS else kind), shown, is_first)
+            yield Page(_name(path if path in STARTS else kind), shown, template not in self.templates)
+            self.templates.add(template)
             found = [link for link in self.browser.execute_script(_LINKS) if _FOLLOWED.match(link)]
-            coming += [link for link in dict.fromkeys(found) if link not in asked]
+            coming += [link for link in dict.fromkeys(found) if link not in asked and self.is_wanted(link)]
             asked |= set(found)
 
 
