@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from django import forms
@@ -128,7 +129,7 @@ class NamedRows(Rows):
 
 def setting_form(name: str, value: Any, posted: QueryDict | None) -> SettingForm:
     """Return the form of a setting, with the fields that its type asks for."""
-    whole = ProjectSettings.model_json_schema()
+    whole = _whole_schema()
     schema = _resolved(whole["properties"][name], whole.get("$defs", {}))
     kind: type[SettingForm] = OneField
     if "properties" in schema:
@@ -138,6 +139,11 @@ def setting_form(name: str, value: Any, posted: QueryDict | None) -> SettingForm
     elif "properties" in schema.get("items", {}):
         kind = Rows
     return kind(name, schema, value, posted)
+
+
+@cache
+def _whole_schema() -> Schema:
+    return ProjectSettings.model_json_schema()
 
 
 def help_of(name: str) -> str:

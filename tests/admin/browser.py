@@ -6,11 +6,9 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import cache
-from itertools import count
-from multiprocessing.util import Finalize
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from django.test import SimpleTestCase, tag
 from selenium import webdriver
@@ -22,13 +20,11 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.programs import needs, path_of
-from tests.web.server import Server, serving
+from tests.web.server import Server, serving, until_this_process_ends
 
 OPTIONS = """--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
 --disable-component-update --disable-sync --disable-dev-shm-usage --window-size=1280,900""".split()
 SECONDS = 60  # until what must come is missed; it costs nothing where it comes early
-T = TypeVar("T")
-_PRIORITIES = count(1)
 NAVIGATION = "nav[@id='nav']"
 NARROW = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": False}
 
@@ -69,16 +65,16 @@ class SignedIn:
 
 @cache
 def this_process_browser() -> webdriver.Chrome:
-    folder = _until_this_process_ends(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+    folder = until_this_process_ends(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
     browser = start_browser(folder)
-    _until_this_process_ends(quitting(browser))
+    until_this_process_ends(quitting(browser))
     return browser
 
 
 @cache
 def this_process_server() -> SignedIn:
     """Return the one server of all tests of this process that need none of their own."""
-    return SignedIn(_until_this_process_ends(serving("--no-worker")), this_process_browser())
+    return SignedIn(until_this_process_ends(serving("--no-worker")), this_process_browser())
 
 
 @contextmanager
@@ -87,22 +83,15 @@ def quitting(browser: webdriver.Chrome) -> Iterator[None]:
     browser.quit()
 
 
-def _until_this_process_ends(context: AbstractContextManager[T]) -> T:
-    """Enter it; leave it when this process ends, the last that was entered first."""
-    entered = context.__enter__()
-    Finalize(None, context.__exit__, args=(None, None, None), exitpriority=next(_PRIORITIES))
-    return entered
-
-
 @needs("chromium")
 @tag("browser")
 class BrowserTestCase(SimpleTestCase):
     """Each test has a project of its own, and fails where the browser complained of anything."""
 
+    # Whether other tests' projects, people or tokens would be in the way
     has_own_server: ClassVar[bool] = False
-    """Whether other tests' projects, people or tokens would be in the way."""
+    # What its own server runs instead of the usual command
     program: ClassVar[str] = ""
-    """What its own server runs instead of the usual command."""
     browser: ClassVar[webdriver.Chrome]
     server: ClassVar[Server]
 

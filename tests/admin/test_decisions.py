@@ -1,14 +1,16 @@
-"""Decisions in the admin: the list, and the page of one."""
+"""Decisions in the admin: the list, the page of one, and what a person records, supersedes, marks and links."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from decisions.models import ArtifactLink, DecisionEdge
 from memories.schemas.links import RelationCreate
 from memories.services.relations import create_relation
 from sessions_app.schemas import IterationStart, SessionStart
 from sessions_app.services import start_session
 from sessions_app.services.iterations import start_iteration
-from tests.admin.base import text_of
-from tests.admin.deciding import PAGE, DecidingTestCase
+from tests.admin.base import DECISIONS, DecidingTestCase, text_of
 
 
 class DecisionListTests(DecidingTestCase):
@@ -36,7 +38,7 @@ class DecisionListTests(DecidingTestCase):
         self.commit("bbbb", f"Revert\n\nThis reverts commit {'aaaa'.ljust(40, '0')}.")
         self.assertEqual(self.decisions(iteration=str(iteration.id)), [decision])
         self.assertEqual(self.decisions(review="open"), [decision])
-        self.assertIn("1 item needs rechecking", text_of(self.page()))
+        self.assert_shows(text_of(self.page()), "1 item needs rechecking")
 
     def test_a_search_puts_the_best_answer_first_and_shows_its_words(self) -> None:
         other = self.record("Indent by tabs", rationale="Nobody asked the database.")
@@ -50,33 +52,19 @@ class DecisionListTests(DecidingTestCase):
         first = self.record("Use files", chosen="A **file** each.\n\nMore.")
         self.record("Use one file", supersedes=[first])
         self.commit("aaaa", f"One\n\nDecision: #{first}")
-        page = self.page(f"{PAGE}/")
-        self.assertIn('class="title struck">Use files</a>', page)
-        self.assertIn("A file each.", page)
-        self.assertNotIn("More.", page)
-        self.assertIn('1<span class="noun"> commit</span>', page)
-
-    def test_no_row_costs_a_query(self) -> None:
-        self.record("One", topic="a")
-        few = self.queries_of(f"{PAGE}/")
-        for number in range(12):
-            decision = self.record(f"Another {number}", topic="a")
-            self.commit(f"{number:04x}", f"Do\n\nDecision: #{decision}")
-        self.assertEqual(self.queries_of(f"{PAGE}/"), few)
-
-    def test_beta_sees_nothing_of_alphas_decisions(self) -> None:
-        decision = self.record("Use files")
-        self.assertIn("No decisions yet", self.page(f"{PAGE}/", project="beta"))
-        self.page(f"{PAGE}/{decision}/change/", project="beta", status=404)
-        self.page(f"{PAGE}/{decision}/supersede/", project="beta", status=404)
-        self.assertNotIn("Use files", self.page(project="beta"))
+        page = self.page(f"{DECISIONS}/")
+        self.assert_shows(
+            page,
+            'class="title struck">Use files</a>',
+            "A file each.",
+            '1<span class="noun"> commit</span>',
+            lacks=("More.",),
+        )
 
     def test_the_overview_names_those_that_stand(self) -> None:
         first = self.record("Use files")
         self.record("Use one file", supersedes=[first])
-        page = text_of(self.page())
-        self.assertIn("Use one file", page)
-        self.assertNotIn("Use files", page)
+        self.assert_shows(text_of(self.page()), "Use one file", lacks=("Use files",))
 
 
 class DecisionPageTests(DecidingTestCase):
@@ -93,25 +81,27 @@ class DecisionPageTests(DecidingTestCase):
         )
         commit = self.commit("abcd", f"Open a store\n\nDecision: #{decision}")
         page = self.shown(decision)
-        self.assertIn("Projects <em>must not</em> mix.", page)
-        self.assertNotIn("<script>alert", self.client.get(self.address(f"{PAGE}/{decision}/change/")).content.decode())
+        self.assert_shows(page, "Projects <em>must not</em> mix.")
+        self.assert_lacks(
+            self.client.get(self.address(f"{DECISIONS}/{decision}/change/")).content.decode(), "<script>alert"
+        )
         text = text_of(page)
-        for part in ("One file for all one query too wide", "48 h without a leak", "core/stores.py", "Critical impact"):
-            self.assertIn(part, text)
-        self.assertIn(f'/sessions_app/commit/{commit}/change/">Open a store</a>', page)
-        self.assertIn("implements", text)
-        self.assertIn('href="https://example.org/pulls/7"', page)
+        self.assert_shows(
+            text, "One file for all one query too wide", "48 h without a leak", "core/stores.py", "Critical impact"
+        )
+        self.assert_shows(page, f'/sessions_app/commit/{commit}/change/">Open a store</a>')
+        self.assert_shows(text, "implements")
+        self.assert_shows(page, 'href="https://example.org/pulls/7"')
 
     def test_its_lineage_is_drawn_and_listed_with_what_stands_now(self) -> None:
         first = self.record("Poll")
         second = self.record("Push", supersedes=[first])
         third = self.record("Push in batches", refines=[second])
         page = self.shown(first)
-        self.assertIn("is-superseded is-current", page)
-        self.assertIn(f"<title>#{third} Push in batches, accepted, decided", page)
-        self.assertIn(f"Replaced by #{second} Push", text_of(page))
-        self.assertIn(f"it refines #{second}", text_of(page))
-        self.assertNotIn("Lineage", text_of(self.shown(self.record("Alone"))))
+        self.assert_shows(page, "is-superseded is-current", f"<title>#{third} Push in batches, accepted, decided")
+        self.assert_shows(text_of(page), f"Replaced by #{second} Push")
+        self.assert_shows(text_of(page), f"it refines #{second}")
+        self.assert_lacks(text_of(self.shown(self.record("Alone"))), "Lineage")
 
     def test_a_long_lineage_is_bounded_and_says_what_is_left_out(self) -> None:
         chain = [self.record("Step 0")]
@@ -119,14 +109,14 @@ class DecisionPageTests(DecidingTestCase):
             chain.append(self.record(f"Step {number}", refines=[chain[-1]]))
         page = self.shown(chain[-1])
         self.assertEqual(page.count('class="diagram-node lineage-node'), 51)
-        self.assertIn("Not shown: 3 earlier decisions.", page)
-        self.assertLessEqual(self.queries_of(f"{PAGE}/{chain[-1]}/change/"), 20)
+        self.assert_shows(page, "Not shown: 3 earlier decisions.")
+        self.assertLessEqual(self.queries_of(f"{DECISIONS}/{chain[-1]}/change/"), 20)
 
     def test_edges_are_named_both_ways(self) -> None:
         first = self.record("Poll")
         second = self.record("Push", conflicts_with=[first], depends_on=[first])
-        self.assertIn("needed by Push", text_of(self.shown(first)))
-        self.assertIn("depends on Poll", text_of(self.shown(second)))
+        self.assert_shows(text_of(self.shown(first)), "needed by Push")
+        self.assert_shows(text_of(self.shown(second)), "depends on Poll")
 
     def test_memories_commits_and_sessions_lead_to_it_and_back(self) -> None:
         decision = self.record("Push")
@@ -138,11 +128,167 @@ class DecisionPageTests(DecidingTestCase):
         address = f"decisions/decision/{decision}/change/"
         for path in (f"memories/memory/{memory}", f"sessions_app/commit/{commit}", f"sessions_app/session/{session}"):
             self.assertIn(address, self.page(f"{path}/change/"), path)
-        self.assertIn(
-            f"relates to decision #{decision} Push", text_of(self.page(f"sessions_app/session/{session}/change/"))
+        self.assert_shows(
+            text_of(self.page(f"sessions_app/session/{session}/change/")), f"relates to decision #{decision} Push"
         )
-        page = self.shown(decision)
-        self.assertIn(f"memories/memory/{memory}/change/", page)
-        self.assertIn("sessions_app/session/named/s-1/", page)
+        self.assert_shows(self.shown(decision), f"memories/memory/{memory}/change/", "sessions_app/session/named/s-1/")
         answer = self.client.get(self.address(f"stream/decision:{decision}/"))
         self.assertRedirects(answer, self.address(address))
+
+
+BLANK: dict[str, Any] = {
+    "alternatives_option": ["", ""],
+    "alternatives_why_not": ["", ""],
+    "impact": "medium",
+    "status": "accepted",
+}
+
+
+class RecordingTests(DecidingTestCase):
+    def send_new(self, **fields: Any) -> str:
+        return text_of(self.post(f"{DECISIONS}/add/", **{**BLANK, **fields}))
+
+    def test_all_that_is_typed_is_recorded_by_the_person(self) -> None:
+        first = self.record("Poll")
+        page = self.send_new(
+            title="Push",
+            chosen="Push it.\r\nAt once.",
+            context="Stale for a minute.",
+            alternatives_option=["Poll faster", "", "Wait"],
+            alternatives_why_not=["too many reads", "", ""],
+            impact="high",
+            topic="prices",
+            supersedes=f"#{first}",
+            commits="abcdef1\n",
+            files="a.py\nb.py",
+            decided_at="2026-11-01T10:00",
+        )
+        self.assert_shows(page, f"which supersedes #{first}")
+        (decision_id, _) = self.decisions()
+        decision = self.decision(decision_id)
+        self.assertEqual(decision.chosen, "Push it.\nAt once.")
+        self.assertEqual([each["option"] for each in decision.alternatives], ["Poll faster", "Wait"])
+        self.assertEqual((decision.impact, decision.topic, decision.decided_at.day), ("high", "prices", 1))
+        self.assertEqual(self.decision(first).status, "superseded")
+        with self.store():
+            self.assertEqual(ArtifactLink.objects.filter(decision_id=decision_id).count(), 3)
+
+    def test_what_the_schema_refuses_is_said_beside_its_field_and_nothing_is_lost(self) -> None:
+        page = self.post(f"{DECISIONS}/add/", **BLANK, title="", chosen="Push", supersedes="abc", depends_on="12")
+        text = text_of(page)
+        self.assert_shows(
+            text,
+            "Not saved. Correct the errors below.",
+            "'title' is required.",
+            "'supersedes[0]' must be a whole number, not 'abc'.",
+        )
+        self.assert_shows(page, ">\nPush</textarea>")
+        self.assertEqual(self.count(), 0)
+
+    def test_an_alternative_without_a_name_and_an_unknown_number_are_refused(self) -> None:
+        page = self.send_new(title="Push", chosen="x", alternatives_option=[""], alternatives_why_not=["slow"])
+        self.assert_shows(page, "'alternatives[0].option' must not be empty.")
+        self.assert_shows(self.send_new(title="Push", chosen="x", refines="#99"), "There is no decision #99 here.")
+        memory = self.write("A note")
+        shown = self.send_new(title="Push", chosen="x", refines=f"#{memory}")
+        self.assert_shows(shown, f"#{memory} is a memory, not a decision.")
+        self.assertEqual(self.count(), 0)
+
+    def test_more_rows_are_offered_without_a_script_and_keep_what_was_typed(self) -> None:
+        sent = {**BLANK, "title": "Push", "alternatives_option": ["Poll", ""], "more_rows": "1"}
+        page = self.post(f"{DECISIONS}/add/", **sent)
+        self.assertEqual(page.count('name="alternatives_option"'), 6)
+        self.assert_shows(page, 'value="Poll"', 'value="Push"', lacks=("Not saved. Correct the errors below.",))
+        self.assertEqual(self.count(), 0)
+
+    def test_secrets_are_taken_out_and_the_person_is_told(self) -> None:
+        page = self.send_new(title="Push", chosen="Use password=hunter2hunter2 for it.")
+        self.assert_shows(page, "masked before saving")
+        self.assert_lacks(self.decision(self.decisions()[0]).chosen, "hunter2")
+
+
+class SupersedingTests(DecidingTestCase):
+    def test_the_form_begins_with_what_stays(self) -> None:
+        first = self.record("Poll", context="Prices change.", topic="prices", impact="high")
+        page = self.page(f"{DECISIONS}/{first}/supersede/")
+        self.assert_shows(page, 'value="Poll"', "Prices change.", 'value="prices"', '<option value="high" selected>')
+        answer = self.send(first, "supersede", **{**BLANK, "impact": ""}, title="", chosen="Push.")
+        self.assert_shows(text_of(answer), f"which supersedes #{first}")
+        decision = self.decision(self.decisions()[0])
+        self.assertEqual((decision.title, decision.topic, decision.impact), ("Poll", "prices", "high"))
+
+    def test_one_that_is_superseded_leads_to_the_head_or_branches(self) -> None:
+        first = self.record("Poll")
+        second = self.record("Push", supersedes=[first])
+        self.assert_shows(text_of(self.page(f"{DECISIONS}/{first}/supersede/")), f"Supersede #{second} instead")
+        fields = {**BLANK, "title": "Stream", "chosen": "Stream it."}
+        refused = text_of(self.send(first, "supersede", **fields))
+        self.assert_shows(
+            refused, f"#{second} is in force; supersede that, or tick “Keep both as current (second head)”."
+        )
+        self.assertEqual(self.count(), 2)
+        self.assert_shows(text_of(self.send(first, "supersede", **fields, branch="on")), "which supersedes")
+        self.assertEqual(
+            [self.decision(each).status for each in self.decisions()], ["accepted", "accepted", "superseded"]
+        )
+
+
+class AddingTests(DecidingTestCase):
+    def test_a_person_marks_it_and_says_why(self) -> None:
+        decision = self.record("Poll")
+        page = text_of(self.send(decision, "mark", status="deprecated", reason="Nobody reads it."))
+        self.assert_shows(page, "Set the status to deprecated.", "Nobody reads it.")
+        self.assertEqual(self.decision(decision).status, "deprecated")
+        self.assert_shows(text_of(self.send(decision, "mark", status="great")), "'status' must be one of")
+
+    def test_what_is_superseded_cannot_be_marked(self) -> None:
+        first = self.record("Poll")
+        self.record("Push", supersedes=[first])
+        self.assert_shows(text_of(self.send(first, "mark", status="accepted")), "is superseded; mark the decision")
+
+    def test_a_review_is_settled(self) -> None:
+        decision = self.record("Count calls")
+        self.commit("aaaa", f"Count\n\nDecision: #{decision}")
+        self.commit("bbbb", f"Revert\n\nThis reverts commit {'aaaa'.ljust(40, '0')}.")
+        self.assert_shows(text_of(self.shown(decision)), "which implemented it")
+        page = text_of(self.send(decision, "mark", reviewed="1", reason="Only half of it went."))
+        self.assert_shows(page, "Confirmed that the decision is still valid.", lacks=("which implemented it",))
+
+    def test_a_link_is_added_once_and_a_circle_names_its_path(self) -> None:
+        first, second = self.record("Poll"), self.record("Push")
+        self.assert_shows(self.send(second, "link", relation="refines", to=f"#{first}"), "Added.")
+        self.assert_shows(
+            self.send(second, "link", relation="refines", to=str(first)), "Nothing changed: it already exists."
+        )
+        circle = text_of(self.send(first, "link", relation="depends_on", to=str(second)))
+        self.assert_shows(circle, f"would close a cycle: #{second} → #{first} → #{second}.")
+        self.assert_shows(text_of(self.send(first, "link", relation="refines", to="x")), "'to' must be a whole number")
+        with self.store():
+            self.assertEqual(DecisionEdge.objects.count(), 1)
+
+    def test_a_number_is_looked_up_before_it_is_linked(self) -> None:
+        decision = self.record("Poll")
+        address = self.address(f"{DECISIONS}/{decision}/lookup/")
+        found = self.client.get(address, {"target": f"#{decision}"})
+        self.assertEqual((found.content.decode(), found["X-Found"]), ("Accepted: Poll", "yes"))
+        for target, message in (
+            ("99", "There is no decision #99 here."),
+            ("x", "Enter the number of a decision, such as #412."),
+        ):
+            missing = self.client.get(address, {"target": target})
+            self.assertEqual((missing.content.decode(), missing["X-Found"]), (message, "no"))
+
+    def test_evidence_of_each_kind_is_added(self) -> None:
+        decision = self.record("Poll")
+        commit = self.commit("abcd", "Poll")
+        self.assert_shows(
+            text_of(self.send(decision, "evidence", kind="commits:relates", value=f"#{commit}")), "relates to"
+        )
+        for kind in ("files", "prs", "validations", "notes"):
+            self.assert_shows(text_of(self.send(decision, "evidence", kind=kind, value=f"some {kind}")), f"some {kind}")
+        self.assert_shows(self.send(decision, "evidence", kind="commits", value="#99"), "There is no commit #99 here")
+        self.assert_shows(text_of(self.send(decision, "evidence", kind="notes", value=" ")), "must not be empty")
+        self.assert_shows(text_of(self.send(decision, "evidence", kind="spells", value="x")), "is not known")
+        self.assert_shows(
+            self.send(decision, "evidence", kind="commits:implements", value="beefbeef"), "not recorded yet"
+        )

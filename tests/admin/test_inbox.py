@@ -1,4 +1,4 @@
-"""The inbox: what waits for a person, of all types, and verdicts on several items at once."""
+"""The inbox, the review queue and conflicts: what waits for a person, and their verdicts."""
 
 from __future__ import annotations
 
@@ -7,25 +7,22 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Group
-from selenium.webdriver import ActionChains
-from selenium.webdriver.common.keys import Keys
-
-from governance.inbox import MOST, Entry, EntryType, count_entries, open_entries, with_texts
+from governance.inbox import Entry, EntryType, count_entries, open_entries, with_texts
 from governance.redaction.copies import Look
 from memories.events import Verdict
+from memories.models import Conflict
 from memories.review.schemas import ReviewVerdict
 from memories.review.services import review_memory
 from memories.schemas import MemoryUpdate, MemoryWrite
 from memories.services import update_memory, write_memory
-from sessions_app.schemas import SessionStart, SettingsChange
+from memoryhub.registry.people import PersonAdd, add_person
+from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session
-from sessions_app.services.profile import change_settings
 from tests.admin.base import AdminTestCase, text_of
-from tests.admin.browser import BrowserTestCase
 
-PAGE = "inbox/"
+INBOX = "inbox/"
+# How many items a page has in these tests
+MOST = 6
 LONG_AGO = "2020-01-01T00:00:00Z"
 
 
@@ -39,8 +36,7 @@ class InboxTests(AdminTestCase):
         assert result.conflict
         self.conflict = result.conflict
         self.expired = self.write("Freeze until spring", kind="knowledge", attributes={"valid_until": LONG_AGO})
-        with self.store():
-            change_settings(command=SettingsChange(settings={"review_policy": "all"}))
+        self.configure(review_policy="all")
         self.first = self.write("Use tabs", "In every file.", session="fix")
         self.second = self.write("Name the tests", "By what they show.", session="later")
         self.third = self.write("Sort the imports", "With the linter.", session="later")
@@ -49,7 +45,7 @@ class InboxTests(AdminTestCase):
         return [f"proposal-{memory_id}-1" for memory_id in ids]
 
     def give(self, verdict: str, *values: str) -> str:
-        page = self.client.post(self.address(f"{PAGE}verdicts/"), {"verdict": verdict, "entry": values}, follow=True)
+        page = self.client.post(self.address(f"{INBOX}verdicts/"), {"verdict": verdict, "entry": values}, follow=True)
         return text_of(page.content.decode())
 
     def review_of(self, *ids: int) -> list[str]:
@@ -66,13 +62,12 @@ class InboxTests(AdminTestCase):
         with self.store(actor="agent", source="mcp"):
             start_session(command=SessionStart(session_id="planned", purpose="Settle the style of the code"))
         proposal = self.write("Wrap long lines", "At 120 characters.", kind="guideline", session="planned")
-        page = self.page(PAGE)
+        page = self.page(INBOX)
         row = re.search(rf'<li id="inbox-proposal-{proposal}".*?</li>', page, re.DOTALL)
         assert row
         for part in ("Wrap long lines", "At 120 characters.", "Proposal", "Guideline", "Policy"):
             self.assertIn(part.lower(), text_of(row[0]).lower())
-        self.assertIn("Settle the style of the code", page)
-        self.assertIn("No session", page)
+        self.assert_shows(page, "Settle the style of the code", "No session")
 
     def test_an_item_that_is_erased_while_it_is_read_gives_a_message(self) -> None:
         for path in (f"memories/memory/review/{self.first}/", f"memories/conflict/{self.conflict}/change/"):
@@ -80,7 +75,7 @@ class InboxTests(AdminTestCase):
                 "memories.admin.comparing.plain_versions_of", lambda ids: {memory_id: [] for memory_id in ids}
             ):
                 answer = self.client.get(self.address(path), follow=True)
-            self.assertIn("was changed or erased while it was read", text_of(answer.content.decode()))
+            self.assert_shows(text_of(answer.content.decode()), "was changed or erased while it was read")
             self.assertLess(answer.status_code, 500)
         with self.store():
             self.assertEqual(with_texts([replace(open_entries()[0], about=10**9)]), [])
@@ -101,7 +96,7 @@ class InboxTests(AdminTestCase):
         )
         self.assertEqual(counts, {EntryType.CONFLICT: 1, EntryType.PROPOSAL: 3, EntryType.RECHECK: 1})
 
-    def test_the_list_stands_beside_each_item_and_marks_it(self) -> None:
+    def test_the_list_stands_beside_each_item_and_shows_one_type_or_all(self) -> None:
         for path in (
             f"memories/memory/review/{self.second}/",
             f"memories/conflict/{self.conflict}/change/",
@@ -110,29 +105,26 @@ class InboxTests(AdminTestCase):
             page = self.page(path)
             self.assertEqual(len(re.findall(r'<li id="inbox-', page)), 5, path)
             self.assertEqual(len(re.findall(r'<li id="inbox-[^"]*" class="[^"]* here"', page)), 1, path)
-        self.assertIn("3 of 5", text_of(self.page(f"memories/memory/review/{self.second}/")))
+        self.assert_shows(text_of(self.page(f"memories/memory/review/{self.second}/")), "3 of 5")
+        page = self.page(INBOX, show="recheck")
+        self.assertEqual(re.findall(r'<li id="inbox-(\w+)-', page), ["recheck"])
+        self.assertEqual(len(re.findall(r'<li id="inbox-', self.page(INBOX, show="nonsense"))), 5)
 
     def test_secrets_that_newer_rules_find_lead_the_list(self) -> None:
         with mock.patch("governance.inbox.last_look", return_value=Look("digest", 9, 3, 2)):
-            page = self.page(PAGE)
-        self.assertIn("3 possible secrets in older texts", page)
+            page = self.page(INBOX)
+        self.assert_shows(page, "3 possible secrets in older texts")
         self.assertEqual(re.findall(r'<li id="inbox-(\w+)-', page)[0], "secret")
         link = re.search(r'<li id="inbox-secret-0".*?href="([^"]*)"', page, re.DOTALL)
         assert link
         self.assertEqual(self.client.get(link[1]).status_code, 200)
 
-    def test_one_type_can_be_shown(self) -> None:
-        page = self.page(PAGE, show="recheck")
-        self.assertEqual(re.findall(r'<li id="inbox-(\w+)-', page), ["recheck"])
-        self.assertEqual(len(re.findall(r'<li id="inbox-', self.page(PAGE, show="nonsense"))), 5)
-
     def test_several_proposals_are_judged_and_undone_together(self) -> None:
         shown = self.give("accepted", *self.values(self.first, self.third), f"recheck-{self.expired}-0")
-        self.assertIn("2 memories accepted.", shown)
-        self.assertIn("Undo 2 verdicts", shown)
+        self.assert_shows(shown, "2 memories accepted.", "Undo 2 verdicts")
         self.assertEqual(self.review_of(self.first, self.second, self.third), ["accepted", "proposed", "accepted"])
         shown = text_of(self.post("memories/memory/review/undo/chosen/", ids=f"{self.first} {self.third}"))
-        self.assertIn("2 verdicts undone.", shown)
+        self.assert_shows(shown, "2 verdicts undone.")
         self.assertEqual(self.review_of(self.first, self.third), ["proposed", "proposed"])
 
     def test_the_undo_keeps_what_someone_else_decided_since(self) -> None:
@@ -142,21 +134,18 @@ class InboxTests(AdminTestCase):
         shown = text_of(
             self.post("memories/memory/review/undo/chosen/", ids=f"{self.first} {self.third} 0 {'9' * 25} x")
         )
-        self.assertIn("1 verdict undone.", shown)
-        self.assertIn(f"last verdict on #{self.third} is of rita", shown)
+        self.assert_shows(shown, "1 verdict undone.", f"last verdict on #{self.third} is of rita")
         self.assertEqual(self.review_of(self.first, self.third), ["proposed", "rejected"])
 
     def test_several_items_are_confirmed_together(self) -> None:
         shown = self.give("affirmed", f"recheck-{self.expired}-0", *self.values(self.first))
-        self.assertIn("1 item confirmed as still valid. This cannot be undone.", shown)
+        self.assert_shows(shown, "1 item confirmed as still valid. This cannot be undone.")
         self.assertEqual(self.review_of(self.first), ["proposed"])
 
     def test_what_changed_since_it_was_shown_is_refused_and_named(self) -> None:
-        with self.store(actor="agent", source="mcp"):
-            update_memory(command=MemoryUpdate(id=self.first, base_version=1, content="In most files."))
+        self.update(self.first, base_version=1, content="In most files.", actor="agent")
         shown = self.give("accepted", *self.values(self.first, self.second))
-        self.assertIn("1 memory accepted.", shown)
-        self.assertIn(f"#{self.first} is at version 2", shown)
+        self.assert_shows(shown, "1 memory accepted.", f"#{self.first} is at version 2")
         self.assertEqual(self.review_of(self.first, self.second), ["proposed", "accepted"])
 
     def test_bad_input_changes_nothing(self) -> None:
@@ -193,97 +182,262 @@ class InboxTests(AdminTestCase):
             self.assertTrue(answer["Location"].startswith("/p/alpha/"), page)
             self.post("memories/memory/review/undo/")
 
-    def test_a_viewer_reads_it_and_selects_nothing(self) -> None:
-        viewer = get_user_model().objects.create_user("vera")
-        viewer.groups.add(Group.objects.get(name="viewer"))
-        self.client.force_login(viewer)
-        page = self.page(PAGE)
-        self.assertIn("Use tabs", page)
-        self.assertNotIn('name="entry"', page)
-        answer = self.client.post(self.address(f"{PAGE}verdicts/"), {"verdict": "accepted", "entry": "proposal-1-1"})
-        self.assertEqual(answer.status_code, 403)
+    def test_a_viewer_reads_all_of_it_and_judges_nothing(self) -> None:
+        self.client.force_login(add_person(command=PersonAdd(name="vera", role="viewer")))
+        self.assert_shows(self.page(INBOX), "Use tabs", lacks=('name="entry"',))
+        item = f"{QUEUE}{self.first}/"
+        self.assert_shows(self.page(item), "Reason:", lacks=("Accept <kbd>",))
+        for path, fields in (
+            (f"{INBOX}verdicts/", {"verdict": "accepted", "entry": f"proposal-{self.first}-1"}),
+            (f"{item}accept/", {"base_version": "1"}),
+        ):
+            self.assertEqual(self.client.post(self.address(path), fields).status_code, 403, path)
+        self.assertEqual(self.review_of(self.first), ["proposed"])
 
     def test_many_items_take_no_more_queries_and_a_part_is_listed(self) -> None:
-        before = self.queries_of(PAGE)
+        for module in ("governance.inbox", "memoryhub.web.inbox"):
+            self.enterContext(mock.patch(f"{module}.MOST", MOST))
+        before = self.queries_of(INBOX)
         with self.store(actor="agent", source="mcp", session_id="bulk"):
             for number in range(MOST):
                 write_memory(command=MemoryWrite(title=f"Note {number}", content=f"What note {number} says."))
-        self.assertLessEqual(self.queries_of(PAGE), before)
+        self.assertLessEqual(self.queries_of(INBOX), before)
         total = MOST + 5
-        self.assertIn(f"1 to {MOST} of {total}", text_of(self.page(PAGE)))
-        second = self.page(PAGE, page="2")
-        self.assertIn(f"{MOST + 1} to {total} of {total}", text_of(second))
+        self.assert_shows(text_of(self.page(INBOX)), f"1 to {MOST} of {total}")
+        second = self.page(INBOX, page="2")
+        self.assert_shows(text_of(second), f"{MOST + 1} to {total} of {total}")
         self.assertEqual(len(re.findall(r'<li id="inbox-', second)), 5)
-        self.assertEqual(self.page(PAGE, page="99").count('<li id="inbox-'), 5)
+        self.assertEqual(self.page(INBOX, page="99").count('<li id="inbox-'), 5)
         for strange in ("0", "x", "9" * 30):
-            self.assertEqual(self.page(PAGE, page=strange).count('<li id="inbox-'), MOST)
+            self.assertEqual(self.page(INBOX, page=strange).count('<li id="inbox-'), MOST)
         # The last of a page leads to the first of the next one, which is listed beside it
         with self.store():
             entries = open_entries()
         item = self.page(self.path_of(entries[MOST - 1]))
-        self.assertIn(f'href="{self.address(self.path_of(entries[MOST]))}" data-key="j"', item)
-        self.assertIn(f"{MOST + 1} to {total} of {total}", text_of(self.page(self.path_of(entries[MOST]))))
+        self.assert_shows(item, f'href="{self.address(self.path_of(entries[MOST]))}" data-key="j"')
+        self.assert_shows(text_of(self.page(self.path_of(entries[MOST]))), f"{MOST + 1} to {total} of {total}")
 
 
-class InboxBrowserTests(BrowserTestCase):
+QUEUE = "memories/memory/review/"
+
+
+class ReviewPageTests(AdminTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.rest("PATCH", f"projects/{self.project}/settings", {"settings": {"review_policy": "all"}})
-        for number in range(1, 7):
-            self.propose(number)
+        self.configure(review_policy="all")
+        self.first = self.write("Retry three times", "After a **timeout**.", session="s-1", tags=["net"])
+        self.second = self.write("Use tabs", "In every file.", kind="guideline")
 
-    def propose(self, number: int) -> None:
-        body = {"title": f"Proposal {number}", "content": f"What number {number} says."}
-        self.rest("POST", f"projects/{self.project}/memories", body)
+    def say(self, memory_id: int, verdict: str, **fields: Any) -> str:
+        return self.post(f"{QUEUE}{memory_id}/{verdict}/", **fields)
 
-    def place_of(self, selector: str) -> Any:
-        """Return the left and upper edge of an element, and its width."""
-        place = f"document.querySelector({selector!r}).getBoundingClientRect()"
-        return self.script(f"const {{x, y, width}} = {place}; return [x, y, width]")
+    def standing(self, memory_id: int) -> tuple[str, str]:
+        memory = self.memory(memory_id)
+        return memory.review, memory.review_reason
 
-    def in_review(self) -> int:
-        found: int = self.server.api("GET", f"projects/{self.project}/reviews").json()["meta"]["total_count"]
-        return found
+    def test_the_menu_counts_and_an_item_shows_its_text_evidence_and_reason(self) -> None:
+        self.assert_shows(text_of(self.page()), "Inbox 2 pending")
+        self.assert_lacks(text_of(self.page(project="beta")), "pending")
+        self.assert_shows(self.page(QUEUE, project="beta"), "No memories to review")
+        self.page(f"{QUEUE}{self.first}/", project="beta", status=302)
+        html = self.page(f"{QUEUE}{self.first}/")
+        self.assert_shows(html, "After a <strong>timeout</strong>.")
+        shown = text_of(html)
+        self.assert_shows(
+            shown, "1 of 2", "Reason: policy reviews all writes.", "agent", "mcp", "s-1", f"#{self.first}", "net"
+        )
 
-    def test_a_range_is_judged_and_undone_and_nothing_moves_after_a_verdict(self) -> None:
-        self.open(PAGE)
-        boxes = self.find_all("[name=entry]")
-        boxes[1].click()
-        ActionChains(self.browser).key_down(Keys.SHIFT).click(boxes[3]).key_up(Keys.SHIFT).perform()
-        self.assertEqual([box.is_selected() for box in boxes], [False, True, True, True, False, False])
-        self.assertFalse(self.find(".for-rechecks").is_displayed())
-        self.follow("Accept selected")
-        self.see("3 memories accepted.", ".toast")
-        self.assertEqual(self.in_review(), 3)
-        with self.new_page():
-            self.press("u")
-        self.see("3 verdicts undone.", ".toast")
-        self.assertEqual(self.in_review(), 6)
-        with self.new_page():
-            self.press("j")
-        before = self.place_of("[data-key=a]"), self.place_of(".inbox-list")
-        with self.new_page():
-            self.press("a")
-        self.see("Proposal 2", "article")
-        self.assertEqual((self.place_of("[data-key=a]"), self.place_of(".inbox-list")), before)
+    def test_a_verdict_leads_to_the_next_item_and_is_taken_back(self) -> None:
+        shown = text_of(self.say(self.first, "accept", base_version="1"))
+        self.assert_shows(shown, f"Accepted #{self.first} “Retry three times”.", "1 of 1")
+        shown = text_of(self.say(self.second, "reject", base_version="1", reason="We use spaces."))
+        self.assert_shows(shown, "No memories to review")
+        self.assertEqual(self.standing(self.second), ("rejected", "We use spaces."))
+        shown = text_of(self.post(f"{QUEUE}undo/"))
+        self.assert_shows(
+            shown, f"Undid the verdict on #{self.second} “Use tabs”", "Reason: policy reviews all writes."
+        )
 
-    def test_items_are_selected_by_keys_from_page_to_page(self) -> None:
-        self.open(PAGE)
-        for keys in ("j", "J", "J"):
-            with self.new_page():
-                self.press(keys)
-        self.see("Proposal 3", "article")
-        self.press("x")
-        chosen = [box.get_attribute("aria-label") for box in self.find_all("[name=entry]:checked")]
-        self.assertEqual(chosen, [f"Select “Proposal {number}”" for number in (1, 2, 3)])
+    def test_what_has_changed_meanwhile_is_shown_again_instead(self) -> None:
+        with self.store("alpha", actor="agent", source="mcp"):
+            update_memory(command=MemoryUpdate(id=self.first, content="After a lock."))
+        shown = text_of(self.say(self.first, "accept", base_version="1"))
+        self.assert_shows(shown, f"#{self.first} is at version 2 now, but you reviewed version 1", "After a lock.")
+        self.assertEqual(self.standing(self.first)[0], "proposed")
 
-    def test_on_a_narrow_screen_the_list_leads_to_the_item_and_back(self) -> None:
-        self.narrow()
-        self.open(PAGE)
-        with self.new_page():
-            self.find(".inbox-list li a").click()
-        self.see("Proposal 1", "article")
-        self.assertFalse(self.find(".inbox-list").is_displayed())
-        self.assertLessEqual(self.script("return document.documentElement.scrollWidth"), 400)
-        self.follow("Back to the list")
-        self.see("Proposal 6", ".inbox-list")
+    def test_an_edit_that_cannot_be_kept_loses_nothing(self) -> None:
+        fields = {"title": "", "content": "After two timeouts.", "type": "note", "base_version": "1"}
+        html = self.say(self.first, "edit", **fields)
+        self.assert_shows(html, "Not saved. Correct the errors below.", "After two timeouts.")
+        shown = text_of(self.say(self.first, "edit", **{**fields, "title": "Retry twice"}))
+        self.assert_shows(shown, f"Accepted #{self.first} “Retry twice”.")
+        memory = self.memory(self.first)
+        self.assertEqual((memory.review, memory.version, memory.content), ("accepted", 2, "After two timeouts."))
+
+    def test_a_merge_shows_both_texts_and_needs_a_memory_that_is_there(self) -> None:
+        with self.store("alpha", actor="ada", source="admin"):
+            target = write_memory(command=MemoryWrite(title="How we retry", content="Three times.")).id
+        html = self.page(f"{QUEUE}{self.first}/merge/", other=f"#{target}")
+        self.assert_shows(html, f"Merge #{self.first} into #{target}")
+        for typed, refusal in (("999", "There is no memory #999"), ("", "Select the memory"), ("x", "must be an id")):
+            answer = self.client.get(self.address(f"{QUEUE}{self.first}/merge/"), {"other": typed}, follow=True)
+            self.assertIn(refusal, answer.content.decode(), typed)
+        fields = {"into": str(target), "into_version": "1", "base_version": "1", "content": "Three times, then stop."}
+        self.assert_shows(self.say(self.first, "merge", **fields), f"Merged #{self.first} into #{target}.")
+        self.assertEqual(self.memory(target).content, "Three times, then stop.")
+
+    def test_what_may_be_about_the_same_is_beside_it(self) -> None:
+        waiting = self.write(
+            "Ports of the test server", "The test server listens on port 8321 of the loopback address."
+        )
+        alike = self.write("Where the server listens", "The server listens on port 8080 of the loopback address.")
+        html = self.page(f"{QUEUE}{waiting}/")
+        self.assert_shows(html, f"Merge into #{alike}", lacks=(f"Merge into #{self.first}",))
+        self.assert_shows("".join(re.findall(r"<ins>.*?</ins>", html)), "8321")
+
+    def test_lists_hide_what_was_rejected_and_give_verdicts_on_many(self) -> None:
+        action: dict[str, Any] = {"action": "reject_chosen", "_selected_action": [str(self.first), str(self.second)]}
+        self.assert_shows(self.post("memories/memory/", **action), "2 memories rejected.")
+        self.assertEqual(self.memories(), [])
+        self.assertEqual(set(self.memories(review="rejected")), {self.first, self.second})
+        self.assertEqual(self.memories(review="rejected", q="tabs"), [self.second])
+        again = {**action, "action": "accept_chosen", "_selected_action": [str(self.first)]}
+        self.assert_shows(self.post("memories/memory/?review=rejected", **again), "1 memory accepted.")
+        self.assert_shows(self.page_of(self.second), "Lists, searches and packs don’t show it")
+        self.assert_shows(self.say(self.second, "accept", base_version="1", back="memory"), "Accepted")
+        self.assertEqual(set(self.memories()), {self.first, self.second})
+
+    def test_verdicts_given_together_are_undone_together(self) -> None:
+        action: dict[str, Any] = {"action": "reject_chosen", "_selected_action": [str(self.first), str(self.second)]}
+        page = self.post("memories/memory/", **action)
+        self.assert_shows(page, "Verdicts given together: 2.")
+        ids = re.search(r'name="ids" value="([\d ]+)"', page)
+        self.assert_lacks(self.page("memories/memory/"), "Verdicts given together")
+        self.post(f"{QUEUE}undo/")
+        page = self.post(f"{QUEUE}undo/chosen/", ids=ids[1] if ids else "")
+        self.assert_shows(page, "1 verdict undone.", "There is no verdict on #")
+        self.assertEqual([self.standing(each)[0] for each in (self.first, self.second)], ["proposed", "proposed"])
+
+    def test_a_page_costs_as_many_queries_however_many_wait(self) -> None:
+        before = self.queries_of(f"{QUEUE}{self.first}/")
+        for number in range(5):
+            self.write(f"Title {number}", f"Text number {number} of some.")
+        self.assertEqual(self.queries_of(f"{QUEUE}{self.first}/"), before)
+
+
+BASE_TEXT = "Retry three times.\n\nWait a second.\n\nThen tell the caller.\n"
+EARLIER = BASE_TEXT.replace("three", "five")
+LATER = BASE_TEXT.replace("a second", "a minute")
+
+
+class ConflictTests(AdminTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.memory_id = self.write("How we retry", BASE_TEXT, tags=["retries"])
+        self.conflict_id = self.disagree()
+        self.one = f"memories/conflict/{self.conflict_id}/"
+
+    def disagree(self) -> int:
+        for actor, text in (("claude", EARLIER), ("codex", LATER)):
+            with self.store(actor=actor, source="mcp"):
+                command = MemoryUpdate(id=self.memory_id, base_version=1, content=text, change_reason=f"by {actor}")
+                result = update_memory(command=command)
+        assert result.conflict
+        return result.conflict
+
+    def conflict(self) -> Conflict:
+        with self.store():
+            found: Conflict = Conflict.objects.get(id=self.conflict_id)
+            return found
+
+    def settle(self, **fields: str) -> str:
+        return self.post(f"{self.one}settle/", **fields)
+
+    def test_it_is_announced_and_shows_both_versions_and_their_merge(self) -> None:
+        page = self.page_of(self.memory_id)
+        self.assert_shows(page, f"Resolve conflict #{self.conflict_id}", self.address(f"{self.one}change/"))
+        self.assert_shows(text_of(self.page("memories/tag/")), "Inbox 1 pending")
+        self.assert_shows(text_of(self.page("memories/conflict/")), "Inbox 1 pending")
+        self.assert_shows(self.page(), "1 unresolved conflict<")
+        self.assert_lacks(self.page(project="beta"), "to be settled")
+        self.assert_shows(text_of(self.page_of(self.memory_id, "versions")), "with v2")
+        page = text_of(self.page(f"{self.one}change/"))
+        self.assert_shows(
+            page,
+            "Version 2 (earlier)",
+            "Version 3 (later)",
+            "claude",
+            "codex",
+            "by claude",
+            "by codex",
+            "Retry [removed: five ] times.",
+            "Wait a [added: minute ] .",
+            "Version 1, the base of both versions",
+        )
+        page = self.page(f"{self.one}change/")
+        draft = page.partition('name="content"')[2].partition(">")[2].partition("</textarea>")[0]
+        self.assertEqual(draft.strip("\n"), EARLIER.replace("a second", "a minute").strip("\n"))
+
+    def test_the_earlier_is_kept(self) -> None:
+        page = text_of(self.settle(resolution="keep_a", reason="measured"))
+        self.assert_shows(
+            page, "Resolved. Version 4 is current.", "Resolved: keep the earlier version", "owner", "measured"
+        )
+        self.assertEqual(self.memory(self.memory_id).content, EARLIER)
+        self.assertEqual((self.conflict().resolved_by, self.conflict().reason), ("owner", "measured"))
+
+    def test_the_later_is_kept_without_another_version(self) -> None:
+        self.assert_shows(self.settle(resolution="keep_b"), "Resolved. Version 3 is current.")
+        self.assertEqual(self.memory(self.memory_id).version, 3)
+
+    def test_they_are_merged(self) -> None:
+        page = self.settle(resolution="merge", content="Both\r\nof them", title="How we retry now", split_title="x")
+        self.assert_shows(page, "Resolved. Version 4 is current.")
+        memory = self.memory(self.memory_id)
+        self.assertEqual((memory.title, memory.content), ("How we retry now", "Both\nof them"))
+
+    def test_both_are_kept_as_two_memories(self) -> None:
+        page = self.settle(resolution="both", content="ignored", title="ignored", split_title="How the worker retries")
+        split = self.conflict().split_id
+        assert split
+        self.assert_shows(page, f"The earlier version is now #{split}.")
+        self.assertEqual(self.memory(split).title, "How the worker retries")
+        self.assertEqual((self.memory(split).content, self.memory(self.memory_id).content), (EARLIER, LATER))
+
+    def test_what_cannot_be_settled_is_said_and_nothing_typed_is_lost(self) -> None:
+        page = self.settle(reason="because of this")
+        self.assert_shows(page, "Choose one of the four resolutions.", 'value="because of this"')
+        self.assertIsNone(self.conflict().resolved_at)
+        page = self.settle(resolution="merge", content="a long merged text", title="t" * 201)
+        self.assert_shows(page, "'title' must have at most 200 characters", "a long merged text")
+        self.assertRegex(page, r'value="merge" checked')
+        self.assertIsNone(self.conflict().resolved_at)
+        self.assertRedirects(self.client.get(self.address(f"{self.one}settle/")), self.address(f"{self.one}change/"))
+        self.assertIsNone(self.conflict().resolved_at)
+        self.assert_shows(self.page("memories/conflict/", "beta"), "When two clients change the same version")
+
+    def test_a_settled_one_is_not_settled_twice(self) -> None:
+        self.settle(resolution="keep_b")
+        page = self.settle(resolution="keep_a")
+        self.assert_shows(
+            page, f"The conflict was not resolved. Conflict #{self.conflict_id} was resolved with keep_b by owner."
+        )
+        self.assertEqual(self.memory(self.memory_id).version, 3)
+        self.assert_lacks(self.page(f"{self.one}change/"), "Resolve conflict")
+
+    def test_while_the_memory_is_deleted_it_is_not_settled(self) -> None:
+        self.delete(self.memory_id)
+        self.assert_shows(self.page(f"{self.one}change/"), "Restore it to resolve the conflict")
+        self.settle(resolution="keep_a")
+        self.assertIsNone(self.conflict().resolved_at)
+
+    def test_open_ones_come_first_and_filter_by_state(self) -> None:
+        self.settle(resolution="keep_b")
+        with self.store():
+            stands = self.memory(self.memory_id).version
+            for text in ("one", "two"):
+                command = MemoryUpdate(id=self.memory_id, base_version=stands, content=text)
+                newer = update_memory(command=command).conflict
+        self.assertEqual(self.listed("memories/conflict/"), [newer, self.conflict_id])
+        self.assertEqual(self.listed("memories/conflict/", state="open"), [newer])
+        self.assertEqual(self.listed("memories/conflict/", state="settled"), [self.conflict_id])

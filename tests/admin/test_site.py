@@ -1,30 +1,40 @@
+"""What all pages of the admin share: shell, overview, palette, isolation; the pages of secrets and imports."""
+
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
-from django.contrib import admin
-from django.contrib.admin.models import LogEntry
 from django.test import SimpleTestCase
 
-from memories.schemas import MemoryWrite
-from memories.services import write_memories
+from decisions.schemas import DecisionRecord
+from decisions.services import record_decision
+from governance.rollback.schemas import RollbackMake
+from governance.rollback.services import preview, roll_back
+from memories.models import Memory
+from memories.review.schemas import ReviewVerdict
+from memories.review.services import review_memory
+from memories.schemas.links import RelationCreate
+from memories.services.relations import create_relation
 from memoryhub.core import clock
 from memoryhub.core.admin import cells
-from memoryhub.core.stores.routing import STORE_APPS
-from sessions_app.schemas import SessionStart
+from memoryhub.registry.people import PersonAdd, add_person
+from memoryhub.transfer.importing import Importer
+from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, SessionRecord, TurnRecord
+from sessions_app.schemas import SessionStart, SettingsChange
 from sessions_app.services import start_session
-from tests.admin.base import AdminTestCase, text_of
-
-MEMORY_LISTS = tuple(f"memories/{name}/" for name in ("memory", "observation", "conflict", "tag"))
-LISTS = (*MEMORY_LISTS, "sessions_app/session/", "sessions_app/commit/", "core/rawevent/")
+from sessions_app.services.profile import change_settings
+from tests.admin.base import DECISIONS, AdminTestCase, DecidingTestCase, text_of
+from tests.core.test_sanitize import TOKENS
 
 
 class OverviewTests(AdminTestCase):
-    def test_an_empty_project_says_what_to_do(self) -> None:
+    def test_an_empty_project_says_what_to_do_and_leads_to_the_others(self) -> None:
+        self.assert_shows(self.page(), "First steps", "memory-hub import markdown")
         page = self.page()
-        self.assertIn("First steps", page)
-        self.assertIn("memory-hub import markdown", page)
+        self.assert_shows(page, 'href="/p/beta/admin/"', '<a href="/p/alpha/admin/" class="here" aria-current="page">')
 
     def test_shows_how_the_project_stands(self) -> None:
         before = clock.now() - timedelta(days=3)
@@ -34,8 +44,9 @@ class OverviewTests(AdminTestCase):
         with self.store():
             start_session(command=SessionStart(purpose="Build the admin"))
         page = text_of(self.page())
-        for each in ("2 memories", "1 session, 1 active", "3 events", "Build the admin", "A choice", "A note"):
-            self.assertIn(each, page)
+        self.assert_shows(
+            page, "2 memories", "1 session, 1 active", "3 events", "Build the admin", "A choice", "A note"
+        )
         self.assertRegex(page, rf"{before.date()} 1 ")
 
     def test_the_chart_has_a_name_a_description_and_a_table(self) -> None:
@@ -44,139 +55,7 @@ class OverviewTests(AdminTestCase):
         self.assertRegex(
             page, r'<svg class="activity"[^>]* role="group" aria-labelledby="activity-svg-title activity-svg-desc"'
         )
-        self.assertIn("1 event in the past 30 days", page)
-        self.assertIn("Show as a table", page)
-
-    def test_the_others_are_one_step_away(self) -> None:
-        page = self.page()
-        self.assertIn('href="/p/beta/admin/"', page)
-        self.assertIn('<a href="/p/alpha/admin/" class="here" aria-current="page">', page)
-
-
-class SiteTests(AdminTestCase):
-    def test_only_what_is_in_a_store_has_pages(self) -> None:
-        self.assertEqual({model._meta.app_label for model in admin.site._registry} - set(STORE_APPS), set())
-        for path in ("auth/user/", "password_change/", "django_q/schedule/"):
-            self.assertEqual(self.client.get(self.address(path)).status_code, 404, path)
-
-    def test_who_is_not_signed_in_sees_nothing(self) -> None:
-        memory_id = self.write("A secret plan")
-        self.client.logout()
-        for path in (
-            "",
-            *LISTS,
-            f"memories/memory/{memory_id}/change/",
-            "memories/memory/add/",
-            "core/rawevent/1/change/",
-        ):
-            answer = self.client.get(self.address(path), follow=True)
-            self.assertNotIn("A secret plan", answer.content.decode())
-            self.assertIn("memory-hub signin", answer.content.decode())
-        answer = self.client.post(self.address(f"memories/memory/{memory_id}/delete/"))
-        self.assertEqual(answer.status_code, 302)
-        self.assertIsNone(self.memory(memory_id).deleted_at)
-
-    def test_no_page_needs_more_than_the_content_security_policy_allows(self) -> None:
-        memory_id = self.write("A choice", "**text**")
-        one = f"memories/memory/{memory_id}/"
-        pages = [
-            f"{one}change/",
-            f"{one}edit/",
-            f"{one}versions/",
-            f"{one}history/",
-            f"{one}delete/",
-            "core/rawevent/1/change/",
-        ]
-        for path in ("", *LISTS, *pages, "memories/memory/add/"):
-            answer = self.client.get(self.address(path))
-            html = answer.content.decode()
-            self.assertIn("default-src 'self'", answer["Content-Security-Policy"])
-            self.assertNotRegex(html, r"(?i)\sstyle=|<style|\son[a-z]+=\"|javascript:", path)
-            self.assertEqual(re.findall(r"<script(?![^>]*\ssrc=)", html), [], path)
-            self.assertEqual(re.findall(r'(?:src|href)="(?:https?:)?//', html), [], path)
-
-    def test_the_admins_own_log_is_never_written(self) -> None:
-        memory_id = self.write("A choice")
-        fields = {"title": "B", "content": "c", "type": "note", "tags": "", "source": "", "links": ""}
-        self.post("memories/memory/add/", **fields)
-        self.post(f"memories/memory/{memory_id}/edit/", **{**fields, "title": "C", "base_version": "1"})
-        self.post(f"memories/memory/{memory_id}/delete/")
-        self.post("memories/memory/", action="delete_chosen", _selected_action=["2"], index="0")
-        self.assertIsNotNone(self.memory(2).deleted_at)
-        self.assertEqual(LogEntry.objects.count(), 0)
-
-
-class IsolationTests(AdminTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.memory_id = self.write("Zebrafish are kept in tank nine", session="alphas-session")
-        with self.store():
-            self.session_id = start_session(command=SessionStart(session_id="alphas-session", purpose="Zebrafish")).id
-
-    def test_beta_sees_nothing_of_alpha_on_any_list(self) -> None:
-        for path in ("", *LISTS):
-            page = self.page(path, "beta")
-            self.assertNotIn("ebrafish", page, path)
-        for query in ("q=zebrafish", "session=alphas-session", "state=all"):
-            self.assertNotIn("tank nine", self.page(f"memories/memory/?{query}", "beta"))
-
-    def test_alphas_ids_mean_nothing_under_betas_address(self) -> None:
-        one = f"memories/memory/{self.memory_id}/"
-        for path in (f"{one}change/", f"{one}edit/", f"{one}versions/", f"{one}history/", f"{one}delete/",
-                     f"sessions_app/session/{self.session_id}/change/", f"core/rawevent/{self.memory_id}/change/",
-                     f"core/rawevent/{self.memory_id}/history/"):  # fmt: skip
-            page = self.page(path, "beta", status=404)
-            self.assertNotIn("ebrafish", page)
-
-    def test_alphas_memories_cannot_be_changed_through_beta(self) -> None:
-        one = f"memories/memory/{self.memory_id}/"
-        for path in (f"{one}edit/", f"{one}delete/", f"{one}restore/"):
-            answer = self.client.post(self.address(path, "beta"), {"title": "x", "content": "x", "base_version": "1"})
-            self.assertEqual(answer.status_code, 404)
-        self.post("memories/memory/", "beta", action="delete_chosen", _selected_action=[self.memory_id], index="0")
-        memory = self.memory(self.memory_id)
-        self.assertEqual((memory.version, memory.deleted_at), (1, None))
-
-    def test_one_number_is_another_thing_in_each_project(self) -> None:
-        mine = self.write("Beta's own", project="beta")
-        self.assertEqual(mine, self.memory_id)
-        self.assertIn("Beta's own", self.page(f"memories/memory/{mine}/history/", "beta"))
-        self.assertNotIn("ebrafish", self.page(f"memories/memory/{mine}/history/", "beta"))
-
-    def test_a_project_that_does_not_exist_is_not_made(self) -> None:
-        self.assertEqual(self.client.get(self.address("", "gamma")).status_code, 404)
-        self.assertFalse((self.home / "projects" / "gamma").exists())
-
-
-class QueryTests(AdminTestCase):
-    def fill(self, start: int, end: int) -> None:
-        with self.store(actor="agent", session_id="s-1"):
-            commands = [
-                MemoryWrite(title=f"note {n}", content=f"text {n} of a log", tags=["x"]) for n in range(start, end)
-            ]
-            write_memories(commands=commands)
-            for number in range(start, end):
-                start_session(command=SessionStart(session_id=f"s{number}", purpose="p"))
-
-    def test_a_longer_list_takes_no_more_queries(self) -> None:
-        self.fill(0, 3)
-        paths = ("", *LISTS, "memories/memory/?q=log", "sessions_app/session/4/change/", "memories/memory/1/history/")
-        before = {path: self.queries_of(path) for path in paths}
-        self.fill(3, 40)
-        self.assertEqual({path: self.queries_of(path) for path in paths}, before)
-        self.assertLessEqual(max(before.values()), 19, before)
-
-    def test_texts_are_not_read_for_lists(self) -> None:
-        from django.db import connections
-        from django.test.utils import CaptureQueriesContext
-
-        self.fill(0, 3)
-        with self.store(), CaptureQueriesContext(connections["store:project:alpha"]) as queries:
-            self.page("memories/memory/")
-            self.page("core/rawevent/")
-        sql = " ".join(query["sql"] for query in queries)
-        self.assertNotIn('"content"', sql.replace('SUBSTR("memories_memory"."content", 1, 200)', ""))
-        self.assertNotIn('"payload_json"', sql)
+        self.assert_shows(page, "1 event in the past 30 days", "Show as a table")
 
 
 class CellTests(SimpleTestCase):
@@ -208,3 +87,274 @@ class CellTests(SimpleTestCase):
         ]
         for html in shown:
             self.assertNotIn("<script>", html)
+
+
+class NavigationTests(AdminTestCase):
+    def test_the_shell_lists_the_pages_of_the_section_here_and_in_the_hub(self) -> None:
+        page = text_of(self.page("memories/tag/"))
+        self.assert_shows(
+            page,
+            "Knowledge All memories Observations Guidelines Tools Knowledge Tags Search",
+            lacks=("Sessions Turns",),
+        )
+        self.assert_shows(text_of(self.page("sessions_app/turn/")), "Activity Sessions Turns Iterations Commits")
+        self.assert_lacks(text_of(self.client.get("/global/admin/").content.decode()), "Activity")
+        for path in ("/", "/jobs", "/help/index.md"):
+            page = self.client.get(path).content.decode()
+            self.assertIn('aria-label="Pages of the hub"', page, path)
+            self.assertIn('action="/find"', page, path)
+        self.client.logout()
+        self.assert_lacks(self.client.get("/admin/login/").content.decode(), 'id="nav"')
+
+
+class HomeTests(AdminTestCase):
+    def home_page(self) -> str:
+        return text_of(self.client.get("/").content.decode())
+
+    def test_it_shows_what_happened_in_all_projects_and_what_is_pending(self) -> None:
+        self.write("The SMS gateway takes 20 seconds")
+        with self.store("beta"):
+            record_decision(command=DecisionRecord(title="Warn by SMS", chosen="SMS"))
+            change_settings(command=SettingsChange(settings={"review_policy": "all"}))
+        self.write("A proposal", project="beta")
+        page = self.home_page()
+        self.assert_shows(
+            page,
+            "alpha Memories 1 Decisions 0",
+            "beta Memories 1 Decisions 1",
+            "1 memory needs review",
+            "Warn by SMS Decision beta",
+            "The SMS gateway takes 20 seconds Memory alpha",
+        )
+
+
+class PaletteTests(AdminTestCase):
+    def find(self, typed: str, **query: str) -> str:
+        return self.client.get("/find", {"q": typed, **query}).content.decode()
+
+    def test_entries_of_all_projects_are_found_by_a_part_of_their_title_or_by_number(self) -> None:
+        first = self.write("The SMS gateway takes 20 seconds")
+        second = self.write("Warn by SMS", project="beta")
+        page = self.find("sm")
+        self.assert_shows(
+            page, f"/p/alpha/admin/memories/memory/{first}/change/", f"/p/beta/admin/memories/memory/{second}/change/"
+        )
+        self.assert_lacks(self.find("SMS gateway"), "Warn by SMS")
+        self.assert_shows(self.find(f"#{first}"), "The SMS gateway")
+
+    def test_items_are_picked_from_the_current_project_by_type_and_by_a_part_of_the_title(self) -> None:
+        memory = self.write("Warn by SMS first")
+        self.write("Warn by SMS", project="beta")
+        with self.store():
+            decision = record_decision(command=DecisionRecord(title="Warn by SMS and mail", chosen="both")).id
+        self.assertEqual(self.picked("by sms"), [decision, memory])
+        self.assertEqual(self.picked("by sms", of="decision"), [decision])
+        self.assertEqual(self.picked("sms", of="nonsense"), [decision, memory])
+        self.assertEqual([self.picked(typed) for typed in ("", "nothing of it", "%")], [[], [], []])
+
+    def picked(self, typed: str, **query: Any) -> list[int]:
+        page = self.page("pick/", q=typed, **query)
+        return [int(number) for number in re.findall(r'data-number="(\d+)"', page)]
+
+    def test_the_current_projects_entries_pages_and_actions_come_first(self) -> None:
+        self.write("A note")
+        self.write("A note", project="beta")
+        found = self.find("note", **{"from": "/p/beta/admin/memories/tag/", "fragment": "1"})
+        self.assertLess(found.index("/p/beta/"), found.index("/p/alpha/"))
+        self.assert_lacks(found, "<html")
+        self.assert_shows(self.find("tags", **{"from": "/p/beta/admin/"}), "/p/beta/admin/memories/tag/")
+        self.assert_shows(self.find("write", **{"from": "/p/beta/admin/"}), "Write a memory")
+
+    def test_wildcards_umlauts_and_odd_input_are_text(self) -> None:
+        self.write("100 % of_them")
+        for typed in ("100 %", "of_", "!"):
+            self.assertEqual(self.client.get("/find", {"q": typed}).status_code, 200, typed)
+        self.assert_shows(self.find("0 %"), "100 % of_them")
+        self.assert_lacks(self.find("of%them"), "100 % of_them")
+        self.assert_shows(self.find("9" * 300), "No results")
+        self.write("Ärger über den Ölstand", "another text")
+        for typed in ("ärger", "Ärger", "ölstand", "ÜBER"):
+            self.assertIn("Ärger über den Ölstand", self.find(typed), typed)
+        self.delete(self.write("Short-lived", "a third text"))
+        self.assert_lacks(self.find("short"), "Short-lived")
+
+    def test_actions_are_those_that_the_person_may_do(self) -> None:
+        self.client.force_login(add_person(command=PersonAdd(name="reader", role="viewer")))
+        self.assert_lacks(self.find("", **{"from": "/p/alpha/admin/"}), "Redact a text", "New project", "People")
+
+
+class FirstStepsTests(AdminTestCase):
+    def test_the_steps_follow_what_happened(self) -> None:
+        page = text_of(self.page())
+        self.assert_shows(
+            page,
+            "First steps 0 of 4",
+            "Waiting for its first call. Run one of these in the project’s folder Claude Code",
+        )
+        memory = self.write("The port is 8321")
+        page = text_of(self.page())
+        self.assert_shows(page, "First steps 2 of 4", "agent made the first call.", "“The port is 8321”")
+        with self.store("alpha"):
+            record_decision(command=DecisionRecord(title="Use WAL", chosen="WAL", impact="low"))
+            review_memory(command=ReviewVerdict(id=memory, verdict="rejected", reason="wrong"))
+        self.assert_lacks(text_of(self.page()), "First steps")
+        self.assert_shows(text_of(self.page(project="beta")), "First steps 0 of 4")
+
+    def test_hidden_steps_stay_hidden_in_one_project(self) -> None:
+        self.client.post("/first-steps/alpha/hide")
+        self.assert_lacks(text_of(self.page()), "First steps")
+        self.assert_shows(text_of(self.page(project="beta")), "First steps")
+
+    def test_the_sample_project_is_loaded_once(self) -> None:
+        self.assert_shows(self.page(), "Load the sample project")
+        answer = self.client.post("/sample", follow=True)
+        self.assert_shows(answer.content.decode(), "Tidewatch (sample)")
+        self.assert_lacks(self.page(), "Load the sample project")
+        self.assert_shows(self.client.post("/sample", follow=True).content.decode(), "already exists")
+
+    def test_a_reader_can_not_load_it(self) -> None:
+        self.client.force_login(add_person(command=PersonAdd(name="reader", role="viewer")))
+        self.assert_lacks(self.page(), "Load the sample project")
+        self.assertEqual(self.client.post("/sample").status_code, 403)
+
+
+STYLES = Path(__file__).parents[2] / "memoryhub" / "static" / "memoryhub"
+
+
+class SignalTests(DecidingTestCase):
+    def test_what_is_in_quarantine_is_not_shown_as_accepted(self) -> None:
+        decision, memory = self.record("Use files"), self.write("A note", session="s-bad")
+        later = self.record("Use one file", supersedes=[decision])
+        with self.store(actor="owner", source="admin"):
+            plan = {"actor": "agent"}
+            token = preview(command=RollbackMake.model_validate(plan)).confirm_token
+            roll_back(command=RollbackMake.model_validate({**plan, "confirm_token": token}))
+        for page in (f"{DECISIONS}/?quarantine=inside", f"{DECISIONS}/{later}/change/"):
+            self.assert_shows(self.page(page), "In quarantine, was accepted", lacks=("badge-accepted",))
+        for page in ("memories/memory/?quarantine=inside", f"memories/memory/{memory}/change/"):
+            self.assert_shows(self.page(page), 'badge-quarantined">In quarantine</span>')
+
+    def test_the_overview_marks_what_awaits_review(self) -> None:
+        self.configure(review_policy="all")
+        self.write("A note")
+        self.assert_shows(text_of(self.page()), "Note Proposed")
+
+    def test_no_badge_is_struck_through(self) -> None:
+        for path in STYLES.glob("*.css"):
+            struck = re.findall(r"([^{}]+)\{[^}]*line-through", path.read_text())
+            self.assertEqual([rule for rule in struck if "badge" in rule], [], path.name)
+
+    def test_a_decision_with_a_related_memory_is_not_called_unrelated(self) -> None:
+        decision, memory = self.record("Use files"), self.write("A note")
+        with self.store():
+            create_relation(command=RelationCreate(source=str(memory), relation="related_to", target=str(decision)))
+        text = text_of(self.page(f"{DECISIONS}/{decision}/change/"))
+        self.assert_shows(text, "No related decisions yet.", lacks=("No relations",))
+
+
+SECRETS = "secrets/"
+RULES = f"{SECRETS}?part=rules"
+TOKEN = TOKENS["npm-token"]
+
+
+def rules(*typed: dict[str, str]) -> dict[str, str]:
+    fields = {"rule-TOTAL_FORMS": str(len(typed)), "rule-INITIAL_FORMS": "0", "text": "", "allow": ""}
+    return fields | {
+        f"rule-{number}-{name}": value for number, each in enumerate(typed) for name, value in each.items()
+    }
+
+
+class SecretsPageTests(AdminTestCase):
+    def test_a_text_is_tried_and_what_would_go_is_marked_with_its_rule_and_origin(self):
+        html = self.post(SECRETS, **rules() | {"text": f"Use {TOKEN} <private>quietly</private>"})
+        self.assert_shows(html, f">{TOKEN}</mark>", "2 secrets found")
+        self.assertRegex(html, r"Use \[REDACTED:npm-token:[0-9a-f]{4}\]")
+        self.assert_shows(html, "Memory Hub (MIT)")
+        self.assertNotIn(TOKEN, self.page(SECRETS))
+        self.assert_shows(self.post(SECRETS, text=TOKEN), f">{TOKEN}</mark>")
+
+    def test_rules_are_tried_without_being_saved(self):
+        html = self.post(SECRETS, **rules({"id": "badge", "pattern": "ACME-[0-9]{6}"}) | {"text": "badge ACME-123456"})
+        self.assert_shows(html, ">ACME-123456</mark>")
+        self.assert_lacks(self.page(RULES), 'value="badge"')
+
+    def test_rules_and_what_is_no_secret_are_saved_for_this_project_alone(self):
+        typed = {"id": "badge", "pattern": "ACME-[0-9]{6}", "keywords": "acme, other", "description": "A badge"}
+        self.assert_shows(self.post(SECRETS, **rules(typed) | {"do": "save", "allow": f"{TOKEN}\n\n"}), "were saved")
+        self.assert_shows(self.page(RULES), 'value="badge"', 'value="acme, other"', f">\n{TOKEN}</textarea>")
+        self.assertEqual(self.memory(self.write("A", f"ACME-123456 {TOKEN}")).content[-len(TOKEN) :], TOKEN)
+        self.assert_lacks(self.memory(self.write("B", "ACME-123456")).content, "ACME-123456")
+        other = self.write("A", f"ACME-123456 {TOKEN}", project="beta")
+        self.assertRegex(self.memory(other, "beta").content, r"^ACME-123456 \[REDACTED:npm-token:[0-9a-f]{4}\]$")
+        self.assert_lacks(self.page(RULES, project="beta"), 'value="badge"')
+
+    def test_a_bad_pattern_is_refused_in_one_sentence_and_nothing_is_saved(self):
+        html = self.post(SECRETS, **rules({"id": "badge", "pattern": "ACME-("}) | {"do": "save"})
+        self.assert_shows(html, "is not a valid RE2 pattern: missing )", 'value="ACME-("')
+        self.assert_lacks(self.page(RULES), 'value="badge"')
+
+    def test_the_rule_pack_is_searched_by_all_words(self):
+        html = self.page(SECRETS, q="github pat gitleaks")
+        self.assert_shows(
+            html, "<code>github-pat</code>", "gitleaks 8.30.1, github-pat (MIT)", lacks=("<code>npm-token</code>",)
+        )
+        self.assert_shows(self.page(SECRETS, q="github zzzz"), "No rule contains all of these words.")
+
+
+RECORDS: list[Record] = [
+    MemoryRecord("a", "Buoy <b>", "North of the pier.", tags=("sea",), created=datetime(2024, 3, 1, tzinfo=UTC)),
+    MemoryRecord("b", "Pier", "Closed in winter.", kind="guideline", tags=("sea",)),
+    SessionRecord("s", "Chart", (TurnRecord("Where is the buoy?", "North."),)),
+    LeftOut("c", "it is deleted"),
+]
+
+
+class ImportsPageTests(AdminTestCase):
+    def bring(self) -> int:
+        with self.store("alpha", actor="maya", source="cli"):
+            (report,) = Importer("tool", "alpha").run(RECORDS, place="/data/tool.db")
+        assert report.batch
+        return report.batch
+
+    def test_the_list_has_each_import_with_its_result(self) -> None:
+        self.assert_shows(self.page("imports/"), "Nothing was imported yet")
+        batch = self.bring()
+        text = text_of(self.page("imports/"))
+        self.assertRegex(text, rf"#{batch} tool .* maya 2 new, 1 session, 1 left out /data/tool.db")
+
+    def test_a_page_has_what_was_gained(self) -> None:
+        batch = self.bring()
+        text = text_of(self.page(f"imports/{batch}/"))
+        self.assert_shows(
+            text,
+            "2 memories, written 2024-03-01 to",
+            "1 session with 1 turn",
+            "Tags: sea 2",
+            "Beside it: 1 left out.",
+            f"memory-hub memtest --write --from-import {batch}",
+        )
+        self.assertNotIn(b"Buoy <b>", self.client.get(self.address(f"imports/{batch}/")).content)
+        self.assert_shows(
+            text_of(self.page()), "Imported from tool: 2 memories, 1 session with 1 turn, back to 2024-03-01"
+        )
+
+    def test_an_import_is_undone_as_it_was_previewed(self) -> None:
+        batch = self.bring()
+        html = self.page(f"imports/{batch}/")
+        self.assert_shows(text_of(html), "1 session, 1 turn, 2 memories")
+        (token,) = re.findall(r'name="token" value="(\w+)"', html)
+        self.assert_shows(self.post(f"imports/{batch}/", token="0" * 16), "changed since the preview")
+        after = text_of(self.post(f"imports/{batch}/", token=token))
+        self.assert_shows(after, f"Import #{batch} is undone", "This import was undone")
+        with self.store("alpha"):
+            self.assertFalse(Memory.objects.exists())
+        self.assert_shows(self.post(f"imports/{batch}/", token=token), "undone already")
+        self.assert_lacks(self.page(), "Imported from tool")
+
+    def test_only_owners_undo_and_unknown_numbers_are_not_found(self) -> None:
+        batch = self.bring()
+        self.page("imports/9999/", status=404)
+        self.client.force_login(add_person(command=PersonAdd(name="vera", role="viewer")))
+        self.assert_shows(self.page(f"imports/{batch}/"), "Only owners can undo imports.")
+        answer = self.client.post(self.address(f"imports/{batch}/"), {"token": "x"})
+        self.assertEqual(answer.status_code, 403)

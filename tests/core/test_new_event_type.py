@@ -31,8 +31,7 @@ from memoryhub.mcp.registry import load_tools
 from sessions_app.schemas import SessionEnd, SettingsChange
 from sessions_app.services import end_session
 from sessions_app.services.profile import change_settings
-from tests.admin.base import text_of
-from tests.admin.working import WorkingTestCase
+from tests.admin.base import WorkingTestCase, text_of
 from tests.api.client import RestTestCase
 from tests.support import HubTestCase
 

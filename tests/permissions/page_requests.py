@@ -210,7 +210,7 @@ READ_ONLY = frozenset(
     """.split()
 )
 NO_FORM = {
-    "import": "needs an import from another tool; tests/admin/test_imports_page.py refuses it to viewers",
+    "import": "needs an import from another tool; tests/admin/test_site.py refuses it to viewers",
     "memories_review_undo": "undoes one's own verdict, so it needs one first; it writes as verdicts do",
     "memories_review_undo_chosen": "the same",
 }

@@ -18,7 +18,7 @@ from sessions_app.schemas import EventAppend, SessionStart, TurnBegin
 from sessions_app.services import start_session
 from sessions_app.services.turns import append_event, begin_turn, close_turn
 from sessions_app.timeline import Entry, TimelinePage, first_prompts, session_events, timeline_page, turn_events
-from tests.admin.working import WorkingTestCase
+from tests.admin.base import WorkingTestCase
 
 EVENING = datetime(2026, 3, 4, 23, 59, 50, tzinfo=UTC)
 

@@ -8,6 +8,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from memoryhub.core import clock
-from tests.web.server import DEADLINE_SECONDS, Reply, Server, run, serving
+from tests.server_processes import free_port
+from tests.web.server import DEADLINE_SECONDS, Reply, Server, run, serving, until_this_process_ends
 
 HOST = "hub.example.org"
 URL = f"https://{HOST}"
@@ -30,8 +32,36 @@ SIGNS_IN = (*OPTIONS, "--remote-user-header", "Remote-User")
 
 @contextlib.contextmanager
 def public_hub(*options: str, limits: str = "{}", home: Path | None = None) -> Iterator[Server]:
-    with mock.patch.dict(os.environ, MEMORY_HUB_LIMITS=limits), serving(*(options or OPTIONS), home=home) as server:
+    with contextlib.ExitStack() as stack:
+        with mock.patch.dict(os.environ, MEMORY_HUB_LIMITS=limits):
+            server = stack.enter_context(serving(*(options or OPTIONS), home=home))
         yield server
+
+
+@cache
+def team_hub() -> Server:
+    """Return the hub that all tests of this process share, with the project alpha; it has a socket for proxies."""
+    upstream = f"127.0.0.1:{free_port()}"
+    server = until_this_process_ends(public_hub(*SIGNS_IN, "--listen", upstream))
+    server.upstream = upstream
+    server.api("POST", "projects", {"project_id": "alpha"})
+    server.api("POST", "projects/alpha/memories", {"title": "Kept", "content": "a private text"})
+    return server
+
+
+@cache
+def team_owner() -> dict[str, str]:
+    return sign_in(team_hub())
+
+
+def create_token(server: Server, name: str = "ci") -> str:
+    code, output = run("token", "create", "--name", name, "--verbs", "read", home=server.home)
+    assert code == 0, output
+    return next(word for word in output.split() if word.startswith("mh_"))
+
+
+def cookie_of(reply: Reply) -> str:
+    return (reply.headers.get_all("Set-Cookie") or [])[-1].split(";")[0]
 
 
 def forwarded(client: str = CLIENT, **headers: str) -> dict[str, str]:

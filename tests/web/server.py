@@ -16,10 +16,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
+from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from memoryhub.env import DATABASE_FILE
@@ -27,9 +30,11 @@ from tests.databases import remove_home, variables_of
 from tests.home import RUN_HOME_VARIABLE, UNMEASURED, run_home
 
 ROOT = Path(__file__).parent.parent.parent
+# How long what must come is waited for; it costs nothing where it comes early.
 DEADLINE_SECONDS = 120.0
-"""How long what must come is waited for; it costs nothing where it comes early."""
 START_SECONDS = 120.0
+T = TypeVar("T")
+_PRIORITIES = count(1)
 _MIGRATE = """
 import django, os
 os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
@@ -75,6 +80,8 @@ class Server:
         self, home: Path, *options: str, program: str = "", process: subprocess.Popen[str] | None = None
     ) -> None:
         self.home = home
+        # The address at which a proxy reaches it, where it has one of its own for that
+        self.upstream = ""
         self.output: list[str] = []
         self.process = process or command("serve", "--port", "0", *options, home=home, program=program)
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -186,6 +193,13 @@ class Shell:
     def close(self) -> None:
         with self._process as process:
             process.communicate(timeout=DEADLINE_SECONDS)
+
+
+def until_this_process_ends(context: AbstractContextManager[T]) -> T:
+    """Enter it; leave it when this process ends, the last that was entered first."""
+    entered = context.__enter__()
+    Finalize(None, context.__exit__, args=(None, None, None), exitpriority=next(_PRIORITIES))
+    return entered
 
 
 @contextlib.contextmanager

@@ -1,33 +1,43 @@
-"""The project in the address: where pages lead, whose store they read, and what an error looks like."""
+"""Pages by their address: the project in it, errors, headers, background tasks, and the documentation."""
 
 from __future__ import annotations
 
+import posixpath
+import re
 import sqlite3
+import threading
 from contextlib import closing
 from typing import Any
 from unittest import mock
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.template import engines
 from django.template.response import TemplateResponse
-from django.test import Client, RequestFactory, tag
+from django.test import Client, RequestFactory, SimpleTestCase
 from django.urls import get_script_prefix
 
 from memories.models import Memory
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
+from memoryhub.core import background, log
 from memoryhub.core.backends.sqlite.files import path_of
+from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.core.origin import current_origin
 from memoryhub.core.stores.routing import current_alias
 from memoryhub.core.stores.store import project_store
 from memoryhub.web import middleware, signin
+from memoryhub.web.help_page import DOCS, GUIDES
+from tests.admin.base import AdminTestCase, text_of
+from tests.permissions.base import ADMIN, PermissionTestCase
 from tests.support import HubTestCase, forget_all_stores
+from tests.test_docs import anchors
+from tests.web.server import poll
 
 PAGES = ("/", "/admin/login/", "/p/alpha/admin/", "/p/alpha/admin/memories/memory/", "/api/v1/docs", "/nowhere")
 POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'"
 
 
-@tag("process")
 class WebTestCase(HubTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -41,17 +51,10 @@ class WebTestCase(HubTestCase):
         self.client.force_login(self.owner)
 
 
-@tag("process")
 class AddressTests(WebTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.sign_in()
-
-    def test_each_project_shows_its_own_memories_alone(self) -> None:
-        for project, other in (("alpha", "beta"), ("beta", "alpha")):
-            page = self.client.get(f"/p/{project}/admin/memories/memory/")
-            self.assertContains(page, f"The {project} memory")
-            self.assertNotContains(page, f"The {other} memory")
 
     def test_every_link_of_a_page_stays_in_the_project(self) -> None:
         page = self.client.get("/p/alpha/admin/memories/memory/")
@@ -117,7 +120,6 @@ class AddressTests(WebTestCase):
         return middleware.CurrentStore(lambda _: HttpResponse()).process_view(request, view, [], {})
 
 
-@tag("process")
 class FailureTests(WebTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -139,9 +141,10 @@ class FailureTests(WebTestCase):
         home = self.client.get("/")
         self.assertContains(home, "emory database unavailable: ")
         self.assertContains(home, 'href="/p/beta/admin/')
+        self.assertContains(home, "The beta memory")
+        self.assertNotContains(home, "The alpha memory")
 
 
-@tag("process")
 class HeaderTests(WebTestCase):
     def test_every_page_has_the_policy_signed_in_or_not(self) -> None:
         for signed_in in (False, True):
@@ -154,16 +157,6 @@ class HeaderTests(WebTestCase):
                     self.assertEqual(response["X-Content-Type-Options"], "nosniff")
                     response.close()
 
-    def test_no_page_has_script_or_style_of_its_own(self) -> None:
-        self.sign_in()
-        for path in PAGES:
-            with self.subTest(path=path):
-                page = self.client.get(path).content.decode()
-                self.assertNotRegex(
-                    page, r"<script>|<script type=\"(?!application/json|module)|<style|\son\w+=|\sstyle="
-                )
-                self.assertNotRegex(page, r"(src|href)=\"(https?:)?//")
-
     def test_a_foreign_host_is_refused(self) -> None:
         self.assertEqual(self.client.get("/", headers={"host": "evil.example"}).status_code, 400)
 
@@ -173,3 +166,113 @@ class HeaderTests(WebTestCase):
         page = browser.post("/p/alpha/admin/memories/memory/1/delete/", {"post": "yes"})
         self.assertContains(page, "This form has expired", status_code=403)
         self.assertEqual(browser.post("/signout").status_code, 403)
+
+
+class RightsTests(AdminTestCase):
+    def test_a_stream_needs_the_rights_of_its_page(self) -> None:
+        memory = self.write("The pump hums")
+        stream = self.client.get(self.address("live/"))
+        self.assertEqual((stream.status_code, stream["Content-Type"]), (200, "text/event-stream; charset=utf-8"))
+        self.assertFalse(stream.has_header("Content-Length"))
+        self.assertEqual(stream.source.version(), f"{memory}-0")  # type: ignore[attr-defined]
+        self.assertEqual(self.client.get(self.address("live/", "gone")).status_code, 404)
+        self.assertEqual(self.client.get(self.address("tasks/none/live/")).status_code, 204)
+        self.assertRedirects(
+            self.client.get(self.address("tasks/none/")), self.address(""), fetch_redirect_response=False
+        )
+        self.client.logout()
+        for path in (self.address("live/"), "/live/jobs", self.address("tasks/none/live/")):
+            self.assertEqual(self.client.get(path).status_code, 302, path)
+
+    def test_a_page_that_is_fetched_again_leaves_messages_for_the_next_page(self) -> None:
+        self.client.get(self.address("tasks/none/"))
+        fetched = self.client.get(self.address(""), headers={"Hub-Live": "1"})
+        self.assertNotContains(fetched, "The hub was started again since")
+        self.assertIn("The hub was started again since", self.page())
+
+    def test_a_page_that_is_fetched_again_may_lead_elsewhere_with_a_message(self) -> None:
+        gone = self.address("memories/memory/review/99/")
+        fetched = self.client.get(gone, headers={"Hub-Live": "1"})
+        self.assertRedirects(fetched, self.address("memories/memory/review/"))
+        self.assertNotIn("#99 is not in review", self.page())
+
+
+class TaskTests(AdminTestCase):
+    def start(self, work: Any, actor: str = "owner") -> background.Task:
+        with self.store(actor=actor, source="admin"):
+            done = lambda result: [(messages.SUCCESS, f"Done: {result}.")]  # noqa: E731
+            return background.start_task(
+                "Sweep", page=self.address("governance/hold/"), work=work, describe=done, failed=messages.ERROR
+            )
+
+    def result_of(self, task: background.Task) -> str:
+        poll(lambda: task.ended, what="the end of the task")
+        return text_of(self.client.get(self.address(f"tasks/{task.id}/"), follow=True).content.decode())
+
+    def test_the_result_or_the_error_is_shown_once_to_the_person_who_started_it(self) -> None:
+        def refuse(_: Any) -> None:
+            raise Invalid("the broom is missing")
+
+        with mock.patch.object(background.logger, "exception") as logged:
+            broken = self.result_of(self.start(lambda _: 1 // 0))
+        self.assertIn("Sweep failed. The hub’s own log has the error.", broken)
+        logged.assert_called_once()
+        self.assertIn("The broom is missing.", self.result_of(self.start(refuse)))
+        self.assertNotIn("Done: ", self.result_of(self.start(lambda _: log.head()[0], actor="someone")))
+        self.assertIn("Done: 0.", self.result_of(self.start(lambda _: log.head()[0])))
+        self.assertNotIn("Done: 0.", self.page("governance/hold/"))
+
+    def test_a_store_has_one_task_at_a_time(self) -> None:
+        ends = threading.Event()
+        self.addCleanup(ends.set)
+        task = self.start(lambda progress: (progress(1, 4), ends.wait(60)))
+        with self.assertRaisesRegex(Conflict, "sweep of alpha is still running; wait until it has ended"):
+            self.start(lambda _: None)
+        poll(lambda: task.done, what="its progress")
+        page = self.page(f"tasks/{task.id}/")
+        self.assertIn("1 of 4", page)
+        self.assertNotIn("data-live-end", page)
+        self.assertIn("Sweep of alpha", text_of(self.client.get("/jobs").content.decode()))
+        self.page(f"tasks/{task.id}/", "beta", status=302)
+        ends.set()
+        poll(lambda: task.ended, what="the end of the task")
+        fetched = self.client.get(self.address(f"tasks/{task.id}/"), headers={"Hub-Live": "1"})
+        self.assertContains(fetched, "data-live-end")  # the browser loads the page again, which redirects
+
+
+class HelpPageTests(SimpleTestCase):
+    def test_every_document_is_shown_and_its_links_work(self) -> None:
+        shown, linked = set(), {}
+        for path in DOCS.rglob("*.md"):
+            address = f"/help/{path.relative_to(DOCS)}"
+            response = self.client.get(address)
+            self.assertContains(response, '<article class="card prose help-page">')
+            shown.add(address)
+            article = response.content.decode().partition("<article")[2]
+            for link in re.findall(r'(?:href|src)="(?!https?:|#)([^"#]+)', article):
+                linked[posixpath.normpath(posixpath.join(posixpath.dirname(address), link))] = address
+        for link in linked.keys() - shown:
+            self.assertEqual(self.client.get(link).status_code, 200, f"{link} on {linked[link]}")
+
+    def test_every_guide_and_its_section_exist(self) -> None:
+        for guide in GUIDES.values():
+            page, _, anchor = guide.partition("#")
+            self.assertTrue(not anchor or anchor in anchors(DOCS / page), guide)
+            self.assertContains(self.client.get(f"/help/{page}"), f'id="{anchor}"' if anchor else "<h1")
+
+    def test_nothing_outside_the_documentation_is_shown(self) -> None:
+        for path in ("../README.md", "%2e%2e/manage.py", "/etc/passwd", "guides/none.md"):
+            self.assertEqual(self.client.get(f"/help/{path}").status_code, 404, path)
+
+
+class HelpLinkTests(PermissionTestCase):
+    def test_a_page_links_to_its_guide(self) -> None:
+        pages = {
+            f"{ADMIN}memories/memory/review/": "guides/review.md",
+            f"{ADMIN}governance/affirmation/": "guides/recheck.md",
+            "/people": "guides/team.md",
+        }
+        for page, guide in pages.items():
+            with self.subTest(page=page):
+                response = self.browsers["owner"].get(page)
+                self.assertContains(response, f'class="help-link" href="/help/{guide}"', msg_prefix=page)

@@ -1,16 +1,23 @@
-"""The files in deploy/: they name what exists, and nginx and Caddy serve a hub with them."""
+"""The files in deploy/: they name what exists, and nginx and Caddy serve a hub with them, and ask who signs in."""
 
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
+import os
 import re
 import shlex
+import socket
 import subprocess
+import tempfile
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest import TestCase
 
 import yaml
@@ -18,10 +25,124 @@ from django.test import tag
 
 from memoryhub.management.commands.serve import Command
 from memoryhub.ops.serving.network import Network
+from tests.home import run_home
 from tests.programs import needs
-from tests.web.proxies import CLIENT, DEPLOY, Proxy, Running, before_a_hub, caddy, nginx
-from tests.web.public_server import HOST, URL
-from tests.web.server import DEADLINE_SECONDS, ROOT, Server, run
+from tests.server_processes import free_port
+from tests.web.public_server import HOST, URL, create_token, make_certificate, team_hub, trusting
+from tests.web.server import DEADLINE_SECONDS, ROOT, Reply, Server, poll, run
+
+DEPLOY = ROOT / "deploy"
+# An address of this machine that is not the proxy's
+OTHER_ADDRESS = "127.0.0.5"
+UPSTREAM = "127.0.0.1:8320"
+REMOTE_USER = ("Remote-User", "remote-user", "Remote_User")
+Running = Callable[[Path, Path, Path, int, str], AbstractContextManager[None]]
+
+
+class Proxy:
+    """A running proxy with an example configuration, before a real hub."""
+
+    def __init__(self, server: Server, port: int, certificate: Path) -> None:
+        self.server, self.port = server, port
+        self._tls = trusting(certificate)
+
+    def connect(self) -> http.client.HTTPSConnection:
+        connection = http.client.HTTPSConnection(HOST, self.port, timeout=DEADLINE_SECONDS)
+        plain = socket.create_connection(("127.0.0.1", self.port), DEADLINE_SECONDS, source_address=(OTHER_ADDRESS, 0))
+        connection.sock = self._tls.wrap_socket(plain, server_hostname=HOST)
+        return connection
+
+    def request(
+        self, method: str, path: str, body: Any = None, **headers: str
+    ) -> tuple[int, http.client.HTTPMessage, bytes]:
+        with contextlib.closing(self.connect()) as connection:
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request(method, path, body, {"Host": HOST, **named})
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read()
+
+    def send(self, headers: dict[str, str]) -> Reply:
+        """Get the home page with headers that are sent as they are written."""
+        with contextlib.closing(self.connect()) as connection:
+            connection.request("GET", "/", headers={"Host": HOST, **headers})
+            answer = connection.getresponse()
+            return Reply(answer.status, answer.headers, answer.read())
+
+    def is_ready(self) -> bool:
+        try:
+            return self.request("GET", "/api/v1/health", Authorization="Bearer x")[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+
+@contextlib.contextmanager
+def nginx(folder: Path, cert: Path, key: Path, port: int, upstream: str, *, sign_in: str = "") -> Iterator[None]:
+    """Run nginx with the example, and with the guide's lines for an authentication service."""
+    site = (DEPLOY / "nginx.conf").read_text()
+    if sign_in:
+        site = _with_sign_in(site, sign_in)
+    site = site.replace(UPSTREAM, upstream).replace("listen 443 ", f"listen 127.0.0.1:{port} ")
+    site = site.replace("listen 80;", f"listen 127.0.0.1:{free_port()};")
+    site = re.sub(r"(ssl_certificate +)\S+;", rf"\g<1>{cert};", site)
+    site = re.sub(r"(ssl_certificate_key +)\S+;", rf"\g<1>{key};", site)
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    folders = "\n".join(f"{kind}_temp_path {folder}/{kind};" for kind in kinds)
+    user = "user root;" if os.geteuid() == 0 else ""
+    main = f"{user}\npid {folder}/pid;\nerror_log stderr;\nevents {{}}\n"
+    (folder / "nginx.conf").write_text(f"{main}http {{\naccess_log off;\n{folders}\n{site}\n}}\n")
+    with started(["nginx", "-c", str(folder / "nginx.conf"), "-g", "daemon off;"], folder):
+        yield
+
+
+def _with_sign_in(site: str, sign_in: str) -> str:
+    before, _, own = sign_in.partition("    location / {\n")
+    lines = own.partition("        # …")[0]
+    begin = site.index("    location / {\n")
+    location = site[begin : site.index("    }\n", begin) + len("    }\n")]
+    signed_in = re.sub(r" +proxy_set_header Remote-User .*\n", "", location).replace("{\n", "{\n" + lines, 1)
+    return site.replace(location, before + signed_in + location.replace("location /", "location /api/"))
+
+
+@contextlib.contextmanager
+def caddy(folder: Path, cert: Path, key: Path, port: int, upstream: str) -> Iterator[None]:
+    """Run Caddy with the example."""
+    site = (DEPLOY / "Caddyfile").read_text()
+    site = site.replace(f"{HOST} {{", f"https://{HOST}:{port} {{\n\ttls {cert} {key}\n", 1)
+    with caddy_of(folder, site, MEMORY_HUB_UPSTREAM=upstream):
+        yield
+
+
+@contextlib.contextmanager
+def caddy_of(folder: Path, site: str, **environment: str) -> Iterator[None]:
+    (folder / "Caddyfile").write_text(f"{{\n\tadmin off\n\tauto_https off\n}}\n{site}")
+    command = ["caddy", "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"]
+    with started(command, folder, **environment):
+        yield
+
+
+@contextlib.contextmanager
+def before_the_hub(running: Running) -> Iterator[Proxy]:
+    """Run a proxy before the hub that the tests of this process share."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=run_home())))
+        cert, key = make_certificate(folder, HOST)
+        port = free_port()
+        stack.enter_context(running(folder, cert, key, port, team_hub().upstream))
+        proxy = Proxy(team_hub(), port, cert)
+        poll(proxy.is_ready, what="the proxy's first answer")
+        yield proxy
+
+
+@contextlib.contextmanager
+def started(command: list[str], folder: Path, **environment: str) -> Iterator[None]:
+    variables = {**os.environ, "HOME": str(folder), **environment}
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, env=variables, stdout=log, stderr=log)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(DEADLINE_SECONDS)
 
 
 def options_of(words: list[str], **environment: str) -> Network:
@@ -90,7 +211,7 @@ class ProxyTests(Shared):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        cls.proxy = cls.enterClassContext(before_a_hub(cls.running))
+        cls.proxy = cls.enterClassContext(before_the_hub(cls.running))
         cls.server = cls.proxy.server
         cls.bearer = {"Authorization": f"Bearer {cls.server.token}", "Content_Type": "application/json"}
 
@@ -120,54 +241,60 @@ class ProxyTests(Shared):
             answer = connection.getresponse()
             first = answer.readline()
             answer.readline()
-            self.server.api("POST", "projects/alpha/memories", {"title": "New", "content": "text"})
+            self.server.api(
+                "POST", "projects/alpha/memories", {"title": f"New {self.id()}", "content": f"text of {self.id()}"}
+            )
             self.assertNotEqual(answer.readline(), first)
 
     def test_long_bodies_pass_and_longer_ones_do_not(self) -> None:
         for size, statuses in ((1_900_000, (201, 422)), (4_000_000, (413,))):
-            body = json.dumps({"title": "Long", "content": "word " * (size // 5)})
+            body = json.dumps({"title": f"Long {self.id()}", "content": f"{self.id()} " + "word " * (size // 5)})
             status, _, answer = self.proxy.request("POST", "/api/v1/projects/alpha/memories", body, **self.bearer)
             self.assertIn(status, statuses, answer[:200])
 
     def test_what_a_client_makes_up_does_not_reach_the_hub(self) -> None:
-        output = run("token", "create", "--name", "seen", "--verbs", "read", home=self.server.home)[1]
-        token = next(word for word in output.split() if word.startswith("mh_"))
+        token = create_token(self.server, type(self).__name__.lower())
         made_up = {"X_Forwarded_For": "198.51.100.9", "X_Forwarded_Proto": "http", "Forwarded": "for=198.51.100.9"}
         status, _, _ = self.proxy.request("GET", "/api/v1/projects", Authorization=f"Bearer {token}", **made_up)
         self.assertEqual(status, 200)
-        self.assertIn(CLIENT, run("token", "list", home=self.server.home)[1])
-        for name in ("Remote-User", "remote-user", "Remote_User"):
-            with contextlib.closing(self.proxy.connect()) as connection:
-                connection.request("GET", "/", headers={"Host": HOST, name: "owner"})
-                answer = connection.getresponse()
-                self.assertEqual((answer.status, answer.headers["Location"]), (302, "/admin/login/"))
+        self.assertIn(OTHER_ADDRESS, run("token", "list", home=self.server.home)[1])
+        for name in REMOTE_USER:
+            answer = self.proxy.send({name: "owner"})
+            self.assertEqual((answer.status, answer.headers["Location"]), (302, "/admin/login/"))
         status, _, body = self.proxy.request("GET", "/", X_Forwarded_Host="evil.example", Host=HOST)
         self.assertNotIn(b"evil.example", body)
 
 
-class _Authenticator(BaseHTTPRequestHandler):
-    """An authentication service that lets everybody in as the person in a cookie."""
+class Service(BaseHTTPRequestHandler):
+    """Stands in for an authentication service: a cookie names the person; ``nobody`` is let through without a name."""
 
     def do_GET(self) -> None:
-        name = (self.headers["Cookie"] or "").partition("who=")[2].partition(";")[0]
+        name = self.headers.get("Cookie", "").partition("who=")[2].partition(";")[0]
         self.send_response(200 if name else 401)
-        if name:
+        if name and name != "nobody":
             self.send_header("Remote-User", name)
             self.send_header("X-Auth-Request-Preferred-Username", name)
+        self.send_header("Content-Length", "0")
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
         pass
 
 
-class SignInTests(TestCase):
-    """The guide's example of nginx with an authentication service; Caddy's is in ``test_sign_in_proxy``."""
+@contextlib.contextmanager
+def service() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Service) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
 
-    def setUp(self) -> None:
-        service = self.enterContext(ThreadingHTTPServer(("127.0.0.1", 0), _Authenticator))
-        threading.Thread(target=service.serve_forever, daemon=True).start()
-        self.addCleanup(service.shutdown)
-        self.service = f"127.0.0.1:{service.server_port}"
+
+class SignInTests(TestCase):
+    """The guide's example of nginx with an authentication service; Caddy's is below."""
 
     def example(self, first_line: str) -> str:
         text = (ROOT / "docs/guides/run-for-a-team.md").read_text()
@@ -188,8 +315,9 @@ class SignInTests(TestCase):
     @needs("nginx")
     @tag("proxy")
     def test_nginx_asks_a_service_and_lets_tokens_through(self):
-        lines = self.example("    location /oauth2/").replace("127.0.0.1:4180", self.service)
-        with before_a_hub(lambda *given: nginx(*given, sign_in=lines)) as proxy:
+        asked = self.enterContext(service())
+        lines = self.example("    location /oauth2/").replace("127.0.0.1:4180", asked)
+        with before_the_hub(lambda *given: nginx(*given, sign_in=lines)) as proxy:
             self.check(proxy)
 
 
@@ -203,3 +331,65 @@ class NginxTests(ProxyTests, TestCase):
 @tag("proxy")
 class CaddyTests(ProxyTests, TestCase):
     running = staticmethod(caddy)
+
+
+@contextlib.contextmanager
+def asking_caddy(folder: Path, cert: Path, key: Path, port: int, upstream: str, *, asked: str) -> Iterator[None]:
+    """Run Caddy with the example that asks an authentication service."""
+    site = (DEPLOY / "sign-in.Caddyfile").read_text()
+    changes = {
+        f"\n{HOST} {{\n": f"\nhttps://{HOST}:{port} {{\n\tbind 127.0.0.1\n\ttls {cert} {key}\n",
+        "127.0.0.1:9091": asked,
+        UPSTREAM: upstream,
+    }
+    for before, after in changes.items():
+        assert before in site, before
+        site = site.replace(before, after)
+    with caddy_of(folder, site):
+        yield
+
+
+@needs("caddy")
+@tag("proxy")
+class SignInProxyTests(TestCase):
+    proxy: Proxy
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        asked = cls.enterClassContext(service())
+        cls.proxy = cls.enterClassContext(before_the_hub(partial(asking_caddy, asked=asked)))
+
+    def get(self, path: str, **headers: str) -> Reply:
+        return Reply(*self.proxy.request("GET", path, **headers))
+
+    def test_the_services_person_is_signed_in(self):
+        page = self.get("/", Cookie="who=owner")
+        self.assertEqual(page.status, 200)
+        self.assertIn("memoryhub_session", str(page.headers))
+
+    def test_without_the_service_nobody_gets_a_page(self):
+        for name in REMOTE_USER:
+            self.assertEqual(self.proxy.send({name: "owner"}).status, 401)
+
+    def test_a_client_cannot_add_a_name_where_the_service_gave_none(self):
+        for name in REMOTE_USER:
+            # Some versions of Caddy then send the placeholder's own name, which is nobody's.
+            page = self.proxy.send({name: "owner", "Cookie": "who=nobody"})
+            self.assertIn(page.status, (302, 403))
+            self.assertNotIn("memoryhub_session", str(page.headers))
+            self.assertNotIn("as owner", page.body.decode())
+
+    def test_a_name_that_a_connection_header_removes_signs_nobody_in(self):
+        page = self.get("/", Cookie="who=owner", Connection="close, Remote-User")
+        self.assertNotIn("memoryhub_session", str(page.headers.get_all("Set-Cookie")))
+        spared = self.get("/", Cookie="who=owner", Connection="close, X-Forwarded-For, X-Forwarded-Proto")
+        self.assertEqual(spared.status, 200)
+
+    def test_a_token_needs_no_service_and_is_nobody_but_itself(self):
+        token = {"Authorization": f"Bearer {self.proxy.server.token}"}
+        self.assertEqual(self.get("/api/v1/projects", **token).status, 200)
+        wrong = {"Authorization": "Bearer wrong", "Remote_User": "owner"}
+        self.assertEqual(self.get("/api/v1/projects", **wrong).status, 401)
+        page = self.get("/", **wrong)
+        self.assertEqual((page.status, page.headers["Location"]), (302, "/admin/login/"))

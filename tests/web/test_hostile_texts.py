@@ -13,6 +13,7 @@ from django.test import tag
 
 from tests.admin.browser import NARROW, BrowserTestCase
 from tests.hostile import MARKUP
+from tests.web.hostile_pages import HUB_PAGES, UNFILLED
 from tests.web.server import DEADLINE_SECONDS, ROOT, command
 
 # `make torture` opens the pages with each of the texts, and those of more objects
@@ -39,13 +40,12 @@ add('a foreign source', all('[src], link[href], use[href], image[href]').filter(
 performance.getEntriesByType('resource').filter(({name}) => isForeign(name)).forEach(
     ({name}) => report.push(`a request: ${name}`));
 if (location.protocol !== 'chrome-error:' && location.origin !== arguments[0]) report.push(`left for ${location.href}`);
+// Without a style sheet it is a part that a script puts into a page
+const tooWide = document.styleSheets.length && document.documentElement.scrollWidth - innerWidth;
+if (tooWide > 0) report.push(`${tooWide} pixels wider than ${innerWidth}`);
 return report;
 """
-# Without a style sheet it is a part that a script puts into a page
-_TOO_WIDE = "return document.styleSheets.length && document.documentElement.scrollWidth - innerWidth"
-_HUB_PAGES = ("", "people", "tokens", "jobs", "new/project", "help/index.md", "api/v1/docs")
-# What no text of a project names, and what is there only after an import, a task or an operation
-_UNFILLED = {"batch_id", "task_id", "hold_id", "rollback_id", "tail"}
+_FILL = "import django; django.setup(); from tests.web.hostile_pages import print_filled; print_filled({}, *{})"
 # A client that shows an MCP App, as the specification has it: a sandboxed frame that asks by messages
 _HOST = """<!doctype html><meta charset="utf-8"><title>Host</title>
 <iframe sandbox="allow-scripts" style="width: 900px; height: 500px"></iframe>
@@ -76,8 +76,7 @@ class HostileTextTests(BrowserTestCase):
         cls.addClassCleanup(cls.browser.execute_cdp_cmd, "Page.removeScriptToEvaluateOnNewDocument", watch)
         for name in TEXTS:
             cls.server.api("POST", "projects", {"project_id": f"hostile-{name}"})
-        program = (ROOT / "tests/web/hostile_pages.py").read_text("utf-8")
-        with command(str(OBJECTS), *TEXTS, home=cls.server.home, program=program) as process:
+        with command(home=cls.server.home, program=_FILL.format(OBJECTS, TEXTS)) as process:
             output, _ = process.communicate(timeout=DEADLINE_SECONDS)
         lines = [line for line in output.splitlines() if line.startswith("{")]
         assert len(lines) == len(TEXTS), output
@@ -86,9 +85,9 @@ class HostileTextTests(BrowserTestCase):
     def test_no_page_runs_or_shows_markup_of_a_text(self) -> None:
         faults, count = [], 0
         for name, filled in self.filled.items():
-            self.assertEqual(set(filled["unfilled"]), _UNFILLED)
+            self.assertEqual(set(filled["unfilled"]), UNFILLED)
             asked = urlencode({"q": MARKUP[name], "text": MARKUP[name]})
-            for page in (*filled["pages"], f"/find?{asked}", *(f"/{page}" for page in _HUB_PAGES)):
+            for page in (*filled["pages"], f"/find?{asked}", *(f"/{page}" for page in HUB_PAGES)):
                 faults += [f"{name} {page}: {fault}" for fault in self.faults(page)]
                 count += 1
         self.assertEqual(faults, [], "\n".join(faults))
@@ -110,16 +109,14 @@ class HostileTextTests(BrowserTestCase):
     def faults(self, page: str) -> list[str]:
         self.browser.get(self.server.address + page)
         faults = list(self.browser.execute_script(_LOOK, self.server.address))
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", NARROW)
+        faults += [fault for fault in self.browser.execute_script(_LOOK, self.server.address) if fault not in faults]
+        self.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         if not self.browser.current_url.startswith(self.server.address):
             faults.append(f"left for {self.browser.current_url}")
         said = [entry["message"] for entry in self.browser.get_log("browser")]
         # A page that takes no GET, or shows nothing of such an object, answers with a status that the browser reports
         faults += [line for line in said if "Failed to load resource" not in line and "favicon" not in line]
-        for size in ({**NARROW, "width": 1280}, NARROW):
-            self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-            if (wide := self.browser.execute_script(_TOO_WIDE)) > 0:
-                faults.append(f"{wide} pixels wider than {size['width']}")
-        self.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         return faults
 
     def is_drawn(self) -> bool:

@@ -1,10 +1,14 @@
-"""A hub beyond loopback: which options it refuses, and how people reach it over TLS and through a proxy."""
+"""A hub beyond loopback: the options it refuses, TLS, sign-in by a proxy, and the connections it holds."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import http.client
+import json
 import os
+import resource
+import select
 import socket
 import tempfile
 from contextlib import closing
@@ -13,20 +17,36 @@ from unittest import TestCase, mock
 
 from django.test import tag
 
+from memoryhub.core.backends.sqlite import wiping
 from memoryhub.core.errors import HubError, Invalid, Unavailable
 from memoryhub.ops.serving import tls, web
+from memoryhub.ops.serving.connections import Connections, Listener, most_connections, raise_file_limit
 from memoryhub.ops.serving.limits import Buckets, Limits
+from memoryhub.ops.serving.listener import bind
 from memoryhub.ops.serving.network import Network
 from tests.home import run_home
 from tests.server_processes import free_port
-from tests.web.public_server import CLIENT, HOST, SIGNS_IN, URL, make_certificate, public_hub, send, sign_in, trusting
-from tests.web.server import run, serving, temporary_home
+from tests.web.public_server import (
+    CLIENT,
+    HOST,
+    URL,
+    cookie_of,
+    make_certificate,
+    read_all,
+    send,
+    sign_in,
+    status_of,
+    team_hub,
+    team_owner,
+    trusting,
+)
+from tests.web.server import DEADLINE_SECONDS, Reply, run, serving, temporary_home
 
+FORM = "application/x-www-form-urlencoded"
 OPEN = {"listen": "0.0.0.0:8443"}
 PROXY = {"trusted_proxy": ["10.0.0.5"]}
 
 
-@tag("process")
 class OptionTests(TestCase):
     def setUp(self) -> None:
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory(dir=run_home())))
@@ -113,22 +133,6 @@ class OptionTests(TestCase):
         other = Network.from_options({"public_url": "https://other.org"}, environment)
         self.assertEqual(other.public_url, "https://other.org")
 
-    def test_a_refusal_is_one_sentence_of_the_command(self):
-        with temporary_home() as home:
-            code, output = run("serve", "--port", "0", "--listen", "0.0.0.0:0", home=home)
-        self.assertEqual(code, 2)
-        self.assertEqual(
-            output.strip(), "memory-hub: --listen 0.0.0.0 needs --public-url, the address that people and clients use"
-        )
-
-    def test_a_port_in_use_is_one_sentence(self):
-        with temporary_home() as home, closing(socket.create_server(("127.0.0.1", 0))) as taken:
-            place = f"127.0.0.1:{taken.getsockname()[1]}"
-            options = ("--public-url", URL, "--trusted-proxy", "127.0.0.1", "--listen", place)
-            code, output = run("serve", "--port", "0", *options, home=home)
-        self.assertEqual(code, 8)
-        self.assertIn("(Address already in use); choose another with --listen", output)
-
     def test_the_default_port_of_this_machine_s_hubs_is_named(self) -> None:
         with mock.patch.object(socket.socket, "bind", side_effect=OSError(errno.EADDRINUSE, "Address already in use")):
             with self.assertRaisesRegex(Unavailable, "with --listen 0.0.0.0:8320: 8321 is the default port of every"):
@@ -139,7 +143,6 @@ class OptionTests(TestCase):
                 web.listen_publicly(Network(listen=("0.0.0.0", 8443)))
 
 
-@tag("process")
 class LimitTests(TestCase):
     def test_unknown_limits_and_values_that_are_none_are_refused(self):
         for text in ("[]", "no json", '{"streams": 0}', '{"streams": "1"}', '{"streams": true}', '{"speed": 1}'):
@@ -168,7 +171,23 @@ class LimitTests(TestCase):
 
 
 @tag("process")
-class TlsTests(TestCase):
+class StartTests(TestCase):
+    def test_a_refusal_is_one_sentence_of_the_command(self):
+        with temporary_home() as home:
+            code, output = run("serve", "--port", "0", "--listen", "0.0.0.0:0", home=home)
+        self.assertEqual(code, 2)
+        self.assertEqual(
+            output.strip(), "memory-hub: --listen 0.0.0.0 needs --public-url, the address that people and clients use"
+        )
+
+    def test_a_port_in_use_is_one_sentence(self):
+        with temporary_home() as home, closing(socket.create_server(("127.0.0.1", 0))) as taken:
+            place = f"127.0.0.1:{taken.getsockname()[1]}"
+            options = ("--public-url", URL, "--trusted-proxy", "127.0.0.1", "--listen", place)
+            code, output = run("serve", "--port", "0", *options, home=home)
+        self.assertEqual(code, 8)
+        self.assertIn("(Address already in use); choose another with --listen", output)
+
     def test_people_use_tls_and_this_machine_its_own_address(self):
         with temporary_home() as home, tempfile.TemporaryDirectory(dir=run_home()) as folder:
             cert, key = make_certificate(Path(folder), "127.0.0.1")
@@ -202,45 +221,129 @@ class TlsTests(TestCase):
 
 @tag("process")
 class ProxySignInTests(TestCase):
-    def test_a_person_whom_the_proxy_names_is_signed_in_and_out(self):
-        with public_hub(*SIGNS_IN) as server:
-            sign_in(server, "ann", role="viewer")
-            page = send(server, "GET", "/", Remote_User="ann")
-            cookie = (page.headers.get_all("Set-Cookie") or [])[-1].split(";")[0]
-            self.assertEqual(page.status, 200)
-            # The session ends when the header is gone, or names somebody else.
-            self.assertEqual(send(server, "GET", "/", Cookie=cookie).headers["Location"], "/admin/login/")
-            self.assertEqual(send(server, "GET", "/", Cookie=cookie, Remote_User="ann").status, 200)
-            self.assertEqual(send(server, "GET", "/api/v1/projects", Cookie=cookie).status, 401)
-            self.assertEqual(send(server, "GET", "/", Cookie=cookie, Remote_User="bob").status, 403)
-            self.assertEqual(send(server, "GET", "/people", Remote_User="ann").status, 403)
+    def setUp(self) -> None:
+        self.server = team_hub()
+
+    def get(self, path: str, **headers: str) -> Reply:
+        return send(self.server, "GET", path, **headers)
+
+    def test_a_person_whom_the_proxy_names_is_signed_in_and_out_and_refused_once_deactivated(self):
+        sign_in(self.server, "bea", role="viewer")
+        page = self.get("/", Remote_User="bea")
+        cookie = cookie_of(page)
+        self.assertEqual(page.status, 200)
+        # The session ends when the header is gone, or names somebody else.
+        self.assertEqual(self.get("/", Cookie=cookie).headers["Location"], "/admin/login/")
+        self.assertEqual(self.get("/", Cookie=cookie, Remote_User="bea").status, 200)
+        self.assertEqual(self.get("/api/v1/projects", Cookie=cookie).status, 401)
+        self.assertEqual(self.get("/", Cookie=cookie, Remote_User="bob").status, 403)
+        self.assertEqual(self.get("/people", Remote_User="bea").status, 403)
+        form = {"Content_Type": FORM, "Origin": URL, **team_owner()}
+        self.assertEqual(send(self.server, "POST", "/people/bea/deactivate", b"", **form).status, 302)
+        self.assertEqual(self.get("/", Remote_User="bea").status, 403)
 
     def test_an_unknown_person_sees_whom_to_ask_and_is_not_created(self):
-        with public_hub(*SIGNS_IN) as server:
-            for name in ("bob", "Owner", "owner ", "../owner", "a" * 300):
-                page = send(server, "GET", "/", Remote_User=f"{name}x")
-                self.assertEqual(page.status, 403)
-                self.assertIn(b"Ask owner to invite you", page.body)
-                self.assertNotIn("memoryhub_session", str(page.headers))
-            self.assertEqual(send(server, "GET", "/api/v1/projects", Remote_User="bob").status, 401)
-            people = send(server, "GET", "/people", Remote_User="owner")
-            self.assertIn(b'action="/people/owner/link"', people.body)
-            self.assertNotIn(b'action="/people/bobx/link"', people.body)
+        for name in ("bob", "Owner", "owner ", "../owner", "a" * 300):
+            page = self.get("/", Remote_User=f"{name}x")
+            self.assertEqual(page.status, 403)
+            self.assertIn(b"Ask owner to invite you", page.body)
+            self.assertNotIn("memoryhub_session", str(page.headers))
+        self.assertEqual(self.get("/api/v1/projects", Remote_User="bob").status, 401)
+        people = self.get("/people", Remote_User="owner")
+        self.assertIn(b'action="/people/owner/link"', people.body)
+        self.assertNotIn(b'action="/people/bobx/link"', people.body)
 
     def test_who_signs_out_stays_out_until_they_sign_in_again(self):
-        with public_hub(*SIGNS_IN) as server:
-            home = send(server, "GET", "/", Remote_User="owner")
-            cookies = dict(value.split(";")[0].split("=", 1) for value in home.headers.get_all("Set-Cookie") or [])
-            sent = {"Cookie": "; ".join(map("=".join, cookies.items())), "Remote_User": "owner", "Origin": URL}
-            self.assertEqual(send(server, "POST", "/signout", b"", **sent).status, 403)
-            form = {"Content_Type": "application/x-www-form-urlencoded", "X_CSRFToken": cookies["memoryhub_csrf"]}
-            self.assertEqual(send(server, "POST", "/signout", b"", **sent, **form).headers["Location"], "/admin/login/")
-            self.assertIn(b"Sign in as owner", send(server, "GET", "/admin/login/", **sent).body)
+        home = self.get("/", Remote_User="owner")
+        cookies = dict(value.split(";")[0].split("=", 1) for value in home.headers.get_all("Set-Cookie") or [])
+        sent = {"Cookie": "; ".join(map("=".join, cookies.items())), "Remote_User": "owner", "Origin": URL}
+        self.assertEqual(send(self.server, "POST", "/signout", b"", **sent).status, 403)
+        form = {"Content_Type": FORM, "X_CSRFToken": cookies["memoryhub_csrf"]}
+        out = send(self.server, "POST", "/signout", b"", **sent, **form)
+        self.assertEqual(out.headers["Location"], "/admin/login/")
+        self.assertIn(b"Sign in as owner", self.get("/admin/login/", **sent).body)
 
-    def test_a_deactivated_person_is_refused(self):
-        with public_hub(*SIGNS_IN) as server:
-            sign_in(server, "ann", role="viewer")
-            owner = sign_in(server)
-            form = {"Content_Type": "application/x-www-form-urlencoded", "Origin": URL}
-            self.assertEqual(send(server, "POST", "/people/ann/deactivate", b"", **owner, **form).status, 302)
-            self.assertEqual(send(server, "GET", "/", Remote_User="ann").status, 403)
+
+class ListenerTests(TestCase):
+    def listen(self, connections: Connections) -> Listener:
+        listener = self.enterContext(bind("127.0.0.1", 0, option="--port"))
+        listener.setblocking(False)
+        listener.connections = connections
+        return listener
+
+    def connect(self, listener: Listener, source: str = "127.0.0.1") -> socket.socket:
+        place = listener.getsockname()
+        return self.enterContext(socket.create_connection(place, DEADLINE_SECONDS, source_address=(source, 0)))
+
+    def test_a_connection_counts_from_its_acceptance_to_its_end(self):
+        connections = Connections(2)
+        listener = self.listen(connections)
+        clients = [self.connect(listener) for _ in range(3)]
+        held = [listener.accept()[0] for _ in range(2)]
+        with self.assertRaises(BlockingIOError):
+            listener.accept()
+        self.assertEqual(status_of(read_all(clients[2])), 503)
+        self.assertEqual(connections.total, 2)
+        held[0].close()
+        held[0].close()
+        self.assertEqual(connections.total, 1)
+        self.connect(listener)
+        listener.accept()[0].close()
+        held[1].close()
+        self.assertEqual(connections.total, 0)
+
+    def test_one_address_cannot_have_all_of_them(self):
+        exempt = "127.0.0.9"
+        connections = Connections(10, most_of_an_address=1, address_of=lambda peer: "" if peer == exempt else peer)
+        listener = self.listen(connections)
+        sources = ("127.0.0.2", "127.0.0.2", "127.0.0.3", exempt, exempt)
+        for source in sources:
+            self.connect(listener, source)
+        with contextlib.ExitStack() as held:
+            accepted = [listener.accept() for _ in range(4)]
+            for connection, _ in accepted:
+                held.enter_context(connection)
+            self.assertEqual([address[0] for _, address in accepted], ["127.0.0.2", "127.0.0.3", exempt, exempt])
+        self.assertEqual(connections.total, 0)
+
+
+class FileLimitTests(TestCase):
+    def test_connections_leave_files_for_databases(self):
+        self.assertEqual(most_connections(2_000, 1_024), 256)
+        self.assertEqual(most_connections(2_000, 65_536), 2_000)
+
+    def test_the_soft_limit_of_files_is_raised(self):
+        with (
+            mock.patch.object(resource, "getrlimit", return_value=(1_024, 4_096)),
+            mock.patch.object(resource, "setrlimit") as changed,
+        ):
+            self.assertEqual(raise_file_limit(), 4_096)
+        changed.assert_called_once_with(resource.RLIMIT_NOFILE, (4_096, 4_096))
+
+    def test_the_write_ahead_logs_are_kept_short_after_files_ran_out(self):
+        stop = mock.Mock()
+        stop.wait.side_effect = [False, False, True]
+        failure = OSError(errno.EMFILE, "Too many open files")
+        with (
+            mock.patch.object(wiping, "shorten_all", side_effect=[failure, []]) as shorten_all,
+            self.assertLogs("memoryhub.core.backends.sqlite.wiping", "ERROR"),
+        ):
+            wiping.keep(stop)
+        self.assertEqual(shorten_all.call_count, 2)
+
+
+@tag("process")
+class HandshakeTests(TestCase):
+    def test_handshakes_that_are_not_made_count_and_leave_the_machine_its_own(self):
+        with tempfile.TemporaryDirectory(dir=run_home()) as folder, contextlib.ExitStack() as stack:
+            cert, key = make_certificate(Path(folder), "127.0.0.1")
+            port = free_port()
+            options = ("--listen", f"127.0.0.1:{port}", "--tls-cert", str(cert), "--tls-key", str(key))
+            limits = json.dumps({"connections": 3})
+            stack.enter_context(mock.patch.dict("os.environ", MEMORY_HUB_LIMITS=limits))
+            server = stack.enter_context(serving("--no-worker", "--public-url", f"https://127.0.0.1:{port}", *options))
+            place = ("127.0.0.1", port)
+            silent = [stack.enter_context(socket.create_connection(place, DEADLINE_SECONDS)) for _ in range(4)]
+            self.assertEqual(select.select(silent, [], [], DEADLINE_SECONDS)[0], [silent[3]])
+            self.assertEqual(read_all(silent[3]), b"")
+            self.assertEqual(server.api("GET", "projects").status, 200)

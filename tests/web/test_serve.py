@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import signal
 import socket
 import sqlite3
 import stat
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -19,8 +17,10 @@ from django.test import tag
 
 from memoryhub.core.errors import Invalid
 from memoryhub.ops.serving import web
+from memoryhub.ops.serving.listener import UVICORN_OPTIONS
 from tests.web.server import DEADLINE_SECONDS, Server, alive, command, poll, run, serving, temporary_home
 
+# The server, with more patience at its end than a slow machine can use up
 PATIENT_SERVER = """
 import os, sys, django
 os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
@@ -30,7 +30,6 @@ from memoryhub.ops.serving import web
 web._GRACE_SECONDS = 60
 sys.exit(main(sys.argv))
 """
-"""The server, with more patience at its end than a slow machine can use up."""
 
 # The server, which gets a signal before it handles any, in a callback where Python drops exceptions.
 _SIGNALLED_BEFORE_SERVING = """
@@ -149,26 +148,16 @@ class RunningTests(TestCase):
         self.assertIn(f"already running at {self.server.address} (process {self.server.process.pid})", output)
         self.assertEqual(len(output.strip().splitlines()), 1)
 
-    def test_a_body_without_a_length_is_limited_too(self) -> None:
-        with closing(socket.create_connection(self.server.place, DEADLINE_SECONDS)) as client:
-            head = f"POST /api/v1/projects HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self.server.token}\r\n"
-            client.sendall(f"{head}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
-            with contextlib.suppress(ConnectionError):
-                for _ in range(40):
-                    client.sendall(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
-            self.assertIn(b"413", client.makefile("rb").readline())
-
-    def test_a_connection_is_kept_for_longer_than_clients_leave_theirs_idle(self) -> None:
+    def test_a_connection_is_kept_for_longer_than_clients_and_proxies_leave_theirs_idle(self) -> None:
+        longest_of_others = 120  # Caddy's; httpx has 5 s, nginx 60
+        self.assertGreater(UVICORN_OPTIONS["timeout_keep_alive"], longest_of_others)
         with closing(http.client.HTTPConnection(*self.server.place, timeout=DEADLINE_SECONDS)) as client:
-            statuses = []
-            for seconds in (0, 6):  # httpx closes its own after 5
-                time.sleep(seconds)
+            for _ in range(2):
                 client.request("GET", "/api/v1/health")
                 client.auto_open = 0
                 with client.getresponse() as response:
                     response.read()
-                statuses.append(response.status)
-        self.assertEqual(statuses, [200, 200])
+                self.assertEqual(response.status, 200)
 
     def test_a_project_made_by_one_request_is_seen_by_all_threads(self) -> None:
         self.server.api("POST", "projects", {"project_id": "alpha"})
@@ -184,13 +173,13 @@ class RunningTests(TestCase):
         self.assertEqual(listed["meta"]["total_count"], 24)
 
 
+# A command that can create files and write nothing into them, as on a full disk
 _WITHOUT_ROOM = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 from memoryhub.cli import main
 sys.exit(main(sys.argv))
 """
-"""A command that can create files and write nothing into them, as on a full disk."""
 _SECRETS = ("token", "secret_key", "redaction.key")
 
 
@@ -210,37 +199,33 @@ class SecretFileTests(TestCase):
         headers = {"Authorization": authorization}
         return server.request("POST", "/api/v1/projects", {"project_id": "intruder"}, **headers).status
 
-    def test_an_empty_token_file_admits_nobody_and_gets_a_new_token(self) -> None:
-        for content in ("", "\n", "\0" * 43):
-            with self.subTest(content=content), temporary_home() as home:
-                (home / "token").touch(0o600)
-                (home / "token").write_text(content)
-                with serving("--no-worker", home=home) as server:
-                    self.assertRegex(server.text, r"the secret file \S+/token was empty; it gets another secret")
-                    for authorization in ("Bearer ", "Bearer", "Bearer \t", "bearer  "):
-                        self.assertEqual(self.status(server, authorization), 401)
-                    self.assertGreaterEqual(len(server.token), 32)
-                    self.assertEqual(server.api("GET", "projects").json()["meta"]["total_count"], 0)
-                self.assertEqual(stat.S_IMODE((home / "token").stat().st_mode), 0o600)
-
-    def test_a_token_that_is_emptied_while_the_hub_runs_admits_nobody(self) -> None:
-        with serving("--no-worker") as server:
-            before = server.token
-            (server.home / "token").write_text("")
-            self.assertEqual(self.status(server, "Bearer "), 401)
-            self.assertEqual(self.status(server, f"Bearer {before}"), 401)
-            self.assertEqual(server.api("GET", "projects").status, 200)
-            (server.home / "token").write_text("short\n")
-            refused = server.api("GET", "projects")
-            self.assertEqual((refused.status, refused.json()["code"]), (503, "unavailable"))
-            self.assertIn("token holds 5 characters, and a secret needs at least 32; remove it", refused.body.decode())
-
-    def test_an_empty_secret_key_is_replaced_before_anyone_signs_in(self) -> None:
+    def test_empty_secret_files_admit_nobody_and_get_new_secrets(self) -> None:
         with temporary_home() as home:
+            (home / "token").touch(0o600)
+            (home / "token").write_text("\0" * 43)  # other empty files: tests.core.test_secret_files
             (home / "secret_key").write_text("")
             with serving("--no-worker", home=home) as server:
-                reply = server.request("GET", server.link.removeprefix(server.address))
-                self.assertEqual(reply.status, 302)
+                self.assertRegex(server.text, r"the secret file \S+/token was empty; it gets another secret")
+                for authorization in ("Bearer ", "Bearer", "Bearer \t", "bearer  "):
+                    self.assertEqual(self.status(server, authorization), 401)
+                self.assertGreaterEqual(len(server.token), 32)
+                self.assertEqual(server.api("GET", "projects").json()["meta"]["total_count"], 0)
+                self.assertEqual(stat.S_IMODE((home / "token").stat().st_mode), 0o600)
+                link = server.link.removeprefix(server.address)
+                self.assertEqual(server.request("GET", link).status, 302)
+                self.empty_the_token(server)
+
+    def empty_the_token(self, server: Server) -> None:
+        """Empty the file while the hub runs: it admits nobody until there is a new token."""
+        before = server.token
+        (server.home / "token").write_text("")
+        self.assertEqual(self.status(server, "Bearer "), 401)
+        self.assertEqual(self.status(server, f"Bearer {before}"), 401)
+        self.assertEqual(server.api("GET", "projects").status, 200)
+        (server.home / "token").write_text("short\n")
+        refused = server.api("GET", "projects")
+        self.assertEqual((refused.status, refused.json()["code"]), (503, "unavailable"))
+        self.assertIn("token holds 5 characters, and a secret needs at least 32; remove it", refused.body.decode())
 
     def test_a_secret_that_is_too_short_stops_the_start_with_one_sentence(self) -> None:
         for name in _SECRETS:
@@ -292,11 +277,10 @@ class EndTests(TestCase):
             poll(lambda: not alive(pids), what="the end of the worker, which was killed")
             self.assertNotIn("Traceback", server.text)
 
-    def test_ctrl_c_ends_the_web_and_the_worker(self) -> None:
-        self._end(signal.SIGINT)
-
-    def test_sigterm_ends_the_web_and_the_worker(self) -> None:
-        self._end(signal.SIGTERM)
+    def test_a_signal_ends_the_web_and_the_worker(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(signal=number):
+                self._end(number)
 
     def test_a_signal_before_the_first_request_can_be_answered_ends_it_too(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
