@@ -21,9 +21,8 @@ from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.jsonl import Export, export_lines
 from memoryhub.transfer.records import MemoryRecord, Record, SessionRecord, TurnRecord
 from memoryhub.transfer.replaying import ReplayReport, replay_export
-from tests.governance.retaining import RetentionTestCase
-from tests.governance.rollback_actions import DeedTestCase, random_steps
-from tests.governance.test_retention_random import Story
+from tests.governance.retaining import RetentionTestCase, Story
+from tests.governance.rollback_case import DeedTestCase, random_steps
 from tests.support import HubTestCase
 
 # Columns with ids, beside primary keys, which all are
