@@ -44,7 +44,7 @@ ROLLBACK, RETENTION, HOLDS, STALE = (
 )
 
 
-class DoorsTestCase(AdminTestCase, RestTestCase):
+class DoorsTestCase(AdminTestCase, RestTestCase):  # type: ignore[misc]
     """Pages, routes and commands of alpha, as its owner."""
 
     def command(self, *words: str, stdin: str = "") -> str:

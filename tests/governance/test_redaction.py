@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import subprocess
@@ -354,7 +355,7 @@ class SpoolTests(HubTestCase):
         before, token = self.lines(), self.preview().confirm_token
         with (
             spool.only_taker(),
-            mock.patch.object(spool.taking, "__kwdefaults__", {"seconds": 0}),
+            mock.patch.object(inspect.unwrap(spool.taking), "__kwdefaults__", {"seconds": 0}),
             self.assertRaises(Locked),
         ):
             redact(command=RedactionRun(text=WORD, confirm_token=token))

@@ -272,7 +272,7 @@ class OwnRulesTests(SecretsTestCase):
 
     def test_what_matches_too_often_is_masked_as_a_whole(self):
         self.change(secret_rules=[{"id": "wide", "pattern": "a"}])
-        kept = self.kept("ab" * 250_000)
+        kept = self.kept("ab" * 11_000)
         self.assertEqual(kept.count("[REDACTED:secret:"), 10_001)
         self.assertEqual(kept[-1], "]")
 
