@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from random import Random
 from typing import Any
 
-from decisions.schemas import DecisionEvidence, DecisionLink, DecisionMark, DecisionRecord
+from decisions.schemas import DecisionEvidence, DecisionGet, DecisionLink, DecisionMark, DecisionRecord
+from decisions.selectors import get_decisions
 from decisions.services import add_evidence, link_decisions, mark_decision, record_decision
 from governance.rollback.schemas import Preview, RollbackMake, RollbackPlan, RollbackUndo, RollbackView
 from governance.rollback.services import preview, roll_back, undo_rollback
@@ -15,8 +17,19 @@ from governance.staleness.services import affirm
 from memories.models import Conflict, Memory, Relation
 from memories.review.schemas import ReviewTouch, ReviewVerdict
 from memories.review.services import review_memory, withdraw_verdict
-from memories.schemas import ConflictResolve, MemoryDelete, MemoryRestore, MemoryUpdate, MemoryWrite
+from memories.schemas import (
+    ConflictResolve,
+    MemoryDelete,
+    MemoryGet,
+    MemoryList,
+    MemoryRestore,
+    MemoryUpdate,
+    MemoryWrite,
+)
 from memories.schemas.links import RelationCreate, RelationDelete, TagCreate
+from memories.schemas.query import ConflictList
+from memories.selectors import get_memories, list_memories
+from memories.selectors.conflicts import list_conflicts
 from memories.services import delete_memory, resolve_conflict, restore_memory, update_memory, write_memory
 from memories.services.relations import create_relation, delete_relation
 from memories.services.tags import create_tag
@@ -29,6 +42,7 @@ from sessions_app.services import end_session, start_session
 from sessions_app.services.profile import change_settings, describe
 from tests.support import HubTestCase
 
+SCRATCH = "s-scratch"
 ROLLED_BACK = {"actor": "mallory", "session_id": "s-bad", "source": "mcp"}
 
 
@@ -50,6 +64,51 @@ class RollbackTestCase(HubTestCase):
             command = DecisionRecord(title=title, chosen=f"Choose {title}.", **fields)
             return record_decision(command=command).id
 
+    def delete(self, memory_id: int, *, rolled_back: bool = False) -> None:
+        with use_origin(**(ROLLED_BACK if rolled_back else {})):
+            delete_memory(command=MemoryDelete(id=memory_id))
+
+    def mark(self, decision_id: int, status: str, *, rolled_back: bool = False) -> None:
+        with use_origin(**(ROLLED_BACK if rolled_back else {})):
+            mark_decision(command=DecisionMark(id=decision_id, status=status))
+
+    def relate(self, source: int, target: int, *, rolled_back: bool = False) -> int:
+        with use_origin(**(ROLLED_BACK if rolled_back else {})):
+            command = RelationCreate(source=str(source), relation="related_to", target=str(target))
+            return create_relation(command=command).id
+
+    def unrelate(self, relation_id: int, *, rolled_back: bool = False) -> None:
+        with use_origin(**(ROLLED_BACK if rolled_back else {})):
+            delete_relation(command=RelationDelete(id=relation_id))
+
+    def conflicting(self, *, rolled_back: bool = True) -> int:
+        """Return a memory that ada revised, and then a caller who had not seen that."""
+        memory = self.write("Kept")
+        self.revise(memory, "Clean.")
+        self.revise(memory, "Poisoned.", rolled_back=rolled_back, base_version=1)
+        return memory
+
+    @contextmanager
+    def scratch(self) -> Iterator[None]:
+        with use_origin(session_id=SCRATCH):
+            start_session(command=SessionStart(session_id=SCRATCH, mode="scratch"))
+            yield
+
+    def set(self, **settings: Any) -> None:
+        change_settings(command=SettingsChange(settings=settings))
+
+    def view(self, memory_id: int) -> dict[str, Any]:
+        return get_memories(command=MemoryGet(ids=[memory_id], include_deleted=True))[0]
+
+    def decision(self, decision_id: int) -> dict[str, Any]:
+        return get_decisions(command=DecisionGet(ids=[decision_id]))[0]
+
+    def listed(self) -> list[int]:
+        return [memory["id"] for memory in list_memories(command=MemoryList()).results]
+
+    def conflicts(self) -> list[int]:
+        return [conflict["id"] for conflict in list_conflicts(command=ConflictList()).results]
+
     def preview(self, **fields: Any) -> Preview:
         return preview(command=RollbackPlan.model_validate({"session_id": "s-bad", **fields}))
 
@@ -62,6 +121,16 @@ class RollbackTestCase(HubTestCase):
     def undo(self, rollback_id: int, reason: str = "") -> RollbackView:
         with use_origin(actor="olga", session_id="", source="admin"):
             return undo_rollback(command=RollbackUndo(id=rollback_id, reason=reason))
+
+    def assert_rolls_back(self, state: Callable[[], Any], rolled_back: Any, undone: Any, **fields: Any) -> RollbackView:
+        """Roll back and undo that; after each step the state must be as given, and a rebuild the same."""
+        made = self.roll_back(**fields)
+        self.assertEqual(rolled_back, state())
+        self.assert_rebuilds()
+        self.undo(made.id)
+        self.assertEqual(undone, state())
+        self.assert_rebuilds()
+        return made
 
     def assert_rebuilds(self) -> None:
         report = log.rebuild()
@@ -101,7 +170,6 @@ _SEED = "write:0:0 write:1:1 write:2:2 note:0:0 note:1:1 decide:0:3 decide:1:3 r
 
 _NAMES = ("alpha", "beta", "gamma", "delta")
 
-_SCRATCH = "s-scratch"
 
 Step = tuple[str, int, int]
 
@@ -121,7 +189,7 @@ class DeedTestCase(RollbackTestCase):
     def prepare(self, deeds: list[tuple[bool, Step]], *, reviewed: bool = False) -> None:
         """Let clean callers do a little, then both do some; ``reviewed``: whatever is written waits for a person."""
         self.memories, self.decisions = [], []
-        start_session(command=SessionStart(session_id=_SCRATCH, mode="scratch"))
+        start_session(command=SessionStart(session_id=SCRATCH, mode="scratch"))
         for seed in _SEED:
             kind, one, other = seed.split(":")
             self.act((kind, int(one), int(other)))
@@ -133,7 +201,7 @@ class DeedTestCase(RollbackTestCase):
     def act(self, step: Step, *, rolled_back: bool = False) -> None:
         kind, one, other = step
         origin = {"actor": "mallory", "source": "mcp"} if rolled_back else {}
-        session = {"session_id": _SCRATCH} if kind in ("note", "end", "promote") else {}
+        session = {"session_id": SCRATCH} if kind in ("note", "end", "promote") else {}
         with suppress(HubError), use_origin(**origin, **session):
             getattr(self, f"do_{kind}")(one, other)
 
@@ -246,7 +314,7 @@ class DeedTestCase(RollbackTestCase):
 
     def do_end(self, one: int, other: int) -> None:
         keep = {"keep": [self.memory(one)]} if other == 3 else {}
-        end_session(command=SessionEnd(session_id=_SCRATCH, discard=other > 0, **keep))
+        end_session(command=SessionEnd(session_id=SCRATCH, discard=other > 0, **keep))
 
 
 def picked(ids: list[int], index: int) -> int:

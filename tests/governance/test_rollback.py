@@ -9,12 +9,13 @@ from typing import Any
 from unittest import mock
 
 from django.core.exceptions import ImproperlyConfigured
+from django.test import tag
 
 from decisions.exporting import chosen_decisions
-from decisions.schemas import DecisionEvidence, DecisionGet, DecisionLink, DecisionList, DecisionMark, DecisionSupersede
+from decisions.schemas import DecisionEvidence, DecisionGet, DecisionLink, DecisionList, DecisionSupersede
 from decisions.selectors import count_by_status, get_decisions, list_decisions, suggest_decisions
-from decisions.services import add_evidence, link_decisions, mark_decision, supersede_decision
-from governance.models import Affirmation
+from decisions.services import add_evidence, link_decisions, supersede_decision
+from governance.models import Affirmation, RollbackAction
 from governance.rollback import execute
 from governance.rollback.schemas import RollbackMake
 from governance.rollback.services import roll_back
@@ -26,7 +27,6 @@ from memories.review.schemas import ReviewVerdict
 from memories.review.services import review_memory
 from memories.schemas import (
     ConflictResolve,
-    MemoryDelete,
     MemoryGet,
     MemoryList,
     MemoryQuery,
@@ -35,14 +35,12 @@ from memories.schemas import (
     MemoryUpdate,
     Timeline,
 )
-from memories.schemas.links import RelationCreate, RelationDelete, RelationList, TagCreate, TagList
-from memories.schemas.query import ConflictList, ContextPackRequest
+from memories.schemas.links import RelationList, TagCreate, TagList
+from memories.schemas.query import ContextPackRequest
 from memories.selectors import count_by_type, get_memories, list_memories, search
-from memories.selectors.conflicts import list_conflicts
 from memories.selectors.relations import list_relations
 from memories.selectors.tags import list_tags, suggest_ids, suggest_tags
-from memories.services import delete_memory, resolve_conflict, restore_memory, update_memory
-from memories.services.relations import create_relation, delete_relation
+from memories.services import resolve_conflict, restore_memory, update_memory
 from memories.services.tags import create_tag
 from memories.timeline import timeline
 from memories.uses.drain import count_uses
@@ -76,44 +74,40 @@ from sessions_app.schemas import (
     SessionEnd,
     SessionList,
     SessionStart,
-    SettingsChange,
     TurnBegin,
     TurnList,
 )
 from sessions_app.selectors import list_commits, list_iterations, list_sessions, list_turns
 from sessions_app.services import end_session, record_commits, start_session
 from sessions_app.services.iterations import start_iteration
-from sessions_app.services.profile import change_settings, describe
+from sessions_app.services.profile import describe
 from sessions_app.services.turns import append_event, begin_turn
-from tests.governance.rollback_case import ROLLED_BACK, RollbackTestCase
+from tests.governance.rollback_case import ROLLED_BACK, SCRATCH, RollbackTestCase
 
 
 class QuarantineTests(RollbackTestCase):
-    def test_what_a_session_wrote_is_set_aside_at_once_and_let_out_again(self) -> None:
+    def test_what_a_session_wrote_is_quarantined_and_released(self) -> None:
         clean, bad = self.write("Clean"), self.write("Bad", rolled_back=True)
         made = self.roll_back(reason="it was fed lies")
-        listed = list_memories(command=MemoryList()).results
-        self.assertEqual([clean], [item["id"] for item in listed])
-        view = get_memories(command=MemoryGet(ids=[bad]))[0]
-        self.assertEqual(
-            f"in quarantine since #{made.id + 1}: roll-back #{made.id}: it was fed lies", view["quarantine"]
-        )
+        self.assertEqual([clean], self.listed())
+        since = f"in quarantine since #{made.id + 1}: roll-back #{made.id}: it was fed lies"
+        self.assertEqual(since, self.view(bad)["quarantine"])
+        with self.assertRaisesMessage(Gone, f"in quarantine since #{made.id + 1}"):
+            self.revise(bad, "Better")
         self.assert_rebuilds()
         self.undo(made.id)
-        self.assertEqual({clean, bad}, {memory["id"] for memory in list_memories(command=MemoryList()).results})
+        self.assertEqual({clean, bad}, set(self.listed()))
         self.assert_rebuilds()
 
-    def test_a_superseded_decision_stands_again_while_its_successor_is_in_quarantine(self) -> None:
+    def test_a_superseded_decision_is_in_force_again_while_its_successor_is_quarantined(self) -> None:
         first = self.decide("SQLite")
         second = self.decide("A blob store", rolled_back=True, supersedes=[first])
-        made = self.roll_back()
-        view = get_decisions(command=DecisionGet(ids=[first]))[0]
-        self.assertEqual(("accepted", [], []), (view["status"], view["superseded_by"], view["heads"]))
-        self.assert_rebuilds()
-        self.undo(made.id)
-        view = get_decisions(command=DecisionGet(ids=[first]))[0]
-        self.assertEqual(("superseded", [second], [second]), (view["status"], view["superseded_by"], view["heads"]))
-        self.assert_rebuilds()
+
+        def lineage() -> tuple[Any, ...]:
+            view = self.decision(first)
+            return view["status"], view["superseded_by"], view["heads"]
+
+        self.assert_rolls_back(lineage, ("accepted", [], []), ("superseded", [second], [second]))
 
 
 class UndoTests(RollbackTestCase):
@@ -122,22 +116,23 @@ class UndoTests(RollbackTestCase):
         with use_origin(**ROLLED_BACK):
             bad = self.write("Bad")
             self.revise(kept, "Poisoned.")
-            delete_memory(command=MemoryDelete(id=gone))
-            change_settings(command=SettingsChange(settings={"ack_token_minutes": 99}))
-        made = self.roll_back(action="undo")
-        self.assertEqual({"delete": 1, "restore": 1, "revert": 1, "configure": 1}, made.counts)
-        contents = {memory["id"]: memory["content"] for memory in list_memories(command=MemoryList()).results}
-        self.assertEqual({kept: "Kept, it says.", gone: "Gone, it says."}, contents)
-        self.assertEqual(30, project_settings().ack_token_minutes)
-        version = get_memories(command=MemoryGet(ids=[kept], versions=True))[0]["versions"][0]
-        self.assertEqual(
-            (3, 1, f"roll-back #{made.id}"), (version["version"], version["base_version"], version["reason"])
+            self.delete(gone)
+            self.set(ack_token_minutes=99)
+
+        def state() -> tuple[dict[int, str], int]:
+            memories = list_memories(command=MemoryList()).results
+            return {memory["id"]: memory["content"] for memory in memories}, project_settings().ack_token_minutes
+
+        made = self.assert_rolls_back(
+            state,
+            ({kept: "Kept, it says.", gone: "Gone, it says."}, 30),
+            ({kept: "Poisoned.", bad: "Bad, it says."}, 99),
+            action="undo",
         )
-        self.undo(made.id)
-        contents = {memory["id"]: memory["content"] for memory in list_memories(command=MemoryList()).results}
-        self.assertEqual({kept: "Poisoned.", bad: "Bad, it says."}, contents)
-        self.assertEqual(99, project_settings().ack_token_minutes)
-        self.assert_rebuilds()
+        self.assertEqual({"delete": 1, "restore": 1, "revert": 1, "configure": 1}, made.counts)
+        version = get_memories(command=MemoryGet(ids=[kept], versions=True))[0]["versions"][1]
+        expected = (3, 1, f"roll-back #{made.id}")
+        self.assertEqual(expected, (version["version"], version["base_version"], version["reason"]))
 
     def test_what_others_changed_since_is_left_and_named_unless_it_is_chosen(self) -> None:
         bad = self.write("Bad", rolled_back=True)
@@ -151,19 +146,18 @@ class UndoTests(RollbackTestCase):
         self.revise(kept, "Poisoned.", rolled_back=True)
         made = self.roll_back(action="undo")
         self.revise(kept, "Better still.")
-        undone = self.undo(made.id)
-        self.assertIn("changed since by ada", undone.undone_left[0].why)
-        self.assertEqual("Better still.", get_memories(command=MemoryGet(ids=[kept]))[0]["content"])
+        self.assertIn("changed since by ada", self.undo(made.id).undone_left[0].why)
+        self.assertEqual("Better still.", self.view(kept)["content"])
 
     def test_the_selection_can_be_rolled_back_again_after_its_undoing(self) -> None:
         self.write("Bad", rolled_back=True)
         self.undo(self.roll_back(action="undo").id)
         self.assertEqual({"delete": 1}, self.roll_back(action="undo").counts)
-        self.assertEqual([], list_memories(command=MemoryList()).results)
+        self.assertEqual([], self.listed())
 
 
 class TraceTests(RollbackTestCase):
-    def test_what_came_of_it_is_found_to_any_depth_with_what_it_came_from(self) -> None:
+    def test_items_downstream_are_found_to_any_depth_with_their_origin(self) -> None:
         earlier = self.write("Before it, nothing came of it")
         bad = self.write("Bad", rolled_back=True)
         chosen = self.decide("Bad choice", rolled_back=True)
@@ -171,26 +165,22 @@ class TraceTests(RollbackTestCase):
         further = self.decide("Further", depends_on=[refined])
         citing = self.write("Citing", source="x")
         self.revise(citing, f"As #{bad} says.")
-        trace = self.preview().trace
-        built = next(group for group in trace.derived if group.name == "built_on").shown
-        found = {(item.id, item.via, item.how, item.depth) for item in built}
-        self.assertEqual(
-            {(refined, chosen, "refines", 1), (further, refined, "depends_on", 2), (citing, bad, "cites", 1)}, found
-        )
-        self.assertNotIn(earlier, {item.id for item in built})
-        self.assertEqual({"quarantine": 2}, self.preview().counts)
-        self.assertEqual({"quarantine": 5}, self.preview(include=["built_on"]).counts)
-        self.assertEqual({"quarantine": 3}, self.preview(also=[further]).counts)
+        derived = self.preview().trace.derived
+        built_on = next(group for group in derived if group.name == "built_on").shown
+        expected = {(refined, chosen, "refines", 1), (further, refined, "depends_on", 2), (citing, bad, "cites", 1)}
+        self.assertEqual(expected, {(item.id, item.via, item.how, item.depth) for item in built_on})
+        self.assertNotIn(earlier, {item.id for item in built_on})
+        for fields, count in (({}, 2), ({"include": ["built_on"]}, 5), ({"also": [further]}, 3)):
+            self.assertEqual({"quarantine": count}, self.preview(**fields).counts, fields)
 
-    def test_who_was_told_of_it_and_wrote_afterwards_may_have_been_influenced(self) -> None:
+    def test_who_read_it_in_a_pack_and_wrote_afterwards_may_have_been_influenced(self) -> None:
         self.write("Bad", rolled_back=True)
         self.write("Before it was given")
         with use_origin(session_id="s-given"):
             pack = pack_context(command=ContextPackRequest(session_id="s-given")).id
             after = self.write("After it was given")
         derived = {group.name: [item.id for item in group.shown] for group in self.preview().trace.derived}
-        self.assertEqual([pack], derived["packs"])
-        self.assertEqual([after], derived["influenced"])
+        self.assertEqual(([pack], [after]), (derived["packs"], derived["influenced"]))
         self.assertEqual({"quarantine": 1}, self.preview().counts)
         self.assertEqual({"quarantine": 2}, self.preview(include=["influenced"]).counts)
 
@@ -198,19 +188,20 @@ class TraceTests(RollbackTestCase):
         first = self.write("First", rolled_back=True)
         second = self.write("Second", rolled_back=True)
         with use_origin(source="admin", actor="olga", session_id="s-bad"):
-            third = self.write("Third, by a person")
-        chosen: dict[tuple[str], dict[str, Any]] = {
-            ("s-bad",): {"session_id": "s-bad"},
-            ("until",): {"session_id": "s-bad", "until": first},
-            ("since",): {"session_id": "", "since": second},
-            ("people",): {"session_id": "s-bad", "include_people": True},
-            ("client",): {"session_id": "", "actor": "mallory", "source": "mcp"},
-            ("nothing",): {"session_id": "s-bad", "actor": "ada"},
-        }
-        found = {name: self.preview(**fields).counts.get("quarantine", 0) for (name,), fields in chosen.items()}
-        self.assertEqual({"s-bad": 2, "until": 1, "since": 1, "people": 3, "client": 2, "nothing": 0}, found, third)
+            self.write("Third, by a person")
+        cases: list[tuple[int, dict[str, Any]]] = [
+            (2, {"session_id": "s-bad"}),
+            (1, {"session_id": "s-bad", "until": first}),
+            (1, {"session_id": "", "since": second}),
+            (3, {"session_id": "s-bad", "include_people": True}),
+            (2, {"session_id": "", "actor": "mallory", "source": "mcp"}),
+            (0, {"session_id": "s-bad", "actor": "ada"}),
+        ]
+        for count, fields in cases:
+            with self.subTest(fields):
+                self.assertEqual(count, self.preview(**fields).counts.get("quarantine", 0))
 
-    def test_what_was_not_seen_is_not_done(self) -> None:
+    def test_what_was_not_previewed_is_not_done(self) -> None:
         self.write("Bad", rolled_back=True)
         token = self.preview().confirm_token
         self.write("Worse", rolled_back=True)
@@ -220,29 +211,26 @@ class TraceTests(RollbackTestCase):
             roll_back(command=RollbackMake(session_id="s-none"))
         with use_grant(Grant(ROLES["reviewer"])), self.assertRaises(Forbidden):
             self.roll_back()
-
-    def test_another_project_sees_nothing_of_it(self) -> None:
-        self.write("Bad", rolled_back=True)
         with self.store("beta"):
             self.assertEqual(0, self.preview().trace.events)
 
 
 class LeaveTests(RollbackTestCase):
     def left(self, chosen: int, **fields: Any) -> dict[str, int]:
-        shown = self.preview(action="undo", leave=[chosen], **fields)
-        self.assertEqual([(chosen, "excluded by the request")], [(left.id, left.why) for left in shown.left])
-        return shown.counts
+        preview = self.preview(**{"action": "undo", **fields}, leave=[chosen])
+        self.assertEqual([(chosen, "excluded by the request")], [(left.id, left.why) for left in preview.left])
+        return preview.counts
 
-    def test_a_decisions_status_is_left(self) -> None:
+    def test_a_decisions_status_is_left_by_either_action(self) -> None:
         chosen = self.decide("SQLite")
-        with use_origin(**ROLLED_BACK):
-            mark_decision(command=DecisionMark(id=chosen, status="rejected"))
+        self.mark(chosen, "rejected", rolled_back=True)
         self.assertEqual({"mark": 1}, self.preview(action="undo").counts)
-        self.assertEqual({}, self.left(chosen))
+        for action in RollbackAction:
+            self.assertEqual({}, self.left(chosen, action=action), action)
 
     def test_a_setting_and_the_description_are_left(self) -> None:
         with use_origin(**ROLLED_BACK):
-            change_settings(command=SettingsChange(settings={"ack_token_minutes": 99}))
+            self.set(ack_token_minutes=99)
             describe(command=ProjectDescribe(description="Poisoned."))
         configured, described = (
             RawEvent.objects.get(event_type=name).position for name in ("project.configured", "project.described")
@@ -251,55 +239,36 @@ class LeaveTests(RollbackTestCase):
         self.assertEqual({"configure": 1}, self.left(described))
 
     def test_a_memory_is_left_with_its_text_its_deletion_and_its_conflicts(self) -> None:
-        kept, gone = self.write("Kept"), self.write("Gone")
-        self.revise(kept, "Clean.")
-        self.revise(kept, "Poisoned.", rolled_back=True, base_version=1)
-        with use_origin(**ROLLED_BACK):
-            delete_memory(command=MemoryDelete(id=gone))
+        kept, gone = self.conflicting(), self.write("Gone")
+        self.delete(gone, rolled_back=True)
         self.assertEqual({"quarantine": 1, "restore": 1, "revert": 1}, self.preview(action="undo").counts)
         self.assertEqual({"restore": 1}, self.left(kept))
         self.assertEqual({"quarantine": 1, "revert": 1}, self.left(gone))
 
     def test_a_removed_relation_is_left(self) -> None:
-        command = RelationCreate(source=str(self.write("One")), relation="related_to", target=str(self.write("Other")))
-        relation = create_relation(command=command).id
-        with use_origin(**ROLLED_BACK):
-            delete_relation(command=RelationDelete(id=relation))
+        relation = self.relate(self.write("One"), self.write("Other"))
+        self.unrelate(relation, rolled_back=True)
         self.assertEqual({"relate": 1}, self.preview(action="undo").counts)
         self.assertEqual({}, self.left(relation))
 
-    def test_what_is_left_is_named_once_in_a_quarantine_too(self) -> None:
-        chosen = self.decide("SQLite")
-        with use_origin(**ROLLED_BACK):
-            mark_decision(command=DecisionMark(id=chosen, status="rejected"))
-        shown = self.preview(leave=[chosen])
-        self.assertEqual([(chosen, "excluded by the request")], [(left.id, left.why) for left in shown.left])
-
 
 class ReversalTests(RollbackTestCase):
-    def view(self, memory_id: int) -> dict[str, Any]:
-        return get_memories(command=MemoryGet(ids=[memory_id], include_deleted=True))[0]
-
-    def conflicts(self) -> list[int]:
-        return [conflict["id"] for conflict in list_conflicts(command=ConflictList()).results]
+    def discarded(self, *, by: dict[str, str] = ROLLED_BACK, **fields: Any) -> None:
+        with use_origin(**{"session_id": SCRATCH, **by}):
+            end_session(command=SessionEnd(session_id=SCRATCH, discard=True, **fields))
 
     def test_a_verdict_is_taken_back(self) -> None:
-        change_settings(command=SettingsChange(settings={"review_policy": "all"}))
+        self.set(review_policy="all")
         waiting = self.write("Waits")
         with use_origin(**ROLLED_BACK):
             review_memory(command=ReviewVerdict(id=waiting, verdict="accepted"))
         self.assertEqual("accepted", self.view(waiting)["review"])
         self.assertIn("undo reverses it", self.preview().left[0].why)
-        made = self.roll_back(action="undo")
+        made = self.assert_rolls_back(lambda: self.view(waiting)["review"], "proposed", "accepted", action="undo")
         self.assertEqual({"review": 1}, made.counts)
-        self.assertEqual("proposed", self.view(waiting)["review"])
-        self.assert_rebuilds()
-        self.undo(made.id)
-        self.assertEqual("accepted", self.view(waiting)["review"])
-        self.assert_rebuilds()
 
     def test_a_memory_that_waits_for_review_still_waits_once_its_text_is_put_back(self) -> None:
-        change_settings(command=SettingsChange(settings={"review_policy": "all"}))
+        self.set(review_policy="all")
         waiting = self.write("Waits")
         self.revise(waiting, "Poisoned.", rolled_back=True)
         self.roll_back(action="undo")
@@ -307,79 +276,61 @@ class ReversalTests(RollbackTestCase):
         self.assertEqual(("proposed", "Waits, it says."), (view["review"], view["content"]))
 
     def test_a_conflict_that_it_opened_is_gone_and_comes_back(self) -> None:
-        kept = self.write("Kept")
-        self.revise(kept, "Clean.")
-        self.revise(kept, "Poisoned.", rolled_back=True, base_version=1)
+        kept = self.conflicting()
         opened = self.conflicts()
-        made = self.roll_back(action="undo")
-        self.assertEqual(([], "Clean."), (self.conflicts(), self.view(kept)["content"]))
-        self.assert_rebuilds()
-        self.undo(made.id)
-        self.assertEqual((opened, "Poisoned."), (self.conflicts(), self.view(kept)["content"]))
-        self.assert_rebuilds()
+
+        def state() -> tuple[list[int], str]:
+            return self.conflicts(), self.view(kept)["content"]
+
+        self.assert_rolls_back(state, ([], "Clean."), (opened, "Poisoned."), action="undo")
 
     def test_a_conflict_that_it_resolved_is_open_again_by_either_action(self) -> None:
-        kept = self.write("Kept")
-        self.revise(kept, "Clean.")
-        self.revise(kept, "Clean too.", base_version=1)
+        self.conflicting(rolled_back=False)
         opened = self.conflicts()
         with use_origin(**ROLLED_BACK):
             resolve_conflict(command=ConflictResolve(id=opened[0], resolution="keep_b", reason="lies"))
-        for action in ("quarantine", "undo"):
-            made = self.roll_back(action=action)
-            self.assertEqual(opened, self.conflicts(), action)
-            self.assert_rebuilds()
-            self.undo(made.id)
-            self.assertEqual([], self.conflicts(), action)
-            self.assert_rebuilds()
+        for action in RollbackAction:
+            with self.subTest(action):
+                self.assert_rolls_back(self.conflicts, opened, [], action=action)
 
     def test_the_entries_that_it_discarded_with_a_scratch_session_come_back(self) -> None:
-        with use_origin(session_id="s-scratch"):
-            start_session(command=SessionStart(session_id="s-scratch", mode="scratch"))
+        with self.scratch():
             kept, gone, deleted = self.write("Kept"), self.write("Gone"), self.write("Deleted before")
-            delete_memory(command=MemoryDelete(id=deleted))
-        with use_origin(**ROLLED_BACK):
-            end_session(command=SessionEnd(session_id="s-scratch", discard=True, keep=[kept]))
-        kept_so = [(kept, "kept at the end of its scratch session; stays kept")]
-        self.assertEqual(kept_so, [(left.id, left.why) for left in self.preview(action="undo").left])
-        made = self.roll_back(action="undo")
-        listed = {memory["id"] for memory in list_memories(command=MemoryList()).results}
-        self.assertEqual({kept, gone}, listed)
-        self.undo(made.id)
-        self.assertEqual([kept], [memory["id"] for memory in list_memories(command=MemoryList()).results])
-        self.assert_rebuilds()
+            self.delete(deleted)
+        self.discarded(keep=[kept])
+        stays = [(kept, "kept at the end of its scratch session; stays kept")]
+        self.assertEqual(stays, [(left.id, left.why) for left in self.preview(action="undo").left])
+        self.assert_rolls_back(lambda: set(self.listed()), {kept, gone}, {kept}, action="undo")
 
     def test_a_deletion_that_a_clean_caller_made_first_holds(self) -> None:
         gone = self.write("Gone")
-        delete_memory(command=MemoryDelete(id=gone))
+        self.delete(gone)
         with use_origin(**ROLLED_BACK):
             restore_memory(command=MemoryRestore(id=gone))
-            delete_memory(command=MemoryDelete(id=gone))
+            self.delete(gone)
         self.assertEqual({}, self.preview(action="undo").counts)
 
     def test_of_two_deleted_memories_of_one_topic_the_younger_comes_back(self) -> None:
         for _ in range(2):
             last = self.write("Build", topic_key="build/command")
-            with use_origin(**ROLLED_BACK):
-                delete_memory(command=MemoryDelete(id=last))
+            self.delete(last, rolled_back=True)
         self.assertEqual({"restore": 1}, self.roll_back(action="undo").counts)
-        self.assertEqual([last], [memory["id"] for memory in list_memories(command=MemoryList()).results])
+        self.assertEqual([last], self.listed())
 
     def test_a_text_is_not_put_back_under_a_title_that_another_has_now(self) -> None:
         first = self.write("Build")
         self.revise(first, "Poisoned.", rolled_back=True, title="Poisoned")
         second = self.write("Build")
-        shown = self.preview(action="undo")
-        self.assertEqual({}, shown.counts)
-        self.assertIn(f"#{second} has its topic or title now", shown.left[0].why)
+        preview = self.preview(action="undo")
+        self.assertEqual({}, preview.counts)
+        self.assertIn(f"#{second} has its topic or title now", preview.left[0].why)
 
     def test_a_text_of_a_deleted_memory_comes_back_whatever_has_its_title(self) -> None:
-        with use_origin(session_id="s-scratch"):
-            start_session(command=SessionStart(session_id="s-scratch", mode="scratch"))
+        with self.scratch():
             note = self.write("Build", scope="session")
             with use_origin(actor="mallory"):
                 update_memory(command=MemoryUpdate(id=note, promote=True))
-            end_session(command=SessionEnd(session_id="s-scratch", discard=True))
+        self.discarded(by={})
         self.write("Build")
         made = self.roll_back(session_id="", actor="mallory", action="undo")
         self.assertEqual("session", self.view(note)["scope"])
@@ -399,31 +350,26 @@ class ReversalTests(RollbackTestCase):
         self.assertEqual({first: ("project", "build/command"), second: ("session", "build/command")}, scopes)
         self.assert_rebuilds()
 
-    def test_an_affirmation_is_set_aside(self) -> None:
-        kept = self.write("Kept")
-        affirm(command=Affirm(id=kept))
+    def affirmed(self, memory: int) -> None:
+        affirm(command=Affirm(id=memory))
         with use_origin(**ROLLED_BACK):
-            affirm(command=Affirm(id=kept, reason="lies"))
-        made = self.roll_back()
-        self.assertEqual(["ada"], list(Affirmation.objects.values_list("actor", flat=True)))
-        self.assert_rebuilds()
-        self.undo(made.id)
-        self.assertEqual(["mallory"], list(Affirmation.objects.values_list("actor", flat=True)))
-        self.assert_rebuilds()
+            affirm(command=Affirm(id=memory, reason="lies"))
+
+    def test_an_affirmation_is_set_aside(self) -> None:
+        self.affirmed(self.write("Kept"))
+        actors = Affirmation.objects.values_list("actor", flat=True)
+        self.assert_rolls_back(lambda: list(actors.all()), ["ada"], ["mallory"])
 
     def test_what_was_erased_has_no_affirmation_after_a_roll_back(self) -> None:
         gone = self.write("Gone")
-        affirm(command=Affirm(id=gone))
-        with use_origin(**ROLLED_BACK):
-            affirm(command=Affirm(id=gone, reason="lies"))
+        self.affirmed(gone)
         log.erase_streams([f"memory:{gone}"], reason="test")
         self.roll_back()
         self.assertEqual(0, Affirmation.objects.count())
         self.assert_rebuilds()
 
     def test_evidence_that_is_given_again_after_a_roll_back_rebuilds_the_same(self) -> None:
-        chosen = self.decide("SQLite")
-        evidence = DecisionEvidence(id=chosen, notes=["measured"])
+        evidence = DecisionEvidence(id=self.decide("SQLite"), notes=["measured"])
         with use_origin(**ROLLED_BACK):
             add_evidence(command=evidence)
         self.undo(self.roll_back().id)
@@ -432,8 +378,7 @@ class ReversalTests(RollbackTestCase):
 
     def test_undo_of_a_roll_back_leaves_a_decision_that_was_erased_meanwhile(self) -> None:
         chosen = self.decide("SQLite")
-        with use_origin(**ROLLED_BACK):
-            mark_decision(command=DecisionMark(id=chosen, status="rejected"))
+        self.mark(chosen, "rejected", rolled_back=True)
         made = self.roll_back(action="undo")
         log.erase_streams([f"decision:{chosen}"], reason="test")
         self.assertEqual([(chosen, "erased since")], [(left.id, left.why) for left in self.undo(made.id).undone_left])
@@ -441,58 +386,49 @@ class ReversalTests(RollbackTestCase):
     def test_evidence_and_edges_that_a_clean_caller_gave_too_stay(self) -> None:
         first, second = self.decide("SQLite"), self.decide("One file")
         edge = DecisionLink(id=second, relation="refines", to=first)
+        evidence = DecisionEvidence(id=first, notes=["measured"])
+
+        def assert_both_stay() -> None:
+            notes = [item["value"] for item in self.decision(first)["artifacts"]]
+            self.assertEqual((["measured"], [first]), (notes, [item["to"] for item in self.decision(second)["edges"]]))
+            self.assert_rebuilds()
+
         with use_origin(**ROLLED_BACK):
-            add_evidence(command=DecisionEvidence(id=first, notes=["measured"]))
+            add_evidence(command=evidence)
             link_decisions(command=edge)
         earlier = self.roll_back()
         link_decisions(command=edge)
         self.undo(earlier.id)
-        add_evidence(command=DecisionEvidence(id=first, notes=["measured"]))
+        add_evidence(command=evidence)
         made = self.roll_back()
-        views = get_decisions(command=DecisionGet(ids=[first, second]))
-        self.assertEqual((["measured"], [first]), self.evidence(views))
-        self.assert_rebuilds()
+        assert_both_stay()
         self.undo(made.id)
         self.assert_rebuilds()
         self.roll_back(session_id="s-good", leave=[first, second])
-        views = get_decisions(command=DecisionGet(ids=[first, second]))
-        self.assertEqual((["measured"], [first]), self.evidence(views))
-        self.assert_rebuilds()
-
-    def evidence(self, views: list[dict[str, Any]]) -> tuple[list[str], list[int]]:
-        first, second = views
-        return [item["value"] for item in first["artifacts"]], [item["to"] for item in second["edges"]]
+        assert_both_stay()
 
 
+@tag("backend")
 class RelationTests(RollbackTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.one, self.other = self.write("One"), self.write("Other")
 
-    def relate(self, *, rolled_back: bool = False) -> int:
-        with use_origin(**(ROLLED_BACK if rolled_back else {})):
-            command = RelationCreate(source=str(self.one), relation="related_to", target=str(self.other))
-            return create_relation(command=command).id
-
-    def unrelate(self, relation_id: int, *, rolled_back: bool = False) -> None:
-        with use_origin(**(ROLLED_BACK if rolled_back else {})):
-            delete_relation(command=RelationDelete(id=relation_id))
+    def add(self, *, rolled_back: bool = False) -> int:
+        return self.relate(self.one, self.other, rolled_back=rolled_back)
 
     def relations(self) -> list[int]:
         return [relation["id"] for relation in list_relations(command=RelationList()).results]
 
     def remade(self) -> None:
-        self.unrelate(self.relate(), rolled_back=True)
-        self.again = self.relate(rolled_back=True)
+        """Mallory removes Ada's relation and makes it again."""
+        self.unrelate(self.add(), rolled_back=True)
+        self.again = self.add(rolled_back=True)
 
     def test_a_removed_relation_stays_removed_after_quarantine_and_undo(self) -> None:
         self.remade()
         self.unrelate(self.again)
-        made = self.roll_back()
-        self.assertEqual([], self.relations())
-        self.undo(made.id)
-        self.assertEqual([], self.relations())
-        self.assert_rebuilds()
+        self.assert_rolls_back(self.relations, [], [])
 
     def test_a_log_of_an_earlier_version_that_brought_a_relation_back_replays_as_it_did(self) -> None:
         self.remade()
@@ -506,42 +442,31 @@ class RelationTests(RollbackTestCase):
     def test_undo_leaves_a_relation_that_a_clean_caller_removed_last(self) -> None:
         self.remade()
         self.unrelate(self.again)
-        shown = self.preview(action="undo")
-        self.assertEqual({"quarantine": 1}, shown.counts)
-        self.assertIn("changed since by ada", shown.left[0].why)
-        made = self.roll_back(action="undo")
-        self.assertEqual([], self.relations())
-        self.undo(made.id)
-        self.assertEqual([], self.relations())
-        made = self.roll_back(action="undo", include=["changed_since"])
-        self.assertEqual(1, len(self.relations()))
-        self.undo(made.id)
-        self.assertEqual([], self.relations())
-        self.assert_rebuilds()
+        preview = self.preview(action="undo")
+        self.assertEqual({"quarantine": 1}, preview.counts)
+        self.assertIn("changed since by ada", preview.left[0].why)
+        self.assert_rolls_back(self.relations, [], [], action="undo")
+        include = ["changed_since"]
+        self.assert_rolls_back(lambda: len(self.relations()), 1, 0, action="undo", include=include)
 
-    def test_undo_makes_a_relation_again_whose_replacement_it_sets_aside(self) -> None:
+    def test_undo_makes_a_relation_again_whose_replacement_it_quarantines(self) -> None:
         self.remade()
         made = self.roll_back(action="undo")
-        self.assertEqual({"quarantine": 1, "relate": 1}, made.counts)
-        self.assertEqual(1, len(self.relations()))
+        self.assertEqual(({"quarantine": 1, "relate": 1}, 1), (made.counts, len(self.relations())))
         self.undo(made.id)
         self.assertEqual([self.again], self.relations())
         self.assert_rebuilds()
 
     def test_undo_makes_a_relation_again_once_that_was_removed_twice(self) -> None:
-        self.unrelate(self.relate(), rolled_back=True)
-        self.unrelate(self.relate(), rolled_back=True)
-        made = self.roll_back(action="undo")
+        for _ in range(2):
+            self.unrelate(self.add(), rolled_back=True)
+        made = self.assert_rolls_back(lambda: len(self.relations()), 1, 0, action="undo")
         self.assertEqual({"relate": 1}, made.counts)
-        self.assertEqual(1, len(self.relations()))
-        self.undo(made.id)
-        self.assertEqual([], self.relations())
-        self.assert_rebuilds()
 
     def test_a_relation_is_not_made_again_when_one_of_its_ends_was_erased_meanwhile(self) -> None:
-        self.relate(rolled_back=True)
+        self.add(rolled_back=True)
         made = self.roll_back()
-        delete_memory(command=MemoryDelete(id=self.other))
+        self.delete(self.other)
         log.erase_streams([f"memory:{self.other}"], reason="test")
         self.undo(made.id)
         self.assertEqual([], self.relations())
@@ -551,6 +476,7 @@ class RelationTests(RollbackTestCase):
 WORD = "zanzibar"
 
 
+@tag("backend")
 class SilenceTests(RollbackTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -560,23 +486,20 @@ class SilenceTests(RollbackTestCase):
             self.poison()
 
     def poison(self) -> None:
+        """Write the word everywhere where a session can."""
         start_session(command=SessionStart(session_id="s-bad", purpose=f"to {WORD}"))
-        begun = begin_turn(command=TurnBegin(session_id="s-bad"))
-        append_event(
-            command=EventAppend(ack_token=begun.ack_token, type="message.user", payload={"content": f"Go to {WORD}"})
-        )
+        token = begin_turn(command=TurnBegin(session_id="s-bad")).ack_token
+        append_event(command=EventAppend(ack_token=token, type="message.user", payload={"content": f"Go to {WORD}"}))
         start_iteration(command=IterationStart(command=WORD, description=f"all of {WORD}"))
         self.memory_id = self.write(f"The {WORD} way", tags=[WORD], kind="guideline", type=WORD)
         self.decision_id = self.decide(WORD, supersedes=[self.first], topic="store", files=["store.py"])
         create_tag(command=TagCreate(name=f"{WORD}-tag", category="c"))
-        create_relation(
-            command=RelationCreate(source=str(self.memory_id), relation="related_to", target=str(self.clean))
-        )
+        self.relate(self.memory_id, self.clean)
         commit = {"sha": "ab" * 20, "message": f"Sail to {WORD}", "author": "M", "committed_at": datetime.now(UTC)}
         record_commits(commits=[CommitRecord.model_validate({**commit, "files": []})])
 
-    def everything_given(self) -> str:
-        given: list[Any] = [
+    def all_answers(self) -> str:
+        answers: list[Any] = [
             list_memories(command=MemoryList(include_deleted=True)).results,
             search(command=MemorySearch(query=f"{WORD} clean sqlite")).results,
             search(command=MemorySearch(query=WORD), mode="basic").results,
@@ -600,48 +523,52 @@ class SilenceTests(RollbackTestCase):
             suggest_decisions(str(self.decision_id)),
             count_by_type(),
         ]
-        return json.dumps(given, default=str)
+        return "\n".join(json.dumps(answer, default=str) for answer in answers)
 
-    def test_nothing_tells_of_what_a_session_left(self) -> None:
-        self.assertIn(WORD, self.everything_given())
+    def lines_with_the_word(self) -> list[str]:
+        return [line[:200] for line in self.all_answers().splitlines() if WORD in line]
+
+    def test_no_answer_has_what_a_quarantined_session_wrote(self) -> None:
+        self.assertTrue(self.lines_with_the_word())
         self.assertIn(str(self.memory_id), suggest_ids(str(self.memory_id)))
         made = self.roll_back()
-        given = self.everything_given()
-        self.assertNotIn(WORD, given)
+        self.assertEqual([], self.lines_with_the_word())
         self.assertEqual([], suggest_ids(str(self.memory_id)))
         self.assertEqual([], suggest_decisions(str(self.decision_id)))
         self.assertEqual({"accepted": 1}, count_by_status())
-        shown = get_decisions(command=DecisionGet(ids=[self.decision_id]))[0]
-        self.assertEqual(f"in quarantine since #{made.id + 1}: roll-back #{made.id}", shown["quarantine"])
+        since = f"in quarantine since #{made.id + 1}: roll-back #{made.id}"
+        self.assertEqual(since, self.decision(self.decision_id)["quarantine"])
         self.assert_rebuilds()
         self.undo(made.id)
-        self.assertIn(WORD, self.everything_given())
+        self.assertTrue(self.lines_with_the_word())
         self.assert_rebuilds()
 
-    def test_another_decision_may_supersede_what_stands_again(self) -> None:
+    def supersede(self, decision: int) -> int:
+        return supersede_decision(command=DecisionSupersede(id=decision, chosen="A file")).id
+
+    def test_another_decision_may_supersede_what_is_in_force_again(self) -> None:
         made = self.roll_back()
-        third = supersede_decision(command=DecisionSupersede(id=self.first, chosen="A file")).id
-        self.assertEqual([third], get_decisions(command=DecisionGet(ids=[self.first]))[0]["heads"])
+        third = self.supersede(self.first)
+        self.assertEqual([third], self.decision(self.first)["heads"])
         self.undo(made.id)
-        heads = get_decisions(command=DecisionGet(ids=[self.first]))[0]["heads"]
-        self.assertEqual([third, self.decision_id], heads)
+        self.assertEqual([third, self.decision_id], self.decision(self.first)["heads"])
         self.assert_rebuilds()
 
-    def test_what_superseded_it_goes_on_to_stand(self) -> None:
-        third = supersede_decision(command=DecisionSupersede(id=self.decision_id, chosen="A file")).id
+    def test_what_superseded_it_stays_in_force(self) -> None:
+        third = self.supersede(self.decision_id)
         self.roll_back()
-        view = get_decisions(command=DecisionGet(ids=[self.first]))[0]
+        view = self.decision(self.first)
         self.assertEqual(("superseded", [third]), (view["status"], view["heads"]))
         self.assert_rebuilds()
 
 
+@tag("backend")
 class NamesTests(RollbackTestCase):
-    def test_a_title_a_topic_and_a_text_can_be_had_by_others_meanwhile(self) -> None:
+    def test_others_can_have_a_title_a_topic_and_a_text_meanwhile(self) -> None:
         bad = self.write("Build", rolled_back=True, topic_key="build/command")
         worse = self.write("Deploy", rolled_back=True)
         made = self.roll_back()
-        good = self.write("Build", topic_key="build/command")
-        fine = self.write("Deploy")
+        good, fine = self.write("Build", topic_key="build/command"), self.write("Deploy")
         self.assertEqual(4, len({bad, worse, good, fine}))
         self.undo(made.id)
         topics = {memory["id"]: memory["topic_key"] for memory in list_memories(command=MemoryList()).results}
@@ -650,24 +577,17 @@ class NamesTests(RollbackTestCase):
 
     def test_a_relation_and_a_tag_can_be_made_again_meanwhile(self) -> None:
         one, other = self.write("One"), self.write("Other")
-        relation = RelationCreate(source=str(one), relation="related_to", target=str(other))
+        self.relate(one, other, rolled_back=True)
         with use_origin(**ROLLED_BACK):
-            create_relation(command=relation)
             create_tag(command=TagCreate(name="release", category="bad"))
         made = self.roll_back()
-        again = create_relation(command=relation)
+        again = self.relate(one, other)
         create_tag(command=TagCreate(name="release", category="good"))
         self.undo(made.id)
-        self.assertEqual([again.id], [relation["id"] for relation in list_relations(command=RelationList()).results])
-        tags = {tag["name"]: tag["category"] for tag in list_tags(command=TagList(limit=100)).results}
-        self.assertEqual("good", tags["release"])
+        self.assertEqual([again], [relation["id"] for relation in list_relations(command=RelationList()).results])
+        categories = {found["name"]: found["category"] for found in list_tags(command=TagList(limit=100)).results}
+        self.assertEqual("good", categories["release"])
         self.assert_rebuilds()
-
-    def test_it_cannot_be_changed_until_it_is_let_out(self) -> None:
-        bad = self.write("Bad", rolled_back=True)
-        self.roll_back()
-        with self.assertRaisesMessage(Gone, "in quarantine since #"):
-            update_memory(command=MemoryUpdate(id=bad, content="Better"))
 
 
 # Protection is read from the headers of events, so that the payload does not matter.
@@ -751,6 +671,8 @@ class DeclarationTests(RollbackTestCase):
         harmless = invent("invented.harmless", Invented, **COMPLETE)
         unknown = invent("invented.unknown", Invented, **COMPLETE)
         self.write("Bad", rolled_back=True)
+        self.write("Clean")
+        self.write("Clean", rolled_back=True)
         with use_origin(**ROLLED_BACK), log.transaction():
             for kind in (unknown, harmless):
                 log.append(log.prepare(kind, Invented()), stream="invented")
@@ -760,6 +682,7 @@ class DeclarationTests(RollbackTestCase):
             {
                 "1 × invented.unknown": "this version can't roll back events of this type; they stay in force",
                 "1 × invented.harmless": "it only counts",
+                "1 × memory.seen": "nothing depends on this event",
             },
             left,
         )
