@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, ClassVar
 
+from django.test import tag
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -158,6 +159,7 @@ class EdgeTests(DecisionsTestCase):
             services.mark_decision(command=DecisionMark(id=first, status="rejected"))
 
 
+@tag("backend")
 class ReadTests(DecisionsTestCase):
     def test_a_topic_lists_decisions_in_force_before_superseded_ones(self):
         first = self.record("Port", topic="net").id
@@ -275,6 +277,7 @@ class FileTests(DecisionsTestCase):
             self.behind("core/x.py")
 
 
+@tag("backend")
 class CommitSearchTests(DecisionsTestCase):
     def found(self, query: str) -> list[int]:
         results = search(command=MemorySearch.model_validate({"query": query, "sources": ["commit"]})).results

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 from unittest import mock
 
-from django.test import Client
+from django.test import Client, tag
 
 from governance import audit
 from governance.audit import AuditExport, AuditPeriod, AuditRequest, export_audit, list_activity, list_packs_read
@@ -50,6 +50,7 @@ class AuditTestCase(RestTestCase):
             return list_packs_read(command=AuditRequest(**fields)).results
 
 
+@tag("backend")
 class ReadingTests(AuditTestCase):
     def test_each_reader_of_the_same_pack_is_named(self) -> None:
         packs = [self.read(actor, source) for actor, source in READERS]

@@ -35,7 +35,7 @@ from memoryhub.core.errors import ConfirmationRequired, Forbidden, Invalid, Prec
 from memoryhub.core.permissions import Act, Grant, use_grant
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store
-from tests.databases import at_home
+from tests.databases import at_home, sqlite_only
 from tests.governance.retaining import NOW, WORDS, RetentionTestCase, Story, days_ago, documents_with
 from tests.home import UNMEASURED
 from tests.support import forget_all_stores
@@ -121,6 +121,7 @@ class KeepingTests(RetentionTestCase):
         hold = place_hold(command=HoldPlace(stream_id="*", reason="audit"))
         self.assertEqual((self.going(), self.kept()), ({}, {f"hold #{hold.id}: audit": 2}))
 
+    @tag("backend")
     def test_a_relation_to_what_stays_keeps_a_memory_and_one_among_what_goes_does_not(self):
         live = self.memory("live", days=400)
         tied = self.memory("tied", days=400)
@@ -180,6 +181,7 @@ class RunTests(RetentionTestCase):
     def found(self, words: str) -> list[int]:
         return [hit["id"] for hit in selectors.search(command=MemorySearch(query=words)).results]
 
+    @tag("backend")
     def test_what_went_is_what_the_plan_said_and_the_report_is_an_event(self):
         plan = self.plan()
         run = self.run_plan()
@@ -195,6 +197,7 @@ class RunTests(RetentionTestCase):
             share["samples"] = [sample["id"] for sample in share["samples"]]
         return comparable
 
+    @tag("backend")
     def test_the_text_is_in_no_search_and_no_file(self):
         self.run_plan()
         self.assertEqual(self.found("cardamom"), [])
@@ -232,6 +235,7 @@ class RunTests(RetentionTestCase):
         self.assertFalse(set(later) & set(self.erased()))
         self.assertEqual(self.going(), {"captured message.user": 1})
 
+    @tag("backend")
     def test_the_schedule_ends_what_was_cut_off_and_goes_on(self):
         self.cut_off_after(1)
         later = self.session("older", "one more", days=500)
@@ -371,6 +375,7 @@ with use_store(project_store("alpha")), use_origin(actor="ada"):
 """
 
 
+@sqlite_only("the twin is a copy of files")
 @tag("attack")
 class KilledTests(RetentionTestCase):
     def setUp(self) -> None:

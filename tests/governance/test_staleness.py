@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from django.test import tag
+
 from decisions.schemas import DecisionEvidence, DecisionMark, DecisionSupersede
 from decisions.services import add_evidence, mark_decision, supersede_decision
 from governance.models import Affirmation
@@ -322,6 +324,7 @@ class AffirmingTests(StalenessTestCase):
             self.affirm(thing, reason=f"reason {number}")
 
 
+@tag("backend")
 class ListingTests(StalenessTestCase):
     def test_pages_hold_each_thing_once_while_others_are_affirmed(self):
         things = [self.guide(f"Guide {n}", f"src/{n}.py") for n in range(7)]
