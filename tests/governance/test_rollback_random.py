@@ -337,33 +337,21 @@ def _statement(data: Shown) -> tuple[Any, ...]:
 SEEDS = int(os.environ.get("MEMORY_HUB_TEST_ROLLBACKS", "12"))
 
 
-def read_everything() -> dict[str, Any]:
+def read_everything() -> Shown:
+    """Return what the model works out, and what else lists and searches show."""
     memories = list_memories(command=MemoryList(limit=100)).results
     decisions = list_decisions(command=DecisionList(limit=100)).results
     relations = list_relations(command=RelationList(limit=100)).results
-    found = search(command=MemorySearch(query="alpha beta gamma delta says", limit=100)).results
+    hits = search(command=MemorySearch(query="alpha beta gamma delta says", limit=100)).results
     return {
-        "memories": sorted(
-            (memory["id"], memory["title"], memory["content"], memory["topic_key"] or "") for memory in memories
-        ),
-        "decisions": [
-            (
-                decision["id"],
-                decision["status"],
-                str(decision["edges"]),
-                str(decision["superseded_by"]),
-                str(decision["artifacts"]),
-            )
-            for decision in decisions
-        ],
-        "relations": sorted(
-            (relation["source"]["id"], relation["relation"], relation["target"]["id"]) for relation in relations
-        ),
-        "tags": [(tag["name"], tag["category"]) for tag in list_tags(command=TagList(limit=100)).results],
-        "settings": project_settings().model_dump(),
-        "profile": profile().model_dump(exclude={"updated_at"}),
-        "found": sorted(item["id"] for item in found),
         **shown_by_store(),
+        "topics": {memory["id"]: memory["topic_key"] for memory in memories},
+        "listed decisions": [(item["id"], str(item["superseded_by"]), str(item["artifacts"])) for item in decisions],
+        "listed relations": sorted((item["source"]["id"], item["target"]["id"]) for item in relations),
+        "categories": {tag["name"]: tag["category"] for tag in list_tags(command=TagList(limit=100)).results},
+        "settings in force": project_settings().model_dump(),
+        "whole profile": profile().model_dump(exclude={"updated_at"}),
+        "found": sorted(hit["id"] for hit in hits),
     }
 
 
@@ -457,9 +445,9 @@ class RandomTests(DeedTestCase):
     def check_leaving(self, fields: dict[str, Any]) -> None:
         things = [thing.id for group in self.preview(**fields).trace.direct for thing in group.shown]
         for item in sorted(set(things))[::3]:
-            shown_by_store = self.preview(**fields, leave=[item])
-            self.assertNotIn(item, [step.id for step in shown_by_store.steps])
-            self.assertEqual(["excluded by the request"], [left.why for left in shown_by_store.left if left.id == item])
+            preview = self.preview(**fields, leave=[item])
+            self.assertNotIn(item, [step.id for step in preview.steps])
+            self.assertEqual(["excluded by the request"], [left.why for left in preview.left if left.id == item])
 
     def model(self, events: list[Happened], fields: dict[str, Any]) -> Model:
         return Model(events, action=fields["action"], include_changed=bool(fields["include"]))

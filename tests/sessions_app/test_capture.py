@@ -267,8 +267,7 @@ class SessionsTests(CaptureTestCase):
         self.hook("UserPromptSubmit", prompt="One")
         self.hook("UserPromptSubmit", prompt="Two")
         self.assertEqual(
-            self.types(),
-            "session.started turn.began message.user turn.ended turn.began message.user".split(),
+            self.types(), "session.started turn.began message.user turn.ended turn.began message.user".split()
         )
         states = list(Turn.objects.order_by("id").values_list("status", "event_count"))
         self.assertEqual(states, [(TurnStatus.CLOSED, 1), (TurnStatus.OPEN, 1)])
@@ -345,8 +344,7 @@ class SessionsTests(CaptureTestCase):
         self.hook("AfterAgent", client="gemini-cli", prompt_response="Because.")
         self.hook("SessionEnd", client="gemini-cli", reason="exit")
         self.assertEqual(
-            self.types(),
-            "session.started turn.began message.user message.assistant turn.ended session.ended".split(),
+            self.types(), "session.started turn.began message.user message.assistant turn.ended session.ended".split()
         )
         self.assertEqual(Session.objects.get().agent, "gemini-cli")
 
@@ -379,8 +377,7 @@ class CommitsTests(CaptureTestCase):
         with mock.patch.object(git, "read_commit", read_slowly):
             self.run_command("git commit -m First", output)
         self.assertEqual(
-            self.types()[2:],
-            "message.user command.run message.assistant turn.ended commit.recorded".split(),
+            self.types()[2:], "message.user command.run message.assistant turn.ended commit.recorded".split()
         )
         self.assertEqual(RawEvent.objects.exclude(turn_id="").values("turn_id").distinct().count(), 1)
         self.assertEqual(Turn.objects.get().status, TurnStatus.CLOSED)
