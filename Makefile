@@ -68,7 +68,7 @@ LONG := tests.torture tests.api.test_fuzz tests.permissions.test_matrix tests.mc
 	tests.web.test_hostile_texts
 modules_of = $(subst /,.,$(basename $(wildcard tests/$(1)/test_*.py)))
 ON_POSTGRESQL := tests.core tests.memories tests.decisions tests.sessions_app tests.mcp tests.permissions \
-	$(filter-out tests.api.test_fuzz tests.governance.test_redaction% tests.governance.test_retention_killed, \
+	$(filter-out tests.api.test_fuzz tests.governance.test_redaction%, \
 	$(call modules_of,api) $(call modules_of,governance))
 
 torture: $(BIN)/.installed-dev

@@ -1,16 +1,38 @@
-"""Recording decisions: what is kept, what a superseding does, what is refused."""
+"""Decisions by services and REST: what is kept, what a superseding does, what is refused, and random histories."""
 
 from __future__ import annotations
 
+from collections import deque
+from typing import Any, ClassVar
+
+from django.test import tag
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
 from decisions import selectors, services
-from decisions.models import Decision
-from decisions.schemas import DecisionGet, DecisionLink, DecisionList, DecisionMark, DecisionSupersede
+from decisions.models import LINEAGE, ArtifactLink, CommitLink, Decision, DecisionEdge, EdgeRelation
+from decisions.projectors import mentions, reverted_sha
+from decisions.schemas import (
+    DecisionEvidence,
+    DecisionGet,
+    DecisionLink,
+    DecisionList,
+    DecisionMark,
+    DecisionRecord,
+    DecisionSupersede,
+)
+from decisions.services import add_evidence, record_decision, supersede_decision
 from memories.schemas import MemorySearch
 from memories.selectors import search
 from memoryhub.core import log
-from memoryhub.core.errors import Conflict, Invalid, NotFound
-from sessions_app.schemas import IterationStart
+from memoryhub.core.errors import Conflict, Forbidden, Invalid, NotFound
+from memoryhub.core.origin import use_origin
+from memoryhub.registry.tokens import TokenCreate, create_token
+from sessions_app.schemas import IterationStart, SettingsChange
 from sessions_app.services.iterations import start_iteration
+from sessions_app.services.profile import change_settings
+from tests.api.client import RestTestCase
 from tests.decisions.base import DecisionsTestCase
 
 
@@ -89,7 +111,7 @@ class SupersedeTests(DecisionsTestCase):
         self.assertEqual(Decision.objects.filter(id=first).values("title", "chosen", "context").get(), before)
 
 
-class GraphTests(DecisionsTestCase):
+class EdgeTests(DecisionsTestCase):
     def test_a_cycle_is_refused_naming_the_path(self):
         first = self.record("One").id
         second = self.record("Two", refines=[first]).id
@@ -137,6 +159,7 @@ class GraphTests(DecisionsTestCase):
             services.mark_decision(command=DecisionMark(id=first, status="rejected"))
 
 
+@tag("backend")
 class ReadTests(DecisionsTestCase):
     def test_a_topic_lists_decisions_in_force_before_superseded_ones(self):
         first = self.record("Port", topic="net").id
@@ -172,3 +195,416 @@ class ReadTests(DecisionsTestCase):
             self.assertEqual(selectors.list_decisions(command=DecisionList()).meta.total_count, 0)
             with self.assertRaises(NotFound):
                 self.get(1)
+
+
+class TrailerTests(DecisionsTestCase):
+    def test_trailers_name_decisions(self):
+        message = "Wait fairly\n\nRefs: #4, #5 and #4\nDecision: #4\nSee #9\n"
+        self.assertEqual(dict(mentions(message)), {4: "implements", 5: "relates"})
+
+    def test_a_revert_names_its_commit(self):
+        self.assertEqual(reverted_sha('Revert "x"\n\nThis reverts commit abcdef1234567.'), "abcdef1234567")
+        self.assertIsNone(reverted_sha("We should revert commit abcdef1"))
+
+    def test_a_commit_links_itself_with_what_its_trailers_name(self):
+        decision = self.record("Fair waiting").id
+        self.commit("abc1", f"Wait fairly\n\nDecision: #{decision}\nRefs: #999")
+        links = [(commit["sha"][:4], commit["link_type"]) for commit in self.get(decision)["commits"]]
+        self.assertEqual(links, [("abc1", "implements")])
+
+    def test_a_number_that_is_no_decision_is_no_link(self):
+        first = self.commit("abc1", "First")
+        self.commit("abc2", f"Second\n\nDecision: #{first}")
+        self.assertFalse(CommitLink.objects.exists())
+
+    def test_a_revert_links_itself_and_asks_for_a_review(self):
+        decision = self.record("Fair waiting").id
+        self.commit("abc1", f"Wait fairly\n\nDecision: #{decision}")
+        self.commit("def2", f"Revert it\n\nThis reverts commit {'abc1'.ljust(40, '0')}.")
+        found = self.get(decision)
+        self.assertEqual([commit["link_type"] for commit in found["commits"]], ["reverts", "implements"])
+        self.assertEqual(found["review"], "commit def2000000 reverts abc1000000, which implemented it")
+        services.mark_decision(command=DecisionMark(id=decision, reviewed=True))
+        self.assertEqual(self.get(decision)["review"], "")
+
+
+class EvidenceTests(DecisionsTestCase):
+    def test_commits_are_named_by_sha_or_id(self):
+        first, second = self.commit("abc1", "First"), self.commit("def2", "Second")
+        found = self.get(self.record("Use WAL", commits=["abc1", f"#{second}"]).id)
+        self.assertEqual({commit["id"] for commit in found["commits"]}, {first, second})
+
+    def test_a_commit_that_is_not_recorded_yet_is_linked_when_it_is(self):
+        decision = self.record("Use WAL", commits=["abc1"]).id
+        self.assertEqual(self.get(decision)["artifacts"], [{"kind": "commit", "value": "abc1"}])
+        self.commit("abc1", "Use WAL")
+        found = self.get(decision)
+        self.assertEqual((found["artifacts"], found["commits"][0]["link_type"]), ([], "implements"))
+
+    def test_evidence_can_be_added_later_and_is_stored_once(self):
+        decision = self.record("Use WAL").id
+        for _ in range(2):
+            command = DecisionEvidence(id=decision, files=["./core/wal.py"], validations=["250 power cuts, none lost"])
+            services.add_evidence(command=command)
+        kinds = list(ArtifactLink.objects.order_by("kind").values_list("kind", "value"))
+        self.assertEqual(kinds, [("file_path", "core/wal.py"), ("validation", "250 power cuts, none lost")])
+
+    def test_empty_evidence_is_refused(self):
+        decision = self.record("Use WAL").id
+        with self.assertRaisesRegex(Invalid, "pass at least one of commits, files"):
+            services.add_evidence(command=DecisionEvidence(id=decision))
+
+
+class FileTests(DecisionsTestCase):
+    def behind(self, path: str) -> list[int]:
+        return [decision["id"] for decision in selectors.get_decisions(command=DecisionGet(file_path=path))]
+
+    def test_a_file_gives_the_decisions_behind_it_those_with_most_commits_on_it_first(self):
+        wal, locks = self.record("WAL").id, self.record("Locks").id
+        self.commit("a1b2", f"One\n\nDecision: #{locks}", "core/sqlite.py")
+        self.commit("a2b2", f"Two\n\nDecision: #{wal}", "core/sqlite.py", "core/wal.py")
+        self.commit("a3b2", f"Three\n\nDecision: #{wal}", "core/sqlite.py")
+        self.assertEqual(self.behind("core/sqlite.py"), [wal, locks])
+        self.assertEqual(self.behind("./core/"), [wal, locks])
+        self.assertEqual(self.behind("core/wal.py"), [wal])
+
+    def test_a_file_that_was_named_counts_too(self):
+        decision = self.record("WAL", files=["core/wal.py"]).id
+        self.assertEqual(self.behind("core"), [decision])
+
+    def test_a_file_without_decisions_is_not_found(self):
+        with self.assertRaisesRegex(NotFound, "there is no decision behind 'core/x.py'"):
+            self.behind("core/x.py")
+
+
+@tag("backend")
+class CommitSearchTests(DecisionsTestCase):
+    def found(self, query: str) -> list[int]:
+        results = search(command=MemorySearch.model_validate({"query": query, "sources": ["commit"]})).results
+        return [hit["id"] for hit in results]
+
+    def test_a_commit_is_found_by_its_decisions_words(self):
+        decision = self.record("Authentication of callers", context="Who may log in?").id
+        commit = self.commit("abc1", f"Check the bearer\n\nDecision: #{decision}")
+        self.commit("abc2", "Something else")
+        self.assertEqual(self.found("who may log in, authentication"), [commit])
+
+    def test_a_commit_that_is_linked_later_is_found_by_them_too(self):
+        commit = self.commit("abc1", "Check the bearer")
+        self.assertEqual(self.found("authentication"), [])
+        self.record("Authentication of callers", commits=["abc1"])
+        self.assertEqual(self.found("authentication"), [commit])
+
+    def test_a_commit_is_found_by_its_paths_and_its_iteration(self):
+        start_iteration(command=IterationStart(command="feature", description="Let people sign in"))
+        commit = self.commit("abc1", "Add a form", "web/registration/views.py")
+        self.assertEqual((self.found("registration"), self.found("people sign in")), ([commit], [commit]))
+
+    def test_a_rebuild_comes_out_the_same(self):
+        decision = self.record("Authentication", commits=["abc1"], files=["a.py"]).id
+        self.commit("abc1", "Check", "a.py")
+        self.commit("abc2", f"Undo\n\nThis reverts commit {'abc1'.ljust(40, '0')}.\n\nDecision: #{decision}", "a.py")
+        self.record("Other", supersedes=[decision])
+        before = self.found("authentication")
+        self.assertTrue(log.rebuild().identical)
+        self.assertEqual(self.found("authentication"), before)
+
+
+DECISIONS = "projects/alpha/decisions"
+
+SHA = "a" * 40
+
+
+class DecisionsApiTests(RestTestCase):
+    def record(self, title: str = "Use WAL", **fields: Any) -> int:
+        body = {"title": title, "chosen": f"Choose {title}.", **fields}
+        answer = self.call("POST", DECISIONS, body, expect=201)
+        decision_id: int = answer.data["id"]
+        self.assertEqual(answer["Location"], f"/api/v1/{DECISIONS}/{decision_id}")
+        return decision_id
+
+    def test_a_decision_is_recorded_got_and_listed_and_another_project_sees_nothing(self) -> None:
+        found = self.record(alternatives=["MVCC", {"option": "Locks", "why_not": "slow"}], impact="high")
+        got = self.call("GET", f"{DECISIONS}/{found}").data
+        self.assertEqual([each["option"] for each in got["alternatives"]], ["MVCC", "Locks"])
+        self.assertNotIn("lineage", got)
+        listed = self.call("GET", f"{DECISIONS}?impact=high&status=accepted").data
+        self.assertEqual([each["id"] for each in listed["results"]], [found])
+        self.assertEqual(self.call("GET", f"{DECISIONS}?impact=low").data["results"], [])
+        self.call("GET", f"projects/beta/decisions/{found}", expect=404)
+        self.assertEqual(self.call("GET", "projects/beta/decisions").data["meta"]["total_count"], 0)
+
+    def test_the_same_key_again_gives_the_first_answer(self) -> None:
+        body = {"title": "Use WAL", "chosen": "WAL"}
+        first = self.call("POST", DECISIONS, body, expect=201, Idempotency_Key="k-1").data
+        again = self.call("POST", DECISIONS, body, expect=200, Idempotency_Key="k-1").data
+        self.assertEqual((again["id"], again["is_new"]), (first["id"], False))
+        path = f"{DECISIONS}/{first['id']}"
+        for route, change in (("status", {"status": "deprecated"}), ("evidence", {"notes": ["seen"]})):
+            answers = [
+                self.call("POST", f"{path}/{route}", change, Idempotency_Key=f"k-{route}").data for _ in range(2)
+            ]
+            self.assertEqual([each["is_new"] for each in answers], [True, False])
+
+    def test_superseding_shows_in_the_lineage_and_what_is_superseded_is_a_conflict(self) -> None:
+        first = self.record()
+        answer = self.call("POST", f"{DECISIONS}/{first}/supersede", {"chosen": "A server"}, expect=201)
+        second = answer.data["id"]
+        self.assertEqual(answer["Location"], f"/api/v1/{DECISIONS}/{second}")
+        refused = self.call("POST", f"{DECISIONS}/{first}/supersede", {"chosen": "Files"}, expect=409).data
+        self.assertEqual(refused["heads"], [second])
+        lineage = self.call("GET", f"{DECISIONS}/{first}/lineage").data
+        self.assertEqual([each["id"] for each in lineage["descendants"]], [second])
+        self.assertEqual([each["id"] for each in lineage["heads"]], [second])
+        before = self.call("GET", f"{DECISIONS}/{first}?as_of={first}&lineage=true").data
+        self.assertEqual((before["status"], before["lineage"]["descendant_count"]), ("accepted", 0))
+
+    def test_status_and_edges_change_what_stands_around_it(self) -> None:
+        first, second = self.record(), self.record("Locks")
+        self.assertEqual(
+            self.call("POST", f"{DECISIONS}/{first}/status", {"status": "deprecated"}).data["status"], "deprecated"
+        )
+        self.call("POST", f"{DECISIONS}/{second}/edges", {"relation": "refines", "to": first})
+        refused = self.call("POST", f"{DECISIONS}/{first}/edges", {"relation": "refines", "to": second}, expect=409)
+        self.assertEqual(refused.data["path"], [second, first])
+        self.call("POST", f"{DECISIONS}/{first}/status", {"status": "superseded"}, expect=422)
+        self.call("POST", f"{DECISIONS}/999/status", {"status": "accepted"}, expect=404)
+
+    def test_evidence_leads_from_a_file_to_its_decisions(self) -> None:
+        found = self.record()
+        self.call("POST", f"{DECISIONS}/{found}/evidence", {"files": ["core/wal.py"], "commits": [SHA[:8]]})
+        commit = {"sha": SHA, "message": "Open", "files": ["core/stores.py"], "committed_at": "2026-11-20T08:00:00"}
+        recorded = self.call("POST", "projects/alpha/commits/read", commit).data
+        self.assertEqual(recorded["decisions"], [{"id": found, "title": "Use WAL", "link_type": "implements"}])
+        for path in ("core/wal.py", "core/stores.py", "core"):
+            behind = self.call("GET", f"{DECISIONS}/behind?file_path={path}").data
+            self.assertEqual([each["id"] for each in behind["results"]], [found])
+        self.call("GET", f"{DECISIONS}/behind?file_path=docs", expect=404)
+        self.call("GET", f"{DECISIONS}/behind", expect=422)
+        self.call("POST", f"{DECISIONS}/{found}/evidence", {}, expect=422)
+
+    def test_a_memory_is_no_decision(self) -> None:
+        memory = self.write()
+        problem = self.call("GET", f"{DECISIONS}/{memory}", expect=404).data
+        self.assertIn("is a memory, not a decision; memory_get shows it", problem["detail"])
+
+
+ROUTE = "projects/alpha/decisions"
+
+SENTENCE = "agents cannot record decisions here: capture_decisions is false, set by the project; ask the user"
+
+
+class CaptureDecisionsTests(RestTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        with self.store("alpha"):
+            self.earlier = self.record("Use WAL")
+            change_settings(command=SettingsChange(settings={"capture_decisions": False}))
+
+    def record(self, title: str) -> int:
+        return record_decision(command=DecisionRecord(title=title, chosen="that")).id
+
+    def test_an_agents_decisions_are_refused_and_nothing_is_kept(self):
+        with self.store("alpha", source="mcp", actor="agent"):
+            head = log.head()
+            with self.assertRaisesRegex(Forbidden, SENTENCE):
+                self.record("Use Rust")
+            with self.assertRaisesRegex(Forbidden, SENTENCE):
+                supersede_decision(command=DecisionSupersede(id=self.earlier, chosen="another"))
+            self.assertEqual((log.head(), Decision.objects.count()), (head, 1))
+            add_evidence(command=DecisionEvidence(id=self.earlier, notes=["seen at work"]))
+        with self.store("beta", source="mcp", actor="agent"):
+            self.assertTrue(self.record("Use Rust"))
+
+    def test_an_agents_token_is_refused_over_rest_and_a_person_is_not(self):
+        _, text = create_token(command=TokenCreate(name="bot", projects=["alpha"], verbs=["write"]), by="ann")
+        body = {"title": "Use Rust", "chosen": "Rust"}
+        refused = self.call("POST", ROUTE, body, token=text, expect=403)
+        self.assertIn(SENTENCE, refused.data["detail"])
+        self.call("POST", f"{ROUTE}/{self.earlier}/supersede", {"chosen": "another"}, token=text, expect=403)
+        self.call("POST", ROUTE, body, expect=201)
+
+    def test_people_imports_and_the_command_line_go_on(self):
+        for source in ("admin", "cli", "service"):
+            with self.subTest(source=source), self.store("alpha"), use_origin(source=source, actor="ann"):
+                self.assertTrue(self.record(f"By {source}"))
+
+    def test_a_setting_can_be_reset(self):
+        with self.store("alpha", source="mcp"):
+            change_settings(command=SettingsChange(settings={"capture_decisions": None}))
+            self.assertTrue(self.record("Use Rust"))
+
+
+Edge = tuple[int, str, int]
+
+PICK = st.integers(0, 20)
+
+RELATION = st.sampled_from(["supersedes", *map(str, EdgeRelation)])
+
+STATUS = st.sampled_from(["proposed", "accepted", "deprecated", "rejected"])
+
+OPEN = ("proposed", "accepted")
+
+
+class Reference:
+    def __init__(self) -> None:
+        self.status: dict[int, str] = {}
+        self.edges: set[Edge] = set()
+        self.branched: set[int] = set()
+
+    def record(self, number: int, status: str, edges: set[Edge]) -> None:
+        self.status[number] = status
+        for edge in edges:
+            self.link(edge)
+
+    def link(self, edge: Edge) -> None:
+        self.edges.add(edge)
+        if edge[1] == "supersedes" and self.status[edge[2]] in OPEN:
+            self.status[edge[2]] = "superseded"
+
+    def superseding(self, number: int) -> set[int]:
+        return {start for start, relation, end in self.edges if relation == "supersedes" and end == number}
+
+    def heads(self, number: int) -> set[int]:
+        above = {step for step, _ in self.walk(number, ("supersedes",), up=True)} | {number}
+        return {node for node in above if not self.superseding(node)}
+
+    def walk(self, number: int, relations: tuple[str, ...], *, up: bool) -> set[tuple[int, int]]:
+        """Return what can be reached, each with the least number of steps to it."""
+        depths, queue = {number: 0}, deque([number])
+        while queue:
+            here = queue.popleft()
+            for start, relation, end in self.edges:
+                near, far = (end, start) if up else (start, end)
+                if near == here and relation in relations and far not in depths:
+                    depths[far] = depths[here] + 1
+                    queue.append(far)
+        return {(node, depth) for node, depth in depths.items() if depth}
+
+
+class History(RuleBasedStateMachine):
+    case: ClassVar[DecisionsTestCase]
+    count: ClassVar = iter(range(10**6))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reference = Reference()
+        self.ids: list[int] = []
+        self.stored = self.case.store(f"graph-{next(self.count)}")
+        self.stored.__enter__()
+        for _ in range(3):
+            self.add(DecisionRecord.model_validate({"title": "T", "chosen": "C"}), set())
+
+    def teardown(self) -> None:
+        try:
+            self.case.assertTrue(log.rebuild().identical)
+            self.edges_and_statuses_are_those_of_the_reference()
+        finally:
+            self.stored.__exit__(None, None, None)
+
+    def pick(self, number: int) -> int:
+        return self.ids[number % len(self.ids)]
+
+    @rule(named=st.lists(st.tuples(RELATION, PICK), max_size=3), status=STATUS, branch=st.booleans())
+    def record(self, named: list[tuple[str, int]], status: str, *, branch: bool) -> None:
+        wanted = {(relation, self.pick(number)) for relation, number in named}
+        fields: dict[str, Any] = {}
+        for relation, to in sorted(wanted):
+            fields.setdefault(relation, []).append(to)
+        gone = [to for to in fields.get("supersedes", []) if self.reference.superseding(to)]
+        command = DecisionRecord.model_validate(
+            {"title": "T", "chosen": "C", "status": status, "branch": branch, **fields}
+        )
+        if gone and not branch:
+            self.refused(lambda: services.record_decision(command=command), gone)
+            return
+        self.reference.branched.update(gone)
+        self.add(command, wanted)
+
+    def add(self, command: DecisionRecord, wanted: set[tuple[str, int]]) -> None:
+        number = services.record_decision(command=command).id
+        self.ids.append(number)
+        self.reference.record(number, command.status, {(number, relation, to) for relation, to in wanted})
+
+    @rule(earlier=PICK, branch=st.booleans())
+    def supersede(self, earlier: int, *, branch: bool) -> None:
+        before = self.pick(earlier)
+        command = DecisionSupersede.model_validate({"id": before, "chosen": "C", "branch": branch})
+        gone = [before] if self.reference.superseding(before) else []
+        if gone and not branch:
+            self.refused(lambda: services.supersede_decision(command=command), gone)
+            return
+        self.reference.branched.update(gone)
+        number = services.supersede_decision(command=command).id
+        self.ids.append(number)
+        self.reference.record(number, "accepted", {(number, "supersedes", before)})
+
+    @rule(start=PICK, relation=RELATION, end=PICK, branch=st.booleans())
+    def link(self, start: int, relation: str, end: int, *, branch: bool) -> None:
+        near, far = self.pick(start), self.pick(end)
+        edge = (near, relation, far)
+        command = DecisionLink.model_validate({"id": near, "relation": relation, "to": far, "branch": branch})
+        is_circle = relation in LINEAGE and near in {
+            node for node, _ in self.reference.walk(far, tuple(LINEAGE), up=False)
+        }
+        is_second = relation == "supersedes" and self.reference.superseding(far) and not branch
+        if near == far:
+            with self.case.assertRaises(Invalid):
+                services.link_decisions(command=command)
+        elif edge not in self.reference.edges and (is_circle or is_second):
+            with self.case.assertRaisesRegex(Conflict, "would close a cycle|is already superseded"):
+                services.link_decisions(command=command)
+        else:
+            if relation == "supersedes" and self.reference.superseding(far) - {near}:
+                self.reference.branched.add(far)
+            services.link_decisions(command=command)
+            self.reference.link(edge)
+
+    @rule(number=PICK, status=STATUS)
+    def mark(self, number: int, status: str) -> None:
+        decision = self.pick(number)
+        command = DecisionMark.model_validate({"id": decision, "status": status})
+        if self.reference.superseding(decision):
+            with self.case.assertRaisesRegex(Conflict, "is superseded; mark the decision"):
+                services.mark_decision(command=command)
+        else:
+            services.mark_decision(command=command)
+            self.reference.status[decision] = status
+
+    def refused(self, act: Any, gone: list[int]) -> None:
+        before = log.head()
+        with self.case.assertRaisesRegex(Conflict, "is already superseded") as caught:
+            act()
+        named = caught.exception.data
+        self.case.assertIn(named["id"], gone)
+        self.case.assertEqual(set(named["heads"]), self.reference.heads(named["id"]))
+        self.case.assertEqual(log.head(), before)
+
+    @invariant()
+    def edges_and_statuses_are_those_of_the_reference(self) -> None:
+        edges = set(DecisionEdge.objects.values_list("from_id", "relation", "to_id"))
+        self.case.assertEqual(edges, self.reference.edges)
+        self.case.assertEqual(dict(Decision.objects.values_list("id", "status")), self.reference.status)
+
+    @invariant()
+    def lineages_are_those_of_the_reference(self) -> None:
+        for number in self.ids[-3:] + self.ids[:3]:
+            before, after = selectors.ancestors(number), selectors.descendants(number)
+            steps = [{(step.id, step.depth) for step in side} for side in (before, after)]
+            wanted = [self.reference.walk(number, tuple(LINEAGE), up=up) for up in (False, True)]
+            self.case.assertEqual(steps, wanted)
+            self.case.assertNotIn(number, {step.id for step in before})
+
+    @invariant()
+    def a_chain_has_one_head_unless_it_was_branched(self) -> None:
+        found = selectors.heads(self.ids)
+        for number in self.ids:
+            self.case.assertEqual(set(found[number]), self.reference.heads(number))
+        if not self.reference.branched:
+            self.case.assertEqual({len(heads) for heads in found.values()} - {1}, set())
+
+
+class GraphTests(DecisionsTestCase):
+    def test_any_history_keeps_its_lineage_its_heads_and_its_statuses(self):
+        History.case = self
+        run_state_machine_as_test(History, settings=settings(max_examples=30, stateful_step_count=25, deadline=None))

@@ -26,7 +26,7 @@ TESTS = (
     "tests.declarations.doors",
     "tests.admin.test_settings",
     "tests.sessions_app.test_settings",
-    "tests.sessions_app.test_hook_parser",
+    "tests.sessions_app.test_capture",
     "tests.setup.test_setup.SetupTests",
     "tests.mcp.test_calls.BudgetTests",
 )

@@ -1,4 +1,4 @@
-"""The graph around an item: what is in it, what is not, and how a person walks it."""
+"""The graph around an item: what is in it, and what is not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
-from selenium.webdriver.common.keys import Keys
 
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
@@ -22,7 +21,6 @@ from memoryhub.core.stores.store import project_store
 from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session
 from tests.admin.base import AdminTestCase, text_of
-from tests.admin.browser import BrowserTestCase
 
 
 class GraphTests(AdminTestCase):
@@ -112,28 +110,3 @@ class GraphTests(AdminTestCase):
         self.assertIn("of the types that are shown", self.page(f"graph/{self.other}/", type="file"))
         self.page("graph/999999/", status=404)
         self.page(f"graph/{self.memory_id}/", type="nonsense", depth="x")
-
-
-class GraphBrowserTests(BrowserTestCase):
-    def test_arrow_keys_walk_and_g_shows_the_graph_of_a_neighbour(self) -> None:
-        written = [
-            self.rest("POST", f"projects/{self.project}/memories", {"title": title, "content": f"{title}, in full"})[
-                "id"
-            ]
-            for title in ("The cause", "The effect")
-        ]
-        body = {"source": written[1], "relation": "derived_from", "target": written[0]}
-        self.rest("POST", f"projects/{self.project}/relations", body)
-        self.open(f"graph/{written[0]}/")
-        self.script("document.querySelector('[data-diagram]').focus()")
-        self.press(Keys.ARROW_RIGHT)
-        self.assertEqual(self.focused(), "The cause")
-        self.press(Keys.ARROW_RIGHT)
-        self.assertEqual(self.focused(), "The effect")
-        with self.new_page():
-            self.press("g")
-        self.see("The effect", within="h1")
-
-    def focused(self) -> str:
-        text: str = self.script("return document.activeElement.querySelector('.diagram-text').textContent")
-        return text

@@ -1,48 +1,86 @@
+"""Redaction: what is found and shown, what is left afterwards, and what happens at the same time."""
+
 from __future__ import annotations
 
+import inspect
+import io
 import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
+from django.core.management import CommandError, call_command
+from django.db import transaction
+from django.test import tag
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from selenium.webdriver.common.keys import Keys
 
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
-from governance.jobs import look_for_secrets
+from governance.jobs import look_for_secrets, wipe
 from governance.models import Redaction
-from governance.redaction.copies import last_look
-from governance.redaction.schemas import RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
-from governance.redaction.service import preview_redaction, redact
+from governance.redaction.copies import last_look, search_home
+from governance.redaction.finding import find_places
+from governance.redaction.schemas import RedactionRun, RedactionSelect
+from governance.redaction.service import redact
 from memories import selectors, services
-from memories.models import ContextPack, Memory
+from memories.models import ContextPack, Tag
 from memories.pack.service import pack_context
-from memories.schemas import MemorySearch, MemoryUpdate, MemoryWrite
+from memories.schemas import MemorySearch, MemoryUpdate
+from memories.schemas.links import TagCreate
 from memories.schemas.query import ContextPackRequest
+from memories.services.tags import create_tag
+from memoryhub.config.current_settings import project_settings
 from memoryhub.core import log, spool
-from memoryhub.core.errors import ConfirmationRequired, Invalid, Locked, NotFound
+from memoryhub.core.backends.sqlite.files import path_of
+from memoryhub.core.backends.sqlite.scratch import attached, temporary_copy
+from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, Locked, NotFound
 from memoryhub.core.jobs import Run
+from memoryhub.core.log.copy import follow
+from memoryhub.core.log.event_view import as_of
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.routing import require_current_alias
+from memoryhub.core.stores.store import current_store
+from memoryhub.core.stores.wiping import is_unwiped
+from memoryhub.core.text import flat
 from memoryhub.ops.serving import drain
-from sessions_app.schemas import EventAppend, SessionStart, SettingsChange, TurnBegin
-from sessions_app.services import start_session
+from memoryhub.registry.people import PersonAdd, add_person
+from sessions_app.schemas import CommitRead, EventAppend, SessionStart, SettingsChange, TurnBegin
+from sessions_app.services import record_commit, start_session
 from sessions_app.services.profile import change_settings
 from sessions_app.services.turns import append_event, begin_turn
-from tests import tampering
-from tests.databases import on_postgresql
-from tests.support import HubTestCase
+from tests.admin.base import AdminTestCase, text_of
+from tests.admin.browser import BrowserTestCase
+from tests.api.client import RestTestCase
+from tests.databases import on_postgresql, sqlite_only
+from tests.governance.redacting import RedactionTestCase
+from tests.hook.client import run_hook, spooled, wait_for_spooled
+
+_TRY_TO_WRITE = """
+import sys
+from memoryhub.core.backends.sqlite import driver
+driver.install()
+import sqlite3
+connection = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+"""
 
 WORD = "marmaladeish"
 
 
-class RedactionTests(HubTestCase):
+class RedactionTests(RedactionTestCase):
+    selection = {"text": WORD}
+
     def setUp(self) -> None:
         super().setUp()
-        self.enterContext(self.store("alpha", actor="ada"))
-        self.memory = self.write(f"The {WORD} tank", f'It was "{WORD}", says {WORD}.', attributes={})
-        services.update_memory(command=MemoryUpdate(id=self.memory, content=f"Now {WORD} again.", tags=[WORD]))
+        self.memory_id = self.write(f"The {WORD} tank", f'It was "{WORD}", says {WORD}.', attributes={})
+        services.update_memory(command=MemoryUpdate(id=self.memory_id, content=f"Now {WORD} again.", tags=[WORD]))
         self.decision = record_decision(
             command=DecisionRecord(title="Feed twice", chosen="Twice", rationale=f"{WORD} said so")
         ).id
@@ -57,24 +95,7 @@ class RedactionTests(HubTestCase):
         self.write("Another", "It stays as it is.")
         pack_context(command=ContextPackRequest(max_tokens=900))
 
-    def write(self, title: str, content: str, **fields: object) -> int:
-        return services.write_memory(command=MemoryWrite(title=title, content=content, **fields)).id
-
-    def preview(self, **fields: object) -> RedactionPreview:
-        return preview_redaction(command=RedactionSelect(**{"text": WORD, **fields}))
-
-    def redact(self, **fields: object) -> RedactionDone:
-        selection = {"text": WORD, **fields}
-        token = preview_redaction(command=RedactionSelect(**selection)).confirm_token
-        return redact(command=RedactionRun(**selection, confirm_token=token, reason="it is a name"))
-
-    def places_with(self, word: str) -> list[Path | str]:
-        files = (path for path in self.home.rglob("*") if path.is_file())
-        return [
-            *(path for path in files if word.encode() in path.read_bytes().lower()),
-            *tampering.tables_with(word),
-        ]
-
+    @tag("backend")
     def test_the_preview_shows_every_place_and_copy_and_changes_nothing(self):
         before = log.head()
         shown = self.preview()
@@ -97,12 +118,12 @@ class RedactionTests(HubTestCase):
         self.assertEqual((done.events, done.left), (6, []))
         self.assertGreater(done.searched_bytes, 100_000)
         self.assertEqual(self.places_with(WORD[:10]), [])
-        self.assertTrue(log.verify().ok)
-        self.assertTrue(log.rebuild().identical)
+        self.require_whole()
 
+    @tag("backend")
     def test_everything_else_stands_as_it_was(self):
-        self.redact(label="name")
-        memory = Memory.objects.get(id=self.memory)
+        self.redact("it is a name", label="name")
+        memory = self.memory(self.memory_id)
         self.assertEqual((memory.content, memory.version), ("Now [REDACTED:name] again.", 2))
         self.assertEqual(selectors.search(command=MemorySearch(query="feed twice")).results[0]["id"], self.decision)
         self.assertEqual(selectors.search(command=MemorySearch(query=WORD)).results, [])
@@ -125,20 +146,20 @@ class RedactionTests(HubTestCase):
         self.assertEqual(self.places_with(WORD), [])
 
     def test_only_in_what_was_selected(self):
-        self.assertEqual(self.preview(ids=[self.memory]).events, 2)
+        self.assertEqual(self.preview(ids=[self.memory_id]).events, 2)
         self.assertEqual(self.preview(search="feed twice", ids=[self.decision]).events, 1)
         self.assertEqual(self.preview(event_types=["message.user"]).events, 1)
-        self.redact(ids=[self.memory])
+        self.redact(ids=[self.memory_id])
         self.assertEqual(self.preview().events, 4)
 
     def test_whole_things_go_altogether(self):
         message = self.preview(event_types=["message.user"]).places[0].position
-        selection = {"text": None, "whole": True, "ids": [self.decision, message]}
+        selection: dict[str, Any] = {"text": None, "whole": True, "ids": [self.decision, message]}
         self.assertEqual(self.preview(**selection).events, 2)
         done = self.redact(**selection)
         self.assertEqual((done.id, done.events), (None, 2))
         self.assertEqual(self.preview().events, 4)
-        self.assertTrue(log.rebuild().identical)
+        self.require_whole()
 
     def test_a_backup_that_holds_it_is_told_of_and_left_alone(self):
         backup = self.home / "backups" / "alpha.db"
@@ -169,7 +190,7 @@ class RedactionTests(HubTestCase):
         look = last_look()
         self.assertEqual((look.finds, look.is_current) if look else None, (0, True))
         self.assertEqual(self.places_with(secret.lower()), [])
-        self.assertTrue(log.rebuild().identical)
+        self.require_whole()
 
     def look(self) -> str:
         return look_for_secrets(Run(seconds=60))
@@ -206,7 +227,9 @@ class RedactionTests(HubTestCase):
             self.assertEqual(self.preview().events, 1)
 
 
-class SpoolTests(HubTestCase):
+class SpoolTests(RedactionTestCase):
+    selection = {"text": WORD}
+
     def setUp(self) -> None:
         super().setUp()
         (self.home / "work" / "alpha").mkdir(parents=True)
@@ -214,7 +237,6 @@ class SpoolTests(HubTestCase):
         self.keep(1, prompt=f"Ask {WORD} about it")
         self.keep(2, prompt="Ask nobody")
         self.keep(3, prompt=f"Of another project: {WORD}", project="beta")
-        self.enterContext(self.store("alpha", actor="ada"))
 
     def keep(self, number: int, *, project: str = "alpha", **payload: object) -> None:
         data = {"session_id": "s-1", "cwd": str(self.home / "work" / project), **payload}
@@ -226,13 +248,6 @@ class SpoolTests(HubTestCase):
 
     def lines(self) -> list[str]:
         return sorted(spool.each_line())
-
-    def preview(self, **fields: object) -> RedactionPreview:
-        return preview_redaction(command=RedactionSelect(**{"text": WORD, **fields}))
-
-    def redact(self, **fields: object) -> RedactionDone:
-        token = self.preview(**fields).confirm_token
-        return redact(command=RedactionRun(**{"text": WORD, **fields}, confirm_token=token))
 
     def prompts(self) -> list[str]:
         drain.drain()
@@ -284,7 +299,7 @@ class SpoolTests(HubTestCase):
             redact(command=RedactionRun(text=WORD, confirm_token=token))
 
     def test_a_selection_of_some_events_names_what_it_leaves(self):
-        memory = services.write_memory(command=MemoryWrite(title="Who", content=f"{WORD} did.")).id
+        memory = self.write("Who", f"{WORD} did.")
         pack_context(command=ContextPackRequest(query=f"what did {WORD} do"))
         kept = {share.where for share in self.preview(ids=[memory]).kept}
         self.assertEqual(kept, {"the query of 1 context pack", "1 hook event in the spool"})
@@ -292,7 +307,7 @@ class SpoolTests(HubTestCase):
         self.assertEqual(self.preview().spooled, 1)
 
     def test_a_text_of_two_lines_is_found_in_the_question_of_a_pack(self):
-        services.write_memory(command=MemoryWrite(title="Who", content=f"{WORD}\n  of the north"))
+        self.write("Who", f"{WORD}\n  of the north")
         pack_context(command=ContextPackRequest(query=f"tell me of {WORD}\n  of the north"))
         text = f"{WORD}\n  of the north"
         self.assertEqual(
@@ -303,7 +318,7 @@ class SpoolTests(HubTestCase):
 
     def test_what_is_erased_whole_leaves_packs_and_the_spool_as_well(self):
         content = f"The tank of {WORD} leaks at the northern valve"
-        memory = services.write_memory(command=MemoryWrite(title="Tank", content=content)).id
+        memory = self.write("Tank", content)
         pack_context(command=ContextPackRequest(query="what leaks at the northern valve"))
         self.keep(8, prompt=f"Remember: {content}!")
         shown = self.preview(text=None, whole=True, ids=[memory])
@@ -311,42 +326,347 @@ class SpoolTests(HubTestCase):
         done = self.redact(text=None, whole=True, ids=[memory])
         self.assertEqual((done.spooled, ContextPack.objects.count()), (1, 0))
         self.assertIn("Remember: [REDACTED:erased]!", self.prompts())
-        self.assertTrue(log.verify().ok)
-        self.assertTrue(log.rebuild().identical)
+        self.require_whole()
 
     def test_while_the_hub_takes_for_long_it_is_refused_and_nothing_is_changed(self):
         before, token = self.lines(), self.preview().confirm_token
         with (
             spool.only_taker(),
-            mock.patch.object(spool.taking, "__kwdefaults__", {"seconds": 0}),
+            mock.patch.object(inspect.unwrap(spool.taking), "__kwdefaults__", {"seconds": 0}),
             self.assertRaises(Locked),
         ):
             redact(command=RedactionRun(text=WORD, confirm_token=token))
         self.assertEqual(self.lines(), before)
 
 
-class AnyTextTests(HubTestCase):
+class AnyTextTests(RedactionTestCase):
     def test_whatever_is_taken_out_chain_and_rebuild_hold(self):
         @settings(max_examples=10, deadline=None)  # each redaction is proven by a process
         @given(st.lists(st.text(min_size=1, max_size=40), min_size=1, max_size=4), st.text(min_size=2, max_size=4))
         def check(texts: list[str], wanted: str) -> None:
-            with self.store("alpha", actor="ada"):
-                for text in texts:
-                    services.write_memory(
-                        command=MemoryWrite(title="T", content=f"{text} {wanted}", if_exists="update")
-                    )
-                self.take_out(wanted)
+            for text in texts:
+                self.write("T", f"{text} {wanted}", if_exists="update")
+            try:
+                self.redact(text=wanted)
+            except NotFound:
+                return  # sanitising took it out already, as it does with what cannot be stored
+            self.require_whole()
+            with self.assertRaises(NotFound):
+                self.preview(text=wanted)
 
         check()
 
-    def take_out(self, wanted: str) -> None:
-        selection = RedactionSelect(text=wanted)
-        try:
-            token = preview_redaction(command=selection).confirm_token
-        except NotFound:
-            return  # sanitising took it out already, as it does with what cannot be stored
-        redact(command=RedactionRun(text=wanted, confirm_token=token))
-        self.assertTrue(log.verify().ok)
-        self.assertTrue(log.rebuild().identical)
+
+class WhatIsTextTests(RedactionTestCase):
+    def test_two_keys_that_become_one_keep_both_values(self):
+        start_session(command=SessionStart(session_id="s-1"))
+        turn = begin_turn(command=TurnBegin(session_id="s-1", turn_id="t-1"))
+        payload = {"tool": "grep", "input": {"quince-1": "red", "quince-2": "blue"}, "output": "none"}
+        append_event(command=EventAppend(type="message.tool", payload=payload, ack_token=turn.ack_token))
+        self.redact(pattern="quince-[0-9]")
+        kept = json.loads(RawEvent.objects.get(event_type="message.tool").payload_json)
+        self.assertEqual(sorted(kept["input"].values()), ["blue", "red"])
+        self.require_whole()
+
+    def test_a_word_that_is_a_field_s_name_or_value_too_goes_where_it_is_text(self):
+        written = self.write(
+            "The content and its title", "Any guideline.", kind="guideline", attributes={"priority": 5}
+        )
+        for word in ("title", "content", "guideline"):
+            self.redact(text=word)
+        memory = self.memory(written)
+        self.assertEqual(memory.title, "The [REDACTED:removed] and its [REDACTED:removed]")
+        self.assertEqual((memory.content, memory.kind), ("Any [REDACTED:removed].", "guideline"))
+        self.require_whole()
+
+    def test_a_field_of_a_fixed_form_is_told_of(self):
+        self.write("A rule", "Any guideline.", kind="guideline", attributes={"priority": 5})
+        kept = next(one for one in self.preview(text="guideline").kept if one.where == "kind of memory.written")
+        self.assertIn("fixed form", kept.why)
+
+    def test_what_is_no_text_of_anybody_s_stays_so_that_the_rest_can_go(self):
+        change_settings(command=SettingsChange(settings={"turn_policy": "auto", "review_after": {"guideline": 9}}))
+        text = "On auto, a guideline is found, with examples of 2026."
+        written = self.write("A tool", text, kind="tool", attributes={"constraints": text, "examples": []})
+        record_commit(
+            command=CommitRead(sha="a1b2c3d4e5f6a7b8c9d0" * 2, message=text, committed_at="2026-01-02T03:04:05Z")
+        )
+        for word in ("auto", "guideline", "found", "examples", "2026"):
+            self.redact(text=word)
+        self.assertEqual(self.memory(written).content.count("[REDACTED:removed]"), 5)
+        self.assertEqual(list(self.memory(written).attributes), ["constraints", "examples"])
+        settings = project_settings()
+        self.assertEqual((settings.turn_policy, settings.review_after), ("auto", {"guideline": 9}))
+        self.require_whole()
+
+    def test_a_name_of_a_session_stays_as_the_headers_do(self):
+        start_session(command=SessionStart(session_id=f"s-{WORD}", purpose=f"Ask {WORD}"))
+        self.redact(text=WORD)
+        self.assertEqual(
+            rows.fetch("SELECT session_id, purpose FROM sessions_app_session"),
+            [(f"s-{WORD}", "Ask [REDACTED:removed]")],
+        )
+        self.require_whole()
+
+    def test_a_text_that_somebody_wrote_as_a_tag_goes_too(self):
+        written = self.write("Tags", f"Of [REDACTED:{WORD}], key=open [REDACTED:foo] sesame.")
+        self.redact(text=WORD)
+        self.redact(pattern="key=.*sesame")
+        self.assertEqual(self.memory(written).content, "Of [REDACTED:removed], [REDACTED:removed].")
+
+    def test_what_stands_in_its_place_is_never_found_again(self):
+        written = self.write("Tags", "Two REDACTED things were removed.")
+        self.redact(pattern="[a-zA-Z]+", ids=[written])
         with self.assertRaises(NotFound):
-            preview_redaction(command=selection)
+            self.preview(pattern="[a-zA-Z]+", ids=[written])
+
+    def test_a_text_with_any_letters_goes(self):
+        for text in ('say "hi\\there"', "one\ntwo\tthree", "👩‍👩‍👧 kin", "e\u0301clair", "bell\x07x", "a\u2028b"):
+            with self.subTest(text=text):
+                self.write(f"About {flat(text)}", f"{text}{text}", tags=["x"])
+                self.assertEqual(self.redact(text=text).left, [])
+        self.require_whole()
+
+
+class LimitTests(RedactionTestCase):
+    def test_what_becomes_too_long_is_cut(self):
+        written = self.write("zq " * 66 + "zq", "Long")
+        self.redact(text="zq")
+        self.assertEqual(len(self.memory(written).title), 300)
+        self.require_whole()
+
+    def test_names_that_only_one_may_have_stay_apart(self):
+        one, two = (self.write(f"Of {character}", topic_key=f"initech-{character}") for character in "12")
+        for character in "12":
+            create_tag(command=TagCreate(name=f"umbrella-{character}"))
+        self.redact(pattern="(initech|umbrella)-[0-9]")
+        self.assertNotEqual(self.memory(one).topic_key, self.memory(two).topic_key)
+        self.assertEqual(Tag.objects.filter(name__contains="[redacted:removed]").count(), 2)
+        self.require_whole()
+
+    def test_neither_label_nor_reason_may_hold_it(self):
+        self.write(f"The {WORD} tank")
+        with self.assertRaisesRegex(Invalid, "label contains"):
+            self.preview(text=WORD, label=f"not-{WORD}")
+        with self.assertRaisesRegex(Invalid, "reason contains"):
+            self.redact(text=WORD, reason=f"{WORD} has asked")
+        self.assertTrue(self.places_with(WORD))
+
+    def test_the_reason_of_what_went_before_is_text(self):
+        gone = self.write("Another thing")
+        self.redact(whole=True, ids=[gone], reason=f"{WORD} has asked")
+        self.write("A third thing of tin")
+        self.redact(text="tin", reason=f"{WORD} has asked again")
+        self.assertEqual(self.redact(text=WORD).events, 2)
+        self.assertEqual(self.places_with(WORD), [])
+        self.require_whole()
+
+
+class WholeTests(RedactionTestCase):
+    def test_all_that_goes_with_what_was_selected_is_shown_before(self):
+        written = self.write("One", "First")
+        services.update_memory(command=MemoryUpdate(id=written, content="Second"))
+        for fields in ({"ids": [written + 1]}, {"ids": [written], "event_types": ["memory.revised"]}):
+            with self.subTest(fields=fields):
+                self.assertEqual(self.preview(whole=True, **fields).events, 2)
+        self.assertEqual(self.redact(whole=True, ids=[written + 1]).events, 2)
+
+    def test_what_was_added_since_the_look_is_not_erased_unseen(self):
+        written = self.write("One", "First")
+        token = self.preview(whole=True, ids=[written]).confirm_token
+        services.update_memory(command=MemoryUpdate(id=written, content="Second"))
+        with self.assertRaises(ConfirmationRequired):
+            redact(command=RedactionRun(whole=True, ids=[written], confirm_token=token))
+
+    def test_the_proof_finds_a_long_text_that_stands_elsewhere(self):
+        long = " ".join(f"line {number} of the recipe" for number in range(1_000))
+        self.write("Copy", f"As said: {long}")
+        done = self.redact(whole=True, ids=[self.write("One", long)])
+        tables = ["the table memories_memory", "the table raw_events"]
+        self.assertEqual(
+            [left.where for left in done.left], tables if on_postgresql() else ["projects/alpha/events.db"]
+        )
+        self.assertIn("elsewhere in this store", done.left[0].why)
+
+
+class AtTheSameTimeTests(RedactionTestCase):
+    def why_another_cannot_write(self, path: Path) -> str:
+        command = [sys.executable, "-c", _TRY_TO_WRITE, str(path)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stderr
+
+    @sqlite_only("a process loses a file's locks when it closes the file")
+    def test_the_proof_leaves_this_process_its_locks(self):
+        self.write("One")
+        with log.transaction():
+            rows.execute("UPDATE store_meta SET value = value")
+            search_home({WORD})
+            self.assertIn("database is locked", self.why_another_cannot_write(path_of(current_store())))
+
+    @sqlite_only("the copy is a file")
+    def test_others_wait_while_what_was_made_beside_the_store_is_put_in_place(self):
+        self.write("One")
+        path = path_of(current_store())
+        with temporary_copy(current_store()):
+            follow(path, up_to=1)
+            with attached(path, write=True), transaction.atomic(using=require_current_alias()):
+                self.assertIn("database is locked", self.why_another_cannot_write(path))
+        self.assertEqual(self.why_another_cannot_write(path), "")
+
+    def test_a_redaction_does_not_bring_back_what_another_took_out_meanwhile(self):
+        written = self.write("One", "First tin, then zinc.")
+        found = find_places(RedactionSelect(text="zinc"))
+        self.redact(text="tin")
+        with self.assertRaisesRegex(Conflict, "preview the redaction again"):
+            log.redact_payloads(found.payloads(), what="zinc", seen=found.erasure)
+        self.assertEqual(self.memory(written).content, "First [REDACTED:removed], then zinc.")
+
+    def test_a_view_of_the_past_that_is_open_shows_no_more_of_it(self):
+        written = self.write("One", f"It is {WORD}.")
+        with as_of(written):
+            self.assertIn(WORD, self.memory(written).content)
+        self.redact(text=WORD)
+        with as_of(written):
+            self.assertNotIn(WORD, self.memory(written).content)
+
+    @sqlite_only("the copy is a file")
+    def test_the_copy_that_is_worked_in_has_no_name(self):
+        with temporary_copy(current_store()):
+            self.assertEqual(list((self.home / "cache" / "views").glob(".draft-*")), [])
+
+    def test_what_a_process_that_died_left_in_the_files_is_wiped(self):
+        self.write("One", f"It is {WORD}.")
+        found = find_places(RedactionSelect(text=WORD))
+        log.redact_payloads(found.payloads(), what="a word", seen=found.erasure)
+        self.assertTrue(is_unwiped())
+        self.assertTrue(self.places_with(WORD))
+        self.assertEqual(wipe(Run(seconds=60)), "removed erased text from the store's files")
+        self.assertEqual(self.places_with(WORD), [])
+        self.assertEqual((is_unwiped(), wipe(Run(seconds=60))), (False, ""))
+
+
+REDACTION = "governance/redaction/"
+
+
+class RedactionPageTests(AdminTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.memory_id = self.write(f"The {WORD} tank", f"It was <b>{WORD}</b>, and it held 400 litres.")
+
+    def look(self, **fields: Any) -> str:
+        return self.post(REDACTION, **{"way": "text", "wanted": WORD, **fields})
+
+    def token(self, **fields: Any) -> str:
+        return self.look(**fields).partition('name="confirm_token" value="')[2].partition('"')[0]
+
+    def test_a_preview_shows_before_and_after_and_changes_nothing(self):
+        self.assertIn("Permanently redact 2 matches in 1 event?", text_of(self.look()))
+        raw = self.client.post(self.address(REDACTION), {"way": "text", "wanted": WORD}).content.decode()
+        self.assertIn(f"It was &lt;b&gt;<del>{WORD}</del>", raw)
+        self.assertEqual(self.memory(self.memory_id).title, f"The {WORD} tank")
+        self.assertIn("No match in this store", text_of(self.look(project="beta")))
+
+    def test_it_is_done_once_the_word_is_typed(self):
+        chosen = {"way": "text", "wanted": WORD, "label": "name", "reason": "A customer's.", "typed": "redact"}
+        for fields, sentence in (
+            ({"confirm_token": self.token(), "typed": "yes"}, "Type redact to confirm. Nothing was changed."),
+            ({"confirm_token": "0" * 16}, "The log has changed since the preview"),
+        ):
+            self.assertIn(sentence, text_of(self.post(f"{REDACTION}run/", **{**chosen, **fields})))
+        self.assertEqual(self.memory(self.memory_id).version, 1)
+        token = self.token(label="name")
+        page = text_of(self.post(f"{REDACTION}run/", **chosen, confirm_token=token))
+        for sentence in ("Redacted 2 matches in 1 event, then searched", "No copy was found", "A customer's."):
+            self.assertIn(sentence, page)
+        self.assertEqual(self.memory(self.memory_id).title, "The [REDACTED:name] tank")
+
+    def test_what_is_wrong_is_said_in_one_sentence(self):
+        for fields, sentence in (
+            ({"wanted": ""}, "'text' must have at least 2 characters"),
+            ({"wanted": "nowhere-at-all"}, "No match in this store; check the text and the selection."),
+            ({"way": "pattern", "wanted": "("}, "not a valid RE2 expression"),
+            ({"way": "whole"}, "whole needs ids or search"),
+            ({"ids": "four"}, "must be a whole number"),
+        ):
+            with self.subTest(fields=fields):
+                self.assertIn(sentence, text_of(self.look(**fields)))
+
+    def test_a_viewer_sees_only_what_was_done(self):
+        self.client.force_login(add_person(command=PersonAdd(name="vera", role="viewer")))
+        self.assertIn("Only owners can redact", text_of(self.page(REDACTION)))
+        answer = self.client.post(self.address(REDACTION), {"way": "text", "wanted": WORD})
+        self.assertEqual(answer.status_code, 403)
+        self.assertNotIn(WORD, answer.content.decode().replace(f'value="{WORD}"', ""))
+
+
+class RedactionRestTests(RestTestCase):
+    def test_routes_preview_confirm_and_list(self):
+        first = self.write("A", f"It was {WORD}.")
+        self.write("B", f"And {WORD} again.")
+        path = "projects/alpha/redactions"
+        refused = self.call("POST", path, {"text": WORD}, expect=409).data
+        self.assertEqual(refused["code"], "confirmation_required")
+        token = self.call("POST", f"{path}/preview", {"text": WORD}).data["confirm_token"]
+        done = self.call("POST", path, {"text": WORD, "confirm_token": token}).data
+        self.assertEqual((done["events"], done["left"]), (2, []))
+        memory = self.call("GET", f"projects/alpha/memories/{first}").data
+        self.assertEqual(memory["content"], "It was [REDACTED:removed].")
+        self.assertEqual(self.call("POST", f"{path}/preview", {"pattern": "A(gain|nd)"}).data["finds"], 1)
+        self.assertEqual([item["events"] for item in self.call("GET", path).data["results"]], [2])
+        self.call("POST", path, {}, expect=422)
+
+
+class RedactionCommandTests(AdminTestCase):
+    def run_command(self, *arguments: str, stdin: str = "") -> str:
+        out = io.StringIO()
+        with mock.patch.object(sys, "stdin", io.StringIO(stdin)):
+            call_command("redact", "--project", "alpha", *arguments, stdout=out)
+        return out.getvalue()
+
+    def test_it_shows_first_and_does_with_the_token(self):
+        self.write("A tank", f"It was {WORD}.")
+        said = self.run_command("--text", "-", stdin=f"{WORD}\n")
+        self.assertIn(f"- It was {WORD}.", said)
+        token = said.strip().rpartition(" ")[2]
+        said = self.run_command("--text", WORD, "--confirm", token)
+        self.assertRegex(said, r"redacted 1 match in 1 event; searched \d+ files .*: 0 still contain it")
+        with self.assertRaisesRegex(CommandError, "no match in this store"):
+            self.run_command("--text", WORD)
+
+    def test_an_event_in_the_spool_is_captured_first_and_redacted_in_the_log(self):
+        answer = {"session_id": "s-1", "cwd": str(self.home), "last_assistant_message": f"Ask {WORD}"}
+        run_hook(self.home, "Stop", answer, "--project", "alpha")
+        wait_for_spooled(self.home)
+        said = self.run_command("--text", WORD)
+        self.assertIn("1 match in 1 event of 1 item", said)
+        self.assertEqual(spooled(self.home), [])
+        said = self.run_command("--text", WORD, "--confirm", said.strip().rpartition(" ")[2])
+        self.assertRegex(said, r"redacted 1 match in 1 event; .*: 0 still contain it")
+
+    def test_a_wrong_token_changes_nothing(self):
+        memory_id = self.write("A tank", f"It was {WORD}.")
+        with self.assertRaisesRegex(CommandError, "does not match the current matches; preview again"):
+            self.run_command("--text", WORD, "--confirm", "0" * 16)
+        self.assertIn(WORD, self.memory(memory_id).content)
+
+
+class RedactionBrowserTests(BrowserTestCase):
+    def test_by_keyboard_alone(self):
+        path = f"projects/{self.project}/memories"
+        for title in ("A", "B"):
+            self.rest("POST", path, {"title": title, "content": f"{title} was {WORD}."})
+        self.open(REDACTION)
+        self.tab_to("wanted")
+        self.press(WORD)
+        self.tab_to("Preview")
+        with self.new_page():
+            self.press(Keys.ENTER)
+        self.see("Permanently redact 2 matches in 2 events?")
+        self.tab_to("typed")
+        self.press("redact")
+        self.tab_to("Redact permanently")
+        with self.new_page():
+            self.press(Keys.ENTER)
+        self.see("Redacted 2 matches in 2 events, then searched")
+        self.see("A text called removed")
+        contents = [memory["content"] for memory in self.server.api("GET", path).json()["results"]]
+        self.assertEqual({text[1:] for text in contents}, {" was [REDACTED:removed]."})

@@ -1,23 +1,39 @@
+"""What is stale and why, what affirms it, and the diffs that are shown."""
+
 from __future__ import annotations
 
-from datetime import timedelta
+import random
+import shutil
+import tempfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
+
+from django.test import tag
 
 from decisions.schemas import DecisionEvidence, DecisionMark, DecisionSupersede
 from decisions.services import add_evidence, mark_decision, supersede_decision
 from governance.models import Affirmation
 from governance.staleness.governed_files import governed_path
+from governance.staleness.schemas import Retire, StaleList
+from governance.staleness.selectors import count_stale, list_stale, waiting
+from governance.staleness.services import retire
 from memories.models import Memory, MemoryKind
 from memories.schemas import MemoryRestore, MemoryTouch, MemoryUpdate
 from memories.services import delete_memory, restore_memory, update_memory
 from memoryhub.core import clock, log
-from memoryhub.core.errors import Invalid, NotFound
+from memoryhub.core.errors import Conflict, Gone, Invalid, NotFound
+from memoryhub.core.log import erase_events, erase_streams
 from memoryhub.core.log.quarantine import QUARANTINE_LIFTED, QUARANTINE_PLACED, QuarantineLifted, QuarantinePlaced
+from memoryhub.core.models import RawEvent
+from sessions_app.git import read_commit
 from sessions_app.models import Commit
-from sessions_app.schemas import SettingsChange
-from sessions_app.services.profile import change_settings
+from sessions_app.schemas import ProjectDescribe, SessionStart, SettingsChange
+from sessions_app.services import record_commits, start_session
+from sessions_app.services.profile import change_settings, describe
 from tests.decisions.base import NOON
 from tests.governance.staleness import StalenessTestCase
+from tests.sessions_app.test_git import Repository
 
 
 class GoverningTests(StalenessTestCase):
@@ -208,3 +224,234 @@ class ExpiryTests(StalenessTestCase):
             with self.subTest(said), self.assertRaisesRegex(Invalid, said):
                 self.affirm(entity_id, valid_until=until)
         self.assertEqual((log.head(), Affirmation.objects.count()), (head, 0))
+
+
+class AffirmingTests(StalenessTestCase):
+    def test_what_was_affirmed_is_due_again_at_the_next_commit(self):
+        guideline = self.guide("Validate", "src/auth/")
+        self.commit_now("First", "src/auth/a.py")
+        said = self.affirm(guideline, reason="read it")
+        self.assertEqual((said.kind, said.title, said.affirmed_at), ("guideline", "Validate", self.time))
+        self.assertEqual(self.due(), [])
+        self.commit_now("Second", "src/auth/b.py")
+        (found,) = self.stale()
+        self.assertEqual((found["affirmed_by"], found["commit_count"]), ("ada", 1))
+        self.assertEqual([commit["subject"] for commit in found["commits"]], ["Second"])
+
+    def test_the_history_of_a_thing_says_that_it_was_affirmed(self):
+        decision = self.record("WAL").id
+        self.affirm(decision, reason="still the fastest")
+        event = RawEvent.objects.get(event_type="thing.affirmed")
+        self.assertEqual((event.stream_id, event.stream_seq), (f"decision:{decision}", 2))
+
+    def test_revising_and_superseding_settle_it_too(self):
+        guideline, decision = self.guide("Validate", "src/"), self.record("Sign", files=["src/"]).id
+        self.commit_now("Touch", "src/a.py")
+        self.assertEqual(self.due(), [guideline, decision])
+        self.pass_time(minutes=5)
+        update_memory(command=MemoryUpdate(id=guideline, content="Validate at the edge."))
+        supersede_decision(command=DecisionSupersede(id=decision, chosen="Encrypt.", files=["src/"]))
+        self.assertEqual(self.due(), [])
+
+    def test_a_revert_is_settled_by_affirming(self):
+        decision = self.record("Cache").id
+        sha = "c" * 40
+        self.commit(sha, f"Cache\n\nDecision: #{decision}", "src/cache.py")
+        self.pass_time(hours=1)
+        self.commit("d" * 40, f'Revert "Cache"\n\nThis reverts commit {sha}.', "src/cache.py")
+        (found,) = self.stale(why="reverted")
+        self.assertEqual([reason["why"] for reason in found["reasons"]], ["reverted"])
+        self.assertRegex(found["reasons"][0]["says"], "commit dddddddddd reverts cccccccccc")
+        self.assertEqual([commit["sha"][0] for commit in found["commits"]], ["d"])
+        self.affirm(decision)
+        self.assertEqual(self.due(), [])
+
+    def test_what_does_not_hold_cannot_be_affirmed(self):
+        deleted, proposed = self.write("Deleted"), self.write("Proposed")
+        replaced, rejected = self.record("Replaced").id, self.record("Rejected", status="rejected").id
+        commit = self.commit_now("Touch", "src/a.py")
+        delete_memory(command=MemoryTouch(id=deleted))
+        Memory.objects.filter(id=proposed).update(review="proposed")
+        successor = supersede_decision(command=DecisionSupersede(id=replaced, chosen="Another.")).id
+        for entity_id, error, said in (
+            (999, NotFound, "there is no #999 in this store"),
+            (commit, NotFound, f"#{commit} is a commit; give the id of a memory or decision"),
+            (deleted, Gone, "restore"),
+            (proposed, Conflict, "accept it in the review queue"),
+            (replaced, Conflict, f"affirm its replacement: #{successor}"),
+            (rejected, Conflict, "is rejected; accept it"),
+        ):
+            with self.subTest(said), self.assertRaisesRegex(error, said):
+                self.affirm(entity_id)
+        self.assertEqual(Affirmation.objects.count(), 0)
+
+    def test_the_same_key_again_affirms_once(self):
+        decision = self.record("WAL").id
+        first, second = (self.affirm(decision, idempotency_key="k-1") for _ in range(2))
+        self.assertEqual((first.is_new, second.is_new), (True, False))
+        self.assertEqual(RawEvent.objects.filter(event_type="thing.affirmed").count(), 1)
+
+    def test_a_secret_in_a_reason_is_not_kept(self):
+        said = self.affirm(self.record("WAL").id, reason="token ghp_" + "a1B2" * 9)
+        self.assertEqual(said.redacted, ["github-token"])
+        self.assertNotIn("a1B2", Affirmation.objects.get().reason)
+
+    def test_a_rebuild_comes_out_the_same_whatever_happened(self):
+        chance = random.Random(7)
+        things = [self.guide(f"Guide {n}", "src/") for n in range(4)]
+        things += [self.record(f"Choice {n}", files=["src/"]).id for n in range(4)]
+        for number in range(40):
+            self.pass_time(minutes=1)
+            self.act(chance, things, number)
+        affirmed = list(RawEvent.objects.filter(event_type="thing.affirmed").values_list("position", flat=True))
+        erase_events(affirmed[-3:], reason="a name")
+        erase_streams([f"memory:{things[0]}"], reason="asked to")
+        before, due = list(Affirmation.objects.order_by("entity_id").values()), self.stale()
+        self.assertTrue(before and due)
+        self.assertNotIn(things[0], [item["entity_id"] for item in before])
+        self.assertIn("", [item["reason"] for item in before])
+        report = log.rebuild()
+        self.assertTrue(report.identical)
+        self.assertEqual((list(Affirmation.objects.order_by("entity_id").values()), self.stale()), (before, due))
+
+    def act(self, chance: random.Random, things: list[int], number: int) -> None:
+        thing = chance.choice(things)
+        if chance.random() < 0.3:
+            self.commit_now(f"Change {number}", f"src/{chance.randrange(5)}.py", minutes=1)
+        elif thing in things[:4] and chance.random() < 0.3:
+            update_memory(command=MemoryUpdate(id=thing, content=f"Text {number}."))
+        else:
+            self.affirm(thing, reason=f"reason {number}")
+
+
+@tag("backend")
+class ListingTests(StalenessTestCase):
+    def test_pages_hold_each_thing_once_while_others_are_affirmed(self):
+        things = [self.guide(f"Guide {n}", f"src/{n}.py") for n in range(7)]
+        for number in range(7):
+            self.commit_now(f"Change {number}", f"src/{6 - number}.py")
+        first = list_stale(command=StaleList(limit=3))
+        self.assertEqual((first.meta.total_count, first.meta.has_more), (7, True))
+        self.affirm(first.results[0]["id"])
+        rest = list_stale(command=StaleList(limit=20, cursor=first.meta.next_cursor, compact=True))
+        self.assertEqual([item["id"] for item in [*first.results, *rest.results]], things[::-1])
+        self.assertEqual(set(rest.results[0]), {"id", "title"})
+
+    def test_it_is_filtered_by_kind_and_reason(self):
+        guideline, decision = self.guide("Validate", "src/"), self.record("Sign", files=["src/"]).id
+        fact = self.write("Port", kind="knowledge", attributes={"valid_until": "2026-11-20T12:30:00Z"})
+        self.commit_now("Touch", "src/a.py")
+        self.assertEqual(self.due(), [fact, guideline, decision])
+        self.assertEqual(self.due(kind="decision"), [decision])
+        self.assertEqual(self.due(kind="guideline"), [guideline])
+        self.assertEqual(self.due(why="expired"), [fact])
+        self.assertEqual(self.due(why="age"), [])
+        self.assertEqual(self.due(id=decision), [decision])
+
+    def test_one_is_shown_at_a_time_with_its_place_in_the_queue(self):
+        self.assertIsNone(waiting())
+        things = [self.guide(f"Guide {n}", f"src/{n}.py") for n in range(3)]
+        other = self.guide("Elsewhere", "docs/")
+        for number in range(3):
+            self.commit_now(f"Change {number}", f"src/{number}.py")
+        first, second = waiting(), waiting(entity_id=things[1])
+        assert first and second
+        self.assertEqual((first.item["id"], first.number, first.total, first.before), (things[0], 1, 3, None))
+        self.assertEqual((second.number, second.before, second.after), (2, things[0], things[2]))
+        with self.assertRaisesRegex(NotFound, f"#{other} is not stale"):
+            waiting(entity_id=other)
+
+    def test_the_count_follows_what_is_written(self):
+        guideline = self.guide("Validate", "src/")
+        self.assertEqual(count_stale(), 0)
+        self.commit_now("Touch", "src/a.py")
+        self.assertEqual(count_stale(), 1)
+        self.affirm(guideline)
+        self.assertEqual(count_stale(), 0)
+
+    def test_what_no_longer_holds_is_retired(self):
+        guideline, decision = self.guide("Validate", "src/"), self.record("Sign", files=["src/"]).id
+        self.commit_now("Touch", "src/a.py")
+        said = [retire(command=Retire(id=item, reason="gone")) for item in (guideline, decision)]
+        self.assertEqual([item.title for item in said], ["Validate", "Sign"])
+        self.assertEqual((self.due(), self.get(decision)["status"]), ([], "deprecated"))
+        self.assertIsNotNone(Memory.objects.get(id=guideline).deleted_at)
+        with self.assertRaises(Gone):
+            retire(command=Retire(id=guideline))
+
+
+class DiffTests(StalenessTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.repository = Repository(Path(tempfile.mkdtemp(prefix="repository-")))
+        self.addCleanup(shutil.rmtree, self.repository.folder)
+        self.repository.hours = int((NOON - datetime.fromtimestamp(1_700_000_000, UTC)).total_seconds() // 3600) + 1
+        describe(command=ProjectDescribe(root_path=str(self.repository.folder)))
+        self.guideline = self.guide("Validate", "src/")
+
+    def committed(self, message: str, **files: bytes) -> Commit:
+        named = {name.replace("__", "/") + ".py": content for name, content in files.items()}
+        sha = self.repository.commit(message, **named)
+        made = read_commit(self.repository.folder, sha)
+        assert made is not None
+        record_commits(commits=[made])
+        commit: Commit = Commit.objects.get(sha=sha)
+        return commit
+
+    def diff(self) -> str:
+        (found,) = self.stale(diff=True)
+        return str(found["commits"][0]["diff"])
+
+    def test_the_diff_shows_the_governed_files_alone(self):
+        self.committed("Begin", src__auth=b"a = 1\nb = 2\n", docs__auth=b"words = 1\n")
+        self.affirm(self.guideline)
+        self.pass_time(hours=4)
+        self.repository.hours += 4
+        self.committed("Change", src__auth=b"a = 1\nb = 3\n", docs__auth=b"words = 2\n")
+        diff = self.diff()
+        self.assertIn("+++ b/src/auth.py", diff)
+        self.assertIn("-b = 2\n+b = 3", diff)
+        self.assertNotIn("words", diff)
+
+    def test_what_someone_set_in_git_changes_nothing(self):
+        for name, value in (("diff.noprefix", "true"), ("diff.mnemonicPrefix", "true"), ("color.ui", "always"),
+                            ("diff.external", "/bin/false"), ("log.showSignature", "true")):  # fmt: skip
+            self.repository.git("config", name, value)
+        self.repository.write(".gitattributes", b"*.py diff=loud\n")
+        self.repository.git("config", "diff.loud.textconv", "/bin/false")
+        self.committed("Ümlaut", src__ärger=b"a = 1\n")
+        self.assertRegex(self.diff(), r"\Adiff --git a/src/ärger.py b/src/ärger.py\nnew file")
+
+    def test_a_secret_in_a_diff_is_not_shown(self):
+        self.committed("Careless", src__auth=b'TOKEN = "ghp_' + b"a1B2" * 9 + b'"\n')
+        self.assertIn("[REDACTED:github-token:", self.diff())
+        self.assertNotIn("a1B2", self.diff())
+
+    def test_a_long_diff_is_cut_and_says_so(self):
+        self.committed("Long", src__long=b"".join(b"line %d\n" % number for number in range(5_000)))
+        diff = self.diff()
+        self.assertLess(len(diff), 25_000)
+        self.assertRegex(diff, r"… \d+ more lines\Z")
+
+    def test_a_file_that_is_too_big_or_binary_is_named_only(self):
+        self.committed("Big", src__big=b"x" * 79 + b"\n" * 600_000, src__binary=b"\0\1\2")
+        self.assertIn("Binary files /dev/null and b/src/big.py differ", self.diff())
+        self.assertLess(len(self.diff()), 1_000)
+
+    def test_a_commit_that_the_repository_does_not_know_has_its_numbers_alone(self):
+        self.committed("Known", src__auth=b"a = 1\n")
+        self.commit_now("Unknown", "src/auth.py", hours=3)
+        unknown, known = self.stale(diff=True)[0]["commits"]
+        self.assertEqual((unknown["subject"], unknown["diff"], unknown["files"][0]["insertions"]), ("Unknown", None, 3))
+        self.assertIn("+a = 1", known["diff"])
+
+    def test_where_there_is_no_repository_there_are_the_numbers(self):
+        self.committed("Known", src__auth=b"a = 1\n")
+        describe(command=ProjectDescribe(root_path="/nowhere/at/all"))
+        self.assertIsNone(self.stale(diff=True)[0]["commits"][0]["diff"])
+
+    def test_the_folder_where_a_session_works_will_do(self):
+        describe(command=ProjectDescribe(root_path=""))
+        start_session(command=SessionStart(directory=str(self.repository.folder / "src"), session_id="s-1"))
+        self.committed("Known", src__auth=b"a = 1\n")
+        self.assertIn("+a = 1", self.diff())

@@ -11,6 +11,7 @@ from io import StringIO
 from pathlib import Path
 
 from django.core.management import call_command
+from django.test import tag
 
 from memories.schemas import MemoryWrite
 from memories.services import write_memories, write_memory
@@ -59,6 +60,7 @@ def ask(tool: str, **arguments: object) -> Answer:
     return found.handler(found.input.model_validate(arguments))
 
 
+@tag("backend")
 class ReplayTests(StoreTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -226,6 +228,7 @@ def fill_all_columns(count: int) -> None:
             write_memory(command=MemoryWrite(title=f"Note {n}", content=f"text {n}", idempotency_key=f"key-{n}"))
 
 
+@tag("backend")
 class ChangedColumnTests(StoreTestCase):
     EVENTS = 20
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from unittest import mock
 
+from django.test import tag
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, rule, run_state_machine_as_test
@@ -142,6 +143,7 @@ class TurnTests(TurnsTestCase):
         with self.assertRaisesRegex(Invalid, "payload of command.run: 'command' is required"):
             turns.append_event(command=EventAppend(ack_token=token, type="command_run", payload={}))
 
+    @tag("backend")
     def test_messages_are_found_with_and_without_the_index(self):
         token = self.begin().ack_token
         command = EventAppend(ack_token=token, type="message.user", payload={"content": "Why does the kettle whistle?"})

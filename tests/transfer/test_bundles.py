@@ -54,7 +54,7 @@ from memoryhub.transfer.bundles.merging import MergeReport
 from memoryhub.transfer.bundles.reading import Bundle, open_bundle
 from tests import forks, tampering
 from tests.databases import at_home
-from tests.governance.rollback_actions import DeedTestCase, random_steps
+from tests.governance.rollback_case import DeedTestCase, random_steps
 from tests.home import run_home
 from tests.support import HubTestCase, forget_all_stores, share_template
 

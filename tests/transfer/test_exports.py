@@ -51,9 +51,8 @@ from memoryhub.transfer.replaying import ReplayReport, replay_export
 from sessions_app.models import Commit
 from sessions_app.schemas import CommitRead
 from sessions_app.services import record_commit
-from tests.governance.retaining import RetentionTestCase
-from tests.governance.rollback_actions import DeedTestCase, random_steps
-from tests.governance.test_retention_random import Story
+from tests.governance.retaining import RetentionTestCase, Story
+from tests.governance.rollback_case import DeedTestCase, random_steps
 from tests.hostile import MARKUP
 from tests.secrets_made import SECRETS
 from tests.support import HubTestCase

@@ -1,0 +1,236 @@
+"""Governance in a browser: everything by keyboard, and nothing cut off on a narrow screen."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+import unittest
+from pathlib import Path
+from typing import Any
+
+from selenium.webdriver.common.keys import Keys
+
+from tests.admin.browser import BrowserTestCase, project_of
+from tests.sessions_app.test_git import Repository
+from tests.web.server import command
+
+STALE = "governance/affirmation/"
+
+BEFORE = b"def check(token):\n    return token.age < 3600\n"
+
+AFTER = b"def check(token):\n    # <shorter>\n    return token.age < 60\n"
+
+
+class StalenessBrowserTests(BrowserTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.repository = Repository(Path(tempfile.mkdtemp(prefix="repository-")))
+        self.addCleanup(shutil.rmtree, self.repository.folder)
+        self.rest("PATCH", f"projects/{self.project}", {"root_path": str(self.repository.folder)})
+        self.repository.commit("Begin", src=BEFORE)
+        links = [{"uri": "src", "type": "governs"}]
+        body = {"title": "Check tokens at the edge", "content": "In **one** place.", "kind": "guideline"}
+        self.guideline = self.call("memories", {**body, "resource_links": links})["id"]
+        choice = {"title": "Tokens live an hour", "chosen": "3600 seconds", "files": ["src"], "impact": "high"}
+        self.decision = self.call("decisions", choice)["id"]
+        other = {"title": "Tokens are signed", "chosen": "HMAC", "files": ["src"]}
+        self.other = self.call("decisions", other)["id"]
+        self.repository.hours = int(time.time() - 1_700_000_000) // 3600 + 1
+        sha = self.repository.commit("Shorten the life of tokens", src=AFTER)
+        self.call("commits/read", {"sha": sha, "directory": str(self.repository.folder)})
+
+    def call(self, path: str, body: dict[str, Any]) -> Any:
+        return self.rest("POST", f"projects/{self.project}/{path}", body)
+
+    def go(self, key: str) -> None:
+        with self.new_page():
+            self.press(key)
+
+    def test_everything_is_done_by_keys(self) -> None:
+        self.open(STALE)
+        self.see("1 of 3")
+        self.see("Check tokens at the edge", "article")
+        self.assertIn("-    return token.age < 3600", self.find(".patch").text)
+        self.assertEqual(self.find(".patch .line-added").text.strip(), "+    # <shorter>")
+        self.go("j")
+        self.see("Tokens live an hour", "article")
+        self.go("k")
+        self.see("Check tokens at the edge", "article")
+        self.press("?")
+        self.see("Still valid, with a note", ".keys-dialog")
+        self.press(Keys.ESCAPE)
+        self.press("n")
+        self.press("just read it")  # typed into the note: its letters are no keys here
+        self.go(Keys.ENTER)
+        self.see(f"Confirmed #{self.guideline}", ".live-messages")
+        self.see("1 of 2")
+        self.go("s")
+        self.see("Record and supersede", "main")
+        self.browser.back()
+        self.see("Tokens live an hour", "article")
+        self.press("r")
+        self.press("60 seconds now")
+        self.go(Keys.ENTER)
+        self.see(f"Deprecated #{self.decision}", ".live-messages")
+        self.see("Tokens are signed", "article")
+        self.go("v")
+        self.see(f"Confirmed #{self.other}", ".live-messages")
+        self.see("This cannot be undone.", ".live-messages")
+        self.see("The inbox is empty", "main")
+
+    def test_on_a_narrow_screen_nothing_is_cut_off(self) -> None:
+        self.narrow()
+        self.open(STALE)
+        self.see("1 of 3")
+        self.assertLessEqual(self.script("return document.documentElement.scrollWidth"), 400)
+        with self.new_page():
+            self.find(".verdicts > form button").click()
+        self.see(f"Confirmed #{self.guideline}", ".live-messages")
+
+
+RETENTION = "governance/retentionrun/"
+
+OLD = """
+import os, sys
+os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings_store"
+import django
+django.setup()
+from datetime import timedelta
+from memories.schemas import MemoryDelete, MemoryWrite
+from memories.services import delete_memory, write_memory
+from memoryhub.core import clock
+from memoryhub.core.stores.store import project_store, use_store
+for project in sys.argv[1:]:
+    with use_store(project_store(project), create=True), clock.frozen(clock.now() - timedelta(days=200)):
+        for title in ("Marmalade", "Cardamom"):
+            delete_memory(command=MemoryDelete(id=write_memory(command=MemoryWrite(title=title, content=title)).id))
+"""
+
+
+class RetentionBrowserTests(BrowserTestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        tests = unittest.defaultTestLoader.getTestCaseNames(cls)
+        projects = [project_of(f"{cls.__module__}.{cls.__qualname__}.{test}") for test in tests]
+        with command(*projects, home=cls.server.home, program=OLD) as writer:
+            said, _ = writer.communicate(timeout=120)
+        assert (writer.returncode, said) == (0, ""), said
+
+    def test_by_keyboard_it_is_looked_at_held_confirmed_run_and_read(self) -> None:
+        self.open("governance/hold/?stream=memory:1")
+        self.assertEqual(self.browser.switch_to.active_element.get_attribute("name"), "reason")
+        with self.new_page():
+            self.press("a lawsuit", Keys.ENTER)
+        self.see("Retention skips memory:1")
+        self.tab_to("Retention")
+        with self.new_page():
+            self.press(Keys.ENTER)
+        self.see("Hold #5: a lawsuit", ".side-kept")
+        self.see("deleted observation", ".side-going")
+        self.tab_to("1 sample of deleted observation")
+        self.press(Keys.ENTER)
+        self.see("Cardamom", ".side-going .samples[open]")
+        self.tab_to("typed")
+        with self.new_page():
+            self.press("another", Keys.ENTER)
+        self.see(f"Type {self.project} to confirm. Nothing was deleted.")
+        with self.new_page():
+            self.press(self.project, Keys.ENTER)
+        self.see("Deleted 1 item in 2 events")
+        self.see("Hold #5: a lawsuit", ".side-kept")
+        self.see("Completed", ".meta")
+
+    def test_by_keyboard_a_rule_is_added_and_a_wrong_one_is_refused(self) -> None:
+        self.open(RETENTION)
+        self.tab_to("Edit rules")
+        self.press(Keys.ENTER)
+        self.press(Keys.TAB)  # to the sort
+        self.press("deleted")
+        self.tab_to("rules-0-after_days", most=60)
+        with self.new_page():
+            self.press("soon", Keys.ENTER)
+        self.see("must be a whole number, not 'soon'", ".rule")
+        self.tab_to("rules-0-after_days", most=60)
+        with self.new_page():
+            self.press(Keys.BACKSPACE * 4, "500", Keys.ENTER)
+        self.see("Deleted memories are purged after 500 days", ".rules")
+        self.see("Nothing is due, or all due items are kept.", ".side-going")
+
+    def test_on_a_narrow_screen_nothing_is_cut_off(self) -> None:
+        self.narrow()
+        for page in (RETENTION, "governance/hold/"):
+            self.open(page)
+            self.assertLessEqual(self.script("return document.documentElement.scrollWidth"), 400)
+
+
+BAD = {"X-Session-Id": "s-bad"}
+
+
+class RollbackBrowserTests(BrowserTestCase):
+    def test_choose_see_quarantine_and_undo_by_keyboard_alone(self) -> None:
+        path = f"projects/{self.project}/memories"
+        bad = self.server.api("POST", path, {"title": "Ports are open", "content": "They are."}, **BAD).json()["id"]
+        self.rest("POST", path, {"title": "So open them", "content": f"As #{bad} says."})
+        self.open("governance/rollback/")
+        self.tab_to_field("session_id")
+        self.press("s-bad")
+        self.tab_to("Preview impact")
+        with self.new_page():
+            self.press(Keys.ENTER)
+        self.see("Ports are open", "#preview")
+        self.see("cites")
+        self.tab_to_field("also")
+        self.press(Keys.SPACE)
+        self.tab_to("Update preview")
+        with self.new_page():
+            self.press(Keys.ENTER)
+        self.see("2 quarantined")
+        self.tab_to_field("reason")
+        self.press("It was fed lies")
+        self.tab_to("Quarantine 2 items")
+        with self.new_page():
+            self.press(Keys.ENTER)
+        self.see("2 quarantined. You can undo it below.")
+        self.assertEqual([], self.server.api("GET", path).json()["results"])
+        self.tab_to("Undo", most=60)
+        with self.new_page():
+            self.press(Keys.ENTER)
+        self.see("Undid roll-back #")
+        self.assertEqual(2, len(self.server.api("GET", path).json()["results"]))
+
+    def tab_to_field(self, name: str) -> None:
+        for _ in range(80):
+            self.press(Keys.TAB)
+            if self.browser.switch_to.active_element.get_attribute("name") == name:
+                return
+        self.fail(f"no way to {name} by keyboard")
+
+
+WORD = "marmaladeish"
+
+
+class GraphBrowserTests(BrowserTestCase):
+    def test_arrow_keys_walk_and_g_shows_the_graph_of_a_neighbour(self) -> None:
+        written = [
+            self.rest("POST", f"projects/{self.project}/memories", {"title": title, "content": f"{title}, in full"})[
+                "id"
+            ]
+            for title in ("The cause", "The effect")
+        ]
+        body = {"source": written[1], "relation": "derived_from", "target": written[0]}
+        self.rest("POST", f"projects/{self.project}/relations", body)
+        self.open(f"graph/{written[0]}/")
+        self.script("document.querySelector('[data-diagram]').focus()")
+        self.press(Keys.ARROW_RIGHT)
+        self.assertEqual(self.focused(), "The cause")
+        self.press(Keys.ARROW_RIGHT)
+        self.assertEqual(self.focused(), "The effect")
+        with self.new_page():
+            self.press("g")
+        self.see("The effect", within="h1")
+
+    def focused(self) -> str:
+        text: str = self.script("return document.activeElement.querySelector('.diagram-text').textContent")
+        return text
