@@ -157,8 +157,8 @@ class AdminTests(AdminTestCase):
         kept = {"severity": "high", "rehearsed": True, "minutes": 45, "warnings": "zebra", "files": ["a.sh"]}
         self.assertEqual(self.memory(1).attributes, kept)
         page = self.page("memories/memory/1/change/")
-        named = ('badge-runbook tone-amber">Runbook<', '<pre class="json" tabindex="0"># not a heading</pre>')
-        self.assertEqual(missing(page, *named), [])
+        shown = ('badge-runbook tone-amber">Runbook<', '<pre class="json" tabindex="0"># not a heading</pre>')
+        self.assertEqual(missing(page, *shown), [])
         words = ("When it is needed", "Rehearsed Yes", "of 240", "Warnings zebra", "Files that it is about a.sh")
         self.assertEqual(missing(text_of(page), *words), [])
         unchecked = {name: value for name, value in own.items() if name not in ("rehearsed", "severity")}
