@@ -49,6 +49,10 @@ OWN: dict[str, Any] = {
 RUNBOOK: dict[str, Any] = {"kind": "runbook", "type": "restore", "attributes": OWN}
 
 
+def missing(page: str, *parts: str) -> list[str]:
+    return [part for part in parts if part not in page]
+
+
 class McpTests(McpTestCase):
     server: ClassVar[Server]
 
@@ -126,26 +130,14 @@ class AdminTests(AdminTestCase):
         self.assertEqual(self.listed(listed, o="-6"), [high, low])
         self.assertEqual(self.memories(kind="runbook"), [low, high])
         page = self.page(listed)
-        for shown in (
-            'aria-current="page">Runbooks</a>',
-            "Write a runbook",
-            "2 runbooks",
-            'class="gauge-number">45<',
-            "Yes",
-        ):
-            self.assertIn(shown, page)
+        named = ('aria-current="page">Runbooks</a>', "Write a runbook", "2 runbooks", 'class="gauge-number">45<', "Yes")
+        self.assertEqual(missing(page, *named), [])
         self.assertIn("No runbooks yet", self.page(listed, project="beta"))
 
     def test_a_person_writes_reads_and_edits_one(self) -> None:
         form = self.page("memories/runbook/add/")
-        for shown in (
-            "Steps",
-            "One command a line, as you would type it.",
-            "Someone has tried it.",
-            "Incident",
-            "Severity",
-        ):
-            self.assertIn(shown, form)
+        named = ("Steps", "One command a line, as you would type it.", "Someone has tried it.", "Incident", "Severity")
+        self.assertEqual(missing(form, *named), [])
         own: dict[str, Any] = {
             "severity": "high",
             "rehearsed": "on",
@@ -165,11 +157,10 @@ class AdminTests(AdminTestCase):
         kept = {"severity": "high", "rehearsed": True, "minutes": 45, "warnings": "zebra", "files": ["a.sh"]}
         self.assertEqual(self.memory(1).attributes, kept)
         page = self.page("memories/memory/1/change/")
-        for shown in ('badge-runbook tone-amber">Runbook<', '<pre class="json" tabindex="0"># not a heading</pre>'):
-            self.assertIn(shown, page)
-        words = text_of(page)
-        for shown in ("When it is needed", "Rehearsed Yes", "of 240", "Warnings zebra", "Files that it is about a.sh"):
-            self.assertIn(shown, words)
+        shown = ('badge-runbook tone-amber">Runbook<', '<pre class="json" tabindex="0"># not a heading</pre>')
+        self.assertEqual(missing(page, *shown), [])
+        words = ("When it is needed", "Rehearsed Yes", "of 240", "Warnings zebra", "Files that it is about a.sh")
+        self.assertEqual(missing(text_of(page), *words), [])
         unchecked = {name: value for name, value in own.items() if name not in ("rehearsed", "severity")}
         changed = {**typed, **unchecked, "severity": "low", "base_version": "1", "change_reason": ""}
         self.assertIn("Saved version 2.", self.post("memories/memory/1/edit/", **changed))

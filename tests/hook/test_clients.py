@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from django.test import tag
+
 from memoryhub.client.hook.payload import path_of_directory
 from memoryhub.client.setup import entries
 from memoryhub.client.setup.document import read_document
@@ -54,6 +56,7 @@ class RecordedClientsTests(HookTestCase):
             self.assertEqual(path_of_directory(client), hooks.directory)
         self.assertEqual(path_of_directory("unknown"), "cwd")
 
+    @tag("process")
     def test_what_each_client_reports_is_recorded(self) -> None:
         home = self.enterContext(temporary_home())
         with serving("--no-worker", home=home):

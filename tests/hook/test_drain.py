@@ -250,6 +250,7 @@ class DrainTests(DrainTestCase):
         self.assertEqual(drain.drain(), Drained(captured=3))
         self.assertEqual(self.prompts(), ["Question 0", "Question 2", "Question 3"])
 
+    @tag("process")
     def test_an_event_at_which_two_processes_were_killed_is_set_aside_and_the_others_arrive(self):
         for place in ("project_of", "capture_spooled"):
             with self.subTest(place):
@@ -328,6 +329,7 @@ class DrainTests(DrainTestCase):
         self.assertEqual(list_projects(), [])
 
 
+@tag("process")
 class DrainAmongOthersTests(DrainTestCase):
     def test_events_appended_while_spool_files_are_removed_are_not_lost(self):
         command = [sys.executable, "-c", _WRITER]

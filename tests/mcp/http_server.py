@@ -24,11 +24,7 @@ from tests.web.server import Server, Shell, serving
 from tests.web.server import Server as Hub
 
 ADDRESS = re.compile(r"http://(\S+):(\d+)/mcp")
-HEADERS = {
-    "Content-Type": "application/json",
-    "Accept": "application/json, text/event-stream",
-    "Connection": "close",
-}
+HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Connection": "close"}
 
 
 class HttpServer:

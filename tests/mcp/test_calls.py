@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import io
 import json
 import re
-import subprocess
 import tempfile
+from contextlib import redirect_stderr, redirect_stdout
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,7 +19,8 @@ from memoryhub.core.kinds.definition import all_kinds
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.schemas import UNLISTED, explained_here, self_evident
 from memoryhub.core.tools import all_tools
-from memoryhub.mcp.options import parse
+from memoryhub.mcp import options as mcp_options
+from memoryhub.mcp.options import PROFILES, parse
 from memoryhub.mcp.registry import load_tools
 from memoryhub.mcp.schema import input_schema
 from tests.mcp.client import (
@@ -27,8 +29,6 @@ from tests.mcp.client import (
     ROOT,
     McpTestCase,
     Server,
-    command,
-    environment,
     more_tools,
     parameters,
     run_async,
@@ -204,18 +204,7 @@ class ReadingResources(McpTestCase):
                 self.assertEqual((error["code"], error["data"]["uri"]), (-32602, uri))
 
 
-class Options(McpTestCase):
-    def run_command(self, *options: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command(*options),
-            env=environment(self.home),
-            cwd=ROOT,
-            text=True,
-            capture_output=True,
-            timeout=120,
-            check=False,
-        )
-
+class Options(SimpleTestCase):
     def test_defaults(self) -> None:
         options = parse([])
         self.assertEqual((options.project, options.session, options.profile), (None, "", "core"))
@@ -248,18 +237,21 @@ class Options(McpTestCase):
             ["--http", "0.0.0.0:8322", "--no-token"],
         ):
             with self.subTest(given=given):
-                done = self.run_command(*given)
-                self.assertEqual((done.returncode, done.stdout), (2, ""))
-                self.assertIn("usage: memory-hub mcp", done.stderr)
+                self.assertEqual(self.ended(given)[:2], (2, ""))
+                self.assertIn("usage: memory-hub mcp", self.ended(given)[2])
 
     def test_help_names_every_option(self) -> None:
-        done = self.run_command("--help")
-        self.assertEqual(done.returncode, 0)
-        for option in ("--project", "--session", "--profile", "--http", "--allow-host", "--no-token"):
-            self.assertIn(option, done.stdout)
+        code, shown, _ = self.ended(["--help"])
+        self.assertEqual(code, 0)
+        named = [f"--{name.replace('_', '-')}" for name in mcp_options.Options.__slots__ if name != "token"]
+        self.assertEqual([option for option in (*named, "--no-token") if option not in shown], [])
 
-
-PROFILES = ("core", "work", "full")
+    def ended(self, arguments: list[str]) -> tuple[Any, str, str]:
+        """Return the exit code of arguments that are not served, and what is printed."""
+        output, errors = io.StringIO(), io.StringIO()
+        with redirect_stdout(output), redirect_stderr(errors), self.assertRaises(SystemExit) as ended:
+            parse(arguments)
+        return ended.exception.code, output.getvalue(), errors.getvalue()
 
 
 def documented() -> dict[str, set[str]]:
@@ -369,8 +361,7 @@ class SlimSchemas(SimpleTestCase):
         self.assertEqual(set(self.properties["parts"]), {"type", "items"})
         self.assertEqual(self.properties["attributes"], {"type": "object"})
         self.assertEqual(
-            self.properties["ids"],
-            {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}}]},
+            self.properties["ids"], {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}}]}
         )
 
     def test_references_are_resolved_in_place(self) -> None:

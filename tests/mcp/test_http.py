@@ -213,10 +213,7 @@ class ServingAllProjects(HubTestCase):
 
         path = self.folder / mode
         path.touch()
-        async with (
-            self.alpha.client(mode, elicitation_callback=agree) as first,
-            self.beta.client(mode) as second,
-        ):
+        async with self.alpha.client(mode, elicitation_callback=agree) as first, self.beta.client(mode) as second:
             await first.call_tool("test_shred", {"path": str(path)})
             self.assertFalse(path.exists())
             for client, project in ((first, "alpha"), (second, "beta")):

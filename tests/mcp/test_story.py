@@ -82,10 +82,16 @@ def filled(value: Any, values: Values) -> Any:
 STORY = [
     # Scopes and a scratch session
     Call("memory_org_create", name="Acme", metadata={"team": "core"}).says(r"organisation acme \(Acme\)"),
+    Call("org_create", id="acme").fails("exists already; send if_exists=update"),
     Call("memory_org_list").says(r"acme \(Acme\)", r"\(1 of 1\)"),
     Call("memory_project_create", id="alpha", org_id="acme", name="Alpha", description="Keeps fish.",
         root_path="/src/alpha", metadata={"goals": ["ship"]}).says(r"project alpha \(Alpha\)", "organisation: acme",
-        "folder: /src/alpha"),
+        "folder: /src/alpha", r'metadata: \{"goals": \["ship"\]\}'),
+    Call("project_create", id="alpha", name="A").fails("exists already; send if_exists=update"),
+    Call("project_create", id="alpha", tags=["ops"], if_exists="update", format="json")
+        .says('"name":"Alpha"', r'"tags":\["ops"\]', '"org_id":"acme"'),
+    Call("memory_project_get", format="json").says('"name":"Alpha"', r'"tags":\["ops"\]', r'"redacted":\[\]'),
+    Call("org_create", id="acme", description="Makes everything.", if_exists="update").says("projects: alpha"),
     Call("memory_project_create", name="Gamma Ray", org_id="acme").says(r"gamma-ray \(Gamma Ray\) of acme"),
     Call("memory_project_list", org_id="acme").says(r"alpha \(Alpha\) of acme", "gamma-ray"),
     Call("memory_project_get", project_id="alpha").says(r'metadata: \{"goals": \["ship"\]\}', "Keeps fish"),
@@ -143,7 +149,7 @@ STORY = [
     Call("memory_tag_detach", entry_type="tool", entry_id="$tool", tag_name="aquarium")
         .says(r"detached aquarium: #$tool git_commit \[\] v4"),
     Call("memory_tag_attach", entry_type="project", entry_id="alpha", tag="aquarium")
-        .says(r"attached aquarium: project Alpha \[aquarium\]"),
+        .says(r"attached aquarium: project Alpha \[ops, aquarium\]"),
     Call("tag_create", name="python").fails("conflict: tag 'python' is predefined"),
     Call("tag_attach", id="$guideline", tags=["sql", "aquarium"]).says(r"\[aquarium, python, sql\] v2"),
     Call("tag_attach", id="$guideline", tags=["sql"]).says("is unchanged"),

@@ -44,32 +44,6 @@ class ScopeToolsTests(McpTestCase):
         found: dict[str, Any] = result["structuredContent"]
         return found
 
-    def test_a_project_describes_itself_and_joins_an_organisation(self) -> None:
-        self.assertIn("organisation acme (Acme)", self.server.say("memory_org_create", id="acme", name="Acme"))
-        self.assertIn("exists already; send if_exists=update", self.refused("org_create", id="acme"))
-        described = self.server.say(
-            "memory_project_create",
-            id="alpha",
-            org_id="acme",
-            name="Alpha",
-            description="An aquarium.",
-            root_path="/src/alpha",
-            metadata={"goals": ["ship"]},
-        )
-        for line in (
-            "project alpha (Alpha)",
-            "organisation: acme",
-            "folder: /src/alpha",
-            'metadata: {"goals": ["ship"]}',
-        ):
-            self.assertIn(line, described)
-        self.assertIn("exists already; send if_exists=update", self.refused("project_create", id="alpha", name="A"))
-        changed = self.data("project_create", id="alpha", tags=["ops"], if_exists="update")
-        self.assertEqual((changed["name"], changed["tags"], changed["org_id"]), ("Alpha", ["ops"], "acme"))
-        self.assertEqual(self.data("memory_project_get"), {**changed, "redacted": []})
-        updated = self.server.say("org_create", id="acme", description="Makes everything.", if_exists="update")
-        self.assertIn("projects: alpha", updated)
-
     @tag("backend")
     def test_another_project_shows_only_its_card(self) -> None:
         card = "beta (Beta) of umbrella: Pets."

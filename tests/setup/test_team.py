@@ -14,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 from django.core.management import call_command
+from django.test import tag
 
 from memoryhub.client.setup.clients import config_file
 from memoryhub.client.setup.team import parse_address
@@ -207,6 +208,7 @@ class TeamSetupTests(TeamSetupTestCase):
             parse_address("http://127.0.0.1.example.org/p/alpha/mcp", None)
 
 
+@tag("process")
 class CheckTests(TeamSetupTestCase):
     def check(self, url: str, token: str, *options: str) -> str:
         with mock.patch.dict(os.environ, {VARIABLE: token}):

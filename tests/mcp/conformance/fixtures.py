@@ -17,15 +17,7 @@ from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
 from pydantic import BaseModel, Field
 
 from memoryhub.core.errors import Invalid
-from memoryhub.core.tools import (
-    Answer,
-    Prompt,
-    Resource,
-    Tool,
-    register_prompts,
-    register_resources,
-    register_tools,
-)
+from memoryhub.core.tools import Answer, Prompt, Resource, Tool, register_prompts, register_resources, register_tools
 
 Result = dict[str, Any]
 Answering = Callable[[Any, Any], Awaitable[Result]]
@@ -265,9 +257,7 @@ async def _sample(context: Any, params: Any) -> Result:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MCPDeprecationWarning)
         answer = await context.session.create_message(
-            [types.SamplingMessage(role="user", content=content)],
-            max_tokens=100,
-            related_request_id=context.request_id,
+            [types.SamplingMessage(role="user", content=content)], max_tokens=100, related_request_id=context.request_id
         )
     return text_result(f"LLM response: {answer.content.text}")
 

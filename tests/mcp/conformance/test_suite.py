@@ -107,7 +107,9 @@ class InspectorTests(NodeTestCase):
             "DJANGO_SETTINGS_MODULE=memoryhub.settings_store",
         ]
         server = command("--project", "alpha", "--profile", "full")
-        done = self.run_node(INSPECTOR, "--cli", "--method", method, *words, *env, *server)
+        done = self.run_node(
+            INSPECTOR, "--cli", "--connect-timeout", "100000", "--method", method, *words, *env, *server
+        )
         self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr[-2000:])
         result = json.loads(done.stdout)
         assert isinstance(result, dict)
