@@ -20,6 +20,7 @@ from memories.schemas.links import RelationCreate
 from memories.services.relations import create_relation
 from memoryhub.core import clock
 from memoryhub.core.admin import cells
+from memoryhub.core.kinds.definition import all_kinds
 from memoryhub.registry.people import PersonAdd, add_person
 from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, SessionRecord, TurnRecord
@@ -91,10 +92,11 @@ class CellTests(SimpleTestCase):
 
 class NavigationTests(AdminTestCase):
     def test_the_shell_lists_the_pages_of_the_section_here_and_in_the_hub(self) -> None:
+        kinds = " ".join(kind.plural for kind in all_kinds().values())
         page = text_of(self.page("memories/tag/"))
         self.assert_shows(
             page,
-            "Knowledge All memories Observations Guidelines Tools Knowledge Tags Search",
+            f"Knowledge All memories {kinds} Tags Search",
             lacks=("Sessions Turns",),
         )
         self.assert_shows(text_of(self.page("sessions_app/turn/")), "Activity Sessions Turns Iterations Commits")
