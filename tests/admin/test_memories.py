@@ -624,7 +624,7 @@ class RelationTests(AdminTestCase):
             ("loves", str(self.tool), "'relation' must be one of"),
         )
         for relation, target, message in cases:
-            self.assertIn(message, self.relate(relation, target), (relation, target))
+            self.assert_shows(self.relate(relation, target), message, where=(relation, target))
         self.assert_shows(self.relate("depends_on", str(self.rule), self.tool), "would create a cycle")
         self.assertEqual(len(self.relations()), 1)
 
