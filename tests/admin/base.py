@@ -89,11 +89,11 @@ class AdminTestCase(HubTestCase):
         answer = self.client.post(self.address(path, project), fields, follow=True)
         return unescape(answer.content.decode())
 
-    def assert_shows(self, page: str, *texts: str, lacks: Iterable[str] = ()) -> None:
+    def assert_shows(self, page: str, *texts: str, lacks: Iterable[str] = (), where: object = "a page") -> None:
         """Fail with what a page lacks, or should lack, rather than with the page."""
         missing = [f"no {text!r}" for text in texts if text not in page]
         surplus = [f"a {text!r}" for text in lacks if text in page]
-        self.assertEqual(missing + surplus, [], "on a page")
+        self.assertEqual(missing + surplus, [], f"on {where}")
 
     def assert_lacks(self, page: str, *texts: str) -> None:
         self.assert_shows(page, lacks=texts)

@@ -127,7 +127,7 @@ class DecisionPageTests(DecidingTestCase):
         commit = self.commit("abcd", f"Push\n\nRefs: #{decision}")
         address = f"decisions/decision/{decision}/change/"
         for path in (f"memories/memory/{memory}", f"sessions_app/commit/{commit}", f"sessions_app/session/{session}"):
-            self.assertIn(address, self.page(f"{path}/change/"), path)
+            self.assert_shows(self.page(f"{path}/change/"), address, where=path)
         self.assert_shows(
             text_of(self.page(f"sessions_app/session/{session}/change/")), f"relates to decision #{decision} Push"
         )

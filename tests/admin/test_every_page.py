@@ -149,6 +149,8 @@ class QueryTests(DecidingTestCase, WorkingTestCase):
         self.fill(2, 8)
         after = {path: self.queries_of(path) for path in paths}
         self.assertEqual({path: count for path, count in after.items() if count > before[path]}, {}, before)
+        self.assertEqual({path: before[path] for path in ["", *LISTS] if before[path] > 19}, {})
+        self.assertLessEqual(before["memories/memory/"], 11)
         self.assertLessEqual(max(before.values()), 25, before)
 
     def test_texts_are_not_read_for_lists(self) -> None:

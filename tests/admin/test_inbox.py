@@ -161,7 +161,7 @@ class InboxTests(AdminTestCase):
             ("affirmed", f"proposal-{self.first}-1"),
             ("withdrawn", f"proposal-{self.first}-1"),
         ):
-            self.assertIn("Nothing was changed.", self.give(verdict, value), value)
+            self.assert_shows(self.give(verdict, value), "Nothing was changed.", where=value)
         self.assertEqual(self.review_of(self.first), ["proposed"])
 
     def test_a_verdict_leads_to_the_next_item_of_any_type(self) -> None:

@@ -137,7 +137,7 @@ class SavedViewTests(AdminTestCase):
         self.assert_shows(page, "Saved the view.")
         link = '<a href="?kind=observation&tag=api"{}>API notes</a>'
         self.assert_shows(page, link.format(' aria-current="page"'), "A note")
-        self.assertIn(link.format(""), self.page(MEMORIES))
+        self.assert_shows(self.page(MEMORIES), link.format(""))
         self.assert_lacks(self.page(MEMORIES, project="beta"), "API notes")
         self.assert_lacks(self.page("decisions/decision/"), "API notes")
         number = SavedView.objects.get().pk

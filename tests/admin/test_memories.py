@@ -14,6 +14,7 @@ from memories.models import Memory, Relation
 from memories.schemas import MemoryTouch, MemoryUpdate
 from memories.services import restore_memory, update_memory
 from memoryhub.core import clock
+from memoryhub.core.kinds.definition import all_kinds
 from memoryhub.core.models import RawEvent
 from tests.admin.base import AdminTestCase, text_of
 
@@ -281,16 +282,15 @@ class KindTestCase(AdminTestCase):
 
 class KindListTests(KindTestCase):
     def test_each_kind_has_its_list_and_all_are_in_the_list_of_all(self) -> None:
-        ids = {
-            kind: self.write(f"A {kind}", kind, kind=kind) for kind in ("observation", "guideline", "tool", "knowledge")
-        }
+        ids = {kind: self.write(f"A {kind}", kind, kind=kind) for kind in all_kinds()}
         for kind, memory_id in ids.items():
             self.assertEqual(self.listed(f"memories/{kind}/"), [memory_id], kind)
             self.assertEqual(self.memories(kind=kind), [memory_id], kind)
+            current = f'/memories/{kind}/" aria-current="page">{all_kinds()[kind].plural}</a>'
+            self.assert_shows(self.page(f"memories/{kind}/"), current)
         self.assertEqual(set(self.memories()), set(ids.values()))
         page = self.page("memories/tool/")
         self.assertRegex(page, r'/memories/memory/" class="here"><svg[^>]*><use[^>]*/></svg>Knowledge')
-        self.assert_shows(page, '/memories/tool/" aria-current="page">Tools</a>')
 
     def test_guidelines_come_by_priority_and_filter_by_any_category_in_use(self) -> None:
         low = self.write("low", "1", kind="guideline", type="naming", attributes={"priority": 5})
@@ -624,7 +624,7 @@ class RelationTests(AdminTestCase):
             ("loves", str(self.tool), "'relation' must be one of"),
         )
         for relation, target, message in cases:
-            self.assertIn(message, self.relate(relation, target), (relation, target))
+            self.assert_shows(self.relate(relation, target), message, where=(relation, target))
         self.assert_shows(self.relate("depends_on", str(self.rule), self.tool), "would create a cycle")
         self.assertEqual(len(self.relations()), 1)
 

@@ -51,7 +51,7 @@ class SearchPageTests(AdminTestCase):
                 named = {"sources": ["decision"]} if "source" in filters else named
                 answer = search(MemorySearch.model_validate({"query": "port", **named})).text
             page = self.page(f"{SEARCH}?{urlencode({'query': 'port', **filters})}")
-            self.assertIn(answer.splitlines()[0], page)
+            self.assert_shows(page, answer.splitlines()[0])
             self.assertEqual(page.count("hit-head"), answer.count("\n#") + answer.startswith("#"), filters)
 
     def test_each_hit_leads_to_its_page_and_the_index_row_to_what_it_stands_for(self) -> None:

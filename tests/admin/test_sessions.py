@@ -509,4 +509,4 @@ class TimeZoneTests(WorkingTestCase):
     def test_what_is_no_zone_is_utc(self) -> None:
         for name in NO_ZONES:
             self.client.cookies["hub_time_zone"] = name
-            self.assertIn("2026-03-04 22:30", self.page("sessions_app/session/"), name)
+            self.assert_shows(self.page("sessions_app/session/"), "2026-03-04 22:30", where=name)

@@ -188,13 +188,13 @@ class RightsTests(AdminTestCase):
         self.client.get(self.address("tasks/none/"))
         fetched = self.client.get(self.address(""), headers={"Hub-Live": "1"})
         self.assertNotContains(fetched, "The hub was started again since")
-        self.assertIn("The hub was started again since", self.page())
+        self.assert_shows(self.page(), "The hub was started again since")
 
     def test_a_page_that_is_fetched_again_may_lead_elsewhere_with_a_message(self) -> None:
         gone = self.address("memories/memory/review/99/")
         fetched = self.client.get(gone, headers={"Hub-Live": "1"})
         self.assertRedirects(fetched, self.address("memories/memory/review/"))
-        self.assertNotIn("#99 is not in review", self.page())
+        self.assert_lacks(self.page(), "#99 is not in review")
 
 
 class TaskTests(AdminTestCase):
@@ -220,7 +220,7 @@ class TaskTests(AdminTestCase):
         self.assertIn("The broom is missing.", self.result_of(self.start(refuse)))
         self.assertNotIn("Done: ", self.result_of(self.start(lambda _: log.head()[0], actor="someone")))
         self.assertIn("Done: 0.", self.result_of(self.start(lambda _: log.head()[0])))
-        self.assertNotIn("Done: 0.", self.page("governance/hold/"))
+        self.assert_lacks(self.page("governance/hold/"), "Done: 0.")
 
     def test_a_store_has_one_task_at_a_time(self) -> None:
         ends = threading.Event()
@@ -230,8 +230,8 @@ class TaskTests(AdminTestCase):
             self.start(lambda _: None)
         poll(lambda: task.done, what="its progress")
         page = self.page(f"tasks/{task.id}/")
-        self.assertIn("1 of 4", page)
-        self.assertNotIn("data-live-end", page)
+        self.assert_shows(page, "1 of 4")
+        self.assert_lacks(page, "data-live-end")
         self.assertIn("Sweep of alpha", text_of(self.client.get("/jobs").content.decode()))
         self.page(f"tasks/{task.id}/", "beta", status=302)
         ends.set()

@@ -30,7 +30,6 @@ from memoryhub.ops.serving import web
 web._GRACE_SECONDS = 60
 sys.exit(main(sys.argv))
 """
-
 # The server, which gets a signal before it handles any, in a callback where Python drops exceptions.
 _SIGNALLED_BEFORE_SERVING = """
 import os, sys, weakref, django
@@ -282,17 +281,20 @@ class EndTests(TestCase):
             with self.subTest(signal=number):
                 self._end(number)
 
-    def test_a_signal_before_the_first_request_can_be_answered_ends_it_too(self) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            program = _SIGNALLED_BEFORE_SERVING.format(number=int(number))
-            with self.subTest(signal=number), serving("--no-worker", program=program) as server:
-                self.assertEqual(server.process.wait(DEADLINE_SECONDS), 0, server.text)
-
     def test_the_worker_ends_by_itself_when_the_server_is_killed(self) -> None:
         with serving() as server:
             pids = self._worker_of(server)
             server.end(signal.SIGKILL)
             poll(lambda: not alive(pids), what="the end of the worker")
+
+
+@tag("process")
+class EndWithoutWorkerTests(TestCase):
+    def test_a_signal_before_the_first_request_can_be_answered_ends_it_too(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            program = _SIGNALLED_BEFORE_SERVING.format(number=int(number))
+            with self.subTest(signal=number), serving("--no-worker", program=program) as server:
+                self.assertEqual(server.process.wait(DEADLINE_SECONDS), 0, server.text)
 
     def test_a_request_that_is_being_answered_is_finished(self) -> None:
         with serving("--no-worker", program=PATIENT_SERVER) as server:
