@@ -241,7 +241,7 @@ class DeedTestCase(RollbackTestCase):
         self.revise(memory, f"{_NAMES[one]} is for all.", promote=True, scope="session")
 
     def do_delete(self, one: int, _: int) -> None:
-        delete_memory(command=MemoryDelete(id=self.memory(one)))
+        self.delete(self.memory(one))
 
     def do_restore(self, one: int, other: int) -> None:
         version = {"version": 1} if other == 3 else {}
@@ -284,7 +284,7 @@ class DeedTestCase(RollbackTestCase):
 
     def do_mark(self, one: int, other: int) -> None:
         status = ("accepted", "rejected", "deprecated", "proposed")[other]
-        mark_decision(command=DecisionMark(id=picked(self.decisions, one), status=status))
+        self.mark(picked(self.decisions, one), status)
 
     def do_prove(self, one: int, other: int) -> None:
         add_evidence(command=DecisionEvidence(id=picked(self.decisions, one), notes=[f"note {other}"]))
@@ -297,16 +297,16 @@ class DeedTestCase(RollbackTestCase):
 
     def do_unrelate(self, one: int, _: int) -> None:
         present = list(Relation.objects.order_by("-id").values_list("id", flat=True))
-        delete_relation(command=RelationDelete(id=picked(present, one)))
+        self.unrelate(picked(present, one))
 
     def do_tag(self, one: int, _: int) -> None:
         create_tag(command=TagCreate(name=f"tag-{_NAMES[one]}", category="c"))
 
     def do_set(self, _: int, other: int) -> None:
-        change_settings(command=SettingsChange(settings={"ack_token_minutes": 10 + other}))
+        self.set(ack_token_minutes=10 + other)
 
     def do_policy(self, _: int, other: int) -> None:
-        change_settings(command=SettingsChange(settings={"review_policy": "all" if other % 2 else "off"}))
+        self.set(review_policy="all" if other % 2 else "off")
 
     def do_describe(self, one: int, other: int) -> None:
         describe(command=ProjectDescribe(description=f"{_NAMES[one]} {other}"))
