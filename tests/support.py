@@ -17,6 +17,7 @@ from django.db import connections
 from django.test import SimpleTestCase, TestCase
 
 from memoryhub.cli import main
+from memoryhub.core import log
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import connections as store_connections
 from memoryhub.core.stores import schema
@@ -62,6 +63,16 @@ class HubTestCase(StoresTestCase, TestCase):
     def store(self, project: str = "alpha", *, create: bool = True, **origin: str) -> Iterator[None]:
         with use_store(project_store(project), create=create), use_origin(**{"source": "service", **origin}):
             yield
+
+    def assert_rebuilds(self) -> None:
+        """A rebuild of the current store's read models changes none of them."""
+        self.assertEqual([], [table.table for table in log.rebuild().tables if not table.identical])
+
+    def assert_sound(self) -> None:
+        """The current store's chain holds, and its read models are those of its log."""
+        verification = log.verify()
+        self.assertTrue(verification.ok, verification.reason)
+        self.assert_rebuilds()
 
 
 def forget_all_stores() -> None:

@@ -76,7 +76,7 @@ class CommitLinkTests(DecisionsTestCase):
         complete_iteration(command=IterationComplete())
         self.read()
         before = self.read(decision_ids=[decision], iteration_id=iteration)
-        self.assertTrue(log.rebuild().identical)
+        self.assert_rebuilds()
         self.assertEqual(self.read(), before)
 
 

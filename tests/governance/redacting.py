@@ -10,7 +10,6 @@ from governance.redaction.service import preview_redaction, redact
 from memories import services
 from memories.models import Memory
 from memories.schemas import MemoryWrite
-from memoryhub.core import log
 from tests import tampering
 from tests.support import HubTestCase
 
@@ -44,7 +43,3 @@ class RedactionTestCase(HubTestCase):
         files = (path for path in self.home.rglob("*") if path.is_file())
         names = [str(Path(path).relative_to(self.home)) for path in files if word.encode() in path.read_bytes().lower()]
         return [*names, *tampering.tables_with(word)]
-
-    def require_whole(self) -> None:
-        self.assertTrue(log.verify().ok, log.verify().reason)
-        self.assertEqual([table.table for table in log.rebuild().tables if not table.identical], [])

@@ -19,7 +19,7 @@ from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest
 from memories.search.text_index import text_index
 from memories.services.relations import create_relation
-from memoryhub.core import clock, log
+from memoryhub.core import clock
 from memoryhub.core.errors import HubError
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import rows
@@ -109,11 +109,6 @@ class RetentionTestCase(HubTestCase):
 
     def erased(self) -> list[int]:
         return [row[0] for row in rows.fetch("SELECT position FROM raw_events WHERE payload_json IS NULL")]
-
-    def assert_sound(self) -> None:
-        self.assertTrue(log.verify().ok)
-        different = [table.table for table in log.rebuild().tables if not table.identical]
-        self.assertEqual(different, [])
 
 
 WORDS = "marmalade cardamom porridge kumquat anchovy walnut".split()

@@ -35,6 +35,7 @@ from memories.services.relations import create_relation, delete_relation
 from memories.services.tags import create_tag
 from memoryhub.core import log
 from memoryhub.core.errors import HubError
+from memoryhub.core.log.quarantine import QUARANTINE_PLACED, QuarantinePlaced
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import current_origin, use_origin
 from sessions_app.schemas import ProjectDescribe, SessionEnd, SessionStart, SettingsChange
@@ -44,6 +45,11 @@ from tests.support import HubTestCase
 
 SCRATCH = "s-scratch"
 ROLLED_BACK = {"actor": "mallory", "session_id": "s-bad", "source": "mcp"}
+
+
+def quarantine(*ids: int) -> None:
+    with log.transaction():
+        log.append(log.prepare(QUARANTINE_PLACED, QuarantinePlaced(ids=list(ids))), stream="quarantine")
 
 
 class RollbackTestCase(HubTestCase):
@@ -131,10 +137,6 @@ class RollbackTestCase(HubTestCase):
         self.assertEqual(undone, state())
         self.assert_rebuilds()
         return made
-
-    def assert_rebuilds(self) -> None:
-        report = log.rebuild()
-        self.assertEqual([], [table.table for table in report.tables if not table.identical])
 
 
 # How often each is done.
@@ -239,7 +241,7 @@ class DeedTestCase(RollbackTestCase):
         self.revise(memory, f"{_NAMES[one]} is for all.", promote=True, scope="session")
 
     def do_delete(self, one: int, _: int) -> None:
-        delete_memory(command=MemoryDelete(id=self.memory(one)))
+        self.delete(self.memory(one))
 
     def do_restore(self, one: int, other: int) -> None:
         version = {"version": 1} if other == 3 else {}
@@ -282,7 +284,7 @@ class DeedTestCase(RollbackTestCase):
 
     def do_mark(self, one: int, other: int) -> None:
         status = ("accepted", "rejected", "deprecated", "proposed")[other]
-        mark_decision(command=DecisionMark(id=picked(self.decisions, one), status=status))
+        self.mark(picked(self.decisions, one), status)
 
     def do_prove(self, one: int, other: int) -> None:
         add_evidence(command=DecisionEvidence(id=picked(self.decisions, one), notes=[f"note {other}"]))
@@ -295,16 +297,16 @@ class DeedTestCase(RollbackTestCase):
 
     def do_unrelate(self, one: int, _: int) -> None:
         present = list(Relation.objects.order_by("-id").values_list("id", flat=True))
-        delete_relation(command=RelationDelete(id=picked(present, one)))
+        self.unrelate(picked(present, one))
 
     def do_tag(self, one: int, _: int) -> None:
         create_tag(command=TagCreate(name=f"tag-{_NAMES[one]}", category="c"))
 
     def do_set(self, _: int, other: int) -> None:
-        change_settings(command=SettingsChange(settings={"ack_token_minutes": 10 + other}))
+        self.set(ack_token_minutes=10 + other)
 
     def do_policy(self, _: int, other: int) -> None:
-        change_settings(command=SettingsChange(settings={"review_policy": "all" if other % 2 else "off"}))
+        self.set(review_policy="all" if other % 2 else "off")
 
     def do_describe(self, one: int, other: int) -> None:
         describe(command=ProjectDescribe(description=f"{_NAMES[one]} {other}"))

@@ -21,9 +21,8 @@ from governance.blame.selectors import Blame, blame
 from memories.schemas import MemoryTouch, MemoryWrite
 from memories.services import delete_memory, write_memory
 from memoryhub.config.identity import bind_project
-from memoryhub.core import clock, log
+from memoryhub.core import clock
 from memoryhub.core.errors import HubError
-from memoryhub.core.log.quarantine import QUARANTINE_PLACED, QuarantinePlaced
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store
 from sessions_app import git
@@ -31,6 +30,7 @@ from sessions_app.schemas import CommitRead, SessionStart
 from sessions_app.services import record_commit, record_commits, start_session
 from sessions_app.services.turns import append_automatically, automatic_turn
 from tests.admin.base import AdminTestCase, text_of
+from tests.governance.rollback_case import quarantine
 from tests.sessions_app.test_git import Repository
 
 TOKEN = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
@@ -126,10 +126,7 @@ class TrailTests(BlameTestCase):
             decision = record_decision(command=DecisionRecord(title="Hidden", chosen="x")).id
             commit = self.record(sha, decision_ids=[decision])
             self.assertEqual(len(self.ranges()[0].decisions), 1)
-            with log.transaction():
-                log.append(
-                    log.prepare(QUARANTINE_PLACED, QuarantinePlaced(ids=[decision, commit])), stream="quarantine"
-                )
+            quarantine(decision, commit)
         self.assertIn("not recorded here", self.ranges()[0].ends)
 
     def test_the_number_of_queries_does_not_depend_on_the_commits(self) -> None:

@@ -22,7 +22,19 @@ BEFORE = b"def check(token):\n    return token.age < 3600\n"
 AFTER = b"def check(token):\n    # <shorter>\n    return token.age < 60\n"
 
 
-class StalenessBrowserTests(BrowserTestCase):
+class KeyboardTestCase(BrowserTestCase):
+    def go(self, *keys: str) -> None:
+        """Press keys that lead to another page."""
+        with self.new_page():
+            self.press(*keys)
+
+    def enter(self, text: str, most: int = 40) -> None:
+        """Go by keyboard to what bears this text, and press it."""
+        self.tab_to(text, most)
+        self.go(Keys.ENTER)
+
+
+class StalenessBrowserTests(KeyboardTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.repository = Repository(Path(tempfile.mkdtemp(prefix="repository-")))
@@ -42,10 +54,6 @@ class StalenessBrowserTests(BrowserTestCase):
 
     def call(self, path: str, body: dict[str, Any]) -> Any:
         return self.rest("POST", f"projects/{self.project}/{path}", body)
-
-    def go(self, key: str) -> None:
-        with self.new_page():
-            self.press(key)
 
     def test_everything_is_done_by_keys(self) -> None:
         self.open(STALE)
@@ -108,7 +116,7 @@ for project in sys.argv[1:]:
 """
 
 
-class RetentionBrowserTests(BrowserTestCase):
+class RetentionBrowserTests(KeyboardTestCase):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
@@ -121,23 +129,18 @@ class RetentionBrowserTests(BrowserTestCase):
     def test_by_keyboard_it_is_looked_at_held_confirmed_run_and_read(self) -> None:
         self.open("governance/hold/?stream=memory:1")
         self.assertEqual(self.browser.switch_to.active_element.get_attribute("name"), "reason")
-        with self.new_page():
-            self.press("a lawsuit", Keys.ENTER)
+        self.go("a lawsuit", Keys.ENTER)
         self.see("Retention skips memory:1")
-        self.tab_to("Retention")
-        with self.new_page():
-            self.press(Keys.ENTER)
+        self.enter("Retention")
         self.see("Hold #5: a lawsuit", ".side-kept")
         self.see("deleted observation", ".side-going")
         self.tab_to("1 sample of deleted observation")
         self.press(Keys.ENTER)
         self.see("Cardamom", ".side-going .samples[open]")
         self.tab_to("typed")
-        with self.new_page():
-            self.press("another", Keys.ENTER)
+        self.go("another", Keys.ENTER)
         self.see(f"Type {self.project} to confirm. Nothing was deleted.")
-        with self.new_page():
-            self.press(self.project, Keys.ENTER)
+        self.go(self.project, Keys.ENTER)
         self.see("Deleted 1 item in 2 events")
         self.see("Hold #5: a lawsuit", ".side-kept")
         self.see("Completed", ".meta")
@@ -149,12 +152,10 @@ class RetentionBrowserTests(BrowserTestCase):
         self.press(Keys.TAB)  # to the sort
         self.press("deleted")
         self.tab_to("rules-0-after_days", most=60)
-        with self.new_page():
-            self.press("soon", Keys.ENTER)
+        self.go("soon", Keys.ENTER)
         self.see("must be a whole number, not 'soon'", ".rule")
         self.tab_to("rules-0-after_days", most=60)
-        with self.new_page():
-            self.press(Keys.BACKSPACE * 4, "500", Keys.ENTER)
+        self.go(Keys.BACKSPACE * 4, "500", Keys.ENTER)
         self.see("Deleted memories are purged after 500 days", ".rules")
         self.see("Nothing is due, or all due items are kept.", ".side-going")
 
@@ -168,7 +169,7 @@ class RetentionBrowserTests(BrowserTestCase):
 BAD = {"X-Session-Id": "s-bad"}
 
 
-class RollbackBrowserTests(BrowserTestCase):
+class RollbackBrowserTests(KeyboardTestCase):
     def test_choose_see_quarantine_and_undo_by_keyboard_alone(self) -> None:
         path = f"projects/{self.project}/memories"
         bad = self.server.api("POST", path, {"title": "Ports are open", "content": "They are."}, **BAD).json()["id"]
@@ -176,27 +177,19 @@ class RollbackBrowserTests(BrowserTestCase):
         self.open("governance/rollback/")
         self.tab_to_field("session_id")
         self.press("s-bad")
-        self.tab_to("Preview impact")
-        with self.new_page():
-            self.press(Keys.ENTER)
+        self.enter("Preview impact")
         self.see("Ports are open", "#preview")
         self.see("cites")
         self.tab_to_field("also")
         self.press(Keys.SPACE)
-        self.tab_to("Update preview")
-        with self.new_page():
-            self.press(Keys.ENTER)
+        self.enter("Update preview")
         self.see("2 quarantined")
         self.tab_to_field("reason")
         self.press("It was fed lies")
-        self.tab_to("Quarantine 2 items")
-        with self.new_page():
-            self.press(Keys.ENTER)
+        self.enter("Quarantine 2 items")
         self.see("2 quarantined. You can undo it below.")
         self.assertEqual([], self.server.api("GET", path).json()["results"])
-        self.tab_to("Undo", most=60)
-        with self.new_page():
-            self.press(Keys.ENTER)
+        self.enter("Undo", most=60)
         self.see("Undid roll-back #")
         self.assertEqual(2, len(self.server.api("GET", path).json()["results"]))
 
@@ -211,7 +204,7 @@ class RollbackBrowserTests(BrowserTestCase):
 WORD = "marmaladeish"
 
 
-class GraphBrowserTests(BrowserTestCase):
+class GraphBrowserTests(KeyboardTestCase):
     def test_arrow_keys_walk_and_g_shows_the_graph_of_a_neighbour(self) -> None:
         written = [
             self.rest("POST", f"projects/{self.project}/memories", {"title": title, "content": f"{title}, in full"})[
@@ -227,8 +220,7 @@ class GraphBrowserTests(BrowserTestCase):
         self.assertEqual(self.focused(), "The cause")
         self.press(Keys.ARROW_RIGHT)
         self.assertEqual(self.focused(), "The effect")
-        with self.new_page():
-            self.press("g")
+        self.go("g")
         self.see("The effect", within="h1")
 
     def focused(self) -> str:

@@ -14,13 +14,12 @@ from memories.schemas import MemoryTouch
 from memories.schemas.links import RelationCreate
 from memories.services import delete_memory
 from memories.services.relations import create_relation
-from memoryhub.core import log
 from memoryhub.core.errors import NotFound
-from memoryhub.core.log.quarantine import QUARANTINE_PLACED, QuarantinePlaced
 from memoryhub.core.stores.store import project_store
 from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session
 from tests.admin.base import AdminTestCase, text_of
+from tests.governance.rollback_case import quarantine
 
 
 class GraphTests(AdminTestCase):
@@ -70,15 +69,10 @@ class GraphTests(AdminTestCase):
             delete_memory(command=MemoryTouch(id=self.memory_id))
         self.assertIn("deleted", text_of(self.page(f"graph/{self.decision}/")))
         with self.store():
-            self.quarantine(self.memory_id)
+            quarantine(self.memory_id)
         self.assertNotIn(("memory", "The pump is slow"), self.around(self.decision))
         with self.store(), self.assertRaises(NotFound):
             graph_around(self.memory_id)
-
-    def quarantine(self, entity_id: int) -> None:
-        draft = log.prepare(QUARANTINE_PLACED, QuarantinePlaced(ids=[entity_id]))
-        with log.transaction():
-            log.append(draft, stream="quarantine")
 
     def test_many_neighbours_are_counted_and_take_no_more_queries(self) -> None:
         before = self.queries_around(self.decision)

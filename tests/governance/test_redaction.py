@@ -118,7 +118,7 @@ class RedactionTests(RedactionTestCase):
         self.assertEqual((done.events, done.left), (6, []))
         self.assertGreater(done.searched_bytes, 100_000)
         self.assertEqual(self.places_with(WORD[:10]), [])
-        self.require_whole()
+        self.assert_sound()
 
     @tag("backend")
     def test_everything_else_stands_as_it_was(self):
@@ -159,7 +159,7 @@ class RedactionTests(RedactionTestCase):
         done = self.redact(**selection)
         self.assertEqual((done.id, done.events), (None, 2))
         self.assertEqual(self.preview().events, 4)
-        self.require_whole()
+        self.assert_sound()
 
     def test_a_backup_that_holds_it_is_told_of_and_left_alone(self):
         backup = self.home / "backups" / "alpha.db"
@@ -190,7 +190,7 @@ class RedactionTests(RedactionTestCase):
         look = last_look()
         self.assertEqual((look.finds, look.is_current) if look else None, (0, True))
         self.assertEqual(self.places_with(secret.lower()), [])
-        self.require_whole()
+        self.assert_sound()
 
     def look(self) -> str:
         return look_for_secrets(Run(seconds=60))
@@ -326,7 +326,7 @@ class SpoolTests(RedactionTestCase):
         done = self.redact(text=None, whole=True, ids=[memory])
         self.assertEqual((done.spooled, ContextPack.objects.count()), (1, 0))
         self.assertIn("Remember: [REDACTED:erased]!", self.prompts())
-        self.require_whole()
+        self.assert_sound()
 
     def test_while_the_hub_takes_for_long_it_is_refused_and_nothing_is_changed(self):
         before, token = self.lines(), self.preview().confirm_token
@@ -350,7 +350,7 @@ class AnyTextTests(RedactionTestCase):
                 self.redact(text=wanted)
             except NotFound:
                 return  # sanitising took it out already, as it does with what cannot be stored
-            self.require_whole()
+            self.assert_sound()
             with self.assertRaises(NotFound):
                 self.preview(text=wanted)
 
@@ -366,7 +366,7 @@ class WhatIsTextTests(RedactionTestCase):
         self.redact(pattern="quince-[0-9]")
         kept = json.loads(RawEvent.objects.get(event_type="message.tool").payload_json)
         self.assertEqual(sorted(kept["input"].values()), ["blue", "red"])
-        self.require_whole()
+        self.assert_sound()
 
     def test_a_word_that_is_a_field_s_name_or_value_too_goes_where_it_is_text(self):
         written = self.write(
@@ -377,7 +377,7 @@ class WhatIsTextTests(RedactionTestCase):
         memory = self.memory(written)
         self.assertEqual(memory.title, "The [REDACTED:removed] and its [REDACTED:removed]")
         self.assertEqual((memory.content, memory.kind), ("Any [REDACTED:removed].", "guideline"))
-        self.require_whole()
+        self.assert_sound()
 
     def test_a_field_of_a_fixed_form_is_told_of(self):
         self.write("A rule", "Any guideline.", kind="guideline", attributes={"priority": 5})
@@ -397,7 +397,7 @@ class WhatIsTextTests(RedactionTestCase):
         self.assertEqual(list(self.memory(written).attributes), ["constraints", "examples"])
         settings = project_settings()
         self.assertEqual((settings.turn_policy, settings.review_after), ("auto", {"guideline": 9}))
-        self.require_whole()
+        self.assert_sound()
 
     def test_a_name_of_a_session_stays_as_the_headers_do(self):
         start_session(command=SessionStart(session_id=f"s-{WORD}", purpose=f"Ask {WORD}"))
@@ -406,7 +406,7 @@ class WhatIsTextTests(RedactionTestCase):
             rows.fetch("SELECT session_id, purpose FROM sessions_app_session"),
             [(f"s-{WORD}", "Ask [REDACTED:removed]")],
         )
-        self.require_whole()
+        self.assert_sound()
 
     def test_a_text_that_somebody_wrote_as_a_tag_goes_too(self):
         written = self.write("Tags", f"Of [REDACTED:{WORD}], key=open [REDACTED:foo] sesame.")
@@ -425,7 +425,7 @@ class WhatIsTextTests(RedactionTestCase):
             with self.subTest(text=text):
                 self.write(f"About {flat(text)}", f"{text}{text}", tags=["x"])
                 self.assertEqual(self.redact(text=text).left, [])
-        self.require_whole()
+        self.assert_sound()
 
 
 class LimitTests(RedactionTestCase):
@@ -433,7 +433,7 @@ class LimitTests(RedactionTestCase):
         written = self.write("zq " * 66 + "zq", "Long")
         self.redact(text="zq")
         self.assertEqual(len(self.memory(written).title), 300)
-        self.require_whole()
+        self.assert_sound()
 
     def test_names_that_only_one_may_have_stay_apart(self):
         one, two = (self.write(f"Of {character}", topic_key=f"initech-{character}") for character in "12")
@@ -442,7 +442,7 @@ class LimitTests(RedactionTestCase):
         self.redact(pattern="(initech|umbrella)-[0-9]")
         self.assertNotEqual(self.memory(one).topic_key, self.memory(two).topic_key)
         self.assertEqual(Tag.objects.filter(name__contains="[redacted:removed]").count(), 2)
-        self.require_whole()
+        self.assert_sound()
 
     def test_neither_label_nor_reason_may_hold_it(self):
         self.write(f"The {WORD} tank")
@@ -459,7 +459,7 @@ class LimitTests(RedactionTestCase):
         self.redact(text="tin", reason=f"{WORD} has asked again")
         self.assertEqual(self.redact(text=WORD).events, 2)
         self.assertEqual(self.places_with(WORD), [])
-        self.require_whole()
+        self.assert_sound()
 
 
 class WholeTests(RedactionTestCase):

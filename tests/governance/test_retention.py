@@ -90,12 +90,17 @@ class PlanTests(RetentionTestCase):
         self.assertEqual(group.oldest, group.newest)
 
     def test_a_rule_of_what_nobody_knows_is_refused_with_the_field(self):
-        with self.assertRaisesRegex(Invalid, r"retention.*event_type must be one of message.user"):
-            self.settings(retention=[{"what": "captured", "event_type": "message.usr", "after_days": 1}])
-        with self.assertRaisesRegex(Invalid, "kind does not apply to captured"):
-            self.settings(retention=[{"what": "captured", "kind": "tool", "after_days": 1}])
-        with self.assertRaisesRegex(Invalid, "retention_days.*at least 1"):
-            self.settings(retention_days=0)
+        captured = {"what": "captured", "after_days": 1}
+        for wrong, sentence in (
+            (
+                {"retention": [{**captured, "event_type": "message.usr"}]},
+                "retention.*event_type must be one of message.u",
+            ),
+            ({"retention": [{**captured, "kind": "tool"}]}, "kind does not apply to captured"),
+            ({"retention_days": 0}, "retention_days.*at least 1"),
+        ):
+            with self.subTest(sentence), self.assertRaisesRegex(Invalid, sentence):
+                self.settings(**wrong)
 
 
 class KeepingTests(RetentionTestCase):
@@ -163,12 +168,9 @@ class KeepingTests(RetentionTestCase):
         self.assert_sound()
 
     def delete(self, *memories: int, days: float) -> None:
-        from memories.schemas import MemoryDelete
-        from memories.services import delete_memory
-
         with days_ago(days):
             for memory in memories:
-                delete_memory(command=MemoryDelete(id=memory))
+                services.delete_memory(command=MemoryDelete(id=memory))
 
 
 class RunTests(RetentionTestCase):

@@ -20,6 +20,7 @@ from memoryhub.core.backends import selected
 from memoryhub.core.backends.sqlite.anchors import anchor_path
 from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import HubError, Invalid
+from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import project_store, use_store
@@ -216,10 +217,7 @@ class CheckpointTests(StoreTestCase):
         self.assertEqual(answer.data["broken_position"], 3)
 
 
-COLUMNS = (
-    "event_id project_id session_id turn_id stream_id stream_seq event_type event_version occurred_at actor source "
-    "payload_json salt payload_digest chain_digest idempotency_key trace_id"
-).split()
+COLUMNS = [field.column for field in RawEvent._meta.fields if not field.primary_key]
 
 
 def fill_all_columns(count: int) -> None:

@@ -13,7 +13,6 @@ from django.test import SimpleTestCase
 
 from memoryhub.client.hook.front import declared
 from memoryhub.config.clients import Effect, hook_clients
-from memoryhub.core import log
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
@@ -41,34 +40,24 @@ def run(**response: Any) -> dict[str, Any]:
 
 class ClaudeCodeTests(SimpleTestCase):
     def test_a_command_has_its_output_errors_and_exit_code(self):
-        event = run(stdout="built", stderr="warned", exitCode=2)
-        self.assertEqual(
-            event,
-            {
-                "type": "command.run",
-                "command": "make",
-                "output": "built\nwarned",
-                "exit_code": 2,
-                "directory": "/work/alpha",
-            },
-        )
+        fields = {"command": "make", "output": "built\nwarned", "exit_code": 2, "directory": "/work/alpha"}
+        self.assertEqual(run(stdout="built", stderr="warned", exitCode=2), {"type": "command.run", **fields})
 
     def test_a_command_that_failed_has_the_exit_code_that_the_error_names(self):
-        for error, code in [
+        for error, code in (
             ("Exit code 1\nno rule", 1),
             ("Command exited with non-zero status code 127", 127),
             ("exit status: 3", 3),
             ("interrupted", None),
-        ]:
+        ):
             event = parsed("PostToolUseFailure", tool_name="Bash", tool_input={"command": "make"}, error=error)
             self.assertEqual((event["type"], event["output"], event.get("exit_code")), ("command.run", error, code))
 
     def test_an_edit_becomes_a_diff(self):
-        given = {"file_path": "a.py", "edits": [{"old_string": "a\nb", "new_string": "c"}, {"new_string": "d"}]}
-        event = parsed("PostToolUse", tool_name="MultiEdit", tool_input=given)
-        self.assertEqual(
-            event, {"type": "file.edited", "path": "a.py", "change": "- a\n- b\n+ c\n+ d", "tool": "MultiEdit"}
-        )
+        edits = {"file_path": "a.py", "edits": [{"old_string": "a\nb", "new_string": "c"}, {"new_string": "d"}]}
+        event = parsed("PostToolUse", tool_name="MultiEdit", tool_input=edits)
+        fields = {"path": "a.py", "change": "- a\n- b\n+ c\n+ d", "tool": "MultiEdit"}
+        self.assertEqual(event, {"type": "file.edited", **fields})
 
     def test_other_tools_are_recorded_with_input_and_output(self):
         event = parsed(
@@ -119,25 +108,15 @@ class GeminiCliTests(SimpleTestCase):
         self.assertEqual(answer, {"type": "message.assistant", "content": "Because."})
 
     def test_its_tools_are_commands_and_edits(self):
+        def ran(name: str, arguments: dict[str, Any], response: Any) -> dict[str, Any]:
+            return parsed("AfterTool", "gemini-cli", tool_name=name, tool_input=arguments, tool_response=response)
+
         response = {"llmContent": "Command: make\nOutput: no\nExit Code: 2", "returnDisplay": "no"}
-        event = parsed(
-            "AfterTool",
-            "gemini-cli",
-            tool_name="run_shell_command",
-            tool_input={"command": "make"},
-            tool_response=response,
-        )
+        event = ran("run_shell_command", {"command": "make"}, response)
         self.assertEqual((event["type"], event["exit_code"]), ("command.run", 2))
-        given = {"file_path": "a", "old_string": "x", "new_string": "y"}
-        event = parsed("AfterTool", "gemini-cli", tool_name="replace", tool_input=given, tool_response={})
+        event = ran("replace", {"file_path": "a", "old_string": "x", "new_string": "y"}, {})
         self.assertEqual((event["type"], event["change"]), ("file.edited", "- x\n+ y"))
-        event = parsed(
-            "AfterTool",
-            "gemini-cli",
-            tool_name="read_file",
-            tool_input={},
-            tool_response={"llmContent": [{"text": "a"}]},
-        )
+        event = ran("read_file", {}, {"llmContent": [{"text": "a"}]})
         self.assertEqual((event["type"], event["output"]), ("message.tool", [{"text": "a"}]))
 
 
@@ -304,7 +283,7 @@ class SessionsTests(CaptureTestCase):
         session = Session.objects.get()
         self.assertEqual((session.status, session.ended_at), (SessionStatus.ACTIVE, None))
         self.assertIn("session.resumed", self.types())
-        self.assertTrue(all(report.before == report.after for report in log.rebuild().tables))
+        self.assert_rebuilds()
 
     def test_the_end_of_a_session_that_is_unknown_or_over_changes_nothing(self):
         self.hook("SessionEnd", reason="other")

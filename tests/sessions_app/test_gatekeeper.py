@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from unittest import mock
 
@@ -152,7 +153,7 @@ class TurnTests(TurnsTestCase):
             found = search(command=MemorySearch(query="whistling kettles kettle"), mode=mode).results
             self.assertEqual([(hit["id"], hit["source"]) for hit in found], [(position, "message")])
             self.assertIn("kettle", found[0]["title"])
-        self.assertTrue(log.rebuild().identical)
+        self.assert_rebuilds()
 
 
 class PolicyTests(TurnsTestCase):
@@ -205,14 +206,11 @@ class GatekeeperMachine(RuleBasedStateMachine):
             for session in ("ada", "bob"):
                 services.start_session(command=SessionStart(session_id=session))
 
-    def act(self, client: str):
-        from contextlib import ExitStack
-
-        stack = ExitStack()
-        stack.enter_context(clock.frozen(self.now))
-        stack.enter_context(use_store(self.store, create=True))
-        stack.enter_context(use_origin(source="mcp", actor=client, session_id=client))
-        return stack
+    @contextmanager
+    def act(self, client: str) -> Iterator[None]:
+        origin = use_origin(source="mcp", actor=client, session_id=client)
+        with clock.frozen(self.now), use_store(self.store, create=True), origin:
+            yield
 
     def is_open(self, token: str) -> bool:
         return self.open.get(token, self.now) > self.now

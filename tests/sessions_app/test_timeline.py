@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connections
+from django.test import tag
 from django.test.utils import CaptureQueriesContext
 
 from memories.schemas import MemoryTouch, MemoryWrite
@@ -56,27 +57,26 @@ class TimelineTests(WorkingTestCase):
         shown = {part.turn.turn_id: [entry.title for entry in part.entries] for part in parts if part.turn}
         self.assertEqual(shown, {"a": ["of a", "of a"], "b": ["of b"]})
 
+    @tag("backend")
     def test_pages_lead_from_end_to_end_and_back_and_leave_nothing_out(self) -> None:
         self.start("s-1")
         self.turn("s-1", *[("note.added", {"content": f"note {number}"}) for number in range(23)])
         with self.store():
             everything = list(range(1, log.head()[0] + 1))
-        page, back = self.timeline(size=10), []
-        self.assertIsNone(page.later)
-        while page.earlier:
-            back.append((page.first, page.last, page.count))
-            page = self.timeline(size=10, before=page.earlier)
-        back.append((page.first, page.last, page.count))
-        page, forth = self.timeline(size=10, after=0), []
-        self.assertIsNone(page.earlier)
-        while page.later:
-            forth.append((page.first, page.last, page.count))
-            page = self.timeline(size=10, after=page.later)
-        forth.append((page.first, page.last, page.count))
-        for pages in (back[::-1], forth):
-            covered = [position for first, last, _ in pages for position in range(first, last + 1)]
+        back = self.pages_towards("earlier")[::-1]
+        forth = self.pages_towards("later", after=0)
+        self.assertEqual((back[-1].later, forth[0].earlier), (None, None))
+        for pages in (back, forth):
+            covered = [position for page in pages for position in range(page.first, page.last + 1)]
             self.assertEqual(covered, everything)
-            self.assertEqual(sum(count for _, _, count in pages), len(everything))
+            self.assertEqual(sum(page.count for page in pages), len(everything))
+
+    def pages_towards(self, end: str, **cut: Any) -> list[TimelinePage]:
+        pages = [self.timeline(size=10, **cut)]
+        while edge := getattr(pages[-1], end):
+            cut = {"before": edge} if end == "earlier" else {"after": edge}
+            pages.append(self.timeline(size=10, **cut))
+        return pages
 
     def test_a_page_past_either_end_is_empty(self) -> None:
         self.start("s-1")

@@ -20,7 +20,6 @@ from memoryhub.core import log
 from memoryhub.core.backends.sqlite import copies
 from memoryhub.core.backends.sqlite.anchors import anchor_path
 from memoryhub.core.backends.sqlite.files import path_of
-from memoryhub.core.backends.sqlite.integrity import damage
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import rows
@@ -167,6 +166,9 @@ def _backups(home: Path, store: StoreId, wanted: Expected) -> list[str]:
 
 
 def _soundness(store: StoreId) -> list[str]:
+    # Here: to import it is to declare the statements of SQLite, which are not those of a run on PostgreSQL.
+    from memoryhub.core.backends.sqlite.integrity import damage
+
     found = [damage(), index_problem(), *(f"{name} is behind by {lag}" for name, lag in models_behind().items())]
     chain = log.verify()
     if not chain.ok:
