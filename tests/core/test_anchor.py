@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from django.test import Client, tag
 
 from memories import services
 from memories.schemas import MemoryTouch, MemoryWrite
@@ -15,13 +15,12 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.ops.doctor.finding import Finding
 from memoryhub.ops.doctor.store import examine_store
+from memoryhub.rest.auth import read_token
 from tests import tampering
+from tests.core.base import run_command
 from tests.databases import at_home, sqlite_only
-from tests.mcp.client import McpTestCase, ProcessTestCase
-from tests.mcp.client import Process as McpServer
+from tests.mcp.client import McpTestCase
 from tests.support import HubTestCase, forget_all_stores
-from tests.web.server import Server as WebServer
-from tests.web.server import Shell, serving, temporary_home
 
 ALPHA = project_store("alpha")
 
@@ -36,6 +35,7 @@ def write(title: str) -> int:
 
 
 # Five events are copied aside, five more are acknowledged, and then the older file is restored.
+@tag("backend")
 class CutLogTests(HubTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -107,6 +107,7 @@ class CutLogTests(HubTestCase):
 
 
 # The log's last events are deleted and the anchor is set back: only the read models still have what was acknowledged.
+@tag("backend")
 class CutLogAndAnchorTests(HubTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -148,6 +149,7 @@ class CutLogAndAnchorTests(HubTestCase):
         self.assertEqual(self.findings(), [])
 
 
+@tag("backend")
 class LostStoreTests(HubTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -183,14 +185,12 @@ class LostStoreTests(HubTestCase):
                 forget_all_stores()
 
 
+@tag("backend")
 class AnchorLockTests(HubTestCase):
     def test_a_process_that_holds_the_anchor_stops_no_writer(self):
         with self.store("alpha"):
             write("first")
-            with (
-                tampering.anchor_locked(ALPHA),
-                self.assertLogs("memoryhub.core.log.anchor", "WARNING") as logs,
-            ):
+            with tampering.anchor_locked(ALPHA), self.assertLogs("memoryhub.core.log.anchor", "WARNING") as logs:
                 write("second")
                 write("third")
             self.assertIn("is locked by another process and lags behind #2", logs.output[0])
@@ -208,60 +208,54 @@ class AnchorLockTests(HubTestCase):
             self.assertEqual(read_anchor(ALPHA), before)
 
 
-class DoorTests(ProcessTestCase):
-    home: Path
-
+class DoorTests(McpTestCase):
     def test_every_interface_refuses_the_write_and_warns_in_reads(self):
-        with temporary_home() as home, serving("--no-worker", home=home) as web:
-            mcp = self.connect(home=home)
-            mcp.say("memory_write", title="kept", content="an early one")
-            mcp.end()
-            with at_home(home):
-                older = tampering.Copy(ALPHA)
-            mcp = self.connect(home=home)
-            mcp.say("memory_write", title="lost", content="a late one")
-            mcp.end()
-            with at_home(home):
-                older.put_back()
-            mcp = self.connect(home=home)
-            self.check_mcp(mcp)
-            mcp.end()
-            self.check_rest(web)
-            web.end()
-            self.check_commands(home)
+        self.write_by_a_server("kept", "an early one")
+        older = tampering.Copy(ALPHA)
+        self.write_by_a_server("lost", "a late one")
+        older.put_back()
+        self.check_mcp()
+        self.check_rest()
+        forget_all_stores()
+        self.check_commands()
 
-    def check_mcp(self, mcp: McpServer) -> None:
-        refused = mcp.say("memory_write", title="new", content="over the lost one")
+    def write_by_a_server(self, title: str, content: str) -> None:
+        server = self.connect()
+        server.say("memory_write", title=title, content=content)
+        server.end()
+
+    def check_mcp(self) -> None:
+        server = self.connect()
+        refused = server.say("memory_write", title="new", content="over the lost one")
         self.assertRegex(refused, "^damaged: nothing was written: the log ends at #.*`memory-hub doctor`")
-        found = mcp.say("memory_search", query="early")
+        found = server.say("memory_search", query="early")
         self.assertRegex(found, r"kept(.|\n)*\(warning: the log ends at #.*Writes are refused: run `memory-hub doctor`")
-        as_json = mcp.call("memory_search", query="early", format="json")["structuredContent"]
+        as_json = server.call("memory_search", query="early", format="json")["structuredContent"]
         self.assertIn("the log ends at #", as_json["warning"])
-        pack = mcp.say("memory_context")
+        pack = server.say("memory_context")
         self.assertRegex(pack, r"kept(.|\n)*this pack has no number and is not recorded: nothing was written")
+        server.end()
 
-    def check_rest(self, web: WebServer) -> None:
-        written = web.api("POST", "projects/alpha/memories", {"title": "new", "content": "over the lost one"})
-        self.assertEqual((written.status, written.json()["code"]), (503, "damaged"))
-        listed = web.api("GET", "projects/alpha/memories")
-        self.assertEqual(listed.status, 200)
-        self.assertIn("the log ends at #", listed.headers["Memory-Hub-Warning"])
+    def check_rest(self) -> None:
+        client = Client(headers={"host": "localhost", "authorization": f"Bearer {read_token()}"})
+        path = "/api/v1/projects/alpha/memories"
+        written = client.post(path, {"title": "new", "content": "over the lost one"}, "application/json")
+        self.assertEqual((written.status_code, written.json()["code"]), (503, "damaged"))
+        listed = client.get(path)
+        self.assertEqual(listed.status_code, 200)
+        self.assertIn("the log ends at #", listed["Memory-Hub-Warning"])
 
-    def check_commands(self, home: Path) -> None:
-        shell = Shell(home)
-        self.addCleanup(shell.close)
-        code, output = shell.run("search", "early", "--project", "alpha")
-        self.assertEqual(code, 0, output)
-        self.assertRegex(output, "warning: the log ends at #")
-        code, output = shell.run("doctor", "--project", "alpha")
-        self.assertEqual(code, 15)
-        self.assertIn("its tail was cut", output)
-        self.assertIn("memory-hub doctor --accept-loss --project alpha", output)
-        code, output = shell.run("doctor", "--project", "alpha", "--accept-loss", "gone with the disk")
-        self.assertEqual(code, 0, output)
-        self.assertRegex(output, r"accepted: \d+ events? lost, recorded as #\d+")
-        code, output = shell.run("verify", "--project", "alpha")
-        self.assertEqual(code, 0, output)
+    def check_commands(self) -> None:
+        for words, exit_code, sentences in (
+            (("search", "early"), 0, ["warning: the log ends at #"]),
+            (("doctor",), 15, ["its tail was cut", "memory-hub doctor --accept-loss --project alpha"]),
+            (("doctor", "--accept-loss", "gone with the disk"), 0, [r"accepted: \d+ events? lost, recorded as #\d+"]),
+            (("verify",), 0, []),
+        ):
+            code, output, errors = run_command(*words, "--project", "alpha")
+            self.assertEqual(code, exit_code, output + errors)
+            for sentence in sentences:
+                self.assertRegex(output + errors, sentence)
 
 
 class PackTests(McpTestCase):

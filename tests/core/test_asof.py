@@ -12,6 +12,7 @@ from unittest import mock, skipUnless
 from django.core.management import call_command
 from django.db import connections, transaction
 from django.db.utils import OperationalError
+from django.test import tag
 
 from memories import services
 from memories.models import Memory
@@ -60,11 +61,13 @@ class PastTests(StoreTestCase):
         listing = list_memories(command=MemoryList(as_of=moment))
         return [memory["title"] for memory in listing.results]
 
+    @tag("backend")
     def test_a_list_is_what_it_was_at_every_position(self) -> None:
         wanted = [[], ["Use WAL"], ["Tea", "Use WAL"], ["Use WAL mode", "Tea"], ["Use WAL mode"]]
         self.assertEqual([self.titles(position) for position in range(5)], wanted)
         self.assertEqual([self.titles(position) for position in (4, 1, 3, 0)], [wanted[n] for n in (4, 1, 3, 0)])
 
+    @tag("backend")
     def test_a_view_that_another_process_has_removed_is_built_again(self) -> None:
         self.assertEqual(self.titles(1), ["Use WAL"])
         selected.views.remove([name for name, _ in selected.views.names(current_store())])
@@ -80,6 +83,7 @@ class PastTests(StoreTestCase):
         with self.assertRaisesMessage(NotFound, "there is no memory #2"):
             get_memories(command=MemoryGet(ids=[2], as_of=1))
 
+    @tag("backend")
     def test_a_search_finds_what_was_there(self) -> None:
         def found(question: str, moment: object) -> list[int]:
             return [hit["id"] for hit in search(command=MemorySearch(query=question, as_of=moment)).results]
@@ -106,12 +110,14 @@ class PastTests(StoreTestCase):
         rows.execute("UPDATE memories_memory SET title = 'wrong'")
         self.assertEqual(self.titles(4), ["Use WAL mode"])
 
+    @tag("backend")
     def test_every_table_is_what_it_was(self) -> None:
         before = log.table_digests()
         write("Later", "and more")
         with as_of(4):
             self.assertEqual(log.table_digests(), before)
 
+    @tag("backend")
     def test_nothing_can_be_written_there(self) -> None:
         with as_of(2), self.assertRaisesMessage(Forbidden, "a view of the past is read-only"):
             write("New", "in the past")
@@ -129,6 +135,7 @@ class PastTests(StoreTestCase):
         self.assertEqual(log.head()[0], 5)
 
 
+@tag("backend")
 class KeptViewsTests(StoreTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -151,7 +158,7 @@ class KeptViewsTests(StoreTestCase):
             pass
         with as_of(7):
             self.assertEqual((Memory.objects.count(), log.head()[0]), (7, 7))
-            self.assertTrue(log.table_digests()["memories_memory"][0] == 7)
+            self.assertEqual(log.table_digests()["memories_memory"][0], 7)
         with as_of(4):
             self.assertEqual(Memory.objects.count(), 4)
 

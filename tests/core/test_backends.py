@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, get_type_hints
 
-from django.test import SimpleTestCase
+from django.test import SimpleTestCase, tag
 
 from memories.models import Tag
 from memories.search import text_index
@@ -47,6 +47,7 @@ _OF_DATABASES = {"sqlite3", "pysqlite3", "psycopg", "fcntl"}
 _PATH_OF_A_STORE = re.compile(r"(?:\b\w*store|target|view|org|STORE|_store\([^()]*\))\.path\b")
 
 
+@tag("backend")
 class OfferTests(SimpleTestCase):
     def test_a_backend_offers_every_member_of_every_group(self) -> None:
         bound = {
@@ -129,6 +130,7 @@ _SQL = re.compile(
 )
 
 
+@tag("backend")
 class FormTests(HubTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -197,8 +199,7 @@ class PostgreSQLFormTests(SimpleTestCase):
 
     def test_lists_and_rows_of_json(self):
         self.assertEqual(
-            self.form(f"id IN {IDS}"),
-            "id IN (SELECT CAST(value AS bigint) FROM jsonb_array_elements_text(%s::jsonb))",
+            self.form(f"id IN {IDS}"), "id IN (SELECT CAST(value AS bigint) FROM jsonb_array_elements_text(%s::jsonb))"
         )
         self.assertEqual(self.form(TEXTS), "(SELECT value FROM jsonb_array_elements_text(%s::jsonb))")
         self.assertEqual(self.form(elements("e.x", "a", "b")), "jsonb_array_elements_text((e.x)::jsonb -> 'a' -> 'b')")
@@ -224,6 +225,7 @@ class PostgreSQLFormTests(SimpleTestCase):
         self.assertEqual(self.form("SELECT '[]', '{}', 1 % 2"), "SELECT '[]', '{}', 1 % 2")
 
 
+@tag("backend")
 class LookupTests(HubTestCase):
     def test_parts_of_texts_have_their_case(self):
         with self.store("alpha"):

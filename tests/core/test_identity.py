@@ -126,20 +126,12 @@ class RepositoryTest(IdentityTestCase):
         self.assertEqual(self.project_of(self.folder("Alpha Project/src/deep")), "alpha-project")
 
     def test_a_clone_goes_by_its_remote_however_that_is_written(self) -> None:
-        for number, url in enumerate(
-            (
-                "https://host/acme/alpha.git",
-                "https://ann:pw@host/acme/alpha",
-                "git@host:acme/alpha.git",
-                "ssh://git@host:22/acme/alpha.git/",
-                "/srv/git/alpha.git",
-                "/srv/alpha/.git",
-                "file:///srv/alpha.git",
-                "host:alpha",
-                "..\\git\\alpha.git",
-                "https://host/acme/Alpha",
-            )
-        ):
+        urls = (
+            "https://host/acme/alpha.git https://ann:pw@host/acme/alpha git@host:acme/alpha.git "
+            "ssh://git@host:22/acme/alpha.git/ /srv/git/alpha.git /srv/alpha/.git file:///srv/alpha.git host:alpha "
+            "..\\git\\alpha.git https://host/acme/Alpha"
+        )
+        for number, url in enumerate(urls.split()):
             with self.subTest(url=url):
                 self.assertEqual(self.project_of(self.repository(f"clone{number}", remote=url)), "alpha")
 

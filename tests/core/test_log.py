@@ -7,6 +7,7 @@ from unittest import mock
 
 from django.db import connections, transaction
 from django.db.utils import IntegrityError
+from django.test import tag
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
@@ -50,6 +51,7 @@ class StoreTestCase(HubTestCase):
 
 
 class AppendTests(StoreTestCase):
+    @tag("backend")
     def test_positions_have_no_gap_and_name_what_they_created(self):
         first, second = write("One", "1"), write("Two", "2")
         services.delete_memory(command=MemoryTouch(id=first.id))
@@ -70,6 +72,7 @@ class AppendTests(StoreTestCase):
         self.assertEqual((event.source, event.actor, event.session_id), ("mcp", "claude", "s1"))
         self.assertEqual(event.project_id, "alpha")
 
+    @tag("backend")
     def test_an_error_rolls_everything_back(self):
         with self.assertRaises(RuntimeError), log.transaction():
             write("One", "1")
@@ -79,6 +82,7 @@ class AppendTests(StoreTestCase):
         self.assertFalse(Memory.objects.exists())
         self.assertIsNone(read_anchor(project_store("alpha")))
 
+    @tag("backend")
     def test_the_same_key_gives_the_first_answer(self):
         first = write("One", "1", idempotency_key="k")
         again = write("Other", "else", idempotency_key="k")
@@ -98,6 +102,7 @@ class AppendTests(StoreTestCase):
         self.assertIn("[REDACTED:", Memory.objects.get(id=memory.id).content)
         self.assertTrue(memory.redacted)
 
+    @tag("backend")
     def test_a_number_that_json_cannot_say_is_refused(self):
         for number in (float("inf"), float("-inf"), float("nan")):
             parameters = {"default": [{"is": number}]}
@@ -116,6 +121,7 @@ class AppendTests(StoreTestCase):
         self.assertEqual(log.head()[0], 0)
 
 
+@tag("backend")
 class ImmutabilityTests(StoreTestCase):
     def test_no_event_can_be_changed_deleted_replaced_or_skipped(self):
         write()
@@ -149,6 +155,7 @@ class ImmutabilityTests(StoreTestCase):
         self.assertTrue(log.rebuild().identical)
 
 
+@tag("backend")
 class VerifyTests(StoreTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -210,6 +217,7 @@ class ReplayTests(StoreTestCase):
         self.assertEqual(len(list(log.replay(log.ReplayWindow(session_id="s1")))), 1)
 
 
+@tag("backend")
 class AnyTextTests(StoreTestCase):
     def test_any_text_comes_back_as_it_was_kept(self):
         @settings(max_examples=60, deadline=None)
@@ -293,6 +301,7 @@ class LogMachine(RuleBasedStateMachine):
             assert log.rebuild().identical
 
 
+@tag("attack")
 class LogMachineTests(HubTestCase):
     def test_any_interleaving_holds(self):
         from hypothesis.stateful import run_state_machine_as_test
@@ -314,21 +323,22 @@ class GatheringTests(HubTestCase):
         with transaction.atomic(using=require_current_alias()), rows.gathering():
             yield
 
-    def tag(self, *names: str) -> None:
+    def add_tags(self, *names: str) -> None:
         for name in names:
             rows.insert(MemoryTag, tag=name, memory_id=1)
 
+    @tag("backend")
     def test_a_statement_that_names_the_table_sees_batched_rows(self) -> None:
         with self.gathering():
-            self.tag("one", "two")
+            self.add_tags("one", "two")
             self.assertEqual(rows.fetch(COUNT), [(2,)])
-            self.tag("three")
+            self.add_tags("three")
             rows.execute("DELETE FROM memories_memorytag WHERE tag = %s", ["three"])
         self.assertEqual(rows.fetch(COUNT), [(2,)])
 
     def test_a_query_of_a_model_sees_batched_rows(self) -> None:
         with self.gathering():
-            self.tag("one")
+            self.add_tags("one")
             self.assertTrue(MemoryTag.objects.filter(tag="one").exists())
 
     @sqlite_only("the tables of its full-text index")
@@ -347,24 +357,26 @@ class GatheringTests(HubTestCase):
         self.assertEqual(sorted(found), [(1,), (2,)])
         self.assertEqual(rows.fetch("SELECT 1 FROM search_fts WHERE search_fts MATCH 'heron'"), [])
 
+    @tag("backend")
     def test_more_rows_than_one_batch_all_arrive(self) -> None:
         with self.gathering():
-            self.tag(*(f"tag-{number}" for number in range(1201)))
+            self.add_tags(*(f"tag-{number}" for number in range(1201)))
         self.assertEqual(rows.fetch(COUNT), [(1201,)])
 
     def test_an_error_leaves_nothing_behind_neither_now_nor_in_the_next_transaction(self) -> None:
         with self.assertRaises(ZeroDivisionError), self.gathering():
-            self.tag("lost")
+            self.add_tags("lost")
             raise ZeroDivisionError
         with self.gathering():
-            self.tag("kept")
+            self.add_tags("kept")
         self.assertEqual(rows.fetch("SELECT tag FROM memories_memorytag"), [("kept",)])
 
+    @tag("backend")
     def test_a_savepoint_that_is_rolled_back_takes_its_rows_along(self) -> None:
         with self.gathering():
-            self.tag("before")
+            self.add_tags("before")
             with self.assertRaises(ZeroDivisionError), transaction.atomic(using=require_current_alias()):
-                self.tag("inside")
+                self.add_tags("inside")
                 raise ZeroDivisionError
         self.assertEqual(rows.fetch("SELECT tag FROM memories_memorytag"), [("before",)])
 
@@ -390,6 +402,7 @@ class EntityTests(HubTestCase):
         self.assertEqual(list(found.items()), [(entity.id, entity) for entity in wanted])
         self.assertEqual(find_entities([]), {})
 
+    @tag("backend")
     def test_every_number_of_ids_is_one_statement(self) -> None:
         ids = [services.write_memory(command=MemoryWrite(title=f"T{n}", content=f"{n}")).id for n in range(3)]
         connection: Any = connections["store:project:alpha"]

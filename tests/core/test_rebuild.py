@@ -16,6 +16,7 @@ from typing import Any
 
 from django.core.management import call_command
 from django.db import connections
+from django.test import tag
 
 from governance.redaction.copies import search_home
 from memories import services
@@ -92,6 +93,7 @@ class RebuildTests(SpoiltStoreTestCase):
     def found(self, question: str) -> list[str]:
         return [hit["title"] for hit in search(command=MemorySearch(query=question)).results]
 
+    @tag("backend")
     def test_counts_of_lines_that_an_older_hub_has_kept_are_read_again(self) -> None:
         files = [FileChange.model_construct(path="a", insertions=9, deletions=7)]
         files.append(FileChange.model_construct(path="b", insertions=-3, deletions=2**31))
@@ -109,6 +111,7 @@ class RebuildTests(SpoiltStoreTestCase):
         self.assertTrue(report.identical and all(table.replaced for table in report.tables))
         self.assertEqual(report.events, 3)
 
+    @tag("backend")
     def test_changed_rows_are_named_and_repaired(self) -> None:
         self.spoil()
         self.assertEqual(self.found("green"), [])
@@ -120,6 +123,7 @@ class RebuildTests(SpoiltStoreTestCase):
         self.assertEqual((self.found("green"), self.found("wait")), (["Tea"], ["Use WAL"]))
         self.assertTrue(log.rebuild().identical)
 
+    @tag("backend")
     def test_one_table_is_replaced_and_the_others_only_compared(self) -> None:
         self.spoil()
         report = self.report("memories_memorytag")
@@ -133,6 +137,7 @@ class RebuildTests(SpoiltStoreTestCase):
         self.assertTrue(all(replaced for _, replaced in self.report("memories").values()))
         self.assertTrue(log.rebuild().identical)
 
+    @tag("backend")
     def test_the_search_index_goes_with_its_table(self) -> None:
         self.spoil()
         log.rebuild(only=["memories_searchdocument"])
@@ -156,6 +161,7 @@ class RebuildTests(SpoiltStoreTestCase):
             self.assertTrue(log.rebuild().identical)
         self.assertEqual(rows.fetch("SELECT tag FROM memories_memorytag"), [("kitchen",)])
 
+    @tag("backend")
     def test_a_log_that_lacks_an_event_is_refused_and_nothing_is_replaced(self) -> None:
         tampering.change(current_store(), "DELETE FROM raw_events WHERE position = 2")
         before = list(Memory.objects.order_by("id").values())
@@ -168,8 +174,9 @@ class RebuildTests(SpoiltStoreTestCase):
         log.rebuild()
         self.assertEqual(list((self.home / "cache" / "views").glob(".draft*")), [])
 
+    @tag("backend")
     def test_concurrent_writes_are_included(self) -> None:
-        services.write_memories(commands=[MemoryWrite(title=f"n{n}", content=f"text {n}") for n in range(4500)])
+        services.write_memories(commands=[MemoryWrite(title=f"n{n}", content=f"text {n}") for n in range(900)])
         written: list[int] = []
 
         def write_elsewhere(done: int) -> None:
@@ -189,8 +196,9 @@ class RebuildTests(SpoiltStoreTestCase):
             written.append(write(f"meanwhile {number}", f"written in between, {number}").id)
         connections.close_all()
 
+    @tag("backend")
     def test_an_erasure_during_the_rebuild_restarts_it(self) -> None:
-        services.write_memories(commands=[MemoryWrite(title=f"n{n}", content=f"text {n}") for n in range(2500)])
+        services.write_memories(commands=[MemoryWrite(title=f"n{n}", content=f"text {n}") for n in range(500)])
         erased: list[int] = []
 
         def erase_once(_: int) -> None:
@@ -212,6 +220,7 @@ class RebuildTests(SpoiltStoreTestCase):
         connections.close_all()
 
 
+@tag("backend")
 class DigestTests(StoreTestCase):
     def test_a_digest_is_of_texts_that_every_database_and_version_writes_alike(self) -> None:
         row = {"document_id": 7, "model_id": 2, "content_hash": "ß".encode(), "scale": 1 / 3, "numbers": b"x"}
@@ -302,6 +311,7 @@ with use_store(project_store("alpha")):
 """
 
 
+@tag("backend")
 class ReplacingTests(StoreTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -390,6 +400,7 @@ class ReplacingTests(StoreTestCase):
         self.assertTrue(log.verify().ok)
 
 
+@tag("attack")
 class WithOthersTests(StoreTestCase):
     def setUp(self) -> None:
         super().setUp()

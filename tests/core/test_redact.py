@@ -5,6 +5,7 @@ from typing import Any
 from unittest import mock
 
 from django.db import DatabaseError
+from django.test import tag
 
 from memories import selectors, services
 from memories.models import Memory, MemoryCitation
@@ -27,6 +28,7 @@ from tests.support import HubTestCase
 WORD = "quicksilverish"
 
 
+@tag("backend")
 class RedactTests(HubTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -148,6 +150,7 @@ class EraseEventsTests(HubTestCase):
     def found(self, words: str) -> list[int]:
         return [hit["id"] for hit in selectors.search(command=MemorySearch(query=words)).results]
 
+    @tag("backend")
     def test_the_text_is_gone_and_its_neighbours_no_longer_have_its_words(self):
         self.assertIn(self.positions[3], self.found("cardamom"))
         log.erase_events([self.positions[2]], reason="too old")
@@ -160,6 +163,7 @@ class EraseEventsTests(HubTestCase):
         log.erase_events([self.positions[1]], reason="too old")
         self.assertEqual(MemoryCitation.objects.filter(memory_id=self.memory).count(), 0)
 
+    @tag("backend")
     def test_chain_and_rebuild_hold(self):
         log.erase_events(self.positions[1:3], reason="too old")
         self.assertTrue(log.verify().ok)

@@ -24,20 +24,13 @@ from memories.models import Conflict, Memory, MemoryVersion
 from memories.schemas import (
     ConflictResolve,
     ConflictResult,
-    MemoryGet,
     MemoryList,
-    MemoryRestore,
-    MemorySearch,
-    MemoryTouch,
-    MemoryUpdate,
-    MemoryWrite,
     WriteResult,
     WriteStatus,
 )
 from memories.schemas.query import ConflictGet, ConflictList, ConflictSettle
 from memories.selectors import versions_of
 from memories.selectors.conflicts import SHOWN, conflict_text, get_conflict, list_conflicts
-from memories.services import update_memory, write_memory
 from memories.tools.query import resolved_text
 from memoryhub.core import clock, errors, log
 from memoryhub.core.errors import NotFound
@@ -45,37 +38,33 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.schemas import Listing
 from tests.home import UNMEASURED
-from tests.memories.scoped import QueryTestCase
-from tests.support import HubTestCase
+from tests.memories.base import MemoriesTestCase, QueryTestCase, pages
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
-class ConflictsTestCase(HubTestCase):
+class ConflictsTestCase(MemoriesTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.enterContext(self.store("alpha", actor="ada"))
         self.now = NOON
-        written = services.write_memory(command=MemoryWrite(title="Port", content="The hub listens on 8321."))
-        self.memory_id = written.id
+        self.memory_id = self.write("Port", "The hub listens on 8321.")
 
     def later(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
-    def update(self, actor: str, content: str, base: int | None = 1, **fields: object) -> WriteResult:
-        command = MemoryUpdate(id=self.memory_id, base_version=base, content=content, **fields)
+    def revise(self, actor: str, content: str, base: int | None = 1, **fields: object) -> WriteResult:
         with clock.frozen(self.now), use_origin(actor=actor):
-            return services.update_memory(command=command)
+            return self.update(self.memory_id, base_version=base, content=content, **fields)
 
     def at_once(self) -> int:
-        self.update("ada", "It listens on 9000.")
+        self.revise("ada", "It listens on 9000.")
         self.later(1)
-        result = self.update("bob", "It listens on 7000.")
+        result = self.revise("bob", "It listens on 7000.")
         assert result.conflict is not None
         return result.conflict
 
-    def memory(self) -> dict:
-        return selectors.get_memories(command=MemoryGet(ids=[self.memory_id], versions=True))[0]
+    def memory(self) -> dict[str, Any]:
+        return self.get(self.memory_id, versions=True)
 
     def settle(self, conflict: int, resolution: str, **fields: Any) -> ConflictResult:
         command = ConflictResolve.model_validate({"id": conflict, "resolution": resolution, **fields})
@@ -84,6 +73,7 @@ class ConflictsTestCase(HubTestCase):
 
 
 class DetectionTests(ConflictsTestCase):
+    @tag("backend")
     def test_both_versions_are_kept_and_the_later_is_flagged(self):
         conflict = self.at_once()
         versions = MemoryVersion.objects.order_by("version").values_list("version", "base_version", "conflicts_with")
@@ -93,53 +83,54 @@ class DetectionTests(ConflictsTestCase):
         self.assertEqual(self.memory()["content"], "It listens on 7000.")
 
     def test_the_later_writer_is_informed(self):
-        self.update("ada", "It listens on 9000.")
-        result = self.update("bob", "It listens on 7000.")
+        self.revise("ada", "It listens on 9000.")
+        result = self.revise("bob", "It listens on 7000.")
         self.assertEqual((result.status, result.version), (WriteStatus.CONFLICT, 3))
 
+    @tag("backend")
     def test_after_the_window_the_later_write_is_refused(self):
-        self.update("ada", "It listens on 9000.")
+        self.revise("ada", "It listens on 9000.")
         self.later(5)
         with self.assertRaisesRegex(errors.PreconditionFailed, "at version 2, but you read version 1"):
-            self.update("bob", "It listens on 7000.")
+            self.revise("bob", "It listens on 7000.")
         self.assertFalse(Conflict.objects.exists())
 
     def test_the_window_is_a_setting(self):
-        self.update("ada", "It listens on 9000.")
+        self.revise("ada", "It listens on 9000.")
         self.later(20)
         with mock.patch.dict("os.environ", MEMORY_HUB_CONFLICT_WINDOW_SECONDS="30"):
-            self.assertEqual(self.update("bob", "It listens on 7000.").status, WriteStatus.CONFLICT)
+            self.assertEqual(self.revise("bob", "It listens on 7000.").status, WriteStatus.CONFLICT)
 
     def test_a_write_that_requires_the_current_version_is_refused(self):
-        self.update("ada", "It listens on 9000.")
+        self.revise("ada", "It listens on 9000.")
         with self.assertRaises(errors.PreconditionFailed):
-            self.update("bob", "It listens on 7000.", must_be_current=True)
+            self.revise("bob", "It listens on 7000.", must_be_current=True)
 
     def test_a_write_from_the_current_or_no_version_makes_no_conflict(self):
-        self.update("ada", "It listens on 9000.")
-        self.assertEqual(self.update("bob", "It listens on 7000.", base=2).status, WriteStatus.UPDATED)
-        self.assertEqual(self.update("bob", "It listens on 6000.", base=None).status, WriteStatus.UPDATED)
+        self.revise("ada", "It listens on 9000.")
+        self.assertEqual(self.revise("bob", "It listens on 7000.", base=2).status, WriteStatus.UPDATED)
+        self.assertEqual(self.revise("bob", "It listens on 6000.", base=None).status, WriteStatus.UPDATED)
 
     def test_each_unaware_writer_opens_one_conflict(self):
         self.at_once()
-        self.update("cyd", "It listens on 5000.")
+        self.revise("cyd", "It listens on 5000.")
         pairs = Conflict.objects.order_by("id").values_list("version_a", "version_b")
         self.assertEqual(list(pairs), [(2, 3), (3, 4)])
 
     def test_fields_that_the_later_writer_left_alone_are_as_they_were_read(self):
-        self.update("ada", "It listens on 9000.", tags=["net"])
-        self.update("bob", "It listens on 7000.")
+        self.revise("ada", "It listens on 9000.", tags=["net"])
+        self.revise("bob", "It listens on 7000.")
         self.assertEqual(self.memory()["tags"], [])
 
     def test_equal_writes_make_no_conflict(self):
-        self.update("ada", "It listens on 9000.")
-        self.assertEqual(self.update("bob", "It listens on 9000.").status, WriteStatus.UNCHANGED)
+        self.revise("ada", "It listens on 9000.")
+        self.assertEqual(self.revise("bob", "It listens on 9000.").status, WriteStatus.UNCHANGED)
 
     def test_every_answer_with_the_memory_names_the_conflict_until_it_is_resolved(self):
         conflict = self.at_once()
 
         def shown() -> list[list[int]]:
-            hit = selectors.search(command=MemorySearch(query="port")).results[0]
+            hit = self.search("port").results[0]
             listed = selectors.list_memories(command=MemoryList()).results[0]
             return [self.memory()["conflicts"], hit["conflicts"], listed["conflicts"]]
 
@@ -185,45 +176,44 @@ class ResolutionTests(ConflictsTestCase):
         self.assertEqual(self.settle(self.conflict, "both", idempotency_key="k-1"), first)
 
     def test_bad_calls_are_refused_and_change_nothing(self):
-        before = log.head()[0]
-        refused: list[tuple[type[Exception], str, dict[str, Any]]] = [
+        refused: list[tuple[type[errors.HubError], str, dict[str, Any]]] = [
             (errors.Invalid, "needs 'content'", {"resolution": "merge"}),
             (errors.Invalid, "is for resolution merge", {"resolution": "keep_a", "content": "x"}),
             (errors.NotFound, "there is no conflict #999", {"conflict": 999, "resolution": "keep_a"}),
         ]
         for error, sentence, fields in refused:
-            with self.subTest(sentence), self.assertRaisesRegex(error, sentence):
+            with self.subTest(sentence), self.refuses(error, sentence):
                 self.settle(**{"conflict": self.conflict, **fields})
-        self.assertEqual(log.head()[0], before)
 
     def test_conflicts_of_a_deleted_memory_cannot_be_resolved(self):
-        services.delete_memory(command=MemoryTouch(id=self.memory_id))
+        self.delete(self.memory_id)
         with self.assertRaisesRegex(errors.Gone, "restore it first"):
             self.settle(self.conflict, "keep_a")
 
+    @tag("backend")
     def test_a_rebuild_gives_the_same_rows(self):
         self.settle(self.conflict, "both")
-        self.assertTrue(log.rebuild().identical)
+        self.assert_rebuilds()
 
 
 class VersionTests(ConflictsTestCase):
     def test_any_version_can_be_restored(self):
-        self.update("ada", "It listens on 9000.", change_reason="moved")
-        result = services.restore_memory(command=MemoryRestore(id=self.memory_id, version=1))
+        self.revise("ada", "It listens on 9000.", change_reason="moved")
+        result = self.restore(self.memory_id, version=1)
         self.assertEqual((result.version, self.memory()["content"]), (3, "The hub listens on 8321."))
         reasons = [version["reason"] for version in self.memory()["versions"]]
         self.assertEqual(reasons, ["version 1 restored", "moved", ""])
 
     def test_restoring_the_current_version_changes_nothing(self):
-        result = services.restore_memory(command=MemoryRestore(id=self.memory_id, version=1))
+        result = self.restore(self.memory_id, version=1)
         self.assertEqual((result.status, result.version), (WriteStatus.UNCHANGED, 1))
 
     def test_an_unknown_version_is_refused(self):
         with self.assertRaisesRegex(errors.NotFound, f"#{self.memory_id} has no version 9"):
-            services.restore_memory(command=MemoryRestore(id=self.memory_id, version=9))
+            self.restore(self.memory_id, version=9)
 
     def test_the_history_shows_who_when_why_and_what_changed(self):
-        self.update("bob", "The hub listens on 9000.", change_reason="moved")
+        self.revise("bob", "The hub listens on 9000.", change_reason="moved")
         newest = self.memory()["versions"][0]
         self.assertEqual((newest["actor"], newest["reason"], newest["base_version"]), ("bob", "moved", 1))
         self.assertEqual(newest["diff"], "The hub listens on [-8321-]{+9000+}.")
@@ -235,7 +225,7 @@ class ConflictListTestCase(QueryTestCase):
         memory_id = self.write(title, scope)
         for actor, text in (texts or {"bob": "Use tabs here.", "eve": "Use spaces here."}).items():
             with use_origin(actor=actor):
-                self.update(memory_id, scope, base_version=1, content=text, change_reason=f"so says {actor}")
+                self.update(memory_id, scope=scope, base_version=1, content=text, change_reason=f"so says {actor}")
         return memory_id
 
     def listed(self, **question: Any) -> Listing:
@@ -281,14 +271,9 @@ class ConflictListTests(ConflictListTestCase):
         self.dispute("Of this session", "session")
         wanted = ["Of this session", *(f"{entry} of project" for entry in ("Second", "First"))]
         wanted += [f"{element} of {scope}" for scope in ("org", "global") for element in ("Second", "First")]
-        seen, listing = [], self.listed(limit=2)
-        while True:
-            self.assertEqual(listing.meta.total_count, 7)
-            seen += [item["title"] for item in listing.results]
-            if listing.meta.next_cursor is None:
-                break
-            listing = self.listed(limit=2, cursor=listing.meta.next_cursor, compact=True)
-        self.assertEqual(seen, wanted)
+        answers = pages(self.listed, limit=2)
+        self.assertEqual({answer.meta.total_count for answer in answers}, {7})
+        self.assertEqual([item["title"] for answer in answers for item in answer.results], wanted)
         self.assertEqual({item["scope"] for item in self.listed(scope="org").results}, {"org"})
         with self.store("beta"):
             self.assertEqual({item["scope"] for item in self.listed().results}, {"org", "global"})
@@ -354,12 +339,10 @@ with use_store(project_store("alpha")), use_origin(actor=name):
 
 
 @tag("attack")
-class TwoProcessesTests(HubTestCase):
+class TwoProcessesTests(MemoriesTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.enterContext(self.store("alpha"))
-        commands = [MemoryWrite(title=f"Memory {number}", content=f"first {number}") for number in range(MEMORIES)]
-        self.ids = [result.id for result in services.write_memories(commands=commands)]
+        self.ids = self.write_all({f"Memory {number}": f"first {number}" for number in range(MEMORIES)})
 
     def spawn(self, name: str) -> subprocess.Popen[str]:
         environment = {
@@ -415,10 +398,6 @@ def _letters(seed: int, separator: str = "\n", count: int = 1_500) -> str:
     return separator.join(random.Random(seed).choices("ab", k=count))
 
 
-def _written(content: str) -> int:
-    return write_memory(command=MemoryWrite(title="A text", content=content)).id
-
-
 # Of one comparison, or of all of a page
 LIMIT = 5_000_000
 
@@ -443,24 +422,22 @@ class DiffTests(SimpleTestCase):
         self.assertEqual(marked_diff("".join(lines), "".join(changed)).count("{+"), 1)
 
 
-class VersionDiffTests(HubTestCase):
+class VersionDiffTests(MemoriesTestCase):
     def test_a_history_is_compared_within_one_limit(self) -> None:
-        with self.store("alpha"):
-            memory = Memory.objects.get(id=_written(_letters(0)))
-            for seed in range(1, 4):
-                update_memory(command=MemoryUpdate(id=memory.id, content=_letters(seed)))
-            with _counted() as steps:
-                versions_of([memory.id])
-            self.assertLessEqual(steps.count, LIMIT)
+        memory_id = self.write("A text", _letters(0))
+        for seed in range(1, 4):
+            self.update(memory_id, content=_letters(seed))
+        with _counted() as steps:
+            versions_of([memory_id])
+        self.assertLessEqual(steps.count, LIMIT)
 
     def test_two_versions_are_compared_without_the_others(self) -> None:
-        with self.store("alpha"):
-            memory = Memory.objects.get(id=_written("one"))
-            for text in ("two", "three"):
-                update_memory(command=MemoryUpdate(id=memory.id, content=text))
-            with mock.patch("memories.selectors.versions.marked_diff") as compared:
-                newest, *_, oldest = history_of(memory)
-            sides(oldest, newest)
+        memory_id = self.write("A text", "one")
+        for text in ("two", "three"):
+            self.update(memory_id, content=text)
+        with mock.patch("memories.selectors.versions.marked_diff") as compared:
+            newest, *_, oldest = history_of(Memory.objects.get(id=memory_id))
+        sides(oldest, newest)
         compared.assert_not_called()
 
 

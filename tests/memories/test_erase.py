@@ -1,94 +1,92 @@
 from __future__ import annotations
 
+from django.test import tag
+
 from governance.retention.schemas import HoldPlace
 from governance.retention.selectors import place_hold
-from memories import selectors, services
 from memories.models import ContextPack, Memory
 from memories.pack.service import pack_context
-from memories.schemas import MemoryDelete, MemoryGet, MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite, WriteStatus
+from memories.schemas import WriteStatus
 from memories.schemas.query import ContextPackRequest
 from memoryhub.core import log, spool
 from memoryhub.core.errors import ConfirmationRequired, Gone, HubError, PreconditionFailed
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store
 from tests import tampering
-from tests.support import HubTestCase
+from tests.memories.base import MemoriesTestCase
 
 WORDS = ["quicksilverish", "xylophonist", "zanzibarian", "kumquatly"]
 
 
-class EraseTests(HubTestCase):
+class EraseTests(MemoriesTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.enterContext(self.store("alpha", actor="ada"))
-        for number in range(40):
-            text = f"Note {number} on caches and locks. " * 40
-            services.write_memory(command=MemoryWrite(title=f"Note {number}", content=text))
+        self.write_all({f"Note {number}": f"Note {number} on caches and locks. " * 40 for number in range(40)})
         title, first, second, reason = WORDS
-        written = services.write_memory(command=MemoryWrite(title=title, content=f"It was {first}. " * 400))
-        change = MemoryUpdate(id=written.id, content=f"It became {second}.", change_reason=reason)
-        services.update_memory(command=change)
-        self.memory_id = written.id
+        self.memory_id = self.write(title, f"It was {first}. " * 400)
+        self.update(self.memory_id, content=f"It became {second}.", change_reason=reason)
 
-    def delete(self, **fields: object) -> WriteStatus:
-        return services.delete_memory(command=MemoryDelete(id=self.memory_id, **fields)).status
+    def remove(self, **fields: object) -> WriteStatus:
+        return self.delete(self.memory_id, **fields).status
 
     def token(self) -> str:
         with self.assertRaises(ConfirmationRequired) as caught:
-            self.delete(permanent=True)
+            self.remove(permanent=True)
         return str(caught.exception.data["confirm_token"])
 
-    def erase(self) -> None:
-        self.delete()
-        self.erase_deleted()
+    def erase_it(self) -> None:
+        self.remove()
+        self.erase_now()
 
-    def erase_deleted(self) -> None:
-        self.assertEqual(self.delete(permanent=True, confirm_token=self.token()), WriteStatus.ERASED)
+    def erase_now(self) -> None:
+        self.assertEqual(self.remove(permanent=True, confirm_token=self.token()), WriteStatus.ERASED)
 
     def files_with(self, word: str) -> list[str]:
         return tampering.places_with(current_store(), word)
 
+    @tag("backend")
     def test_no_byte_is_left_in_the_files_of_the_store(self):
         before = {word: self.files_with(word) for word in WORDS}
         self.assertTrue(all(before.values()), before)
-        self.erase()
+        self.erase_it()
         for word in WORDS:  # their beginnings: the index keeps stems
             self.assertEqual(self.files_with(word[:7]), [], word)
 
+    @tag("backend")
     def test_the_chain_still_verifies_and_a_rebuild_gives_the_same_rows(self):
-        self.erase()
+        self.erase_it()
         self.assertTrue(log.verify().ok)
-        self.assertTrue(log.rebuild().identical)
+        self.assert_rebuilds()
         self.assertFalse(Memory.objects.filter(id=self.memory_id).exists())
 
     def test_other_memories_are_still_found(self):
-        self.erase()
-        found = selectors.search(command=MemorySearch(query="note 7 caches")).results
+        self.erase_it()
+        found = self.search("note 7 caches").results
         self.assertEqual(found[0]["title"], "Note 7")
         with self.assertRaises(Gone):
-            selectors.get_memories(command=MemoryGet(ids=[self.memory_id]))
+            self.get(self.memory_id)
 
     def test_a_memory_that_is_not_deleted_cannot_be_erased(self):
         with self.assertRaisesRegex(PreconditionFailed, "delete it first"):
-            self.delete(permanent=True)
+            self.remove(permanent=True)
 
     def test_the_confirmation_names_the_memory_and_nothing_is_erased_yet(self):
-        self.delete()
+        self.remove()
         with self.assertRaisesRegex(
             ConfirmationRequired, f"permanently delete #{self.memory_id} '{WORDS[0]}' with its 2"
         ):
-            self.delete(permanent=True)
+            self.remove(permanent=True)
         with self.assertRaises(ConfirmationRequired):
-            self.delete(permanent=True, confirm_token="0" * 16)
+            self.remove(permanent=True, confirm_token="0" * 16)
         self.assertTrue(Memory.objects.filter(id=self.memory_id).exists())
 
     def test_a_token_expires_when_the_memory_changes(self):
-        self.delete()
+        self.remove()
         token = self.token()
-        services.restore_memory(command=MemoryTouch(id=self.memory_id))
-        self.delete()
+        self.restore(self.memory_id)
+        self.remove()
         with self.assertRaises(ConfirmationRequired):
-            self.delete(permanent=True, confirm_token=token)
+            self.remove(permanent=True, confirm_token=token)
 
     def ask(self, query: str) -> int:
         pack_context(command=ContextPackRequest(query=query))
@@ -102,6 +100,7 @@ class EraseTests(HubTestCase):
             )
         )
 
+    @tag("backend")
     def test_packs_whose_question_quotes_the_text_are_erased_and_no_others(self):
         asked = [
             self.ask(f"what do we know of the {WORDS[1].upper()}"),
@@ -109,26 +108,26 @@ class EraseTests(HubTestCase):
             self.ask(WORDS[0]),
         ]
         others = [self.ask("caches and locks"), self.ask("a note on locks")]
-        self.delete()
+        self.remove()
         with self.assertRaisesRegex(ConfirmationRequired, "2 versions, 3 context packs whose question quotes it[?]"):
-            self.delete(permanent=True)
-        self.erase_deleted()
+            self.remove(permanent=True)
+        self.erase_now()
         self.assertEqual(set(ContextPack.objects.values_list("id", flat=True)) & {*asked, *others}, set(others))
         for word in WORDS:
             self.assertEqual(self.files_with(word[:7]), [], word)
         self.assertTrue(log.verify().ok)
-        self.assertTrue(log.rebuild().identical)
+        self.assert_rebuilds()
 
     def test_the_text_is_removed_from_spooled_events(self):
         call = {"title": WORDS[0], "content": f"It was {WORDS[1]}. " * 15, "tags": []}
         self.keep("Quoted in part", tool_name="memory_write", tool_input=call)
         self.keep("Another, with caches and locks")
         before = sorted(spool.each_line())
-        self.delete()
+        self.remove()
         with self.assertRaisesRegex(ConfirmationRequired, "and its text in 1 spooled event"):
-            self.delete(permanent=True)
+            self.remove(permanent=True)
         self.assertEqual(sorted(spool.each_line()), before)
-        self.erase_deleted()
+        self.erase_now()
         kept, other = sorted(map(spool.parsed, spool.each_line()), key=lambda kept: kept.id, reverse=True)
         self.assertEqual(
             kept.payload["tool_input"], {"title": "[REDACTED:erased]", "content": "[REDACTED:erased]. ", "tags": []}
@@ -137,30 +136,25 @@ class EraseTests(HubTestCase):
 
     def test_a_hold_protects_spooled_events_too(self):
         self.keep(f"Remember that it was {WORDS[1]}. It was {WORDS[1]}.")
-        self.delete()
+        self.remove()
         token = self.token()
         place_hold(command=HoldPlace(stream_id=f"memory:{self.memory_id}", reason="asked for by the court"))
         before = list(spool.each_line())
         with self.assertRaises(HubError):
-            self.delete(permanent=True, confirm_token=token)
+            self.remove(permanent=True, confirm_token=token)
         self.assertEqual(list(spool.each_line()), before)
 
+    @tag("backend")
     def test_erasing_from_the_global_scope_erases_packs_of_the_callers_project(self):
-        memory = services.write_memory(
-            command=MemoryWrite(title="Wide", content="Of the vorpalish blade.", scope="global")
-        ).id
+        memory = self.write("Wide", "Of the vorpalish blade.", scope="global")
         pack = self.ask("who has the vorpalish blade")
-        services.delete_memory(command=MemoryDelete(id=memory, scope="global"))
-        with self.assertRaises(ConfirmationRequired) as caught:
-            services.delete_memory(command=MemoryDelete(id=memory, scope="global", permanent=True))
-        token = caught.exception.data["confirm_token"]
-        services.delete_memory(command=MemoryDelete(id=memory, scope="global", permanent=True, confirm_token=token))
+        self.erase(memory, scope="global")
         self.assertFalse(ContextPack.objects.filter(id=pack).exists())
         self.assertEqual(self.files_with("vorpalish"), [])
         self.assertTrue(log.verify().ok)
 
     def test_events_stay_without_their_text(self):
-        self.erase()
+        self.erase_it()
         found = rows.fetch(
             "SELECT count(*), count(payload_json), count(salt) FROM raw_events WHERE stream_id = %s",
             [f"memory:{self.memory_id}"],

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tempfile
 from io import StringIO
 from pathlib import Path
@@ -17,14 +14,15 @@ from memories.importing import MarkdownReport, import_markdown
 from memories.importing.files import MAX_BYTES, find_files, read_text
 from memories.importing.sections import parse_document, split_text
 from memories.models import KIND_MODELS, Memory
-from memories.schemas import MAX_CONTENT, MemoryDelete, MemoryGet, MemoryTouch, MemoryUpdate, MemoryWrite
+from memories.schemas import MAX_CONTENT, MemoryGet, MemoryTouch, MemoryUpdate, MemoryWrite
 from memories.services import delete_memory
 from memories.vocabulary import PREDEFINED
 from memoryhub.core import log
 from memoryhub.core.backends.selected import stores
-from memoryhub.core.errors import ConfirmationRequired, Invalid
+from memoryhub.core.errors import Invalid
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import GLOBAL_STORE, use_store
+from tests.memories.base import erase_deleted
 from tests.sessions_app.test_git import Repository
 from tests.support import HubTestCase
 
@@ -299,7 +297,6 @@ class ImportMarkdownTest(HubTestCase):
             import_markdown(directory=self.home / "none")
 
 
-MANAGE = Path(__file__).parents[2] / "manage.py"
 RULE = "Keep times in UTC"
 
 
@@ -327,7 +324,7 @@ class BootstrapTestCase(HubTestCase):
 class DataTests(BootstrapTestCase):
     def test_every_guideline_is_whole(self):
         found = guidelines().values()
-        self.assertEqual(len(found), 13)
+        self.assertTrue(found)
         for item in found:
             attributes: dict[str, Any] = item.attributes
             self.assertTrue(
@@ -418,34 +415,25 @@ class RemoveTests(BootstrapTestCase):
     def test_a_guideline_erased_by_a_person_is_not_restored(self):
         load_guidelines()
         self.act(services.delete_memory, MemoryTouch)
-        with self.assertRaises(ConfirmationRequired) as asked:
-            self.act(services.delete_memory, MemoryDelete, permanent=True)
-        token = asked.exception.data["confirm_token"]
-        self.act(services.delete_memory, MemoryDelete, permanent=True, confirm_token=token)
+        with use_store(GLOBAL_STORE), use_origin(source="mcp", actor="ada"):
+            erase_deleted(Memory.objects.get(title=RULE).id, scope="global")
         self.assertEqual(self.loaded()[RULE], Done.DELETED)
         self.assertNotIn(RULE, self.names())
 
 
 class CommandTests(BootstrapTestCase):
-    def run_process(self) -> list[str]:
-        environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
-        command = [sys.executable, str(MANAGE), "bootstrap"]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        return done.stdout.splitlines()
-
     def run_command(self, *arguments: str) -> list[str]:
         output = StringIO()
         call_command("bootstrap", *arguments, stdout=output)
         return output.getvalue().splitlines()
 
     def test_the_command_reports_what_it_did(self):
-        first = self.run_process()
-        self.assertEqual(len(first), 14)
+        first, count = self.run_command(), len(guidelines())
+        self.assertEqual(len(first), count + 1)
         self.assertRegex(first[0], r"^global#1 Never write secrets down: added$")
-        self.assertEqual(first[-1], "guidelines in the global scope: 13 added")
-        self.assertEqual(self.run_command(), ["guidelines in the global scope: 13 unchanged"])
+        self.assertEqual(first[-1], f"guidelines in the global scope: {count} added")
+        self.assertEqual(self.run_command(), [f"guidelines in the global scope: {count} unchanged"])
         self.act(services.update_memory, MemoryUpdate, content="Mine.")
         removed = self.run_command("--remove")
         self.assertIn(f"{RULE}: kept, edited since", "\n".join(removed))
-        self.assertEqual(removed[-1], "guidelines in the global scope: 12 removed; 1 kept, edited since")
+        self.assertEqual(removed[-1], f"guidelines in the global scope: {count - 1} removed; 1 kept, edited since")

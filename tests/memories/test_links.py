@@ -1,17 +1,18 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+from django.test import tag
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
-from memories import selectors, services
+from memories import services
 from memories.models import Memory, Relation
 from memories.present import hit_line, memory_text
-from memories.schemas import MemoryDelete, MemoryGet, MemorySearch, MemoryTouch, MemoryWrite, WriteStatus
+from memories.schemas import MemoryTouch, MemoryWrite, WriteStatus
 from memories.schemas.links import (
     LinkStatus,
     RelationCreate,
@@ -32,7 +33,7 @@ from memories.services.tags import attach_tags, create_tag, detach_tags
 from memories.vocabulary import CATEGORIES, PREDEFINED
 from memoryhub.core import clock, log
 from memoryhub.core.entities import find_entities
-from memoryhub.core.errors import ConfirmationRequired, Conflict, Gone, HubError, Invalid, NotFound
+from memoryhub.core.errors import Conflict, Gone, HubError, Invalid, NotFound
 from memoryhub.core.origin import use_origin
 from memoryhub.core.schemas import Listing
 from memoryhub.core.stores.store import org_store, project_store, use_store
@@ -41,33 +42,21 @@ from sessions_app.schemas import CommitRecord, ProjectDescribe, SessionStart
 from sessions_app.selectors import profile
 from sessions_app.services import record_commits, start_session
 from sessions_app.services.profile import describe
+from tests.memories.base import MemoriesTestCase, erase_deleted, pages
 from tests.support import HubTestCase
 
 GITHUB_TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
 
-class LinksTestCase(HubTestCase):
+class LinksTestCase(MemoriesTestCase):
+    origin: ClassVar[dict[str, Any]] = {"actor": "ada", "session_id": "s-1"}
+
     def setUp(self) -> None:
         super().setUp()
         with use_store(org_store("acme"), create=True):
             pass
-        self.enterContext(self.store("alpha", actor="ada", session_id="s-1"))
         describe(command=ProjectDescribe(org_id="acme"))
         self.memory = self.write("Use WAL", tags=["sqlite"])
-
-    def write(self, title: str, **fields: Any) -> int:
-        command = MemoryWrite.model_validate({"title": title, "content": f"about {title}", **fields})
-        return services.write_memory(command=command).id
-
-    def delete(self, memory_id: int) -> None:
-        services.delete_memory(command=MemoryTouch(id=memory_id))
-
-    def refuses(self, error: type[HubError], pattern: str, call: Any) -> HubError:
-        before = log.head()
-        with self.assertRaisesRegex(error, pattern) as caught:
-            call()
-        self.assertEqual(log.head(), before)
-        return caught.exception
 
 
 class TagsTestCase(LinksTestCase):
@@ -91,10 +80,7 @@ class VocabularyTests(TagsTestCase):
             known = {name: tag["category"] for name, tag in self.listed().items()}
             self.assertEqual(log.head()[0], 0)
         self.assertEqual(known, dict(PREDEFINED))
-        self.assertEqual(
-            {name: len(tags) for name, tags in CATEGORIES.items()},
-            {"language": 9, "domain": 9, "category": 6, "meta": 5},
-        )
+        self.assertTrue(all(CATEGORIES.values()), "a category without tags")
 
     def test_a_described_tag_has_its_category_and_description(self) -> None:
         made = self.create("Billing", category="Domain", description="what costs money")
@@ -103,7 +89,7 @@ class VocabularyTests(TagsTestCase):
             (tag["id"], tag["category"], tag["description"], tag["predefined"]),
             (made.id, "domain", "what costs money", False),
         )
-        self.assertTrue(log.rebuild().identical)
+        self.assert_rebuilds()
         self.assertEqual(self.listed()["billing"], tag)
 
     def test_a_tag_that_is_merely_used_may_be_described(self) -> None:
@@ -112,9 +98,11 @@ class VocabularyTests(TagsTestCase):
 
     def test_a_known_tag_is_a_conflict_that_says_what_to_do(self) -> None:
         first = self.create("billing")
-        self.refuses(Conflict, "'python' is predefined in category language; use it", lambda: self.create("Python "))
-        error = self.refuses(Conflict, "described already.*use it as it is", lambda: self.create("billing"))
-        self.assertEqual(error.data["id"], first.id)
+        with self.refuses(Conflict, "'python' is predefined in category language; use it"):
+            self.create("Python ")
+        with self.refuses(Conflict, "described already.*use it as it is") as error:
+            self.create("billing")
+        self.assertEqual(error.exception.data["id"], first.id)
 
     def test_a_repeated_key_returns_the_first_answer(self) -> None:
         first = self.create("billing", idempotency_key="k")
@@ -138,20 +126,17 @@ class TagListTests(TagsTestCase):
         used = self.listed(used=True)
         self.assertEqual({name: tag["memories"] for name, tag in used.items()}, {"sqlite": 2})
 
+    @tag("backend")
     def test_filters_by_category_and_beginning(self) -> None:
         self.assertEqual(list(self.listed(category="meta", prefix="St")), ["stable"])
         self.assertEqual(list(self.listed(prefix="sql")), ["sql", "sqlite"])
 
+    @tag("backend")
     def test_pages_neither_skip_nor_repeat(self) -> None:
-        seen, cursor = [], None
-        while True:
-            page = list_tags(command=TagList(limit=7, cursor=cursor, compact=True))
-            seen += [tag["name"] for tag in page.results]
-            cursor = page.meta.next_cursor
-            if not cursor:
-                break
+        answers = pages(lambda **page: list_tags(command=TagList(compact=True, **page)), limit=7)
+        seen = [tag["name"] for answer in answers for tag in answer.results]
         self.assertEqual(seen, sorted({*PREDEFINED, "sqlite"}))
-        self.assertEqual(page.meta.total_count, len(seen))
+        self.assertEqual(answers[-1].meta.total_count, len(seen))
 
     def test_past_states_have_their_tags(self) -> None:
         position = log.head()[0]
@@ -169,7 +154,7 @@ class TagListTests(TagsTestCase):
 
 class AttachTests(TagsTestCase):
     def versions(self) -> list[dict[str, Any]]:
-        (found,) = selectors.get_memories(command=MemoryGet(ids=[self.memory], versions=True))
+        found = self.get(self.memory, versions=True)
         history: list[dict[str, Any]] = found["versions"]
         return history
 
@@ -193,7 +178,8 @@ class AttachTests(TagsTestCase):
     def test_a_described_tag_may_be_named_by_its_id(self) -> None:
         made = self.create("billing")
         self.assertEqual(self.attach(self.memory, made.id or 0).tags, ["billing", "sqlite"])
-        self.refuses(NotFound, "no described tag #999", lambda: self.attach(self.memory, 999))
+        with self.refuses(NotFound, "no described tag #999"):
+            self.attach(self.memory, 999)
 
     def test_a_repeated_key_returns_the_first_answer(self) -> None:
         first = self.attach(self.memory, "billing", idempotency_key="k")
@@ -214,20 +200,23 @@ class AttachTests(TagsTestCase):
         house = self.write("Rule", scope="org")
         changed = self.attach(f"org#{house}", "style", scope="org")
         self.assertEqual((changed.scope, changed.tags), ("org", ["style"]))
-        self.refuses(Invalid, "is of scope org, but this call.*scope=org", lambda: self.attach(f"org#{house}", "style"))
+        with self.refuses(Invalid, "is of scope org, but this call.*scope=org"):
+            self.attach(f"org#{house}", "style")
 
     def test_impossible_changes_are_refused_in_a_sentence(self) -> None:
-        self.refuses(Invalid, "33 tags are too many", lambda: self.attach(self.memory, *(f"t{n}" for n in range(32))))
-        self.refuses(NotFound, "no memory #999", lambda: self.attach(999, "a"))
-        self.refuses(Invalid, "'id' must be an id such as 412, or project", lambda: self.attach("that one", "a"))
-        self.refuses(Invalid, "#2 is observation, not tool", lambda: self.attach(self.memory, "a", entry_type="tool"))
-        self.refuses(
-            Invalid,
-            "'id' names 'beta', and this is project 'alpha'",
-            lambda: self.attach("beta", "a", entry_type="project"),
-        )
+        with self.refuses(Invalid, "33 tags are too many"):
+            self.attach(self.memory, *(f"t{n}" for n in range(32)))
+        with self.refuses(NotFound, "no memory #999"):
+            self.attach(999, "a")
+        with self.refuses(Invalid, "'id' must be an id such as 412, or project"):
+            self.attach("that one", "a")
+        with self.refuses(Invalid, "#2 is observation, not tool"):
+            self.attach(self.memory, "a", entry_type="tool")
+        with self.refuses(Invalid, "'id' names 'beta', and this is project 'alpha'"):
+            self.attach("beta", "a", entry_type="project")
         self.delete(self.memory)
-        self.refuses(Gone, "restore it first", lambda: self.attach(self.memory, "a"))
+        with self.refuses(Gone, "restore it first"):
+            self.attach(self.memory, "a")
 
 
 def relate(source: object, relation: str, target: object, **fields: Any) -> RelationResult:
@@ -246,14 +235,6 @@ def listing(**filters: Any) -> Listing:
 def related(**filters: Any) -> list[tuple[int, str, int]]:
     found = listing(**filters).results
     return [(relation["source"]["id"], relation["relation"], relation["target"]["id"]) for relation in found]
-
-
-def erase(memory_id: int) -> None:
-    command = MemoryDelete(id=memory_id, permanent=True)
-    try:
-        services.delete_memory(command=command)
-    except ConfirmationRequired as asked:
-        services.delete_memory(command=command.model_copy(update={"confirm_token": asked.data["confirm_token"]}))
 
 
 class RelationsTestCase(LinksTestCase):
@@ -294,7 +275,7 @@ class CreateTests(RelationsTestCase):
             ],
         )
         self.assertEqual(related(id="project"), [(self.one, "applies_to", 0)])
-        self.assertTrue(log.rebuild().identical)
+        self.assert_rebuilds()
 
     def test_an_equal_relation_is_kept_without_an_event(self) -> None:
         first, same = relate(self.one, "depends_on", self.two), relate(self.two, "related_to", self.one)
@@ -304,16 +285,16 @@ class CreateTests(RelationsTestCase):
         self.assertEqual(relate(self.one, "related_to", self.two).id, same.id, "it goes both ways")
         self.assertEqual(log.head(), head)
 
+    @tag("backend")
     def test_a_cycle_is_refused_with_its_path(self) -> None:
         for relation in ("depends_on", "supersedes", "derived_from"):
             relate(self.one, relation, self.two)
             relate(self.two, relation, self.three)
-            error = self.refuses(
-                Conflict,
-                f"would create a cycle, since #{self.one} {relation} #{self.two} {relation} #{self.three}",
-                lambda: relate(self.three, relation, self.one),  # noqa: B023 - called at once
-            )
-            self.assertEqual(error.data["path"], [self.one, self.two, self.three])
+            with self.refuses(
+                Conflict, f"would create a cycle, since #{self.one} {relation} #{self.two} {relation} #{self.three}"
+            ) as error:
+                relate(self.three, relation, self.one)
+            self.assertEqual(error.exception.data["path"], [self.one, self.two, self.three])
         self.assertEqual(relate(self.three, "applies_to", self.one).status, LinkStatus.CREATED)
 
     def test_unknown_or_mistyped_ends_are_refused(self) -> None:
@@ -325,32 +306,31 @@ class CreateTests(RelationsTestCase):
             (Gone, f"'target': memory #{self.two} is deleted; restore", {"target": self.two}),
             (Invalid, "are the same", {"target": f"project#{self.one}"}),
             (Invalid, "'target' must be an id such as 412, or project", {"target": "Three"}),
-            (
-                Invalid,
-                "is of scope org, but this call is for scope project; links cannot cross",
-                {"target": "org#1"},
-            ),
+            (Invalid, "is of scope org, but this call is for scope project; links cannot cross", {"target": "org#1"}),
             (Invalid, "is of scope global", {"target": "global"}),
             (Invalid, "is observation, not guideline", {"target": self.three, "target_type": "guideline"}),
         ):
             with self.subTest(pattern=pattern):
                 given = {"source": self.one, "relation": "applies_to", **arguments}
                 command = RelationCreate.model_validate(given)
-                self.refuses(error, pattern, lambda command=command: create_relation(command=command))
+                with self.refuses(error, pattern):
+                    create_relation(command=command)
 
     def test_a_repeated_key_returns_the_first_answer(self) -> None:
         first = relate(self.one, "depends_on", self.two, idempotency_key="make")
         self.assertEqual(relate(self.one, "depends_on", self.two, idempotency_key="make"), first)
         gone = unrelate(id=first.id, idempotency_key="take")
         self.assertEqual(unrelate(id=first.id, idempotency_key="take"), gone)
-        self.refuses(Gone, "deleted since", lambda: relate(self.one, "depends_on", self.two, idempotency_key="make"))
+        with self.refuses(Gone, "deleted since"):
+            relate(self.one, "depends_on", self.two, idempotency_key="make")
 
     def test_relations_of_an_organisation_are_in_its_store(self) -> None:
         first, second = (self.write(title, scope="org") for title in ("House rule", "House style"))
         made = relate(f"org#{first}", "depends_on", second, scope="org")
         self.assertEqual((made.scope, listing().results), ("org", []))
         self.assertEqual(related(scope="org"), [(first, "depends_on", second)])
-        self.refuses(Invalid, "is of scope project", lambda: relate("project", "applies_to", second, scope="org"))
+        with self.refuses(Invalid, "is of scope project"):
+            relate("project", "applies_to", second, scope="org")
 
     def test_another_project_sees_no_relations(self) -> None:
         relate(self.one, "depends_on", self.two)
@@ -383,13 +363,10 @@ class RelationListTests(RelationsTestCase):
             related(id=999)
 
     def test_pages_neither_skip_nor_repeat(self) -> None:
-        seen, cursor = [], None
-        for _ in range(3):
-            page = listing(limit=1, cursor=cursor)
-            seen += [relation["id"] for relation in page.results]
-            cursor = page.meta.next_cursor
+        answers = pages(listing, limit=1)
+        seen = [relation["id"] for answer in answers for relation in answer.results]
         self.assertEqual(seen, sorted(seen, reverse=True))
-        self.assertEqual((len(set(seen)), cursor, page.meta.total_count), (3, None, 3))
+        self.assertEqual((len(set(seen)), len(answers), answers[-1].meta.total_count), (3, 3, 3))
 
     def test_a_page_costs_the_same_number_of_statements_however_long_it_is(self) -> None:
         for number in range(30):
@@ -406,19 +383,20 @@ class RelationListTests(RelationsTestCase):
         self.assertEqual((hidden["source"]["id"], hidden["source"]["deleted"]), (self.three, True))
         with self.assertRaises(Gone):
             related(id=self.three)
-        services.restore_memory(command=MemoryTouch(id=self.three))
+        self.restore(self.three)
         self.assertEqual(len(related()), 3)
 
+    @tag("backend")
     def test_relations_of_an_erased_memory_are_gone_even_in_the_past(self) -> None:
         position = log.head()[0]
-        self.delete(self.three)
-        erase(self.three)
+        self.erase(self.three)
         left = [(self.one, "depends_on", self.two)]
         self.assertEqual((related(), related(include_deleted=True)), (left, left))
         self.assertEqual((related(as_of=position), related(as_of=position, include_deleted=True)), (left, left))
         self.assertEqual(Relation.objects.count(), 1)
-        self.assertTrue(log.rebuild().identical)
+        self.assert_rebuilds()
 
+    @tag("backend")
     def test_the_past_has_the_relations_of_then(self) -> None:
         position = log.head()[0]
         unrelate(source=self.one, relation="depends_on", target=self.two)
@@ -432,16 +410,15 @@ class DeleteTests(RelationsTestCase):
         self.assertEqual((gone.id, gone.status, gone.target.title), (first.id, LinkStatus.DELETED, "Two"))
         self.assertEqual(unrelate(source=self.three, relation="conflicts_with", target=self.two).id, second.id)
         self.assertEqual(related(), [])
-        self.assertTrue(log.rebuild().identical)
+        self.assert_rebuilds()
 
     def test_deleting_an_unknown_relation_is_refused(self) -> None:
-        self.refuses(NotFound, "no relation #999", lambda: unrelate(id=999))
-        self.refuses(
-            NotFound, "no relation #", lambda: unrelate(source=self.one, relation="depends_on", target=self.two)
-        )
-        self.refuses(
-            Invalid, "give the relation's id, or source, relation and target", lambda: unrelate(source=self.one)
-        )
+        with self.refuses(NotFound, "no relation #999"):
+            unrelate(id=999)
+        with self.refuses(NotFound, "no relation #"):
+            unrelate(source=self.one, relation="depends_on", target=self.two)
+        with self.refuses(Invalid, "give the relation's id, or source, relation and target"):
+            unrelate(source=self.one)
 
     def test_a_deleted_relation_can_be_created_again(self) -> None:
         first = relate(self.one, "depends_on", self.two)
@@ -455,9 +432,7 @@ class ShownWithMemoriesTests(RelationsTestCase):
         relate("project", "related_to", self.one)
         gone = relate(self.three, "applies_to", self.one)
         self.delete(self.three)
-        plain, whole = (
-            selectors.get_memories(command=MemoryGet(ids=[self.one], relations=asked))[0] for asked in (False, True)
-        )
+        plain, whole = (self.get(self.one, relations=asked) for asked in (False, True))
         self.assertNotIn("relations", plain)
         self.assertEqual([entry["relation"] for entry in whole["relations"]], ["depends_on", "related_to"])
         self.assertNotIn(gone.id, [item["id"] for item in whole["relations"]])
@@ -467,15 +442,15 @@ class ShownWithMemoriesTests(RelationsTestCase):
 
     def test_a_memory_is_superseded_until_its_successor_is_deleted(self) -> None:
         relate(self.two, "supersedes", self.one)
-        (found,) = selectors.get_memories(command=MemoryGet(ids=[self.one]))
+        found = self.get(self.one)
         self.assertEqual(found["superseded_by"], [self.two])
         self.assertIn(f"(superseded by #{self.two})", memory_text(found))
-        hits = selectors.search(command=MemorySearch(query="about One")).results
+        hits = self.search("about One").results
         (hit,) = [item for item in hits if item["id"] == self.one]
         self.assertEqual(hit["superseded_by"], [self.two])
         self.assertIn(f"(superseded by #{self.two})", hit_line(hit))
         self.delete(self.two)
-        self.assertEqual(selectors.get_memories(command=MemoryGet(ids=[self.one]))[0]["superseded_by"], [])
+        self.assertEqual(self.get(self.one)["superseded_by"], [])
 
 
 class RelationMachine(RuleBasedStateMachine):
@@ -520,7 +495,7 @@ class RelationMachine(RuleBasedStateMachine):
 
     @rule(memory=memories)
     def erase(self, memory: int) -> None:
-        self.change(memory, "deleted", "erased", lambda: erase(memory))
+        self.change(memory, "deleted", "erased", lambda: erase_deleted(memory))
 
     @rule(source=memories, relation=st.sampled_from(["depends_on", "applies_to", "supersedes"]), other=memories)
     def relate(self, source: int, relation: str, other: int) -> None:

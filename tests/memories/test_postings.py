@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from typing import Any, ClassVar
 from unittest import TestCase, mock, skipUnless
 
+from django.test import tag
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -311,6 +312,7 @@ class AnswerTests(TestCase):
             yield
 
 
+@tag("backend")
 @skipUnless(on_postgresql(), "posting lists are PostgreSQL's")
 class MergeTests(HubTestCase):
     def setUp(self) -> None:

@@ -7,10 +7,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from django.db import connections
+from django.test import tag
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -24,12 +26,13 @@ from memories.schemas import MemoryDelete, MemoryRestore, MemoryUpdate, MemoryWr
 from memories.schemas.query import MemoryQuery
 from memoryhub.core import clock, log
 from memoryhub.core.errors import Conflict, Invalid, NotFound
+from memoryhub.core.kinds.builtin import KINDS
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import GLOBAL_STORE, org_store, project_store, use_store
 from sessions_app.schemas import SettingsChange
 from sessions_app.services.profile import change_settings
 from tests.databases import on_postgresql
-from tests.memories.scoped import QueryTestCase
+from tests.memories.base import QueryTestCase, pages
 from tests.support import HubTestCase
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -45,15 +48,17 @@ def relate(source: int, target: int = PROJECT, relation: str = "applies_to") -> 
 
 class FilterTests(QueryTestCase):
     def test_kinds_are_accepted_in_singular_and_plural(self):
-        for kind in ("guideline", "tool", "knowledge", "observation"):
+        for kind in KINDS:
             self.write(f"A {kind}", kind=kind)
-        for name in ("tools", "tool"):
-            self.assertEqual(self.found(types=[name]), [("project", "A tool")])
+        for kind, declared in KINDS.items():
+            for name in (kind, declared.plural.lower()):
+                self.assertEqual(self.found(types=[name]), [("project", f"A {kind}")], name)
         self.assertEqual(len(self.found(types=["guidelines", "observations"])), 2)
-        self.assertEqual(len(self.found()), 4)
+        self.assertEqual(len(self.found()), len(KINDS))
         with self.assertRaisesRegex(ValidationError, "types"):
             MemoryQuery.model_validate({"types": ["decisions"]})
 
+    @tag("backend")
     def test_tags_are_any_all_and_none(self):
         self.write("One", tags=["python", "web"])
         self.write("Two", tags=["python"])
@@ -65,6 +70,7 @@ class FilterTests(QueryTestCase):
         self.assertEqual(titles(include=["python", "rust"], exclude=["deprecated", "web"]), ["Two"])
         self.assertEqual(self.found(tags=["python", "web"]), [("project", "One")], "a plain list requires all")
 
+    @tag("backend")
     def test_words_are_searched_in_title_text_tags_and_rationale(self):
         self.write("Authentication")
         self.write("Second", content="How authenticating works.")
@@ -83,7 +89,7 @@ class FilterTests(QueryTestCase):
 
     def test_deleted_memories_are_found_on_request(self):
         memory_id = self.write("Old rule")
-        services.delete_memory(command=MemoryDelete(id=memory_id))
+        self.delete(memory_id)
         self.assertEqual(self.found(search="old"), [])
         for question in ({}, {"search": "old rule"}):
             (item,) = self.ask(include_inactive=True, **question).results
@@ -133,6 +139,7 @@ class ScopeTests(QueryTestCase):
 
 
 class NameTests(QueryTestCase):
+    @tag("backend")
     def test_the_nearest_of_a_name_hides_others_of_its_kind(self):
         for scope in ("session", "project", "org", "global"):
             self.write("Naming", scope, content=f"As {scope} says.")
@@ -150,7 +157,7 @@ class NameTests(QueryTestCase):
     def test_a_deleted_memory_hides_nothing(self):
         self.write("Naming", "global")
         near = self.write("Naming", "project")
-        services.delete_memory(command=MemoryDelete(id=near))
+        self.delete(near)
         self.assertEqual(self.found(), [("global", "Naming")])
 
     def test_observations_of_the_same_title_do_not_hide_each_other(self):
@@ -186,6 +193,7 @@ class RelationTests(QueryTestCase):
         (item,) = self.ask(related_to={"type": "guideline", "id": "Rule"}).results
         self.assertEqual(item["parts"]["tags"]["value"], 0.5)
 
+    @tag("backend")
     def test_relations_of_a_wider_scope_are_found_there(self):
         first, second = self.write("Org rule", "org"), self.write("Org tool", "org", kind="tool")
         with use_store(org_store("acme")):
@@ -210,6 +218,7 @@ class RankingTests(QueryTestCase):
         (item,) = [item for item in self.ask(**question).results if item["title"] == title]
         return {name: part["value"] for name, part in item["parts"].items()}
 
+    @tag("backend")
     def test_each_part_of_the_score_is_as_documented(self):
         with clock.frozen(NOON - timedelta(days=30)):
             self.write("Commit often", tags=["git", "style"], attributes={"priority": 80}, content="In small steps.")
@@ -233,6 +242,7 @@ class RankingTests(QueryTestCase):
         self.assertTrue(item["expired"])
         self.assertAlmostEqual(item["score"], points / 2, places=3)
 
+    @tag("backend")
     def test_orders_are_by_priority_name_and_change(self):
         with clock.frozen(NOON):
             first = self.write("banana", attributes={"priority": 10})
@@ -264,7 +274,7 @@ class AnswerTests(QueryTestCase):
     def test_open_conflicts_show(self):
         memory_id = self.write("Rule")
         for text in ("first", "second"):
-            services.update_memory(command=MemoryUpdate(id=memory_id, base_version=1, content=text))
+            self.update(memory_id, base_version=1, content=text)
         (item,) = self.ask().results
         self.assertEqual(len(item["conflicts"]), 1)
         self.assertIn(f"conflict #{item['conflicts'][0]} open", query_line(item))
@@ -285,6 +295,7 @@ class AnswerTests(QueryTestCase):
             [{"id": memory_id, "kind": "guideline", "title": "Rule", "scope": "project"}],
         )
 
+    @tag("backend")
     def test_a_budget_cuts_the_page_and_the_cursor_continues_after_it(self):
         for number in range(10):
             self.write(f"Rule {number}", content=f"{number} " + "word " * 100)
@@ -307,12 +318,11 @@ class AnswerTests(QueryTestCase):
                 self.ask(cursor=broken)
 
 
-SIZE = int(os.environ.get("MEMORY_HUB_TEST_ENTRIES", "3000"))
+SIZE = int(os.environ.get("MEMORY_HUB_TEST_ENTRIES", "1200"))
 PROJECT_STORE, ORG_STORE = project_store("alpha"), org_store("acme")
 STORES = {"session": PROJECT_STORE, "project": PROJECT_STORE, "org": ORG_STORE, "global": GLOBAL_STORE}
 SCOPES = tuple(STORES)
 PROXIMITY = {"session": 1.0, "project": 2 / 3, "org": 1 / 3, "global": 0.0}
-KINDS = {"guidelines": "guideline", "tools": "tool"}
 WORD = re.compile(r"[a-z]+")
 
 
@@ -348,7 +358,7 @@ class Reference:
                 yield entry
 
     def _matches(self, entry: dict[str, Any], question: dict[str, Any]) -> bool:
-        kinds = [KINDS[name] for name in question.get("types", [])]
+        kinds = [name.removesuffix("s") for name in question.get("types", [])]
         related = "related_to" not in question or (
             STORES[entry["scope"]] == PROJECT_STORE and entry["memory"].id in self.related
         )
@@ -379,6 +389,7 @@ class Reference:
         return 0.5 if word in WORD.findall(entry["memory"].content.lower()) else 0.0
 
 
+@tag("backend")
 class ExamplesTests(HubTestCase):
     def test_queries_answer_as_plain_python_does_and_use_indexes(self):
         with clock.frozen(datetime(2026, 11, 1, tzinfo=UTC)):
@@ -405,15 +416,10 @@ class ExamplesTests(HubTestCase):
         )
 
     def _all(self, question: dict[str, Any]) -> list[tuple[str, int]]:
-        seen: list[tuple[str, int]] = []
-        cursor = None
-        while True:
-            listing = query(command=MemoryQuery.model_validate({**question, "limit": 100, "cursor": cursor}))
-            seen += [(item["scope"], item["id"]) for item in listing.results]
-            cursor = listing.meta.next_cursor
-            if cursor is None:
-                self.assertEqual(listing.meta.total_count, len(seen))
-                return seen
+        answers = pages(lambda **page: query(command=MemoryQuery.model_validate({**question, **page})), limit=100)
+        seen = [(item["scope"], item["id"]) for answer in answers for item in answer.results]
+        self.assertEqual({answer.meta.total_count for answer in answers}, {len(seen)})
+        return seen
 
 
 def scans(plans: list[str]) -> list[str]:
@@ -439,7 +445,7 @@ def recorded() -> Iterator[list[str]]:
             plans += [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}")]
 
 
-PAGE_KINDS = ("guideline", "observation", "knowledge")
+KINDS_ON_PAGES = ("guideline", "observation", "knowledge")
 TITLES = tuple(f"Rule {number}" for number in range(12))
 
 QUESTIONS: tuple[dict[str, Any], ...] = (
@@ -465,6 +471,7 @@ Entry = tuple[str, int]
 """Scope and id."""
 
 
+@tag("backend")
 class PagesTests(QueryTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -473,7 +480,9 @@ class PagesTests(QueryTestCase):
         self.deleted: list[Entry] = []
         self.touched: set[Entry] = set()
         for number in range(24):
-            self._add(TITLES[number % len(TITLES)], SCOPES[number % len(SCOPES)], PAGE_KINDS[number % len(PAGE_KINDS)])
+            self._add(
+                TITLES[number % len(TITLES)], SCOPES[number % len(SCOPES)], KINDS_ON_PAGES[number % len(KINDS_ON_PAGES)]
+            )
         for _ in range(3):
             self._delete(5)
 
@@ -500,12 +509,7 @@ class PagesTests(QueryTestCase):
         self.assertEqual(unchanged, [entry for entry in wanted if entry not in self.touched])
 
     def _all(self, question: dict[str, Any]) -> list[Entry]:
-        listing = self.ask(limit=100, **question)
-        seen = self._answered(listing)
-        while listing.meta.next_cursor:
-            listing = self.ask(limit=100, cursor=listing.meta.next_cursor, **question)
-            seen += self._answered(listing)
-        return seen
+        return [entry for answer in pages(partial(self.ask, **question), limit=100) for entry in self._answered(answer)]
 
     def _answered(self, listing: Any) -> list[Entry]:
         return [(item["scope"], item["id"]) for item in listing.results]
@@ -513,7 +517,7 @@ class PagesTests(QueryTestCase):
     def _change(self, changes: list[tuple[str, int, str, str]]) -> None:
         for what, choice, title, scope in changes:
             if what == "write":
-                self._add(title, scope, PAGE_KINDS[choice % len(PAGE_KINDS)])
+                self._add(title, scope, KINDS_ON_PAGES[choice % len(KINDS_ON_PAGES)])
             elif what == "delete":
                 self._delete(choice)
             elif what == "restore":
@@ -566,6 +570,7 @@ class PagesTests(QueryTestCase):
         return True
 
 
+@tag("backend")
 class HidingTests(QueryTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -588,12 +593,12 @@ class HidingTests(QueryTestCase):
         self.assertEqual(self.rest(lambda: self.write("Far 1")), ["Far 0", "Far 1", "Far 2"])
 
     def test_a_restored_nearer_memory_hides_nothing_yet(self):
-        services.delete_memory(command=MemoryDelete(id=self.write("Far 1")))
+        self.delete(self.write("Far 1"))
         self.assertEqual(self.rest(self.bring_back), ["Far 0", "Far 1", "Far 2"])
 
     def bring_back(self) -> None:
         (memory_id,) = [hit["id"] for hit in self.ask(include_inactive=True).results if hit["deleted_at"]]
-        services.restore_memory(command=MemoryRestore(id=memory_id))
+        self.restore(memory_id)
 
     def test_a_hidden_memory_stays_hidden_when_the_nearer_one_is_deleted(self):
         for change in (self.rename, self.delete):
@@ -607,9 +612,6 @@ class HidingTests(QueryTestCase):
 
     def rename(self, memory_id: int) -> None:
         self.update(memory_id, title="Near again")
-
-    def delete(self, memory_id: int) -> None:
-        services.delete_memory(command=MemoryDelete(id=memory_id))
 
 
 WRITER = """
@@ -641,6 +643,7 @@ class SecondProcessTests(QueryTestCase):
             writer.stdout.readline()
             listing = self.ask(limit=5, tags=["python"], cursor=listing.meta.next_cursor)
             seen += listing.results
+        self.assertIsNone(writer.poll(), "the other process has ended")
         writer.kill()
         writer.communicate()
         self.assertEqual([(item["scope"], item["id"]) for item in seen], wanted)

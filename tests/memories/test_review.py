@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, ClassVar
 from unittest import mock
 
-from memories import selectors, services
+from django.test import tag
+
+from memories import selectors
 from memories.events import Verdict
 from memories.models import Memory, ReviewState
 from memories.pack import compose_pack, pack_context, replay_pack
@@ -13,38 +15,34 @@ from memories.review.policy import is_sampled
 from memories.review.schemas import ReviewEdit, ReviewList, ReviewMerge, ReviewResult, ReviewTouch, ReviewVerdict
 from memories.review.selectors import count_waiting, last_verdict_of, list_reviews
 from memories.review.services import accept_edited, merge_into, review_many, review_memory, withdraw_verdict
-from memories.schemas import MemoryGet, MemoryList, MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult
+from memories.schemas import MemoryGet, MemoryList, MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult
 from memories.schemas.query import ContextPackRequest, ContextReplay
 from memories.services import delete_memory, update_memory, write_memory
-from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Forbidden, Gone, Invalid, NotFound, PreconditionFailed
 from memoryhub.core.origin import use_origin
 from sessions_app.schemas import SettingsChange
 from sessions_app.services.profile import change_settings
 from tests.api.client import RestTestCase
-from tests.support import HubTestCase
+from tests.memories.base import MemoriesTestCase
 
 ACCEPTED, PROPOSED, REJECTED = ReviewState.ACCEPTED, ReviewState.PROPOSED, ReviewState.REJECTED
 TITLE = "Retry three times"
 
 
-class ReviewTestCase(HubTestCase):
+class ReviewTestCase(MemoriesTestCase):
+    origin: ClassVar[dict[str, Any]] = {"actor": "codex", "source": "mcp"}
     policy: dict[str, Any] = {"review_policy": "all"}
 
     def setUp(self) -> None:
         super().setUp()
-        self.enterContext(self.store("alpha", actor="codex", source="mcp"))
         self.configure(**self.policy)
 
     def configure(self, **settings: Any) -> None:
         change_settings(command=SettingsChange(settings=settings))
 
-    def write(self, title: str = TITLE, content: str = "", **fields: Any) -> WriteResult:
+    def written(self, title: str = TITLE, content: str = "", **fields: Any) -> WriteResult:
         text = content or ("After a timeout." if title == TITLE else f"About {title}.")
-        return services.write_memory(command=MemoryWrite(title=title, content=text, **fields))
-
-    def update(self, memory_id: int, **fields: Any) -> WriteResult:
-        return services.update_memory(command=MemoryUpdate(id=memory_id, **fields))
+        return super().written(title, text, **fields)
 
     def say(self, memory_id: int, verdict: str, **fields: Any) -> ReviewResult:
         with use_origin(actor="ada", source="admin"):
@@ -62,7 +60,7 @@ class ReviewTestCase(HubTestCase):
 
     def accepted(self, title: str = TITLE, content: str = "", **fields: Any) -> int:
         with use_origin(actor="ada", source="admin"):
-            return self.write(title, content, **fields).id
+            return self.written(title, content, **fields).id
 
     def memory(self, memory_id: int) -> Memory:
         found: Memory = Memory.objects.get(id=memory_id)
@@ -73,7 +71,7 @@ class ReviewTestCase(HubTestCase):
         return memory.review, memory.version, memory.accepted_version
 
     def found(self, query: str = "timeout") -> list[tuple[int, str]]:
-        listing = selectors.search(command=MemorySearch(query=query))
+        listing = self.search(query)
         return [(hit["id"], hit["note"]) for hit in listing.results]
 
     def ids(self, query: str) -> list[int]:
@@ -82,20 +80,17 @@ class ReviewTestCase(HubTestCase):
     def pack(self, query: str = "") -> str:
         return compose_pack(command=ContextPackRequest(query=query))
 
-    def assert_rebuilds(self) -> None:
-        self.assertTrue(log.rebuild().identical)
-
 
 class PolicyTests(ReviewTestCase):
     policy: dict[str, Any] = {"review_policy": "off"}
 
     def test_nothing_is_proposed_without_a_policy(self) -> None:
-        result = self.write()
+        result = self.written()
         self.assertEqual((result.review, self.memory(result.id).review), (ACCEPTED, ACCEPTED))
 
     def test_all_writes_of_agents_are_proposed_and_none_of_people(self) -> None:
         self.configure(review_policy="all")
-        result = self.write()
+        result = self.written()
         self.assertEqual((result.review, result.review_reason), (PROPOSED, "policy reviews all writes"))
         self.assertIn("proposed: a person will review it", write_text(result))
         self.assertEqual(self.memory(self.accepted("Another")).review, ACCEPTED)
@@ -103,7 +98,7 @@ class PolicyTests(ReviewTestCase):
     def test_a_sample_is_the_same_for_the_same_text(self) -> None:
         self.configure(review_policy="sampled", review_sample_percent=40)
         texts = [f"Text number {number}." for number in range(40)]
-        results = [self.write(f"Title {number}", text) for number, text in enumerate(texts)]
+        results = [self.written(f"Title {number}", text) for number, text in enumerate(texts)]
         proposed = [result.review is PROPOSED for result in results]
         self.assertEqual(proposed, [is_sampled(f"  {text}\n", 40) for text in texts])
         self.assertTrue(any(proposed) and not all(proposed))
@@ -111,53 +106,53 @@ class PolicyTests(ReviewTestCase):
 
     def test_interfaces_agents_and_imports_can_be_reviewed(self) -> None:
         self.configure(review_sources=["agent:Codex", "import", "rest"])
-        self.assertEqual(self.write().review_reason, "policy reviews all writes from agent:codex")
+        self.assertEqual(self.written().review_reason, "policy reviews all writes from agent:codex")
         with use_origin(actor="claude", source="mcp"):
-            self.assertEqual(self.write("Other").review, ACCEPTED)
-            imported = self.write("Imported", topic_key="import:markdown:README.md#top")
+            self.assertEqual(self.written("Other").review, ACCEPTED)
+            imported = self.written("Imported", topic_key="import:markdown:README.md#top")
             self.assertEqual(imported.review_reason, "policy reviews all writes from import")
         with use_origin(actor="script", source="rest"):
-            self.assertEqual(self.write("Third").review, PROPOSED)
+            self.assertEqual(self.written("Third").review, PROPOSED)
 
     def test_uncertain_knowledge_is_proposed(self) -> None:
         self.configure(review_below_confidence=0.6)
-        unsure = self.write("Unsure", kind="knowledge", attributes={"confidence": 0.5})
-        sure = self.write("Sure", kind="knowledge", attributes={"confidence": 0.6})
+        unsure = self.written("Unsure", kind="knowledge", attributes={"confidence": 0.5})
+        sure = self.written("Sure", kind="knowledge", attributes={"confidence": 0.6})
         self.assertEqual((unsure.review_reason, sure.review), ("confidence 0.5 is below 0.6", ACCEPTED))
 
     def test_a_session_memory_is_proposed_when_it_is_promoted(self) -> None:
         self.configure(review_policy="all")
         with use_origin(session_id="s-1"):
-            result = self.write(scope="session")
+            result = self.written(scope="session")
             self.assertEqual(result.review, ACCEPTED)
             self.assertEqual(self.update(result.id, promote=True).review, PROPOSED)
         self.assertEqual(self.standing(result.id), (PROPOSED, 2, None))
 
     def test_a_list_in_the_environment_is_separated_by_commas(self) -> None:
         with mock.patch.dict(os.environ, MEMORY_HUB_REVIEW_SOURCES="import, mcp"):
-            self.assertEqual(self.write().review_reason, "policy reviews all writes from mcp")
+            self.assertEqual(self.written().review_reason, "policy reviews all writes from mcp")
 
 
 class QueueTests(ReviewTestCase):
     def test_a_proposed_memory_is_found_with_a_lower_score_and_is_in_no_pack(self) -> None:
-        waiting = self.write().id
+        waiting = self.written().id
         known = self.accepted("Retry five times", "After a timeout!")
         self.assertEqual(self.found(), [(known, ""), (waiting, "proposed")])
         self.assertIn(f"#{known} ", self.pack("timeout"))
         self.assertNotIn(f"#{waiting} ", self.pack("timeout") + self.pack())
-        shown = selectors.get_memories(command=MemoryGet(ids=[waiting]))[0]
+        shown = self.get(waiting)
         self.assertIn("(proposed)", memory_text(shown))
         self.configure(packs_accepted_only=False)
         self.assertIn(f"#{waiting} ", self.pack())
 
     def test_a_rejected_memory_is_only_readable_by_id(self) -> None:
-        memory_id = self.write().id
+        memory_id = self.written().id
         self.reject(memory_id, "It is wrong.")
         self.configure(packs_accepted_only=False)
         self.assertEqual((self.found(), count_waiting()), ([], 0))
         self.assertNotIn(f"#{memory_id} ", self.pack())
         self.assertEqual(selectors.list_memories(command=MemoryList()).results, [])
-        shown = selectors.get_memories(command=MemoryGet(ids=[memory_id]))[0]
+        shown = self.get(memory_id)
         self.assertIn("(rejected: It is wrong.)", memory_text(shown))
         with self.assertRaises(NotFound):
             selectors.get_memories(command=MemoryGet(name="Retry three times"))
@@ -166,16 +161,17 @@ class QueueTests(ReviewTestCase):
         self.assert_rebuilds()
 
     def test_a_rejected_text_is_not_proposed_again(self) -> None:
-        memory_id = self.write().id
+        memory_id = self.written().id
         self.reject(memory_id, "It is wrong.")
-        again = self.write("Retry thrice", "After a timeout.")
+        again = self.written("Retry thrice", "After a timeout.")
         self.assertEqual((again.id, again.status, again.review), (memory_id, "seen", REJECTED))
         self.assertIn("a reviewer has rejected it: It is wrong.", write_text(again))
         revised = self.update(memory_id, content="After a timeout of the lock.")
         self.assertEqual((revised.review, revised.review_reason), (PROPOSED, "revised after rejection"))
 
+    @tag("backend")
     def test_the_queue_is_paged_oldest_first(self) -> None:
-        ids = [self.write(f"Title {number}", f"Text {number}").id for number in range(5)]
+        ids = [self.written(f"Title {number}", f"Text {number}").id for number in range(5)]
         first = list_reviews(command=ReviewList(limit=2))
         self.accept(ids[0])
         second = list_reviews(command=ReviewList(limit=2, cursor=first.meta.next_cursor))
@@ -185,9 +181,9 @@ class QueueTests(ReviewTestCase):
         self.assertEqual((item["actor"], item["door"], item["event"]), ("codex", "mcp", ids[0]))
 
     def test_the_queue_filters_by_who_proposed_and_how(self) -> None:
-        mine = self.write().id
+        mine = self.written().id
         with use_origin(actor="claude", source="rest"):
-            theirs = self.write("Other", "Text.", kind="guideline").id
+            theirs = self.written("Other", "Text.", kind="guideline").id
         for filters, expected in (
             ({"actor": "codex"}, mine),
             ({"source": "rest"}, theirs),
@@ -201,7 +197,7 @@ class QueueTests(ReviewTestCase):
 
 class VerdictTests(ReviewTestCase):
     def test_impossible_verdicts_are_refused(self) -> None:
-        memory_id = self.write().id
+        memory_id = self.written().id
         self.update(memory_id, content="After a timeout of the lock.")
         with self.assertRaises(PreconditionFailed) as refused:
             self.accept(memory_id, base_version=1)
@@ -211,12 +207,12 @@ class VerdictTests(ReviewTestCase):
             self.accept(memory_id)
         with self.assertRaises(NotFound):
             self.accept(999)
-        services.delete_memory(command=MemoryTouch(id=memory_id))
+        self.delete(memory_id)
         with self.assertRaises(Gone):
             self.reject(memory_id)
 
     def test_only_people_may_review_their_own_writes(self) -> None:
-        memory_id = self.write().id
+        memory_id = self.written().id
         with self.assertRaisesMessage(Forbidden, "codex wrote version 1"):
             review_memory(command=ReviewVerdict(id=memory_id, verdict=Verdict.ACCEPTED))
         with use_origin(actor="script", source="rest"):
@@ -224,12 +220,12 @@ class VerdictTests(ReviewTestCase):
         self.assertEqual(self.standing(memory_id), (ACCEPTED, 1, None))
 
     def test_a_repeated_key_returns_the_first_answer(self) -> None:
-        memory_id = self.write().id
+        memory_id = self.written().id
         answers = [self.accept(memory_id, idempotency_key="k-1") for _ in range(2)]
         self.assertEqual(answers[0], answers[1])
 
     def test_one_refused_verdict_does_not_stop_a_batch(self) -> None:
-        ids = [self.write(f"Title {number}", f"Text {number}").id for number in range(3)]
+        ids = [self.written(f"Title {number}", f"Text {number}").id for number in range(3)]
         self.reject(ids[1])
         many = [ReviewVerdict(id=item, verdict=Verdict.REJECTED, reason="noise") for item in (*ids, 999)]
         with use_origin(actor="ada", source="admin"):
@@ -239,7 +235,7 @@ class VerdictTests(ReviewTestCase):
         self.assertEqual(count_waiting(), 0)
 
     def test_an_edit_and_its_acceptance_are_one_transaction(self) -> None:
-        memory_id = self.write().id
+        memory_id = self.written().id
         taken = self.accepted("Taken", "Another text.")
         with use_origin(actor="ada", source="admin"):
             with self.assertRaises(Conflict) as refused:
@@ -254,7 +250,7 @@ class VerdictTests(ReviewTestCase):
 
     def test_a_merge_moves_the_text_and_rejects_the_first_memory(self) -> None:
         target = self.accepted("How we retry", "Three times.", tags=["net"])
-        memory_id = self.write(tags=["lock"]).id
+        memory_id = self.written(tags=["lock"]).id
         with use_origin(actor="ada", source="admin"):
             with self.assertRaises(Invalid):
                 merge_into(command=ReviewMerge(id=memory_id, into=memory_id))
@@ -271,7 +267,7 @@ class VerdictTests(ReviewTestCase):
         self.assert_rebuilds()
 
     def test_a_verdict_is_undone_once_and_only_while_nothing_has_changed(self) -> None:
-        first, second = self.write().id, self.write("Other", "Text.").id
+        first, second = self.written().id, self.written("Other", "Text.").id
         self.accept(first)
         self.reject(second, "noise")
         given = last_verdict_of("ada")
@@ -303,11 +299,12 @@ class RevisionTests(ReviewTestCase):
         self.assertEqual(self.standing(self.rule), (PROPOSED, 3, 1))
         item = list_reviews(command=ReviewList()).results[0]
         self.assertEqual(item["diff"], "To [-everyone-]{+some+}.")
-        (hit,) = selectors.search(command=MemorySearch(query="kind")).results
+        (hit,) = self.search("kind").results
         self.assertEqual(hit["note"], "proposed; v1 is in effect")
         self.accept(self.rule)
         self.assertIn("p1 general: Be kind: To some.", self.pack())
 
+    @tag("backend")
     def test_a_proposed_revision_is_found_by_its_words_and_by_the_accepted_ones(self) -> None:
         fact = self.accepted("Ferry", "It leaves at noon.", tags=["harbour"])
         self.update(fact, title="Boat", content="It leaves at midnight.", tags=["jetty"])
@@ -371,7 +368,7 @@ class RevisionTests(ReviewTestCase):
 
     def test_a_rewritten_topic_is_proposed_too(self) -> None:
         topic = self.accepted("Build", "Run make.", topic_key="build")
-        result = self.write("Build", "Run cargo.", topic_key="build")
+        result = self.written("Build", "Run cargo.", topic_key="build")
         self.assertEqual((result.id, self.standing(topic)), (topic, (PROPOSED, 2, 1)))
         self.assert_rebuilds()
 
@@ -415,8 +412,8 @@ class ReviewRouteTests(RestTestCase):
 
     def test_unknown_memories_and_bad_input_are_refused(self) -> None:
         self.verdict(404, memory_id=999)
-        self.verdict(422, verdict="withdrawn")
-        self.verdict(422, verdict="")
+        for verdict in ("withdrawn", ""):
+            self.verdict(422, verdict=verdict)
         with self.store("alpha"):
             delete_memory(command=MemoryTouch(id=self.first))
         self.verdict(410)

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
 from unittest import mock
+
+from django.test import tag
 
 from memories import selectors, services
 from memories.models import Memory
 from memories.query import query
-from memories.schemas import MemoryGet, MemoryList, MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult
+from memories.schemas import MemoryGet, MemoryList, MemorySearch, MemoryWrite, WriteResult
 from memories.schemas.query import MemoryQuery
 from memories.search.text import terms_without
 from memories.selectors import search
-from memories.services import restore_memory, write_memory
 from memoryhub.core import log
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import Conflict, Invalid, NotFound, PreconditionFailed
@@ -22,14 +25,12 @@ from sessions_app.schemas import SessionEnd, SessionStart, SessionTouch, Setting
 from sessions_app.selectors import view_session
 from sessions_app.services.profile import change_settings
 from tests import tampering
-from tests.memories.scoped import AcmeTestCase
-from tests.support import HubTestCase
+from tests.memories.base import AcmeTestCase, MemoriesTestCase, pages
 
 
 class ScopesTestCase(AcmeTestCase):
-    def write(self, title: str, scope: str = "project", **fields: object) -> WriteResult:
-        fields = {"content": f"{title} in {scope}.", **fields}
-        return services.write_memory(command=MemoryWrite.model_validate({"title": title, "scope": scope, **fields}))
+    def written(self, title: str, content: str = "", **fields: Any) -> WriteResult:
+        return super().written(title, content or f"{title} in {fields.get('scope', 'project')}.", **fields)
 
     def found(self, query: str, **filters: object) -> list[tuple[str, str]]:
         command = MemorySearch.model_validate({"query": query, **filters})
@@ -40,9 +41,10 @@ class ScopesTestCase(AcmeTestCase):
 
 
 class WriteTests(ScopesTestCase):
+    @tag("backend")
     def test_each_scope_is_in_its_own_store(self):
         for scope in ("project", "org", "global", "session"):
-            self.write(f"Rule of {scope}", scope)
+            self.written(f"Rule of {scope}", scope=scope)
         stores = {}
         for store in (current_store(), org_store("acme"), GLOBAL_STORE):
             with use_store(store):
@@ -50,23 +52,23 @@ class WriteTests(ScopesTestCase):
         self.assertEqual(stores, {"alpha": ["project", "session"], "acme": ["org"], "global": ["global"]})
 
     def test_writes_to_other_scopes_keep_the_session(self):
-        self.write("Rule", "global")
+        self.written("Rule", scope="global")
         with use_store(GLOBAL_STORE):
             event = RawEvent.objects.get()
         self.assertEqual((event.session_id, event.actor), ("s-1", "ada"))
 
     def test_a_project_without_an_organisation_learns_how_to_get_one(self):
         with self.store("gamma"), self.assertRaisesRegex(Invalid, "'gamma' belongs to no organisation; set one"):
-            self.write("Rule", "org")
+            self.written("Rule", scope="org")
 
     def test_scope_session_needs_a_session(self):
         with use_origin(session_id=""), self.assertRaisesRegex(Invalid, "start one with session_start"):
-            self.write("Note", "session")
+            self.written("Note", scope="session")
 
     def test_a_strict_project_asks_for_its_token_before_a_write_elsewhere(self):
         change_settings(command=SettingsChange(settings={"turn_policy": "strict"}))
         with use_origin(source="mcp"), self.assertRaises(PreconditionFailed):
-            self.write("Rule", "global")
+            self.written("Rule", scope="global")
         self.assertFalse(stores.exists(GLOBAL_STORE))
 
     def test_a_batch_has_one_scope(self):
@@ -75,18 +77,18 @@ class WriteTests(ScopesTestCase):
             services.write_memories(commands=commands)
 
     def test_names_are_unique_within_a_scope_and_a_session(self):
-        first = self.write("Deploy", "session", content="Mine.")
-        self.write("Deploy", "project", content="Ours.")
+        first = self.written("Deploy", scope="session", content="Mine.")
+        self.written("Deploy", scope="project", content="Ours.")
         with use_origin(session_id="s-2"):
-            self.write("Deploy", "session", content="Hers.")
+            self.written("Deploy", scope="session", content="Hers.")
         with self.assertRaisesRegex(Conflict, f"of scope session exists as #{first.id}"):
-            self.write("Deploy", "session", content="Mine again.")
+            self.written("Deploy", scope="session", content="Mine again.")
 
     def test_a_memory_of_another_scope_is_changed_in_its_store(self):
-        rule = self.write("Rule", "global")
-        services.update_memory(command=MemoryUpdate(id=rule.id, scope="global", content="Changed."))
+        rule = self.written("Rule", scope="global")
+        self.update(rule.id, scope="global", content="Changed.")
         self.assertEqual(self.named("Rule")["content"], "Changed.")
-        services.delete_memory(command=MemoryTouch(id=rule.id, scope="global"))
+        self.delete(rule.id, scope="global")
         with self.assertRaises(NotFound):
             self.named("Rule")
 
@@ -95,7 +97,7 @@ class InheritanceTests(ScopesTestCase):
     def setUp(self) -> None:
         super().setUp()
         for scope in ("global", "org", "project", "session"):
-            self.write("Port", scope)
+            self.written("Port", scope=scope)
 
     def test_the_nearest_wins_by_name_and_shows_its_scope(self):
         self.assertEqual(self.named("Port")["scope"], "session")
@@ -113,6 +115,7 @@ class InheritanceTests(ScopesTestCase):
         with self.store("gamma"):
             self.assertEqual(self.found("port"), [("global", "Port")])
 
+    @tag("backend")
     def test_a_search_covers_all_visible_scopes(self):
         self.assertEqual(len(self.found("port")), 4)
         self.assertEqual(self.found("port", scope="global"), [("global", "Port")])
@@ -120,11 +123,11 @@ class InheritanceTests(ScopesTestCase):
 
     def test_hits_of_a_small_store_can_outrank_those_of_a_large_one(self):
         for number in range(30):
-            self.write(
-                f"Rule {number}", "global", content=f"Rule {number} of servers, in words that are rare elsewhere."
+            self.written(
+                f"Rule {number}", scope="global", content=f"Rule {number} of servers, in words that are rare elsewhere."
             )
         with self.store("gamma"):
-            self.write("Port of the server", content="The server listens on 8321.")
+            self.written("Port of the server", content="The server listens on 8321.")
             self.assertEqual(self.found("which port has the server")[0], ("project", "Port of the server"))
 
     def test_the_question_is_parsed_once_for_all_scopes(self):
@@ -140,22 +143,18 @@ class InheritanceTests(ScopesTestCase):
             self.assertEqual(len(self.found("port")), 3)
 
     def test_pages_of_a_search_cover_all_scopes(self):
-        seen, cursor = [], None
-        for _ in range(4):
-            page = selectors.search(command=MemorySearch(query="port", limit=1, cursor=cursor))
-            seen += [hit["id"] for hit in page.results]
-            cursor = page.meta.next_cursor
-        self.assertEqual((len(seen), page.meta.total_count, cursor), (4, 4, None))
+        answers = pages(partial(self.search, "port"), limit=1)
+        self.assertEqual([(len(answer.results), answer.meta.total_count) for answer in answers], [(1, 4)] * 4)
 
     def test_an_id_belongs_to_the_named_scope(self):
-        found = selectors.get_memories(command=MemoryGet(ids=[1], scope="global"))
-        self.assertEqual(found[0]["scope"], "global")
+        self.assertEqual(self.get(1, scope="global")["scope"], "global")
 
+    @tag("backend")
     def test_an_empty_scope_is_reported(self):
         with use_store(project_store("delta"), create=True):
             tampering.lose(GLOBAL_STORE)
         with use_store(project_store("delta")), self.assertRaisesRegex(NotFound, "the global scope is empty"):
-            selectors.get_memories(command=MemoryGet(ids=[1], scope="global"))
+            self.get(1, scope="global")
 
     def test_the_past_covers_one_store(self):
         command = MemorySearch(query="port", as_of=log.head()[0])
@@ -164,51 +163,50 @@ class InheritanceTests(ScopesTestCase):
 
 class PromotionTests(ScopesTestCase):
     def test_a_session_memory_is_promoted_to_the_project(self):
-        note = self.write("Finding", "session")
-        result = services.update_memory(command=MemoryUpdate(id=note.id, promote=True))
+        note = self.written("Finding", scope="session")
+        result = self.update(note.id, promote=True)
         self.assertEqual((result.version, Memory.objects.get().scope), (2, "project"))
         with use_origin(session_id="s-2"):
             self.assertEqual(self.named("Finding")["id"], note.id)
 
     def test_a_name_that_the_project_has_is_a_conflict(self):
-        note = self.write("Finding", "session", content="Mine.")
-        ours = self.write("Finding", content="Ours.")
+        note = self.written("Finding", scope="session", content="Mine.")
+        ours = self.written("Finding", content="Ours.")
         with self.assertRaisesRegex(Conflict, f"of scope project exists as #{ours.id}"):
-            services.update_memory(command=MemoryUpdate(id=note.id, promote=True))
+            self.update(note.id, promote=True)
 
     def test_promoting_a_topic_that_the_project_has_already_is_refused_with_its_id(self):
-        taken = self.write("How to build", topic_key="build/command")
+        taken = self.written("How to build", topic_key="build/command")
         with use_origin(session_id="s1"):
-            note = self.write("How we build", topic_key="build/command", scope="session")
+            note = self.written("How we build", topic_key="build/command", scope="session")
         with self.assertRaisesRegex(Conflict, f"#{taken.id} has topic 'build/command'"):
-            services.update_memory(command=MemoryUpdate(id=note.id, promote=True))
+            self.update(note.id, promote=True)
 
     def test_a_project_memory_cannot_be_promoted(self):
-        note = self.write("Finding")
+        note = self.written("Finding")
         with self.assertRaisesRegex(Invalid, "promote is for memories in scope session"):
-            services.update_memory(command=MemoryUpdate(id=note.id, promote=True))
+            self.update(note.id, promote=True)
 
+    @tag("backend")
     def test_every_store_is_rebuilt_the_same(self):
-        note = self.write("Finding", "session")
-        services.update_memory(command=MemoryUpdate(id=note.id, promote=True))
-        self.write("Rule", "org")
+        note = self.written("Finding", scope="session")
+        self.update(note.id, promote=True)
+        self.written("Rule", scope="org")
         for store in (current_store(), org_store("acme")):
             with use_store(store):
-                self.assertTrue(log.rebuild().identical)
+                self.assert_rebuilds()
 
 
-class ScratchTests(HubTestCase):
+class ScratchTests(MemoriesTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.enterContext(self.store("alpha", actor="ada"))
-        self.lasting = self.write("Lasting", session="")
+        self.lasting = self.note("Lasting", session="")
         session_services.start_session(command=SessionStart(session_id="s1", mode=SessionMode.SCRATCH))
-        self.first, self.second = self.write("First"), self.write("Second")
+        self.first, self.second = self.note("First"), self.note("Second")
 
-    def write(self, title: str, session: str = "s1", **fields: str) -> int:
+    def note(self, title: str, session: str = "s1", **fields: str) -> int:
         with use_origin(session_id=session):
-            content = f"kettle text of {title} in {session or 'no session'}"
-            return write_memory(command=MemoryWrite(title=title, content=content, **fields)).id
+            return self.write(title, f"kettle text of {title} in {session or 'no session'}", **fields)
 
     def end(self, **fields: object) -> None:
         session_services.end_session(command=SessionEnd(session_id="s1", **fields))
@@ -227,29 +225,29 @@ class ScratchTests(HubTestCase):
         self.end(summary="worth keeping", promote=True)
         self.assertFalse(Memory.objects.filter(ephemeral=True).exists())
         self.assertEqual(self.found(), {self.lasting, self.first, self.second})
-        self.assertTrue(log.rebuild().identical)
+        self.assert_rebuilds()
 
     def test_promoted_entries_of_the_session_become_the_projects_and_are_found(self) -> None:
-        third = self.write("Third", scope="session", topic_key="third")
-        same = self.write("Lasting", scope="session")
+        third = self.note("Third", scope="session", topic_key="third")
+        same = self.note("Lasting", scope="session")
         self.assertEqual(self.found(), {self.lasting, self.first, self.second})
         self.end(promote=True)
         self.assertEqual(self.found(), {self.lasting, self.first, self.second, third, same})
         titles = dict(Memory.objects.filter(id__in=[third, same]).values_list("title", "scope"))
         self.assertEqual(titles, {"Third": "project", f"Lasting (#{same})": "project"})
-        self.assertTrue(log.rebuild().identical)
+        self.assert_rebuilds()
 
     def test_a_kept_entry_of_the_session_becomes_the_projects_and_is_found(self) -> None:
-        third, fourth = self.write("Third", scope="session"), self.write("Fourth", scope="session")
+        third, fourth = self.note("Third", scope="session"), self.note("Fourth", scope="session")
         self.end(discard=True, keep=[third])
         self.assertEqual(self.found(), {self.lasting, third})
         self.assertIsNotNone(Memory.objects.get(id=fourth).deleted_at)
-        self.assertTrue(log.rebuild().identical)
+        self.assert_rebuilds()
 
     def test_a_session_with_auto_promote_does_not_ask(self) -> None:
         metadata = {"mode": "scratch", "auto_promote": True, "ephemeral_entries": ["a"], "notes": {"a": 1}}
         session_services.start_session(command=SessionStart(session_id="s3", metadata=metadata))
-        third = self.write("Third", session="s3", scope="session")
+        third = self.note("Third", session="s3", scope="session")
         ended = session_services.end_session(command=SessionEnd(session_id="s3"))
         self.assertEqual((ended.status, view_session(ended)["metadata"]), ("completed", metadata))
         self.assertIn(third, self.found())
@@ -257,9 +255,9 @@ class ScratchTests(HubTestCase):
     def test_discarded_entries_can_be_restored_and_kept_ones_stay(self) -> None:
         self.end(discard=True, keep=[self.second])
         self.assertEqual(self.found(), {self.lasting, self.second})
-        self.assertTrue(log.rebuild().identical)
+        self.assert_rebuilds()
         self.assertEqual(self.found(), {self.lasting, self.second})
-        restore_memory(command=MemoryTouch(id=self.first))
+        self.restore(self.first)
         self.assertEqual(self.found(), {self.lasting, self.first, self.second})
 
     def test_keeping_and_discarding_are_for_scratch_sessions(self) -> None:

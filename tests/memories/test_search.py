@@ -3,21 +3,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from functools import partial
 from unittest import mock
 
 from django.db import connections
-from django.test import SimpleTestCase
+from django.test import SimpleTestCase, tag
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memories import selectors, services
+from memories import selectors
 from memories.embeddings.choice import use_engine
 from memories.embeddings.remote import RemoteEngine
 from memories.models import SearchDocument
 from memories.query import query
 from memories.resources import SearchByOffset, search_by_offset
-from memories.schemas import MemoryList, MemorySearch, MemoryTouch, MemoryWrite, Stats
+from memories.schemas import MemoryList, MemorySearch, Stats
 from memories.schemas.links import RelationCreate
 from memories.schemas.query import MemoryQuery
 from memories.search import engine, fulltext
@@ -27,7 +27,6 @@ from memories.search.parsed_query import parse, parse_search
 from memories.search.pipeline import USUAL, Pipeline
 from memories.search.snippets import snippet
 from memories.search.text import match_any, terms
-from memories.services import write_memory
 from memories.services.relations import create_relation
 from memories.timeline import stats
 from memories.tools.core import search, search_text
@@ -35,7 +34,6 @@ from memoryhub.core import clock, log
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import as_lines
-from memoryhub.core.schemas import Listing
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store, forget, use_store
 from memoryhub.core.stores.wiping import wipe_free_space
@@ -45,6 +43,7 @@ from sessions_app.services.profile import change_settings
 from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
 from tests import tampering
 from tests.databases import on_postgresql, sqlite_only
+from tests.memories.base import MemoriesTestCase, pages
 from tests.memories.test_embeddings import CATS, DATABASE, DEPLOY, EmbeddingTestCase
 from tests.support import HubTestCase
 
@@ -56,14 +55,15 @@ TEXTS = {
 }
 
 
-class SearchTestCase(HubTestCase):
+def drop_index() -> None:
+    rows.execute(f"DROP TABLE {'search_postings' if on_postgresql() else 'search_fts'}")
+    vars(connections["store:project:alpha"]).pop("hub_has_full_text", None)
+
+
+class SearchTestCase(MemoriesTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.enterContext(self.store("alpha", actor="ada"))
-        self.ids = {
-            title: services.write_memory(command=MemoryWrite(title=title, content=text, tags=[title[:3]])).id
-            for title, text in TEXTS.items()
-        }
+        self.ids = {title: self.write(title, text, tags=[title[:3]]) for title, text in TEXTS.items()}
 
     def found(self, query: str, mode: str = "auto", **filters: object) -> list[str]:
         listing = selectors.search(command=MemorySearch(query=query, **filters), mode=mode)
@@ -71,12 +71,13 @@ class SearchTestCase(HubTestCase):
 
 
 class FullTextTests(SearchTestCase):
+    @tag("backend")
     def test_a_memory_is_found_by_other_words_than_its_title(self):
         self.assertEqual(self.found("how do projects log what was written?")[0], "Storage engine")
         self.assertEqual(self.found("when was the descaling of the coffee machines?")[0], "Kitchen")
 
     def test_every_hit_carries_its_evidence(self):
-        (hit,) = selectors.search(command=MemorySearch(query="coffee")).results
+        (hit,) = self.search("coffee").results
         self.assertEqual((hit["id"], hit["event"], hit["source"]), (self.ids["Kitchen"], self.ids["Kitchen"], "memory"))
         self.assertIn("coffee", hit["snippet"])
         self.assertTrue(hit["created_at"])
@@ -97,10 +98,11 @@ class FullTextTests(SearchTestCase):
         self.assertEqual(self.found("coffee", sources=["commit"]), [])
         self.assertEqual(self.found("coffee", type="task"), [])
 
+    @tag("backend")
     def test_deleted_and_old_texts_are_not_found(self):
-        services.delete_memory(command=MemoryTouch(id=self.ids["Kitchen"]))
+        self.delete(self.ids["Kitchen"])
         self.assertEqual(self.found("coffee"), [])
-        services.restore_memory(command=MemoryTouch(id=self.ids["Kitchen"]))
+        self.restore(self.ids["Kitchen"])
         self.assertEqual(self.found("coffee"), ["Kitchen"])
 
     def test_a_question_of_stop_words_is_still_searched(self):
@@ -109,62 +111,54 @@ class FullTextTests(SearchTestCase):
     def test_punctuation_finds_nothing(self):
         self.assertEqual(self.found('"* - ( ^ :'), [])
 
+    @tag("backend")
     def test_no_query_raises(self):
         @settings(max_examples=200, deadline=None)
         @given(st.text(alphabet=st.characters(blacklist_categories=["Cs"]), min_size=1, max_size=60))
         def check(query: str) -> None:
-            selectors.search(command=MemorySearch(query=query))
+            self.search(query)
             selectors.search(command=MemorySearch(query=query), mode="basic")
 
         check()
         for odd in ['"', "NEAR(a b)", "a AND", "title:x", "x*", "-x", "NOT", "{a}", "a\x00b", "über", "日本語", "🙂"]:
-            selectors.search(command=MemorySearch(query=odd))
+            self.search(odd)
 
+    @tag("backend")
     def test_pages_cover_everything_once(self):
-        question, seen, cursor = "sqlite link coffee ranking", [], None
-        while True:
-            listing = selectors.search(command=MemorySearch(query=question, limit=1, cursor=cursor))
-            seen += [hit["id"] for hit in listing.results]
-            cursor = listing.meta.next_cursor
-            if cursor is None:
-                break
+        answers = pages(partial(self.search, "sqlite link coffee ranking"), limit=1)
+        seen = [hit["id"] for answer in answers for hit in answer.results]
         self.assertEqual(sorted(seen), sorted(self.ids.values()))
-        self.assertEqual(listing.meta.total_count, 4)
+        self.assertEqual(answers[-1].meta.total_count, 4)
 
     def test_a_cursor_of_another_kind_is_refused(self):
         with self.assertRaisesRegex(Invalid, "cursor"):
-            selectors.search(command=MemorySearch(query="coffee", cursor="bm9uc2Vuc2U"))
+            self.search("coffee", cursor="bm9uc2Vuc2U")
 
     def test_the_token_budget_is_kept_and_omissions_are_reported(self):
-        listing = selectors.search(command=MemorySearch(query="sqlite link coffee ranking", max_tokens=50))
+        listing = self.search("sqlite link coffee ranking", max_tokens=50)
         self.assertLess(listing.meta.returned_count, 4)
         self.assertTrue(listing.meta.truncated)
         self.assertTrue(listing.meta.has_more)
         self.assertLessEqual(listing.meta.estimated_tokens, 50)
-        rest = selectors.search(
-            command=MemorySearch(query="sqlite link coffee ranking", cursor=listing.meta.next_cursor)
-        )
+        rest = self.search("sqlite link coffee ranking", cursor=listing.meta.next_cursor)
         self.assertEqual(rest.meta.returned_count + listing.meta.returned_count, 4)
 
 
+@tag("backend")
 class LargeStoreTests(SearchTestCase):
     def setUp(self) -> None:
         super().setUp()
-        commands = [
-            MemoryWrite(title=f"Note {number}", content=f"common words about topic {number % 7} item {number}")
-            for number in range(400)
-        ]
-        services.write_memories(commands=commands)
+        self.write_all({f"Note {n}": f"common words about topic {n % 7} item {n}" for n in range(400)})
 
-    def hits(self, query: str, **filters: object) -> list[tuple[int, float]]:
+    def ranked(self, query: str, **filters: object) -> list[tuple[int, float]]:
         return engine.rank(parse_search(MemorySearch(query=query, **filters))).hits
 
     def test_skipping_common_words_gives_the_same_best_hits(self):
         questions = ["common item 42", "words about topic 3", "common words topic", "coffee about common"]
         for question in questions:
-            plain = self.hits(question)
+            plain = self.ranked(question)
             with mock.patch.multiple(fulltext, _LARGE_STORE=0, _TELLING_MATCHES=100, _ENOUGH=10):
-                quick = self.hits(question)
+                quick = self.ranked(question)
             with self.subTest(question=question):
                 self.assertEqual([entry for entry, _ in quick[:10]], [element for element, _ in plain[:10]])
                 for (_, mine), (_, theirs) in zip(quick[:10], plain[:10], strict=True):
@@ -172,36 +166,31 @@ class LargeStoreTests(SearchTestCase):
 
     def test_with_too_few_hits_common_words_are_used(self):
         with mock.patch.multiple(fulltext, _LARGE_STORE=0, _TELLING_MATCHES=100, _ENOUGH=10):
-            found = self.hits("coffee link common topic 3", tags=["sig"])
+            found = self.ranked("coffee link common topic 3", tags=["sig"])
         self.assertEqual([document_id for document_id, _ in found], [self.ids["Sign-in"]])
 
 
+@tag("backend")
 class WithoutFullTextTests(SearchTestCase):
     def setUp(self) -> None:
         super().setUp()
-        rows.execute(f"DROP TABLE {'search_postings' if on_postgresql() else 'search_fts'}")
-        self.forget_probe()
-
-    def forget_probe(self) -> None:
-        from django.db import connections
-
-        delattr(connections["store:project:alpha"], "hub_has_full_text")
+        drop_index()
 
     def test_like_is_used_and_reported(self):
-        listing = selectors.search(command=MemorySearch(query="coffee machine"))
+        listing = self.search("coffee machine")
         self.assertEqual([hit["title"] for hit in listing.results], ["Kitchen"])
         self.assertEqual(listing.meta.mode, "basic")
 
     def test_writing_works(self):
-        services.write_memory(command=MemoryWrite(title="Tea", content="Green tea at four."))
+        self.write("Tea", "Green tea at four.")
         self.assertEqual(self.found("green"), ["Tea"])
 
     def test_filters_restrict_the_hits(self):
         self.assertEqual(self.found("coffee password ranking", tags=["sig"]), ["Sign-in"])
 
     def test_a_rebuild_restores_the_index(self):
-        self.assertTrue(log.rebuild().identical)
-        listing = selectors.search(command=MemorySearch(query="descaling"))
+        self.assert_rebuilds()
+        listing = self.search("descaling")
         self.assertEqual(listing.meta.mode, "fts5")
         self.assertEqual(listing.results[0]["title"], "Kitchen")
 
@@ -209,7 +198,7 @@ class WithoutFullTextTests(SearchTestCase):
 class ListTests(SearchTestCase):
     def test_a_page_neither_skips_nor_repeats_while_others_write(self):
         first = selectors.list_memories(command=MemoryList(limit=2))
-        services.write_memory(command=MemoryWrite(title="Late", content="came in between"))
+        self.write("Late", "came in between")
         second = selectors.list_memories(command=MemoryList(limit=2, cursor=first.meta.next_cursor))
         ids = [memory["id"] for memory in [*first.results, *second.results]]
         self.assertEqual(sorted(ids), sorted(self.ids.values()))
@@ -248,9 +237,10 @@ class ChangeTests(SearchTestCase):
                 self.assertIn("replace gizmo", self.found(question)[0])
         self.assertNotIn("replace gizmo", self.found("gizmo")[0])
 
+    @tag("backend")
     def test_a_commit_that_says_little_counts_less(self):
         self.assertEqual(self.found("gizmo")[0], "Fix the use of gizmo in tests")
-        for hit in selectors.search(command=MemorySearch(query="gizmo")).results:
+        for hit in self.search("gizmo").results:
             self.assertEqual("says little ×0.6" in hit["why"], hit["title"].startswith(("Bump", "Up")), hit)
 
     def test_a_changelog_line_that_tells_of_the_change_raises_its_section(self):
@@ -258,13 +248,13 @@ class ChangeTests(SearchTestCase):
             "1.0": "gizmo gizmo works\ngizmo is fast",
             "2.0": "Added\n- Dropped gizmo\n- Much more",
         }.items():
-            services.write_memory(command=MemoryWrite(title=f"Changelog {title}", content=text))
+            self.write(f"Changelog {title}", text)
         self.assertEqual(self.found("when was gizmo dropped", sources=["memory"])[0], "Changelog 2.0")
 
     def test_a_superseded_memory_is_lowered_below_what_replaces_it(self):
-        old = services.write_memory(command=MemoryWrite(title="Session length", content="Sessions last an hour."))
-        new = services.write_memory(command=MemoryWrite(title="How long people stay", content="A day."))
-        create_relation(command=RelationCreate(source=str(new.id), relation="supersedes", target=str(old.id)))
+        old = self.write("Session length", "Sessions last an hour.")
+        new = self.write("How long people stay", "A day.")
+        create_relation(command=RelationCreate(source=str(new), relation="supersedes", target=str(old)))
         self.assertEqual(self.found("session length hour")[:2], ["How long people stay", "Session length"])
 
 
@@ -272,11 +262,7 @@ BEGAN = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
 WORDS_ALONE = Pipeline(near=0, date=0, neighbours=0, session=0, speaker=0)
 
 
-class MessagesTestCase(HubTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.enterContext(self.store("alpha", actor="ada"))
-
+class MessagesTestCase(MemoriesTestCase):
     def say(self, session: str, *texts: str, began: datetime = BEGAN) -> list[int]:
         ids = []
         with clock.frozen(began):
@@ -313,12 +299,14 @@ class SurroundingsTests(MessagesTestCase):
         (alone,) = self.say("two", "Let us eat.", began=BEGAN + timedelta(hours=1))
         self.assertNotIn(alone, self.found("lantern"))
 
+    @tag("backend")
     def test_a_message_is_found_by_its_date_in_words_or_digits(self):
         (may,) = self.say("s5", "We painted the fence.")
         (june,) = self.say("s6", "We painted the fence.", began=BEGAN + timedelta(days=30))
         self.assertEqual(self.found("what was painted in May 2023")[0], may)
         self.assertEqual(self.found("fence painted 2023-06-07")[0], june)
 
+    @tag("backend")
     def test_the_session_that_hits_most_comes_first(self):
         (stray,) = self.say("one", "kayak", began=BEGAN)
         self.say("two", *["The kayak trip to the lake was long.", "Fog.", "We took the kayak trip with the lake crew."])
@@ -341,15 +329,13 @@ class SurroundingsTests(MessagesTestCase):
 
     def test_a_hit_explains_its_rank(self):
         self.say("s", "Ada: the heron nests on the roof", "Ben: herons, again?")
-        best = selectors.search(command=MemorySearch(query="where do Ada's herons nest")).results[0]
+        best = self.search("where do Ada's herons nest").results[0]
         self.assertRegex(best["why"], r"^ada, herons, nest; neighbours ×\d\.\d; session ×2\.0; speaker ×2\.0$")
 
 
 class MixedSourcesTests(MessagesTestCase):
     def test_messages_do_not_outrank_a_memory_on_the_subject(self):
-        known = services.write_memory(
-            command=MemoryWrite(title="Retry policy", content="Uploads are retried five times with growing pauses.")
-        ).id
+        known = self.write("Retry policy", "Uploads are retried five times with growing pauses.")
         for session in range(4):
             texts = [f"Is the retry of uploads {part} done yet? Let me see, {session}." for part in range(8)]
             self.say(f"s{session}", *texts, began=BEGAN + timedelta(days=session))
@@ -376,7 +362,7 @@ class KeepingTests(MessagesTestCase):
     def test_a_rebuild_gives_the_same_rows_and_index(self):
         self.say("s", "The heron nests on the roof.", "Again?", "Yes, the heron.")
         before = self.index()
-        self.assertTrue(log.rebuild().identical)
+        self.assert_rebuilds()
         self.assertEqual(self.index(), before)
 
     @sqlite_only("expressions of its full-text index")
@@ -392,12 +378,12 @@ class KeepingTests(MessagesTestCase):
         self.assertEqual(self.matching("near : heron"), {third})
         self.assertEqual(tampering.places_with(current_store(), "quicksil"), [])
         before = self.index()
-        self.assertTrue(log.rebuild().identical)
+        self.assert_rebuilds()
         self.assertEqual(self.index(), before)
 
     def test_past_states_do_not_contain_later_messages(self):
         first, second = self.say("s", "Which paint for the boathouse?", "The dark green one.")
-        past = selectors.search(command=MemorySearch(query="green", as_of=second - 1))
+        past = self.search("green", as_of=second - 1)
         self.assertEqual(past.results, [])
         self.assertIn(first, self.found("green"))
 
@@ -406,9 +392,9 @@ class KeepingTests(MessagesTestCase):
 class UpgradeTests(MessagesTestCase):
     def test_an_older_index_is_rebuilt_when_the_store_is_opened(self):
         first, second = self.say("s", "Which paint for the boathouse?", "The dark green one.")
-        kept = services.write_memory(command=MemoryWrite(title="Paint", content="Boathouse paint is in the cellar.")).id
-        gone = services.write_memory(command=MemoryWrite(title="Old paint", content="Boathouse paint is lead.")).id
-        services.delete_memory(command=MemoryTouch(id=gone))
+        kept = self.write("Paint", "Boathouse paint is in the cellar.")
+        gone = self.write("Old paint", "Boathouse paint is lead.")
+        self.delete(gone)
         before = sorted(SearchDocument.objects.values_list())
         self.make_old()
         store = current_store()
@@ -417,7 +403,7 @@ class UpgradeTests(MessagesTestCase):
             self.assertEqual(self.matching("near : boathouse"), {second})
             self.assertEqual(set(self.found("boathouse")), {first, second, kept})
             self.assertEqual(sorted(SearchDocument.objects.values_list()), before)
-            self.assertTrue(log.rebuild().identical)
+            self.assert_rebuilds()
 
     def test_a_rebuild_of_an_open_store_renews_it_too(self):
         _, second = self.say("s", "Which paint for the boathouse?", "The dark green one.")
@@ -434,11 +420,8 @@ class UpgradeTests(MessagesTestCase):
 class HybridTests(EmbeddingTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.cats, self.database, self.deploy = self.write(CATS, DATABASE, DEPLOY)
+        self.cats, self.database, self.deploy = self.note(CATS, DATABASE, DEPLOY)
         self.embed()
-
-    def search(self, query: str, **fields: Any) -> Listing:
-        return selectors.search(command=MemorySearch(query=query, **fields))
 
     def test_a_document_without_the_words_is_found_by_meaning_and_explained(self):
         found = self.search("feline pets")
@@ -472,7 +455,7 @@ class HybridTests(EmbeddingTestCase):
 
     def test_another_projects_texts_are_never_found(self):
         with self.store("beta"):
-            self.write(DEPLOY)
+            self.note(DEPLOY)
             self.embed()
             self.assertEqual(self.search("feline pets").results, [])
 
@@ -527,11 +510,11 @@ class BlendTests(SimpleTestCase):
         self.assertEqual(self.blended((7, 0.9), (8, 0.8), (2, 0.5)), {7: 4.0, 1: 4.0, 2: 2.0})
 
 
-class SearchModeTests(HubTestCase):
+@tag("backend")
+class SearchModeTests(MemoriesTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.enterContext(self.store())
-        self.memory = write_memory(command=MemoryWrite(title="Use WAL", content="one reader never waits")).id
+        self.write("Use WAL", "one reader never waits")
 
     def choose(self, mode: str) -> None:
         change_settings(command=SettingsChange(settings={"search_mode": mode}))
@@ -539,26 +522,22 @@ class SearchModeTests(HubTestCase):
     def modes(self, word: str = WORD) -> set[str | None]:
         offset = search_by_offset(command=SearchByOffset(query=word))
         return {
-            selectors.search(command=MemorySearch(query=word)).meta.mode,
+            self.search(word).meta.mode,
             query(command=MemoryQuery(search=word)).meta.mode,
             offset["metadata"]["mode"],
             stats(command=Stats())["mode"],
         }
 
     def found(self, word: str = WORD) -> tuple[int, int]:
-        searched = selectors.search(command=MemorySearch(query=word))
+        searched = self.search(word)
         return searched.meta.total_count, query(command=MemoryQuery(search=word)).meta.total_count
-
-    def drop_index(self) -> None:
-        rows.execute(f"DROP TABLE {'search_postings' if on_postgresql() else 'search_fts'}")
-        vars(connections["store:project:alpha"]).pop("hub_has_full_text", None)
 
     def test_basic_uses_like_despite_an_index_and_reports_it(self):
         self.assertEqual((self.modes(), self.found()), ({"fts5"}, (1, 1)))
         self.choose("basic")
         self.assertEqual((self.modes(), self.found()), ({"basic"}, (0, 0)))  # LIKE knows no word stems
         self.assertEqual(self.found("reader"), (1, 1))
-        listing = selectors.search(command=MemorySearch(query="reader"))
+        listing = self.search("reader")
         self.assertIn("mode: basic", as_lines(listing, lambda hit: hit["title"], none=""))
 
     def test_fts5_uses_words_only(self):
@@ -580,9 +559,9 @@ class SearchModeTests(HubTestCase):
 
     def test_fts5_without_an_index_is_refused_with_the_next_step(self):
         self.choose("fts5")
-        self.drop_index()
+        drop_index()
         for ask in (
-            lambda: selectors.search(command=MemorySearch(query=WORD)),
+            lambda: self.search(WORD),
             lambda: query(command=MemoryQuery(search=WORD)),
             lambda: search_by_offset(command=SearchByOffset(query=WORD)),
         ):

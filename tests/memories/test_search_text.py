@@ -9,12 +9,12 @@ from datetime import datetime
 from itertools import product
 from typing import Literal
 
-from django.test import SimpleTestCase
+from django.test import SimpleTestCase, tag
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memories import selectors, services
-from memories.schemas import MemoryDelete, MemorySearch, MemoryTouch, MemoryWrite
+from memories.schemas import MemorySearch, MemoryWrite
 from memories.search.folding import folded, folded_with_places
 from memories.search.index import text_row
 from memories.search.shaping import date_words, shaped
@@ -22,13 +22,12 @@ from memories.search.snippets import LENGTH, excerpt
 from memories.search.text import forms_of, match_any, phrases, terms
 from memories.search.text_index import text_index
 from memories.search.words import words_in
-from memoryhub.core import clock, log
-from memoryhub.core.errors import ConfirmationRequired
+from memoryhub.core import clock
 from memoryhub.core.search.searchable import Document
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store, forget, use_store
+from tests.memories.base import MemoriesTestCase
 from tests.memories.test_search import MessagesTestCase
-from tests.support import HubTestCase
 
 
 class QuestionTests(SimpleTestCase):
@@ -103,10 +102,10 @@ class ShownTests(SimpleTestCase):
         self.assertEqual(words_in("A catalogue of logs", ["log", "cat", "dog"]), ["log", "cat"])
 
 
-class ScriptsTests(HubTestCase):
+@tag("backend")
+class ScriptsTests(MemoriesTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.enterContext(self.store("alpha", actor="ada"))
         texts = {
             "chinese": "我们把数据库连接放进池里。",
             "japanese": "設定ファイルは起動時に読み込まれます。",
@@ -115,8 +114,7 @@ class ScriptsTests(HubTestCase):
             "code": "def get_user_name(self): return self.userStore.loadByKey(self.key)",
             "error": "TypeError: 'NoneType' object is not subscriptable in memoryhub/core/stores/store.py:42",
         }
-        for title, content in texts.items():
-            services.write_memory(command=MemoryWrite(title=title, content=content))
+        self.write_all(texts)
 
     def test_each_is_found_by_a_part_of_it(self):
         questions = {
@@ -133,14 +131,13 @@ class ScriptsTests(HubTestCase):
         }
         for question, title in questions.items():
             with self.subTest(question):
-                found = selectors.search(command=MemorySearch(query=question)).results
+                found = self.search(question).results
                 self.assertEqual(found[0]["title"], title)
 
 
-class LanguagesTests(HubTestCase):
+class LanguagesTests(MemoriesTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.enterContext(self.store("alpha", actor="ada"))
         texts = {
             "german": "Die Schlüssel liegen in der Tabelle der Bestellungen.",
             "spanish": "Las conexiones caducan a los quince minutos.",
@@ -154,9 +151,9 @@ class LanguagesTests(HubTestCase):
             "emoji": "Breaking changes carry 💥.",
             "english": "Classes value the queue; das modal dialog of die cast parts.",
         }
-        for title, content in texts.items():
-            services.write_memory(command=MemoryWrite(title=title, content=content))
+        self.write_all(texts)
 
+    @tag("backend")
     def test_other_forms_of_words_are_found_marked_and_named(self):
         questions = {
             "wo liegt der Schluessel?": ("german", ["Schlüssel"]),
@@ -174,21 +171,14 @@ class LanguagesTests(HubTestCase):
         }
         for question, (title, marked) in questions.items():
             with self.subTest(question):
-                found = selectors.search(command=MemorySearch(query=question)).results[0]
+                found = self.search(question).results[0]
                 self.assertEqual(found["title"], title)
                 self.assertEqual([found["snippet"][start:end] for start, end in found["matches"]], marked)
                 self.assertNotIn("words near it", found["why"])
 
     def test_questions_in_english_have_no_other_forms(self):
-        for question in (
-            "why does the queue die",
-            "das modal",
-            "naïve classes in the cache",
-            "no car",
-            "an index",
-            "comment syntax",
-            "dies",
-        ):
+        questions = "why does the queue die|das modal|naïve classes in the cache|no car|an index|comment syntax|dies"
+        for question in questions.split("|"):
             self.assertEqual([form for word in terms(question) for form in forms_of(word)], [], question)
 
     def test_the_libraries_are_imported_only_by_the_questions_that_need_them(self):
@@ -203,65 +193,32 @@ class LanguagesTests(HubTestCase):
         self.assertEqual(shown.stdout.strip(), "set()")
 
 
-SIGNS = [
-    '"',
-    "*",
-    "-",
-    "(",
-    ")",
-    "^",
-    ":",
-    "{",
-    "}",
-    "+",
-    "NEAR(",
-    " AND ",
-    " OR ",
-    " NOT ",
-    "\x00",
-    "'",
-    "\\",
-    "%",
-    "_",
-]
+SIGNS = [*"\"*-()^:{}+'\\%_\x00", "NEAR(", " AND ", " OR ", " NOT "]
 PLAIN = (
     "coffee machine retries uploads lantern getUserName os.path.join 2023-05-08 数据库 réunion 🙂 title: near near: in"
 )
 
 
-class ArbitraryQueryTests(HubTestCase):
+class ArbitraryQueryTests(MemoriesTestCase):
     def query(self, source: random.Random) -> str:
-        parts = [
-            source.choice(
-                (
-                    source.choice(SIGNS),
-                    source.choice(PLAIN.split(" ")),
-                    "".join(chr(source.randrange(1, 0xD800)) for _ in range(source.randrange(1, 6))),
-                    chr(source.randrange(0x10000, 0x30000)),
-                    "betaish",
-                    "deletedish",
-                    "erasedish",
-                )
+        parts = []
+        for _ in range(source.randrange(1, 9)):
+            noise = "".join(chr(source.randrange(1, 0xD800)) for _ in range(source.randrange(1, 6)))
+            words = (
+                source.choice(SIGNS),
+                source.choice(PLAIN.split(" ")),
+                noise,
+                chr(source.randrange(0x10000, 0x30000)),
             )
-            for _ in range(source.randrange(1, 9))
-        ]
+            parts.append(source.choice((*words, "betaish", "deletedish", "erasedish")))
         return source.choice(("", " ")).join(parts)[:2000]
 
     def test_no_query_raises_or_returns_deleted_or_foreign_memories(self):
         with self.store("beta", actor="ben"):
-            services.write_memory(command=MemoryWrite(title="betaish", content=f"betaish {PLAIN}"))
-        self.enterContext(self.store("alpha", actor="ada"))
-        kept = {
-            services.write_memory(command=MemoryWrite(title=f"Kept {word}", content=f"{word} {PLAIN}")).id
-            for word in PLAIN.split()
-        }
-        for word in ("deletedish", "erasedish"):
-            gone = services.write_memory(command=MemoryWrite(title=word, content=f"{word} {PLAIN}")).id
-            services.delete_memory(command=MemoryTouch(id=gone))
-        with self.assertRaises(ConfirmationRequired) as caught:
-            services.delete_memory(command=MemoryDelete(id=gone, permanent=True))
-        token = caught.exception.data["confirm_token"]
-        services.delete_memory(command=MemoryDelete(id=gone, permanent=True, confirm_token=token))
+            self.write("betaish", f"betaish {PLAIN}")
+        kept = set(self.write_all({f"Kept {word}": f"{word} {PLAIN}" for word in PLAIN.split()}))
+        self.delete(self.write("deletedish", f"deletedish {PLAIN}"))
+        self.erase(self.write("erasedish", f"erasedish {PLAIN}"))
         source = random.Random(6)
         for number in range(int(os.environ.get("MEMORY_HUB_TEST_QUERIES", "300"))):
             query = self.query(source)
@@ -345,11 +302,8 @@ class MarkedTests(SimpleTestCase):
         self.assertTrue(any(folded(word) in hit for hit in shown), (found, shown))
 
 
-class FoundTests(HubTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.enterContext(self.store("alpha"))
-
+@tag("backend")
+class FoundTests(MemoriesTestCase):
     def test_every_form_finds_every_form(self):
         written = {}
         for word, form in product(WORDS, FORMS):
@@ -362,9 +316,10 @@ class FoundTests(HubTestCase):
             self.assertLessEqual({written[word, item] for item in FORMS}, found, word)
 
 
+@tag("backend")
 class UpgradeTests(MessagesTestCase):
     def test_an_index_in_an_old_form_is_rebuilt_when_the_store_is_opened(self):
-        kept = services.write_memory(command=MemoryWrite(title="Plan", content="We ｄｅｐｌｏｙ at noon.")).id
+        kept = self.write("Plan", "We ｄｅｐｌｏｙ at noon.")
         text_index.remove(kept)
         rows.execute("UPDATE store_meta SET value = '1' WHERE key IN ('search_form', 'fingerprint')")
         store = current_store()
@@ -372,5 +327,5 @@ class UpgradeTests(MessagesTestCase):
         with use_store(store):
             self.assertEqual(self.found("deploy"), [kept])
             self.assertEqual(rows.fetch("SELECT value FROM store_meta WHERE key = 'search_form'"), [("3",)])
-            self.assertTrue(log.rebuild().identical)
+            self.assert_rebuilds()
             self.assertEqual(self.found("deploy"), [kept])

@@ -9,19 +9,19 @@ import sys
 from io import StringIO
 from random import Random
 from statistics import fmean
-from typing import Any
+from typing import Any, ClassVar
 from unittest import TestCase, mock
 
 from django.core.management import call_command
+from django.test import tag
 
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
-from memories import services
 from memories.models import Memory, MemoryUse
 from memories.models.search import IGNORED_AFTER
 from memories.pack import pack_context
 from memories.query import query
-from memories.schemas import MemoryDelete, MemoryGet, MemorySearch, MemoryUpdate, MemoryWrite
+from memories.schemas import MemoryGet, MemorySearch
 from memories.schemas.query import ContextPackRequest, MemoryQuery
 from memories.selectors import get_memories, search
 from memories.uses import notes
@@ -34,8 +34,8 @@ from memories.worth.report import worth_report
 from memories.worth.schemas import Period, Reading, WorthReport, WorthRequest
 from memories.worth.sessions import Prompt, count_corrections, count_repeats, is_correction
 from memories.worth.zombies import reject_zombies, restore_zombies
-from memoryhub.core import clock, log
-from memoryhub.core.errors import ConfirmationRequired, Invalid
+from memoryhub.core import clock
+from memoryhub.core.errors import Invalid
 from memoryhub.core.jobs import find_job
 from memoryhub.core.log.event_view import as_of
 from memoryhub.core.models import RawEvent
@@ -50,7 +50,7 @@ from sessions_app.services import end_session, start_session
 from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
 from tests.admin.base import AdminTestCase
 from tests.api.client import RestTestCase
-from tests.support import HubTestCase
+from tests.memories.base import MemoriesTestCase
 from tests.web.server import ROOT
 
 _KILLED = """
@@ -70,17 +70,8 @@ with use_store(project_store("alpha")):
 """Folds alpha's notes in a process that is killed before or after their event is kept."""
 
 
-class UsesTestCase(HubTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.enterContext(self.store("alpha", actor="ada", source="mcp", session_id="s-1"))
-
-    def write(self, title: str, content: str = "", **fields: Any) -> int:
-        command = MemoryWrite.model_validate({"title": title, "content": content or f"All about {title}.", **fields})
-        return services.write_memory(command=command).id
-
-    def find(self, question: str, **fields: Any) -> list[int]:
-        return [hit["id"] for hit in search(command=MemorySearch(query=question, **fields)).results]
+class UsesTestCase(MemoriesTestCase):
+    origin: ClassVar[dict[str, Any]] = {"actor": "ada", "source": "mcp", "session_id": "s-1"}
 
     def fetch(self, *ids: int) -> None:
         get_memories(command=MemoryGet(ids=list(ids)))
@@ -91,13 +82,6 @@ class UsesTestCase(HubTestCase):
 
     def note_files(self) -> list[str]:
         return sorted(path.name for path in notes.folder_of(current_store()).glob("*.*"))
-
-    def erase(self, memory_id: int) -> None:
-        services.delete_memory(command=MemoryDelete(id=memory_id))
-        with self.assertRaises(ConfirmationRequired) as asked:
-            services.delete_memory(command=MemoryDelete(id=memory_id, permanent=True))
-        token = asked.exception.data["confirm_token"]
-        services.delete_memory(command=MemoryDelete(id=memory_id, permanent=True, confirm_token=token))
 
 
 class CountingTests(UsesTestCase):
@@ -118,7 +102,7 @@ class CountingTests(UsesTestCase):
             self.write("Green tea", "Tea tea tea, green."),
             self.write("Black tea", "Tea. " + "Filler " * 90),
         )
-        self.assertEqual(self.find("green tea", limit=1), [first])
+        self.assertEqual(self.hits("green tea", limit=1), [first])
         self.assertEqual((self.use(first), self.use(second)), ({"found": 1}, {}))
         query(command=MemoryQuery(search="black tea", limit=1))
         self.assertEqual(self.use(second), {"found": 1})
@@ -137,7 +121,7 @@ class CountingTests(UsesTestCase):
 
     def test_a_revision_counts_as_an_update_and_cannot_cite_itself(self) -> None:
         memory_id = self.write("Port")
-        services.update_memory(command=MemoryUpdate(id=memory_id, content=f"#{memory_id} is 8400 now."))
+        self.update(memory_id, content=f"#{memory_id} is 8400 now.")
         self.assertEqual(self.use(memory_id), {"updated": 1})
 
     def test_numbers_of_other_scopes_of_a_forge_and_of_nothing_are_not_cited(self) -> None:
@@ -150,11 +134,11 @@ class CountingTests(UsesTestCase):
         memory_id = self.write("Port")
         for source in ("admin", "cli", "job", "service"):
             with use_origin(source=source):
-                self.find("port")
+                self.hits("port")
                 self.fetch(memory_id)
         self.assertEqual(self.note_files(), [])
         with use_origin(source="hook"):
-            self.find("port")
+            self.hits("port")
         self.client.force_login(ensure_owner())
         shown = self.client.get(f"/api/v1/projects/alpha/memories/{memory_id}", {"use": "true"})
         self.assertEqual(shown.json()["use"]["fetched"], 0)
@@ -166,7 +150,7 @@ class CountingTests(UsesTestCase):
         self.write("Port")
         shared = self.write("Port of all", scope="global")
         pack_context(command=ContextPackRequest())
-        self.find("port")
+        self.hits("port")
         with self.store("beta", source="mcp"):
             pass
         outcomes = run_job(job=find_job("count uses"), asked_by="ada")
@@ -190,7 +174,7 @@ class FoldingTests(UsesTestCase):
 
     def test_a_read_writes_no_event_and_its_note_contains_only_ids_and_the_session(self) -> None:
         before = RawEvent.objects.count()
-        self.find("port")
+        self.hits("port")
         self.fetch(self.port)
         self.assertEqual(RawEvent.objects.count(), before)
         folder = notes.folder_of(current_store())
@@ -198,15 +182,16 @@ class FoldingTests(UsesTestCase):
         self.assertEqual([stat.S_IMODE(item.stat().st_mode) for item in (folder, path)], [0o700, 0o600])
         self.assertRegex(path.read_text(), rf"\A\d+ fo @s-1 {self.port}\n\d+ fe @s-1 {self.port}\n\Z")
 
+    @tag("backend")
     def test_notes_become_one_event(self) -> None:
-        self.find("port")
-        self.find("port")
+        self.hits("port")
+        self.hits("port")
         self.assertEqual((count_uses(), count_uses()), (2, 0))
         self.assertEqual((self.events(), self.use(self.port), self.note_files()), (1, {"found": 2}, []))
 
     def test_each_note_counts_once_even_if_the_job_is_killed(self) -> None:
         for expected, when in ((1, "before"), (2, "after")):
-            self.find("port")
+            self.hits("port")
             command = [sys.executable, "-c", _KILLED, when]
             environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
             ended = subprocess.run(command, cwd=ROOT, env=environment, timeout=120, check=False).returncode
@@ -229,7 +214,7 @@ class FoldingTests(UsesTestCase):
         folder = notes.folder_of(current_store())
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.write_text("in the way")
-        self.assertEqual(self.find("port"), [self.port])
+        self.assertEqual(self.hits("port"), [self.port])
         self.assertEqual(count_uses(), 0)
 
     def test_memories_erased_meanwhile_are_not_counted(self) -> None:
@@ -239,6 +224,7 @@ class FoldingTests(UsesTestCase):
         self.assertEqual((self.use(other), self.use(self.port)), ({"fetched": 1}, {}))
 
 
+@tag("backend")
 class ProjectionTests(UsesTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -249,8 +235,8 @@ class ProjectionTests(UsesTestCase):
         count_uses()
 
     def test_a_rebuild_gives_the_same_rows(self) -> None:
-        services.update_memory(command=MemoryUpdate(id=self.proxy, content=f"Leads to #{self.port} and #{self.proxy}."))
-        self.assertTrue(log.rebuild().identical)
+        self.update(self.proxy, content=f"Leads to #{self.port} and #{self.proxy}.")
+        self.assert_rebuilds()
         self.assertEqual(self.use(self.port), {"given": 1, "fetched": 1, "cited": 1})
 
     def test_erasing_a_text_removes_its_citations_and_a_rebuild_agrees(self) -> None:
@@ -261,7 +247,7 @@ class ProjectionTests(UsesTestCase):
         self.assertEqual((self.use(self.port)["cited"], self.use(only_cited)), (1, {}))
         self.erase(self.port)
         self.assertEqual(self.use(self.port), {})
-        self.assertTrue(log.rebuild().identical)
+        self.assert_rebuilds()
 
     def test_reading_the_past_leaves_no_note(self) -> None:
         with as_of(self.proxy):
@@ -277,13 +263,14 @@ class RankingTests(UsesTestCase):
         self.first, self.second = (self.write(f"Port {name}", f"It listens on 8321 {name}.") for name in ("one", "two"))
         self.worse = self.write("Port", "Filler. " * 40 + "It listens elsewhere.")
 
+    @tag("backend")
     def test_of_equal_answers_the_used_one_comes_first(self) -> None:
-        last = self.find("where it listens")[1]
+        last = self.hits("where it listens")[1]
         self.fetch(last)
         count_uses()
-        self.assertEqual(self.find("where it listens")[0], last)
+        self.assertEqual(self.hits("where it listens")[0], last)
         with mock.patch.dict(os.environ, MEMORY_HUB_RANK_BY_USE="false"):
-            self.assertNotEqual(self.find("where it listens")[0], last)
+            self.assertNotEqual(self.hits("where it listens")[0], last)
 
     def test_no_use_adds_more_than_a_tenth(self) -> None:
         self.assertEqual([weight_of(points) for points in (0, 5)], [1, 1 + MOST / 2])
@@ -291,16 +278,16 @@ class RankingTests(UsesTestCase):
         for _ in range(40):
             self.fetch(self.worse)
         count_uses()
-        self.assertEqual(self.find("it listens on 8321")[-1], self.worse)
+        self.assertEqual(self.hits("it listens on 8321")[-1], self.worse)
 
     def test_each_project_ranks_by_its_own_use(self) -> None:
         with use_store(project_store("beta"), create=True):
             twins = [self.write(f"Port {name}", f"It listens on 8321 {name}.") for name in ("one", "two")]
-            before = self.find("where it listens")
+            before = self.hits("where it listens")
         self.fetch(self.first, self.second)
         count_uses()
         with use_store(project_store("beta")):
-            self.assertEqual(self.find("where it listens"), before)
+            self.assertEqual(self.hits("where it listens"), before)
             self.assertCountEqual(before, twins)
 
 
@@ -347,27 +334,13 @@ class IntervalTests(TestCase):
 
 class PromptTests(TestCase):
     def test_corrections_are_told_by_how_a_prompt_begins(self) -> None:
-        for text in (
-            "No, the other file.",
-            "no - not there",
-            "That's wrong.",
-            "that’s not what I meant",
-            "I said without a dependency",
-            "Nein, das andere.",
-            "Das ist falsch",
-            "C'est faux",
-            "Eso no es lo que pedí",
-        ):
-            self.assertTrue(is_correction(text), text)
-        for text in (
-            "Now the tests",
-            "No tests fail now",
-            "Note the port",
-            "What is wrong here?",
-            "Nicht vergessen",
-            "",
-        ):
-            self.assertFalse(is_correction(text), text)
+        corrections = (
+            "No, the other file.|no - not there|That's wrong.|that’s not what I meant|I said without a dependency|"
+            "Nein, das andere.|Das ist falsch|C'est faux|Eso no es lo que pedí"
+        )
+        others = "Now the tests|No tests fail now|Note the port|What is wrong here?|Nicht vergessen|"
+        self.assertEqual([text for text in corrections.split("|") if not is_correction(text)], [])
+        self.assertEqual([text for text in others.split("|") if is_correction(text)], [])
 
     def test_the_first_prompt_corrects_nothing(self) -> None:
         prompts = [
@@ -392,14 +365,9 @@ class PromptTests(TestCase):
         self.assertEqual(+count_repeats(prompts), {"b": 1})
 
 
-class WorthTestCase(HubTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.enterContext(self.store("alpha", actor="ada"))
-
-    def write(self, title: str, **fields: Any) -> int:
-        command = MemoryWrite.model_validate({"title": title, "content": f"All about {title}.", **fields})
-        return services.write_memory(command=command).id
+class WorthTestCase(MemoriesTestCase):
+    def note(self, title: str) -> int:
+        return MemoriesTestCase.write(self, title)
 
     def session(self, name: str, *prompts: str, answer: str = "", read: int = 0, end: bool = True) -> None:
         """Begin a session with a pack, and let it ask, read and answer."""
@@ -486,11 +454,11 @@ class ReportTests(WorthTestCase):
         self.assertNotIn("idle shape", pack_context(command=ContextPackRequest(session_id="next")).text)
         self.assertEqual(restore_zombies([self.idle]).ids, [self.idle])
         self.assertEqual([item.id for item in self.report().zombies.items], [self.idle])
-        services.update_memory(command=MemoryUpdate(id=self.idle, content="Another text."))
+        self.update(self.idle, content="Another text.")
         self.assertEqual(reject_zombies({self.idle: 1}).ids, [])
         with self.assertRaises(Invalid):
             reject_zombies({})
-        self.assertTrue(log.rebuild().identical)
+        self.assert_rebuilds()
 
 
 class ComparisonTests(WorthTestCase):
@@ -511,6 +479,7 @@ class ComparisonTests(WorthTestCase):
         self.assertEqual({measure.reading for measure in experiment.measures}, {Reading.TOO_FEW})
         self.assertEqual({measure.low for measure in experiment.measures}, {None})
 
+    @tag("backend")
     def test_a_difference_has_an_interval_and_survives_a_rebuild(self) -> None:
         self.session("before", "Go on", "No, not so.")  # in no group, as nothing was held out
         self.sessions(6, correct=2)
@@ -524,7 +493,7 @@ class ComparisonTests(WorthTestCase):
         self.assertLess(0, corrections.low)
         self.assertLess(corrections.low, 2.5)
         self.assertEqual(by_name["repeats"].reading, Reading.NO_SPREAD)
-        self.assertTrue(log.rebuild().identical)
+        self.assert_rebuilds()
         self.assertEqual(self.report().experiment, first)
 
 
@@ -532,44 +501,49 @@ class WorthPageTests(AdminTestCase, WorthTestCase):
     def setUp(self) -> None:
         super().setUp()
         with use_origin(actor="ada"):
-            self.idle = WorthTestCase.write(self, "idle shape")
-            self.used = WorthTestCase.write(self, "used colour")
+            self.idle = self.note("idle shape")
+            self.used = self.note("used colour")
             for number in range(IGNORED_AFTER):
                 self.session(f"s-{number}", "Go on", answer=f"As #{self.used} says.")
 
+    def assert_shown(self, text: str, page: str) -> None:
+        self.assertTrue(text in page, f"the page does not show {text!r}")
+
     def test_zombies_are_rejected_together_and_the_undo_brings_them_back(self) -> None:
         page = self.page("worth/")
-        self.assertIn("1 given at least 5 times and never used", " ".join(_text(page).split()))
-        self.assertIn("No session is held out", page)
-        self.assertIn("?period=90d", page)
+        self.assert_shown("1 given at least 5 times and never used", " ".join(_text(page).split()))
+        self.assert_shown("No session is held out", page)
+        self.assert_shown("?period=90d", page)
         done = self.post("worth/", do="chosen", memory=f"{self.idle}:1")
-        self.assertIn("1 memory rejected", done)
+        self.assert_shown("1 memory rejected", done)
         self.assertEqual(self.memory(self.idle).review, "rejected")
-        self.assertIn("1 memory back in packs and search", self.post("worth/", do="undo", memory=str(self.idle)))
+        self.assert_shown("1 memory back in packs and search", self.post("worth/", do="undo", memory=str(self.idle)))
         self.assertEqual(self.memory(self.idle).review, "accepted")
-        self.assertIn("1 memory rejected", self.post("worth/", do="all", all=f"{self.idle}:1"))
+        self.assert_shown("1 memory rejected", self.post("worth/", do="all", all=f"{self.idle}:1"))
 
     def test_a_held_out_session_is_marked(self) -> None:
         with mock.patch.dict("os.environ", MEMORY_HUB_HELD_OUT_PERCENT="50"):
             name = next(f"n-{number}" for number in range(100) if held_out.assign(f"n-{number}"))
             started = start_session(command=SessionStart(session_id=name))
-        self.assertIn("Memory was held out of this session", self.page(f"sessions_app/session/{started.id}/change/"))
+        self.assert_shown(
+            "Memory was held out of this session", self.page(f"sessions_app/session/{started.id}/change/")
+        )
 
     def test_bad_input_changes_nothing(self) -> None:
         for fields in ({"do": "chosen"}, {"do": "chosen", "memory": "x:1"}, {"do": "all", "memory": f"{self.idle}:1"}):
-            self.assertIn("Choose 1 to 25 memories; nothing was changed.", self.post("worth/", **fields))
-        self.assertIn("stays", self.post("worth/", do="chosen", memory=f"{self.used}:1"))
+            self.assert_shown("Choose 1 to 25 memories; nothing was changed.", self.post("worth/", **fields))
+        self.assert_shown("stays", self.post("worth/", do="chosen", memory=f"{self.used}:1"))
         self.assertEqual(self.memory(self.idle).review, "accepted")
-        self.assertIn("30 days", self.page("worth/", period="x"))
+        self.assert_shown("30 days", self.page("worth/", period="x"))
         self.assertEqual(self.client.get("/global/admin/worth/").status_code, 404)
 
     def test_the_overview_leads_to_it(self) -> None:
-        self.assertIn("/p/alpha/admin/worth/", self.page())
+        self.assert_shown("/p/alpha/admin/worth/", self.page())
 
 
 class WorthDoorTests(RestTestCase, WorthTestCase):
     def test_rest_and_the_command_answer_the_same(self) -> None:
-        WorthTestCase.write(self, "idle shape")
+        self.note("idle shape")
         self.session("s-1", "Go on")
         answer = self.call("GET", "projects/alpha/worth?period=7d").data
         self.assertEqual((answer["period"], answer["packs"], answer["judged"]["unused"]), ("7d", 1, 1))
