@@ -127,7 +127,15 @@ class Home:
         self.path = Path(tempfile.mkdtemp(prefix="matrix-", dir=run_home()))
         # A connection to each store, with the number of its file
         self._readers: dict[Path, tuple[int, sqlite3.Connection]] = {}
-        self._state: dict[str, Any] = {}
+        self._heads: dict[str, Any] = {}
+        self._rows: dict[str, Any] = {}
+        # Of the connection to hub.db, which all doors share: while it is the same, so are the rows.
+        self._written = -1
+
+    def look(self) -> None:
+        """Read everything again, as after a transaction that was rolled back."""
+        self._written = -1
+        self.changes()
 
     def remove(self) -> None:
         for _, reader in self._readers.values():
@@ -136,10 +144,14 @@ class Home:
 
     def changes(self) -> list[str]:
         """Return the logs and tables that have changed since the last call."""
-        before, self._state = self._state, self._heads() | _rows()
-        return [name for name, found in self._state.items() if found != before.get(name)]
+        before = self._heads | self._rows
+        self._heads = self._read_heads()
+        written = -1 if on_postgresql() else connections["default"].connection.total_changes
+        if written != self._written or written < 0:
+            self._written, self._rows = written, _rows()
+        return [name for name, found in (self._heads | self._rows).items() if found != before.get(name)]
 
-    def _heads(self) -> dict[str, Any]:
+    def _read_heads(self) -> dict[str, Any]:
         if not on_postgresql():
             folders = ("projects/*", "orgs/*", "global")
             paths = (path for folder in folders for path in self.path.glob(f"{folder}/events.db"))
@@ -221,7 +233,7 @@ class MatrixTestCase(HubTestCase):
         """Keep the home of the class, and leave no store open for Django to roll back."""
         self.addCleanup(forget_all_stores)
         self._turn = 0
-        self.folder.changes()
+        self.folder.look()
 
     def send(self, request: Request, caller: Caller) -> Reply:
         raise NotImplementedError

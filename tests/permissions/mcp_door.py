@@ -44,7 +44,16 @@ class McpDoor:
     def ask(self, project: str, token: str, method: str, params: dict[str, Any]) -> Reply:
         """Send a request of the newest revision to the project's address, and return its answer."""
         exchange = self._exchange(project, *_modern(token, method, params))
-        return self._portal.call(exchange.answer)
+        return self._answer(exchange)
+
+    def _answer(self, exchange: _Exchange) -> Reply:
+        reply = self._portal.call(exchange.answer)
+        self.settle()
+        return reply
+
+    def settle(self) -> None:
+        """Wait for the note of a token's use: it is written after the answer, with the test's own connection."""
+        self._admission.submit(int).result(_SECONDS)
 
     def begin(self, project: str, token: str) -> tuple[Reply, str]:
         """Begin a session with a handshake; its id is empty if that was refused."""
@@ -60,17 +69,17 @@ class McpDoor:
     ) -> Reply:
         """Send a request of an older revision in a session; ``verb`` is that of HTTP."""
         exchange = self._exchange(project, *_in_session(session, token, method, params), verb=verb)
-        return self._portal.call(exchange.answer)
+        return self._answer(exchange)
 
     def listen(self, project: str, token: str, params: dict[str, Any]) -> Stream:
         """Open a stream of the newest revision with ``subscriptions/listen``."""
         exchange = self._exchange(project, *_modern(token, "subscriptions/listen", params))
-        return Stream(self._portal, exchange)
+        return Stream(self, self._portal, exchange)
 
     def follow(self, session: str, project: str, token: str) -> Stream:
         """Open the stream of a session, with its notifications."""
         exchange = self._exchange(project, *_in_session(session, token, "", None), verb="GET")
-        return Stream(self._portal, exchange)
+        return Stream(self, self._portal, exchange)
 
     def _exchange(self, project: str, headers: dict[str, str], body: bytes, verb: str = "POST") -> _Exchange:
         return _Exchange(self._mount, f"/p/{project}/mcp", headers, body, verb)
@@ -78,13 +87,15 @@ class McpDoor:
     async def _share(self, connection: Any) -> None:
         # Rights are read in a thread of its own, whose connection would not see the test's transaction.
         gate = self._mount._gate = self._mount._make_gate()
-        gate._admission.submit(lambda: connections.__setitem__("default", connection))
+        self._admission = gate._admission._thread
+        self._admission.submit(connections.__setitem__, "default", connection)
 
 
 class Stream:
     """A response without an end, as a client reads it: one message after another."""
 
-    def __init__(self, portal: Any, exchange: _Exchange) -> None:
+    def __init__(self, door: McpDoor, portal: Any, exchange: _Exchange) -> None:
+        self._door = door
         self._portal = portal
         self._exchange = exchange
         self._running: Future[None] = portal.start_task_soon(exchange.run)
@@ -99,11 +110,13 @@ class Stream:
             self._text += piece.get("body", b"").decode()
             *lines, self._text = self._text.split("\n")
             self._ready += [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+        self._door.settle()
         return self._ready.pop(0)
 
     def close(self) -> None:
         self._portal.call(self._exchange.leave)
         self._running.result(_SECONDS)
+        self._door.settle()
 
 
 class _Exchange:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -16,178 +17,124 @@ from tests.permissions.world import GLOBAL, OWN, OWN_ORG, World
 STORE_URLS, HUB_URLS = "memoryhub.web.store_urls", "memoryhub.urls"
 # The address of a place, by its name
 BEFORE = {OWN: f"/p/{OWN}/", OWN_ORG: f"/o/{OWN_ORG}/", GLOBAL: "/global/", "": "/"}
-Maker = Callable[[World], tuple[str, dict[str, Any]]]
-
+Fields = dict[str, Any]
+# An address below a place and fields; {memory} and the like are what the world makes, each time a new one.
+Form = tuple[str, Fields] | Callable[[World], tuple[str, Fields]]
 
 _MEMORY, _DECISION, _REVIEW = "memories/memory", "decisions/decision", "memories/memory/review"
 _BLANK = {"alternatives_option": [""], "alternatives_why_not": [""], "impact": "medium", "status": "accepted"}
+_TEXT = {"title": "better {number}", "content": "better {number}", "type": "note"}
+_FIRST = {"base_version": "1"}
+_NO_RULES = {"rules-TOTAL_FORMS": "0", "rules-INITIAL_FORMS": "0", "retention_days": "365"}
+_NO_SECRETS = {"rule-TOTAL_FORMS": "0", "rule-INITIAL_FORMS": "0", "text": ""}
+TOKEN = {"reach": "hub", "verbs": "admin", "days": "9"}
 
 
-def _memory(tail: str, make: str = "memory", **fields: Any) -> Maker:
-    return lambda world: (f"{_MEMORY}/{getattr(world, make)()}/{tail}", fields)
-
-
-def _decision(tail: str, **fields: Any) -> Maker:
-    return lambda world: (f"{_DECISION}/{world.decision()}/{tail}/", fields)
-
-
-def _proposal(tail: str, **fields: Any) -> Maker:
-    return lambda world: (f"{_REVIEW}/{world.pending()}/{tail}/", {"base_version": "1", **fields})
-
-
-def _text(world: World) -> dict[str, Any]:
-    return {"title": f"better {world.number()}", "content": f"better {world.number()}", "type": "note"}
-
-
-def _edit_proposal(world: World) -> tuple[str, dict[str, Any]]:
-    return f"{_REVIEW}/{world.pending()}/edit/", {**_text(world), "base_version": "1"}
-
-
-def _new(kind: str, **fields: Any) -> Maker:
-    def make(world: World) -> tuple[str, dict[str, Any]]:
-        text = f"{kind} {world.number()}"
-        return f"memories/{kind}/add/", {"title": text, "content": text, "type": "", **fields}
-
-    return make
-
-
-def _unrelate(world: World) -> tuple[str, dict[str, Any]]:
+def _unrelate(world: World) -> tuple[str, Fields]:
     source, target = world.memory(), world.memory()
     body = {"source": str(source), "relation": "related_to", "target": str(target)}
     relation = world.post(f"projects/{OWN}/relations", body)["id"]
     return f"{_MEMORY}/{source}/relations/{relation}/remove/", {}
 
 
-def _erase(world: World) -> tuple[str, dict[str, Any]]:
+def _erase(world: World) -> tuple[str, Fields]:
     memory = world.deleted()
     asked = world.asked(f"projects/{OWN}/memories/{memory}?permanent=true")
     return f"{_MEMORY}/{memory}/erase/", {"number": str(memory), "confirm_token": asked["confirm_token"]}
 
 
-def _merge(world: World) -> tuple[str, dict[str, Any]]:
-    memory = world.pending()
-    target = world.memory()
-    return f"{_REVIEW}/{memory}/merge/", {"into": str(target), "base_version": "1", "into_version": "1", "content": "m"}
-
-
-def _redact(world: World) -> tuple[str, dict[str, Any]]:
-    chosen = {"text": f"out of line {world.number()}"}
-    world.memory(content=f"a text that is {chosen['text']}")
-    token = world.post(f"projects/{OWN}/redactions/preview", chosen)["confirm_token"]
-    sent = {"way": "text", "wanted": chosen["text"], "typed": "redact", "confirm_token": token}
+def _redact(world: World) -> tuple[str, Fields]:
+    text, token = world.redactable()
+    sent = {"way": "text", "wanted": text, "typed": "redact", "confirm_token": token}
     return "governance/redaction/run/", sent
 
 
-def _roll(world: World) -> tuple[str, dict[str, Any]]:
+def _roll(world: World) -> tuple[str, Fields]:
     chosen = {"session_id": world.written_in_session(), "include_people": True}
     token = world.rollback_token(chosen)
-    sent = {"session_id": chosen["session_id"], "include_people": "on", "confirm_token": token}
-    return "governance/rollback/run/", sent
+    return "governance/rollback/run/", {**chosen, "include_people": "on", "confirm_token": token}
 
 
-def _retain(world: World) -> tuple[str, dict[str, Any]]:
+def _retain(world: World) -> tuple[str, Fields]:
     world.expired()
     digest = world.send("GET", f"projects/{OWN}/retention")["digest"]
     return "governance/retentionrun/run/", {"digest": digest, "typed": OWN}
 
 
-def _policy(world: World) -> tuple[str, dict[str, Any]]:
-    rows = {"rules-TOTAL_FORMS": "0", "rules-INITIAL_FORMS": "0", "retention_days": "365"}
-    return "governance/retentionrun/policy/", {**rows, "purge_deleted_after_days": str(1000 + world.number())}
-
-
-def _secrets(world: World) -> tuple[str, dict[str, Any]]:
-    rows = {"rule-TOTAL_FORMS": "0", "rule-INITIAL_FORMS": "0", "text": ""}
-    return "secrets/", {**rows, "do": "save", "allow": f"nothing{world.number()}"}
-
-
-# By the name of the page; a page with several forms has a word after a blank.
-FORMS: dict[str, tuple[Act, Maker]] = {
-    "describe": (Act.GOVERN, lambda world: ("describe/", {"name": f"{OWN} {world.number()}"})),
-    "settings": (
-        Act.GOVERN,
-        lambda world: ("settings/", {"before": "{}", "session_idle_hours-value": str(world.number() % 600 + 2)}),
-    ),
-    "secrets": (Act.GOVERN, _secrets),
-    "members": (Act.GOVERN, lambda world: ("members/", {"name": world.person(), "role": "viewer"})),
-    "inbox_verdicts": (
-        Act.REVIEW,
-        lambda world: ("inbox/verdicts/", {"verdict": "accepted", "entry": [f"proposal-{world.pending()}-1"]}),
-    ),
-    "verify_chain": (Act.WRITE, lambda _: ("log/verify/", {})),
-    "memories_conflict_settle": (
-        Act.WRITE,
-        lambda world: (f"memories/conflict/{world.conflict()}/settle/", {"resolution": "keep_b"}),
-    ),
-    "memories_memory_add": (Act.WRITE, _new("memory", type="note")),
-    "memories_guideline_add": (Act.WRITE, _new("guideline", type="general", priority="50")),
-    "memories_knowledge_add": (Act.WRITE, _new("knowledge", type="fact", confidence="0.5")),
-    "memories_tool_add": (Act.WRITE, _new("tool", type="cli")),
-    "memories_observation_add": (Act.WRITE, _new("observation", type="note")),
-    "memories_tag_add": (
-        Act.WRITE,
-        lambda world: ("memories/tag/add/", {"name": f"t{world.number()}", "description": "now"}),
-    ),
-    "memories_memory_edit": (
-        Act.WRITE,
-        lambda world: (f"{_MEMORY}/{world.memory()}/edit/", {**_text(world), "base_version": "1"}),
-    ),
-    "memories_memory_delete": (Act.WRITE, _memory("delete/")),
-    "memories_memory_restore": (Act.WRITE, _memory("restore/", "deleted")),
-    "memories_memory_again": (Act.WRITE, _memory("versions/1/again/", "revised")),
-    "memories_memory_promote": (Act.WRITE, _memory("promote/", "scratch")),
-    "memories_memory_relate": (Act.WRITE, _memory("relate/", relation="applies_to", target="project")),
-    "memories_memory_unrelate": (Act.WRITE, _unrelate),
-    "memories_memory_erase": (Act.GOVERN, _erase),
-    "memories_memory_changelist": (
-        Act.WRITE,
-        lambda world: (f"{_MEMORY}/", {"action": "delete_chosen", "_selected_action": [str(world.memory())]}),
-    ),
-    "memories_review_accept": (Act.REVIEW, _proposal("accept")),
-    "memories_review_reject": (Act.REVIEW, _proposal("reject", reason="no")),
-    "memories_review_edit": (Act.REVIEW, _edit_proposal),
-    "memories_review_merge": (Act.REVIEW, _merge),
-    "decisions_decision_add": (
-        Act.WRITE,
-        lambda world: (f"{_DECISION}/add/", {**_BLANK, "title": f"D {world.number()}", "chosen": "d"}),
-    ),
-    "decisions_decision_supersede": (Act.WRITE, _decision("supersede", **{**_BLANK, "impact": "", "chosen": "e"})),
-    "decisions_decision_mark": (Act.WRITE, _decision("mark", status="deprecated")),
-    "decisions_decision_link": (
-        Act.WRITE,
-        lambda world: (
-            f"{_DECISION}/{world.decision()}/link/",
-            {"relation": "refines", "to": str(world.decision())},
+# By the name of the page, and by the act that it needs
+_FORMS: dict[Act, dict[str, Form]] = {
+    Act.VIEW: {"views": ("views/", {"page": f"{_MEMORY}/", "query": "q=a", "name": "v{number}"})},  # everyone's own
+    Act.WRITE: {
+        "verify_chain": ("log/verify/", {}),
+        "memories_conflict_settle": ("memories/conflict/{conflict}/settle/", {"resolution": "keep_b"}),
+        "memories_memory_add": (f"{_MEMORY}/add/", _TEXT),
+        "memories_guideline_add": ("memories/guideline/add/", {**_TEXT, "type": "general", "priority": "50"}),
+        "memories_knowledge_add": ("memories/knowledge/add/", {**_TEXT, "type": "fact", "confidence": "0.5"}),
+        "memories_tool_add": ("memories/tool/add/", {**_TEXT, "type": "cli"}),
+        "memories_observation_add": ("memories/observation/add/", _TEXT),
+        "memories_tag_add": ("memories/tag/add/", {"name": "t{number}", "description": "now"}),
+        "memories_memory_edit": (f"{_MEMORY}/{{memory}}/edit/", {**_TEXT, **_FIRST}),
+        "memories_memory_delete": (f"{_MEMORY}/{{memory}}/delete/", {}),
+        "memories_memory_restore": (f"{_MEMORY}/{{deleted}}/restore/", {}),
+        "memories_memory_again": (f"{_MEMORY}/{{revised}}/versions/1/again/", {}),
+        "memories_memory_promote": (f"{_MEMORY}/{{scratch}}/promote/", {}),
+        "memories_memory_relate": (f"{_MEMORY}/{{memory}}/relate/", {"relation": "applies_to", "target": "project"}),
+        "memories_memory_unrelate": _unrelate,
+        "memories_memory_changelist": (f"{_MEMORY}/", {"action": "delete_chosen", "_selected_action": "{memory}"}),
+        "decisions_decision_add": (f"{_DECISION}/add/", {**_BLANK, "title": "D {number}", "chosen": "d"}),
+        "decisions_decision_supersede": (
+            f"{_DECISION}/{{decision}}/supersede/",
+            {**_BLANK, "impact": "", "chosen": "e"},
         ),
-    ),
-    "decisions_decision_evidence": (
-        Act.WRITE,
-        lambda world: (f"{_DECISION}/{world.decision()}/evidence/", {"kind": "notes", "value": f"n{world.number()}"}),
-    ),
-    "governance_redaction_run": (Act.GOVERN, _redact),
-    "governance_rollback_run": (Act.GOVERN, _roll),
-    "governance_rollback_undo": (Act.GOVERN, lambda world: (f"governance/rollback/{world.rollback()}/undo/", {})),
-    "governance_retentionrun_run": (Act.GOVERN, _retain),
-    "governance_retentionrun_policy": (Act.GOVERN, _policy),
-    "governance_hold_place": (
-        Act.GOVERN,
-        lambda world: ("governance/hold/place/", {"stream_id": f"#{world.memory()}", "reason": "r"}),
-    ),
-    "governance_hold_lift": (Act.GOVERN, lambda world: (f"governance/hold/{world.hold()}/lift/", {"reason": "done"})),
-    "governance_affirmation_affirm": (
-        Act.REVIEW,
-        lambda world: (f"governance/affirmation/{world.stale()}/affirm/", {}),
-    ),
-    "governance_affirmation_retire": (
-        Act.REVIEW,
-        lambda world: (f"governance/affirmation/{world.stale()}/retire/", {"reason": "old"}),
-    ),
-    # Everyone's own
-    "views": (
-        Act.VIEW,
-        lambda world: ("views/", {"page": f"{_MEMORY}/", "query": "q=a", "name": f"v{world.number()}"}),
-    ),
+        "decisions_decision_mark": (f"{_DECISION}/{{decision}}/mark/", {"status": "deprecated"}),
+        "decisions_decision_link": (f"{_DECISION}/{{decision}}/link/", {"relation": "refines", "to": "{decision}"}),
+        "decisions_decision_evidence": (f"{_DECISION}/{{decision}}/evidence/", {"kind": "notes", "value": "n{number}"}),
+    },
+    Act.REVIEW: {
+        "inbox_verdicts": ("inbox/verdicts/", {"verdict": "accepted", "entry": "proposal-{pending}-1"}),
+        "memories_review_accept": (f"{_REVIEW}/{{pending}}/accept/", _FIRST),
+        "memories_review_reject": (f"{_REVIEW}/{{pending}}/reject/", {**_FIRST, "reason": "no"}),
+        "memories_review_edit": (f"{_REVIEW}/{{pending}}/edit/", {**_FIRST, **_TEXT}),
+        "memories_review_merge": (
+            f"{_REVIEW}/{{pending}}/merge/",
+            {**_FIRST, "into": "{memory}", "into_version": "1", "content": "m"},
+        ),
+        "governance_affirmation_affirm": ("governance/affirmation/{stale}/affirm/", {}),
+        "governance_affirmation_retire": ("governance/affirmation/{stale}/retire/", {"reason": "old"}),
+    },
+    Act.GOVERN: {
+        "describe": ("describe/", {"name": f"{OWN} {{number}}"}),
+        "settings": ("settings/", {"before": "{{}}", "session_idle_hours-value": "{hours}"}),
+        "secrets": ("secrets/", {**_NO_SECRETS, "do": "save", "allow": "nothing{number}"}),
+        "members": ("members/", {"name": "{person}", "role": "viewer"}),
+        "memories_memory_erase": _erase,
+        "governance_redaction_run": _redact,
+        "governance_rollback_run": _roll,
+        "governance_rollback_undo": ("governance/rollback/{rollback}/undo/", {}),
+        "governance_retentionrun_run": _retain,
+        "governance_retentionrun_policy": (
+            "governance/retentionrun/policy/",
+            {**_NO_RULES, "purge_deleted_after_days": "1{number}"},
+        ),
+        "governance_hold_place": ("governance/hold/place/", {"stream_id": "#{memory}", "reason": "r"}),
+        "governance_hold_lift": ("governance/hold/{hold}/lift/", {"reason": "done"}),
+    },
 }
+_HUB_FORMS: dict[Act, dict[str, Form]] = {
+    Act.VIEW: {"tokens": ("tokens", {**TOKEN, "for": "me", "name": "a{number}"})},  # everyone's own
+    Act.GOVERN: {
+        "new-project": ("new/project", {"id": "p{number}"}),
+        "new-org": ("new/organisation", {"id": "o{number}"}),
+    },
+    Act.ADMINISTER: {
+        "people": ("people", {"name": "u{number}", "role": "member"}),
+        "change-person": ("people/{person}/deactivate", {}),
+        "revoke-token": ("tokens/{token}/revoke", {}),
+        "plan-job": ("jobs/plan", {"job": "expire turns", "every": "day", "at": "{hour}:30"}),
+    },
+}
+FORMS = {name: (act, form) for act, forms in _FORMS.items() for name, form in forms.items()}
+HUB_FORMS = {name: (act, form) for act, forms in _HUB_FORMS.items() for name, form in forms.items()}
 # Those that change an organisation and the global scope too, where agents have no sessions and propose nothing
 IN_WIDER_SCOPES = tuple(
     """
@@ -202,33 +149,15 @@ READ_ONLY = frozenset(
     """
     None inbox graph pick blame audit imports worth replay as_of live task live_task stream index login logout
     password_change password_change_done autocomplete jsi18n view_on_site app_list
-    core_rawevent_export sessions_app_commit_sha sessions_app_commit_export sessions_app_session_named
-    sessions_app_session_export sessions_app_turn_stream memories_observation_export memories_guideline_export
-    memories_tool_export memories_knowledge_export memories_memory_export decisions_decision_export
-    memories_memory_versions memories_memory_compare memories_memory_lookup memories_contextpack_now
-    memories_pack_compare memories_review_item decisions_decision_lookup governance_affirmation_item
+    sessions_app_commit_sha sessions_app_session_named sessions_app_turn_stream memories_memory_versions
+    memories_memory_compare memories_contextpack_now memories_pack_compare memories_review_item
+    governance_affirmation_item
     """.split()
 )
 NO_FORM = {
     "import": "needs an import from another tool; tests/admin/test_site.py refuses it to viewers",
     "memories_review_undo": "undoes one's own verdict, so it needs one first; it writes as verdicts do",
     "memories_review_undo_chosen": "the same",
-}
-TOKEN = {"reach": "hub", "verbs": "admin", "days": "9"}
-
-# Of the hub: the act, the address, the fields
-HUB_FORMS: dict[str, tuple[Act, Maker]] = {
-    "new-project": (Act.GOVERN, lambda world: ("new/project", {"id": f"p{world.number()}"})),
-    "new-org": (Act.GOVERN, lambda world: ("new/organisation", {"id": f"o{world.number()}"})),
-    "people": (Act.ADMINISTER, lambda world: ("people", {"name": f"u{world.number()}", "role": "member"})),
-    "change-person": (Act.ADMINISTER, lambda world: (f"people/{world.person()}/deactivate", {})),
-    "revoke-token": (Act.ADMINISTER, lambda world: (f"tokens/{world.token()}/revoke", {})),
-    # Everyone makes tokens of their own.
-    "tokens": (Act.VIEW, lambda world: ("tokens", {**TOKEN, "for": "me", "name": f"a{world.number()}"})),
-    "plan-job": (
-        Act.ADMINISTER,
-        lambda world: ("jobs/plan", {"job": "expire turns", "every": "day", "at": f"{world.number() % 24}:30"}),
-    ),
 }
 # Pages of the hub and the act that they need
 HUB_READS = {
@@ -254,8 +183,8 @@ NO_HUB_FORM = {
     "find": "read here",
     "jobs": "read here",
 }
-# Django's own pages of each model: those that no form here names are without the right to add, change or delete.
-_OF_MODELS = re.compile(r"_(changelist|add|history|delete|change)$")
+# Pages that each model has: of Django's own, those without a form here are without the right to add or change.
+_OF_MODELS = re.compile(r"_(changelist|add|history|delete|change|export|lookup)$")
 _SAMPLES = {
     "version": "1",
     "form": "jsonl",
@@ -332,9 +261,7 @@ def hub_paths() -> Iterator[str]:
     """Yield the address of every page of the hub."""
     for path, _ in patterns(HUB_URLS):
         if not path.startswith(("api/", "signout", "p/", "o/", "global/")) and not re.search(r"[\^$(\\]", path):
-            yield re.sub(
-                r"<(?:\w+:)?(\w+)>", lambda part: {"name": "own-viewer", "what": "role"}.get(part[1], "1"), path
-            )
+            yield _filled(path, defaultdict(lambda: "1", name="own-viewer", what="role"))
 
 
 def page(path: str, place: str, act: Act = Act.VIEW) -> Request:
@@ -342,9 +269,23 @@ def page(path: str, place: str, act: Act = Act.VIEW) -> Request:
     return Request(f"{BEFORE[place]}{path}", "GET", f"{BEFORE[place]}{path}", act, place, lists_places=lists_places)
 
 
+class _Made(dict[str, str]):
+    """What the world makes, by the name of its method; each time a new one."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def __missing__(self, name: str) -> str:
+        return str(getattr(self._world, name)())
+
+
 def form(world: World, name: str, place: str = OWN) -> Request:
     """Return a form to send; of a place, or of the hub."""
-    act, maker = FORMS[name] if place else HUB_FORMS[name]
-    path, fields = maker(world)
-    page_of = page(f"admin/{path}" if place else path, place, act)
-    return replace(page_of, label=f"{name} of {place or 'the hub'}", method="POST", body=fields, writes=True)
+    act, template = FORMS[name] if place else HUB_FORMS[name]
+    path, fields = template if isinstance(template, tuple) else template(world)
+    if isinstance(template, tuple):
+        made = _Made(world)
+        path = path.format_map(made)
+        fields = {key: value.format_map(made) if isinstance(value, str) else value for key, value in fields.items()}
+    request = page(f"admin/{path}" if place else path, place, act)
+    return replace(request, label=f"{name} of {place or 'the hub'}", method="POST", body=fields, writes=True)

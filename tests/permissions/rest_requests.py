@@ -47,10 +47,8 @@ def _roll(world: World) -> Values:
 
 
 def _redact(world: World) -> Values:
-    chosen = {"text": f"out of place {world.number()}"}
-    world.memory(content=f"a text that is {chosen['text']}")
-    shown = world.post(f"projects/{OWN}/redactions/preview", chosen)
-    return {**chosen, "confirm_token": shown["confirm_token"]}
+    text, token = world.redactable()
+    return {"text": text, "confirm_token": token}
 
 
 def _hook(world: World) -> Values:

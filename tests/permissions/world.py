@@ -55,7 +55,7 @@ class World:
             self.post("projects", {"id": project, "name": f"{project} name", "org_id": org, "root_path": root})
             for scope, name in (("org", org), ("global", GLOBAL)):
                 self.memory(project, title=f"{name} rule {self.number()}", content=f"{name} text", scope=scope)
-            self.ids[project] = self._fill(project)
+            self.ids[project] = self._fill_a_little(project) if project == SISTER else self._fill(project)
 
     def number(self) -> int:
         return next(self._count)
@@ -109,6 +109,18 @@ class World:
         self.send("DELETE", path)
         token = self.asked(f"{path}&permanent=true")["confirm_token"]
         return {"id": memory, "scope": scope, "permanent": True, "confirm_token": token}
+
+    def hour(self) -> int:
+        return self.number() % 24
+
+    def hours(self) -> int:
+        return self.number() % 600 + 2
+
+    def redactable(self) -> tuple[str, str]:
+        """Return a text that a memory has, and the token that confirms its redaction."""
+        text = f"out of place {self.number()}"
+        self.memory(content=f"a text that is {text}")
+        return text, str(self.post(f"projects/{OWN}/redactions/preview", {"text": text})["confirm_token"])
 
     def person(self) -> str:
         return str(add_person(command=PersonAdd(name=f"p{self.number()}", role="member")).username)
@@ -213,6 +225,9 @@ class World:
         self.deleted(project)
         digest = self.send("GET", f"projects/{project}/retention?now={LATER}")["digest"]
         return {"digest": str(digest), "now": LATER}
+
+    def _fill_a_little(self, project: str) -> dict[str, Any]:
+        return {"memory_id": self.memory(project), "decision_id": self.decision(project), **self.turn(project)}
 
     def _fill(self, project: str) -> dict[str, Any]:
         """Write one of each kind, and return their ids by the names of the routes' parameters."""
