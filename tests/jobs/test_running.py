@@ -61,7 +61,8 @@ class RunningTests(JobTestCase):
             [("project alpha", "ok"), ("project beta", "ok")],
         )
         kept = JobRun.objects.get(store="store:project:alpha")
-        stored = (kept.job, kept.result, kept.done, kept.total, kept.message, kept.asked_by, kept.pid, kept.idle)
+        asked_by, _, _ = kept.asked_by.partition(" on ")  # a machine, where several have one database
+        stored = (kept.job, kept.result, kept.done, kept.total, kept.message, asked_by, kept.pid, kept.idle)
         self.assertEqual(stored, ("try this", "ok", 3, 4, "three of four done", "ada", os.getpid(), False))
 
     def test_one_store_that_fails_stops_no_other_and_says_why(self) -> None:

@@ -265,8 +265,8 @@ def run_child(last: str, folder: str, module: str, *arguments: str) -> None:
 
 def main(name: str, last: int, folder: Path) -> int:
     """Run an operation; with ``last``, die before that statement or step."""
-    for name in ("statements", "processes"):
-        (folder / name).write_bytes(b"")
+    for file in ("statements", "processes"):
+        (folder / file).write_bytes(b"")
 
     def child(module: str, *arguments: str) -> list[str]:
         own = [sys.executable, "-m", "tests.postgres.killed_operation", "--child"]

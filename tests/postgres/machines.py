@@ -72,6 +72,6 @@ def begin_python(program: str, home: Path, url: str, *, stdout: Any = subprocess
 
 
 def run(*arguments: str, home: Path, url: str) -> tuple[int, str]:
-    """Run a command on a machine, and return its exit code and all that it wrote."""
+    """Run a command on a machine, and return its exit code and all that it wrote, errors first."""
     code, printed, errors = forks.run(*arguments, **variables(home, url))
-    return code, printed + errors
+    return code, errors + printed

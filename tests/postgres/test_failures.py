@@ -85,11 +85,13 @@ with use_store(project_store("{PROJECT}")):
 class Writer:
     def __init__(self, name: str, home: Path, url: str) -> None:
         self._file = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the writer
+        self._lines: list[str] = []
         self.process = begin_python(WRITER.replace("NAME", name), home, url, stdout=self._file)
 
     def lines(self) -> list[str]:
-        with os.fdopen(os.dup(self._file.fileno()), "r") as copy:
-            return os.pread(copy.fileno(), 1 << 26, 0).decode().splitlines()
+        if not self._file.closed:
+            self._lines = os.pread(self._file.fileno(), 1 << 26, 0).decode().splitlines()
+        return self._lines
 
     @property
     def acknowledged(self) -> list[str]:
@@ -105,7 +107,8 @@ class Writer:
 
     def stop(self) -> None:
         self.process.communicate()
-        self._file.seek(0)
+        self.lines()  # to have the last ones after the file is gone
+        self._file.close()
 
 
 @contextmanager
