@@ -118,7 +118,6 @@ _PROGRAMS: dict[str, tuple[Callable[[], str], str]] = {
     "nginx": (_called("nginx"), "nginx; apt-get install nginx-light"),
     "node": (_node, "Node; apt-get install nodejs"),
     "node tools": (_node_tools, "tools of the protocol on Node; .ci/node installs them"),
-    "openssl": (_called("openssl"), "openssl; apt-get install openssl"),
     "pgbouncer": (_called("pgbouncer"), "PgBouncer; apt-get install pgbouncer"),
     "postgresql": (_postgresql, f"PostgreSQL {OLDEST_POSTGRESQL} or newer; apt-get install postgresql"),
     "strace": (_strace, "strace that may trace other processes; apt-get install strace"),

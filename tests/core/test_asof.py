@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
-from unittest import mock, skipUnless
+from unittest import mock
 
 from django.core.management import call_command
 from django.db import connections, transaction
@@ -32,7 +32,7 @@ from memoryhub.mcp.registry import load_tools
 from tests import tampering
 from tests.api.client import RestTestCase
 from tests.core.test_log import StoreTestCase, write
-from tests.databases import on_postgresql, sqlite_only
+from tests.databases import on_postgresql, postgresql_only, sqlite_only
 from tests.server_processes import free_port
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -219,7 +219,7 @@ class KeptViewsTests(StoreTestCase):
         self.assertEqual(erased, ["payload.erased"])
         self.assertEqual(self.views_with(HIDDEN), [])
 
-    @skipUnless(on_postgresql(), "connections of a file are not counted")
+    @postgresql_only("connections of a file are not counted")
     def test_an_erasure_needs_one_connection_at_a_time(self) -> None:
         with as_of(8):
             pass
@@ -227,14 +227,14 @@ class KeptViewsTests(StoreTestCase):
             log.erase_streams(["memory:3"], reason="asked")
         self.assertEqual(self.kept(), [])
 
-    @skipUnless(on_postgresql(), "SQLite has no servers")
+    @postgresql_only("SQLite has no servers")
     def test_another_server_that_is_away_is_not_asked(self) -> None:
         (self.home / "config.toml").write_text(f'[servers]\nmars = "postgresql://hub@127.0.0.1:{free_port()}/mars"\n')
         with as_of(3):
             self.assertEqual(Memory.objects.count(), 3)
         self.assertEqual(self.kept(), ["3"])
 
-    @skipUnless(on_postgresql(), "an open file can be read after its removal")
+    @postgresql_only("an open file can be read after its removal")
     def test_a_reader_of_a_view_that_an_erasure_removes_is_asked_to_try_again(self) -> None:
         with self.assertRaisesRegex(Locked, "text was erased meanwhile; try again"), as_of(3):
             with self.store():

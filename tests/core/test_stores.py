@@ -11,7 +11,7 @@ import sys
 import threading
 from contextlib import closing, nullcontext
 from pathlib import Path
-from unittest import mock, skipUnless
+from unittest import mock
 
 from django.db import DataError, connections, transaction
 from django.db.migrations.executor import MigrationExecutor
@@ -31,7 +31,7 @@ from memoryhub.core.stores import rows, schema, store
 from memoryhub.core.stores.routing import NoCurrentStore
 from memoryhub.core.stores.store import StoreId, org_store, project_store, use_store
 from tests import tampering
-from tests.databases import on_postgresql, sqlite_only
+from tests.databases import on_postgresql, postgresql_only, sqlite_only
 from tests.support import HubTestCase, forget_all_stores
 
 ALPHA, BETA = project_store("alpha"), project_store("beta")
@@ -246,7 +246,7 @@ class IsolationTests(HubTestCase):
             next(rows.iterate(counted, ["tool"]))  # a reader that stops is in nobody's way
             write("written after it")
 
-    @skipUnless(on_postgresql(), "SQLite computes each row when it is asked for")
+    @postgresql_only("SQLite computes each row when it is asked for")
     def test_rows_that_were_not_asked_for_are_not_computed(self):
         with use_store(ALPHA):
             found = rows.iterate("SELECT 1 / (2000 - i) FROM generate_series(1, 2500) AS n(i)")

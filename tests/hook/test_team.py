@@ -25,7 +25,7 @@ from tests.home import contents
 from tests.hook import network as net
 from tests.hook.client import ClaudeCode, HookTestCase, Repository, environment_of, replayed, run_hook
 from tests.secrets_made import SECRETS, TEXTS
-from tests.setup.test_team import make_certificate
+from tests.setup.test_team import make_authority
 from tests.web.server import DEADLINE_SECONDS, ROOT, Server, Shell, poll, run, serving, temporary_home
 
 # What sends, as a hook's child process does.
@@ -371,7 +371,7 @@ class TlsTests(TeamTestCase):
     def setUp(self) -> None:
         super().setUp()
         place = self.home.parent
-        self.authority = make_certificate(place)
+        self.authority = make_authority(place)
         self.network = self.enterContext(net.network_to(self.hub.place, certificate=place / "server.pem"))
 
     def test_a_hub_with_the_teams_own_authority_is_trusted_where_the_person_names_it(self) -> None:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, ClassVar
-from unittest import TestCase, mock, skipUnless
+from unittest import TestCase, mock
 
 from django.test import tag
 from hypothesis import HealthCheck, given, settings
@@ -26,7 +26,7 @@ from memoryhub.core.errors import Locked
 from memoryhub.core.log.comparing import compare, compare_sample
 from memoryhub.core.stores import rows
 from tests import postgresql
-from tests.databases import on_postgresql
+from tests.databases import postgresql_only
 from tests.programs import needs
 from tests.support import HubTestCase
 
@@ -313,7 +313,7 @@ class AnswerTests(TestCase):
 
 
 @tag("backend")
-@skipUnless(on_postgresql(), "posting lists are PostgreSQL's")
+@postgresql_only("posting lists are PostgreSQL's")
 class MergeTests(HubTestCase):
     def setUp(self) -> None:
         super().setUp()

@@ -222,7 +222,10 @@ class DatabaseTests(SetupTestCase):
         self.refused(8, "was given no database", "claude-code", "--check")
 
     def test_a_service_does_not_start_without_the_database(self):
-        with self.assertRaisesRegex(CommandError, "starts without MEMORY_HUB_DATABASE_URL.*database_url"):
+        with (
+            mock.patch("shutil.which", return_value="/usr/bin/systemctl"),
+            self.assertRaisesRegex(CommandError, "starts without MEMORY_HUB_DATABASE_URL.*database_url"),
+        ):
             call_command("service", "install")
 
 

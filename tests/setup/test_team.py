@@ -25,6 +25,7 @@ from tests.home import contents
 from tests.hook.network import network_to
 from tests.mcp.http_server import HttpServer
 from tests.setup.test_setup import CLAUDE, SetupTestCase
+from tests.web.public_server import make_certificate
 from tests.web.server import temporary_home
 
 HUB = "https://hub.example.org"
@@ -230,7 +231,7 @@ class CheckTests(TeamSetupTestCase):
             self.check(server.url, token)
 
     def check_certificates(self, place: tuple[str, int], token: str) -> None:
-        authority = make_certificate(self.user)
+        authority = make_authority(self.user)
         with network_to(place, certificate=self.user / "server.pem") as network:
             url = f"{network.url}/mcp"
             with self.assertRaisesRegex(Exception, "is not trusted: .*; name the authority's file with --ca-file"):
@@ -264,20 +265,11 @@ class _Ending:
             process.terminate()
 
 
-def make_certificate(folder: Path) -> Path:
-    """Make ``server.pem``, a key and a certificate for 127.0.0.1, and return the file of its authority."""
-    authority, server = folder / "ca.pem", folder / "server.pem"
-    made = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
-    _openssl(folder, *made, "-subj", "/CN=A team", "-keyout", "ca.key", "-out", str(authority))
-    signed = ("-CA", str(authority), "-CAkey", "ca.key", "-addext", "subjectAltName=IP:127.0.0.1")
-    subject = ("-subj", "/CN=127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE")
-    _openssl(folder, *made, *signed, *subject, "-keyout", "key.pem", "-out", "cert.pem")
-    server.write_text((folder / "key.pem").read_text() + (folder / "cert.pem").read_text())
-    return authority
-
-
-def _openssl(folder: Path, *arguments: str) -> None:
-    subprocess.run(["openssl", "req", "-x509", *arguments], check=True, capture_output=True, cwd=folder)
+def make_authority(folder: Path) -> Path:
+    """Make ``server.pem``, a key and a certificate for 127.0.0.1 that is its own authority; return the authority."""
+    certificate, key = make_certificate(folder, "127.0.0.1")
+    (folder / "server.pem").write_text(key.read_text() + certificate.read_text())
+    return certificate
 
 
 OTHER_HUB = "https://other.example.net"
