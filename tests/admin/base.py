@@ -16,7 +16,7 @@ from decisions.schemas import DecisionRecord
 from decisions.selectors import find_decision
 from decisions.services import record_decision
 from memories.models import Memory
-from memories.schemas import MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult
+from memories.schemas import MemoryDelete, MemoryRestore, MemoryUpdate, MemoryWrite, WriteResult
 from memories.services import delete_memory, restore_memory, update_memory, write_memory
 from memoryhub.core.events.projection import Event
 from memoryhub.core.stores.store import project_store
@@ -47,13 +47,13 @@ class AdminTestCase(HubTestCase):
             found: Memory = Memory.objects.get(id=memory_id)
             return found
 
-    def delete(self, memory_id: int) -> None:
+    def delete(self, memory_id: int, **fields: Any) -> WriteResult:
         with self.store():
-            delete_memory(command=MemoryTouch(id=memory_id))
+            return delete_memory(command=MemoryDelete(id=memory_id, **fields))
 
-    def restore(self, memory_id: int) -> None:
+    def restore(self, memory_id: int, **fields: Any) -> WriteResult:
         with self.store():
-            restore_memory(command=MemoryTouch(id=memory_id))
+            return restore_memory(command=MemoryRestore(id=memory_id, **fields))
 
     def update(self, memory_id: int, *, actor: str = "agent", **changes: Any) -> WriteResult:
         with self.store(actor=actor, source="mcp"):

@@ -19,7 +19,7 @@ from memoryhub.rest.auth import read_token
 from tests import tampering
 from tests.core.base import run_command
 from tests.databases import at_home, sqlite_only
-from tests.mcp.client import McpTestCase
+from tests.mcp.case import McpTestCase
 from tests.support import HubTestCase, forget_all_stores
 
 ALPHA = project_store("alpha")

@@ -32,7 +32,7 @@ from tests.api.client import RestTestCase
 from tests.governance.retaining import RetentionTestCase
 from tests.governance.rollback_case import RollbackTestCase
 from tests.governance.staleness import StalenessTestCase
-from tests.mcp.client import McpTestCase, Server
+from tests.mcp.case import McpTestCase, Server
 from tests.mcp.test_forged_lines import EveryToolTests
 from tests.support import HubTestCase
 from tests.test_docs import client_row, folder_rows, recorded_as, setting_row, tool_row

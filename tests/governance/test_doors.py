@@ -36,7 +36,7 @@ from memoryhub.registry.people import PersonAdd, add_person
 from tests.admin.base import AdminTestCase, text_of
 from tests.api.client import RestTestCase
 from tests.governance.staleness import StalenessTestCase
-from tests.mcp.client import McpTestCase, Server
+from tests.mcp.case import McpTestCase, Server
 
 ALPHA = project_store("alpha")
 ROLLBACK, RETENTION, HOLDS, STALE = (

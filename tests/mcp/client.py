@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import importlib
 import json
 import os
-import re
 import select
 import subprocess
 import sys
-import tempfile
-import threading
 import time
-import traceback
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
-from unittest import mock
+from typing import Any, TypeVar
 
 import anyio.from_thread
-from django.db import connections
-from django.test import SimpleTestCase
 from mcp.client.stdio import StdioServerParameters
 
-from memoryhub.core import tools
-from memoryhub.mcp.options import parse
-from memoryhub.mcp.registry import load_tools
-from memoryhub.mcp.serve import assemble
-from memoryhub.mcp.wire import Handover, Wire
-from tests.databases import at_home, remove_home, variables_of
-from tests.home import UNMEASURED, run_home
-from tests.support import StoresTestCase, forget_all_stores, share_template
+from tests.databases import variables_of
 
 FIXTURES = "tests.mcp.fixture_tools"
 ROOT = Path(__file__).resolve().parents[2]
@@ -204,131 +187,6 @@ class Process(Client):
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             if pipe:
                 pipe.close()
-
-
-class Server(Client):
-    """A server in this process, with the pipes and the pump of a real one; the home is the current one."""
-
-    def __init__(self, *options: str, cwd: Path | None = None) -> None:
-        given, self._requests = os.pipe()
-        self._answers, taken = os.pipe()
-        super().__init__(self._answers, self._requests)
-        self._open = {self._requests, self._answers}
-        self._ends = (given, taken)
-        chosen = parse([*(options or (() if cwd else ("--project", "alpha")))])
-        self._hub = assemble(chosen, cwd or ROOT, [])
-        self._errors: list[str] = []
-        self._thread = threading.Thread(target=self._serve, name="mcp server of a test")
-        self._thread.start()
-
-    def _serve(self) -> None:
-        try:
-            with asyncio.Runner(debug=False) as runner:
-                runner.run(self._hub.serve(Handover(Wire(*self._ends)), signals=()))
-            self._hub.keepers.leave_all()
-        except BaseException:  # noqa: BLE001 - the test gets it
-            self._errors.append(traceback.format_exc())
-        finally:
-            connections.close_all()
-            for end in self._ends:
-                os.close(end)
-
-    def close_input(self) -> None:
-        self._close(self._requests)
-
-    def wait(self) -> tuple[int, str]:
-        self._thread.join(DEADLINE_SECONDS)
-        assert not self._thread.is_alive(), "the server goes on"
-        return len(self._errors), "".join(self._errors)
-
-    def destroy(self) -> None:
-        self._close(self._requests)
-        self._close(self._answers)
-        self.wait()
-
-    def _close(self, descriptor: int) -> None:
-        if descriptor in self._open:
-            self._open.remove(descriptor)
-            os.close(descriptor)
-
-
-class McpTestCase(StoresTestCase):
-    """Servers in this process, which share a home per class."""
-
-    # A module whose tools the servers have besides their own
-    tools_module: ClassVar[str] = FIXTURES
-    home: Path
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        cls.home = Path(tempfile.mkdtemp(prefix="home-", dir=run_home()))
-        cls.addClassCleanup(remove_home, cls.home)
-        cls.enterClassContext(at_home(cls.home))
-        cls.addClassCleanup(forget_all_stores)
-        share_template(cls.home)
-        cls.enterClassContext(more_tools(cls.tools_module))
-
-    @classmethod
-    def share_server(cls, *options: str, cwd: Path | None = None) -> Server:
-        server = Server(*options, cwd=cwd)
-        cls.addClassCleanup(server.destroy)
-        server.initialize()
-        return server
-
-    def start(self, *options: str, cwd: Path | None = None, **changes: str) -> Server:
-        """Start a server; it and those after it have the changes in their environment until the test ends."""
-        self.enterContext(mock.patch.dict(os.environ, changes))
-        server = Server(*options, cwd=cwd)
-        self.addCleanup(server.destroy)
-        return server
-
-    def connect(self, *options: str, cwd: Path | None = None, **changes: str) -> Server:
-        server = self.start(*options, cwd=cwd, **changes)
-        server.initialize()
-        return server
-
-
-class ProcessTestCase(SimpleTestCase):
-    """Servers as clients start them, which share a home per class, so that only the first one starts slowly."""
-
-    home: Path
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        cls.home = Path(tempfile.mkdtemp())
-        cls.addClassCleanup(remove_home, cls.home)
-
-    def start(self, *options: str, **settings: Any) -> Process:
-        server = Process(settings.pop("home", self.home), *options, **{**UNMEASURED, **settings})
-        self.addCleanup(server.destroy)
-        return server
-
-    def connect(self, *options: str, **settings: Any) -> Process:
-        server = self.start(*options, **settings)
-        server.initialize()
-        return server
-
-    def keep_snapshot(self, *options: str) -> Path:
-        server = self.connect(*options)
-        server.end()
-        (path,) = (self.home / "cache").glob("mcp-*.json")
-        return path
-
-
-@contextmanager
-def more_tools(module: str) -> Iterator[None]:
-    """Let servers in this process have a module's tools besides their own, or none, inside the block."""
-    load_tools()
-    with ExitStack() as stack:
-        for registered in (tools._tools, tools._aliases, tools._resources, tools._prompts):
-            own = {name: found for name, found in registered.items() if not re.match(r"(test|old)_|test:", name)}
-            stack.enter_context(mock.patch.dict(registered, own, clear=True))
-        stack.enter_context(mock.patch.dict(os.environ, MEMORY_HUB_TEST_TOOLS=module))
-        if module:
-            importlib.reload(importlib.import_module(module))
-        yield
 
 
 def run_async(work: Callable[..., Awaitable[T]], *arguments: Any) -> T:

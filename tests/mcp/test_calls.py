@@ -23,16 +23,8 @@ from memoryhub.mcp import options as mcp_options
 from memoryhub.mcp.options import PROFILES, parse
 from memoryhub.mcp.registry import load_tools
 from memoryhub.mcp.schema import input_schema
-from tests.mcp.client import (
-    ENVELOPE,
-    MODERN,
-    ROOT,
-    McpTestCase,
-    Server,
-    more_tools,
-    parameters,
-    run_async,
-)
+from tests.mcp.case import McpTestCase, Server, more_tools
+from tests.mcp.client import ENVELOPE, MODERN, ROOT, parameters, run_async
 
 
 class CallingTools(McpTestCase):

@@ -17,7 +17,7 @@ from memoryhub.mcp.calls import _arguments, _present, error_result
 from memoryhub.mcp.registry import load_tools
 from memoryhub.mcp.resources import Resources
 from tests.hostile import BREAKS, FORGED, Hostile, fill, forged_lines, forging, ids_at_line_starts
-from tests.mcp.client import Server
+from tests.mcp.case import Server
 from tests.support import HubTestCase, forget_all_stores
 
 QUESTION = "guideline x"

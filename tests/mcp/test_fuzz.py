@@ -13,7 +13,8 @@ from memoryhub.core.errors import HubError
 from memoryhub.core.tools import Tool, all_resources, all_tools
 from memoryhub.mcp.registry import load_tools
 from tests.databases import on_postgresql, variables_of
-from tests.mcp.client import McpTestCase, Message, Server
+from tests.mcp.case import McpTestCase, Server
+from tests.mcp.client import Message
 from tests.postgresql import URL_VARIABLE
 from tests.torture.rounds import is_long
 

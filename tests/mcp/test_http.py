@@ -22,17 +22,8 @@ from memoryhub.core.errors import Busy, TooMany
 from memoryhub.mcp import sessions
 from memoryhub.mcp.caller import Admitted
 from tests.databases import sqlite_only
-from tests.mcp.client import (
-    DEADLINE_SECONDS,
-    HANDSHAKE,
-    MODERN,
-    ROOT,
-    McpTestCase,
-    command,
-    environment,
-    run_async,
-    wait_until,
-)
+from tests.mcp.case import McpTestCase
+from tests.mcp.client import DEADLINE_SECONDS, HANDSHAKE, MODERN, ROOT, command, environment, run_async, wait_until
 from tests.mcp.http_server import HttpServer, HttpSession, HubProject, HubTestCase, hello, hub_with, text_of
 from tests.web.server import Server, poll
 

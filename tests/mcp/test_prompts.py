@@ -7,7 +7,8 @@ from typing import Any
 from memoryhub.core.tools import all_prompts, all_tools
 from memoryhub.mcp.prompts import completion_of
 from memoryhub.mcp.registry import load_tools
-from tests.mcp.client import ENVELOPE, ROOT, McpTestCase, Server
+from tests.mcp.case import McpTestCase, Server
+from tests.mcp.client import ENVELOPE, ROOT
 
 LIST = "memories://list{?memory_type,tags,limit,offset,include_deleted}"
 

@@ -23,6 +23,7 @@ from memoryhub.mcp.server import INSTRUCTIONS
 from memoryhub.mcp.wire import MAX_LINE_BYTES
 from tests import tampering
 from tests.databases import at_home, sqlite_only
+from tests.mcp.case import McpTestCase, ProcessTestCase, Server, more_tools
 from tests.mcp.client import (
     CLIENT,
     ENVELOPE,
@@ -31,12 +32,8 @@ from tests.mcp.client import (
     MODERN,
     ROOT,
     Client,
-    McpTestCase,
     Process,
-    ProcessTestCase,
-    Server,
     environment,
-    more_tools,
     parameters,
     run_async,
     wait_until,

@@ -10,7 +10,7 @@ from typing import Any, Self
 from django.test import tag
 
 from memoryhub.core.tools import all_tools
-from tests.mcp.client import McpTestCase, Server
+from tests.mcp.case import McpTestCase, Server
 
 ID = r"#(\d+)"
 

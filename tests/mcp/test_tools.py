@@ -14,7 +14,8 @@ from django.test import tag
 from memoryhub.core.stores.store import list_projects
 from tests.databases import at_home, sqlite_only
 from tests.home import contents
-from tests.mcp.client import ENVELOPE, ROOT, McpTestCase, ProcessTestCase, Server, environment
+from tests.mcp.case import McpTestCase, ProcessTestCase, Server
+from tests.mcp.client import ENVELOPE, ROOT, environment
 
 
 class ScopeToolsTests(McpTestCase):

@@ -29,8 +29,8 @@ from memories.services import write_memory
 from tests import forks
 from tests.databases import variables_of
 from tests.home import UNMEASURED, run_home
+from tests.mcp.case import ProcessTestCase
 from tests.mcp.client import Process as McpServer
-from tests.mcp.client import ProcessTestCase
 from tests.mcp.http_server import HttpServer, HttpSession
 from tests.programs import needs
 from tests.support import HubTestCase, forget_all_stores

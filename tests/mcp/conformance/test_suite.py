@@ -12,7 +12,8 @@ from unittest import mock
 
 from django.test import tag
 
-from tests.mcp.client import MODERN, McpTestCase, command
+from tests.mcp.case import McpTestCase
+from tests.mcp.client import MODERN, command
 from tests.mcp.http_server import HttpServer
 from tests.programs import NODE_MODULES, needs, path_of
 from tests.web.server import serving
