@@ -204,7 +204,7 @@ def _serve(path: str) -> None:
         listener.listen(64)
         os.write(1, b"ready")
         os.dup2(2, 1)
-        while sys.stdin.fileno() not in select([listener, sys.stdin], [], [])[0]:
+        while sys.stdin not in select([listener, sys.stdin], [], [])[0]:
             control, _ = listener.accept()
             with control:
                 message, descriptors, _, _ = socket.recv_fds(control, _LARGEST, 4)

@@ -115,6 +115,7 @@ _PROGRAMS: dict[str, tuple[Callable[[], str], str]] = {
     "chromium": (_chromium, "Chromium; apt-get install chromium chromium-driver"),
     "curl": (_called("curl"), "curl; apt-get install curl"),
     "fish": (_called("fish"), "fish; apt-get install fish"),
+    "mount": (_called("mount"), "mount; apt-get install mount"),
     "nginx": (_called("nginx"), "nginx; apt-get install nginx-light"),
     "node": (_node, "Node; apt-get install nodejs"),
     "node tools": (_node_tools, "tools of the protocol on Node; .ci/node installs them"),

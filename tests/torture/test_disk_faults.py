@@ -214,6 +214,7 @@ class DiskFaultTests(HubTestCase):
             self.assertEqual((titles.count("of mcp"), titles.count("of rest")), (1, 1))
         self.assert_nothing_lost(doors)
 
+    @needs("mount")
     def test_a_file_system_that_fills_up_or_is_read_only_is_named_and_recovered_from(self):
         disk = self.home / "disk"
         with small_disk(disk, megabytes=16) as mounted:
