@@ -286,7 +286,7 @@ POSITIONS = """
 return [document.querySelector('#replayed > *').dataset.position,
         ...['slider', 'number'].map(name => document.getElementById(`replay-${name}`).value)]"""
 # What was shown, one position after the other, and a press on Pause as soon as the second is there: by the page itself,
-# lest a slow machine comes too late for it.
+# so that a slow machine is not too late for it.
 PAUSE_AT_THE_SECOND = """
 window.seen = [];
 new MutationObserver(() => {

@@ -72,14 +72,14 @@ class EveryPageTests(WorkingTestCase):
     def test_nothing_of_alpha_is_on_a_page_of_another_place(self) -> None:
         with use_store(org_store("acme"), create=True):
             describe(command=OrgDescribe(name="Acme"))
-        told = []
+        shown = []
         for place in ("/p/beta/", "/o/acme/", "/global/"):
             for path in self.paths:
                 # What was asked for may be in the answer
                 answer = self.client.get(f"{place}{path.partition('?')[0]}")
                 if not answer.streaming and b"hostile" in answer.content.replace(path.encode(), b""):
-                    told.append(f"{place}{path}")
-        self.assertEqual(told, [])
+                    shown.append(f"{place}{path}")
+        self.assertEqual(shown, [])
 
 
 class IsolationTests(DecidingTestCase):
