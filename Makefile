@@ -40,20 +40,20 @@ run: $(BIN)/.installed $(if $(MEMORY_HUB_DATABASE_URL),$(BIN)/.installed-postgre
 TEST_MODE := PYTHONDEVMODE=1 PYTHONMALLOC=default PYTHONDONTWRITEBYTECODE=
 WORKERS ?= 3
 
-# COVERAGE=1 measures every process that a test starts, which takes three quarters more time.
+# COVERAGE=1 measures the tests and every process that they start, which takes three quarters more time.
 RUN := $(BIN)/$(if $(COVERAGE),coverage run,python) manage.py test --parallel $(WORKERS)
 IN_POSTGRESQL := $(BIN)/python -m tests.postgresql env
 # What `make test` leaves to `make outside`, because it needs other programs, or processes of its own, or minutes.
 OUTSIDE := browser proxy conformance process attack
 
-# PostgreSQL first, so that the last lines are about both runs. Coverage is measured on SQLite, where all tests run.
+# PostgreSQL first, so that the last lines are about both runs.
 test: $(BIN)/.installed-dev
 	$(if $(COVERAGE),rm -f .coverage .coverage.*)
 ifdef TESTS
 	$(TEST_MODE) $(RUN) $(TESTS)
 else
 	@export MEMORY_HUB_TEST_COUNTS=$$(mktemp) $(TEST_MODE); failed=0; set -x; \
-	$(IN_POSTGRESQL) $(BIN)/python manage.py test --parallel $(WORKERS) --tag backend || failed=1; \
+	$(IN_POSTGRESQL) $(RUN) --tag backend || failed=1; \
 	$(RUN) $(OUTSIDE:%=--exclude-tag %) || failed=1; \
 	{ set +x; } 2>/dev/null; rm -f $$MEMORY_HUB_TEST_COUNTS; exit $$failed
 endif
@@ -84,14 +84,12 @@ lint: $(BIN)/.installed-dev
 	$(BIN)/mypy .
 	$(BIN)/lint-imports
 
-# The runs of both add to one measurement.
-coverage: $(BIN)/.installed-dev
+coverage:
 	$(MAKE) test COVERAGE=1
-	$(MAKE) outside COVERAGE=1
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-check: lint coverage
+check: lint coverage outside
 
 bench: $(BIN)/.installed
 	$(BIN)/python -m benchmarks speed $(ARGS)
