@@ -78,7 +78,7 @@ class NamingResult(TextTestResult):
 
 
 class PicklingTestResult(RemoteTestResult):
-    """Tells the parent of what failed in a sub-test, whatever its test holds on to."""
+    """Sends the failures of sub-tests to the first process, whatever their tests hold."""
 
     def check_picklable(self, test: Any, err: Any) -> None:
         """Accept every error: ``_sendable`` replaces those that cannot be sent to the parent process."""
@@ -94,10 +94,10 @@ class PicklingTestResult(RemoteTestResult):
         super().addFailure(test, self._sendable(err))
 
     def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:  # noqa: N802 - as unittest names it
-        """Keep a copy without what cannot be sent: Django leaves that out only for as long as the test runs."""
+        """Send a new instance of the test, because this one may hold what cannot be pickled."""
         if err is not None:
             err = self._sendable(err)
-            subtest = pickle.loads(pickle.dumps(subtest))
+            subtest = type(subtest)(type(test)(test._testMethodName), subtest._subDescription(), {})
         super().addSubTest(test, subtest, err)
 
     def _sendable(self, err: Any) -> Any:
