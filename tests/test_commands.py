@@ -40,7 +40,7 @@ ROOT = Path(__file__).parents[1]
 WRONG_WORDS = {
     "serch x": ": there is no command 'serch' (did you mean 'search'?); ",
     "colour": ": there is no command 'colour'; `memory-hub help` lists",
-    "token lst": " token: argument create|list|revoke: 'lst' is not one of create, list, revoke (did you mean 'list'?); ",
+    "token lst": " token: argument create|list|revoke: 'lst' is not one of create, list, revoke (did you mean 'list'?)",
     "search x --lmit=3": " search: unknown option '--lmit' (did you mean '--limit'?); ",
     "retention plan --jsn": " retention: unknown option '--jsn' (did you mean '--json'?); ",
     "search x --limit abc": " search: error: argument --limit: invalid int value: 'abc'",
