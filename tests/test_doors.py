@@ -25,6 +25,7 @@ from tests.hook.client import run_hook, wait_for_spooled
 from tests.mcp.client import Process as McpServer
 from tests.mcp.http_server import HttpSession, HubProject
 from tests.secrets_made import SECRETS, TEXTS
+from tests.sessions_app.test_git import Repository
 from tests.web.server import DEADLINE_SECONDS, Server, Shell, serving, temporary_home
 
 ALPHAS_OWN = "zebrafish are kept in tank nine"
@@ -162,10 +163,6 @@ def first_id(text: str) -> int:
     return int(found[1])
 
 
-def git(folder: Path, *arguments: str) -> None:
-    subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True)
-
-
 DIGEST = "4b1d" + hashlib.sha256(b"a key of ClickHouse begins so").hexdigest()[4:]
 UUID = "4b1d0c1e-8f3a-4b6d-9a27-5c1f0e9d7b42"
 EVERYTHING = "\n".join(TEXTS.values())
@@ -219,75 +216,53 @@ class SecretsTests(DoorsTestCase):
     def write_memories_through_mcp(self) -> None:
         with self.mcp("alpha") as server:
             for number, text in enumerate(SHORT):
-                said = self.say(
-                    server, "memory_write", title=f"{number} {text}", content=f"so: {text}", author=text, source=text
-                )
-                self.assertIn("redacted", said)
+                texts = {"title": f"{number} {text}", "content": f"so: {text}", "author": text, "source": text}
+                self.assertIn("redacted", self.say(server, "memory_write", **texts))
             for number, secret in enumerate(BARE):
-                self.say(
-                    server,
-                    "memory_write",
-                    title=f"word {number}",
-                    content=f"{number} of {len(BARE)}",
-                    tags=[secret, f"t-{number}"],
-                    topic_key=f"topic {secret}",
-                    resource_links=[{"uri": f"https://example.org/?key={secret}", "type": "related"}],
-                )
+                words: dict[str, Any] = {"tags": [secret, f"t-{number}"], "topic_key": f"topic {secret}"}
+                words["resource_links"] = [{"uri": f"https://example.org/?key={secret}", "type": "related"}]
+                self.say(server, "memory_write", title=f"word {number}", content=f"{number} of {len(BARE)}", **words)
                 self.say(server, "tag_create", name=secret[:64], category=secret[:64], description=secret)
                 self.say(server, "memory_search", query=secret, tags=[secret[:64]])
-            said = self.say(server, "memory_write", title="long", content=EVERYTHING)
-            self.say(server, "memory_update", id=first_id(said), content=f"new {EVERYTHING}", change_reason=EVERYTHING)
+            answer = self.say(server, "memory_write", title="long", content=EVERYTHING)
+            changes = {"content": f"new {EVERYTHING}", "change_reason": EVERYTHING}
+            self.say(server, "memory_update", id=first_id(answer), **changes)
+            examples = {"good": [EVERYTHING], "bad": [TEXTS["url"]]}
+            parameters = {"type": "object", "description": EVERYTHING}
             for kind, attributes in (
-                ("guideline", {"rationale": EVERYTHING, "examples": {"good": [EVERYTHING], "bad": [TEXTS["url"]]}}),
-                ("tool", {"parameters": {"type": "object", "description": EVERYTHING}, "constraints": EVERYTHING}),
+                ("guideline", {"rationale": EVERYTHING, "examples": examples}),
+                ("tool", {"parameters": parameters, "constraints": EVERYTHING}),
             ):
-                self.say(
-                    server, "memory_write", kind=kind, title=f"a {kind}", content=EVERYTHING, attributes=attributes
-                )
+                texts = {"kind": kind, "title": f"a {kind}", "content": EVERYTHING}
+                self.say(server, "memory_write", **texts, attributes=attributes)
 
     def write_the_rest_through_mcp(self) -> None:
+        tool_use = {"tool": "db", "input": {"password": SECRETS["password"][0], **TEXTS}, "output": [TEXTS]}
+        payloads: dict[str, dict[str, Any]] = {
+            "message.user": {"content": EVERYTHING},
+            "message.tool": tool_use,
+            "file.edited": {"path": f"config/{BARE[0]}.env", "change": EVERYTHING},
+            "command.run": {"command": EVERYTHING, "output": EVERYTHING, "directory": SHORT[0]},
+        }
         with self.mcp("alpha") as server:
             self.say(server, "session_start", purpose="; ".join(SHORT), directory=SHORT[0], session_id="s-1")
-            begun = server.call("turn_begin", format="json")["structuredContent"]
-            token = begun["ack_token"]
-            payloads: dict[str, dict[str, Any]] = {
-                "message.user": {"content": EVERYTHING},
-                "message.tool": {
-                    "tool": "db",
-                    "input": {"password": SECRETS["password"][0], **TEXTS},
-                    "output": [TEXTS],
-                },
-                "file.edited": {"path": f"config/{BARE[0]}.env", "change": EVERYTHING},
-                "command.run": {"command": EVERYTHING, "output": EVERYTHING, "directory": SHORT[0]},
-            }
+            token = server.call("turn_begin", format="json")["structuredContent"]["ack_token"]
             for name, payload in payloads.items():
                 self.say(server, "event_append", type=name, payload=payload, ack_token=token)
             self.say(server, "turn_end", summary=EVERYTHING, ack_token=token)
-            first = self.say(server, "iteration_start", command="feature", description=EVERYTHING)
+            iteration = self.say(server, "iteration_start", command="feature", description=EVERYTHING)
             self.say(server, "iteration_advance", phase="two", artifacts=[BARE[0]])
-            self.say(server, "iteration_complete", id=first_id(first), outcome=EVERYTHING)
-            self.decide(server)
-            self.say(
-                server, "project_create", id="alpha", description=EVERYTHING, metadata={"n": TEXTS}, if_exists="update"
-            )
+            self.say(server, "iteration_complete", id=first_id(iteration), outcome=EVERYTHING)
+            for number, text in enumerate(SHORT):
+                texts: dict[str, Any] = {"title": f"{number} {text}", "context": text, "chosen": f"so: {text}"}
+                texts |= {"alternatives": [{"option": f"or: {text}", "why_not": text}], "rationale": text}
+                texts |= {"notes": [f"see {text}"], "validations": [f"ran {text}"], "files": [f"config/{BARE[0]}"]}
+                self.say(server, "decision_record", **texts)
+            details = {"description": EVERYTHING, "metadata": {"n": TEXTS}, "if_exists": "update"}
+            self.say(server, "project_create", id="alpha", **details)
             self.say(server, "org_create", id="acme", name=BARE[0], description=EVERYTHING)
             self.say(server, "memory_context", query=EVERYTHING[:1900])
             self.say(server, "session_end", summary=EVERYTHING)
-
-    def decide(self, server: McpServer) -> None:
-        for number, text in enumerate(SHORT):
-            self.say(
-                server,
-                "decision_record",
-                title=f"{number} {text}",
-                context=text,
-                chosen=f"so: {text}",
-                rationale=text,
-                alternatives=[{"option": f"or: {text}", "why_not": text}],
-                notes=[f"see {text}"],
-                validations=[f"ran {text}"],
-                files=[f"config/{BARE[0]}"],
-            )
 
     def write_through_rest(self, server: Server) -> None:
         body = {"title": "rest", "content": EVERYTHING, "author": SHORT[0], "tags": BARE}
@@ -308,33 +283,17 @@ class SecretsTests(DoorsTestCase):
         browser.post("/p/alpha/admin/describe/", name=BARE[0], description=EVERYTHING)
 
     def write_through_imports(self) -> None:
-        documents = self.folder / "documents"
-        documents.mkdir()
-        (documents / f"{BARE[1]}.md").write_text(f"# Notes\n\n{EVERYTHING}\n\n## {BARE[0]}\n\nmore\n")
-        (documents / "front.md").write_text(
-            f"---\ntitle: {BARE[2]}\ntags: [{', '.join(BARE)}]\n---\n\nText {BARE[3]}.\n"
+        documents, records = Repository(self.folder / "documents"), self.folder / "records"
+        documents.write(f"{BARE[1]}.md", f"# Notes\n\n{EVERYTHING}\n\n## {BARE[0]}\n\nmore\n".encode())
+        documents.write(
+            "front.md", f"---\ntitle: {BARE[2]}\ntags: [{', '.join(BARE)}]\n---\n\nText {BARE[3]}.\n".encode()
         )
-        self.command("import", "markdown", str(documents), "--project", "alpha")
-        git(documents, "init", "-q")
-        git(documents, "add", ".")
-        git(
-            documents,
-            "-c",
-            "user.name=ada",
-            "-c",
-            "user.email=ada@example.org",
-            "commit",
-            "-q",
-            "-m",
-            f"Add {EVERYTHING}",
-        )
-        self.command("import", "git", str(documents), "--project", "alpha")
-        records = self.folder / "records"
+        documents.commit(f"Add {EVERYTHING}")
         records.mkdir()
-        (records / "0001-it.md").write_text(
-            f"# {BARE[0]}\n\n## Context\n\n{EVERYTHING}\n\n## Decision\n\n{EVERYTHING}\n"
-        )
-        self.command("import", "adr", str(records), "--project", "alpha")
+        record = f"# {BARE[0]}\n\n## Context\n\n{EVERYTHING}\n\n## Decision\n\n{EVERYTHING}\n"
+        (records / "0001-it.md").write_text(record)
+        for kind, folder in (("markdown", documents.folder), ("git", documents.folder), ("adr", records)):
+            self.command("import", kind, str(folder), "--project", "alpha")
 
     def write_through_hooks(self) -> None:
         payload: dict[str, Any] = {"session_id": "s-2", "cwd": str(self.folder / "documents")}
