@@ -376,7 +376,7 @@ class StaleTests(DoorsTestCase):
         self.ask("POST", path, {}, expect=409)
         self.ask("GET", "stale?kind=guidelines", expect=422)
 
-    def act(self, item: int, name: str = "affirm", **fields: str) -> str:
+    def send(self, item: int, name: str = "affirm", **fields: str) -> str:
         return text_of(self.post(f"{STALE}{item}/{name}/", **fields))
 
     def test_one_item_is_shown_at_a_time_with_why_and_what_changed(self):
@@ -395,28 +395,28 @@ class StaleTests(DoorsTestCase):
         self.assert_shows(text_of(self.page()), "Inbox 3 pending", "3 items need rechecking")
 
     def test_affirming_leads_to_the_next_and_the_last_leaves_nothing(self):
-        self.assert_shows(self.act(self.fact), f"Confirmed #{self.fact} “The port is 8321”.", "1 of 2")
+        self.assert_shows(self.send(self.fact), f"Confirmed #{self.fact} “The port is 8321”.", "1 of 2")
         self.assertIsNone(self.memory(self.fact).valid_until)
-        self.act(self.guideline, reason="read it")
-        self.assertIn("Nothing to recheck", self.act(self.decision))
+        self.send(self.guideline, reason="read it")
+        self.assertIn("Nothing to recheck", self.send(self.decision))
         with self.store("alpha"):
             self.assertEqual(Affirmation.objects.get(entity_id=self.guideline).reason, "read it")
         self.assertEqual(self.client.get(self.address(f"{STALE}999/")).status_code, 302)
         self.assertEqual(self.client.get(self.address(f"{STALE}{self.fact}/affirm/")).status_code, 405)
 
     def test_an_end_that_is_no_time_or_has_passed_is_refused_and_a_later_one_is_kept(self):
-        self.assertIn("Enter a time such as", self.act(self.fact, valid_until="soon"))
-        self.assertIn("is in the past", self.act(self.fact, valid_until="2001-01-01"))
-        self.act(self.fact, valid_until="2099-12-31")
+        self.assertIn("Enter a time such as", self.send(self.fact, valid_until="soon"))
+        self.assertIn("is in the past", self.send(self.fact, valid_until="2001-01-01"))
+        self.send(self.fact, valid_until="2099-12-31")
         self.assertEqual(str(self.memory(self.fact).valid_until)[:10], "2099-12-31")
 
     def test_retiring_deletes_a_memory_and_deprecates_a_decision(self):
-        self.assertIn(f"Deleted #{self.guideline}", self.act(self.guideline, "retire", reason="gone"))
-        self.assertIn(f"Deprecated #{self.decision}", self.act(self.decision, "retire"))
+        self.assertIn(f"Deleted #{self.guideline}", self.send(self.guideline, "retire", reason="gone"))
+        self.assertIn(f"Deprecated #{self.decision}", self.send(self.decision, "retire"))
         with self.store("alpha"):
             self.assertEqual(Decision.objects.get(id=self.decision).status, "deprecated")
         self.assertIsNotNone(self.memory(self.guideline).deleted_at)
-        self.assertIn("is not stale", self.act(self.decision, "retire"))
+        self.assertIn("is not stale", self.send(self.decision, "retire"))
 
     def test_a_viewer_is_shown_no_form(self):
         self.client.force_login(add_person(command=PersonAdd(name="vic", role="viewer")))

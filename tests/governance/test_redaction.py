@@ -222,7 +222,7 @@ class SpoolTests(RedactionTestCase):
 
     def keep(self, number: int, prompt: str, *, project: str = "alpha", **payload: object) -> None:
         data = {"prompt": prompt, "session_id": "s-1", "cwd": str(self.home / "work" / project), **payload}
-        event = {"client": "claude-code", "event": "UserPromptSubmit", "payload": data}
+        event: dict[str, Any] = {"client": "claude-code", "event": "UserPromptSubmit", "payload": data}
         spool.append(spool.SpooledEvent(id=f"hook-{number}", at=number, **event))
 
     def lines(self) -> list[str]:
