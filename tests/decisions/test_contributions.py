@@ -29,30 +29,28 @@ class CommitLinkTests(DecisionsTestCase):
         command = CommitRead.model_validate({"sha": SHA, "message": "Open stores", **fields})
         return view_commit(record_commit(command=command))
 
-    def test_a_new_commit_is_linked_with_what_is_named(self):
+    def links(self, **fields: Any) -> list[tuple[int, str]]:
+        return [(link["id"], link["link_type"]) for link in self.read(**fields)["decisions"]]
+
+    def test_a_commit_is_linked_with_what_is_named_once(self):
         first, second = self.record("WAL").id, self.record("Locks").id
-        found = self.read(decision_ids=[first, second], link_type="relates")
-        self.assertEqual([(link["id"], link["link_type"]) for link in found["decisions"]], [
-            (first, "relates"), (second, "relates"),
-        ])  # fmt: skip
-
-    def test_a_known_commit_is_linked_once(self):
-        decision = self.record("WAL").id
-        self.read()
+        both = [(first, "relates"), (second, "relates")]
+        self.assertEqual(self.links(decision_ids=[first, second], link_type="relates"), both)
+        third = self.record("Retries").id
         for _ in range(2):
-            self.assertEqual(len(self.read(decision_ids=[decision])["decisions"]), 1)
+            self.assertEqual(self.links(decision_ids=[third]), [*both, (third, "implements")])
         self.assertEqual(RawEvent.objects.filter(event_type="commit.linked").count(), 1)
-        self.assertEqual(
-            self.read(decision_ids=[decision], link_type="reverts")["decisions"][0]["link_type"], "reverts"
-        )
+        self.assertIn((third, "reverts"), self.links(decision_ids=[third], link_type="reverts"))
 
-    def test_an_unknown_decision_is_refused_and_nothing_is_recorded(self):
+    def test_what_is_unknown_is_refused_and_nothing_is_recorded(self):
         memory = write_memory(command=MemoryWrite(title="T", content="x")).id
-        for wrong, message in ((memory, f"#{memory} is a memory, not a decision"), (99, "there is no decision #99")):
-            with self.assertRaisesRegex(NotFound, message):
-                self.read(decision_ids=[wrong])
-        with self.assertRaisesRegex(NotFound, "no iteration #99"):
-            self.read(iteration_id=99)
+        for fields, message in (
+            ({"decision_ids": [memory]}, f"#{memory} is a memory, not a decision"),
+            ({"decision_ids": [99]}, "there is no decision #99"),
+            ({"iteration_id": 99}, "no iteration #99"),
+        ):
+            with self.subTest(message), self.assertRaisesRegex(NotFound, message):
+                self.read(**fields)
         self.assertEqual(log.head()[0], memory)
 
     def test_a_commit_joins_the_named_iteration_and_is_found_by_its_description(self):
@@ -60,27 +58,29 @@ class CommitLinkTests(DecisionsTestCase):
         complete_iteration(command=IterationComplete())
         active = start_iteration(command=IterationStart(command="feature", description="Paint the fence")).id
         self.assertEqual(self.read()["iteration_id"], active)
-        self.assertEqual(self.read(iteration_id=earlier)["iteration_id"], earlier)
-        (hit,) = search(command=MemorySearch(query="turnstile", sources=["commit"])).results
-        self.assertEqual(hit["title"], "Open stores")
-        self.assertEqual(search(command=MemorySearch(query="fence", sources=["commit"])).results, [])
+        decision = self.record("WAL").id
+        commit = self.read(iteration_id=earlier, decision_ids=[decision])
+        self.assertEqual(commit["iteration_id"], earlier)
+        for fields, hits in (
+            ({"query": "turnstile", "sources": ["commit"]}, [("commit", "Open stores")]),
+            ({"query": "fence", "sources": ["commit"]}, []),
+            ({"query": "stores", "iteration_id": earlier}, [("commit", "Open stores")]),
+            ({"query": "stores", "iteration_id": active}, []),
+        ):
+            with self.subTest(fields):
+                results = search(command=MemorySearch.model_validate(fields)).results
+                self.assertEqual([(hit["source"], hit["title"]) for hit in results], hits)
         commits = get_iteration(command=IterationGet(id=earlier))["commits"]
         self.assertEqual([commit["sha"] for commit in commits], [SHA])
-        in_iteration = search(command=MemorySearch(query="stores", iteration_id=earlier)).results
-        self.assertEqual([hit["source"] for hit in in_iteration], ["commit"])
-        self.assertEqual(search(command=MemorySearch(query="stores", iteration_id=active)).results, [])
-
-    def test_a_rebuild_comes_out_the_same(self):
-        decision = self.record("WAL").id
-        iteration = start_iteration(command=IterationStart(command="fix", description="Mend")).id
-        complete_iteration(command=IterationComplete())
-        self.read()
-        before = self.read(decision_ids=[decision], iteration_id=iteration)
         self.assert_rebuilds()
-        self.assertEqual(self.read(), before)
+        self.assertEqual(self.read(), commit)
 
 
 class PackAndSearchTests(DecisionsTestCase):
+    def hits(self, query: str, **fields: Any) -> list[int]:
+        command = MemorySearch.model_validate({"query": query, **fields})
+        return [hit["id"] for hit in search(command=command).results]
+
     def test_the_context_pack_lists_decisions_in_force(self):
         first = self.record("Use WAL").id
         self.record("Use a server", supersedes=[first])
@@ -100,9 +100,7 @@ class PackAndSearchTests(DecisionsTestCase):
         self.assertIn((inside, "Use WAL"), [(event["id"], event["title"]) for event in events])
         self.assertNotIn("After", [event["title"] for event in events])
 
-
-class AskingTests(DecisionsTestCase):
-    def test_words_that_ask_for_decisions_are_not_search_terms(self):
+    def test_words_that_ask_for_decisions_are_not_search_terms_and_others_are(self):
         for question in (
             "What did we decide about locking?",
             "what have we already decided on locking",
@@ -114,49 +112,38 @@ class AskingTests(DecisionsTestCase):
                 self.assertTrue(hints_in(question))
                 self.assertFalse({"decide", "decided", "decisions", "chosen"} & set(terms(question)))
                 self.assertIn("locking", terms(question))
-
-    def test_other_questions_keep_all_their_words(self):
         self.assertEqual(terms("when does Ann decide to travel"), ["ann", "decide", "travel"])
         self.assertEqual(terms("what did we decide"), ["what", "did", "we", "decide"])
 
     def test_a_decision_comes_before_a_memory_of_the_same_words_where_decisions_are_asked_for(self):
         memory = write_memory(command=MemoryWrite(title="Locking", content="Locking, locking, locking")).id
         decision = self.record("Locking").id
+        self.assertEqual(self.hits("what did we decide about locking"), [decision, memory])
+        self.assertEqual(self.hits("locking"), [memory, decision])
 
-        def found(query: str) -> list[int]:
-            return [hit["id"] for hit in search(command=MemorySearch(query=query)).results]
-
-        self.assertEqual(found("what did we decide about locking"), [decision, memory])
-        self.assertEqual(found("locking"), [memory, decision])
-
-
-class SuccessorTests(DecisionsTestCase):
     def test_a_decision_is_found_by_the_words_of_those_it_replaced_and_ranks_before_them(self):
-        first = self.record("Locking", context="Readers wait").id
-        second = self.record("Retries", supersedes=[first]).id
-        third = self.record("Write-ahead", supersedes=[second]).id
-        hits = search(command=MemorySearch(query="what did we decide about readers")).results
-        self.assertEqual([hit["id"] for hit in hits], [third, first])
-        self.assertIn(f"now #{third}", hits[1]["note"])
-
-    def test_filters_also_apply_to_successors(self):
         first = self.record("Locking", context="Readers wait").id
         start_iteration(command=IterationStart(command="fix"))
         second = self.record("Retries", supersedes=[first]).id
-        for filters, found in (({"until": "2020-01-01"}, []), ({"type": "decision"}, [second, first])):
-            hits = search(command=MemorySearch.model_validate({"query": "readers", **filters})).results
-            self.assertEqual([hit["id"] for hit in hits], found)
-        before = search(command=MemorySearch(query="readers", as_of=first)).results
-        self.assertEqual([hit["id"] for hit in before], [first])
+        for filters, hits in (
+            ({}, [second, first]),
+            ({"until": "2020-01-01"}, []),
+            ({"type": "decision"}, [second, first]),
+            ({"as_of": first}, [first]),
+        ):
+            with self.subTest(filters):
+                self.assertEqual(self.hits("readers", **filters), hits)
+        third = self.record("Write-ahead", supersedes=[second]).id
+        results = search(command=MemorySearch(query="what did we decide about readers")).results
+        self.assertEqual([hit["id"] for hit in results], [third, first])
+        self.assertIn(f"now #{third}", results[1]["note"])
 
-
-class LibrarianTests(DecisionsTestCase):
-    def test_the_prompt_is_the_body_of_the_agent_file(self):
+    def test_the_librarians_prompt_is_the_body_of_the_agent_file(self):
         head, _, body = agent_file().partition("\n---\n")
         names = [line.partition(":")[0] for line in head.splitlines()[1:]]
         self.assertEqual(names, ["name", "description", "tools", "model", "color"])
         self.assertEqual(body.strip(), instructions())
-        asked = ask_librarian(LibrarianQuestion(question="Why WAL?"))
-        self.assertTrue(asked.startswith(instructions()))
-        self.assertTrue(asked.endswith("Question: Why WAL?"))
+        prompt = ask_librarian(LibrarianQuestion(question="Why WAL?"))
+        self.assertTrue(prompt.startswith(instructions()))
+        self.assertTrue(prompt.endswith("Question: Why WAL?"))
         self.assertIn("wait for the answer", ask_librarian(LibrarianQuestion()))

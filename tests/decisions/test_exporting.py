@@ -18,7 +18,7 @@ from decisions import services
 from decisions.exporting import chosen_decisions, madr_files, mermaid_graph
 from decisions.importing import import_adrs
 from decisions.lineage_svg import Drawing, Node, draw_lineage
-from decisions.models import LINEAGE, Decision, DecisionEdge, EdgeRelation
+from decisions.models import LINEAGE, DecisionEdge, EdgeRelation
 from decisions.schemas import DecisionLink, DecisionRecord
 from memoryhub.core.admin.diagram import HEIGHT, WIDTH, Edge
 from memoryhub.core.errors import NotFound
@@ -79,8 +79,7 @@ class RoundTripTests(DecisionsTestCase):
         for name, text in files.items():
             (folder / name).write_bytes(text.encode())
         self.assertEqual(import_adrs(directory=folder).problems, [])
-        for mine, theirs in zip(self.everything(), before, strict=True):
-            self.assertEqual(mine, theirs)
+        self.assertEqual(self.everything(), before)
         self.assertEqual(import_adrs(directory=folder).unchanged, len(files))
 
     def record_all(self, decisions: list[dict[str, Any]]) -> None:
@@ -117,9 +116,8 @@ class MadrTests(DecisionsTestCase):
         files = madr_files(chosen_decisions())
         self.assertEqual(list(files), [f"000{first}-port.md", f"000{second}-another-port.md"])
         earlier, later = files.values()
-        self.assertIn(
-            'status: "superseded by [0002-another-port](0002-another-port.md)"\ndate: "2026-11-20"\n', earlier
-        )
+        status = 'status: "superseded by [0002-another-port](0002-another-port.md)"\ndate: "2026-11-20"\n'
+        self.assertIn(status, earlier)
         body = (
             "# Another port\n\n## Context and Problem Statement\n\nWhich?\n\n"
             '## Considered Options\n\n* 9000\n* 8080\n\n## Decision Outcome\n\nChosen option: "9000", because free\n\n'
@@ -139,34 +137,28 @@ class MadrTests(DecisionsTestCase):
         second = self.record("Two", refines=[first]).id
         third = self.record("Three", supersedes=[second]).id
         other = self.record("Other", relates_to=[first]).id
-        self.assertEqual(
-            [decision["id"] for decision in chosen_decisions(ids=[second], lineage=True)], [first, second, third]
-        )
+        lineage = chosen_decisions(ids=[second], lineage=True)
+        self.assertEqual([decision["id"] for decision in lineage], [first, second, third])
         self.assertEqual([decision["id"] for decision in chosen_decisions(ids=[other, first])], [first, other])
         with self.assertRaises(NotFound):
             chosen_decisions(ids=[99])
 
-
-class MermaidTests(DecisionsTestCase):
-    def test_nodes_edges_and_statuses(self):
+    def test_mermaid_has_nodes_edges_and_statuses(self):
         first = self.record('A "quoted" [title] `x` #1').id
         second = self.record("Two", supersedes=[first], conflicts_with=[first]).id
         lines = [line.strip() for line in mermaid_graph(chosen_decisions()).splitlines()]
         self.assertEqual(lines[0], "flowchart BT")
         self.assertIn('d1["#35;1 A #34;quoted#34; #91;title#93; #96;x#96; #35;1<br/>superseded', lines[1])
-        self.assertIn(f"d{second} -->|supersedes| d{first}", lines)
-        self.assertIn(f"d{second} x--x|conflicts with| d{first}", lines)
-        self.assertIn(f"class d{first} superseded", lines)
+        edges = [f"d{second} {arrow} d{first}" for arrow in ("-->|supersedes|", "x--x|conflicts with|")]
+        self.assertLessEqual({*edges, f"class d{first} superseded"}, set(lines))
 
 
 class CommandTests(DecisionsTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.first = self.record("One").id
-        self.record("Two", supersedes=[self.first])
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.out = Path(folder.name) / "adr"
+        first = self.record("One").id
+        self.record("Two", supersedes=[first])
+        self.out = Path(self.enterContext(tempfile.TemporaryDirectory())) / "adr"
 
     def export(self, *arguments: str) -> str:
         output = StringIO()
@@ -185,26 +177,23 @@ class CommandTests(DecisionsTestCase):
         self.assertIn("# One", mine.read_text())
 
     def test_a_link_in_the_folder_is_never_written_through(self):
-        outside = self.out.parent / "outside"
+        outside, linked = self.out.parent / "outside", self.out.parent / "linked"
         self.out.mkdir()
         (self.out / "0001-one.md").symlink_to(outside)
         with self.assertRaisesRegex(CommandError, "0001-one.md exists and differs; use --force"):
             self.export("--out", str(self.out))
         self.export("--out", str(self.out), "--force")
         self.assertFalse(outside.exists())
-        (self.out.parent / "linked").symlink_to(self.out)
+        linked.symlink_to(self.out)
         with self.assertRaisesRegex(CommandError, "is a link, which may lead elsewhere"):
-            self.export("--out", str(self.out.parent / "linked"), "--force")
+            self.export("--out", str(linked), "--force")
 
-    def test_without_a_folder_it_is_printed(self):
+    def test_without_a_folder_it_is_printed_or_refused_in_one_sentence(self):
         self.assertTrue(self.export("#1").startswith("---\nstatus: "))
         self.assertTrue(self.export("--format", "mermaid", "--lineage", "1").startswith("flowchart BT\n"))
-
-    def test_contradictory_arguments_are_refused_in_one_sentence(self):
         for arguments, sentence in ((["x"], "'x' is not an id"), (["--lineage"], "needs ids"), (["99"], "#99")):
             with self.subTest(arguments), self.assertRaisesRegex(CommandError, sentence):
                 self.export(*arguments)
-        self.assertEqual(Decision.objects.count(), 2)
 
 
 def decision(number: int, status: str = "accepted", title: str = "") -> dict[str, Any]:
@@ -214,10 +203,6 @@ def decision(number: int, status: str = "accepted", title: str = "") -> dict[str
 def drawn(edges: list[Edge], current: int) -> Drawing:
     ids = sorted({current, *(end for start, _, target in edges for end in (start, target))})
     return draw_lineage([decision(number) for number in ids], edges, current)
-
-
-def columns(drawing: Drawing) -> dict[int, float]:
-    return {node.id: node.x for node in drawing.nodes}
 
 
 def overlaps(one: Node, other: Node) -> bool:
@@ -245,36 +230,26 @@ class DrawLineageTests(SimpleTestCase):
         self.assertEqual([node.is_current for node in drawing.nodes], [False, True, False])
         self.assertLess(drawing.nodes[1].x + WIDTH, drawing.nodes[2].x)
         self.assertEqual(len({node.y for node in drawing.nodes}), 1)
+        lengths = range(2, 9)
+        drawings = [drawn([(n + 1, "supersedes", n) for n in range(1, length)], current=1) for length in lengths]
+        shrinking = [length for length, drawing in zip(lengths, drawings, strict=True) if drawing.layout.may_shrink]
+        self.assertEqual(shrinking, [4], "only a drawing that is a little wider than a page is shown whole")
 
-    def test_a_drawing_a_little_wider_than_a_page_is_shown_whole(self):
-        def shrinks(length):
-            return drawn([(n + 1, "supersedes", n) for n in range(1, length)], current=1).layout.may_shrink
-
-        self.assertEqual([length for length in range(2, 9) if shrinks(length)], [4])
-
-    def test_a_superseded_one_is_struck_and_each_is_described_in_words(self) -> None:
-        drawing = draw_lineage([decision(1, "superseded"), decision(2)], [(2, "supersedes", 1)], 2)
-        self.assertEqual([node.is_struck for node in drawing.nodes], [True, False])
+    def test_a_superseded_one_is_struck_a_long_title_cut_and_each_is_described_in_words(self) -> None:
+        decisions = [decision(1, "superseded"), decision(2), decision(3, title="word " * 40)]
+        drawing = draw_lineage(decisions, [(2, "supersedes", 1), (3, "refines", 2)], 2)
+        self.assertEqual([node.is_struck for node in drawing.nodes], [True, False, False])
         self.assertEqual(drawing.nodes[0].description, "#1 Choice 1, superseded, decided 2026-11-20")
         self.assertEqual(drawing.nodes[1].description, "#2 Choice 2, accepted, decided 2026-11-20, supersedes #1")
+        lines = drawing.nodes[2].lines
+        self.assertEqual((len(lines), lines[-1][-1]), (2, "…"))
 
-    def test_a_long_title_is_broken_and_cut(self) -> None:
-        drawing = draw_lineage([decision(1, title="word " * 40)], [], 1)
-        (node,) = drawing.nodes
-        self.assertEqual(len(node.lines), 2)
-        self.assertTrue(node.lines[-1].endswith("…"))
-
-    def test_labels_of_edges_that_meet_do_not_cover_each_other(self) -> None:
-        drawing = drawn([(number, "depends_on", 1) for number in range(2, 12)], current=1)
-        heights = sorted(line.y for line in drawing.layout.lines)
+    def test_edges_that_meet_have_labels_apart_and_several_between_two_share_a_path(self) -> None:
+        meeting = drawn([(number, "depends_on", 1) for number in range(2, 12)], current=1)
+        heights = sorted(line.y for line in meeting.layout.lines)
         self.assertTrue(all(below - above >= 15 for above, below in pairwise(heights)))
-
-    def test_several_edges_between_two_share_a_path(self) -> None:
-        drawing = drawn([(2, "refines", 1), (2, "supersedes", 1)], current=2)
-        self.assertEqual([bool(line.path) for line in drawing.layout.lines], [True, False])
-        self.assertEqual([line.label for line in drawing.layout.lines], ["refines", "supersedes"])
-
-    def test_edges_to_what_is_not_drawn_are_left_out(self) -> None:
+        lines = drawn([(2, "refines", 1), (2, "supersedes", 1)], current=2).layout.lines
+        self.assertEqual([(bool(line.path), line.label) for line in lines], [(True, "refines"), (False, "supersedes")])
         self.assertEqual(draw_lineage([decision(1)], [(1, "refines", 9), (9, "refines", 1)], 1).layout.lines, [])
 
     @settings(max_examples=60, deadline=None)
@@ -282,7 +257,7 @@ class DrawLineageTests(SimpleTestCase):
     def test_every_edge_leads_to_the_left_and_no_two_boxes_touch(self, graph: tuple[list[Edge], int]) -> None:
         edges, current = graph
         drawing = drawn(edges, current)
-        places = columns(drawing)
+        places = {node.id: node.x for node in drawing.nodes}
         self.assertEqual(len(drawing.layout.lines), len(edges))
         for start, _, end in edges:
             self.assertGreater(places[start], places[end])
