@@ -73,7 +73,7 @@ class TrailTests(BlameTestCase):
     def test_a_line_leads_to_the_prompt_and_the_guidelines_of_its_time(self) -> None:
         with self.store(actor="claude", source="mcp"):
             with clock.frozen(datetime(2001, 1, 1, tzinfo=UTC)):
-                rule = self.guideline("Never retry writes")
+                guideline = self.guideline("Never retry writes")
                 delete_memory(command=MemoryTouch(id=self.guideline("Log in English")))
             self.guideline("Written too late")
             session = start_session(command=SessionStart(session_id="s1", purpose="Make it robust", agent="claude"))
@@ -88,30 +88,28 @@ class TrailTests(BlameTestCase):
         with self.store():
             later = write_memory(command=MemoryWrite(title="About", content="See feed.py for the limit.")).id
         view = self.ask().view
-        (found,) = view.ranges
-        assert found.commit
-        assert found.session
-        assert found.prompt
-        self.assertEqual((found.first, found.last), (1, 2))
-        self.assertEqual((found.commit.id, found.commit.sha, found.commit.summary), (commit, sha, "Retry"))
-        self.assertEqual([(one.id, one.link) for one in found.decisions], [(decision, "implements")])
-        self.assertEqual((found.session.id, found.session.title), (session.id, "Make it robust"))
-        self.assertEqual((found.prompt.id, found.prompt.text), (prompt.position, "It fails at 429"))
-        self.assertEqual([one.id for one in found.guidelines], [rule])
-        self.assertEqual(found.ends, "")
+        (lines,) = view.ranges
+        assert lines.commit and lines.session and lines.prompt
+        self.assertEqual((lines.first, lines.last, lines.ends), (1, 2, ""))
+        self.assertEqual((lines.commit.id, lines.commit.sha, lines.commit.summary), (commit, sha, "Retry"))
+        self.assertEqual([(item.id, item.link) for item in lines.decisions], [(decision, "implements")])
+        self.assertEqual((lines.session.id, lines.session.title), (session.id, "Make it robust"))
+        self.assertEqual((lines.prompt.id, lines.prompt.text), (prompt.position, "It fails at 429"))
+        self.assertEqual([item.id for item in lines.guidelines], [guideline])
         self.assertEqual([(entry.id, entry.how) for entry in view.known], [(decision, "governs"), (later, "mentions")])
 
-    def test_each_range_says_where_its_trail_ends(self) -> None:
-        known = self.commit("Recorded", feed_py="a = 1\n")
+    def test_each_range_names_where_its_trail_ends(self) -> None:
+        sha = self.commit("Recorded", feed_py="a = 1\n")
         with self.store():
-            self.record(known)
-        self.commit("Not recorded", feed_py="a = 1\nb = 2\n")
-        self.repository.write("feed.py", b"a = 1\nb = 2\nc = 3\n")
+            self.record(sha)
+        self.commit("Not recorded", feed_py=f"a = 1\ntoken = '{TOKEN}'\n")
+        self.repository.write("feed.py", f"a = 1\ntoken = '{TOKEN}'\nc = 3\n".encode())
         first, second, third = self.ranges()
         self.assertEqual(first.ends, "no decision is linked to the commit; it was recorded in no session")
         self.assertIn("not recorded here; `memory-hub import git`", second.ends)
         self.assertEqual((third.commit, third.ends), (None, "the lines are not committed"))
-        self.assertEqual([(part.first, part.last) for part in (first, second, third)], [(1, 1), (2, 2), (3, 3)])
+        self.assertEqual([(lines.first, lines.last) for lines in (first, second, third)], [(1, 1), (2, 2), (3, 3)])
+        self.assertNotIn(TOKEN, str(self.ask().lines))
 
     def test_moved_lines_lead_to_the_commit_that_wrote_them(self) -> None:
         self.commit("Write it", old_py=f"import x\n\n\n{MOVED}")
@@ -133,7 +131,7 @@ class TrailTests(BlameTestCase):
         counts = []
         for total in (2, 12):
             for number in range(total):
-                lines = "".join(f"line {each}\n" for each in range(number + 1))
+                lines = "".join(f"line {line}\n" for line in range(number + 1))
                 self.commit(f"Line {number} of {total}", **{f"many{total}_py": lines})
             with self.store():
                 record_commits(commits=list(git.read_commits(self.repository.folder)))
@@ -143,39 +141,32 @@ class TrailTests(BlameTestCase):
             counts.append(len([query for query in queries if not query["sql"].startswith("PRAGMA")]))
         self.assertEqual(counts[0], counts[1])
 
-    def test_secrets_in_lines_are_masked(self) -> None:
-        self.commit("Oops", feed_py=f"token = '{TOKEN}'\n")
-        self.assertNotIn(TOKEN, self.ask().lines[0].text)
-
-
-class RefusalTests(BlameTestCase):
     def test_bad_input_gets_one_sentence(self) -> None:
         self.commit("Begin", feed_py="a = 1\n")
         top = self.repository.folder
         (top / "link.py").symlink_to("/etc/passwd")
-        (top / "data.bin").write_bytes(b"\0\1\2")
-        (top / "empty.py").touch()
-        (top / "new.py").write_text("a\n")
-        (top / "-x").write_text("a\n")
-        cases = {
-            "../other.py": "no path of a file",
-            "/etc/passwd": "is not in the project's folder",
-            "nix.py": "there is no file",
-            ".": "no path of a file",
-            "link.py": "is a link",
-            "data.bin": "binary",
-            "empty.py": "is empty",
-            "new.py": "git can't blame",
-            "-x": "git can't blame",
-            ".git/config": "git can't blame",
-        }
-        for file, why in cases.items():
-            with self.subTest(file=file), self.assertRaises(HubError) as refused:
-                self.ask(file)
-            self.assertIn(why, refused.exception.message)
-        for lines, why in (({"first": 9}, "has only 1 line"), ({"first": 3, "last": 2}, "smaller number first")):
-            with self.subTest(lines=lines), self.assertRaisesRegex(HubError, why):
-                self.ask("feed.py", **lines)
+        for name, content in {"data.bin": b"\0\1\2", "empty.py": b"", "new.py": b"a\n", "-x": b"a\n"}.items():
+            (top / name).write_bytes(content)
+        cases: list[tuple[str, dict[str, int], str]] = [
+            ("../other.py", {}, "no path of a file"),
+            ("/etc/passwd", {}, "is not in the project's folder"),
+            ("nix.py", {}, "there is no file"),
+            (".", {}, "no path of a file"),
+            ("link.py", {}, "is a link"),
+            ("data.bin", {}, "binary"),
+            ("empty.py", {}, "is empty"),
+            ("new.py", {}, "git can't blame"),
+            ("-x", {}, "git can't blame"),
+            (".git/config", {}, "git can't blame"),
+            ("feed.py", {"first": 9}, "has only 1 line"),
+            ("feed.py", {"first": 3, "last": 2}, "smaller number first"),
+        ]
+        for file, lines, message in cases:
+            with self.subTest(file=file, **lines), self.assertRaises(HubError) as refused:
+                self.ask(file, **lines)
+            self.assertIn(message, refused.exception.message)
+        with self.store("beta"), self.assertRaisesRegex(HubError, "no folder of this project is known"):
+            blame(command=BlameRequest(file="feed.py"))
 
     def test_no_program_of_the_repository_is_run(self) -> None:
         self.commit("Begin", feed_py="a = 1\n")
@@ -187,10 +178,6 @@ class RefusalTests(BlameTestCase):
         self.assertEqual(len(self.ranges()), 2)
         self.assertFalse(mark.exists())
 
-    def test_a_project_without_a_folder_says_so(self) -> None:
-        with self.store("beta"), self.assertRaisesRegex(HubError, "no folder of this project is known"):
-            blame(command=BlameRequest(file="feed.py"))
-
 
 class DoorTests(BlameTestCase):
     def setUp(self) -> None:
@@ -200,9 +187,9 @@ class DoorTests(BlameTestCase):
             self.decision = record_decision(command=DecisionRecord(title="Use <i>", chosen="x")).id
             self.record(sha, decision_ids=[self.decision])
 
-    def command(self, *arguments: str) -> str:
+    def command(self, *arguments: str, folder: str = ".") -> str:
         output = StringIO()
-        with chdir(self.repository.folder):
+        with chdir(self.repository.folder / folder):
             call_command("blame", *arguments, "--project", "alpha", stdout=output)
         return output.getvalue()
 
@@ -213,15 +200,14 @@ class DoorTests(BlameTestCase):
         view = json.loads(self.command("feed.py", "--json"))
         self.assertEqual((view["first"], view["last"], len(view["ranges"])), (1, 2, 1))
         (self.repository.folder / "sub").mkdir()
-        with chdir(self.repository.folder / "sub"), self.assertRaisesRegex(CommandError, "there is no file nix.py"):
-            call_command("blame", "nix.py:1-2", "--project", "alpha")
+        with self.assertRaisesRegex(CommandError, "there is no file nix.py"):
+            self.command("nix.py:1-2", folder="sub")
 
     def test_the_page_shows_lines_and_links(self) -> None:
         self.assertIn("Which file?", self.page("blame/"))
         raw = self.client.get(self.address("blame/"), {"file": "feed.py"}).content.decode()
-        self.assertIn("b = &#x27;&lt;script&gt;&#x27;", raw)
-        self.assertIn(f'/decisions/decision/{self.decision}/change/">Use &lt;i&gt;</a>', raw)
-        self.assertIn("Write &lt;b&gt;it&lt;/b&gt;", raw)
+        link = f'/decisions/decision/{self.decision}/change/">Use &lt;i&gt;</a>'
+        self.assert_shows(raw, "b = &#x27;&lt;script&gt;&#x27;", link, "Write &lt;b&gt;it&lt;/b&gt;")
         self.assertIn("The trail ends: it was recorded in no session", text_of(raw))
         self.assertIn("There is no file nix.py", self.page("blame/", file="nix.py"))
         self.assertIn("has only 2 lines", self.page("blame/", file="feed.py", first="7"))
@@ -229,5 +215,5 @@ class DoorTests(BlameTestCase):
     def test_rest_answers_the_same(self) -> None:
         answer = self.client.get("/api/v1/projects/alpha/blame", {"file": "feed.py", "first": "2", "last": "2"})
         self.assertEqual(answer.json(), self.ask(first=2, last=2).view.model_dump(mode="json"))
-        self.assertEqual(self.client.get("/api/v1/projects/alpha/blame", {"file": "nix.py"}).status_code, 404)
-        self.assertEqual(self.client.get("/api/v1/projects/alpha/blame", {"file": "../x"}).status_code, 422)
+        for file, status in (("nix.py", 404), ("../x", 422)):
+            self.assertEqual(self.client.get("/api/v1/projects/alpha/blame", {"file": file}).status_code, status)

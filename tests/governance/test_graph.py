@@ -32,7 +32,6 @@ class GraphTests(AdminTestCase):
             command = DecisionRecord(title="Buy a pump", chosen="the blue one", files=["src/pump.py"])
             self.decision = record_decision(command=command).id
             self.relate(self.memory_id, "applies_to", self.decision)
-        self.other = self.write("Far away", "another text")
 
     def relate(self, source: int, relation: str, target: int) -> None:
         create_relation(command=RelationCreate(source=source, relation=relation, target=target))
@@ -42,27 +41,17 @@ class GraphTests(AdminTestCase):
             graph = graph_around(entity_id, **options)
         return sorted((node.type.value, node.title) for node in graph.nodes.values())
 
-    def test_neighbours_of_all_types_are_found(self) -> None:
-        expected = [
-            ("decision", "Buy a pump"),
-            ("file", "src/pump.py"),
-            ("memory", "The pump is slow"),
-            ("session", "measure the pump"),
-        ]
-        self.assertEqual(self.around(self.decision), expected)
-        self.assertNotIn(("file", "src/pump.py"), self.around(self.memory_id))
-        self.assertIn(("file", "src/pump.py"), self.around(self.memory_id, depth=2))
-
-    def test_types_can_be_left_out(self) -> None:
-        found = self.around(self.decision, types=[NodeType.MEMORY])
-        self.assertEqual(found, [("decision", "Buy a pump"), ("memory", "The pump is slow")])
-
-    def test_what_is_named_is_on_the_left_and_what_names_it_on_the_right(self) -> None:
+    def test_neighbours_of_all_types_are_shown_unless_they_are_left_out(self) -> None:
+        memory, file, session = ("memory", "The pump is slow"), ("file", "src/pump.py"), ("session", "measure the pump")
+        decision = ("decision", "Buy a pump")
+        self.assertEqual(self.around(self.decision), [decision, file, memory, session])
+        self.assertEqual(self.around(self.decision, types=[NodeType.MEMORY]), [decision, memory])
+        self.assertNotIn(file, self.around(self.memory_id))
+        self.assertIn(file, self.around(self.memory_id, depth=2))
         with self.store():
             graph = graph_around(self.decision)
         columns = {graph.nodes[number].type: column for number, column in graph.columns.items()}
-        self.assertEqual(columns[NodeType.SESSION], -1)
-        self.assertEqual((columns[NodeType.MEMORY], columns[NodeType.FILE]), (1, 1))
+        self.assertEqual([columns[kind] for kind in (NodeType.SESSION, NodeType.MEMORY, NodeType.FILE)], [-1, 1, 1])
 
     def test_quarantined_items_are_not_in_it_and_deleted_ones_are_marked(self) -> None:
         with self.store():
@@ -70,24 +59,26 @@ class GraphTests(AdminTestCase):
         self.assertIn("deleted", text_of(self.page(f"graph/{self.decision}/")))
         with self.store():
             quarantine(self.memory_id)
+            with self.assertRaises(NotFound):
+                graph_around(self.memory_id)
         self.assertNotIn(("memory", "The pump is slow"), self.around(self.decision))
-        with self.store(), self.assertRaises(NotFound):
-            graph_around(self.memory_id)
 
     def test_many_neighbours_are_counted_and_take_no_more_queries(self) -> None:
         before = self.queries_around(self.decision)
         with self.store():
             for number in range(20):
                 self.relate(self.write(f"Note {number}", f"What note {number} says."), "applies_to", self.decision)
-            graph = graph_around(self.decision)
         self.assertEqual(self.queries_around(self.decision), before)
-        self.assertEqual(len([node for node in graph.nodes.values() if node.type is NodeType.MEMORY]), 12)
-        self.assertEqual(graph.hidden[NodeType.MEMORY], 9)
-        with self.store():
-            graph = graph_around(self.decision, depth=2)
-        shown = len([node for node in graph.nodes.values() if node.type is NodeType.MEMORY])
-        self.assertEqual(shown + graph.hidden[NodeType.MEMORY], 21)
+        self.assertEqual(self.memories_around(self.decision), (12, 9))
+        self.assertEqual(sum(self.memories_around(self.decision, depth=2)), 21)
         self.assertIn("and 9 more", text_of(self.page(f"graph/{self.decision}/")))
+
+    def memories_around(self, entity_id: int, **options: Any) -> tuple[int, int]:
+        """Return how many memories are shown, and how many hidden."""
+        with self.store():
+            graph = graph_around(entity_id, **options)
+        shown = [node for node in graph.nodes.values() if node.type is NodeType.MEMORY]
+        return len(shown), graph.hidden[NodeType.MEMORY]
 
     def queries_around(self, entity_id: int) -> int:
         with self.store(), CaptureQueriesContext(connections[project_store("alpha").alias]) as queries:
@@ -95,12 +86,10 @@ class GraphTests(AdminTestCase):
         return len(queries)
 
     def test_the_page_lists_what_it_draws(self) -> None:
-        page = self.page(f"graph/{self.memory_id}/")
-        self.assertIn("applies to Buy a pump", text_of(page))
+        self.assertIn("applies to Buy a pump", text_of(self.page(f"graph/{self.memory_id}/")))
         self.assertIn(self.address(f"graph/{self.memory_id}/"), self.page(f"memories/memory/{self.memory_id}/change/"))
-        alone = self.page(f"graph/{self.other}/")
-        self.assertIn("No neighbours", alone)
-        self.assertNotIn("of the types that are shown", alone)
-        self.assertIn("of the types that are shown", self.page(f"graph/{self.other}/", type="file"))
+        alone, hint = f"graph/{self.write('Far away', 'another text')}/", "of the types that are shown"
+        self.assert_shows(self.page(alone), "No neighbours", lacks=[hint])
+        self.assertIn(hint, self.page(alone, type="file"))
         self.page("graph/999999/", status=404)
         self.page(f"graph/{self.memory_id}/", type="nonsense", depth="x")
