@@ -30,7 +30,6 @@ from tests.home import UNMEASURED
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 600
 SIZE = 50
-
 DOORS = ("service", "cpu", "stdio", "rest")
 LATENCIES = {
     *(f"start.{step}.{kind}.{era}" for step in ("opening", "lists", "call") for kind in ("snapshot", "first")

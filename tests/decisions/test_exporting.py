@@ -34,13 +34,11 @@ MARKDOWN = [
 ]
 
 PLAIN = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
-
 TEXTS = st.lists(st.one_of(st.sampled_from(MARKDOWN), PLAIN), max_size=6).flatmap(
     lambda parts: st.sampled_from(["\n", "\n\n", " ", ""]).map(lambda gap: gap.join(parts))
 )
 
 SAID = TEXTS.map(lambda text: text.replace("<private>", "")).filter(str.strip)
-
 DECISIONS = st.fixed_dictionaries(
     {
         "title": SAID.map(lambda text: flat(text.strip())[:200].strip()).filter(bool),

@@ -28,7 +28,6 @@ from memoryhub.core.errors import Invalid
 from tests.decisions.base import DecisionsTestCase
 
 OURS = Path(__file__).parents[2] / "docs/decisions"
-
 NYGARD = """# 3. Use `WAL` mode
 
 Date: 2016-02-12

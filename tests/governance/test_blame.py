@@ -168,16 +168,6 @@ class TrailTests(BlameTestCase):
         with self.store("beta"), self.assertRaisesRegex(HubError, "no folder of this project is known"):
             blame(command=BlameRequest(file="feed.py"))
 
-    def test_no_program_of_the_repository_is_run(self) -> None:
-        self.commit("Begin", feed_py="a = 1\n")
-        mark = self.repository.folder / "ran"
-        self.repository.git("config", "filter.evil.clean", f"touch {mark}; cat")
-        self.repository.git("config", "filter.evil.required", "true")
-        self.repository.write(".gitattributes", b"*.py filter=evil\n")
-        self.repository.write("feed.py", b"a = 1\nb = 2\n")
-        self.assertEqual(len(self.ranges()), 2)
-        self.assertFalse(mark.exists())
-
 
 class DoorTests(BlameTestCase):
     def setUp(self) -> None:

@@ -282,7 +282,6 @@ class RunTests(RetentionTestCase):
 
 
 WHATS = ["captured", "pack", "deleted", "memory", "session", "decision", "iteration", "commit"]
-
 RULES = st.lists(
     st.fixed_dictionaries({"what": st.sampled_from(WHATS), "after_days": st.sampled_from([1, 100, 300, 500, None])}),
     max_size=6,
@@ -320,7 +319,6 @@ class RandomTests(RetentionTestCase):
 
 
 DEADLINE_SECONDS = 120
-
 RUN = """
 import django, sys
 django.setup()

@@ -30,7 +30,6 @@ from memories.schemas import (
     MemoryGet,
     MemoryList,
     MemoryQuery,
-    MemoryRestore,
     MemorySearch,
     MemoryUpdate,
     Timeline,
@@ -40,7 +39,7 @@ from memories.schemas.query import ContextPackRequest
 from memories.selectors import count_by_type, get_memories, list_memories, search
 from memories.selectors.relations import list_relations
 from memories.selectors.tags import list_tags, suggest_ids, suggest_tags
-from memories.services import resolve_conflict, restore_memory, update_memory
+from memories.services import resolve_conflict, update_memory
 from memories.services.tags import create_tag
 from memories.timeline import timeline
 from memories.uses.drain import count_uses
@@ -98,16 +97,6 @@ class QuarantineTests(RollbackTestCase):
         self.undo(rollback.id)
         self.assertEqual({clean, bad}, set(self.listed()))
         self.assert_rebuilds()
-
-    def test_a_superseded_decision_is_in_force_again_while_its_successor_is_quarantined(self) -> None:
-        first = self.decide("SQLite")
-        second = self.decide("A blob store", rolled_back=True, supersedes=[first])
-
-        def lineage() -> tuple[Any, ...]:
-            view = self.decision(first)
-            return view["status"], view["superseded_by"], view["heads"]
-
-        self.assert_rolls_back(lineage, ("accepted", [], []), ("superseded", [second], [second]))
 
 
 class UndoTests(RollbackTestCase):
@@ -265,15 +254,6 @@ class ReversalTests(RollbackTestCase):
         rollback = self.assert_rolls_back(state, before, after, action="undo")
         self.assertEqual({"review": 1, "revert": 1}, rollback.counts)
 
-    def test_a_conflict_that_it_opened_is_gone_and_comes_back(self) -> None:
-        kept = self.conflicting()
-        opened = self.conflicts()
-
-        def state() -> tuple[list[int], str]:
-            return self.conflicts(), self.view(kept)["content"]
-
-        self.assert_rolls_back(state, ([], "Clean."), (opened, "Poisoned."), action="undo")
-
     def test_a_conflict_that_it_resolved_is_open_again_by_either_action(self) -> None:
         self.conflicting(rolled_back=False)
         opened = self.conflicts()
@@ -291,14 +271,6 @@ class ReversalTests(RollbackTestCase):
         stays = [(kept, "kept at the end of its scratch session; stays kept")]
         self.assertEqual(stays, [(left.id, left.why) for left in self.preview(action="undo").left])
         self.assert_rolls_back(lambda: set(self.listed()), {kept, gone}, {kept}, action="undo")
-
-    def test_a_deletion_that_a_clean_caller_made_first_holds(self) -> None:
-        gone = self.write("Gone")
-        self.delete(gone)
-        with use_origin(**ROLLED_BACK):
-            restore_memory(command=MemoryRestore(id=gone))
-            self.delete(gone)
-        self.assertEqual({}, self.preview(action="undo").counts)
 
     def test_of_two_deleted_memories_of_one_topic_the_younger_comes_back(self) -> None:
         for _ in range(2):
@@ -543,13 +515,6 @@ class SilenceTests(RollbackTestCase):
         self.assertEqual([third], self.decision(self.first)["heads"])
         self.undo(rollback.id)
         self.assertEqual([third, self.decision_id], self.decision(self.first)["heads"])
-        self.assert_rebuilds()
-
-    def test_what_superseded_it_stays_in_force(self) -> None:
-        third = self.supersede(self.decision_id)
-        self.roll_back()
-        view = self.decision(self.first)
-        self.assertEqual(("superseded", [third]), (view["status"], view["heads"]))
         self.assert_rebuilds()
 
 

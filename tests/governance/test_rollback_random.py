@@ -35,11 +35,8 @@ from sessions_app.selectors import profile
 from tests.governance.rollback_case import DeedTestCase, Step, random_steps
 
 Shown = dict[Any, Any]
-
 _CHANGING = "written revised deleted restored reviewed".split()
-
 _ACCEPTED: Shown = {}
-
 _SYMMETRIC = ("related_to", "conflicts_with")
 
 
@@ -79,9 +76,8 @@ class Thing:
 
     @property
     def touched(self) -> list[Happened]:
-        return sorted(
-            (item for item in [*self.changes, *self.ends] if item.rolled_back), key=lambda event: event.position
-        )
+        touching = [event for event in [*self.changes, *self.ends] if event.rolled_back]
+        return sorted(touching, key=lambda event: event.position)
 
     @property
     def changed(self) -> bool:
@@ -217,11 +213,7 @@ class Model:
 
     def _decisions(self) -> dict[int, Any]:
         recorded = {event.position: event for event in self._of("decision.recorded")}
-        shown = {
-            decision_id: self._status(decision_id)
-            for decision_id in recorded
-            if not self._is_gone(recorded[decision_id])
-        }
+        shown = {number: self._status(number) for number, event in recorded.items() if not self._is_gone(event)}
         edges = self._edges(recorded)
         return {
             decision_id: (
@@ -267,11 +259,10 @@ class Model:
             for event in recorded.values()
             for edge in event.data.get("edges", [])
         ]
-        linked = self._of("decision.linked")
-        return [
-            *found,
-            *((item.entity, item.data["edge"]["relation"], item.data["edge"]["to"], item) for item in linked),
-        ]
+        for event in self._of("decision.linked"):
+            edge = event.data["edge"]
+            found.append((event.entity, edge["relation"], edge["to"], event))
+        return found
 
     def _edges(self, recorded: dict[int, Happened]) -> set[tuple[int, str, int]]:
         gone = {decision_id for decision_id, event in recorded.items() if self._is_gone(event)}
@@ -294,10 +285,8 @@ class Model:
         return heads or (set() if self._is_gone(recorded[decision]) else {decision})
 
     def _notes(self, decision: int) -> set[str]:
-        said = [
-            event for event in self._of("decision.evidenced") if event.entity == decision and not self._set_aside(event)
-        ]
-        return {note["value"] for item in said for note in item.data["artifacts"]}
+        evidence = [event for event in self._of("decision.evidenced") if event.entity == decision]
+        return {note["value"] for event in evidence if not self._set_aside(event) for note in event.data["artifacts"]}
 
     def _relations(self) -> list[tuple[Any, ...]]:
         histories: dict[tuple[Any, ...], list[tuple[Happened, bool]]] = {}
