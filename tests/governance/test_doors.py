@@ -82,13 +82,8 @@ class RollbackTests(DoorsTestCase):
     def test_the_page_leaves_an_item_and_refuses_in_one_sentence(self) -> None:
         html = self.look(leave=str(self.write("Another", "One.", session="s-bad")))
         self.assert_shows(html, "Quarantine 1 item", "excluded by the request")
-        for fields, sentence in (
-            ({"session_id": ""}, "give at least one of"),
-            ({"since": "yesterday"}, "a position such as 412, or a time"),
-            ({"also": "999"}, "is not downstream of the selection"),
-        ):
-            with self.subTest(fields=fields):
-                self.assertIn(sentence, self.look(**fields))
+        self.assertIn("a position such as 412, or a time", self.look(since="yesterday"))
+        self.assertIn("is not downstream of the selection", self.look(also="999"))
 
     def test_the_command_previews_then_does_then_undoes(self) -> None:
         selection = ("rollback", "--session", "s-bad", "--action", "undo")
@@ -404,9 +399,8 @@ class StaleTests(DoorsTestCase):
         self.assertEqual(self.client.get(self.address(f"{STALE}999/")).status_code, 302)
         self.assertEqual(self.client.get(self.address(f"{STALE}{self.fact}/affirm/")).status_code, 405)
 
-    def test_an_end_that_is_no_time_or_has_passed_is_refused_and_a_later_one_is_kept(self):
+    def test_an_end_that_is_no_time_is_refused_and_a_later_one_is_kept(self):
         self.assertIn("Enter a time such as", self.send(self.fact, valid_until="soon"))
-        self.assertIn("is in the past", self.send(self.fact, valid_until="2001-01-01"))
         self.send(self.fact, valid_until="2099-12-31")
         self.assertEqual(str(self.memory(self.fact).valid_until)[:10], "2099-12-31")
 

@@ -23,7 +23,7 @@ from memoryhub.transfer.folder import Form
 from memoryhub.transfer.mirror.run import Mirror
 from memoryhub.transfer.mirror.steps import Report
 from tests import tampering
-from tests.governance.redacting import RedactionTestCase
+from tests.governance.test_redaction import RedactionTestCase
 
 NAME = "Zoë Quokkaländer"
 # As the hub writes it in topic keys, tags, file names and the index of words

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
 import time
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -37,8 +34,8 @@ from memoryhub.core.permissions import Act, Grant, use_grant
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store
 from tests.databases import at_home, sqlite_only
+from tests.forks import DEADLINE_SECONDS, Fork
 from tests.governance.retaining import NOW, WORDS, RetentionTestCase, Story, days_ago, documents_with
-from tests.home import UNMEASURED
 from tests.support import forget_all_stores
 
 
@@ -318,10 +315,8 @@ class RandomTests(RetentionTestCase):
         return {word: documents_with(word) for word in WORDS}
 
 
-DEADLINE_SECONDS = 120
 RUN = """
-import django, sys
-django.setup()
+import sys
 from governance.retention import run
 from governance.retention.schemas import RetentionPlanRequest, RetentionRunRequest
 from governance.retention.selectors import plan_retention
@@ -351,36 +346,30 @@ class KilledTests(RetentionTestCase):
         twin = self.home.with_name(f"{self.home.name}-twin")
         self.addCleanup(shutil.rmtree, twin, ignore_errors=True)
         subprocess.run(["cp", "-R", self.home, twin], check=True)  # to close a file here would drop this one's locks
-        self.kill(self.spawn())
-        self.assertEqual(RetentionRun.objects.filter(ran_at__isnull=True).count(), 1)
-        taken = len(self.erased())
-        again = self.spawn()
-        self.assertEqual(again.wait(DEADLINE_SECONDS), 0)
-        self.assertLess(taken, len(self.erased()))
-        ended = self.end()
-        self.assert_sound()
-        with self.home_at(twin), self.store("alpha", actor="ada"):
-            plan = self.plan()
-            run_retention(command=RetentionRunRequest(digest=plan.digest))
-            self.assertEqual(self.end(), ended)
-            self.assertEqual(len(self.erased()), plan.events)
-
-    def spawn(self) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, **UNMEASURED, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
-        command = [sys.executable, "-c", RUN, clock.to_text(clock.now())]
-        return subprocess.Popen(command, env=environment, cwd=Path(__file__).parents[2])
-
-    def kill(self, process: subprocess.Popen[bytes]) -> None:
-        until = time.monotonic() + DEADLINE_SECONDS
+        process, until = self.spawn(), time.monotonic() + DEADLINE_SECONDS
         while len(self.erased()) < 100:
             self.assertIsNone(process.poll(), "it ended before it could be killed")
             self.assertLess(time.monotonic(), until, "it took nothing")
         process.kill()
         process.wait()
-
-    def home_at(self, folder: Path) -> mock._patch_dict:
+        self.assertEqual(RetentionRun.objects.filter(ran_at__isnull=True).count(), 1)
+        taken = len(self.erased())
+        again = self.spawn()
+        self.assertEqual(again.wait(), 0)
+        self.assertLess(taken, len(self.erased()))
+        ended = self.end()
+        self.assert_sound()
         forget_all_stores()
-        return at_home(folder)
+        with at_home(twin), self.store("alpha", actor="ada"):
+            plan = self.plan()
+            run_retention(command=RetentionRunRequest(digest=plan.digest))
+            self.assertEqual(self.end(), ended)
+            self.assertEqual(len(self.erased()), plan.events)
+
+    def spawn(self) -> Fork:
+        process = Fork(RUN, clock.to_text(clock.now()))
+        self.addCleanup(process.close_pipes)
+        return process
 
     def end(self) -> tuple[object, ...]:
         run = RetentionRun.objects.get()

@@ -48,15 +48,6 @@ from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, Forbidden, Gone, Invalid
 from memoryhub.core.events import event_types as registry
 from memoryhub.core.events import rollback
-from memoryhub.core.events.event_types import (
-    EventGroup,
-    Retention,
-    define_event,
-    event_type,
-    event_types,
-    require_effects,
-    types_that_change_streams,
-)
 from memoryhub.core.events.rollback import Effect, Values, reverses, sets_aside, stays
 from memoryhub.core.log.quarantine import QUARANTINE_LIFTED
 from memoryhub.core.models import RawEvent
@@ -64,18 +55,7 @@ from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import ROLES, Grant, use_grant
 from memoryhub.core.schemas import Paging, Payload
 from memoryhub.core.stores import rows
-from sessions_app.schemas import (
-    CommitRecord,
-    EventAppend,
-    IterationList,
-    IterationStart,
-    ProjectDescribe,
-    SessionEnd,
-    SessionList,
-    SessionStart,
-    TurnBegin,
-    TurnList,
-)
+from sessions_app import schemas as sessions
 from sessions_app.selectors import list_commits, list_iterations, list_sessions, list_turns
 from sessions_app.services import end_session, record_commits, start_session
 from sessions_app.services.iterations import start_iteration
@@ -152,7 +132,7 @@ class UndoTests(RollbackTestCase):
         with use_origin(**ROLLED_BACK):
             self.mark(chosen, "rejected")
             self.set(ack_token_minutes=99)
-            describe(command=ProjectDescribe(description="Poisoned."))
+            describe(command=sessions.ProjectDescribe(description="Poisoned."))
             self.unrelate(relation)
             self.delete(gone)
         configured, described = (
@@ -237,7 +217,7 @@ class TraceTests(RollbackTestCase):
 class ReversalTests(RollbackTestCase):
     def discarded(self, *, by: dict[str, str] = ROLLED_BACK, **fields: Any) -> None:
         with use_origin(**{"session_id": SCRATCH, **by}):
-            end_session(command=SessionEnd(session_id=SCRATCH, discard=True, **fields))
+            end_session(command=sessions.SessionEnd(session_id=SCRATCH, discard=True, **fields))
 
     def test_a_verdict_is_taken_back_and_a_text_put_back_still_waits_for_one(self) -> None:
         self.set(review_policy="all")
@@ -450,16 +430,18 @@ class SilenceTests(RollbackTestCase):
 
     def poison(self) -> None:
         """Write the word everywhere where a session can."""
-        start_session(command=SessionStart(session_id="s-bad", purpose=f"to {WORD}"))
-        token = begin_turn(command=TurnBegin(session_id="s-bad")).ack_token
-        append_event(command=EventAppend(ack_token=token, type="message.user", payload={"content": f"Go to {WORD}"}))
-        start_iteration(command=IterationStart(command=WORD, description=f"all of {WORD}"))
+        start_session(command=sessions.SessionStart(session_id="s-bad", purpose=f"to {WORD}"))
+        token = begin_turn(command=sessions.TurnBegin(session_id="s-bad")).ack_token
+        append_event(
+            command=sessions.EventAppend(ack_token=token, type="message.user", payload={"content": f"Go to {WORD}"})
+        )
+        start_iteration(command=sessions.IterationStart(command=WORD, description=f"all of {WORD}"))
         self.memory_id = self.write(f"The {WORD} way", tags=[WORD], kind="guideline", type=WORD)
         self.decision_id = self.decide(WORD, supersedes=[self.first], topic="store", files=["store.py"])
         create_tag(command=TagCreate(name=f"{WORD}-tag", category="c"))
         self.relate(self.memory_id, self.clean)
         commit = {"sha": "ab" * 20, "message": f"Sail to {WORD}", "author": "M", "committed_at": datetime.now(UTC)}
-        record_commits(commits=[CommitRecord.model_validate({**commit, "files": []})])
+        record_commits(commits=[sessions.CommitRecord.model_validate({**commit, "files": []})])
 
     def all_answers(self) -> str:
         answers: list[Any] = [
@@ -477,9 +459,9 @@ class SilenceTests(RollbackTestCase):
             list_relations(command=RelationList(include_deleted=True)).results,
             get_memories(command=MemoryGet(ids=[self.clean], relations=True)),
             list_tags(command=TagList(limit=100)).results,
-            list_sessions(command=SessionList()).results,
-            list_turns(command=TurnList()).results,
-            list_iterations(command=IterationList()).results,
+            list_sessions(command=sessions.SessionList()).results,
+            list_turns(command=sessions.TurnList()).results,
+            list_iterations(command=sessions.IterationList()).results,
             list_commits(command=Paging()).results,
             suggest_tags("z"),
             suggest_ids(str(self.memory_id)),
@@ -506,12 +488,9 @@ class SilenceTests(RollbackTestCase):
         self.assertTrue(self.lines_with_the_word())
         self.assert_rebuilds()
 
-    def supersede(self, decision: int) -> int:
-        return supersede_decision(command=DecisionSupersede(id=decision, chosen="A file")).id
-
     def test_another_decision_may_supersede_what_is_in_force_again(self) -> None:
         rollback = self.roll_back()
-        third = self.supersede(self.first)
+        third = supersede_decision(command=DecisionSupersede(id=self.first, chosen="A file")).id
         self.assertEqual([third], self.decision(self.first)["heads"])
         self.undo(rollback.id)
         self.assertEqual([third, self.decision_id], self.decision(self.first)["heads"])
@@ -536,13 +515,13 @@ class Invented(Payload):
 # What a type must declare, for the tests to leave one part out.
 COMPLETE = {
     "label": "Invented",
-    "group": EventGroup("invented", "Invented", 1_000),
-    "retention": Retention.KEPT,
+    "group": registry.EventGroup("invented", "Invented", 1_000),
+    "retention": registry.Retention.KEPT,
     "rollback": stays("it only counts"),
     "changes_stream": False,
 }
 
-invent: Any = define_event
+invent: Any = registry.define_event
 
 
 class DeclarationTests(RollbackTestCase):
@@ -557,13 +536,13 @@ class DeclarationTests(RollbackTestCase):
             invent("invented.one", Invented, **declared)
         for part in ("invented.one", *parts):
             self.assertIn(part, str(refused.exception))
-        self.assertIsNone(event_type("invented.one"))
+        self.assertIsNone(registry.event_type("invented.one"))
 
     def test_a_type_that_leaves_something_undeclared_is_refused_by_name(self) -> None:
         for name in COMPLETE:
             self.assert_refused(repr(name), **{key: value for key, value in COMPLETE.items() if key != name})
         self.assert_refused(*map(repr, COMPLETE))
-        self.assert_refused("'nouns'", **{**COMPLETE, "retention": Retention.CAPTURED})
+        self.assert_refused("'nouns'", **{**COMPLETE, "retention": registry.Retention.CAPTURED})
         again = sets_aside("tags", "Others", order=1)
         self.assert_refused("'tag.created'", "'tags'", **{**COMPLETE, "rollback": again})
         invent("invented.one", Invented, **COMPLETE)
@@ -581,12 +560,12 @@ class DeclarationTests(RollbackTestCase):
                 declare()
 
     def test_a_type_whose_effect_is_not_defined_is_named(self) -> None:
-        require_effects()
+        registry.require_effects()
         for effect in ("turn_over", "unrelate"):
             rule = reverses(f"by {effect}", "Turned", order=1, by=effect)
             invent("invented.turned", Invented, **{**COMPLETE, "rollback": rule})
             with self.assertRaisesMessage(ImproperlyConfigured, f"'invented.turned' names '{effect}'"):
-                require_effects()
+                registry.require_effects()
 
     def test_what_stays_in_force_is_named_with_its_reason_and_an_unknown_type_too(self) -> None:
         harmless = invent("invented.harmless", Invented, **COMPLETE)
@@ -625,15 +604,15 @@ class ShieldTests(RollbackTestCase):
 
     def test_only_the_types_that_declare_so_protect_a_memory_or_a_decision(self) -> None:
         invent("memory.cited", Invented, **COMPLETE)
-        changing = set(types_that_change_streams())
+        changing = set(registry.types_that_change_streams())
         for thing in (self.write("Bad", rolled_back=True), self.decide("Bad", rolled_back=True)):
-            protecting = {known.name for known in event_types() if self.protects(thing, known.name)}
+            protecting = {known.name for known in registry.event_types() if self.protects(thing, known.name)}
             self.assertEqual(changing, protecting)
-        product = [known.name for known in event_types() if not known.schema.__module__.startswith("tests.")]
+        product = [known.name for known in registry.event_types() if not known.schema.__module__.startswith("tests.")]
         self.assertEqual(
             "conflict.resolved decision.marked decision.recorded memory.deleted memory.restored memory.reviewed "
             "memory.revised memory.written".split(),
-            [name for name in types_that_change_streams() if name in product],
+            [name for name in registry.types_that_change_streams() if name in product],
         )
 
     def test_using_citing_packing_affirming_and_writing_it_again_protects_nothing(self) -> None:

@@ -256,7 +256,13 @@ class AffirmingTests(StalenessTestCase):
         things += [self.record(f"Choice {n}", files=["src/"]).id for n in range(4)]
         for number in range(40):
             self.pass_time(minutes=1)
-            self.act(chance, things, number)
+            thing = chance.choice(things)
+            if chance.random() < 0.3:
+                self.commit_now(f"Change {number}", f"src/{chance.randrange(5)}.py", minutes=1)
+            elif thing in things[:4] and chance.random() < 0.3:
+                update_memory(command=MemoryUpdate(id=thing, content=f"Text {number}."))
+            else:
+                self.affirm(thing, reason=f"reason {number}")
         affirmed = list(RawEvent.objects.filter(event_type="thing.affirmed").values_list("position", flat=True))
         erase_events(affirmed[-3:], reason="a name")
         erase_streams([f"memory:{things[0]}"], reason="asked to")
@@ -266,15 +272,6 @@ class AffirmingTests(StalenessTestCase):
         self.assertIn("", [item["reason"] for item in before])
         self.assert_rebuilds()
         self.assertEqual((list(Affirmation.objects.order_by("entity_id").values()), self.stale()), (before, due))
-
-    def act(self, chance: random.Random, things: list[int], number: int) -> None:
-        thing = chance.choice(things)
-        if chance.random() < 0.3:
-            self.commit_now(f"Change {number}", f"src/{chance.randrange(5)}.py", minutes=1)
-        elif thing in things[:4] and chance.random() < 0.3:
-            update_memory(command=MemoryUpdate(id=thing, content=f"Text {number}."))
-        else:
-            self.affirm(thing, reason=f"reason {number}")
 
 
 @tag("backend")
