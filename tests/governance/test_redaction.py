@@ -386,7 +386,9 @@ class WhatIsTextTests(RedactionTestCase):
         self.assert_sound()
 
     def test_a_word_that_is_a_field_s_name_or_value_too_goes_where_it_is_text(self):
-        memory_id = self.write("The content and its title", "Any guideline.", kind="guideline", attributes={})
+        memory_id = self.write(
+            "The content and its title", "Any guideline.", kind="guideline", attributes={"priority": 5}
+        )
         kept = next(place for place in self.preview(text="guideline").kept if place.where == "kind of memory.written")
         self.assertIn("fixed form", kept.why)
         for word in ("title", "content", "guideline"):
