@@ -30,7 +30,6 @@ from tests.home import UNMEASURED
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 600
 SIZE = 50
-
 DOORS = ("service", "cpu", "stdio", "rest")
 LATENCIES = {
     *(f"start.{step}.{kind}.{era}" for step in ("opening", "lists", "call") for kind in ("snapshot", "first")
@@ -91,59 +90,42 @@ class WholeRun(SimpleTestCase):
     def figures(self) -> dict[str, dict[str, Any]]:
         return {figure["key"]: figure for figure in self.data["figures"]}
 
-    def test_nothing_fails_and_the_exit_code_says_so(self) -> None:
+    def test_nothing_fails_and_nothing_is_left_behind(self) -> None:
         self.assertEqual(self.data["failures"], [])
         self.assertEqual(self.outcome.process.returncode, 0, self.outcome.process.stderr)
+        self.assertEqual(self.outcome.left_behind, ["tmp"])
 
-    def test_every_figure_is_there_once(self) -> None:
+    def test_every_figure_is_there_once_positive_and_of_as_many_samples_as_were_asked_for(self) -> None:
         self.assertEqual(sorted(figure["key"] for figure in self.data["figures"]), sorted(LATENCIES | AMOUNTS))
-
-    def test_every_amount_is_positive_and_finite(self) -> None:
-        for figure in self.data["figures"]:
-            names = ("best", "p50", "p95", "p99") if figure["key"] in LATENCIES else ("value",)
+        for key, figure in self.figures().items():
+            names = ("best", "p50", "p95", "p99") if key in LATENCIES else ("value",)
             for amounts in filter(None, (figure, figure.get("baseline"))):
                 for name in names:
-                    self.assertTrue(0 < amounts[name] < math.inf, (figure["key"], name, amounts[name]))
-
-    def test_percentiles_of_a_latency_do_not_fall(self) -> None:
-        for key in LATENCIES:
-            figure = self.figures()[key]
-            self.assertLessEqual(figure["best"], figure["p50"], key)
-            self.assertLessEqual(figure["p50"], figure["p95"], key)
-            self.assertLessEqual(figure["p95"], figure["p99"], key)
+                    self.assertTrue(0 < amounts[name] < math.inf, (key, name, amounts[name]))
+            percentiles = [figure[name] for name in names]
+            self.assertEqual(percentiles, sorted(percentiles), key)
+        samples = {"start.call.snapshot.modern": 1, "bulk": SIZE}
+        samples |= {f"{what}.{door}": 5 for what in ("write", "search") for door in DOORS}
+        self.assertEqual({key: self.figures()[key]["samples"] for key in samples}, samples)
 
     def test_a_ratio_is_the_quotient_of_the_two_amounts_beside_it(self) -> None:
         for key, figure in self.figures().items():
             self.assertEqual("ratio" in figure, key in WITH_BASELINE, key)
             if "ratio" in figure:
-                mine, baseline = (
-                    amount["p50" if "p50" in amount else "value"] for amount in (figure, figure["baseline"])
-                )
+                name = "p50" if "p50" in figure else "value"
+                mine, baseline = figure[name], figure["baseline"][name]
                 quotient = baseline / mine if figure["unit"] == "/s" else mine / baseline
                 self.assertAlmostEqual(figure["ratio"], quotient, places=9, msg=key)
-
-    def test_samples_are_as_many_as_were_asked_for(self) -> None:
-        figures = self.figures()
-        self.assertEqual({figures[f"{what}.{door}"]["samples"] for what in ("write", "search") for door in DOORS}, {5})
-        self.assertEqual(figures["start.call.snapshot.modern"]["samples"], 1)
-        self.assertEqual(figures["bulk"]["samples"], SIZE)
 
     def test_a_figure_with_a_goal_is_judged(self) -> None:
         judged = {key for key, figure in self.figures().items() if figure["targets"]}
         self.assertLessEqual({"write.stdio", "write.service", "bulk", "memory", "tools.core.tokens"}, judged)
-        for key, figure in self.figures().items():
-            self.assertEqual("verdict" in figure, key in judged, key)
+        self.assertEqual({key for key, figure in self.figures().items() if "verdict" in figure}, judged)
 
-    def test_the_machine_is_described(self) -> None:
+    def test_the_machine_is_described_and_the_profile_names_the_slowest_functions_first(self) -> None:
         self.assertLessEqual({"cpus", "python", "sqlite", "sqlite_driver", "date"}, set(self.data["machine"]))
-
-    def test_the_profile_names_fifteen_functions_slowest_first(self) -> None:
-        own = [row["own_seconds"] for row in self.data["profile"]]
-        self.assertEqual(len(own), 15)
-        self.assertEqual(own, sorted(own, reverse=True))
-
-    def test_the_users_home_is_not_touched_and_nothing_is_left_behind(self) -> None:
-        self.assertEqual(self.outcome.left_behind, ["tmp"])
+        seconds = [row["own_seconds"] for row in self.data["profile"]]
+        self.assertEqual((len(seconds), seconds), (15, sorted(seconds, reverse=True)))
 
 
 @tag("process")
@@ -188,23 +170,17 @@ class PartOfARun(SimpleTestCase):
 
 
 class Corpus(SimpleTestCase):
-    def test_the_same_number_gives_the_same_text(self) -> None:
-        first = corpus.arguments(7)
-        corpus.arguments(8)
-        self.assertEqual(corpus.arguments(7), first)
-
-    def test_texts_are_as_long_as_they_are_said_to_be_and_titles_differ(self) -> None:
+    def test_texts_are_the_same_on_every_run_differ_and_have_words_as_often_as_natural_text(self) -> None:
         memories = [corpus.arguments(index) for index in range(300)]
+        self.assertEqual(corpus.arguments(7), memories[7])
         self.assertEqual(len({memory["title"] for memory in memories}), 300)
         for memory in memories:
             self.assertTrue(295 <= len(memory["content"]) <= 600, len(memory["content"]))
             self.assertTrue(1 <= len(memory["tags"]) <= 3)
-
-    def test_word_frequencies_fall_as_in_natural_text(self) -> None:
-        words = [word for index in range(300) for word in corpus.arguments(index)["content"].lower().split()]
-        most = sorted(Counter(words).values(), reverse=True)
-        self.assertGreater(most[0], 5 * most[20])
-        self.assertGreater(len([count for count in most if count == 1]), len(most) // 3)
+        words = [word for memory in memories for word in memory["content"].lower().split()]
+        counts = sorted(Counter(words).values(), reverse=True)
+        self.assertGreater(counts[0], 5 * counts[20])
+        self.assertGreater(counts.count(1), len(counts) // 3)
 
     def test_a_question_has_four_telling_terms_of_its_memory(self) -> None:
         for index in range(50):
@@ -218,52 +194,36 @@ class Judging(SimpleTestCase):
     def test_a_percentile_is_a_time_that_was_measured(self) -> None:
         amount = latency([number / 1000 for number in range(1, 101)])
         self.assertEqual((amount.value, amount.p95, amount.p99, amount.samples), (50, 95, 99, 100))
-
-    def test_no_samples_are_no_latency(self) -> None:
         with self.assertRaisesMessage(ValueError, "nothing was measured"):
             latency([])
 
-    def test_of_two_targets_the_worse_verdict_counts(self) -> None:
-        def search(p50: float, p95: float) -> Verdict | None:
-            amount = Amount(p50, p95, p95, p50)
-            return verdict_of(Figure("search.stdio", "", Unit.MILLISECONDS, amount, 10_000))
-
-        self.assertEqual(search(3, 9), Verdict.GOAL)
-        self.assertEqual(search(3, 15), Verdict.FLOOR)
-        self.assertEqual(search(9, 9), Verdict.MISS)
-
-    def test_more_a_second_is_better(self) -> None:
-        def bulk(rate: float) -> Verdict | None:
-            return verdict_of(Figure("bulk", "", Unit.PER_SECOND, Amount(rate), 10))
-
-        self.assertEqual([bulk(9000), bulk(2500), bulk(100)], [Verdict.GOAL, Verdict.FLOOR, Verdict.MISS])
-
-    def test_a_write_in_the_service_is_judged_by_its_ratio(self) -> None:
-        def write(p50: float) -> Verdict | None:
-            baseline = Amount(10)
-            return verdict_of(Figure("write.service", "", Unit.MILLISECONDS, Amount(p50), 10, baseline))
-
-        self.assertEqual([write(20), write(50), write(70)], [Verdict.GOAL, Verdict.FLOOR, Verdict.MISS])
+    def test_the_worse_of_two_targets_a_rate_and_a_ratio_are_judged(self) -> None:
+        ten = Amount(10)
+        for verdict, key, unit, amount, baseline in (
+            (Verdict.GOAL, "search.stdio", Unit.MILLISECONDS, Amount(3, 9, 9, 3), None),
+            (Verdict.FLOOR, "search.stdio", Unit.MILLISECONDS, Amount(3, 15, 15, 3), None),
+            (Verdict.MISS, "search.stdio", Unit.MILLISECONDS, Amount(9, 9, 9, 9), None),
+            (Verdict.GOAL, "bulk", Unit.PER_SECOND, Amount(9000), None),
+            (Verdict.FLOOR, "bulk", Unit.PER_SECOND, Amount(2500), None),
+            (Verdict.MISS, "bulk", Unit.PER_SECOND, Amount(100), None),
+            (Verdict.GOAL, "write.service", Unit.MILLISECONDS, Amount(20), ten),
+            (Verdict.FLOOR, "write.service", Unit.MILLISECONDS, Amount(50), ten),
+            (Verdict.MISS, "write.service", Unit.MILLISECONDS, Amount(70), ten),
+        ):
+            with self.subTest(key, amount=amount):
+                size = 10_000 if key == "search.stdio" else 10
+                self.assertEqual(verdict_of(Figure(key, "", unit, amount, size, baseline)), verdict)
 
 
 class PeakMemory(SimpleTestCase):
-    def start(self) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", "x = b'x' * 50_000_000; print(len(x), flush=True); input()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
+    def test_a_process_that_took_fifty_megabytes_is_measured_while_it_runs_and_at_its_end(self) -> None:
+        program = "x = b'x' * 50_000_000; print(len(x), flush=True); input()"
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        process = subprocess.Popen([sys.executable, "-c", program], **pipes)
         self.addCleanup(processes.end, process)
         assert process.stdout
         process.stdout.readline()
-        return process
-
-    def test_a_process_that_took_fifty_megabytes_is_said_to_have(self) -> None:
-        self.assertTrue(50e6 < processes.peak_resident_bytes(self.start()) < 150e6)
-
-    def test_where_only_an_ended_process_tells_it_is_ended(self) -> None:
-        process = self.start()
+        self.assertTrue(50e6 < processes.peak_resident_bytes(process) < 150e6)
         own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux counts what the child was forked from
         self.assertTrue(50e6 < processes.peak_at_end(process) < 150e6 + own)
         self.assertIsNotNone(process.returncode)
@@ -283,21 +243,12 @@ class Documentation(SimpleTestCase):
     def test_every_target_is_named_with_its_amounts(self) -> None:
         tables = [part for part in self.page.split("\n\n") if part.startswith("| key |")]
         rows = [row.split("|") for table in tables for row in table.splitlines() if row.startswith("| ")]
-        for figure in judged_figures():
-            (row,) = [row for row in rows if documents(row[1], figure.key)]
-            for target in targets_of(figure):
-                self.assertIn(f"{target.floor:,.10g}", row[-3], figure.key)
-                self.assertIn(f"{target.goal:,.10g}", row[-2], figure.key)
-
-
-def judged_figures() -> list[Figure]:
-    keys = [Figure(key, "", Unit.MILLISECONDS, Amount(1)) for key in sorted(LATENCIES | AMOUNTS)]
-    return [figure for figure in keys if targets_of(figure)]
-
-
-def documents(cell: str, key: str) -> bool:
-    """Whether a row's first cell names the key, by itself or with a star for its last part."""
-    return f"`{key}`" in cell or f"`{key.rpartition('.')[0]}.*`" in cell
+        for key in sorted(LATENCIES | AMOUNTS):
+            names = (f"`{key}`", f"`{key.rpartition('.')[0]}.*`")
+            for target in targets_of(Figure(key, "", Unit.MILLISECONDS, Amount(1))):
+                (row,) = [row for row in rows if any(name in row[1] for name in names)]
+                self.assertIn(f"{target.floor:,.10g}", row[-3], key)
+                self.assertIn(f"{target.goal:,.10g}", row[-2], key)
 
 
 BROKEN_VERIFY = """

@@ -23,17 +23,7 @@ from memoryhub.core import clock
 from memoryhub.core.errors import HubError
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import rows
-from sessions_app.schemas import (
-    CommitRead,
-    EventAppend,
-    IterationComplete,
-    IterationStart,
-    SessionEnd,
-    SessionStart,
-    SettingsChange,
-    TurnBegin,
-    TurnEnd,
-)
+from sessions_app import schemas as sessions
 from sessions_app.services import end_session, iterations, record_commit, start_session
 from sessions_app.services.profile import change_settings
 from sessions_app.services.turns import append_event, begin_turn, end_turn
@@ -64,18 +54,17 @@ class RetentionTestCase(HubTestCase):
     def session(self, name: str, *said: str, days: float, ended: bool = True, closed: bool = True) -> list[int]:
         """A session of one turn, so many days ago; return the positions of what the user said."""
         with days_ago(days):
-            start_session(command=SessionStart(session_id=name, purpose=f"work of {name}"))
-            turn = begin_turn(command=TurnBegin(session_id=name, turn_id="t-1"))
-            positions = [
-                append_event(
-                    command=EventAppend(type="message.user", payload={"content": text}, ack_token=turn.ack_token)
-                ).position
-                for text in said
-            ]
+            start_session(command=sessions.SessionStart(session_id=name, purpose=f"work of {name}"))
+            turn = begin_turn(command=sessions.TurnBegin(session_id=name, turn_id="t-1"))
+            positions = []
+            for text in said:
+                payload = {"content": text}
+                command = sessions.EventAppend(type="message.user", payload=payload, ack_token=turn.ack_token)
+                positions.append(append_event(command=command).position)
             if closed:
-                end_turn(command=TurnEnd(ack_token=turn.ack_token))
+                end_turn(command=sessions.TurnEnd(ack_token=turn.ack_token))
             if ended:
-                end_session(command=SessionEnd(session_id=name, summary="done"))
+                end_session(command=sessions.SessionEnd(session_id=name, summary="done"))
         return positions
 
     def memory(self, title: str, *, days: float, deleted: float | None = None, session: str = "", **fields: Any) -> int:
@@ -88,7 +77,7 @@ class RetentionTestCase(HubTestCase):
         return int(written)
 
     def settings(self, **values: Any) -> None:
-        change_settings(command=SettingsChange(settings=values))
+        change_settings(command=sessions.SettingsChange(settings=values))
 
     def plan(self, **request: Any) -> Plan:
         return plan_retention(command=RetentionPlanRequest(**request))
@@ -140,19 +129,19 @@ class Story:
 
     def do_session(self) -> None:
         mode = self.random.choice(["working", "scratch"])
-        start_session(command=SessionStart(session_id=self.name(), purpose=self.text(), mode=mode))
+        start_session(command=sessions.SessionStart(session_id=self.name(), purpose=self.text(), mode=mode))
 
     def do_end(self) -> None:
         discard = self.random.random() < 0.5
-        end_session(command=SessionEnd(session_id=self.name(), summary=self.text(), discard=discard))
+        end_session(command=sessions.SessionEnd(session_id=self.name(), summary=self.text(), discard=discard))
 
     def do_turn(self) -> None:
-        turn = begin_turn(command=TurnBegin(session_id=self.name(), turn_id=str(self.random.random())))
+        turn = begin_turn(command=sessions.TurnBegin(session_id=self.name(), turn_id=str(self.random.random())))
         for kind in ("message.user", "message.assistant", "note.added"):
-            command = EventAppend(type=kind, payload={"content": self.text()}, ack_token=turn.ack_token)
+            command = sessions.EventAppend(type=kind, payload={"content": self.text()}, ack_token=turn.ack_token)
             self.said.append(append_event(command=command).position)
         if self.random.random() < 0.8:
-            end_turn(command=TurnEnd(ack_token=turn.ack_token))
+            end_turn(command=sessions.TurnEnd(ack_token=turn.ack_token))
 
     do_another_turn = do_turn
 
@@ -190,13 +179,13 @@ class Story:
     def do_commit(self) -> None:
         self.commits += 1
         message = f"{self.text()}\n\nDecision: #{self.some(self.decisions)}"
-        record_commit(command=CommitRead(sha=f"{self.commits:040x}", message=message, files=["a.py"]))
+        record_commit(command=sessions.CommitRead(sha=f"{self.commits:040x}", message=message, files=["a.py"]))
 
     def do_iterate(self) -> None:
-        iterations.start_iteration(command=IterationStart(command="feature", description=self.text()))
+        iterations.start_iteration(command=sessions.IterationStart(command="feature", description=self.text()))
 
     def do_complete(self) -> None:
-        iterations.complete_iteration(command=IterationComplete(outcome=self.text()))
+        iterations.complete_iteration(command=sessions.IterationComplete(outcome=self.text()))
 
     def do_pack(self) -> None:
         pack_context(command=ContextPackRequest(query=self.random.choice(WORDS), max_tokens=400))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from random import Random
 from typing import Any
 
@@ -57,34 +57,37 @@ class RollbackTestCase(HubTestCase):
         super().setUp()
         self.enterContext(self.store("alpha", actor="ada", session_id="s-good", source="rest"))
 
+    def by(self, *, rolled_back: bool) -> AbstractContextManager[Any]:
+        """Let the block's events be of the caller that is rolled back, or of the current one."""
+        return use_origin(**(ROLLED_BACK if rolled_back else {}))
+
     def write(self, title: str, *, rolled_back: bool = False, **fields: Any) -> int:
-        with use_origin(**(ROLLED_BACK if rolled_back else {})):
+        with self.by(rolled_back=rolled_back):
             return write_memory(command=MemoryWrite(title=title, content=f"{title}, it says.", **fields)).id
 
     def revise(self, memory_id: int, content: str, *, rolled_back: bool = False, **fields: Any) -> None:
-        with use_origin(**(ROLLED_BACK if rolled_back else {})):
+        with self.by(rolled_back=rolled_back):
             update_memory(command=MemoryUpdate(id=memory_id, content=content, **fields))
 
     def decide(self, title: str, *, rolled_back: bool = False, **fields: Any) -> int:
-        with use_origin(**(ROLLED_BACK if rolled_back else {})):
-            command = DecisionRecord(title=title, chosen=f"Choose {title}.", **fields)
-            return record_decision(command=command).id
+        with self.by(rolled_back=rolled_back):
+            return record_decision(command=DecisionRecord(title=title, chosen=f"Choose {title}.", **fields)).id
 
     def delete(self, memory_id: int, *, rolled_back: bool = False) -> None:
-        with use_origin(**(ROLLED_BACK if rolled_back else {})):
+        with self.by(rolled_back=rolled_back):
             delete_memory(command=MemoryDelete(id=memory_id))
 
     def mark(self, decision_id: int, status: str, *, rolled_back: bool = False) -> None:
-        with use_origin(**(ROLLED_BACK if rolled_back else {})):
+        with self.by(rolled_back=rolled_back):
             mark_decision(command=DecisionMark(id=decision_id, status=status))
 
     def relate(self, source: int, target: int, *, rolled_back: bool = False) -> int:
-        with use_origin(**(ROLLED_BACK if rolled_back else {})):
+        with self.by(rolled_back=rolled_back):
             command = RelationCreate(source=str(source), relation="related_to", target=str(target))
             return create_relation(command=command).id
 
     def unrelate(self, relation_id: int, *, rolled_back: bool = False) -> None:
-        with use_origin(**(ROLLED_BACK if rolled_back else {})):
+        with self.by(rolled_back=rolled_back):
             delete_relation(command=RelationDelete(id=relation_id))
 
     def conflicting(self, *, rolled_back: bool = True) -> int:
@@ -141,38 +144,12 @@ class RollbackTestCase(HubTestCase):
 
 # How often each is done.
 _WEIGHTS = {
-    "write": 4,
-    "note": 2,
-    "revise": 6,
-    "stale": 3,
-    "rename": 2,
-    "retag": 1,
-    "promote": 1,
-    "delete": 4,
-    "restore": 4,
-    "erase": 0.5,
-    "verdict": 4,
-    "withdraw": 1,
-    "resolve": 3,
-    "relate": 5,
-    "unrelate": 5,
-    "tag": 1,
-    "decide": 4,
-    "link": 3,
-    "mark": 4,
-    "prove": 2,
-    "set": 1,
-    "policy": 1,
-    "describe": 1,
-    "affirm": 2,
-    "end": 0.7,
-}
-
+    "write": 4, "note": 2, "revise": 6, "stale": 3, "rename": 2, "retag": 1, "promote": 1, "delete": 4, "restore": 4,
+    "erase": 0.5, "verdict": 4, "withdraw": 1, "resolve": 3, "relate": 5, "unrelate": 5, "tag": 1,
+    "decide": 4, "link": 3, "mark": 4, "prove": 2, "set": 1, "policy": 1, "describe": 1, "affirm": 2, "end": 0.7,
+}  # fmt: skip
 _SEED = "write:0:0 write:1:1 write:2:2 note:0:0 note:1:1 decide:0:3 decide:1:3 relate:0:1 relate:1:0 delete:2:0".split()
-
 _NAMES = ("alpha", "beta", "gamma", "delta")
-
-
 Step = tuple[str, int, int]
 
 
@@ -222,9 +199,8 @@ class DeedTestCase(RollbackTestCase):
         self.memories.append(self.write(f"{_NAMES[one]} note", scope=scope, **topic))
 
     def do_revise(self, one: int, other: int) -> None:
-        self.revise(
-            self.memory(one, deleted_at=None), f"{_NAMES[one]} was revised, it says, {len(self.memories)} {other}"
-        )
+        memory = self.memory(one, deleted_at=None)
+        self.revise(memory, f"{_NAMES[one]} was revised, it says, {len(self.memories)} {other}")
 
     def do_stale(self, one: int, other: int) -> None:
         memory = self.memory(one, version__gt=1, deleted_at=None)

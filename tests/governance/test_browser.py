@@ -16,9 +16,7 @@ from tests.sessions_app.test_git import Repository
 from tests.web.server import command
 
 STALE = "governance/affirmation/"
-
 BEFORE = b"def check(token):\n    return token.age < 3600\n"
-
 AFTER = b"def check(token):\n    # <shorter>\n    return token.age < 60\n"
 
 
@@ -33,6 +31,9 @@ class KeyboardTestCase(BrowserTestCase):
         self.tab_to(text, most)
         self.go(Keys.ENTER)
 
+    def assert_narrow(self) -> None:
+        self.assertLessEqual(self.script("return document.documentElement.scrollWidth"), 400)
+
 
 class StalenessBrowserTests(KeyboardTestCase):
     def setUp(self) -> None:
@@ -41,13 +42,16 @@ class StalenessBrowserTests(KeyboardTestCase):
         self.addCleanup(shutil.rmtree, self.repository.folder)
         self.rest("PATCH", f"projects/{self.project}", {"root_path": str(self.repository.folder)})
         self.repository.commit("Begin", src=BEFORE)
-        links = [{"uri": "src", "type": "governs"}]
-        body = {"title": "Check tokens at the edge", "content": "In **one** place.", "kind": "guideline"}
-        self.guideline = self.call("memories", {**body, "resource_links": links})["id"]
-        choice = {"title": "Tokens live an hour", "chosen": "3600 seconds", "files": ["src"], "impact": "high"}
+        body: dict[str, Any] = {
+            "title": "Check tokens at the edge",
+            "content": "In **one** place.",
+            "kind": "guideline",
+        }
+        body["resource_links"] = [{"uri": "src", "type": "governs"}]
+        self.guideline = self.call("memories", body)["id"]
+        choice = {"title": "Tokens live an hour", "chosen": "3600 seconds", "files": ["src"]}
         self.decision = self.call("decisions", choice)["id"]
-        other = {"title": "Tokens are signed", "chosen": "HMAC", "files": ["src"]}
-        self.other = self.call("decisions", other)["id"]
+        self.other = self.call("decisions", {"title": "Tokens are signed", "chosen": "HMAC", "files": ["src"]})["id"]
         self.repository.hours = int(time.time() - 1_700_000_000) // 3600 + 1
         sha = self.repository.commit("Shorten the life of tokens", src=AFTER)
         self.call("commits/read", {"sha": sha, "directory": str(self.repository.folder)})
@@ -91,14 +95,13 @@ class StalenessBrowserTests(KeyboardTestCase):
         self.narrow()
         self.open(STALE)
         self.see("1 of 3")
-        self.assertLessEqual(self.script("return document.documentElement.scrollWidth"), 400)
+        self.assert_narrow()
         with self.new_page():
             self.find(".verdicts > form button").click()
         self.see(f"Confirmed #{self.guideline}", ".live-messages")
 
 
 RETENTION = "governance/retentionrun/"
-
 OLD = """
 import os, sys
 os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings_store"
@@ -145,7 +148,7 @@ class RetentionBrowserTests(KeyboardTestCase):
         self.see("Hold #5: a lawsuit", ".side-kept")
         self.see("Completed", ".meta")
 
-    def test_by_keyboard_a_rule_is_added_and_a_wrong_one_is_refused(self) -> None:
+    def test_by_keyboard_a_rule_is_added_and_a_wrong_one_is_refused_and_a_narrow_screen_shows_all(self) -> None:
         self.open(RETENTION)
         self.tab_to("Edit rules")
         self.press(Keys.ENTER)
@@ -158,21 +161,17 @@ class RetentionBrowserTests(KeyboardTestCase):
         self.go(Keys.BACKSPACE * 4, "500", Keys.ENTER)
         self.see("Deleted memories are purged after 500 days", ".rules")
         self.see("Nothing is due, or all due items are kept.", ".side-going")
-
-    def test_on_a_narrow_screen_nothing_is_cut_off(self) -> None:
         self.narrow()
         for page in (RETENTION, "governance/hold/"):
             self.open(page)
-            self.assertLessEqual(self.script("return document.documentElement.scrollWidth"), 400)
-
-
-BAD = {"X-Session-Id": "s-bad"}
+            self.assert_narrow()
 
 
 class RollbackBrowserTests(KeyboardTestCase):
     def test_choose_see_quarantine_and_undo_by_keyboard_alone(self) -> None:
         path = f"projects/{self.project}/memories"
-        bad = self.server.api("POST", path, {"title": "Ports are open", "content": "They are."}, **BAD).json()["id"]
+        body, headers = {"title": "Ports are open", "content": "They are."}, {"X-Session-Id": "s-bad"}
+        bad = self.server.api("POST", path, body, **headers).json()["id"]
         self.rest("POST", path, {"title": "So open them", "content": f"As #{bad} says."})
         self.open("governance/rollback/")
         self.tab_to_field("session_id")
@@ -201,28 +200,20 @@ class RollbackBrowserTests(KeyboardTestCase):
         self.fail(f"no way to {name} by keyboard")
 
 
-WORD = "marmaladeish"
-
-
 class GraphBrowserTests(KeyboardTestCase):
     def test_arrow_keys_walk_and_g_shows_the_graph_of_a_neighbour(self) -> None:
-        written = [
-            self.rest("POST", f"projects/{self.project}/memories", {"title": title, "content": f"{title}, in full"})[
-                "id"
-            ]
+        path = f"projects/{self.project}"
+        cause, effect = (
+            self.rest("POST", f"{path}/memories", {"title": title, "content": f"{title}, in full"})["id"]
             for title in ("The cause", "The effect")
-        ]
-        body = {"source": written[1], "relation": "derived_from", "target": written[0]}
-        self.rest("POST", f"projects/{self.project}/relations", body)
-        self.open(f"graph/{written[0]}/")
+        )
+        body = {"source": effect, "relation": "derived_from", "target": cause}
+        self.rest("POST", f"{path}/relations", body)
+        self.open(f"graph/{cause}/")
         self.script("document.querySelector('[data-diagram]').focus()")
-        self.press(Keys.ARROW_RIGHT)
-        self.assertEqual(self.focused(), "The cause")
-        self.press(Keys.ARROW_RIGHT)
-        self.assertEqual(self.focused(), "The effect")
+        for title in ("The cause", "The effect"):
+            self.press(Keys.ARROW_RIGHT)
+            focused = self.script("return document.activeElement.querySelector('.diagram-text').textContent")
+            self.assertEqual(focused, title)
         self.go("g")
         self.see("The effect", within="h1")
-
-    def focused(self) -> str:
-        text: str = self.script("return document.activeElement.querySelector('.diagram-text').textContent")
-        return text

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import io
 import re
-from datetime import timedelta
-from typing import Any, ClassVar
-from unittest import TestCase, mock
+from datetime import datetime, timedelta
+from typing import Any
+from unittest import mock
 
 from django.core.management import CommandError, call_command
-from django.test import SimpleTestCase
 from pydantic import ValidationError
 
 from decisions.models import Decision
@@ -36,7 +35,7 @@ from memoryhub.registry.people import PersonAdd, add_person
 from tests.admin.base import AdminTestCase, text_of
 from tests.api.client import RestTestCase
 from tests.governance.staleness import StalenessTestCase
-from tests.mcp.case import McpTestCase, Server
+from tests.mcp.case import McpTestCase
 
 ALPHA = project_store("alpha")
 ROLLBACK, RETENTION, HOLDS, STALE = (
@@ -67,42 +66,30 @@ class RollbackTests(DoorsTestCase):
     def look(self, **fields: Any) -> str:
         return self.page(ROLLBACK, **{"session_id": "s-bad", **fields})
 
-    def token(self) -> str:
-        return self.look().partition('name="confirm_token" value="')[2][:16]
-
     def test_the_page_shows_what_a_session_did_and_does_just_that(self) -> None:
         html = self.look()
-        self.assertIn("Ports are <open>", html)
-        self.assertNotIn("Ports stay closed", text_of(html))
-        self.assertIn("Quarantine 1 item", html)
-        fields = {"session_id": "s-bad", "confirm_token": self.token(), "reason": "It was fed lies."}
+        self.assert_shows(html, "Ports are <open>", "Quarantine 1 item", lacks=["Ports stay closed"])
         self.write("One more", "Of these.", session="s-bad")
-        answer = text_of(self.post(f"{ROLLBACK}run/", **fields))
-        self.assertIn("The log has changed since the preview", answer)
-        self.assertIn("Quarantine 2 items", answer)
-        answer = text_of(self.post(f"{ROLLBACK}run/", **{**fields, "confirm_token": self.token()}))
-        self.assertIn("2 quarantined. You can undo it below.", answer)
+        changed = self.run_page(html)
+        self.assert_shows(text_of(changed), "The log has changed since the preview", "Quarantine 2 items")
+        self.assert_shows(text_of(self.run_page(changed)), "2 quarantined. You can undo it below.")
         self.assertEqual([self.clean], self.memories())
-        self.assertIn("Undo", answer)
+
+    def run_page(self, preview: str) -> str:
+        token = preview.partition('name="confirm_token" value="')[2][:16]
+        return self.post(f"{ROLLBACK}run/", session_id="s-bad", confirm_token=token, reason="It was fed lies.")
 
     def test_the_page_leaves_an_item_and_refuses_in_one_sentence(self) -> None:
         html = self.look(leave=str(self.write("Another", "One.", session="s-bad")))
-        self.assertIn("Quarantine 1 item", html)
-        self.assertIn("excluded by the request", html)
-        for fields, sentence in (
-            ({"session_id": ""}, "give at least one of"),
-            ({"since": "yesterday"}, "a position such as 412, or a time"),
-            ({"also": "999"}, "is not downstream of the selection"),
-        ):
-            with self.subTest(fields=fields):
-                self.assertIn(sentence, self.look(**fields))
+        self.assert_shows(html, "Quarantine 1 item", "excluded by the request")
+        self.assertIn("a position such as 412, or a time", self.look(since="yesterday"))
+        self.assertIn("is not downstream of the selection", self.look(also="999"))
 
     def test_the_command_previews_then_does_then_undoes(self) -> None:
-        chosen = ("rollback", "--session", "s-bad", "--action", "undo")
-        preview = self.command(*chosen)
-        for line in (f"#{self.bad} memory Ports are <open>", "would delete 1", "nothing was changed"):
-            self.assertIn(line, preview)
-        done = self.command(*chosen, "--yes", "--reason", "lies")
+        selection = ("rollback", "--session", "s-bad", "--action", "undo")
+        preview = self.command(*selection)
+        self.assert_shows(preview, f"#{self.bad} memory Ports are <open>", "would delete 1", "nothing was changed")
+        done = self.command(*selection, "--yes", "--reason", "lies")
         self.assertIsNotNone(self.memory(self.bad).deleted_at)
         number = done.rpartition("--undo ")[2].strip()
         undone = self.command("rollback", "--undo", number)
@@ -113,21 +100,21 @@ class RollbackTests(DoorsTestCase):
                 self.command("rollback", *words)
 
     def test_routes_need_the_token_of_the_preview_and_undo(self) -> None:
-        chosen = {"session_id": "s-bad", "action": "quarantine"}
-        preview = self.ask("POST", "rollbacks/preview", chosen)
+        selection = {"session_id": "s-bad", "action": "quarantine"}
+        preview = self.ask("POST", "rollbacks/preview", selection)
         self.assertEqual({"quarantine": 1}, preview["counts"])
         self.assertEqual([self.bad], [item["id"] for item in preview["trace"]["direct"][0]["shown"]])
-        refused = self.ask("POST", "rollbacks", chosen, expect=409)
+        refused = self.ask("POST", "rollbacks", selection, expect=409)
         token = preview["confirm_token"]
         self.assertEqual(("confirmation_required", token), (refused["code"], refused["confirm_token"]))
-        made = self.ask("POST", "rollbacks", {**chosen, "confirm_token": token, "reason": "lies"}, expect=201)["id"]
-        self.assertIn(f"in quarantine since #{made + 1}", self.ask("GET", f"memories/{self.bad}")["quarantine"])
-        self.assertEqual([self.clean], [memory["id"] for memory in self.ask("GET", "memories")["results"]])
+        rollback = {**selection, "confirm_token": token, "reason": "lies"}
+        rollback_id = self.ask("POST", "rollbacks", rollback, expect=201)["id"]
+        self.assertIn(f"in quarantine since #{rollback_id + 1}", self.ask("GET", f"memories/{self.bad}")["quarantine"])
         self.assertEqual([], self.ask("GET", "rollbacks", project="beta")["results"])
-        self.assertEqual([], self.ask("POST", f"rollbacks/{made}/undo", {"reason": "no"})["undone_left"])
-        listed = self.ask("GET", "rollbacks")["results"]
-        self.assertEqual([(made, "lies")], [(item["id"], item["reason"]) for item in listed])
-        self.ask("POST", f"rollbacks/{made}/undo", {}, expect=409)
+        self.assertEqual([], self.ask("POST", f"rollbacks/{rollback_id}/undo", {"reason": "no"})["undone_left"])
+        (listed,) = self.ask("GET", "rollbacks")["results"]
+        self.assertEqual((rollback_id, "lies"), (listed["id"], listed["reason"]))
+        self.ask("POST", f"rollbacks/{rollback_id}/undo", {}, expect=409)
         self.ask("POST", "rollbacks/preview", {}, expect=422)
 
 
@@ -139,8 +126,8 @@ class RetentionTestCase(DoorsTestCase):
         self.gone = self.old("Marmalade")
         self.old("Of beta", project="beta")
 
-    def old(self, title: str, project: str = "alpha", days: int = 200) -> int:
-        with clock.frozen(clock.now() - timedelta(days=days)):
+    def old(self, title: str, project: str = "alpha") -> int:
+        with clock.frozen(clock.now() - timedelta(days=200)):
             memory = self.write(title, project=project)
             with self.store(project):
                 delete_memory(command=MemoryDelete(id=memory))
@@ -157,29 +144,20 @@ class RetentionTestCase(DoorsTestCase):
 
 class RetentionPageTests(RetentionTestCase):
     def run_page(self, **fields: str) -> str:
-        return self.post(f"{RETENTION}run/", **{"digest": self.digest(), "typed": "alpha", **fields})
+        return text_of(self.post(f"{RETENTION}run/", **{"digest": self.digest(), "typed": "alpha", **fields}))
 
-    def test_the_plan_of_this_project_alone_is_run_once_its_name_is_typed(self):
+    def test_the_plan_that_was_seen_of_this_project_alone_is_run_once_its_name_is_typed(self):
         plan = text_of(self.page(RETENTION))
-        self.assertIn("1 deleted observation", plan)
-        self.assertIn("Marmalade", plan)
-        self.assertNotIn("Of beta", plan)
+        self.assert_shows(plan, "1 deleted observation", "Marmalade", lacks=["Of beta"])
+        digest = self.digest()
+        self.old("Porridge")
+        self.assert_shows(self.run_page(digest=digest), "The retention plan has changed", "2 deleted observations")
         self.assertIn("Type alpha to confirm. Nothing was deleted.", self.run_page(typed="beta"))
         self.assertEqual(self.runs(), 0)
-        page = text_of(self.run_page())
-        self.assertIn("Deleted 1 item in 2 events", page)
-        self.assertIn("(text deleted)", page)
+        self.assert_shows(self.run_page(), "Deleted 2 items in 4 events", "(text deleted)")
         with self.store("alpha"):
             self.assertEqual(Memory.objects.count(), 0)
         self.assertEqual(self.runs("beta"), 0)
-
-    def test_another_plan_than_the_one_that_was_seen_is_shown_and_not_run(self):
-        digest = self.digest()
-        self.old("Porridge")
-        page = self.run_page(digest=digest)
-        self.assertIn("The retention plan has changed", page)
-        self.assertIn("2 deleted observations", text_of(page))
-        self.assertEqual(self.runs(), 0)
 
     def rules(self, *rules: dict[str, str], **simple: str) -> str:
         fields = {"rules-TOTAL_FORMS": str(len(rules)), "rules-INITIAL_FORMS": "0", "retention_days": "365"}
@@ -213,9 +191,8 @@ class RetentionPageTests(RetentionTestCase):
         self.assertIn("No stream 'memory:999' in this store", self.hold("memory:999"))
         self.assertIn(f"?stream={stream}", self.page(item))
         self.assertIn(f'value="{stream}"', self.page(HOLDS, stream=stream))
-        page = self.hold(f"#{self.gone}")
-        self.assertIn(f"Retention skips {stream}", page)
-        self.assertIn(f"Memory Marmalade (#{self.gone}) a lawsuit", text_of(page))
+        page = text_of(self.hold(f"#{self.gone}"))
+        self.assert_shows(page, f"Retention skips {stream}", f"Memory Marmalade (#{self.gone}) a lawsuit")
         self.assertIn("Held a lawsuit Exempt from deletion", text_of(self.page(item)))
         self.assertNotIn("a lawsuit", self.page(HOLDS, project="beta"))
         with self.store("alpha"):
@@ -229,13 +206,12 @@ class RetentionPageTests(RetentionTestCase):
 
 
 class RetentionOtherDoorsTests(RetentionTestCase):
-    def test_the_command_asks_for_the_projects_name_and_says_what_it_did(self):
+    def test_the_command_asks_for_the_projects_name_and_prints_what_it_did(self):
         line = r"1 deleted memory \(observation\)"
         self.assertRegex(self.command("retention", "plan"), rf"delete +{line}")
         with self.assertRaisesRegex(CommandError, "alpha was not typed"):
             self.command("retention", "run", stdin="yes\n")
-        self.assertEqual(self.runs(), 0)
-        self.assertEqual(self.command("retention", "runs"), "no runs yet\n")
+        self.assertEqual((self.runs(), self.command("retention", "runs")), (0, "no runs yet\n"))
         self.assertRegex(self.command("retention", "run", stdin="alpha\n"), rf"deleted +{line}")
         self.assertEqual(self.runs(), 1)
         self.old("Porridge")
@@ -244,9 +220,9 @@ class RetentionOtherDoorsTests(RetentionTestCase):
         self.assertIn("nothing to delete", self.command("retention", "run", "--yes"))
 
     def test_the_command_places_lists_and_lifts_holds(self):
-        placed = self.command("retention", "hold", f"memory:{self.gone}", "--reason", "a lawsuit")
+        hold = self.command("retention", "hold", f"memory:{self.gone}", "--reason", "a lawsuit")
         self.assertIn("a lawsuit", self.command("retention", "holds"))
-        self.assertIn("was lifted", self.command("retention", "lift", placed.split()[0].lstrip("#")))
+        self.assertIn("was lifted", self.command("retention", "lift", hold.split()[0].lstrip("#")))
         self.assertEqual(self.command("retention", "holds"), "no holds in force\n")
 
     def test_a_job_whose_time_is_up_leaves_what_remains_to_the_next(self):
@@ -256,24 +232,24 @@ class RetentionOtherDoorsTests(RetentionTestCase):
             self.assertIsNone(RetentionRun.objects.get().ran_at)
             self.assertIn("deleted 1 item in 2 events", retain(Run(seconds=60, seen_at=clock.now)))
 
-    def retain_after(self, **span: float) -> str:
-        with clock.frozen(self.now + timedelta(**span)):
+    def retain_at(self, now: datetime, **later: float) -> str:
+        with clock.frozen(now + timedelta(**later)):
             (outcome,) = run_job(job=find_job("retention"), targets=[Target(ALPHA)], asked_by="a test")
         return str(outcome.message)
 
     def test_the_job_deletes_at_its_second_run_and_asks_nobody(self):
-        self.now = clock.now()
-        self.retain_after(days=-1)
+        now = clock.now()
+        self.retain_at(now, days=-1)
         self.assertEqual(self.runs(), 0)
-        self.assertIn("deleted 1 item in 2 events", self.retain_after())
-        self.assertEqual(self.retain_after(), "")
+        self.assertIn("deleted 1 item in 2 events", self.retain_at(now))
+        self.assertEqual(self.retain_at(now), "")
 
     def test_a_job_that_runs_every_hour_deletes_at_its_second_run_too(self):
         install_schedules()
         change_plan(command=JobPlan(job="retention", every="hour"))
-        self.now = clock.now()
+        now = clock.now()
         for minutes, runs in ((0, 0), (10, 0), (70, 1)):
-            self.retain_after(minutes=minutes)
+            self.retain_at(now, minutes=minutes)
             self.assertEqual(self.runs(), runs)
 
     def test_routes_run_the_plan_by_its_digest_and_report_it(self):
@@ -284,43 +260,35 @@ class RetentionOtherDoorsTests(RetentionTestCase):
         report = self.ask("POST", "retention/run", {"digest": plan["digest"]})
         self.assertEqual((report["report"]["things"], report["events"]), (1, 2))
         self.assertEqual(self.ask("GET", f"retention/runs/{report['id']}"), report)
-        self.assertEqual(self.ask("GET", "retention/runs")["results"], [report])
-        self.assertEqual(self.ask("GET", "retention/runs", project="beta")["results"], [])
+        for project, reports in (("alpha", [report]), ("beta", [])):
+            self.assertEqual(self.ask("GET", "retention/runs", project=project)["results"], reports)
         self.ask("POST", "retention/run", {"digest": self.digest()}, expect=204)
 
     def test_routes_place_a_hold_once_list_and_lift_it(self):
         body = {"stream_id": f"memory:{self.write('Held')}", "reason": "a lawsuit"}
-        placed = self.call("POST", "projects/alpha/holds", body, expect=201, Idempotency_Key="h")
-        path = f"holds/{placed.data['id']}"
-        self.assertEqual(placed["Location"], f"/api/v1/projects/alpha/{path}")
-        self.assertEqual(self.ask("POST", "holds", body, expect=201, Idempotency_Key="h"), placed.data)
-        self.assertEqual(self.ask("GET", "holds")["results"], [placed.data])
+        hold = self.call("POST", "projects/alpha/holds", body, expect=201, Idempotency_Key="h")
+        path = f"holds/{hold.data['id']}"
+        self.assertEqual(hold["Location"], f"/api/v1/projects/alpha/{path}")
+        self.assertEqual(self.ask("POST", "holds", body, expect=201, Idempotency_Key="h"), hold.data)
+        self.assertEqual(self.ask("GET", "holds")["results"], [hold.data])
         self.assertEqual(self.ask("DELETE", f"{path}?reason=settled")["lift_reason"], "settled")
         self.ask("DELETE", path, expect=409)
         self.ask("DELETE", "holds/999", expect=404)
         self.ask("POST", "holds", body, project="beta", expect=404)
 
-
-class RuleTests(SimpleTestCase):
     def test_rules_know_every_kind_and_scope_of_memories(self):
-        for name, known in (("kind", MemoryKind), ("scope", MemoryScope)):
-            for value in known.values:
+        for name, choices in (("kind", MemoryKind), ("scope", MemoryScope)):
+            for value in choices.values:
                 RetentionRule.model_validate({"what": "memory", name: value, "after_days": 1})
             with self.assertRaises(ValidationError):
                 RetentionRule.model_validate({"what": "memory", name: "other", "after_days": 1})
 
 
 class StaleMcpTests(McpTestCase):
-    server: ClassVar[Server]
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        cls.server = cls.share_server("--project", "alpha", "--profile", "work")
-
-    def test_an_agent_learns_in_its_pack_lists_and_affirms(self) -> None:
-        say = self.server.say
-        tools = {tool["name"]: tool for tool in self.server.ask("tools/list")["result"]["tools"]}
+    def test_an_agent_reads_it_in_its_pack_lists_and_affirms(self) -> None:
+        server = self.connect("--project", "alpha", "--profile", "work")
+        say = server.say
+        tools = {tool["name"]: tool for tool in server.ask("tools/list")["result"]["tools"]}
         self.assertTrue(tools["memory_stale"]["annotations"]["readOnlyHint"])
         self.assertNotIn("readOnlyHint", tools["memory_affirm"]["annotations"])
         recorded = say("decision_record", title="Sign tokens", chosen="HMAC", files=["src/auth/"])
@@ -336,9 +304,6 @@ class StaleMcpTests(McpTestCase):
         answer = say("memory_affirm", id=decision, reason="shorter is safer")
         self.assertEqual(answer, f"#{decision} decision affirmed: Sign tokens")
         self.assertEqual(say("memory_stale"), "nothing needs rechecking")
-        refused = self.server.call("memory_affirm", id=999)
-        self.assertTrue(refused["isError"])
-        self.assertIn("there is no #999 in this store", refused["content"][0]["text"])
 
 
 class StaleListTests(StalenessTestCase):
@@ -354,23 +319,23 @@ class StaleListTests(StalenessTestCase):
     def pack(self) -> str:
         return preview_pack(command=ContextPackRequest()).body.text
 
-    def test_a_pack_names_what_is_stale_and_why(self):
+    def test_a_pack_names_what_is_stale_and_why_but_not_what_has_merely_expired(self):
         decision = self.record("Sign tokens", files=["src/auth.py"]).id
-        self.assertNotIn("Needs recheck", self.pack())
+        self.write("Port", kind="knowledge", attributes={"valid_until": "2026-11-20T12:30:00Z"})
+        self.pass_time(days=1)
+        self.assertEqual(len(self.due()), 1)
+        self.assert_pack_lacks("Needs recheck", "Port")
         self.commit_now("Shorten tokens", "src/auth.py")
         line = rf"Needs recheck: memory_affirm .*:\n- #{decision} decision Sign tokens — .*touched src/auth.py"
         self.assertRegex(self.pack(), line)
         self.affirm(decision)
-        self.assertNotIn("Needs recheck", self.pack())
+        self.assert_pack_lacks("Needs recheck", "Port")
 
-    def test_what_has_merely_expired_is_in_no_pack(self):
-        self.write("Port", kind="knowledge", attributes={"valid_until": "2026-11-20T12:30:00Z"})
-        self.pass_time(days=1)
-        self.assertEqual(len(self.due()), 1)
-        self.assertNotIn("Port", self.pack())
+    def assert_pack_lacks(self, *texts: str) -> None:
+        self.assertEqual([text for text in texts if text in self.pack()], [])
 
 
-class StaleTestCase(DoorsTestCase):
+class StaleTests(DoorsTestCase):
     """A guideline and a decision whose files a commit changed, and a fact that has expired."""
 
     def setUp(self) -> None:
@@ -392,8 +357,6 @@ class StaleTestCase(DoorsTestCase):
         commit = {"sha": letter * 40, "message": message, "author": "Bo", "files": self.files}
         self.ask("POST", "commits", [{**commit, "committed_at": clock.to_text(clock.now())}])
 
-
-class StaleRestTests(StaleTestCase):
     def test_routes_list_why_and_affirm_once_in_this_project_alone(self):
         (item,) = self.ask("GET", "stale?kind=decision&diff=true")["results"]
         self.assertEqual((item["id"], item["commits"][0]["files"]), (self.decision, self.files))
@@ -402,75 +365,57 @@ class StaleRestTests(StaleTestCase):
         path = f"stale/{self.decision}/affirm"
         self.ask("POST", path, {"reason": "holds"}, project="beta", expect=404)
         answers = [self.ask("POST", path, {"reason": "holds"}, Idempotency_Key="k") for _ in range(2)]
-        self.assertEqual(
-            [(item["title"], item["is_new"]) for item in answers], [("Sign tokens", True), ("Sign tokens", False)]
-        )
+        titles = [(item["title"], item["is_new"]) for item in answers]
+        self.assertEqual(titles, [("Sign tokens", True), ("Sign tokens", False)])
         self.ask("POST", f"decisions/{self.decision}/status", {"status": "deprecated"})
         self.ask("POST", path, {}, expect=409)
         self.ask("GET", "stale?kind=guidelines", expect=422)
 
-
-class StalePageTests(StaleTestCase):
-    def affirm(self, item: int, **fields: str) -> str:
-        return self.post(f"{STALE}{item}/affirm/", **fields)
+    def send(self, item: int, name: str = "affirm", **fields: str) -> str:
+        return text_of(self.post(f"{STALE}{item}/{name}/", **fields))
 
     def test_one_item_is_shown_at_a_time_with_why_and_what_changed(self):
         first = text_of(self.page(STALE))
-        self.assertIn("The port is 8321", first)
-        self.assertRegex(first, r"1 of 3 .* It was valid until")
+        self.assertRegex(first, r"Inbox 3 pending .*1 of 3 .*The port is 8321 .*It was valid until")
+        raw = self.client.get(self.address(f"{STALE}{self.decision}/")).content.decode()
+        self.assertIn("Shorten &lt;tokens&gt;", raw)
         page = text_of(self.page(f"{STALE}{self.decision}/"))
         self.assertRegex(page, r"Sign tokens Decision High impact .* A commit changed a file that it governs .* HMAC")
         self.assertRegex(page, r"Shorten aaaaaaaaaa Bo .* src/auth.py \+3 −1")
         self.assertIn("No diff", page)
-        raw = self.client.get(self.address(f"{STALE}{self.decision}/")).content
-        self.assertIn(b"Shorten &lt;tokens&gt;", raw)
         self.assertNotIn("Beta's own", first + page)
         item = self.page(f"decisions/decision/{self.decision}/change/")
         self.assertIn("Needs recheck A commit changed a file that it governs.", text_of(item))
         self.assertIn(f"{STALE}{self.decision}/", item)
+        self.assert_shows(text_of(self.page()), "Inbox 3 pending", "3 items need rechecking")
 
     def test_affirming_leads_to_the_next_and_the_last_leaves_nothing(self):
-        page = text_of(self.affirm(self.fact))
-        self.assertIn(f"Confirmed #{self.fact} “The port is 8321”.", page)
-        self.assertIn("1 of 2", page)
+        self.assert_shows(self.send(self.fact), f"Confirmed #{self.fact} “The port is 8321”.", "1 of 2")
         self.assertIsNone(self.memory(self.fact).valid_until)
-        self.affirm(self.guideline, reason="read it")
-        self.assertIn("Nothing to recheck", text_of(self.affirm(self.decision)))
+        self.send(self.guideline, reason="read it")
+        self.assertIn("Nothing to recheck", self.send(self.decision))
         with self.store("alpha"):
             self.assertEqual(Affirmation.objects.get(entity_id=self.guideline).reason, "read it")
-
-    def test_an_end_that_is_no_time_or_has_passed_is_refused_and_a_later_one_is_kept(self):
-        self.assertIn("Enter a time such as", self.affirm(self.fact, valid_until="soon"))
-        self.assertIn("is in the past", self.affirm(self.fact, valid_until="2001-01-01"))
-        self.affirm(self.fact, valid_until="2099-12-31")
-        self.assertEqual(str(self.memory(self.fact).valid_until)[:10], "2099-12-31")
-
-    def test_retiring_deletes_a_memory_and_deprecates_a_decision(self):
-        self.assertIn(f"Deleted #{self.guideline}", self.post(f"{STALE}{self.guideline}/retire/", reason="gone"))
-        self.assertIn(f"Deprecated #{self.decision}", self.post(f"{STALE}{self.decision}/retire/"))
-        with self.store("alpha"):
-            self.assertEqual(Decision.objects.get(id=self.decision).status, "deprecated")
-            self.assertIsNotNone(Memory.objects.get(id=self.guideline).deleted_at)
-        self.assertIn("is not stale", self.post(f"{STALE}{self.decision}/retire/"))
-
-    def test_what_is_not_stale_leads_to_the_queue(self):
         self.assertEqual(self.client.get(self.address(f"{STALE}999/")).status_code, 302)
         self.assertEqual(self.client.get(self.address(f"{STALE}{self.fact}/affirm/")).status_code, 405)
 
-    def test_a_viewer_sees_it_and_changes_nothing(self):
+    def test_an_end_that_is_no_time_is_refused_and_a_later_one_is_kept(self):
+        self.assertIn("Enter a time such as", self.send(self.fact, valid_until="soon"))
+        self.send(self.fact, valid_until="2099-12-31")
+        self.assertEqual(str(self.memory(self.fact).valid_until)[:10], "2099-12-31")
+
+    def test_retiring_deletes_a_memory_and_deprecates_a_decision(self):
+        self.assertIn(f"Deleted #{self.guideline}", self.send(self.guideline, "retire", reason="gone"))
+        self.assertIn(f"Deprecated #{self.decision}", self.send(self.decision, "retire"))
+        with self.store("alpha"):
+            self.assertEqual(Decision.objects.get(id=self.decision).status, "deprecated")
+        self.assertIsNotNone(self.memory(self.guideline).deleted_at)
+        self.assertIn("is not stale", self.send(self.decision, "retire"))
+
+    def test_a_viewer_is_shown_no_form(self):
         self.client.force_login(add_person(command=PersonAdd(name="vic", role="viewer")))
         page = self.page(f"{STALE}{self.fact}/")
-        self.assertIn("The port is 8321", page)
-        self.assertNotIn("Still valid <kbd>", page)
-        for act in ("affirm", "retire"):
-            self.assertEqual(self.client.post(self.address(f"{STALE}{self.fact}/{act}/")).status_code, 403)
-        self.assertIn("1 of 3", text_of(self.page(STALE)))
-
-    def test_the_navigation_counts_what_is_stale(self):
-        self.assertIn("Inbox 3 pending", text_of(self.page(STALE)))
-        home = text_of(self.page())
-        self.assertIn("Inbox 3 pending", home)
-        self.assertIn("3 items need rechecking", home)
+        self.assert_shows(page, "The port is 8321", lacks=["Still valid <kbd>"])
 
     def test_the_number_of_queries_does_not_grow_with_the_queue(self):
         before = self.queries_of(f"{STALE}{self.guideline}/")
@@ -480,24 +425,19 @@ class StalePageTests(StaleTestCase):
         self.assertIn("of 15", text_of(self.page(f"{STALE}{self.decision}/")))
         self.assertLessEqual(self.queries_of(f"{STALE}{self.guideline}/"), before)
 
-
-class PatchTests(TestCase):
-    def test_each_file_has_a_part_and_each_line_shows_what_became_of_it(self):
+    def test_each_file_of_a_patch_has_a_part_and_each_line_shows_what_became_of_it(self):
         html = patch(
             "diff --git a/src/a b.py b/src/a b.py\nindex 1..2 100644\n--- a/src/a b.py\n+++ b/src/a b.py\n"
             "@@ -1,2 +1,2 @@ def <f>\n same\n-- gone\n+<script>\n\\ No newline at end of file\n"
             "diff --git a/new.py b/new.py\nnew file mode 100644\nBinary files /dev/null and b/new.py differ\n"
             "… 3 more lines"
         )
-        self.assertEqual(html.count("<h4"), 2)
-        for part in (
+        parts = (
             '<h4 class="patch-file">src/a b.py</h4>',
             '<span class="line-removed">-- gone\n</span>',
             '<span class="line-added">+&lt;script&gt;\n</span>',
             "new file mode",
             "3 more lines",
-        ):
-            self.assertIn(part, html)
-        for part in ("index 1", "+++"):
-            self.assertNotIn(part, html)
-        self.assertEqual(patch(""), "")
+        )
+        self.assert_shows(html, *parts, lacks=["index 1", "+++"])
+        self.assertEqual((html.count("<h4"), patch("")), (2, ""))

@@ -1,4 +1,4 @@
-"""Redaction: what is found and shown, what is left afterwards, and what happens at the same time."""
+"""Redaction: the matches and their preview, what is left afterwards, and what happens at the same time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from unittest import mock
 
 from django.core.management import CommandError, call_command
@@ -25,12 +25,12 @@ from governance.jobs import look_for_secrets, wipe
 from governance.models import Redaction
 from governance.redaction.copies import last_look, search_home
 from governance.redaction.finding import find_places
-from governance.redaction.schemas import RedactionRun, RedactionSelect
-from governance.redaction.service import redact
+from governance.redaction.schemas import RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
+from governance.redaction.service import preview_redaction, redact
 from memories import selectors, services
-from memories.models import ContextPack, Tag
+from memories.models import ContextPack, Memory, Tag
 from memories.pack.service import pack_context
-from memories.schemas import MemorySearch, MemoryUpdate
+from memories.schemas import MemorySearch, MemoryUpdate, MemoryWrite
 from memories.schemas.links import TagCreate
 from memories.schemas.query import ContextPackRequest
 from memories.services.tags import create_tag
@@ -50,17 +50,65 @@ from memoryhub.core.stores.store import current_store
 from memoryhub.core.stores.wiping import is_unwiped
 from memoryhub.core.text import flat
 from memoryhub.ops.serving import drain
-from memoryhub.registry.people import PersonAdd, add_person
 from sessions_app.schemas import CommitRead, EventAppend, SessionStart, SettingsChange, TurnBegin
 from sessions_app.services import record_commit, start_session
 from sessions_app.services.profile import change_settings
 from sessions_app.services.turns import append_event, begin_turn
+from tests import tampering
 from tests.admin.base import AdminTestCase, text_of
 from tests.admin.browser import BrowserTestCase
 from tests.api.client import RestTestCase
 from tests.databases import on_postgresql, sqlite_only
-from tests.governance.redacting import RedactionTestCase
 from tests.hook.client import run_hook, spooled, wait_for_spooled
+from tests.support import HubTestCase
+
+
+class RedactionTestCase(HubTestCase):
+    """Works in alpha, as ada."""
+
+    # What is selected unless a call says otherwise
+    selection: ClassVar[dict[str, Any]] = {}
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.enterContext(self.store("alpha", actor="ada"))
+
+    def write(self, title: str, content: str = "", **fields: Any) -> int:
+        return services.write_memory(command=MemoryWrite(title=title, content=content or title, **fields)).id
+
+    def update(self, memory_id: int, **fields: Any) -> None:
+        services.update_memory(command=MemoryUpdate(id=memory_id, **fields))
+
+    def capture(self, *events: tuple[str, dict[str, Any]], purpose: str = "") -> None:
+        start_session(command=SessionStart(session_id="s-1", purpose=purpose))
+        turn = begin_turn(command=TurnBegin(session_id="s-1", turn_id="t-1"))
+        for name, payload in events:
+            append_event(command=EventAppend(type=name, payload=payload, ack_token=turn.ack_token))
+
+    def memory(self, memory_id: int) -> Memory:
+        memory: Memory = Memory.objects.get(id=memory_id)
+        return memory
+
+    def preview(self, **fields: Any) -> RedactionPreview:
+        return preview_redaction(command=RedactionSelect(**{**self.selection, **fields}))
+
+    def redact(self, reason: str = "", **fields: Any) -> RedactionDone:
+        token = self.preview(**fields).confirm_token
+        return redact(command=RedactionRun(**{**self.selection, **fields}, confirm_token=token, reason=reason))
+
+    def run_with(self, token: str | None) -> RedactionDone:
+        return redact(command=RedactionRun(**self.selection, confirm_token=token))
+
+    def assert_gone(self, word: str) -> None:
+        self.assertEqual(self.places_with(word), [])
+        self.assert_sound()
+
+    def places_with(self, word: str) -> list[str]:
+        """Return the files of the home, and the tables, that have the word in lower case."""
+        files = (path for path in self.home.rglob("*") if path.is_file())
+        names = [str(Path(path).relative_to(self.home)) for path in files if word.encode() in path.read_bytes().lower()]
+        return [*names, *tampering.tables_with(word)]
+
 
 _TRY_TO_WRITE = """
 import sys
@@ -80,36 +128,31 @@ class RedactionTests(RedactionTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.memory_id = self.write(f"The {WORD} tank", f'It was "{WORD}", says {WORD}.', attributes={})
-        services.update_memory(command=MemoryUpdate(id=self.memory_id, content=f"Now {WORD} again.", tags=[WORD]))
-        self.decision = record_decision(
-            command=DecisionRecord(title="Feed twice", chosen="Twice", rationale=f"{WORD} said so")
-        ).id
-        start_session(command=SessionStart(session_id="s-1", purpose=f"Ask {WORD}"))
-        turn = begin_turn(command=TurnBegin(session_id="s-1", turn_id="t-1"))
-        for name, payload in (
+        self.update(self.memory_id, content=f"Now {WORD} again.", tags=[WORD])
+        choice = DecisionRecord(title="Feed twice", chosen="Twice", rationale=f"{WORD} said so")
+        self.decision = record_decision(command=choice).id
+        self.capture(
             ("message.user", {"content": f"Who is {WORD}?"}),
             ("message.tool", {"tool": "grep", "input": {WORD: [f"-e {WORD}"]}, "output": "none"}),
             ("message.assistant", {"content": "No idea."}),
-        ):
-            append_event(command=EventAppend(type=name, payload=payload, ack_token=turn.ack_token))
+            purpose=f"Ask {WORD}",
+        )
         self.write("Another", "It stays as it is.")
         pack_context(command=ContextPackRequest(max_tokens=900))
 
     @tag("backend")
     def test_the_preview_shows_every_place_and_copy_and_changes_nothing(self):
         before = log.head()
-        shown = self.preview()
-        self.assertEqual((shown.events, shown.finds, shown.entities), (6, 11, 4))
-        self.assertEqual(
-            {place.field for place in shown.places},
-            {"title", "content", "tags[0]", "rationale", "purpose", f"input.{WORD}[0]", "input"},
-        )
-        first = shown.places[0]
+        preview = self.preview()
+        self.assertEqual((preview.events, preview.finds, preview.entities), (6, 11, 4))
+        fields = {"title", "content", "tags[0]", "rationale", "purpose", f"input.{WORD}[0]", "input"}
+        self.assertEqual({place.field for place in preview.places}, fields)
+        first = preview.places[0]
         self.assertEqual(first.before[slice(*first.marked[0])], WORD)
         self.assertIn("[REDACTED:removed]", first.after)
-        self.assertEqual(shown.copies["versions of memories"], 2)
-        self.assertGreaterEqual(shown.copies["search documents"], 3)
-        self.assertEqual(shown.copies["context packs that include it"], 1)
+        self.assertEqual(preview.copies["versions of memories"], 2)
+        self.assertGreaterEqual(preview.copies["search documents"], 3)
+        self.assertEqual(preview.copies["context packs that include it"], 1)
         self.assertEqual(log.head(), before)
 
     def test_afterwards_nothing_of_the_hub_has_it(self):
@@ -117,8 +160,7 @@ class RedactionTests(RedactionTestCase):
         done = self.redact()
         self.assertEqual((done.events, done.left), (6, []))
         self.assertGreater(done.searched_bytes, 100_000)
-        self.assertEqual(self.places_with(WORD[:10]), [])
-        self.assert_sound()
+        self.assert_gone(WORD[:10])
 
     @tag("backend")
     def test_everything_else_stands_as_it_was(self):
@@ -128,27 +170,29 @@ class RedactionTests(RedactionTestCase):
         self.assertEqual(selectors.search(command=MemorySearch(query="feed twice")).results[0]["id"], self.decision)
         self.assertEqual(selectors.search(command=MemorySearch(query=WORD)).results, [])
         done = Redaction.objects.get()
-        self.assertEqual(
-            (done.what, done.reason, done.events, done.actor), ("a text called name", "it is a name", 7, "ada")
-        )
+        record = (done.what, done.reason, done.events, done.actor)
+        self.assertEqual(record, ("a text called name", "it is a name", 7, "ada"))
 
     def test_it_needs_the_token_of_what_would_be_done_now(self):
         token = self.preview().confirm_token
         self.write("One more", f"Also {WORD}.")
-        for given_token in (None, token, "0" * 16):
+        for wrong in (None, token, "0" * 16):
             with self.assertRaises(ConfirmationRequired):
-                redact(command=RedactionRun(text=WORD, confirm_token=given_token))
+                self.run_with(wrong)
         self.assertTrue(self.places_with(WORD))
 
     def test_by_pattern_whatever_the_case(self):
         self.assertEqual(self.preview(text=None, pattern="MARMALADE[a-z]+", ignore_case=True).finds, 11)
         self.redact(text=None, pattern=r"\bmarmalade[a-z]+\b")
-        self.assertEqual(self.places_with(WORD), [])
+        self.assert_gone(WORD)
 
     def test_only_in_what_was_selected(self):
+        for fields in (
+            {"search": "feed twice", "ids": [self.decision]},
+            {"event_types": ["message.user"]},
+        ):
+            self.assertEqual(self.preview(**fields).events, 1, fields)
         self.assertEqual(self.preview(ids=[self.memory_id]).events, 2)
-        self.assertEqual(self.preview(search="feed twice", ids=[self.decision]).events, 1)
-        self.assertEqual(self.preview(event_types=["message.user"]).events, 1)
         self.redact(ids=[self.memory_id])
         self.assertEqual(self.preview().events, 4)
 
@@ -161,15 +205,21 @@ class RedactionTests(RedactionTestCase):
         self.assertEqual(self.preview().events, 4)
         self.assert_sound()
 
-    def test_a_backup_that_holds_it_is_told_of_and_left_alone(self):
+    def test_a_backup_and_another_store_that_hold_it_are_named_and_left_alone(self):
         backup = self.home / "backups" / "alpha.db"
         backup.parent.mkdir(exist_ok=True)
         backup.write_bytes(b"... " + WORD.encode())
-        done = self.redact()
-        self.assertEqual([left.where for left in done.left], ["backups/alpha.db"])
-        self.assertIn("an earlier backup", done.left[0].why)
+        with self.store("beta"):
+            self.write("Of beta", f"{WORD} too.")
+        left = {file.where: file.why for file in self.redact().left}
+        # In PostgreSQL, the role of a store may not read another
+        beta = set() if on_postgresql() else {"projects/beta/events.db-wal"}
+        self.assertEqual(set(left), {"backups/alpha.db", *beta})
+        self.assertIn("an earlier backup", left["backups/alpha.db"])
+        with self.store("beta"):
+            self.assertEqual(self.preview().events, 1)
 
-    def test_a_name_in_the_headers_is_told_of_before(self):
+    def test_a_name_in_the_headers_is_named_in_the_preview(self):
         with use_origin(actor=f"{WORD}-bot"):
             self.write("By a bot", f"{WORD} again")
         (kept,) = self.preview().kept
@@ -179,28 +229,20 @@ class RedactionTests(RedactionTestCase):
         secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
         with self.assertRaisesRegex(NotFound, "no match in this store"):
             self.preview(text=None, rules=True)
-        self.assertIn("no matches in stored events", self.look())
-        self.smuggle(secret)
-        self.assertEqual(self.look(), "")
+        self.assertIn("no matches in stored events", look_for_secrets(Run(seconds=60)))
+        position = self.write("Deploy", "With the key PLACE-OF-THE-KEY.")
+        payload = json.loads(RawEvent.objects.get(position=position).payload_json)
+        log.redact_payloads({position: {**payload, "content": f"The key {secret}."}}, what="a test that puts one in")
+        self.assertEqual(look_for_secrets(Run(seconds=60)), "")
         change_settings(command=SettingsChange(settings={"secret_allow": ["marmalade-2"]}))
-        self.assertIn("find 1 match in 1 event;", self.look())
-        shown = self.preview(text=None, rules=True)
-        self.assertEqual((shown.events, shown.places[0].before[slice(*shown.places[0].marked[0])]), (1, secret))
+        self.assertIn("find 1 match in 1 event;", look_for_secrets(Run(seconds=60)))
+        preview = self.preview(text=None, rules=True)
+        (place,) = preview.places
+        self.assertEqual((preview.events, place.before[slice(*place.marked[0])]), (1, secret))
         self.redact(text=None, rules=True)
         look = last_look()
         self.assertEqual((look.finds, look.is_current) if look else None, (0, True))
-        self.assertEqual(self.places_with(secret.lower()), [])
-        self.assert_sound()
-
-    def look(self) -> str:
-        return look_for_secrets(Run(seconds=60))
-
-    def smuggle(self, secret: str) -> None:
-        position = self.write("Deploy", "With the key PLACE-OF-THE-KEY.")
-        payload = json.loads(RawEvent.objects.get(position=position).payload_json)
-        log.redact_payloads(
-            {position: {**payload, "content": f"With the key {secret}."}}, what="a test that puts one in"
-        )
+        self.assert_gone(secret.lower())
 
     def test_what_makes_no_sense_is_refused(self):
         for fields in (
@@ -216,16 +258,6 @@ class RedactionTests(RedactionTestCase):
             with self.subTest(pattern=pattern), self.assertRaises(Invalid):
                 self.preview(text=None, pattern=pattern)
 
-    def test_another_store_is_left_alone(self):
-        with self.store("beta"):
-            self.write("Of beta", f"{WORD} too.")
-        done = self.redact()
-        # In PostgreSQL, the role of a store may not read another
-        files = [] if on_postgresql() else ["projects/beta/events.db-wal"]
-        self.assertEqual([left.where for left in done.left], files)
-        with self.store("beta"):
-            self.assertEqual(self.preview().events, 1)
-
 
 class SpoolTests(RedactionTestCase):
     selection = {"text": WORD}
@@ -234,39 +266,33 @@ class SpoolTests(RedactionTestCase):
         super().setUp()
         (self.home / "work" / "alpha").mkdir(parents=True)
         (self.home / "work" / "beta").mkdir()
-        self.keep(1, prompt=f"Ask {WORD} about it")
-        self.keep(2, prompt="Ask nobody")
-        self.keep(3, prompt=f"Of another project: {WORD}", project="beta")
+        self.keep(1, f"Ask {WORD} about it")
+        self.keep(2, "Ask nobody")
+        self.keep(3, f"Of another project: {WORD}", project="beta")
 
-    def keep(self, number: int, *, project: str = "alpha", **payload: object) -> None:
-        data = {"session_id": "s-1", "cwd": str(self.home / "work" / project), **payload}
-        spool.append(
-            spool.SpooledEvent(
-                id=f"hook-{number}", at=number, client="claude-code", event="UserPromptSubmit", payload=data
-            )
-        )
+    def keep(self, number: int, prompt: str, *, project: str = "alpha", **payload: object) -> None:
+        data = {"prompt": prompt, "session_id": "s-1", "cwd": str(self.home / "work" / project), **payload}
+        event: dict[str, Any] = {"client": "claude-code", "event": "UserPromptSubmit", "payload": data}
+        spool.append(spool.SpooledEvent(id=f"hook-{number}", at=number, **event))
 
     def lines(self) -> list[str]:
         return sorted(spool.each_line())
 
     def prompts(self) -> list[str]:
         drain.drain()
-        found = RawEvent.objects.filter(event_type="message.user").order_by("position")
-        return [json.loads(event.payload_json)["content"] for event in found]
+        events = RawEvent.objects.filter(event_type="message.user").order_by("position")
+        return [json.loads(event.payload_json)["content"] for event in events]
 
-    def test_a_preview_counts_it_though_the_log_has_nothing(self):
+    def test_it_is_counted_and_taken_out_and_every_other_line_stays_as_it_was(self):
         before = self.lines()
-        shown = self.preview()
-        self.assertEqual((shown.events, shown.finds, shown.spooled), (0, 1, 1))
-        self.assertEqual(shown.copies["events in the spool"], 1)
-        self.assertIn("redact 1 match in 0 events and 1 event in the spool", shown.question)
+        preview = self.preview()
+        self.assertEqual((preview.events, preview.finds, preview.spooled), (0, 1, 1))
+        self.assertEqual(preview.copies["events in the spool"], 1)
+        self.assertIn("redact 1 match in 0 events and 1 event in the spool", preview.question)
         self.assertEqual(self.lines(), before)
-
-    def test_it_is_taken_out_and_every_other_line_stays_as_it_was(self):
-        others = [line for line in self.lines() if "hook-1" not in line]
         done = self.redact()
         self.assertEqual((done.id, done.events, done.finds, done.spooled), (None, 0, 1, 1))
-        self.assertEqual([line for line in self.lines() if "hook-1" not in line], others)
+        self.assertEqual(*([line for line in lines if "hook-1" not in line] for lines in (self.lines(), before)))
         self.assertEqual(self.prompts(), ["Ask [REDACTED:removed] about it", "Ask nobody"])
         with self.store("beta"):
             self.assertEqual(self.prompts(), [f"Of another project: {WORD}"])
@@ -274,14 +300,14 @@ class SpoolTests(RedactionTestCase):
     def test_the_event_stays_in_its_project_where_the_folder_has_the_word(self):
         (self.home / "work" / WORD).mkdir()
         (self.home / "work" / WORD / ".memory-hub.toml").write_text('project = "alpha"\n')
-        self.keep(4, prompt="From there", project=WORD)
+        self.keep(4, "From there", project=WORD)
         self.redact()
         self.assertEqual(self.prompts()[2], "From there")
 
     def test_what_was_set_aside_taken_or_left_by_a_killed_process_is_cleaned_too(self):
-        self.keep(5, prompt=f"{WORD} of no folder", cwd="relative", session_id="s-2")
+        self.keep(5, f"{WORD} of no folder", cwd="relative", session_id="s-2")
         drain.drain()  # sets that line aside, and takes the others in
-        self.keep(6, prompt=f"{WORD} again")
+        self.keep(6, f"{WORD} again")
         with spool.taking():
             spool.take()
         (spool.folder() / ".2026-11-20-1.jsonl.taken.99").write_text(f"half a line with {WORD}")
@@ -292,12 +318,6 @@ class SpoolTests(RedactionTestCase):
         self.assertEqual(holding, [])
         self.assertEqual(self.prompts()[-1], "[REDACTED:removed] again")
 
-    def test_the_token_is_of_what_waits_too(self):
-        token = self.preview().confirm_token
-        self.keep(7, prompt=f"And {WORD}")
-        with self.assertRaises(ConfirmationRequired):
-            redact(command=RedactionRun(text=WORD, confirm_token=token))
-
     def test_a_selection_of_some_events_names_what_it_leaves(self):
         memory = self.write("Who", f"{WORD} did.")
         pack_context(command=ContextPackRequest(query=f"what did {WORD} do"))
@@ -306,13 +326,12 @@ class SpoolTests(RedactionTestCase):
         self.assertEqual(self.redact(ids=[memory]).spooled, 0)
         self.assertEqual(self.preview().spooled, 1)
 
-    def test_a_text_of_two_lines_is_found_in_the_question_of_a_pack(self):
-        self.write("Who", f"{WORD}\n  of the north")
-        pack_context(command=ContextPackRequest(query=f"tell me of {WORD}\n  of the north"))
+    def test_a_text_of_two_lines_is_matched_in_the_question_of_a_pack(self):
         text = f"{WORD}\n  of the north"
-        self.assertEqual(
-            {place.event_type for place in self.preview(text=text).places}, {"memory.written", "context.packed"}
-        )
+        self.write("Who", text)
+        pack_context(command=ContextPackRequest(query=f"tell me of {text}"))
+        types = {place.event_type for place in self.preview(text=text).places}
+        self.assertEqual(types, {"memory.written", "context.packed"})
         self.redact(text=text)
         self.assertEqual(ContextPack.objects.get().query, "tell me of [REDACTED:removed]")
 
@@ -320,23 +339,24 @@ class SpoolTests(RedactionTestCase):
         content = f"The tank of {WORD} leaks at the northern valve"
         memory = self.write("Tank", content)
         pack_context(command=ContextPackRequest(query="what leaks at the northern valve"))
-        self.keep(8, prompt=f"Remember: {content}!")
-        shown = self.preview(text=None, whole=True, ids=[memory])
-        self.assertEqual((shown.spooled, shown.copies["context packs whose query quotes it"]), (1, 1))
+        self.keep(8, f"Remember: {content}!")
+        preview = self.preview(text=None, whole=True, ids=[memory])
+        self.assertEqual((preview.spooled, preview.copies["context packs whose query quotes it"]), (1, 1))
         done = self.redact(text=None, whole=True, ids=[memory])
         self.assertEqual((done.spooled, ContextPack.objects.count()), (1, 0))
         self.assertIn("Remember: [REDACTED:erased]!", self.prompts())
         self.assert_sound()
 
-    def test_while_the_hub_takes_for_long_it_is_refused_and_nothing_is_changed(self):
+    def test_while_the_hub_takes_for_long_or_once_the_spool_has_more_it_is_refused_and_nothing_is_changed(self):
         before, token = self.lines(), self.preview().confirm_token
-        with (
-            spool.only_taker(),
-            mock.patch.object(inspect.unwrap(spool.taking), "__kwdefaults__", {"seconds": 0}),
-            self.assertRaises(Locked),
-        ):
-            redact(command=RedactionRun(text=WORD, confirm_token=token))
+        self.enterContext(mock.patch.object(inspect.unwrap(spool.taking), "__kwdefaults__", {"seconds": 0}))
+        with spool.only_taker(), self.assertRaises(Locked):
+            self.run_with(token)
         self.assertEqual(self.lines(), before)
+        self.keep(7, f"And {WORD}")
+        with self.assertRaises(ConfirmationRequired):
+            self.run_with(token)
+        self.assertEqual(len(self.lines()), len(before) + 1)
 
 
 class AnyTextTests(RedactionTestCase):
@@ -359,42 +379,36 @@ class AnyTextTests(RedactionTestCase):
 
 class WhatIsTextTests(RedactionTestCase):
     def test_two_keys_that_become_one_keep_both_values(self):
-        start_session(command=SessionStart(session_id="s-1"))
-        turn = begin_turn(command=TurnBegin(session_id="s-1", turn_id="t-1"))
-        payload = {"tool": "grep", "input": {"quince-1": "red", "quince-2": "blue"}, "output": "none"}
-        append_event(command=EventAppend(type="message.tool", payload=payload, ack_token=turn.ack_token))
+        self.capture(("message.tool", {"tool": "grep", "input": {"quince-1": "red", "quince-2": "blue"}}))
         self.redact(pattern="quince-[0-9]")
-        kept = json.loads(RawEvent.objects.get(event_type="message.tool").payload_json)
-        self.assertEqual(sorted(kept["input"].values()), ["blue", "red"])
+        payload = json.loads(RawEvent.objects.get(event_type="message.tool").payload_json)
+        self.assertEqual(sorted(payload["input"].values()), ["blue", "red"])
         self.assert_sound()
 
     def test_a_word_that_is_a_field_s_name_or_value_too_goes_where_it_is_text(self):
-        written = self.write(
+        memory_id = self.write(
             "The content and its title", "Any guideline.", kind="guideline", attributes={"priority": 5}
         )
+        kept = next(place for place in self.preview(text="guideline").kept if place.where == "kind of memory.written")
+        self.assertIn("fixed form", kept.why)
         for word in ("title", "content", "guideline"):
             self.redact(text=word)
-        memory = self.memory(written)
+        memory = self.memory(memory_id)
         self.assertEqual(memory.title, "The [REDACTED:removed] and its [REDACTED:removed]")
         self.assertEqual((memory.content, memory.kind), ("Any [REDACTED:removed].", "guideline"))
         self.assert_sound()
 
-    def test_a_field_of_a_fixed_form_is_told_of(self):
-        self.write("A rule", "Any guideline.", kind="guideline", attributes={"priority": 5})
-        kept = next(one for one in self.preview(text="guideline").kept if one.where == "kind of memory.written")
-        self.assertIn("fixed form", kept.why)
-
     def test_what_is_no_text_of_anybody_s_stays_so_that_the_rest_can_go(self):
         change_settings(command=SettingsChange(settings={"turn_policy": "auto", "review_after": {"guideline": 9}}))
         text = "On auto, a guideline is found, with examples of 2026."
-        written = self.write("A tool", text, kind="tool", attributes={"constraints": text, "examples": []})
-        record_commit(
-            command=CommitRead(sha="a1b2c3d4e5f6a7b8c9d0" * 2, message=text, committed_at="2026-01-02T03:04:05Z")
-        )
+        memory_id = self.write("A tool", text, kind="tool", attributes={"constraints": text, "examples": []})
+        sha = "a1b2c3d4e5f6a7b8c9d0" * 2
+        record_commit(command=CommitRead(sha=sha, message=text, committed_at="2026-01-02T03:04:05Z"))
         for word in ("auto", "guideline", "found", "examples", "2026"):
             self.redact(text=word)
-        self.assertEqual(self.memory(written).content.count("[REDACTED:removed]"), 5)
-        self.assertEqual(list(self.memory(written).attributes), ["constraints", "examples"])
+        memory = self.memory(memory_id)
+        self.assertEqual(memory.content.count("[REDACTED:removed]"), 5)
+        self.assertEqual(list(memory.attributes), ["constraints", "examples"])
         settings = project_settings()
         self.assertEqual((settings.turn_policy, settings.review_after), ("auto", {"guideline": 9}))
         self.assert_sound()
@@ -402,23 +416,21 @@ class WhatIsTextTests(RedactionTestCase):
     def test_a_name_of_a_session_stays_as_the_headers_do(self):
         start_session(command=SessionStart(session_id=f"s-{WORD}", purpose=f"Ask {WORD}"))
         self.redact(text=WORD)
-        self.assertEqual(
-            rows.fetch("SELECT session_id, purpose FROM sessions_app_session"),
-            [(f"s-{WORD}", "Ask [REDACTED:removed]")],
-        )
+        sessions = rows.fetch("SELECT session_id, purpose FROM sessions_app_session")
+        self.assertEqual(sessions, [(f"s-{WORD}", "Ask [REDACTED:removed]")])
         self.assert_sound()
 
     def test_a_text_that_somebody_wrote_as_a_tag_goes_too(self):
-        written = self.write("Tags", f"Of [REDACTED:{WORD}], key=open [REDACTED:foo] sesame.")
+        memory_id = self.write("Tags", f"Of [REDACTED:{WORD}], key=open [REDACTED:foo] sesame.")
         self.redact(text=WORD)
         self.redact(pattern="key=.*sesame")
-        self.assertEqual(self.memory(written).content, "Of [REDACTED:removed], [REDACTED:removed].")
+        self.assertEqual(self.memory(memory_id).content, "Of [REDACTED:removed], [REDACTED:removed].")
 
-    def test_what_stands_in_its_place_is_never_found_again(self):
-        written = self.write("Tags", "Two REDACTED things were removed.")
-        self.redact(pattern="[a-zA-Z]+", ids=[written])
+    def test_a_replacement_is_never_matched_again(self):
+        memory_id = self.write("Tags", "Two REDACTED things were removed.")
+        self.redact(pattern="[a-zA-Z]+", ids=[memory_id])
         with self.assertRaises(NotFound):
-            self.preview(pattern="[a-zA-Z]+", ids=[written])
+            self.preview(pattern="[a-zA-Z]+", ids=[memory_id])
 
     def test_a_text_with_any_letters_goes(self):
         for text in ('say "hi\\there"', "one\ntwo\tthree", "👩‍👩‍👧 kin", "e\u0301clair", "bell\x07x", "a\u2028b"):
@@ -430,9 +442,9 @@ class WhatIsTextTests(RedactionTestCase):
 
 class LimitTests(RedactionTestCase):
     def test_what_becomes_too_long_is_cut(self):
-        written = self.write("zq " * 66 + "zq", "Long")
+        memory_id = self.write("zq " * 66 + "zq", "Long")
         self.redact(text="zq")
-        self.assertEqual(len(self.memory(written).title), 300)
+        self.assertEqual(len(self.memory(memory_id).title), 300)
         self.assert_sound()
 
     def test_names_that_only_one_may_have_stay_apart(self):
@@ -453,39 +465,32 @@ class LimitTests(RedactionTestCase):
         self.assertTrue(self.places_with(WORD))
 
     def test_the_reason_of_what_went_before_is_text(self):
-        gone = self.write("Another thing")
-        self.redact(whole=True, ids=[gone], reason=f"{WORD} has asked")
+        self.redact(whole=True, ids=[self.write("Another thing")], reason=f"{WORD} has asked")
         self.write("A third thing of tin")
         self.redact(text="tin", reason=f"{WORD} has asked again")
         self.assertEqual(self.redact(text=WORD).events, 2)
-        self.assertEqual(self.places_with(WORD), [])
-        self.assert_sound()
+        self.assert_gone(WORD)
 
 
 class WholeTests(RedactionTestCase):
-    def test_all_that_goes_with_what_was_selected_is_shown_before(self):
-        written = self.write("One", "First")
-        services.update_memory(command=MemoryUpdate(id=written, content="Second"))
-        for fields in ({"ids": [written + 1]}, {"ids": [written], "event_types": ["memory.revised"]}):
+    def test_all_that_goes_with_what_was_selected_is_shown_and_nothing_more_is_erased(self):
+        memory_id = self.write("One", "First")
+        token = self.preview(whole=True, ids=[memory_id]).confirm_token
+        self.update(memory_id, content="Second")
+        with self.assertRaises(ConfirmationRequired):
+            redact(command=RedactionRun(whole=True, ids=[memory_id], confirm_token=token))
+        for fields in ({"ids": [memory_id + 1]}, {"ids": [memory_id], "event_types": ["memory.revised"]}):
             with self.subTest(fields=fields):
                 self.assertEqual(self.preview(whole=True, **fields).events, 2)
-        self.assertEqual(self.redact(whole=True, ids=[written + 1]).events, 2)
+        self.assertEqual(self.redact(whole=True, ids=[memory_id + 1]).events, 2)
 
-    def test_what_was_added_since_the_look_is_not_erased_unseen(self):
-        written = self.write("One", "First")
-        token = self.preview(whole=True, ids=[written]).confirm_token
-        services.update_memory(command=MemoryUpdate(id=written, content="Second"))
-        with self.assertRaises(ConfirmationRequired):
-            redact(command=RedactionRun(whole=True, ids=[written], confirm_token=token))
-
-    def test_the_proof_finds_a_long_text_that_stands_elsewhere(self):
+    def test_the_proof_finds_a_long_text_elsewhere(self):
         long = " ".join(f"line {number} of the recipe" for number in range(1_000))
         self.write("Copy", f"As said: {long}")
         done = self.redact(whole=True, ids=[self.write("One", long)])
         tables = ["the table memories_memory", "the table raw_events"]
-        self.assertEqual(
-            [left.where for left in done.left], tables if on_postgresql() else ["projects/alpha/events.db"]
-        )
+        places = tables if on_postgresql() else ["projects/alpha/events.db"]
+        self.assertEqual([place.where for place in done.left], places)
         self.assertIn("elsewhere in this store", done.left[0].why)
 
 
@@ -503,35 +508,31 @@ class AtTheSameTimeTests(RedactionTestCase):
             self.assertIn("database is locked", self.why_another_cannot_write(path_of(current_store())))
 
     @sqlite_only("the copy is a file")
-    def test_others_wait_while_what_was_made_beside_the_store_is_put_in_place(self):
+    def test_others_wait_while_a_copy_without_a_name_is_put_in_place(self):
         self.write("One")
         path = path_of(current_store())
         with temporary_copy(current_store()):
+            self.assertEqual(list((self.home / "cache" / "views").glob(".draft-*")), [], "the copy has a name")
             follow(path, up_to=1)
             with attached(path, write=True), transaction.atomic(using=require_current_alias()):
                 self.assertIn("database is locked", self.why_another_cannot_write(path))
         self.assertEqual(self.why_another_cannot_write(path), "")
 
     def test_a_redaction_does_not_bring_back_what_another_took_out_meanwhile(self):
-        written = self.write("One", "First tin, then zinc.")
-        found = find_places(RedactionSelect(text="zinc"))
+        memory_id = self.write("One", "First tin, then zinc.")
+        places = find_places(RedactionSelect(text="zinc"))
         self.redact(text="tin")
         with self.assertRaisesRegex(Conflict, "preview the redaction again"):
-            log.redact_payloads(found.payloads(), what="zinc", seen=found.erasure)
-        self.assertEqual(self.memory(written).content, "First [REDACTED:removed], then zinc.")
+            log.redact_payloads(places.payloads(), what="zinc", seen=places.erasure)
+        self.assertEqual(self.memory(memory_id).content, "First [REDACTED:removed], then zinc.")
 
     def test_a_view_of_the_past_that_is_open_shows_no_more_of_it(self):
-        written = self.write("One", f"It is {WORD}.")
-        with as_of(written):
-            self.assertIn(WORD, self.memory(written).content)
+        memory_id = self.write("One", f"It is {WORD}.")
+        with as_of(memory_id):
+            self.assertIn(WORD, self.memory(memory_id).content)
         self.redact(text=WORD)
-        with as_of(written):
-            self.assertNotIn(WORD, self.memory(written).content)
-
-    @sqlite_only("the copy is a file")
-    def test_the_copy_that_is_worked_in_has_no_name(self):
-        with temporary_copy(current_store()):
-            self.assertEqual(list((self.home / "cache" / "views").glob(".draft-*")), [])
+        with as_of(memory_id):
+            self.assertNotIn(WORD, self.memory(memory_id).content)
 
     def test_what_a_process_that_died_left_in_the_files_is_wiped(self):
         self.write("One", f"It is {WORD}.")
@@ -555,63 +556,46 @@ class RedactionPageTests(AdminTestCase):
     def look(self, **fields: Any) -> str:
         return self.post(REDACTION, **{"way": "text", "wanted": WORD, **fields})
 
-    def token(self, **fields: Any) -> str:
-        return self.look(**fields).partition('name="confirm_token" value="')[2].partition('"')[0]
-
-    def test_a_preview_shows_before_and_after_and_changes_nothing(self):
-        self.assertIn("Permanently redact 2 matches in 1 event?", text_of(self.look()))
+    def test_it_is_previewed_and_done_once_the_word_is_typed(self):
+        preview = self.look(label="name")
+        self.assertIn("Permanently redact 2 matches in 1 event?", text_of(preview))
         raw = self.client.post(self.address(REDACTION), {"way": "text", "wanted": WORD}).content.decode()
         self.assertIn(f"It was &lt;b&gt;<del>{WORD}</del>", raw)
-        self.assertEqual(self.memory(self.memory_id).title, f"The {WORD} tank")
         self.assertIn("No match in this store", text_of(self.look(project="beta")))
-
-    def test_it_is_done_once_the_word_is_typed(self):
-        chosen = {"way": "text", "wanted": WORD, "label": "name", "reason": "A customer's.", "typed": "redact"}
-        for fields, sentence in (
-            ({"confirm_token": self.token(), "typed": "yes"}, "Type redact to confirm. Nothing was changed."),
+        token = preview.partition('name="confirm_token" value="')[2].partition('"')[0]
+        fields = {"way": "text", "wanted": WORD, "label": "name", "reason": "A customer's.", "typed": "redact"}
+        for changes, sentence in (
+            ({"confirm_token": token, "typed": "yes"}, "Type redact to confirm. Nothing was changed."),
             ({"confirm_token": "0" * 16}, "The log has changed since the preview"),
         ):
-            self.assertIn(sentence, text_of(self.post(f"{REDACTION}run/", **{**chosen, **fields})))
-        self.assertEqual(self.memory(self.memory_id).version, 1)
-        token = self.token(label="name")
-        page = text_of(self.post(f"{REDACTION}run/", **chosen, confirm_token=token))
-        for sentence in ("Redacted 2 matches in 1 event, then searched", "No copy was found", "A customer's."):
-            self.assertIn(sentence, page)
+            self.assertIn(sentence, text_of(self.post(f"{REDACTION}run/", **{**fields, **changes})))
+        self.assertEqual(self.memory(self.memory_id).title, f"The {WORD} tank")
+        page = text_of(self.post(f"{REDACTION}run/", **fields, confirm_token=token))
+        self.assert_shows(
+            page, "Redacted 2 matches in 1 event, then searched", "No copy was found", "A customer's.", where="the page"
+        )
         self.assertEqual(self.memory(self.memory_id).title, "The [REDACTED:name] tank")
 
-    def test_what_is_wrong_is_said_in_one_sentence(self):
+    def test_what_is_wrong_is_shown_in_one_sentence(self):
         for fields, sentence in (
             ({"wanted": ""}, "'text' must have at least 2 characters"),
-            ({"wanted": "nowhere-at-all"}, "No match in this store; check the text and the selection."),
             ({"way": "pattern", "wanted": "("}, "not a valid RE2 expression"),
-            ({"way": "whole"}, "whole needs ids or search"),
             ({"ids": "four"}, "must be a whole number"),
         ):
             with self.subTest(fields=fields):
                 self.assertIn(sentence, text_of(self.look(**fields)))
 
-    def test_a_viewer_sees_only_what_was_done(self):
-        self.client.force_login(add_person(command=PersonAdd(name="vera", role="viewer")))
-        self.assertIn("Only owners can redact", text_of(self.page(REDACTION)))
-        answer = self.client.post(self.address(REDACTION), {"way": "text", "wanted": WORD})
-        self.assertEqual(answer.status_code, 403)
-        self.assertNotIn(WORD, answer.content.decode().replace(f'value="{WORD}"', ""))
-
 
 class RedactionRestTests(RestTestCase):
     def test_routes_preview_confirm_and_list(self):
-        first = self.write("A", f"It was {WORD}.")
-        self.write("B", f"And {WORD} again.")
+        self.write("A", f"It was {WORD}.")
         path = "projects/alpha/redactions"
         refused = self.call("POST", path, {"text": WORD}, expect=409).data
         self.assertEqual(refused["code"], "confirmation_required")
         token = self.call("POST", f"{path}/preview", {"text": WORD}).data["confirm_token"]
         done = self.call("POST", path, {"text": WORD, "confirm_token": token}).data
-        self.assertEqual((done["events"], done["left"]), (2, []))
-        memory = self.call("GET", f"projects/alpha/memories/{first}").data
-        self.assertEqual(memory["content"], "It was [REDACTED:removed].")
-        self.assertEqual(self.call("POST", f"{path}/preview", {"pattern": "A(gain|nd)"}).data["finds"], 1)
-        self.assertEqual([item["events"] for item in self.call("GET", path).data["results"]], [2])
+        self.assertEqual((done["events"], done["left"]), (1, []))
+        self.assertEqual([item["events"] for item in self.call("GET", path).data["results"]], [1])
         self.call("POST", path, {}, expect=422)
 
 
@@ -623,12 +607,15 @@ class RedactionCommandTests(AdminTestCase):
         return out.getvalue()
 
     def test_it_shows_first_and_does_with_the_token(self):
-        self.write("A tank", f"It was {WORD}.")
-        said = self.run_command("--text", "-", stdin=f"{WORD}\n")
-        self.assertIn(f"- It was {WORD}.", said)
-        token = said.strip().rpartition(" ")[2]
-        said = self.run_command("--text", WORD, "--confirm", token)
-        self.assertRegex(said, r"redacted 1 match in 1 event; searched \d+ files .*: 0 still contain it")
+        memory_id = self.write("A tank", f"It was {WORD}.")
+        output = self.run_command("--text", "-", stdin=f"{WORD}\n")
+        self.assertIn(f"- It was {WORD}.", output)
+        token = output.strip().rpartition(" ")[2]
+        with self.assertRaisesRegex(CommandError, "does not match the current matches; preview again"):
+            self.run_command("--text", WORD, "--confirm", "0" * 16)
+        self.assertIn(WORD, self.memory(memory_id).content)
+        output = self.run_command("--text", WORD, "--confirm", token)
+        self.assertRegex(output, r"redacted 1 match in 1 event; searched \d+ files .*: 0 still contain it")
         with self.assertRaisesRegex(CommandError, "no match in this store"):
             self.run_command("--text", WORD)
 
@@ -636,17 +623,11 @@ class RedactionCommandTests(AdminTestCase):
         answer = {"session_id": "s-1", "cwd": str(self.home), "last_assistant_message": f"Ask {WORD}"}
         run_hook(self.home, "Stop", answer, "--project", "alpha")
         wait_for_spooled(self.home)
-        said = self.run_command("--text", WORD)
-        self.assertIn("1 match in 1 event of 1 item", said)
+        output = self.run_command("--text", WORD)
+        self.assertIn("1 match in 1 event of 1 item", output)
         self.assertEqual(spooled(self.home), [])
-        said = self.run_command("--text", WORD, "--confirm", said.strip().rpartition(" ")[2])
-        self.assertRegex(said, r"redacted 1 match in 1 event; .*: 0 still contain it")
-
-    def test_a_wrong_token_changes_nothing(self):
-        memory_id = self.write("A tank", f"It was {WORD}.")
-        with self.assertRaisesRegex(CommandError, "does not match the current matches; preview again"):
-            self.run_command("--text", WORD, "--confirm", "0" * 16)
-        self.assertIn(WORD, self.memory(memory_id).content)
+        output = self.run_command("--text", WORD, "--confirm", output.strip().rpartition(" ")[2])
+        self.assertRegex(output, r"redacted 1 match in 1 event; .*: 0 still contain it")
 
 
 class RedactionBrowserTests(BrowserTestCase):

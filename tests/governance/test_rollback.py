@@ -30,7 +30,6 @@ from memories.schemas import (
     MemoryGet,
     MemoryList,
     MemoryQuery,
-    MemoryRestore,
     MemorySearch,
     MemoryUpdate,
     Timeline,
@@ -40,7 +39,7 @@ from memories.schemas.query import ContextPackRequest
 from memories.selectors import count_by_type, get_memories, list_memories, search
 from memories.selectors.relations import list_relations
 from memories.selectors.tags import list_tags, suggest_ids, suggest_tags
-from memories.services import resolve_conflict, restore_memory, update_memory
+from memories.services import resolve_conflict, update_memory
 from memories.services.tags import create_tag
 from memories.timeline import timeline
 from memories.uses.drain import count_uses
@@ -49,15 +48,6 @@ from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, Forbidden, Gone, Invalid
 from memoryhub.core.events import event_types as registry
 from memoryhub.core.events import rollback
-from memoryhub.core.events.event_types import (
-    EventGroup,
-    Retention,
-    define_event,
-    event_type,
-    event_types,
-    require_effects,
-    types_that_change_streams,
-)
 from memoryhub.core.events.rollback import Effect, Values, reverses, sets_aside, stays
 from memoryhub.core.log.quarantine import QUARANTINE_LIFTED
 from memoryhub.core.models import RawEvent
@@ -65,18 +55,7 @@ from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import ROLES, Grant, use_grant
 from memoryhub.core.schemas import Paging, Payload
 from memoryhub.core.stores import rows
-from sessions_app.schemas import (
-    CommitRecord,
-    EventAppend,
-    IterationList,
-    IterationStart,
-    ProjectDescribe,
-    SessionEnd,
-    SessionList,
-    SessionStart,
-    TurnBegin,
-    TurnList,
-)
+from sessions_app import schemas as sessions
 from sessions_app.selectors import list_commits, list_iterations, list_sessions, list_turns
 from sessions_app.services import end_session, record_commits, start_session
 from sessions_app.services.iterations import start_iteration
@@ -88,26 +67,16 @@ from tests.governance.rollback_case import ROLLED_BACK, SCRATCH, RollbackTestCas
 class QuarantineTests(RollbackTestCase):
     def test_what_a_session_wrote_is_quarantined_and_released(self) -> None:
         clean, bad = self.write("Clean"), self.write("Bad", rolled_back=True)
-        made = self.roll_back(reason="it was fed lies")
+        rollback = self.roll_back(reason="it was fed lies")
         self.assertEqual([clean], self.listed())
-        since = f"in quarantine since #{made.id + 1}: roll-back #{made.id}: it was fed lies"
+        since = f"in quarantine since #{rollback.id + 1}: roll-back #{rollback.id}: it was fed lies"
         self.assertEqual(since, self.view(bad)["quarantine"])
-        with self.assertRaisesMessage(Gone, f"in quarantine since #{made.id + 1}"):
+        with self.assertRaisesMessage(Gone, f"in quarantine since #{rollback.id + 1}"):
             self.revise(bad, "Better")
         self.assert_rebuilds()
-        self.undo(made.id)
+        self.undo(rollback.id)
         self.assertEqual({clean, bad}, set(self.listed()))
         self.assert_rebuilds()
-
-    def test_a_superseded_decision_is_in_force_again_while_its_successor_is_quarantined(self) -> None:
-        first = self.decide("SQLite")
-        second = self.decide("A blob store", rolled_back=True, supersedes=[first])
-
-        def lineage() -> tuple[Any, ...]:
-            view = self.decision(first)
-            return view["status"], view["superseded_by"], view["heads"]
-
-        self.assert_rolls_back(lineage, ("accepted", [], []), ("superseded", [second], [second]))
 
 
 class UndoTests(RollbackTestCase):
@@ -123,30 +92,32 @@ class UndoTests(RollbackTestCase):
             memories = list_memories(command=MemoryList()).results
             return {memory["id"]: memory["content"] for memory in memories}, project_settings().ack_token_minutes
 
-        made = self.assert_rolls_back(
-            state,
-            ({kept: "Kept, it says.", gone: "Gone, it says."}, 30),
-            ({kept: "Poisoned.", bad: "Bad, it says."}, 99),
-            action="undo",
-        )
-        self.assertEqual({"delete": 1, "restore": 1, "revert": 1, "configure": 1}, made.counts)
+        before = {kept: "Kept, it says.", gone: "Gone, it says."}, 30
+        after = {kept: "Poisoned.", bad: "Bad, it says."}, 99
+        rollback = self.assert_rolls_back(state, before, after, action="undo")
+        self.assertEqual({"delete": 1, "restore": 1, "revert": 1, "configure": 1}, rollback.counts)
         version = get_memories(command=MemoryGet(ids=[kept], versions=True))[0]["versions"][1]
-        expected = (3, 1, f"roll-back #{made.id}")
+        expected = (3, 1, f"roll-back #{rollback.id}")
         self.assertEqual(expected, (version["version"], version["base_version"], version["reason"]))
 
     def test_what_others_changed_since_is_left_and_named_unless_it_is_chosen(self) -> None:
         bad = self.write("Bad", rolled_back=True)
         self.revise(bad, "Put right.")
-        left = self.preview(action="undo").left
-        self.assertEqual([(bad, f"changed since by ada at #{bad + 1}")], [(item.id, item.why) for item in left])
+        (left,) = self.preview(action="undo").left
+        self.assertEqual((bad, f"changed since by ada at #{bad + 1}"), (left.id, left.why))
         self.assertEqual({"delete": 1}, self.preview(action="undo", include=["changed_since"]).counts)
 
-    def test_undoing_leaves_what_others_changed_since_and_names_it(self) -> None:
-        kept = self.write("Kept")
+    def test_undoing_leaves_what_others_changed_since_and_what_was_erased(self) -> None:
+        kept, chosen = self.write("Kept"), self.decide("SQLite")
         self.revise(kept, "Poisoned.", rolled_back=True)
-        made = self.roll_back(action="undo")
+        self.mark(chosen, "rejected", rolled_back=True)
+        rollback = self.roll_back(action="undo")
+        log.erase_streams([f"decision:{chosen}"], reason="test")
         self.revise(kept, "Better still.")
-        self.assertIn("changed since by ada", self.undo(made.id).undone_left[0].why)
+        left = {left.id: left.why for left in self.undo(rollback.id).undone_left}
+        self.assertEqual({kept, chosen}, set(left))
+        self.assertIn("changed since by ada", left[kept])
+        self.assertEqual("erased since", left[chosen])
         self.assertEqual("Better still.", self.view(kept)["content"])
 
     def test_the_selection_can_be_rolled_back_again_after_its_undoing(self) -> None:
@@ -155,9 +126,38 @@ class UndoTests(RollbackTestCase):
         self.assertEqual({"delete": 1}, self.roll_back(action="undo").counts)
         self.assertEqual([], self.listed())
 
+    def test_each_thing_can_be_left_with_all_that_was_done_to_it(self) -> None:
+        chosen, kept, gone = self.decide("SQLite"), self.conflicting(), self.write("Gone")
+        relation = self.relate(kept, gone)
+        with use_origin(**ROLLED_BACK):
+            self.mark(chosen, "rejected")
+            self.set(ack_token_minutes=99)
+            describe(command=sessions.ProjectDescribe(description="Poisoned."))
+            self.unrelate(relation)
+            self.delete(gone)
+        configured, described = (
+            RawEvent.objects.get(event_type=name).position for name in ("project.configured", "project.described")
+        )
+        done = {"mark", "configure", "describe", "quarantine", "revert", "restore", "relate"}
+        self.assertEqual(dict.fromkeys(done, 1), self.preview(action="undo").counts)
+        for thing, undone in (
+            (chosen, {"mark"}),
+            (configured, {"configure"}),
+            (described, {"describe"}),
+            (kept, {"quarantine", "revert"}),
+            (gone, {"restore"}),
+            (relation, {"relate"}),
+        ):
+            with self.subTest(undone):
+                preview = self.preview(action="undo", leave=[thing])
+                self.assertEqual([(thing, "excluded by the request")], [(left.id, left.why) for left in preview.left])
+                self.assertEqual(done - undone, set(preview.counts))
+        left = {left.id: left.why for left in self.preview(leave=[chosen]).left}
+        self.assertEqual("excluded by the request", left[chosen])
+
 
 class TraceTests(RollbackTestCase):
-    def test_items_downstream_are_found_to_any_depth_with_their_origin(self) -> None:
+    def test_items_downstream_are_traced_to_any_depth_with_their_origin(self) -> None:
         earlier = self.write("Before it, nothing came of it")
         bad = self.write("Bad", rolled_back=True)
         chosen = self.decide("Bad choice", rolled_back=True)
@@ -165,8 +165,7 @@ class TraceTests(RollbackTestCase):
         further = self.decide("Further", depends_on=[refined])
         citing = self.write("Citing", source="x")
         self.revise(citing, f"As #{bad} says.")
-        derived = self.preview().trace.derived
-        built_on = next(group for group in derived if group.name == "built_on").shown
+        built_on = next(group for group in self.preview().trace.derived if group.name == "built_on").shown
         expected = {(refined, chosen, "refines", 1), (further, refined, "depends_on", 2), (citing, bad, "cites", 1)}
         self.assertEqual(expected, {(item.id, item.via, item.how, item.depth) for item in built_on})
         self.assertNotIn(earlier, {item.id for item in built_on})
@@ -215,74 +214,25 @@ class TraceTests(RollbackTestCase):
             self.assertEqual(0, self.preview().trace.events)
 
 
-class LeaveTests(RollbackTestCase):
-    def left(self, chosen: int, **fields: Any) -> dict[str, int]:
-        preview = self.preview(**{"action": "undo", **fields}, leave=[chosen])
-        self.assertEqual([(chosen, "excluded by the request")], [(left.id, left.why) for left in preview.left])
-        return preview.counts
-
-    def test_a_decisions_status_is_left_by_either_action(self) -> None:
-        chosen = self.decide("SQLite")
-        self.mark(chosen, "rejected", rolled_back=True)
-        self.assertEqual({"mark": 1}, self.preview(action="undo").counts)
-        for action in RollbackAction:
-            self.assertEqual({}, self.left(chosen, action=action), action)
-
-    def test_a_setting_and_the_description_are_left(self) -> None:
-        with use_origin(**ROLLED_BACK):
-            self.set(ack_token_minutes=99)
-            describe(command=ProjectDescribe(description="Poisoned."))
-        configured, described = (
-            RawEvent.objects.get(event_type=name).position for name in ("project.configured", "project.described")
-        )
-        self.assertEqual({"describe": 1}, self.left(configured))
-        self.assertEqual({"configure": 1}, self.left(described))
-
-    def test_a_memory_is_left_with_its_text_its_deletion_and_its_conflicts(self) -> None:
-        kept, gone = self.conflicting(), self.write("Gone")
-        self.delete(gone, rolled_back=True)
-        self.assertEqual({"quarantine": 1, "restore": 1, "revert": 1}, self.preview(action="undo").counts)
-        self.assertEqual({"restore": 1}, self.left(kept))
-        self.assertEqual({"quarantine": 1, "revert": 1}, self.left(gone))
-
-    def test_a_removed_relation_is_left(self) -> None:
-        relation = self.relate(self.write("One"), self.write("Other"))
-        self.unrelate(relation, rolled_back=True)
-        self.assertEqual({"relate": 1}, self.preview(action="undo").counts)
-        self.assertEqual({}, self.left(relation))
-
-
 class ReversalTests(RollbackTestCase):
     def discarded(self, *, by: dict[str, str] = ROLLED_BACK, **fields: Any) -> None:
         with use_origin(**{"session_id": SCRATCH, **by}):
-            end_session(command=SessionEnd(session_id=SCRATCH, discard=True, **fields))
+            end_session(command=sessions.SessionEnd(session_id=SCRATCH, discard=True, **fields))
 
-    def test_a_verdict_is_taken_back(self) -> None:
+    def test_a_verdict_is_taken_back_and_a_text_put_back_still_waits_for_one(self) -> None:
         self.set(review_policy="all")
-        waiting = self.write("Waits")
+        judged, revised = self.write("Judged"), self.write("Revised")
         with use_origin(**ROLLED_BACK):
-            review_memory(command=ReviewVerdict(id=waiting, verdict="accepted"))
-        self.assertEqual("accepted", self.view(waiting)["review"])
+            review_memory(command=ReviewVerdict(id=judged, verdict="accepted"))
+            self.revise(revised, "Poisoned.")
         self.assertIn("undo reverses it", self.preview().left[0].why)
-        made = self.assert_rolls_back(lambda: self.view(waiting)["review"], "proposed", "accepted", action="undo")
-        self.assertEqual({"review": 1}, made.counts)
 
-    def test_a_memory_that_waits_for_review_still_waits_once_its_text_is_put_back(self) -> None:
-        self.set(review_policy="all")
-        waiting = self.write("Waits")
-        self.revise(waiting, "Poisoned.", rolled_back=True)
-        self.roll_back(action="undo")
-        view = self.view(waiting)
-        self.assertEqual(("proposed", "Waits, it says."), (view["review"], view["content"]))
+        def state() -> list[str]:
+            return [self.view(judged)["review"], self.view(revised)["review"], self.view(revised)["content"]]
 
-    def test_a_conflict_that_it_opened_is_gone_and_comes_back(self) -> None:
-        kept = self.conflicting()
-        opened = self.conflicts()
-
-        def state() -> tuple[list[int], str]:
-            return self.conflicts(), self.view(kept)["content"]
-
-        self.assert_rolls_back(state, ([], "Clean."), (opened, "Poisoned."), action="undo")
+        before, after = ["proposed", "proposed", "Revised, it says."], ["accepted", "proposed", "Poisoned."]
+        rollback = self.assert_rolls_back(state, before, after, action="undo")
+        self.assertEqual({"review": 1, "revert": 1}, rollback.counts)
 
     def test_a_conflict_that_it_resolved_is_open_again_by_either_action(self) -> None:
         self.conflicting(rolled_back=False)
@@ -301,14 +251,6 @@ class ReversalTests(RollbackTestCase):
         stays = [(kept, "kept at the end of its scratch session; stays kept")]
         self.assertEqual(stays, [(left.id, left.why) for left in self.preview(action="undo").left])
         self.assert_rolls_back(lambda: set(self.listed()), {kept, gone}, {kept}, action="undo")
-
-    def test_a_deletion_that_a_clean_caller_made_first_holds(self) -> None:
-        gone = self.write("Gone")
-        self.delete(gone)
-        with use_origin(**ROLLED_BACK):
-            restore_memory(command=MemoryRestore(id=gone))
-            self.delete(gone)
-        self.assertEqual({}, self.preview(action="undo").counts)
 
     def test_of_two_deleted_memories_of_one_topic_the_younger_comes_back(self) -> None:
         for _ in range(2):
@@ -332,9 +274,9 @@ class ReversalTests(RollbackTestCase):
                 update_memory(command=MemoryUpdate(id=note, promote=True))
         self.discarded(by={})
         self.write("Build")
-        made = self.roll_back(session_id="", actor="mallory", action="undo")
+        rollback = self.roll_back(session_id="", actor="mallory", action="undo")
         self.assertEqual("session", self.view(note)["scope"])
-        self.assertEqual([], self.undo(made.id).undone_left)
+        self.assertEqual([], self.undo(rollback.id).undone_left)
         self.assertEqual("project", self.view(note)["scope"])
 
     def test_a_topic_is_free_again_before_another_memory_takes_it_back(self) -> None:
@@ -343,27 +285,21 @@ class ReversalTests(RollbackTestCase):
             with use_origin(actor="mallory"):
                 update_memory(command=MemoryUpdate(id=first, promote=True))
                 second = self.write("Build again", scope="session", topic_key="build/command")
-        made = self.roll_back(session_id="", actor="mallory", action="undo")
-        self.assertEqual({"delete": 1, "revert": 1}, made.counts)
-        self.assertEqual([], self.undo(made.id).undone_left)
-        scopes = {item: (self.view(item)["scope"], self.view(item)["topic_key"]) for item in (first, second)}
-        self.assertEqual({first: ("project", "build/command"), second: ("session", "build/command")}, scopes)
+        rollback = self.roll_back(session_id="", actor="mallory", action="undo")
+        self.assertEqual({"delete": 1, "revert": 1}, rollback.counts)
+        self.assertEqual([], self.undo(rollback.id).undone_left)
+        topics = [(self.view(item)["scope"], self.view(item)["topic_key"]) for item in (first, second)]
+        self.assertEqual([("project", "build/command"), ("session", "build/command")], topics)
         self.assert_rebuilds()
 
-    def affirmed(self, memory: int) -> None:
+    def test_an_affirmation_is_set_aside_and_is_gone_once_its_memory_is_erased(self) -> None:
+        memory = self.write("Kept")
         affirm(command=Affirm(id=memory))
         with use_origin(**ROLLED_BACK):
             affirm(command=Affirm(id=memory, reason="lies"))
-
-    def test_an_affirmation_is_set_aside(self) -> None:
-        self.affirmed(self.write("Kept"))
         actors = Affirmation.objects.values_list("actor", flat=True)
         self.assert_rolls_back(lambda: list(actors.all()), ["ada"], ["mallory"])
-
-    def test_what_was_erased_has_no_affirmation_after_a_roll_back(self) -> None:
-        gone = self.write("Gone")
-        self.affirmed(gone)
-        log.erase_streams([f"memory:{gone}"], reason="test")
+        log.erase_streams([f"memory:{memory}"], reason="test")
         self.roll_back()
         self.assertEqual(0, Affirmation.objects.count())
         self.assert_rebuilds()
@@ -375,13 +311,6 @@ class ReversalTests(RollbackTestCase):
         self.undo(self.roll_back().id)
         add_evidence(command=evidence)
         self.assert_rebuilds()
-
-    def test_undo_of_a_roll_back_leaves_a_decision_that_was_erased_meanwhile(self) -> None:
-        chosen = self.decide("SQLite")
-        self.mark(chosen, "rejected", rolled_back=True)
-        made = self.roll_back(action="undo")
-        log.erase_streams([f"decision:{chosen}"], reason="test")
-        self.assertEqual([(chosen, "erased since")], [(left.id, left.why) for left in self.undo(made.id).undone_left])
 
     def test_evidence_and_edges_that_a_clean_caller_gave_too_stay(self) -> None:
         first, second = self.decide("SQLite"), self.decide("One file")
@@ -400,9 +329,9 @@ class ReversalTests(RollbackTestCase):
         link_decisions(command=edge)
         self.undo(earlier.id)
         add_evidence(command=evidence)
-        made = self.roll_back()
+        later = self.roll_back()
         assert_both_stay()
-        self.undo(made.id)
+        self.undo(later.id)
         self.assert_rebuilds()
         self.roll_back(session_id="s-good", leave=[first, second])
         assert_both_stay()
@@ -420,28 +349,23 @@ class RelationTests(RollbackTestCase):
     def relations(self) -> list[int]:
         return [relation["id"] for relation in list_relations(command=RelationList()).results]
 
-    def remade(self) -> None:
-        """Mallory removes Ada's relation and makes it again."""
+    def remake(self) -> int:
+        """Let Mallory remove Ada's relation and make it again."""
         self.unrelate(self.add(), rolled_back=True)
-        self.again = self.add(rolled_back=True)
+        return self.add(rolled_back=True)
 
-    def test_a_removed_relation_stays_removed_after_quarantine_and_undo(self) -> None:
-        self.remade()
-        self.unrelate(self.again)
+    def test_a_removed_relation_stays_removed_unless_the_log_is_of_an_earlier_version(self) -> None:
+        again = self.remake()
+        self.unrelate(again)
         self.assert_rolls_back(self.relations, [], [])
-
-    def test_a_log_of_an_earlier_version_that_brought_a_relation_back_replays_as_it_did(self) -> None:
-        self.remade()
-        self.unrelate(self.again)
-        made = self.roll_back()
+        rollback = self.roll_back()
         with mock.patch.object(execute, "QUARANTINE_LIFTED", dataclasses.replace(QUARANTINE_LIFTED, version=1)):
-            self.undo(made.id)
-        self.assertEqual([self.again], self.relations())
+            self.undo(rollback.id)
+        self.assertEqual([again], self.relations())
         self.assert_rebuilds()
 
     def test_undo_leaves_a_relation_that_a_clean_caller_removed_last(self) -> None:
-        self.remade()
-        self.unrelate(self.again)
+        self.unrelate(self.remake())
         preview = self.preview(action="undo")
         self.assertEqual({"quarantine": 1}, preview.counts)
         self.assertIn("changed since by ada", preview.left[0].why)
@@ -450,26 +374,45 @@ class RelationTests(RollbackTestCase):
         self.assert_rolls_back(lambda: len(self.relations()), 1, 0, action="undo", include=include)
 
     def test_undo_makes_a_relation_again_whose_replacement_it_quarantines(self) -> None:
-        self.remade()
-        made = self.roll_back(action="undo")
-        self.assertEqual(({"quarantine": 1, "relate": 1}, 1), (made.counts, len(self.relations())))
-        self.undo(made.id)
-        self.assertEqual([self.again], self.relations())
+        again = self.remake()
+        rollback = self.roll_back(action="undo")
+        self.assertEqual(({"quarantine": 1, "relate": 1}, 1), (rollback.counts, len(self.relations())))
+        self.undo(rollback.id)
+        self.assertEqual([again], self.relations())
         self.assert_rebuilds()
 
     def test_undo_makes_a_relation_again_once_that_was_removed_twice(self) -> None:
         for _ in range(2):
             self.unrelate(self.add(), rolled_back=True)
-        made = self.assert_rolls_back(lambda: len(self.relations()), 1, 0, action="undo")
-        self.assertEqual({"relate": 1}, made.counts)
+        rollback = self.assert_rolls_back(lambda: len(self.relations()), 1, 0, action="undo")
+        self.assertEqual({"relate": 1}, rollback.counts)
 
     def test_a_relation_is_not_made_again_when_one_of_its_ends_was_erased_meanwhile(self) -> None:
         self.add(rolled_back=True)
-        made = self.roll_back()
+        rollback = self.roll_back()
         self.delete(self.other)
         log.erase_streams([f"memory:{self.other}"], reason="test")
-        self.undo(made.id)
+        self.undo(rollback.id)
         self.assertEqual([], self.relations())
+        self.assert_rebuilds()
+
+    def test_others_can_have_a_relation_a_tag_a_title_a_topic_and_a_text_meanwhile(self) -> None:
+        bad = self.write("Build", rolled_back=True, topic_key="build/command")
+        worse = self.write("Deploy", rolled_back=True)
+        with use_origin(**ROLLED_BACK):
+            self.add()
+            create_tag(command=TagCreate(name="release", category="bad"))
+        rollback = self.roll_back()
+        good, fine = self.write("Build", topic_key="build/command"), self.write("Deploy")
+        again = self.add()
+        create_tag(command=TagCreate(name="release", category="good"))
+        self.undo(rollback.id)
+        topics = {memory["id"]: memory["topic_key"] for memory in list_memories(command=MemoryList()).results}
+        free = dict.fromkeys((self.one, self.other, bad, worse, fine))
+        self.assertEqual({**free, good: "build/command"}, topics)
+        self.assertEqual([again], self.relations())
+        categories = {item["name"]: item["category"] for item in list_tags(command=TagList(limit=100)).results}
+        self.assertEqual("good", categories["release"])
         self.assert_rebuilds()
 
 
@@ -487,16 +430,18 @@ class SilenceTests(RollbackTestCase):
 
     def poison(self) -> None:
         """Write the word everywhere where a session can."""
-        start_session(command=SessionStart(session_id="s-bad", purpose=f"to {WORD}"))
-        token = begin_turn(command=TurnBegin(session_id="s-bad")).ack_token
-        append_event(command=EventAppend(ack_token=token, type="message.user", payload={"content": f"Go to {WORD}"}))
-        start_iteration(command=IterationStart(command=WORD, description=f"all of {WORD}"))
+        start_session(command=sessions.SessionStart(session_id="s-bad", purpose=f"to {WORD}"))
+        token = begin_turn(command=sessions.TurnBegin(session_id="s-bad")).ack_token
+        append_event(
+            command=sessions.EventAppend(ack_token=token, type="message.user", payload={"content": f"Go to {WORD}"})
+        )
+        start_iteration(command=sessions.IterationStart(command=WORD, description=f"all of {WORD}"))
         self.memory_id = self.write(f"The {WORD} way", tags=[WORD], kind="guideline", type=WORD)
         self.decision_id = self.decide(WORD, supersedes=[self.first], topic="store", files=["store.py"])
         create_tag(command=TagCreate(name=f"{WORD}-tag", category="c"))
         self.relate(self.memory_id, self.clean)
         commit = {"sha": "ab" * 20, "message": f"Sail to {WORD}", "author": "M", "committed_at": datetime.now(UTC)}
-        record_commits(commits=[CommitRecord.model_validate({**commit, "files": []})])
+        record_commits(commits=[sessions.CommitRecord.model_validate({**commit, "files": []})])
 
     def all_answers(self) -> str:
         answers: list[Any] = [
@@ -514,9 +459,9 @@ class SilenceTests(RollbackTestCase):
             list_relations(command=RelationList(include_deleted=True)).results,
             get_memories(command=MemoryGet(ids=[self.clean], relations=True)),
             list_tags(command=TagList(limit=100)).results,
-            list_sessions(command=SessionList()).results,
-            list_turns(command=TurnList()).results,
-            list_iterations(command=IterationList()).results,
+            list_sessions(command=sessions.SessionList()).results,
+            list_turns(command=sessions.TurnList()).results,
+            list_iterations(command=sessions.IterationList()).results,
             list_commits(command=Paging()).results,
             suggest_tags("z"),
             suggest_ids(str(self.memory_id)),
@@ -531,62 +476,24 @@ class SilenceTests(RollbackTestCase):
     def test_no_answer_has_what_a_quarantined_session_wrote(self) -> None:
         self.assertTrue(self.lines_with_the_word())
         self.assertIn(str(self.memory_id), suggest_ids(str(self.memory_id)))
-        made = self.roll_back()
+        rollback = self.roll_back()
         self.assertEqual([], self.lines_with_the_word())
         self.assertEqual([], suggest_ids(str(self.memory_id)))
         self.assertEqual([], suggest_decisions(str(self.decision_id)))
         self.assertEqual({"accepted": 1}, count_by_status())
-        since = f"in quarantine since #{made.id + 1}: roll-back #{made.id}"
+        since = f"in quarantine since #{rollback.id + 1}: roll-back #{rollback.id}"
         self.assertEqual(since, self.decision(self.decision_id)["quarantine"])
         self.assert_rebuilds()
-        self.undo(made.id)
+        self.undo(rollback.id)
         self.assertTrue(self.lines_with_the_word())
         self.assert_rebuilds()
 
-    def supersede(self, decision: int) -> int:
-        return supersede_decision(command=DecisionSupersede(id=decision, chosen="A file")).id
-
     def test_another_decision_may_supersede_what_is_in_force_again(self) -> None:
-        made = self.roll_back()
-        third = self.supersede(self.first)
+        rollback = self.roll_back()
+        third = supersede_decision(command=DecisionSupersede(id=self.first, chosen="A file")).id
         self.assertEqual([third], self.decision(self.first)["heads"])
-        self.undo(made.id)
+        self.undo(rollback.id)
         self.assertEqual([third, self.decision_id], self.decision(self.first)["heads"])
-        self.assert_rebuilds()
-
-    def test_what_superseded_it_stays_in_force(self) -> None:
-        third = self.supersede(self.decision_id)
-        self.roll_back()
-        view = self.decision(self.first)
-        self.assertEqual(("superseded", [third]), (view["status"], view["heads"]))
-        self.assert_rebuilds()
-
-
-@tag("backend")
-class NamesTests(RollbackTestCase):
-    def test_others_can_have_a_title_a_topic_and_a_text_meanwhile(self) -> None:
-        bad = self.write("Build", rolled_back=True, topic_key="build/command")
-        worse = self.write("Deploy", rolled_back=True)
-        made = self.roll_back()
-        good, fine = self.write("Build", topic_key="build/command"), self.write("Deploy")
-        self.assertEqual(4, len({bad, worse, good, fine}))
-        self.undo(made.id)
-        topics = {memory["id"]: memory["topic_key"] for memory in list_memories(command=MemoryList()).results}
-        self.assertEqual({bad: None, worse: None, good: "build/command", fine: None}, topics)
-        self.assert_rebuilds()
-
-    def test_a_relation_and_a_tag_can_be_made_again_meanwhile(self) -> None:
-        one, other = self.write("One"), self.write("Other")
-        self.relate(one, other, rolled_back=True)
-        with use_origin(**ROLLED_BACK):
-            create_tag(command=TagCreate(name="release", category="bad"))
-        made = self.roll_back()
-        again = self.relate(one, other)
-        create_tag(command=TagCreate(name="release", category="good"))
-        self.undo(made.id)
-        self.assertEqual([again], [relation["id"] for relation in list_relations(command=RelationList()).results])
-        categories = {found["name"]: found["category"] for found in list_tags(command=TagList(limit=100)).results}
-        self.assertEqual("good", categories["release"])
         self.assert_rebuilds()
 
 
@@ -608,17 +515,13 @@ class Invented(Payload):
 # What a type must declare, for the tests to leave one part out.
 COMPLETE = {
     "label": "Invented",
-    "group": EventGroup("invented", "Invented", 1_000),
-    "retention": Retention.KEPT,
+    "group": registry.EventGroup("invented", "Invented", 1_000),
+    "retention": registry.Retention.KEPT,
     "rollback": stays("it only counts"),
     "changes_stream": False,
 }
 
-invent: Any = define_event
-
-
-def product_types() -> list[str]:
-    return [known.name for known in event_types() if not known.schema.__module__.startswith("tests.")]
+invent: Any = registry.define_event
 
 
 class DeclarationTests(RollbackTestCase):
@@ -633,39 +536,36 @@ class DeclarationTests(RollbackTestCase):
             invent("invented.one", Invented, **declared)
         for part in ("invented.one", *parts):
             self.assertIn(part, str(refused.exception))
-        self.assertIsNone(event_type("invented.one"))
+        self.assertIsNone(registry.event_type("invented.one"))
 
     def test_a_type_that_leaves_something_undeclared_is_refused_by_name(self) -> None:
         for name in COMPLETE:
             self.assert_refused(repr(name), **{key: value for key, value in COMPLETE.items() if key != name})
         self.assert_refused(*map(repr, COMPLETE))
-        self.assert_refused("'nouns'", **{**COMPLETE, "retention": Retention.CAPTURED})
+        self.assert_refused("'nouns'", **{**COMPLETE, "retention": registry.Retention.CAPTURED})
+        again = sets_aside("tags", "Others", order=1)
+        self.assert_refused("'tag.created'", "'tags'", **{**COMPLETE, "rollback": again})
         invent("invented.one", Invented, **COMPLETE)
 
-    def test_a_group_of_roll_back_is_declared_once(self) -> None:
-        self.assert_refused(
-            "'tag.created'", "'tags'", **{**COMPLETE, "rollback": sets_aside("tags", "Others", order=1)}
-        )
-        with self.assertRaisesMessage(ImproperlyConfigured, "'strange' does not declare its title"):
-            sets_aside("strange", "", order=1)
-        with self.assertRaisesMessage(ImproperlyConfigured, "needs a reason"):
-            stays("")
+    def test_a_rule_or_an_effect_that_leaves_something_undeclared_is_named(self) -> None:
+        values = Values(read=lambda _position, payload: payload)
+        for declare, sentence in (
+            (lambda: sets_aside("strange", "", order=1), "'strange' does not declare its title"),
+            (lambda: stays(""), "needs a reason"),
+            (lambda: reverses("turned", "Turned", order=1), "does not declare the effect"),
+            (lambda: Effect("turn_over", 1, ""), "effect 'turn_over' does not declare apply, undo, words"),
+            (lambda: Effect("turn_over", 1, "turned over", values), "effect 'turn_over' does not declare apply"),
+        ):
+            with self.subTest(sentence), self.assertRaisesMessage(ImproperlyConfigured, sentence):
+                declare()
 
     def test_a_type_whose_effect_is_not_defined_is_named(self) -> None:
-        require_effects()
-        for named in ("turn_over", "unrelate"):
-            rule = reverses(f"by {named}", "Turned", order=1, by=named)
+        registry.require_effects()
+        for effect in ("turn_over", "unrelate"):
+            rule = reverses(f"by {effect}", "Turned", order=1, by=effect)
             invent("invented.turned", Invented, **{**COMPLETE, "rollback": rule})
-            with self.assertRaisesMessage(ImproperlyConfigured, f"'invented.turned' names '{named}'"):
-                require_effects()
-
-    def test_an_effect_that_leaves_something_undeclared_is_named(self) -> None:
-        with self.assertRaisesMessage(ImproperlyConfigured, "effect 'turn_over' does not declare apply, undo, words"):
-            Effect("turn_over", 1, "")
-        with self.assertRaisesMessage(ImproperlyConfigured, "effect 'turn_over' does not declare apply"):
-            Effect("turn_over", 1, "turned over", Values(read=lambda _position, payload: payload))
-        with self.assertRaisesMessage(ImproperlyConfigured, "does not declare the effect"):
-            reverses("turned", "Turned", order=1)
+            with self.assertRaisesMessage(ImproperlyConfigured, f"'invented.turned' names '{effect}'"):
+                registry.require_effects()
 
     def test_what_stays_in_force_is_named_with_its_reason_and_an_unknown_type_too(self) -> None:
         harmless = invent("invented.harmless", Invented, **COMPLETE)
@@ -677,15 +577,12 @@ class DeclarationTests(RollbackTestCase):
             for kind in (unknown, harmless):
                 log.append(log.prepare(kind, Invented()), stream="invented")
         del registry._types["invented.unknown"]
-        left = {left.title: left.why for left in self.preview().left}
-        self.assertEqual(
-            {
-                "1 × invented.unknown": "this version can't roll back events of this type; they stay in force",
-                "1 × invented.harmless": "it only counts",
-                "1 × memory.seen": "nothing depends on this event",
-            },
-            left,
-        )
+        reasons = {
+            "1 × invented.unknown": "this version can't roll back events of this type; they stay in force",
+            "1 × invented.harmless": "it only counts",
+            "1 × memory.seen": "nothing depends on this event",
+        }
+        self.assertEqual(reasons, {left.title: left.why for left in self.preview().left})
 
 
 class ShieldTests(RollbackTestCase):
@@ -701,22 +598,21 @@ class ShieldTests(RollbackTestCase):
         with log.transaction():
             rows.execute("SAVEPOINT later")
             rows.execute(_COPY, [name, name, thing])
-            kept = not self.is_set_aside(thing)
+            is_protected = not self.is_set_aside(thing)
             rows.execute("ROLLBACK TO later")
-        return kept
+        return is_protected
 
-    def test_only_the_types_that_say_so_protect_a_memory_or_a_decision(self) -> None:
+    def test_only_the_types_that_declare_so_protect_a_memory_or_a_decision(self) -> None:
         invent("memory.cited", Invented, **COMPLETE)
-        changing = set(types_that_change_streams())
+        changing = set(registry.types_that_change_streams())
         for thing in (self.write("Bad", rolled_back=True), self.decide("Bad", rolled_back=True)):
-            found = {known.name for known in event_types() if self.protects(thing, known.name)}
-            self.assertEqual(changing, found)
-
-    def test_these_are_the_types_that_protect(self) -> None:
+            protecting = {known.name for known in registry.event_types() if self.protects(thing, known.name)}
+            self.assertEqual(changing, protecting)
+        product = [known.name for known in registry.event_types() if not known.schema.__module__.startswith("tests.")]
         self.assertEqual(
             "conflict.resolved decision.marked decision.recorded memory.deleted memory.restored memory.reviewed "
             "memory.revised memory.written".split(),
-            [name for name in types_that_change_streams() if name in product_types()],
+            [name for name in registry.types_that_change_streams() if name in product],
         )
 
     def test_using_citing_packing_affirming_and_writing_it_again_protects_nothing(self) -> None:
