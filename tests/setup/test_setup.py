@@ -66,8 +66,8 @@ class SetupTestCase(SimpleTestCase):
     def in_folder(self, folder: Path) -> Any:
         return mock.patch.object(Path, "cwd", return_value=folder)
 
-    def repository(self) -> Path:
-        top = self.user / "work"
+    def repository(self, name: str = "work") -> Path:
+        top = self.user / name
         subprocess.run(["git", "init", "-q", str(top)], check=True)
         return top
 
