@@ -50,7 +50,7 @@ from memoryhub.transfer.records import MemoryRecord, SessionRecord, TurnRecord
 from sessions_app.events.client import client_events
 from sessions_app.schemas import ProjectDescribe, SettingsChange
 from sessions_app.services.profile import change_settings, describe
-from tests.engines.values import CONTROL, WORDS, Values, arguments, entity_of, is_valid
+from tests.engines.answers import CONTROL, WORDS, Values, arguments, entity_of, is_valid
 
 KINDS = ("observation", "guideline", "knowledge", "tool")
 PROJECT = "generated"

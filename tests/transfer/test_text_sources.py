@@ -15,11 +15,9 @@ from unittest.mock import patch
 
 from django.test import SimpleTestCase
 
-from governance.imports.undo import preview_undo, undo_import
 from memories.importing import import_markdown
 from memories.importing.sections import parse_document
 from memoryhub.core.errors import Invalid
-from memoryhub.core.log import table_digests
 from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Report, SessionRecord
 from memoryhub.transfer.sources import SOURCES
@@ -595,18 +593,6 @@ class ImportTests(HubTestCase):
         self.assertEqual(self.counts("agents-md", self.top), {"unchanged": 2})
         file.write_text(file.read_text().replace("Depths.", "Depths in metres."))
         self.assertEqual(self.counts("agents-md", self.top), {"revised": 1, "unchanged": 1})
-
-    def test_imports_of_changes_are_undone_one_after_the_other(self) -> None:
-        folder = Path(shutil.copytree(DATA / "basic-memory/harbour", self.top / "harbour"))
-        digests, batches = [table_digests()], []
-        for _ in range(2):
-            batches.append(self.report("basic-memory", folder).batch or 0)
-            digests.append(table_digests())
-            file = folder / "Harbour/Berths.md"
-            file.write_text(f"{file.read_text()}\nBerth 11 is new.")
-        for batch, before in zip(reversed(batches), (digests[1], digests[0]), strict=True):
-            plan = undo_import(batch_id=batch, token=preview_undo(batch).token)
-            self.assertEqual((plan.kept, table_digests()), ([], before))
 
     def test_relations_that_form_a_cycle_there_become_related_to(self) -> None:
         for name, other in (("a", "b"), ("b", "a")):
