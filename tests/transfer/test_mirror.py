@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
+import sys
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
+from types import FrameType
 from typing import Any
 from unittest import mock
 
@@ -27,6 +31,8 @@ from memories.services.relations import create_relation
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, HubError, Invalid
 from memoryhub.core.models import RawEvent
+from memoryhub.core.origin import use_origin
+from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.transfer.folder import Form
 from memoryhub.transfer.mirror import files
 from memoryhub.transfer.mirror.run import Mirror
@@ -35,7 +41,6 @@ from tests import forks
 from tests.memories.base import MemoriesTestCase
 from tests.secrets_made import SECRETS
 from tests.support import HubTestCase
-from tests.transfer.mirror_process import WORD, User
 from tests.web.server import poll
 
 WAL, LOCKS = "memories/use-wal.md", "memories/no-locks.md"
@@ -475,6 +480,14 @@ SEEDS = [int(seed) for seed in os.environ.get("MEMORY_HUB_TEST_MIRROR_SEEDS", "1
 _AT_ONCE = 8
 # Few, so that both sides often change the same one
 _FEWEST = 5
+WORD = re.compile(r"\bw[a-z]+\d+x\d+\b")
+WATCHED = ("memoryhub/transfer/mirror", "memories/services/", "memoryhub/core/log/append", "/pathlib.py")
+# Mirrors a folder, and kills itself at a given call
+INTERRUPTED = """
+import sys
+from tests.transfer.test_mirror import run_interrupted
+run_interrupted(*sys.argv[1:])
+"""
 
 
 @tag("attack")
@@ -496,16 +509,16 @@ class KilledMirrorTests(HubTestCase):
         for round_number in range(EDITS // _AT_ONCE):
             for _ in range(_AT_ONCE):
                 (user if chance.random() < 0.5 else agent).act()
-            killed += self.mirror(folder, 1000 * seed + round_number, chance) == -9
+            killed += self.mirror(folder, 1000 * seed + round_number, chance) == -signal.SIGKILL
         self.assertGreater(killed, 0)
         self.settle(folder)
-        self.assertEqual((user.expected() | agent.written) - self.found(folder), set())
+        self.assertEqual((user.expected() | agent.words) - self.words(folder), set())
         self.assertTrue(log.verify().ok)
 
     def mirror(self, folder: Path, seed: int, chance: random.Random) -> int:
-        counts = [str(int(10 ** chance.uniform(1.5, 4.5))), str(int(10 ** chance.uniform(1.5, 4.5)))]
-        code, _, errors = forks.run_module("tests.transfer.mirror_process", str(folder), str(seed), *counts)
-        self.assertIn(code, (0, -9), errors)
+        calls = [str(int(10 ** chance.uniform(1.5, 4.5))) for _ in ("killed", "edited")]
+        code, _, errors = forks.run_program(INTERRUPTED, str(folder), str(seed), *calls)
+        self.assertIn(code, (0, -signal.SIGKILL), errors)
         return code
 
     # A run leaves what it read to the next one where a file was being saved
@@ -516,25 +529,28 @@ class KilledMirrorTests(HubTestCase):
                 return
         self.fail(f"the mirror doesn't settle: {report.steps}")
 
-    def found(self, folder: Path) -> set[str]:
+    def words(self, folder: Path) -> set[str]:
         texts = [path.read_text() for path in folder.rglob("*.md")]
         payloads = RawEvent.objects.filter(stream_id__startswith="memory:").values_list("payload_json", flat=True)
         texts += [json.dumps(json.loads(payload or "{}")) for payload in payloads]
         return {word for text in texts for word in WORD.findall(text)}
 
 
-class Agent:
-    """Writes to the store at random, as agents do. What is in the log cannot be lost; its words must stay readable."""
+class Writer:
+    """Writes at random; each text has a word of its own."""
 
     def __init__(self, chance: random.Random, name: str) -> None:
-        self.chance, self.name, self.count = chance, name, 0
-        self.written: set[str] = set()
+        self.chance, self.name = chance, name
+        self.words: set[str] = set()
 
     def word(self) -> str:
-        self.count += 1
-        word = f"w{self.name[0]}{self.name[1:]}x{self.count}"
-        self.written.add(word)
+        word = f"w{self.name}x{len(self.words) + 1}"
+        self.words.add(word)
         return word
+
+
+class Agent(Writer):
+    """Writes to the store, as agents do. What is in the log cannot be lost; its words must stay readable."""
 
     def act(self) -> None:
         ids = sorted(Memory.objects.live().values_list("id", flat=True))
@@ -560,3 +576,101 @@ class Agent:
         with suppress(HubError):  # its title is taken
             if deleted:
                 restore_memory(command=MemoryTouch(id=deleted.id))
+
+
+class User(Writer):
+    """Edits files. Words that the user removes from a file are no longer expected anywhere.
+
+    The journal is beside the folder and is written before the file, so that a killed process loses nothing of it.
+    """
+
+    def __init__(self, folder: Path, chance: random.Random, name: str) -> None:
+        super().__init__(chance, name)
+        self.folder = folder
+        self.journal = folder.with_name(f"{folder.name}.journal")
+
+    def note(self, *, wrote: str = "", removed: str = "") -> None:
+        with self.journal.open("a") as file:
+            file.write(json.dumps({"wrote": WORD.findall(wrote), "removed": WORD.findall(removed)}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def act(self) -> None:
+        paths = sorted(path for path in self.folder.rglob("*.md") if ".conflict-" not in path.name)
+        often = [self.append, self.append, self.append, self.replace, self.replace]
+        actions = [*often, *often, self.rename, self.rename, self.remove, self.copy, self.cut]
+        if not paths or self.chance.random() < 0.05:
+            self.create()
+        else:
+            self.chance.choice(actions)(self.chance.choice(paths))
+
+    def create(self) -> None:
+        text = f"# Note {self.word()}\n\nNew text {self.word()}.\n"
+        self.save(self.folder / f"note-{self.chance.randrange(10**6)}.md", text, "")
+
+    def append(self, path: Path) -> None:
+        old = path.read_text()
+        self.save(path, f"{old}\nAppended {self.word()}.\n", old)
+
+    def replace(self, path: Path) -> None:
+        old = path.read_text()
+        head = re.match(r"---\n.*?^---\n", old, re.DOTALL | re.MULTILINE)
+        self.save(path, f"{head[0] if head else ''}\n# Title {self.word()}\n\nReplaced {self.word()}.\n", old)
+
+    def rename(self, path: Path) -> None:
+        target = self.folder / self.chance.choice(["", "sub"]) / f"moved-{self.chance.randrange(10**6)}.md"
+        target.parent.mkdir(exist_ok=True)
+        path.rename(target)
+
+    def remove(self, path: Path) -> None:
+        self.note(removed=path.read_text())
+        path.unlink()
+
+    def copy(self, path: Path) -> None:
+        text = path.read_text()
+        self.save(self.folder / f"copy-{self.chance.randrange(10**6)}.md", f"{text}\nOf the copy {self.word()}.\n", "")
+
+    # A save that was interrupted: the end is missing
+    def cut(self, path: Path) -> None:
+        old = path.read_text()
+        self.save(path, old[: self.chance.randrange(len(old) + 1)], old)
+
+    # As editors do: some write into the file, others replace it
+    def save(self, path: Path, text: str, old: str) -> None:
+        removed = set(WORD.findall(old)) - set(WORD.findall(text))
+        self.note(wrote=text, removed=" ".join(removed))
+        if self.chance.random() < 0.5:
+            path.write_text(text)
+        else:
+            temporary = path.with_name(f".{path.name}.swp")
+            temporary.write_text(text)
+            temporary.replace(path)
+
+    def expected(self) -> set[str]:
+        """Return the words that must be found somewhere."""
+        words: set[str] = set()
+        for line in self.journal.read_text().splitlines():
+            entry = json.loads(line)
+            words = words - set(entry["removed"]) | set(entry["wrote"])
+        return words
+
+
+def run_interrupted(folder: str, seed: str, kill_at: str, edit_at: str) -> None:
+    """Mirror a folder; edit a file at a call into the watched modules, and end the process at another."""
+    user, calls = User(Path(folder), random.Random(int(seed)), f"m{seed}"), count(1)
+
+    def interrupt(frame: FrameType, event: str, _: Any) -> None:
+        if not any(name in frame.f_code.co_filename for name in WATCHED):
+            return
+        number = next(calls)
+        if number == int(edit_at):
+            sys.setprofile(None)
+            user.act()
+            sys.setprofile(interrupt)
+        if number == int(kill_at):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with use_store(project_store("alpha")), use_origin(source="service", actor="ada"):
+        sys.setprofile(interrupt)
+        Mirror(Path(folder), Form.MARKDOWN, adopt=True, allow_deletions=True).run()
+        sys.setprofile(None)
