@@ -84,6 +84,8 @@ class MovingTestCase(HubTestCase):
     """A store in SQLite, a PostgreSQL beside it, and processes that write in either."""
 
     cluster: Cluster
+    # Commands would create them in the server's database first
+    has_hub_tables = False
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -94,11 +96,8 @@ class MovingTestCase(HubTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.server = Place("", self.enterContext(self.cluster.database(template=self.template())))
-
-    def template(self) -> str:
-        """Return what the database of a test is a copy of; commands there would create the hub's tables first."""
-        return "template0"
+        template = hub_template() if self.has_hub_tables else "template0"
+        self.server = Place("", self.enterContext(self.cluster.database(template=template)))
 
     def move(self) -> Any:
         return move(ALPHA, FILES, self.server)
@@ -128,8 +127,8 @@ class MovingTestCase(HubTestCase):
     def start(self, program: str, *arguments: str, place: Place = FILES) -> Fork:
         return Fork(program, *arguments, environment={env.DATABASE_VARIABLE: place.url or env.FILES})
 
-    def run_until_killed(self, program: str, *arguments: str) -> None:
-        process = self.start(program, *arguments)
+    def run_until_killed(self, command: str, step: str, source: Place, target: Place) -> None:
+        process = self.start(KILLED, command, step, source.url, target.url)
         process.communicate()
         self.assertEqual(process.returncode, -signal.SIGKILL)
         self.cluster.end_leases(self.server.url.rpartition("/")[2])
@@ -144,6 +143,10 @@ class MovingTestCase(HubTestCase):
         except HubError as error:
             return error.code
         return ""
+
+    def titles(self) -> set[str]:
+        with self.store("alpha", create=False):
+            return set(Memory.objects.values_list("title", flat=True))
 
     def read(self, place: Place) -> dict[str, Any]:
         """Return the digests of the log and of all read models, and the anchor."""
@@ -177,17 +180,19 @@ try:
 except HubError as error:
     print(json.dumps([written, error.code, error.message]))
 """
+# Moves or undoes a move, and dies before a step
 KILLED = f"""{PROGRAM}
-wanted, seen = sys.argv[1].split("+"), []
+command, steps, *urls = sys.argv[1:]
+seen = []
 class Killed(peer.Peer):
     def ask(self, name, **arguments):
         seen.append(name)
-        if seen[-len(wanted):] == wanted:
+        if "+".join(seen).endswith(steps):
             os.kill(os.getpid(), signal.SIGKILL)
         super().ask(name, **arguments)
 switching.Peer = Killed
-places = [peer.Place("", url) for url in sys.argv[2:]]
-moving.move(project_store("alpha"), *places)
+acts = {{"move": moving.move, "undo": ending.undo}}
+acts[command](project_store("alpha"), *[peer.Place("", url) for url in urls])
 """
 
 
@@ -274,7 +279,7 @@ class MovingTests(MovingTestCase):
         for number, step in enumerate((*KILLED_BEFORE, *(KILLED_BEFORE_TOO if is_long() else ()))):
             source, target = (FILES, self.server) if number % 2 == 0 else (self.server, FILES)
             with self.subTest(killed_before=step, to=target.name or "server"):
-                self.run_until_killed(KILLED, step, source.url, target.url)
+                self.run_until_killed("move", step, source, target)
                 taking = [place for place in (source, target) if not self.write_at(place, f"after {step}")]
                 # Between the fence and the arrival neither takes writes, until the move is run again
                 self.assertEqual(taking, {"arrive": [], "mark_left": [target]}.get(step, [source]))
@@ -294,9 +299,7 @@ class MovingTests(MovingTestCase):
         self.move()
         self.assertEqual(self.write_at(self.server, "there"), "")
         self.undo()
-        with self.store("alpha", create=False):
-            titles = set(Memory.objects.values_list("title", flat=True))
-        self.assertEqual(titles, {"early", "between", "there"})
+        self.assertEqual(self.titles(), {"early", "between", "there"})
         confirm(ALPHA, self.server, FILES)
         with self.assertRaises(NotFound):
             undo(ALPHA, self.server, FILES)
@@ -345,7 +348,7 @@ class RacesTests(MovingTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.write("early")
-        self.titles = (f"later {number}" for number in itertools.count())
+        self.later_titles = (f"later {number}" for number in itertools.count())
 
     def race(
         self,
@@ -378,7 +381,7 @@ class RacesTests(MovingTestCase):
         self.race(command, step, mock.Mock(side_effect=Interrupted), refused=self.assertRaises(Interrupted))
 
     def assert_only(self, place: Place) -> None:
-        taking = [each for each in (FILES, self.server) if not self.write_at(each, next(self.titles))]
+        taking = [each for each in (FILES, self.server) if not self.write_at(each, next(self.later_titles))]
         self.assertEqual(taking, [place])
 
     def test_two_commands_that_finish_the_same_move_agree(self) -> None:
@@ -460,23 +463,10 @@ class RacesTests(MovingTestCase):
         self.assert_only(self.server)
 
 
-# Dies before a step of an undo
-KILLED_UNDO = f"""{PROGRAM}
-class Killed(peer.Peer):
-    def ask(self, name, **arguments):
-        if name == sys.argv[1]:
-            os.kill(os.getpid(), signal.SIGKILL)
-        super().ask(name, **arguments)
-switching.Peer = Killed
-ending.undo(project_store("alpha"), *[peer.Place("", url) for url in sys.argv[2:]])
-"""
-
-
 class MovedTestCase(MovingTestCase):
     """A store with a backup and a bundle, and a database that has the hub's tables."""
 
-    def template(self) -> str:
-        return hub_template()
+    has_hub_tables = True
 
     def setUp(self) -> None:
         super().setUp()
@@ -547,12 +537,11 @@ class MovedFromFilesTests(MovedTestCase):
     def test_an_interrupted_undo_loses_nothing_of_the_new_place(self) -> None:
         self.move()
         self.assertEqual(self.write_at(self.server, "there"), "")
-        self.run_until_killed(KILLED_UNDO, "arrive", "", self.server.url)
+        self.run_until_killed("undo", "arrive", FILES, self.server)
         self.move()
         self.assertEqual(list_projects(), [])
         self.undo()
-        with self.store("alpha", create=False):
-            self.assertEqual(set(Memory.objects.values_list("title", flat=True)), {"early", "there"})
+        self.assertEqual(self.titles(), {"early", "there"})
 
     def test_what_has_moved_is_named_by_the_next_move(self) -> None:
         for step in (self.move, self.confirm):
