@@ -589,18 +589,6 @@ class TextTests(SimpleTestCase):
         self.assertEqual(tomllib.loads(changed)["mcp_servers"]["memory-hub"], entry)
         self.assertTrue(changed.startswith(self.TOML) and changed.endswith("\n[last]\n"))
 
-    def test_every_client_can_read_its_entry_over_http(self) -> None:
-        for client in all_clients().values():
-            text = client.http_text("http://hub/mcp", "A_TOKEN")
-            if client.http is None:
-                self.assertEqual(text, "", client.id)
-                continue
-            entry = tomllib.loads(text) if text.startswith("[") else json.loads(text)
-            for name in (*client.servers, "memory-hub"):
-                entry = entry[name]
-            self.assertEqual(entry[client.http.url], "http://hub/mcp", client.id)
-            self.assertEqual(client.http.variable_of(entry), "" if client.http.input else "A_TOKEN", client.id)
-
 
 # A service manager that notes how it is called; it fails at the word in ``fails``.
 SYSTEMCTL = """#!/bin/sh
@@ -641,30 +629,24 @@ class ServiceTests(SetupTestCase):
         self.assertEqual(self.calls()[-2:], ["--user disable --now memory-hub.service", "--user daemon-reload"])
         self.assertIn("not installed", self.service("remove"))
 
-    def test_nothing_is_left_when_it_cannot_be_started(self) -> None:
+    def test_what_cannot_be_started_leaves_the_service_as_it_was(self) -> None:
+        self.assertIn("ExecStart=", self.service("install", "--dry-run"))
+        self.assertFalse((self.bin / "calls").exists())
+        running = Running(os.getpid(), "http://127.0.0.1:1/", started=BY_HAND)
+        with mock.patch.object(services, "find_running", return_value=running):
+            self.refused(5, "stop it first", "install", command="service")
         (self.bin / "fails").write_text("enable")
         reason = "Failed to connect to bus: No such file or directory"
         sentence = f"^systemd can't start the hub: {reason}; clients still start it on demand$"
         self.refused(8, sentence, "install", command="service")
         self.assertFalse(self.unit.exists())
-
-    def test_an_installed_service_stays_when_it_cannot_be_changed(self) -> None:
+        (self.bin / "fails").unlink()
         self.service("install", "--port", "8400")
         installed = self.unit.read_text()
         (self.bin / "fails").write_text("--user")
         self.refused(8, "systemd", "install", "--port", "8500", command="service")
         self.assertEqual(self.unit.read_text(), installed)
         self.assertEqual(stat.S_IMODE(self.unit.stat().st_mode), 0o600)
-
-    def test_a_hub_started_by_hand_is_not_replaced(self) -> None:
-        running = Running(os.getpid(), "http://127.0.0.1:1/", started=BY_HAND)
-        with mock.patch.object(services, "find_running", return_value=running):
-            self.refused(5, "stop it first", "install", command="service")
-        self.assertFalse(self.unit.exists())
-
-    def test_dry_run_only_shows_the_file(self) -> None:
-        self.assertIn("ExecStart=", self.service("install", "--dry-run"))
-        self.assertEqual((self.unit.exists(), (self.bin / "calls").exists()), (False, False))
 
 
 class ServiceTextTests(SimpleTestCase):

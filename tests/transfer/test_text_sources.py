@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -214,6 +214,8 @@ class ClaudeCodeTests(SourceTestCase):
             "CLAUDE.md": "@docs/berths.md\n\n# Tests\n\nUse recorded gauges. See @AGENTS.md.\n",
             "CLAUDE.local.md": "Answer in Danish.",
             ".claude/rules/feed.md": '---\npaths: ["feeds/*.py"]\n---\nRetry after an hour.\n',
+            # Projects of a repository, which is no settings folder
+            "projects/tides/levels.jsonl": '{"level": 0.8}',
         }
         write_files(folder, texts)
         local, tests, rule = self.memories("claude-code", folder).values()
@@ -233,11 +235,6 @@ class ClaudeCodeTests(SourceTestCase):
         self.assertEqual(len(whole), len(project) + 2)
         self.assertLess(set(map(str, project)), set(map(str, whole)))
         self.assertEqual(next(iter(self.memories("claude-code", folder))), "harbour/CLAUDE.md")
-
-    def test_a_repository_with_projects_of_its_own_is_no_settings_folder(self) -> None:
-        folder = self.folder() / "harbour"
-        write_files(folder, {"projects/tides/levels.jsonl": '{"level": 0.8}', "CLAUDE.md": "Depths in metres."})
-        self.assertEqual(list(self.memories("claude-code", folder)), ["harbour/CLAUDE.md"])
 
     def transcript(self, *lines: str) -> Path:
         folder = self.folder()
@@ -354,6 +351,9 @@ class BasicMemoryTests(BasicMemoryTestCase):
         relations += [("related_to", "b"), ("related_to", "Notes/c")]
         expected = tuple((relation, f"pilots:{key}") for relation, key in relations)
         self.assertEqual(self.memories("basic-memory", folder)["pilots:a"].relations, expected)
+        # Long lines take linear time
+        write_files(folder, {"long.md": f"- a [[{'b' * 900_000}\n- a [[b]]{' ' * 900_000}x"})
+        self.assertIn("pilots:long", self.memories("basic-memory", folder))
 
     def test_keys_stay_when_a_note_is_edited_moved_and_renamed(self) -> None:
         folder = self.copy("basic-memory/harbour")
@@ -405,10 +405,6 @@ class BasicMemoryTests(BasicMemoryTestCase):
             (folder / "b.md").write_text(text)
             self.assertEqual(self.reasons("basic-memory", folder), [why])
             self.assertEqual(list(self.memories("basic-memory", folder)), ["pilots:a"])
-
-    def test_long_lines_take_linear_time(self) -> None:
-        folder = self.project({"b.md": f"- a [[{'b' * 900_000}\n- a [[b]]{' ' * 900_000}x"})
-        self.assertIn("pilots:b", self.memories("basic-memory", folder))
 
 
 class HostileTests(BasicMemoryTestCase):
@@ -500,21 +496,20 @@ class HostileTests(BasicMemoryTestCase):
         for path in (unknown, folder):
             self.assert_refused("basic-memory", path, "has no notes of Basic Memory; see `import obsidian`")
 
-    def places(self) -> Iterable[tuple[str, Path, Path]]:
-        """Return each source with a folder and the path of a file that it reads there."""
-        files = {
-            "claude-code": "CLAUDE.md",
-            "agents-md": "AGENTS.md",
-            "cursor-rules": ".cursor/rules/tides.mdc",
-            "obsidian": "Tides.md",
-        }
-        places = [(source, folder, folder / name) for source, name in files.items() for folder in [self.folder()]]
-        for _, _, file in places:
-            file.parent.mkdir(parents=True, exist_ok=True)
-        (places[-1][1] / ".obsidian").mkdir()
-        notes = self.project({})
-        notes.mkdir()
-        return [*places, ("basic-memory", notes, notes / "b.md")]
+    def places(self) -> Iterator[tuple[str, Path, Path]]:
+        """Yield each source with a folder and the path of a file that it reads there."""
+        for source, name in (
+            ("claude-code", "CLAUDE.md"),
+            ("agents-md", "AGENTS.md"),
+            ("cursor-rules", ".cursor/rules/tides.mdc"),
+            ("obsidian", "Tides.md"),
+            ("basic-memory", "b.md"),
+        ):
+            folder = self.project({}) if source == "basic-memory" else self.folder()
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            if source == "obsidian":
+                (folder / ".obsidian").mkdir()
+            yield source, folder, folder / name
 
 
 class FindTests(SourceTestCase):
