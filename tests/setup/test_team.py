@@ -469,9 +469,6 @@ class WithoutHooksTests(TeamSetupTestCase):
             self.assertIsNone(connection_of(str(self.folder)))
             self.join("claude-code", "--yes")
             self.assertIsNotNone(connection_of(str(self.folder)))
-
-    def test_a_client_without_hooks_leaves_the_hooks_of_others_connected(self):
-        self.join("claude-code", "--yes")
         self.join("windsurf", "--yes")
         self.leave("windsurf")
         self.assertTrue((self.place / "token").exists())

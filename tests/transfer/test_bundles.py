@@ -538,6 +538,7 @@ class RandomTests(TwoHubsTestCase, DeedTestCase):  # type: ignore[misc]
         self.assertEqual([text for text, first in texts if text not in present and first not in erased], [])
 
 
+FIRST_ID = "0" * 36
 JsonLine = dict[str, Any]
 # Of the manifest and the events
 Change = Callable[[JsonLine, list[JsonLine]], object]
@@ -556,6 +557,7 @@ def added(name: str, payload: JsonLine, **header: Any) -> Change:
         event = {**lines[0], "position": number, "event_id": uuid7(), "event_type": name, "event_version": 1}
         event |= {"payload": payload, "stream_id": "memory:1", "stream_seq": number, "idempotency_key": None, **header}
         event["payload_digest"] = payload_digest(event["salt"], canonical_json(payload))
+        lines[0]["event_id"] = FIRST_ID
         lines.append(event)
         manifest["events"] = number
 
@@ -586,7 +588,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "no salt": (lambda _, lines: lines[1].update(salt=None), "line 3: its payload is not the one"),
     "two events exchanged": (lambda _, lines: lines.reverse(), "line 2: its position is 3, not 1"),
     "an event less": (lambda _, lines: lines.pop(1), "line 3: its position is 3, not 2"),
-    "an event twice": (lambda _, lines: lines.insert(1, lines[0]), "line 3: its position is 1, not 2"),
+    "an event twice": (lambda _, lines: lines.insert(1, dict(lines[0])), "line 3: its position is 1, not 2"),
     "the last event less": (lambda _, lines: lines.pop(), "does not have the 3 events that its manifest names"),
     "another number": (lambda manifest, _: manifest.update(events=9), "does not have the 9 events"),
     "another head": (lambda manifest, _: manifest.update(head="0" * 64), "does not have the 3 events"),
@@ -610,7 +612,7 @@ FORGED: dict[str, tuple[Change, str]] = {
 VERSION = {"memory_id": 99, "version": 2, "base_version": 1, "title": "x", "content": "y"}
 # Events that are valid each by itself
 UNFIT: dict[str, Change] = {
-    "the id of another event": added("memory.deleted", {"memory_id": 1}, event_id="0" * 36),
+    "the id of another event": added("memory.deleted", {"memory_id": 1}, event_id=FIRST_ID),
     "a place in a stream that is taken": added("memory.deleted", {"memory_id": 1}, stream_seq=1),
     "a version of no memory": added("memory.revised", VERSION),
     "an id that no database has": added("memory.deleted", {"memory_id": 2**70}),
@@ -638,11 +640,24 @@ class ChangedTests(TwoHubsTestCase):
         self.assertLess(len(refused.exception.message), 300)
         self.assertNotIn("\n", refused.exception.message)
 
-    def parts(self) -> tuple[bytes, bytes, bytes]:
+    def forged(self, change: Change, *, chained: bool = True) -> bytes:
+        """Return the bundle after a change of its manifest and events, as its author can make it."""
+        intro, manifest, text = self.parts()
+        lines = [json.loads(line) for line in text.splitlines()]
+        change(manifest, lines)
+        if chained:
+            rechain(manifest, lines)
+        text = b""
+        for line in lines:
+            payload = canonical_json(line.pop("payload"))
+            text += f'{canonical_json(line)[:-1]},"payload":{payload}}}\n'.encode()
+        return sealed_again(intro, manifest, text)
+
+    def parts(self) -> tuple[bytes, JsonLine, bytes]:
         """Return the first line, the manifest and the events of a bundle."""
         self.bundle()
         intro, manifest, compressed = self.file.read_bytes().split(b"\n", 2)
-        return intro, manifest, zlib.decompressobj().decompress(compressed)
+        return intro, json.loads(manifest), zlib.decompressobj().decompress(compressed)
 
     def test_any_changed_byte_is_noticed(self) -> None:
         chance = Random(65)
@@ -685,16 +700,11 @@ class ChangedTests(TwoHubsTestCase):
             self.assert_refused(data, why, passphrase="wrong horse")
 
     def test_what_was_made_up_is_refused(self) -> None:
-        intro, described, text = self.parts()
-        for changes, is_chained in ((CHANGES, False), (FORGED, True)):
+        for changes, chained in ((CHANGES, False), (FORGED, True)):
             for name, (change, why) in changes.items():
-                manifest, lines = json.loads(described), [json.loads(line) for line in text.splitlines()]
-                change(manifest, lines)
-                if is_chained:
-                    rechain(manifest, lines)
-                with self.subTest(name, is_chained=is_chained):
-                    self.assert_refused(sealed_again(intro, manifest, as_text(lines)), why)
-        manifest = json.loads(described)
+                with self.subTest(name, chained=chained):
+                    self.assert_refused(self.forged(change, chained=chained), why)
+        intro, manifest, text = self.parts()
         twice = text.replace(b'"payload":{', b'"payload":{"a":1},"payload":{', 1)
         for data, why in (
             (sealed_again(intro, manifest, b"\n" * 2**26), "line 2: it has no payload"),
@@ -707,26 +717,13 @@ class ChangedTests(TwoHubsTestCase):
             self.assert_refused(sealed_again(intro, manifest, text), "unpacks to more than 1 times its size")
 
     def test_events_that_do_not_fit_each_other_are_refused(self) -> None:
-        intro, described, text = self.parts()
         for name, change in UNFIT.items():
-            manifest, lines = json.loads(described), [json.loads(line) for line in text.splitlines()]
-            lines[0]["event_id"] = "0" * 36
-            change(manifest, lines)
-            rechain(manifest, lines)
-            self.file.write_bytes(sealed_again(intro, manifest, as_text(lines)))
+            self.file.write_bytes(self.forged(change))
             with self.subTest(name), self.other_hub():
                 with self.assertRaisesRegex(Invalid, r"(fit|events before it) .*; nothing was imported$"):
                     apply_bundle(open_bundle(self.file, str), ALPHA)
                 with use_store(ALPHA, create=True):
                     self.assertEqual(log.head()[0], 0)
-
-
-def as_text(lines: list[JsonLine]) -> bytes:
-    text = ""
-    for line in lines:
-        header = {name: value for name, value in line.items() if name != "payload"}
-        text += f'{canonical_json(header)[:-1]},"payload":{canonical_json(line["payload"])}}}\n'
-    return text.encode()
 
 
 def sealed_again(intro: bytes, manifest: JsonLine, text: bytes, more: bytes = b"") -> bytes:
