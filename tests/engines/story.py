@@ -50,7 +50,7 @@ from memoryhub.transfer.records import MemoryRecord, SessionRecord, TurnRecord
 from sessions_app.events.client import client_events
 from sessions_app.schemas import ProjectDescribe, SettingsChange
 from sessions_app.services.profile import change_settings, describe
-from tests.engines.values import CONTROL, WORDS, Values, arguments, entity_of, is_valid
+from tests.engines.answers import CONTROL, WORDS, Values, arguments, entity_of, is_valid
 
 KINDS = ("observation", "guideline", "knowledge", "tool")
 PROJECT = "generated"
@@ -72,8 +72,7 @@ class Story:
         self._numbers = count(1)
 
     def steps(self) -> list[Callable[[], None]]:
-        classes = reversed(type(self).__mro__)
-        return [getattr(self, name) for owner in classes for name in vars(owner) if name.startswith("do_")]
+        return [getattr(self, name) for name in vars(Story) if name.startswith("do_")]
 
     def text(self, most: int) -> str:
         return " ".join(self.chance.choices(WORDS, k=self.chance.randint(1, most)))
@@ -252,8 +251,6 @@ class Story:
         self.call("memory_affirm", id=self.memories[5], reason=self.text(3))
         self.call("memory_affirm", id=self.decisions[2])
 
-
-class GovernedStory(Story):
     def do_hold(self) -> None:
         with self.govern():
             place_hold(command=HoldPlace(stream_id="session:s-main", reason=self.text(3)))
@@ -333,7 +330,7 @@ _BEGIN = datetime(2026, 1, 1, 23, 59, tzinfo=UTC)
 
 def write_history(seed: int, repository: Path) -> list[str]:
     """Write the history into its project, and return what was refused."""
-    story, moment = GovernedStory(seed, repository), _BEGIN
+    story, moment = Story(seed, repository), _BEGIN
     with use_store(project_store(PROJECT), create=True), use_origin(source="mcp", actor="ada", session_id="s-main"):
         for step in story.steps():
             moment += timedelta(hours=story.chance.randint(1, 60), milliseconds=story.chance.randint(0, 999))

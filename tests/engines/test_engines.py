@@ -30,6 +30,8 @@ from tests import forks
 from tests.databases import on_postgresql
 from tests.engines.answers import (
     NOT_CALLED,
+    NOW,
+    Values,
     completions,
     problems,
     recorded,
@@ -39,7 +41,6 @@ from tests.engines.answers import (
     tool_answers,
 )
 from tests.engines.story import PROJECT, deterministic, write_history
-from tests.engines.values import NOW, Values
 from tests.postgresql import URL_VARIABLE, shared_cluster
 from tests.programs import needs
 from tests.sessions_app.test_git import Repository

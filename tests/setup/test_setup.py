@@ -43,13 +43,18 @@ class SetupTestCase(SimpleTestCase):
         self.user = run_home() / f"user-{self.id().rpartition('.')[2][:60]}"
         self.user.mkdir()
         self.addCleanup(shutil.rmtree, self.user)
-        gone = dict.fromkeys(("MEMORY_HUB_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME"), "")
-        self.enterContext(mock.patch.dict(os.environ, HOME=str(self.user), **gone))
+        unset = dict.fromkeys(("MEMORY_HUB_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME"), "")
+        self.enterContext(mock.patch.dict(os.environ, HOME=str(self.user), **unset))
+        self.config = self.user / ".memory-hub" / "config.toml"
 
     def run_setup(self, *arguments: str, command: str = "setup") -> str:
         out = io.StringIO()
         call_command(command, *arguments, stdout=out)
         return out.getvalue()
+
+    def set_up(self, client: Client, *options: str) -> str:
+        project = ("--project", "alpha") if client.names_no_folder else ()
+        return self.run_setup(client.id, "--yes", *options, *project)
 
     def refused(self, code: int, words: str, *arguments: str, command: str = "setup") -> str:
         out = io.StringIO()
@@ -61,16 +66,26 @@ class SetupTestCase(SimpleTestCase):
     def in_folder(self, folder: Path) -> Any:
         return mock.patch.object(Path, "cwd", return_value=folder)
 
-    def repository(self) -> Path:
-        top = self.user / "work"
+    def repository(self, name: str = "work") -> Path:
+        top = self.user / name
         subprocess.run(["git", "init", "-q", str(top)], check=True)
         return top
 
-    def claude(self, text: str = CLAUDE) -> Path:
-        path = self.user / ".claude.json"
-        path.write_text(text)
-        path.chmod(0o640)
+    def file(self, name: str, text: str, mode: int = 0o640) -> Path:
+        """Write a file in the user's home folder."""
+        path = self.user / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode())
+        path.chmod(mode)
         return path
+
+    def claude(self, text: str = CLAUDE) -> Path:
+        return self.file(".claude.json", text)
+
+    def write_entry(self, name: str, command: str, *arguments: str, **fields: Any) -> Path:
+        """Write a client's file in which the hub's server is another command."""
+        server = {"command": command, "args": [*arguments], **fields}
+        return self.file(name, json.dumps({"mcpServers": {"memory-hub": server}}))
 
 
 class SetupTests(SetupTestCase):
@@ -85,8 +100,7 @@ class SetupTests(SetupTestCase):
     def test_every_client_is_set_up_once_and_taken_out_again(self):
         for client in all_clients().values():
             with self.subTest(client=client.id):
-                project = ("--project", "alpha") if client.names_no_folder else ()
-                self.run_setup(client.id, "--yes", *project)
+                self.set_up(client)
                 path = config_file(client, None)
                 config = (tomllib if path.suffix == ".toml" else json).loads(path.read_text())
                 entry = config[client.servers[0]]["memory-hub"]
@@ -113,30 +127,25 @@ class SetupTests(SetupTestCase):
         self.assertEqual(real.read_text(), CLAUDE)
         self.assertFalse((link.parent / "settings.json").exists())
 
-    def written_hooks(self, name: str) -> Any:
-        self.run_setup(name, "--yes")
-        path = hooks_file(find_client(name), None)
-        text = path.read_text() if path else ""
-        return json.loads(text.replace(" ".join(command_words()), "memory-hub"))["hooks"]
-
-    def test_the_hooks_of_every_client_are_written(self):
+    def test_the_hooks_of_every_client_are_written_as_the_documents_show_them(self):
+        written = {}
         for name, hooks in hook_clients().items():
-            if hooks.plugin:
-                continue
-            self.assertEqual(set(self.written_hooks(name)), set(hooks.set_up()))
-
-    def test_the_documents_show_the_hooks_that_are_written(self):
+            if not hooks.plugin:
+                self.run_setup(name, "--yes")
+                path = hooks_file(find_client(name), None)
+                assert path
+                text = path.read_text().replace(" ".join(command_words()), "memory-hub")
+                written[name] = json.loads(text)["hooks"]
+                self.assertEqual(set(written[name]), set(hooks.set_up()))
         guide = (ROOT / "docs/guides/connect-a-client.md").read_text().partition("## Hooks by hand")[2]
         (example,) = re.findall(r"```json\n(.*?)```", guide, re.DOTALL)
-        self.assertEqual(self.written_hooks("claude-code"), json.loads(example)["hooks"])
+        self.assertEqual(written["claude-code"], json.loads(example)["hooks"])
 
     def test_hooks_are_left_out_or_taken_out_alone_beside_those_of_others(self):
         self.run_setup("claude-code", "--yes", "--no-hooks")
-        path = self.user / ".claude/settings.json"
-        self.assertFalse(path.exists())
+        self.assertFalse((self.user / ".claude/settings.json").exists())
         theirs = '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say \'done"}]}]}, "model": "m"}'
-        path.parent.mkdir()
-        path.write_text(theirs)
+        path = self.file(".claude/settings.json", theirs)
         self.run_setup("claude-code", "--yes")
         self.assertEqual(len(json.loads(path.read_text())["hooks"]["Stop"]), 2)
         self.run_setup("claude-code", "--yes", "--remove")
@@ -157,17 +166,14 @@ class SetupTests(SetupTestCase):
     def test_a_moved_path_is_updated_and_the_users_additions_stay(self):
         moved = {"command": "/old/memory-hub", "args": ["mcp", "--profile", "full"], "env": {"A": "1"}, "trust": True}
         hook = {"type": "command", "command": "'/old hub/memory-hub' hook gemini-cli AfterTool", "timeout": 9}
-        path = self.user / ".gemini/settings.json"
-        path.parent.mkdir()
         hooks = {"enabled": True, "AfterTool": [{"matcher": "mine", "hooks": [hook]}]}
-        path.write_text(json.dumps({"mcpServers": {"memory-hub": moved}, "hooks": hooks}))
+        path = self.file(".gemini/settings.json", json.dumps({"mcpServers": {"memory-hub": moved}, "hooks": hooks}))
         self.assertIn("set up for another installation", self.run_setup())
         self.run_setup("gemini-cli", "--yes")
         config = json.loads(path.read_text())
         command, *words = [*command_words(), "mcp", "--profile", "full"]
         self.assertEqual(config["mcpServers"]["memory-hub"], {**moved, "command": command, "args": words})
-        self.assertEqual(len(config["hooks"]["AfterTool"]), 1)
-        (fixed,) = config["hooks"]["AfterTool"][0]["hooks"]
+        ((fixed,),) = [group["hooks"] for group in config["hooks"]["AfterTool"]]
         self.assertEqual((fixed["timeout"], "/old" in fixed["command"]), (9, False))
 
     def test_a_repository_has_its_own_file(self):
@@ -192,15 +198,14 @@ class DatabaseTests(SetupTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.url = "postgresql://hub:se%40cret@db.example.org/hub"
-        self.config = self.user / ".memory-hub" / "config.toml"
         self.enterContext(mock.patch.dict(os.environ, MEMORY_HUB_DATABASE_URL=self.url, PYTHONPATH=str(ROOT)))
+        self.claude()
 
     def test_an_address_that_only_the_shell_has_is_written_with_consent(self):
-        self.claude()
         line = f'{self.config}: database_url = "postgresql://hub:PASSWORD@db.example.org/hub"'
-        shown = self.run_setup("claude-code")
-        self.assertIn(line, shown)
-        self.assertNotIn("se%40cret", shown)
+        output = self.run_setup("claude-code")
+        self.assertIn(line, output)
+        self.assertNotIn("se%40cret", output)
         self.assertFalse(self.config.exists())
         self.run_setup("claude-code", "--yes", "--no-autostart")
         self.assertEqual(tomllib.loads(self.config.read_text()), {"database_url": self.url, "autostart": False})
@@ -211,9 +216,7 @@ class DatabaseTests(SetupTestCase):
         self.assertEqual(tomllib.loads(self.config.read_text()), {"database_url": self.url})
 
     def test_a_home_whose_database_clients_would_not_find_is_named(self):
-        self.claude()
-        self.config.parent.mkdir()
-        (self.config.parent / "database").write_text("postgresql://db.example.org/hub\n")
+        self.file(".memory-hub/database", "postgresql://db.example.org/hub\n")
         with mock.patch.dict(os.environ, MEMORY_HUB_DATABASE_URL=""):
             errors = io.StringIO()
             call_command("setup", "claude-code", "--yes", stdout=io.StringIO(), stderr=errors)
@@ -222,19 +225,13 @@ class DatabaseTests(SetupTestCase):
         self.refused(8, "was given no database", "claude-code", "--check")
 
     def test_a_service_does_not_start_without_the_database(self):
-        with (
-            mock.patch("shutil.which", return_value="/usr/bin/systemctl"),
-            self.assertRaisesRegex(CommandError, "starts without MEMORY_HUB_DATABASE_URL.*database_url"),
-        ):
-            call_command("service", "install")
+        with mock.patch("shutil.which", return_value="/usr/bin/systemctl"):
+            words = "starts without MEMORY_HUB_DATABASE_URL.*database_url"
+            self.assertRaisesRegex(CommandError, words, call_command, "service", "install")
 
 
 class AutostartTests(SetupTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.config = self.user / ".memory-hub" / "config.toml"
-
-    def test_it_switches_the_start_on_demand(self) -> None:
+    def test_it_switches_the_start_on_demand_and_keeps_the_rest_of_the_settings(self) -> None:
         self.run_setup("claude-code", "--yes", "--no-autostart")
         self.assertEqual(self.config.read_text(), "autostart = false\n")
         self.assertEqual(self.config.stat().st_mode & 0o777, 0o600)
@@ -244,76 +241,51 @@ class AutostartTests(SetupTestCase):
         self.run_setup("claude-code", "--yes", "--autostart")
         self.assertEqual(self.config.read_text(), "# mine\nautostart = true # why\n[ranking]\ntext = 2\n")
 
-    def test_it_keeps_the_rest_of_the_hubs_settings(self) -> None:
-        folder = self.user / "elsewhere"
-        folder.mkdir()
-        target = folder / "config.toml"
-        target.write_bytes(b'# mine\r\nsearch_mode = "fts5"\r\n')
-        target.chmod(0o640)
+    def test_a_linked_file_is_replaced_as_a_whole(self) -> None:
+        text = '# mine\r\nsearch_mode = "fts5"\r\n'
+        target = self.file("elsewhere/config.toml", text)
         self.config.parent.mkdir(mode=0o700)
         self.config.symlink_to(target)
         with target.open("rb") as before:
             self.run_setup("--no-autostart")
-            # Replaced as a whole: who reads it meanwhile does not see a part.
-            self.assertEqual(before.read(), b'# mine\r\nsearch_mode = "fts5"\r\n')
+            self.assertEqual(before.read(), text.encode())
         self.assertTrue(self.config.is_symlink())
-        self.assertEqual(target.read_bytes(), b'autostart = false\r\n# mine\r\nsearch_mode = "fts5"\r\n')
+        self.assertEqual(target.read_bytes(), f"autostart = false\r\n{text}".encode())
         self.assertEqual(target.stat().st_mode & 0o777, 0o640)
-        self.assertEqual([file.name for file in folder.iterdir()], ["config.toml"])
+        self.assertEqual([file.name for file in target.parent.iterdir()], ["config.toml"])
+
+
+THEIRS = '{"mcpServers": {"memory-hub": {"command": "npx", "args": ["their-memory"]}}}'
 
 
 class RefusalTests(SetupTestCase):
-    def test_a_file_that_is_not_json_is_not_changed_and_the_entry_is_printed(self):
-        path = self.user / ".cursor/mcp.json"
-        path.parent.mkdir()
-        path.write_text('// mine\n{"mcpServers": }\n')
-        printed = self.refused(2, r"is not valid JSON \(line 2: .*\) and was not changed", "cursor", "--yes")
-        self.assertIn("memory-hub", json.loads(printed)["mcpServers"])
-        self.assertEqual(path.read_text(), '// mine\n{"mcpServers": }\n')
+    def test_a_file_that_cannot_be_changed_is_refused_and_stays(self):
+        claude, codex, cursor = ".claude.json", ".codex/config.toml", ".cursor/mcp.json"
+        wrong_entry = '{"mcpServers": {"memory-hub": []}}'
+        for file, text, code, words, client, *options in (
+            (cursor, '// mine\n{"mcpServers": }\n', 2, r"not valid JSON \(line 2: .*\) and was not changed", "cursor"),
+            (cursor, "[" * 20_000, 2, "is nested too deeply and was not changed", "cursor"),
+            (codex, "a = \n", 2, "is not valid TOML", "codex"),
+            (codex, "mcp_servers = { a = { command = 'b' } }\n", 2, "valid TOML", "codex"),
+            (codex, "mcp_servers = 3\n", 2, "mcp_servers has the wrong type", "codex"),
+            (claude, "[]", 2, "must contain a JSON object", "claude-code"),
+            (claude, '{"mcpServers": null}', 2, "mcpServers has the wrong type; fix it first", "claude-code"),
+            (claude, wrong_entry, 2, "mcpServers.memory-hub must be an object; fix it first", "claude-code"),
+            (claude, THEIRS, 5, "has another server named 'memory-hub'", "claude-code"),
+            (claude, THEIRS, 5, "has another server named 'memory-hub'", "claude-code", "--remove"),
+        ):
+            with self.subTest(client, text=text[:60]):
+                path = self.file(file, text)
+                output = self.refused(code, words, client, "--yes", *options)
+                self.assertEqual(path.read_text(), text)
+                if text.startswith("// mine"):  # the entry is printed
+                    self.assertIn("memory-hub", json.loads(output)["mcpServers"])
 
     def test_a_plugin_of_others_is_not_touched(self):
-        path = self.user / ".config/opencode/plugins/memory-hub.js"
-        path.parent.mkdir(parents=True)
-        path.write_text("export const Mine = 1\n")
+        path = self.file(".config/opencode/plugins/memory-hub.js", "export const Mine = 1\n")
         self.refused(5, "is not from `memory-hub setup`; rename or remove it first", "opencode", "--yes")
         self.assertIn("nothing to do", self.run_setup("opencode", "--remove", "--yes"))
         self.assertEqual(path.read_text(), "export const Mine = 1\n")
-
-    def test_a_file_that_is_nested_too_deeply_is_not_changed(self):
-        path = self.user / ".cursor/mcp.json"
-        path.parent.mkdir()
-        path.write_text("[" * 20_000)
-        self.refused(2, "is nested too deeply and was not changed", "cursor", "--yes")
-        self.assertEqual(path.read_text(), "[" * 20_000)
-
-    def test_a_file_that_cannot_be_changed_in_place_is_refused(self):
-        path = self.user / ".codex/config.toml"
-        path.parent.mkdir()
-        for text, words in (
-            ("a = \n", "is not valid TOML"),
-            ("mcp_servers = { a = { command = 'b' } }\n", "valid TOML"),
-            ("mcp_servers = 3\n", "mcp_servers has the wrong type"),
-        ):
-            path.write_text(text)
-            self.refused(2, words, "codex", "--yes")
-            self.assertEqual(path.read_text(), text)
-
-    def test_values_of_the_wrong_type_are_refused(self):
-        for text, words in (
-            ("[]", "must contain a JSON object"),
-            ('{"mcpServers": null}', "mcpServers has the wrong type; fix it first"),
-            ('{"mcpServers": {"memory-hub": []}}', "mcpServers.memory-hub must be an object; fix it first"),
-        ):
-            path = self.claude(text)
-            self.refused(2, words, "claude-code", "--yes")
-            self.assertEqual(path.read_text(), text)
-
-    def test_another_server_of_the_name_is_not_touched(self):
-        text = '{"mcpServers": {"memory-hub": {"command": "npx", "args": ["their-memory"]}}}'
-        path = self.claude(text)
-        for act in ((), ("--remove",)):
-            self.refused(5, "has another server named 'memory-hub'", "claude-code", "--yes", *act)
-        self.assertEqual(path.read_text(), text)
 
     def test_a_file_that_changed_since_the_preview_is_not_written(self):
         path = self.claude()
@@ -331,17 +303,17 @@ class RefusalTests(SetupTestCase):
         self.refused(3, "Codex is not set up in .*run: memory-hub setup codex", "codex", "--check")
 
     def test_a_link_out_of_a_repository_is_not_followed(self):
-        top, mine = self.repository(), self.user / "mine.json"
-        mine.write_text("{}")
+        top, mine = self.repository(), self.file("mine.json", "{}")
         (top / ".cursor").mkdir()
-        for name, client in ((".mcp.json", "claude-code"), (".cursor/mcp.json", "cursor")):
-            (top / name).symlink_to(mine)
+        for name, target, client in (
+            (".mcp.json", mine, "claude-code"),
+            (".cursor/mcp.json", mine, "cursor"),
+            (".claude", self.user, "claude-code"),
+        ):
+            (top / name).symlink_to(target)
             with self.in_folder(top):
                 self.refused(2, "leads out of the repository", client, "--repository", "--yes")
-        (top / ".mcp.json").unlink()
-        (top / ".claude").symlink_to(self.user)
-        with self.in_folder(top):
-            self.refused(2, "leads out of the repository", "claude-code", "--repository", "--yes")
+            (top / name).unlink()
         self.assertEqual(mine.read_text(), "{}")
 
 
@@ -356,24 +328,16 @@ class TrialTests(SetupTestCase):
         with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.user / "hub"), **UNMEASURED):
             self.run_setup("cursor", "--yes")
             self.assertRegex(self.run_setup("cursor", "--check"), r"ok: memory-hub \S+ answers with 8 tools \(MCP 2025")
-        path = self.user / ".cursor/mcp.json"
-        for command, words in (
-            ("/gone/memory-hub", "cannot be started"),
-            (sys.executable, "valid answer|ended before"),
-        ):
-            path.write_text(
-                json.dumps({"mcpServers": {"memory-hub": {"command": command, "args": ["manage.py", "mcp"]}}})
-            )
+        refusals = {"/gone/memory-hub": "cannot be started", sys.executable: "valid answer|ended before"}
+        for command, words in refusals.items():
+            self.write_entry(".cursor/mcp.json", command, "manage.py", "mcp")
             with self.in_folder(self.user):
                 self.refused(8, words, "cursor", "--check")
 
     def test_a_server_that_reads_nothing_is_named(self):
-        path, marker, server = self.user / ".cursor/mcp.json", self.user / "closed", self.user / "memory-hub"
-        server.write_text(f"#!/bin/sh\nexec 0<&-\ntouch {marker}\nexec sleep 60\n")
-        server.chmod(0o700)
-        entry = {"command": str(server), "args": ["mcp"]}
-        path.parent.mkdir()
-        path.write_text(json.dumps({"mcpServers": {"memory-hub": entry}}))
+        marker = self.user / "closed"
+        server = self.file("memory-hub", f"#!/bin/sh\nexec 0<&-\ntouch {marker}\nexec sleep 60\n", 0o700)
+        self.write_entry(".cursor/mcp.json", str(server), "mcp")
         handshake = trial.handshake()
 
         def once_closed():
@@ -386,26 +350,21 @@ class TrialTests(SetupTestCase):
 
     def test_an_entry_of_a_repository_starts_no_other_program(self):
         top, started = self.repository(), self.user / "started"
-        program = top / "memory-hub"
-        program.write_text(f"#!/bin/sh\ntouch {started}\n")
-        program.chmod(0o700)
-        (top / "sitecustomize.py").write_text(f"open({str(started)!r}, 'w')\n")
-        command, *arguments = [*command_words(), "mcp"]
-        entries = (
-            {"command": str(program), "args": ["mcp"]},
-            {"command": "sh", "args": ["-c", f"touch {started}", "memory-hub", "mcp"]},
-            {"command": command, "args": arguments, "env": {"PYTHONPATH": str(top)}},
+        program = self.file("work/memory-hub", f"#!/bin/sh\ntouch {started}\n", 0o700)
+        self.file("work/sitecustomize.py", f"open({str(started)!r}, 'w')\n")
+        servers: tuple[tuple[list[str], dict[str, Any]], ...] = (
+            ([str(program), "mcp"], {}),
+            (["sh", "-c", f"touch {started}", "memory-hub", "mcp"], {}),
+            ([*command_words(), "mcp"], {"env": {"PYTHONPATH": str(top)}}),
         )
         for name, client, *option in (
             (".cursor/mcp.json", "cursor"),
             (".cursor/mcp.json", "cursor", "--repository"),
             (".mcp.json", "claude-code", "--repository"),
         ):
-            path = top / name
-            path.parent.mkdir(exist_ok=True)
-            for entry in entries:
-                path.write_text(json.dumps({"mcpServers": {"memory-hub": entry}}))
-                with self.subTest(client=client, entry=entry), self.in_folder(top):
+            for words, fields in servers:
+                self.write_entry(f"work/{name}", *words, **fields)
+                with self.subTest(client=client, words=words), self.in_folder(top):
                     self.refused(5, "another program than this installation", client, *option, "--check")
                 self.assertFalse(started.exists())
 
@@ -472,8 +431,7 @@ class ExactTests(SetupTestCase):
     def check(self, client: Client, *options: str) -> None:
         """Set up, set up again, and remove."""
         before = self.files()
-        project = ("--project", "alpha") if client.names_no_folder else ()
-        self.run_setup(client.id, "--yes", *options, *project)
+        self.set_up(client, *options)
         after = self.files()
         self.assertNotEqual(before, after)
         self.assertIn("nothing to do", self.run_setup(client.id, "--yes", *options))
@@ -481,8 +439,8 @@ class ExactTests(SetupTestCase):
         for path, content in before.items():
             if after[path] == content:
                 continue
-            rest = iter(after[path])
-            self.assertTrue(all(byte in rest for byte in content), "bytes were removed")
+            remaining = iter(after[path])
+            self.assertTrue(all(byte in remaining for byte in content), "bytes were removed")
             self.assertEqual(backup_of(path).read_bytes(), content)
         self.run_setup(client.id, "--yes", "--remove", *options)
         self.assertEqual(self.files(), before)
@@ -493,19 +451,18 @@ class ExactTests(SetupTestCase):
         config, hooks = config_file(client, None), hooks_file(client, None)
         servers = {"other": {"command": "x", "args": ["1", "2"]}}
         texts = toml_texts() if config.suffix == ".toml" else json_texts(client.servers[0], servers)
-        found = {name: {config: text} for name, text in texts.items()}
+        cases = {name: {config: text} for name, text in texts.items()}
         if hooks and hooks != config and hooks.suffix == ".json":
             for name, text in json_texts("hooks", hooks_of_others(client)).items():
-                found.setdefault(name, {})[hooks] = text
-        return {"absent files": {}, **found}
+                cases.setdefault(name, {})[hooks] = text
+        return {"absent files": {}, **cases}
 
     def test_every_byte_is_restored(self) -> None:
         for client in all_clients().values():
             for name, files in self.cases(client).items():
                 with self.subTest(client=client.id, file=name):
                     for path, text in files.items():
-                        path.parent.mkdir(parents=True, exist_ok=True)
-                        path.write_bytes(text.encode())
+                        self.file(str(path), text)
                     self.check(client)
                 for path in self.files():
                     path.unlink()
@@ -515,29 +472,21 @@ class ExactTests(SetupTestCase):
         for client in all_clients().values():
             if client.repository:
                 path = config_file(client, top)
-                path.parent.mkdir(exist_ok=True)
-                path.write_text(TOML if path.suffix == ".toml" else COMMENTS.replace("KEY", client.servers[0]))
+                text = TOML if path.suffix == ".toml" else COMMENTS.replace("KEY", client.servers[0])
+                self.file(str(path), text)
                 with self.subTest(client=client.id), self.in_folder(top):
                     self.check(client, "--repository")
                 path.unlink()
 
     def test_the_second_format_of_opencode_is_followed(self) -> None:
-        client = all_clients()["opencode"]
-        for name, text in (
-            ("opencode.json", '{\n  "mcp": {\n    "servers": {}\n  }\n}\n'),
-            (
-                "opencode.jsonc",
-                '{\n  "mcp": {\n    "servers": {\n      // mine\n      "a": {"type": "local"},\n    },\n  },\n}',
-            ),
-        ):
-            path = self.user / ".config/opencode" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+        comments = '{\n  "mcp": {\n    "servers": {\n      // mine\n      "a": {"type": "local"},\n    },\n  },\n}'
+        texts = {"opencode.json": '{\n  "mcp": {\n    "servers": {}\n  }\n}\n', "opencode.jsonc": comments}
+        for name, text in texts.items():
+            path = self.file(f".config/opencode/{name}", text)
             self.run_setup("opencode", "--yes")
-            servers = read_document(path).data["mcp"]["servers"]
-            self.assertEqual(set(servers["memory-hub"]), {"type", "command"})
+            self.assertEqual(set(read_document(path).data["mcp"]["servers"]["memory-hub"]), {"type", "command"})
             self.run_setup("opencode", "--yes", "--remove")
-            self.check(client)
+            self.check(all_clients()["opencode"])
             path.unlink()
 
     def test_what_others_change_afterwards_stays(self) -> None:
@@ -549,13 +498,14 @@ class ExactTests(SetupTestCase):
         self.assertIn('"starts": 1', backup_of(path).read_text())
 
     def test_comments_in_a_file_that_setup_created_stay(self) -> None:
-        for client, file in (("codex", ".codex/config.toml"), ("cursor", ".cursor/mcp.json")):
+        for client, file, comment in (
+            ("codex", ".codex/config.toml", "# mine\n"),
+            ("cursor", ".cursor/mcp.json", "// mine\n"),
+        ):
             path = self.user / file
             self.run_setup(client, "--yes", "--no-hooks")
-            comment, text = "# mine\n" if path.suffix == ".toml" else "// mine\n", path.read_text()
-            path.write_text(comment + text)
+            path.write_text(comment + path.read_text())
             self.run_setup(client, "--yes", "--remove")
-            self.assertTrue(path.exists(), client)
             self.assertIn(comment, path.read_text())
 
     def test_every_byte_is_restored_after_the_installation_moved(self) -> None:
@@ -578,10 +528,9 @@ class ExactTests(SetupTestCase):
             self.run_setup("claude-code", "--yes", "--no-hooks")
 
     def test_without_the_backup_the_entries_are_taken_out(self) -> None:
-        path = self.user / ".cursor/hooks.json"
-        path.parent.mkdir()
-        text = '{\n  "version": 1,\n  "hooks": {\n    "stop": [\n      {"command": "say done"} // mine\n    ]\n  }\n}\n'
-        path.write_text(text)
+        hooks = '"stop": [\n      {"command": "say done"} // mine\n    ]'
+        text = f'{{\n  "version": 1,\n  "hooks": {{\n    {hooks}\n  }}\n}}\n'
+        path = self.file(".cursor/hooks.json", text)
         self.run_setup("cursor", "--yes")
         backup_of(path).unlink()
         self.run_setup("cursor", "--yes", "--remove")
@@ -599,73 +548,46 @@ DOCUMENTS = st.dictionaries(KEYS, VALUES, max_size=4)
 INDENTS = st.sampled_from([None, 1, 2, 4, "\t"])
 
 
-class JsonTextTests(SimpleTestCase):
+class TextTests(SimpleTestCase):
+    TOML = 'model = "x" # why\n\n[mcp_servers.a]\ncommand = "b"\n\n# about tools\n[tools]\nx = [\n  [1],\n]\n'
+    TABLE = ("mcp_servers", "memory-hub")
+
     @settings(max_examples=150, deadline=None)
     @given(DOCUMENTS, st.dictionaries(KEYS, VALUES, min_size=1, max_size=3), INDENTS, st.sampled_from(["\n", "\r\n"]))
-    def test_removing_an_added_value_restores_every_byte(self, document, servers, indent, newline):
+    def test_removing_an_added_value_of_json_restores_every_byte(self, document, servers, indent, newline):
         document = {**document, "mcp": servers}
         text = json.dumps(document, indent=indent, ensure_ascii=False).replace("\n", newline)
         changed = json_text.put(text, ("mcp", "hub"), ENTRY)
         self.assertEqual(json.loads(changed), {**document, "mcp": {**servers, "hub": ENTRY}})
         self.assertEqual(json_text.take(changed, ("mcp", "hub")), text)
 
-    def test_the_layout_of_others_stays_and_is_followed(self):
+    def test_values_of_json_are_put_and_taken_in_the_layout_that_is_there(self):
         text = '{\n\t"a": [1,2],\n\t"servers" : {\n\t\t"x": {}\n\t}\n}\n'
-        wanted = '{\n\t"a": [1,2],\n\t"servers" : {\n\t\t"x": {},\n\t\t"hub": {"b": 1}\n\t}\n}\n'
-        self.assertEqual(json_text.put(text, ("servers", "hub"), {"b": 1}), wanted)
-
-    def test_missing_parents_are_created_and_removed_again(self):
-        for text in ("{}", '{"a": 1}', '{\n  "a": 1\n}'):
-            changed = json_text.put(text, ("hooks", "Stop", 0), {"hooks": [1]})
-            self.assertEqual(json.loads(changed)["hooks"], {"Stop": [{"hooks": [1]}]})
-            self.assertEqual(json.loads(json_text.take(changed, ("hooks", "Stop", 0))), json.loads(text))
-
-    def test_a_value_is_replaced_in_its_place_and_any_item_taken_out(self):
+        expected = '{\n\t"a": [1,2],\n\t"servers" : {\n\t\t"x": {},\n\t\t"hub": {"b": 1}\n\t}\n}\n'
+        self.assertEqual(json_text.put(text, ("servers", "hub"), {"b": 1}), expected)
         text = '{"a": ["x", "y", "z"], "b": 2}'
         self.assertEqual(json_text.put(text, ("a", 1), "new"), '{"a": ["x", "new", "z"], "b": 2}')
         self.assertEqual(json_text.take(text, ("a", 0)), '{"a": ["y", "z"], "b": 2}')
         self.assertEqual(json_text.take(text, ("a",)), '{"b": 2}')
+        for text in ("{}", '{"a": 1}', '{\n  "a": 1\n}'):  # without the parents
+            changed = json_text.put(text, ("hooks", "Stop", 0), {"hooks": [1]})
+            self.assertEqual(json.loads(changed)["hooks"], {"Stop": [{"hooks": [1]}]})
+            self.assertEqual(json.loads(json_text.take(changed, ("hooks", "Stop", 0))), json.loads(text))
 
-
-class TomlTextTests(SimpleTestCase):
-    TEXT = 'model = "x" # why\n\n[mcp_servers.a]\ncommand = "b"\n\n# about tools\n[tools]\nx = [\n  [1],\n]\n'
-    TABLE = ("mcp_servers", "memory-hub")
-
-    def test_removing_an_added_table_restores_every_byte(self):
-        for text in ("", self.TEXT, self.TEXT.replace("\n", "\r\n")):
-            changed = toml_text.put_table(text, self.TABLE, ENTRY)
-            self.assertTrue(changed.startswith(text))
-            self.assertEqual(tomllib.loads(changed)["mcp_servers"]["memory-hub"], ENTRY)
-            self.assertEqual(toml_text.take_table(changed, self.TABLE), text)
-
-    def test_a_table_in_the_middle_goes_with_its_own_and_leaves_the_next_its_comment(self):
-        rest = self.TEXT.partition("\n")[2]
+    def test_a_table_of_toml_in_the_middle_goes_with_its_own_and_leaves_the_next_its_comment(self):
+        rest = self.TOML.partition("\n")[2]
         text = '[mcp_servers."memory-hub"]\ncommand = "c"\n[mcp_servers."memory-hub".env]\nA = "1"\n' + rest
-        left = toml_text.take_table(text, self.TABLE)
-        self.assertEqual(tomllib.loads(left), tomllib.loads(rest))
-        self.assertIn("# about tools\n[tools]", left)
+        remaining = toml_text.take_table(text, self.TABLE)
+        self.assertEqual(tomllib.loads(remaining), tomllib.loads(rest))
+        self.assertIn("# about tools\n[tools]", remaining)
 
-    def test_a_table_is_replaced_in_place(self):
-        text = toml_text.put_table(self.TEXT, self.TABLE, ENTRY) + "\n[last]\n"
+    def test_a_table_of_toml_is_added_at_the_end_and_replaced_in_place(self):
+        added = toml_text.put_table(self.TOML, self.TABLE, ENTRY)
+        self.assertEqual(toml_text.take_table(added, self.TABLE), self.TOML)
         entry = {"command": 'quote " and \\', "env": {"HOME_OF": "ü"}}
-        changed = toml_text.put_table(text, self.TABLE, entry)
+        changed = toml_text.put_table(f"{added}\n[last]\n", self.TABLE, entry)
         self.assertEqual(tomllib.loads(changed)["mcp_servers"]["memory-hub"], entry)
-        self.assertTrue(changed.startswith(self.TEXT) and changed.endswith("\n[last]\n"))
-
-
-class HttpTextTests(SimpleTestCase):
-    def test_every_client_can_read_its_entry_over_http(self) -> None:
-        for client in all_clients().values():
-            text = client.http_text("http://hub/mcp", "A_TOKEN")
-            if client.http is None:
-                self.assertEqual(text, "", client.id)
-                continue
-            entry = tomllib.loads(text) if text.startswith("[") else json.loads(text)
-            for name in (*client.servers, "memory-hub"):
-                entry = entry[name]
-            self.assertEqual(entry[client.http.url], "http://hub/mcp", client.id)
-            wanted = "" if client.http.input else "A_TOKEN"
-            self.assertEqual(client.http.variable_of(entry), wanted, client.id)
+        self.assertTrue(changed.startswith(self.TOML) and changed.endswith("\n[last]\n"))
 
 
 # A service manager that notes how it is called; it fails at the word in ``fails``.
@@ -681,10 +603,7 @@ class ServiceTests(SetupTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.bin, self.home = self.user / "bin", self.user / "hub"
-        self.bin.mkdir()
-        program = self.bin / "systemctl"
-        program.write_text(SYSTEMCTL)
-        program.chmod(0o700)
+        self.file("bin/systemctl", SYSTEMCTL, 0o700)
         path = f"{self.bin}:{os.environ['PATH']}"
         self.enterContext(mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.home), PATH=path))
         self.unit = self.user / ".config/systemd/user/memory-hub.service"
@@ -710,14 +629,18 @@ class ServiceTests(SetupTestCase):
         self.assertEqual(self.calls()[-2:], ["--user disable --now memory-hub.service", "--user daemon-reload"])
         self.assertIn("not installed", self.service("remove"))
 
-    def test_nothing_is_left_when_it_cannot_be_started(self) -> None:
+    def test_what_cannot_be_started_leaves_the_service_as_it_was(self) -> None:
+        self.assertIn("ExecStart=", self.service("install", "--dry-run"))
+        self.assertFalse((self.bin / "calls").exists())
+        running = Running(os.getpid(), "http://127.0.0.1:1/", started=BY_HAND)
+        with mock.patch.object(services, "find_running", return_value=running):
+            self.refused(5, "stop it first", "install", command="service")
         (self.bin / "fails").write_text("enable")
         reason = "Failed to connect to bus: No such file or directory"
         sentence = f"^systemd can't start the hub: {reason}; clients still start it on demand$"
         self.refused(8, sentence, "install", command="service")
         self.assertFalse(self.unit.exists())
-
-    def test_an_installed_service_stays_when_it_cannot_be_changed(self) -> None:
+        (self.bin / "fails").unlink()
         self.service("install", "--port", "8400")
         installed = self.unit.read_text()
         (self.bin / "fails").write_text("--user")
@@ -725,25 +648,12 @@ class ServiceTests(SetupTestCase):
         self.assertEqual(self.unit.read_text(), installed)
         self.assertEqual(stat.S_IMODE(self.unit.stat().st_mode), 0o600)
 
-    def test_a_hub_started_by_hand_is_not_replaced(self) -> None:
-        running = Running(os.getpid(), "http://127.0.0.1:1/", started=BY_HAND)
-        with mock.patch.object(services, "find_running", return_value=running):
-            self.refused(5, "stop it first", "install", command="service")
-        self.assertFalse(self.unit.exists())
-
-    def test_dry_run_only_shows_the_file(self) -> None:
-        self.assertIn("ExecStart=", self.service("install", "--dry-run"))
-        self.assertEqual((self.unit.exists(), (self.bin / "calls").exists()), (False, False))
-
 
 class ServiceTextTests(SimpleTestCase):
-    def test_words_are_quoted_for_systemd(self) -> None:
-        content = services._systemd(['/home/a "b"\\c/100%/$HOME/memory-hub']).content
-        self.assertIn('ExecStart="/home/a \\"b\\"\\\\c/100%%/$$HOME/memory-hub"\n', content)
-
-    def test_a_home_is_quoted_for_systemd(self) -> None:
+    def test_words_and_the_home_are_quoted_for_systemd(self) -> None:
         with mock.patch.dict(os.environ, MEMORY_HUB_HOME='/home/a "b"/100%/$HOME'):
-            content = services._systemd(["/memory-hub"]).content
+            content = services._systemd(['/home/a "b"\\c/100%/$HOME/memory-hub']).content
+        self.assertIn('ExecStart="/home/a \\"b\\"\\\\c/100%%/$$HOME/memory-hub"\n', content)
         self.assertIn('Environment="MEMORY_HUB_HOME=/home/a \\"b\\"/100%%/$HOME"\n', content)
 
     def test_launchd_gets_a_property_list(self) -> None:

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -31,21 +32,24 @@ from tests.web.server import temporary_home
 HUB = "https://hub.example.org"
 URL = f"{HUB}/p/alpha/mcp"
 TOKEN = "mh_a1b2c3d4_" + "Zz9-" * 10 + "abc"
+OTHER_URL = "https://other.example.net/p/beta/mcp"
+OTHER_TOKEN = TOKEN.replace("a1b2", "c3d4")
 VARIABLE = "MEMORY_HUB_TOKEN"
+
+
+def bearer(variable: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {variable}"}
+
+
 # The entry of each client, as its documentation has it.
 ENTRIES: dict[str, dict[str, Any]] = {
-    "claude-code": {"type": "http", "url": URL, "headers": {"Authorization": "Bearer ${MEMORY_HUB_TOKEN}"}},
+    "claude-code": {"type": "http", "url": URL, "headers": bearer("${MEMORY_HUB_TOKEN}")},
     "codex": {"url": URL, "bearer_token_env_var": VARIABLE},
-    "cursor": {"url": URL, "headers": {"Authorization": "Bearer ${env:MEMORY_HUB_TOKEN}"}},
-    "gemini-cli": {"httpUrl": URL, "headers": {"Authorization": "Bearer ${MEMORY_HUB_TOKEN}"}},
-    "vscode": {"type": "http", "url": URL, "headers": {"Authorization": "Bearer ${input:memory-hub-token}"}},
-    "windsurf": {"serverUrl": URL, "headers": {"Authorization": "Bearer ${env:MEMORY_HUB_TOKEN}"}},
-    "opencode": {
-        "type": "remote",
-        "oauth": False,
-        "url": URL,
-        "headers": {"Authorization": "Bearer {env:MEMORY_HUB_TOKEN}"},
-    },
+    "cursor": {"url": URL, "headers": bearer("${env:MEMORY_HUB_TOKEN}")},
+    "gemini-cli": {"httpUrl": URL, "headers": bearer("${MEMORY_HUB_TOKEN}")},
+    "vscode": {"type": "http", "url": URL, "headers": bearer("${input:memory-hub-token}")},
+    "windsurf": {"serverUrl": URL, "headers": bearer("${env:MEMORY_HUB_TOKEN}")},
+    "opencode": {"type": "remote", "oauth": False, "url": URL, "headers": bearer("{env:MEMORY_HUB_TOKEN}")},
 }
 # Where the entry of one folder is: in the person's home for Claude Code and Windsurf, else in the working tree.
 FOLDER_FILES = {
@@ -61,11 +65,13 @@ INPUT = {"type": "promptString", "id": "memory-hub-token", "description": "Token
 
 
 class TeamSetupTestCase(SetupTestCase):
+    """The current folder is a repository of the team; ``self.other`` is another one of the user."""
+
     def setUp(self) -> None:
         super().setUp()
-        self.folder = self.user / "source"
-        self.folder.mkdir()
-        subprocess.run(["git", "init", "--quiet", str(self.folder)], check=True)
+        self.folder, self.other = self.repository("source"), self.repository("private")
+        self.teams = self.user / ".memory-hub" / "teams"
+        self.place = self.teams / "hub.example.org" / "alpha"
         self.enterContext(contextlib.chdir(self.folder))
         self.enterContext(mock.patch.dict(os.environ, {VARIABLE: ""}))
 
@@ -78,49 +84,71 @@ class TeamSetupTestCase(SetupTestCase):
         with mock.patch.object(sys, "stdin", io.StringIO(token + "\n")):
             return self.run_setup(*arguments, "--url", url, "--token-file", "-")
 
+    def join_other(self, *arguments: str) -> str:
+        """Connect the other folder to a project of another hub."""
+        with contextlib.chdir(self.other):
+            return self.join(*arguments, url=OTHER_URL, token=OTHER_TOKEN)
+
+    def leave(self, client: str, *options: str) -> str:
+        return self.run_setup(client, "--yes", "--remove", "--url", URL, *options)
+
+    def cannot(self, words: str) -> Any:
+        return self.assertRaisesRegex(Exception, words)
+
     def entry(self, client: str) -> dict[str, Any]:
         """The entry of this folder, or of every folder for a client that has no other."""
         path, keys = FOLDER_FILES[client]
         place = self.user if client in ("claude-code", "windsurf") else self.folder
-        data = (tomllib if path.endswith(".toml") else json).loads((place / path).read_text())
-        servers = data
+        servers = data = (tomllib if path.endswith(".toml") else json).loads((place / path).read_text())
         for key in keys:
             servers = servers[str(self.folder) if key == "FOLDER" else key]
         self.assertEqual(data.get("inputs", []), [INPUT] if client == "vscode" else [])
         entry: dict[str, Any] = servers["memory-hub"]
         return entry
 
+    def status(self, client: str, folder: Path) -> str:
+        with contextlib.chdir(folder):
+            lines = self.run_setup().splitlines()
+        return next(line for line in lines if line.startswith(f"{client} "))[len("claude-desktop  not found  ") :]
+
+    def assert_not_for_all(self, client: str) -> None:
+        target = find_client(client)
+        path = config_file(target, None)
+        text = path.read_text() if path.exists() else ""
+        data = (tomllib if path.suffix == ".toml" else json).loads(text or "{}" * (path.suffix != ".toml"))
+        self.assertNotIn("memory-hub", data.get(target.servers[0], {}))
+
 
 class TeamSetupTests(TeamSetupTestCase):
-    def test_every_client_gets_its_own_form_of_the_entry(self):
+    def test_every_client_gets_its_own_form_of_the_entry_in_this_folder_only(self):
         self.assertEqual(set(ENTRIES), {client.id for client in all_clients().values() if client.http})
         for client, entry in ENTRIES.items():
             with self.subTest(client=client):
                 self.join(client, "--yes")
                 self.assertEqual(self.entry(client), entry)
                 self.assertIn("nothing to do", self.join(client, "--yes"))
-                self.assertIn(f"set up for {URL}", self.run_setup())
-
-    def test_the_token_is_in_one_private_file_only(self):
-        for client in ENTRIES:
-            self.join(client, "--yes")
-            if all_clients()[client].repository:
-                self.join(client, "--yes", "--repository")
-        holding = [path for path, content in contents(self.user).items() if TOKEN.encode() in content]
-        self.assertEqual(holding, [self.user / ".memory-hub/teams/hub.example.org/alpha/token"])
-        self.assertEqual(holding[0].stat().st_mode & 0o777, 0o600)
-        self.assertEqual((self.user / ".memory-hub/teams.toml").stat().st_mode & 0o777, 0o600)
+                self.assertIn(f"set up for {URL}", self.status(client, self.folder))
+                if client != "windsurf":
+                    self.assertEqual(self.status(client, self.other), "not set up")
+                    self.assert_not_for_all(client)
+                if all_clients()[client].repository:
+                    self.join(client, "--yes", "--repository")
+        holders = [path for path, content in contents(self.user).items() if TOKEN.encode() in content]
+        self.assertEqual(holders, [self.place / "token"])
+        for path in (self.place / "token", self.user / ".memory-hub/teams.toml"):
+            self.assertEqual(path.stat().st_mode & 0o777, 0o600)
 
     def test_removing_restores_every_byte(self):
-        path = self.claude()
+        self.claude()
         for client in ENTRIES:
             with self.subTest(client=client):
                 before = contents(self.user)
+                self.join(client, "--dry-run")
+                self.assertEqual(contents(self.user), before)
                 self.join(client, "--yes")
                 self.assertNotEqual(contents(self.user), before)
-                self.run_setup(client, "--yes", "--remove", "--url", URL)
+                self.leave(client)
                 self.assertEqual(contents(self.user), before)
-        self.assertEqual(path.read_text(), CLAUDE)
         self.assertEqual(self.connections, [])
 
     def test_a_client_moves_between_this_machines_hub_and_the_teams(self):
@@ -138,44 +166,34 @@ class TeamSetupTests(TeamSetupTestCase):
         headers = {"X-Team": "a", **ENTRIES["claude-code"]["headers"]}
         self.assertEqual(self.entry("claude-code"), {**ENTRIES["claude-code"], "headers": headers, "timeout": 9})
 
-    def test_a_dry_run_changes_nothing(self):
-        before = contents(self.user)
-        self.assertIn(URL, self.join("claude-code", "--dry-run"))
-        self.assertEqual(contents(self.user), before)
-
     def test_without_a_client_only_the_folder_is_connected(self):
-        with mock.patch.object(sys, "stdin", io.StringIO(TOKEN)):
-            self.run_setup("--url", f"{HUB}:8443/memory/", "--project", "beta", "--token-file", "-")
-        wanted = {"folder": str(self.folder), "url": f"{HUB}:8443/memory", "project": "beta"}
-        self.assertEqual(self.connections, [wanted])
+        self.join("--project", "beta", url=f"{HUB}:8443/memory/")
+        connection = {"folder": str(self.folder), "url": f"{HUB}:8443/memory", "project": "beta"}
+        self.assertEqual(self.connections, [connection])
         # The token is kept: it need not be given again.
         self.run_setup("--url", f"{HUB}:8443/memory/p/beta/mcp")
-        self.assertEqual(self.connections, [wanted])
+        self.assertEqual(self.connections, [connection])
         self.assertIn("no longer connected", self.run_setup("--url", URL, "--remove"))
         self.assertIn("not connected", self.run_setup("--url", URL, "--remove"))
 
     def test_leaving_deletes_what_came_from_the_hub_with_the_token(self):
         self.join()
-        place = self.user / ".memory-hub/teams/hub.example.org/alpha"
-        other = self.user / "other"
-        other.mkdir()
         for name in ("pack.json", "problem.json"):
-            (place / name).write_text("{}")
-        with contextlib.chdir(other):
+            (self.place / name).write_text("{}")
+        with contextlib.chdir(self.other):
             self.run_setup("--url", URL)
-        (place / "problem.json").write_text("{}")
+        (self.place / "problem.json").write_text("{}")
         self.run_setup("--url", URL, "--remove")
-        self.assertEqual({path.name for path in place.iterdir()}, {"token", "pack.json", "problem.json"})
-        with contextlib.chdir(other):
+        self.assertEqual({path.name for path in self.place.iterdir()}, {"token", "pack.json", "problem.json"})
+        with contextlib.chdir(self.other):
             self.run_setup("--url", URL, "--remove")
-        self.assertEqual(list(place.iterdir()), [])
+        self.assertEqual(list(self.place.iterdir()), [])
 
     def test_a_folder_that_changes_its_project_leaves_nothing_of_the_old_one(self):
         self.join()
-        (self.user / ".memory-hub/teams/hub.example.org/alpha/pack.json").write_text("{}")
+        (self.place / "pack.json").write_text("{}")
         self.join(url=f"{HUB}/p/beta/mcp")
-        kept = {path.relative_to(self.user) for path in contents(self.user / ".memory-hub/teams")}
-        self.assertEqual(kept, {Path(".memory-hub/teams/hub.example.org/beta/token")})
+        self.assertEqual(list(contents(self.teams)), [self.teams / "hub.example.org/beta/token"])
 
     def test_what_is_wrong_is_one_sentence_and_changes_nothing(self):
         before = contents(self.user)
@@ -191,17 +209,19 @@ class TeamSetupTests(TeamSetupTestCase):
             ("--url", URL, "--token-file", "/nowhere"): "/nowhere",
             ("--url", URL, "--token-file", "-"): "this is no token",
             ("--url", URL, "--token-file", "-", "--ca-file", "/nowhere"): "no token",
+            ("--url", URL, "--token-file", "-", "--no-hooks"): "--no-hooks leaves nothing to set up without a client",
             ("--token-file", "-"): "go with --url",
+            ("cursor", "--token-variable", "A"): "go with --url",
             ("claude-desktop", "--url", URL, "--dry-run"): "has no entry for a server over HTTP",
         }
         for arguments, words in cases.items():
-            with (
-                self.subTest(arguments=arguments),
-                mock.patch.object(sys, "stdin", io.StringIO("two words")),
-                self.assertRaisesRegex(Exception, words) as caught,
-            ):
+            stdin = mock.patch.object(sys, "stdin", io.StringIO("two words"))
+            with self.subTest(arguments=arguments), stdin, self.cannot(words) as caught:
                 call_command("setup", *arguments, "--yes" if "--dry-run" not in arguments else "--no-hooks")
             self.assertNotIn("\n", str(caught.exception))
+        for name in ("A-B", "1A", "A B", "$A", "A" * 101):
+            with self.subTest(name=name), self.cannot("--token-variable is"):
+                self.join("cursor", "--yes", "--token-variable", name)
         self.assertEqual(contents(self.user), before)
         for host in ("localhost", "127.0.0.1", "[::1]"):
             self.assertEqual(parse_address(f"http://{host}:8321/p/alpha/mcp", None).project, "alpha")
@@ -216,16 +236,15 @@ class CheckTests(TeamSetupTestCase):
             return self.run_setup("--url", url, "--project", "alpha", "--check", *options)
 
     def test_it_does_the_handshake_over_http_with_the_token(self):
-        home = self.enterContext(temporary_home())
-        with contextlib.closing(_Ending(HttpServer(home))) as ending:
-            server = ending.server
-            token = (home / "token").read_text().strip()
+        with self.server() as (server, token):
             self.assertRegex(self.check(server.url, token), r"ok: .* answers with \d+ tools")
-            for given, words in ((TOKEN, "the hub refuses the token"), ("", "no token: set MEMORY_HUB_TOKEN")):
+            for url, wrong, words in (
+                (server.url, TOKEN, "the hub refuses the token"),
+                (server.url, "", "no token: set MEMORY_HUB_TOKEN"),
+                (server.url.replace("/mcp", ""), token, "no valid answer to 'initialize'"),
+            ):
                 with self.assertRaisesRegex(Exception, words):
-                    self.check(server.url, given)
-            with self.assertRaisesRegex(Exception, "no valid answer to 'initialize'"):
-                self.check(server.url.replace("/mcp", ""), token)
+                    self.check(url, wrong)
             self.check_certificates((server.host, server.port), token)
         with self.assertRaisesRegex(Exception, "cannot be reached: Connection refused"):
             self.check(server.url, token)
@@ -247,22 +266,21 @@ class CheckTests(TeamSetupTestCase):
                 self.run_setup("--url", url, "--check")
 
     def test_the_entry_of_a_client_is_checked_too(self):
-        home = self.enterContext(temporary_home())
-        with contextlib.closing(_Ending(HttpServer(home))) as ending:
-            token = (home / "token").read_text().strip()
-            with mock.patch.object(sys, "stdin", io.StringIO(token)):
-                url = ("--url", ending.server.url, "--project", "alpha", "--token-file", "-")
-                self.run_setup("claude-code", "--yes", *url)
+        with self.server() as (server, token), mock.patch.object(sys, "stdin", io.StringIO(token)):
+            url = ("--url", server.url, "--project", "alpha", "--token-file", "-")
+            self.run_setup("claude-code", "--yes", *url)
             self.assertIn("ok:", self.run_setup("claude-code", "--check"))
 
-
-class _Ending:
-    def __init__(self, server: HttpServer) -> None:
-        self.server = server
-
-    def close(self) -> None:
-        with self.server.process as process:
-            process.terminate()
+    @contextlib.contextmanager
+    def server(self) -> Iterator[tuple[HttpServer, str]]:
+        """Serve a hub, and yield its token too."""
+        home = self.enterContext(temporary_home())
+        server = HttpServer(home)
+        try:
+            yield server, (home / "token").read_text().strip()
+        finally:
+            with server.process as process:
+                process.terminate()
 
 
 def make_authority(folder: Path) -> Path:
@@ -272,88 +290,42 @@ def make_authority(folder: Path) -> Path:
     return certificate
 
 
-OTHER_HUB = "https://other.example.net"
-OTHER_URL = f"{OTHER_HUB}/p/beta/mcp"
-OTHER_TOKEN = TOKEN.replace("a1b2", "c3d4")
-# With a configuration for each folder, and with hooks.
-CLIENTS = [client for client in ENTRIES if client != "windsurf"]
-
-
-class FolderTestCase(TeamSetupTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.other = self.user / "private"
-        self.other.mkdir()
-        subprocess.run(["git", "init", "--quiet", str(self.other)], check=True)
-
-    def status(self, client: str, folder: Path) -> str:
-        with contextlib.chdir(folder):
-            lines = self.run_setup().splitlines()
-        return next(line for line in lines if line.startswith(f"{client} "))[len("claude-desktop  not found  ") :]
-
-    def assert_not_for_all(self, client: str) -> None:
-        found = find_client(client)
-        path = config_file(found, None)
-        text = path.read_text() if path.exists() else ""
-        data = (tomllib if path.suffix == ".toml" else json).loads(text or "{}" * (path.suffix != ".toml"))
-        self.assertNotIn("memory-hub", data.get(found.servers[0], {}))
-
-
-class FolderTests(FolderTestCase):
-    def test_other_folders_do_not_get_the_teams_project(self):
-        for client in CLIENTS:
-            with self.subTest(client=client):
-                self.join(client, "--yes")
-                self.assertIn(f"set up for {URL}", self.status(client, self.folder))
-                self.assertEqual(self.status(client, self.other), "not set up")
-                self.assert_not_for_all(client)
-
+class FolderTests(TeamSetupTestCase):
     def test_the_hub_of_this_machine_stays_that_of_the_other_folders(self):
-        for client in CLIENTS:
-            if client == "codex":
-                continue
+        for client in ENTRIES.keys() - {"windsurf", "codex"}:
             with self.subTest(client=client):
                 self.run_setup(client, "--yes")
-                before = {path: text for path, text in contents(self.user).items() if ".memory-hub" not in path.parts}
+                before = self.files_of_clients()
                 self.join(client, "--yes")
                 self.assertIn(f"set up for {URL}", self.status(client, self.folder))
                 self.assertEqual(self.status(client, self.other), "set up, with hooks")
-                printed = self.run_setup(client, "--yes", "--remove", "--url", URL)
-                self.assertIn("stay: other folders need them", printed)
+                self.assertIn("stay: other folders need them", self.leave(client))
                 self.assertEqual(self.status(client, self.folder), "set up, with hooks")
-                after = {path: text for path, text in contents(self.user).items() if ".memory-hub" not in path.parts}
-                self.assertEqual(after, before)
+                self.assertEqual(self.files_of_clients(), before)
 
-    def test_claude_code_gets_its_local_scope_which_no_repository_has(self):
-        path = self.claude()
-        self.join("claude-code", "--yes")
-        data = json.loads(path.read_text())
-        self.assertEqual(data["mcpServers"], json.loads(CLAUDE)["mcpServers"])
-        servers = {"mcpServers": {"memory-hub": ENTRIES["claude-code"]}}
-        self.assertEqual(data["projects"], {str(self.folder): servers})
-        self.assertEqual([entry.name for entry in self.folder.iterdir()], [".git"])
+    def files_of_clients(self) -> dict[Path, bytes]:
+        return {path: content for path, content in contents(self.user).items() if ".memory-hub" not in path.parts}
 
     def test_every_byte_of_claude_codes_file_is_restored(self):
-        folder, other = str(self.folder), {"command": "x"}
-        known: list[dict[str, Any]] = [{}, {"mcpServers": {}}, {"mcpServers": {"other": other}}]
-        for projects in ({}, *({folder: project} for project in known)):
+        folder, servers = str(self.folder), {"other": {"command": "x"}}
+        projects: list[dict[str, Any]] = [{}, {"mcpServers": {}}, {"mcpServers": servers}]
+        for known in ({}, *({folder: project} for project in projects)):
             for indent in (None, 2, "\t"):
-                with self.subTest(projects=projects, indent=indent):
-                    text = json.dumps({"starts": 1, "projects": {"/else": {"a": 1}, **projects}, "z": 2}, indent=indent)
+                with self.subTest(projects=known, indent=indent):
+                    text = json.dumps({"starts": 1, "projects": {"/else": {"a": 1}, **known}, "z": 2}, indent=indent)
                     path = self.claude(text)
                     self.join("claude-code", "--yes")
                     self.assertNotEqual(path.read_text(), text)
-                    self.run_setup("claude-code", "--yes", "--remove", "--url", URL)
+                    self.leave("claude-code")
                     self.assertEqual(path.read_text(), text)
 
     def test_what_claude_code_writes_meanwhile_stays(self):
         path = self.claude(json.dumps({"projects": {str(self.folder): {"mcpServers": {}, "history": []}}}))
         self.join("claude-code", "--yes")
         path.write_text(path.read_text().replace('"history": []', '"history": [1]'))
-        self.run_setup("claude-code", "--yes", "--remove", "--url", URL)
-        self.assertEqual(
-            json.loads(path.read_text()), {"projects": {str(self.folder): {"mcpServers": {}, "history": [1]}}}
-        )
+        self.leave("claude-code")
+        projects = {str(self.folder): {"mcpServers": {}, "history": [1]}}
+        self.assertEqual(json.loads(path.read_text()), {"projects": projects})
 
     def test_a_linked_worktree_shares_the_entry_of_its_repository(self):
         git = ["git", "-C", str(self.folder), "-c", "user.name=A", "-c", "user.email=a@example.org"]
@@ -362,25 +334,29 @@ class FolderTests(FolderTestCase):
         with contextlib.chdir(self.user / "linked"):
             self.join("claude-code", "--yes")
         self.assertEqual(self.entry("claude-code"), ENTRIES["claude-code"])
-        self.assertEqual([found["folder"] for found in self.connections], [str(self.folder)])
+        self.assertEqual([connection["folder"] for connection in self.connections], [str(self.folder)])
 
     def test_two_folders_work_with_two_projects_and_leave_one_by_one(self):
         path = self.claude()
         self.join("claude-code", "--yes")
-        with contextlib.chdir(self.other):
-            self.join("claude-code", "--yes", "--token-variable", "BETA_TOKEN", url=OTHER_URL, token=OTHER_TOKEN)
+        # In the local scope of Claude Code, which no repository has
+        data = json.loads(path.read_text())
+        self.assertEqual(data["mcpServers"], json.loads(CLAUDE)["mcpServers"])
+        servers = {"mcpServers": {"memory-hub": ENTRIES["claude-code"]}}
+        self.assertEqual(data["projects"], {str(self.folder): servers})
+        self.assertEqual([entry.name for entry in self.folder.iterdir()], [".git"])
+        self.join_other("claude-code", "--yes", "--token-variable", "BETA_TOKEN")
         projects = json.loads(path.read_text())["projects"]
-        urls = {folder: found["mcpServers"]["memory-hub"]["url"] for folder, found in projects.items()}
+        urls = {folder: project["mcpServers"]["memory-hub"]["url"] for folder, project in projects.items()}
         self.assertEqual(urls, {str(self.folder): URL, str(self.other): OTHER_URL})
         hooks = self.user / ".claude/settings.json"
-        self.assertIn("stay", self.run_setup("claude-code", "--yes", "--remove", "--url", URL))
+        self.assertIn("stay", self.leave("claude-code"))
         self.assertIn("memory-hub", hooks.read_text())
         self.assertEqual(list(json.loads(path.read_text())["projects"]), [str(self.other)])
         with contextlib.chdir(self.other):
             self.run_setup("claude-code", "--yes", "--remove", "--url", OTHER_URL)
         self.assertFalse(hooks.exists())
-        self.assertEqual(path.read_text(), CLAUDE)
-        self.assertEqual(self.connections, [])
+        self.assertEqual((path.read_text(), self.connections), (CLAUDE, []))
 
     def test_removing_the_hub_of_this_machine_leaves_the_teams_hooks(self):
         self.run_setup("claude-code", "--yes")
@@ -394,12 +370,12 @@ class FolderTests(FolderTestCase):
         self.run_setup("codex", "--yes")
         before = contents(self.user)
         for options in ((), ("--repository",)):
-            with self.assertRaisesRegex(Exception, rf"/\.codex/config\.toml {refusal}"):
+            with self.cannot(rf"/\.codex/config\.toml {refusal}"):
                 self.join("codex", "--yes", *options)
         self.assertEqual(contents(self.user), before)
         self.run_setup("codex", "--yes", "--remove")
         self.join("codex", "--yes")
-        with self.assertRaisesRegex(Exception, rf"/source/\.codex/config\.toml {refusal}"):
+        with self.cannot(rf"/source/\.codex/config\.toml {refusal}"):
             self.run_setup("codex", "--yes")
 
     def test_a_server_that_counts_in_more_folders_is_said_in_one_sentence(self):
@@ -413,67 +389,52 @@ class FolderTests(FolderTestCase):
             ("cursor", ""),
         ):
             with self.subTest(client=client):
-                printed = self.join(client, "--dry-run")
-                first = printed.splitlines()[0]
-                self.assertTrue(first.endswith(sentence) if sentence else first.startswith("---"), printed)
-
-    def test_a_repositorys_hooks_are_said_to_be_of_this_machine(self):
+                first = self.join(client, "--dry-run").splitlines()[0]
+                self.assertTrue(first.endswith(sentence) if sentence else first.startswith("---"), first)
+        # A repository's hooks are those of this machine
         self.assertIn("valid on this machine only", self.join("cursor", "--yes", "--repository"))
         self.assertNotIn("valid on this machine only", self.join("gemini-cli", "--yes", "--repository", "--no-hooks"))
 
 
-class TokenVariableTests(FolderTestCase):
+class TokenVariableTests(TeamSetupTestCase):
     def test_a_second_hub_gets_a_variable_of_its_own(self):
         self.join("cursor", "--yes")
-        with contextlib.chdir(self.other):
-            with self.assertRaisesRegex(
-                Exception, r"MEMORY_HUB_TOKEN holds your token of project alpha at .*--token-variable"
-            ):
-                self.join("cursor", "--yes", url=OTHER_URL, token=OTHER_TOKEN)
-            self.assertFalse((self.other / ".cursor").exists())
-            printed = self.join("cursor", "--yes", "--token-variable", "BETA_TOKEN", url=OTHER_URL, token=OTHER_TOKEN)
-            place = self.user / ".memory-hub/teams/other.example.net/beta/token"
-            self.assertIn(f'export BETA_TOKEN="$(cat {place})"', printed)
-            entry = json.loads((self.other / ".cursor/mcp.json").read_text())["mcpServers"]["memory-hub"]
-            self.assertEqual(entry["headers"], {"Authorization": "Bearer ${env:BETA_TOKEN}"})
-        self.assertEqual(place.read_text().strip(), OTHER_TOKEN)
+        with contextlib.chdir(self.other):  # one token of two projects needs one variable
+            self.join("cursor", "--yes", url=f"{HUB}/p/beta/mcp")
+            self.run_setup("cursor", "--yes", "--remove", "--url", f"{HUB}/p/beta/mcp")
+        with self.cannot(r"MEMORY_HUB_TOKEN holds your token of project alpha at .*--token-variable"):
+            self.join_other("cursor", "--yes")
+        self.assertFalse((self.other / ".cursor/mcp.json").exists())
+        output = self.join_other("cursor", "--yes", "--token-variable", "BETA_TOKEN")
+        token = self.teams / "other.example.net/beta/token"
+        self.assertIn(f'export BETA_TOKEN="$(cat {token})"', output)
+        entry = json.loads((self.other / ".cursor/mcp.json").read_text())["mcpServers"]["memory-hub"]
+        self.assertEqual(entry["headers"], bearer("${env:BETA_TOKEN}"))
+        self.assertEqual(token.read_text().strip(), OTHER_TOKEN)
 
     def test_the_variable_is_kept_for_the_next_time_and_for_other_clients(self):
         self.join("codex", "--yes", "--token-variable", "ALPHA_TOKEN")
         self.assertIn("nothing to do", self.join("codex", "--yes"))
         self.join("gemini-cli", "--yes")
         self.assertEqual(self.entry("codex")["bearer_token_env_var"], "ALPHA_TOKEN")
-        self.assertEqual(self.entry("gemini-cli")["headers"], {"Authorization": "Bearer ${ALPHA_TOKEN}"})
+        self.assertEqual(self.entry("gemini-cli")["headers"], bearer("${ALPHA_TOKEN}"))
         # A colleague's choice in the repository's file counts too.
         (self.user / ".memory-hub/teams.toml").unlink()
         self.assertIn("nothing to do", self.join("gemini-cli", "--yes"))
 
     def test_a_new_token_keeps_the_certificate_authority(self):
-        authority = self.user / "authority.pem"
-        authority.touch()
+        authority = self.file("authority.pem", "")
         self.join("codex", "--yes", "--ca-file", str(authority))
         self.join("codex", "--yes", token=OTHER_TOKEN)
-        self.assertEqual([found["ca_file"] for found in self.connections], [str(authority)])
+        self.assertEqual([connection["ca_file"] for connection in self.connections], [str(authority)])
 
     def test_a_project_whose_token_no_client_takes_from_a_variable_occupies_none(self):
         self.join()
         self.join("vscode", "--yes")
-        with contextlib.chdir(self.other):
-            self.join("cursor", "--yes", url=OTHER_URL, token=OTHER_TOKEN)
-            self.join("vscode", "--yes", url=OTHER_URL, token=OTHER_TOKEN)
-        self.assertEqual([found.get("token_variable") for found in self.connections], [None, "MEMORY_HUB_TOKEN"])
-
-    def test_one_token_of_two_projects_needs_one_variable(self):
-        self.join("cursor", "--yes")
-        with contextlib.chdir(self.other):
-            self.join("cursor", "--yes", url=f"{HUB}/p/beta/mcp")
-
-    def test_what_is_no_variable_is_refused(self):
-        for name in ("A-B", "1A", "A B", "$A", "A" * 101):
-            with self.subTest(name=name), self.assertRaisesRegex(Exception, "--token-variable is"):
-                self.join("cursor", "--yes", "--token-variable", name)
-        with self.assertRaisesRegex(Exception, "go with --url"):
-            self.run_setup("cursor", "--token-variable", "A")
+        for client in ("cursor", "vscode"):
+            self.join_other(client, "--yes")
+        variables = [connection.get("token_variable") for connection in self.connections]
+        self.assertEqual(variables, [None, "MEMORY_HUB_TOKEN"])
 
     def test_a_check_sends_no_token_to_another_hub_than_its_own(self):
         self.join("cursor", "--yes")
@@ -481,15 +442,11 @@ class TokenVariableTests(FolderTestCase):
         path.write_text(path.read_text().replace(HUB, "https://evil.example"))
         with mock.patch.dict(os.environ, MEMORY_HUB_TOKEN=TOKEN):
             for arguments in (("cursor",), ("--url", OTHER_URL)):
-                with self.assertRaisesRegex(Exception, f"MEMORY_HUB_TOKEN holds the token of {HUB}; choose another"):
+                with self.cannot(f"MEMORY_HUB_TOKEN holds the token of {HUB}; choose another"):
                     self.run_setup(*arguments, "--check")
 
 
-class WithoutHooksTests(FolderTestCase):
-    @property
-    def place(self) -> Path:
-        return self.user / ".memory-hub/teams/hub.example.org/alpha"
-
+class WithoutHooksTests(TeamSetupTestCase):
     def test_the_token_is_kept_and_the_line_printed_for_every_entry(self):
         for client, *options in (
             ("windsurf",),
@@ -497,12 +454,12 @@ class WithoutHooksTests(FolderTestCase):
             ("cursor", "--no-hooks", "--repository"),
         ):
             with self.subTest(client=client):
-                printed = self.join(client, "--yes", *options)
+                output = self.join(client, "--yes", *options)
                 self.assertEqual((self.place / "token").read_text().strip(), TOKEN)
-                self.assertIn(f'export MEMORY_HUB_TOKEN="$(cat {self.place}/token)"', printed)
-                self.assertNotIn("hooks work with", printed)
+                self.assertIn(f'export MEMORY_HUB_TOKEN="$(cat {self.place}/token)"', output)
+                self.assertNotIn("hooks work with", output)
                 self.assertIn("nothing to do", self.run_setup(client, "--yes", *options, "--url", URL))
-                self.run_setup(client, "--yes", "--remove", "--url", URL, *set(options) - {"--no-hooks"})
+                self.leave(client, *set(options) - {"--no-hooks"})
                 self.assertFalse((self.place / "token").exists())
                 self.assertEqual(self.connections, [])
 
@@ -512,20 +469,13 @@ class WithoutHooksTests(FolderTestCase):
             self.assertIsNone(connection_of(str(self.folder)))
             self.join("claude-code", "--yes")
             self.assertIsNotNone(connection_of(str(self.folder)))
-
-    def test_a_client_without_hooks_leaves_the_hooks_of_others_connected(self):
-        self.join("claude-code", "--yes")
         self.join("windsurf", "--yes")
-        self.run_setup("windsurf", "--yes", "--remove", "--url", URL)
+        self.leave("windsurf")
         self.assertTrue((self.place / "token").exists())
-        self.assertEqual([found["folder"] for found in self.connections], [str(self.folder)])
+        self.assertEqual([connection["folder"] for connection in self.connections], [str(self.folder)])
 
     def test_vs_code_asks_for_the_token_itself(self):
         with mock.patch.object(sys, "stdin", io.StringIO("")):
-            printed = self.run_setup("vscode", "--yes", "--no-hooks", "--url", URL)
-        self.assertNotIn("export", printed)
+            output = self.run_setup("vscode", "--yes", "--no-hooks", "--url", URL)
+        self.assertNotIn("export", output)
         self.assertEqual(self.connections, [])
-
-    def test_no_hooks_without_a_client_is_refused(self):
-        with self.assertRaisesRegex(Exception, "--no-hooks leaves nothing to set up without a client"):
-            self.join("--no-hooks")

@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
+import sys
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
+from types import FrameType
 from typing import Any
 from unittest import mock
 
@@ -24,104 +29,106 @@ from memories.selectors.versions import versions_of
 from memories.services import delete_memory, resolve_conflict, restore_memory, update_memory, write_memory
 from memories.services.relations import create_relation
 from memoryhub.core import log
-from memoryhub.core.errors import ConfirmationRequired, Conflict, HubError, Invalid, Locked
+from memoryhub.core.errors import Conflict, HubError, Invalid
 from memoryhub.core.models import RawEvent
+from memoryhub.core.origin import use_origin
+from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.transfer.folder import Form
 from memoryhub.transfer.mirror import files
-from memoryhub.transfer.mirror import state as mirror_state
 from memoryhub.transfer.mirror.run import Mirror
 from memoryhub.transfer.mirror.steps import Report
 from tests import forks
+from tests.memories.base import MemoriesTestCase
 from tests.secrets_made import SECRETS
 from tests.support import HubTestCase
-from tests.transfer.mirror_process import WORD, User
 from tests.web.server import poll
 
-ROOT = Path(__file__).parents[2]
+WAL, LOCKS = "memories/use-wal.md", "memories/no-locks.md"
+BESIDE = "memories/use-wal.conflict-1.md"
 
 
-class MirrorTestCase(HubTestCase):
+class MirrorTestCase(MemoriesTestCase):
+    """The memory ``self.wal`` is mirrored in the file ``WAL`` of ``self.folder``."""
+
     def setUp(self) -> None:
         super().setUp()
-        self.enterContext(self.store("alpha", actor="ada"))
         self.folder = self.home / "out"
-
-    def write(self, title: str = "Use WAL", content: str = "One.\n\nTwo.", **fields: Any) -> int:
-        return write_memory(command=MemoryWrite(title=title, content=content, **fields)).id
-
-    def change(self, memory_id: int, **fields: Any) -> None:
-        update_memory(command=MemoryUpdate(id=memory_id, **fields))
+        self.wal = self.write("Use WAL", "One.\n\nTwo.", tags=["storage"])
+        self.run_mirror()
 
     def run_mirror(self, form: Form = Form.MARKDOWN, *, preview: bool = False, **options: bool) -> Report:
         return Mirror(self.folder, form, **options).run(preview=preview)
 
     def done(self, **options: Any) -> list[tuple[str, str]]:
-        return [(step.did, step.path) for step in self.run_mirror(**options).steps]
+        return sorted((step.did, step.path) for step in self.run_mirror(**options).steps)
 
     def assert_quiet(self) -> None:
         self.assertEqual(self.done(), [])
 
-    def path(self, name: str = "memories/use-wal.md") -> Path:
+    def path(self, name: str = WAL) -> Path:
         return self.folder / name
 
-    def text(self, name: str = "memories/use-wal.md") -> str:
+    def text(self, name: str = WAL) -> str:
         return self.path(name).read_text()
 
-    def edit(self, old: str, new: str, name: str = "memories/use-wal.md") -> None:
+    def edit(self, old: str, new: str, name: str = WAL) -> None:
         text = self.text(name)
         self.assertIn(old, text)
         self.path(name).write_text(text.replace(old, new))
 
-    def content(self, memory_id: int) -> str:
-        return str(Memory.objects.get(id=memory_id).content)
+    def write_locks(self) -> int:
+        """Write a second memory, to which the first one is related."""
+        locks = self.write("No locks", "Nothing.")
+        create_relation(command=RelationCreate(source=str(self.wal), relation="related_to", target=str(locks)))
+        return locks
 
-    def contents(self, memory_id: int) -> list[str]:
+    def contents(self, memory_id: int = 0) -> list[str]:
+        """Return the texts of all versions of a memory, the newest first."""
+        memory_id = memory_id or self.wal
         return [version["content"] for version in versions_of([memory_id])[memory_id]]
 
 
 class OneSideTests(MirrorTestCase):
     def test_the_store_is_written_to_the_folder(self) -> None:
-        wal = self.write(tags=["storage"], kind="guideline", topic_key="db/wal")
-        old = self.write("No locks", "Nothing.")
-        create_relation(command=RelationCreate(source=str(wal), relation="related_to", target=str(old)))
-        self.assertEqual({did for did, _ in self.done()}, {"written"})
-        self.assertIn('related_to: ["memories/no-locks.md"]', self.text())
+        locks = self.write_locks()
+        self.assertEqual(self.done(), [("written", LOCKS), ("written", WAL)])
+        self.assertIn(f'related_to: ["{LOCKS}"]', self.text())
         self.assertTrue(self.text().endswith("# Use WAL\n\nOne.\n\nTwo.\n"))
         self.assert_quiet()
-        self.change(old, title="Few locks", content="Three.")
-        self.assertEqual(self.done(), [("written", "memories/no-locks.md")])
-        self.assertIn("# Few locks\n\nThree.\n", self.text("memories/no-locks.md"))
-        delete_memory(command=MemoryDelete(id=old))
-        self.assertEqual(sorted(self.done()), [("removed", "memories/no-locks.md"), ("written", "memories/use-wal.md")])
+        self.update(locks, title="Few locks", content="Three.")
+        self.assertEqual(self.done(), [("written", LOCKS)])
+        self.assertIn("# Few locks\n\nThree.\n", self.text(LOCKS))
+        self.delete(locks)
+        self.assertEqual(self.done(), [("removed", LOCKS), ("written", WAL)])
         self.assertNotIn("related_to", self.text())
         self.assert_quiet()
 
     def test_an_edit_becomes_a_version(self) -> None:
-        wal = self.write(tags=["storage"])
-        self.run_mirror()
         self.edit("Two.", "Two, and three.")
         self.edit('tags: ["storage"]', "tags:\n  - Storage\n  - sqlite\nmood: good")
         self.edit("# Use WAL", "# Use WAL mode")
         before = self.text()
-        self.assertEqual(self.done(), [("updated", "memories/use-wal.md")])
+        self.assertEqual(self.done(), [("updated", WAL)])
         memory = Memory.objects.get()
-        self.assertEqual(
-            (memory.title, memory.content, memory.tags),
-            ("Use WAL mode", "One.\n\nTwo, and three.", ["sqlite", "storage"]),
-        )
-        [version, _] = versions_of([wal])[wal]
-        self.assertEqual((version["base_version"], version["actor"]), (1, "ada"))
-        self.assertEqual(version["reason"], "edited in out/memories/use-wal.md")
+        self.assertEqual((memory.title, memory.content), ("Use WAL mode", "One.\n\nTwo, and three."))
+        self.assertEqual(memory.tags, ["sqlite", "storage"])
+        [version, _] = versions_of([self.wal])[self.wal]
+        provenance = (version["base_version"], version["actor"], version["reason"])
+        self.assertEqual(provenance, (1, "ada", f"edited in out/{WAL}"))
         self.assertEqual(self.text(), before)
         self.assert_quiet()
-        self.change(wal, content="Four.")
+        self.update(self.wal, content="Four.")
         self.run_mirror()
         self.assertIn("mood: good\n", self.text())
         self.assertIn("# Use WAL mode\n\nFour.\n", self.text())
+        # Front matter that was removed is written again
+        self.path().write_text("# Use WAL\n\nAll new.\n")
+        self.run_mirror()
+        self.assertEqual(self.contents()[0], "All new.")
+        self.assertIn("\nmemory: ", self.text())
+        self.assert_quiet()
 
     def test_a_new_file_becomes_a_memory_and_gets_its_id(self) -> None:
-        self.write()
-        self.run_mirror()
         for name, text in {
             "note.md": "Text without a heading.\n",
             "sub/named.md": "---\ntags: a b\nkind: guideline\nmood: good\n---\n# Named\n\nText.\n",
@@ -141,77 +148,56 @@ class OneSideTests(MirrorTestCase):
         self.assert_quiet()
 
     def test_a_file_that_moves_stays_the_same_memory(self) -> None:
-        wal, old = self.write(), self.write("No locks", "Nothing.")
-        create_relation(command=RelationCreate(source=str(wal), relation="related_to", target=str(old)))
+        locks = self.write_locks()
         self.run_mirror()
-        self.path("memories/no-locks.md").rename(self.folder / "locks.md")
+        self.path(LOCKS).rename(self.folder / "locks.md")
         self.edit("No locks", "Few locks", "locks.md")
-        self.assertEqual(sorted(self.done()), [("updated", "locks.md"), ("written", "memories/use-wal.md")])
+        self.assertEqual(self.done(), [("updated", "locks.md"), ("written", WAL)])
         self.assertIn('related_to: ["locks.md"]', self.text())
-        self.assertEqual(Memory.objects.get(id=old).title, "Few locks")
-        self.change(old, content="Three.")
+        self.assertEqual(Memory.objects.get(id=locks).title, "Few locks")
+        self.update(locks, content="Three.")
         self.assertEqual(self.done(), [("written", "locks.md")])
-        self.assert_quiet()
-
-    def test_a_new_file_at_the_place_of_a_moved_one_is_new(self) -> None:
-        wal = self.write()
-        self.run_mirror()
+        # A new file at the place of a moved one is a new memory
         self.path().rename(self.folder / "wal.md")
         self.path().write_text("# Use WAL again\n\nAll new.\n")
-        self.assertEqual(self.done(), [("created", "memories/use-wal.md")])
-        self.assertEqual((self.contents(wal), Memory.objects.count()), (["One.\n\nTwo."], 2))
+        self.assertIn(("created", WAL), self.done())
+        self.assertEqual((self.contents(), Memory.objects.count()), (["One.\n\nTwo."], 3))
         self.assert_quiet()
 
     def test_a_copy_is_named_until_it_differs(self) -> None:
-        self.write()
-        self.run_mirror()
         self.path("copy.md").write_text(self.text())
         [step] = self.run_mirror().steps
-        self.assertEqual((step.did, step.path, step.why), ("left", "copy.md", "a copy of memories/use-wal.md"))
+        self.assertEqual((step.did, step.path, step.why), ("left", "copy.md", f"a copy of {WAL}"))
         self.edit("Two.", "Two of the copy.", "copy.md")
         self.assertEqual(self.done(), [("created", "copy.md")])
-        self.assertEqual(
-            sorted(Memory.objects.values_list("content", flat=True)), ["One.\n\nTwo of the copy.", "One.\n\nTwo."]
-        )
-        self.assert_quiet()
-
-    def test_front_matter_that_was_removed_is_written_again(self) -> None:
-        wal = self.write()
-        self.run_mirror()
-        self.path().write_text("# Use WAL\n\nAll new.\n")
-        self.run_mirror()
-        self.assertEqual(self.contents(wal), ["All new.", "One.\n\nTwo."])
-        self.assertIn("\nmemory: ", self.text())
+        texts = sorted(Memory.objects.values_list("content", flat=True))
+        self.assertEqual(texts, ["One.\n\nTwo of the copy.", "One.\n\nTwo."])
         self.assert_quiet()
 
     def test_a_deleted_file_deletes_its_memory_and_can_come_back(self) -> None:
-        wal = self.write()
-        self.run_mirror()
         text = self.text()
         self.path().unlink()
-        self.assertEqual(self.done(), [("deleted", "memories/use-wal.md")])
-        self.assertIsNotNone(Memory.objects.get(id=wal).deleted_at)
+        self.assertEqual(self.done(), [("deleted", WAL)])
+        self.assertIsNotNone(Memory.objects.get(id=self.wal).deleted_at)
         self.assert_quiet()
         self.path().write_text(text)
-        self.assertEqual(self.done(), [("restored", "memories/use-wal.md")])
-        self.assertIsNone(Memory.objects.get(id=wal).deleted_at)
+        self.assertEqual(self.done(), [("restored", WAL)])
+        self.assertIsNone(Memory.objects.get(id=self.wal).deleted_at)
         self.assert_quiet()
 
     def test_many_missing_files_are_refused(self) -> None:
-        for number in range(21):
-            self.write(f"Memory {number}", f"Text {number}.")
+        self.write_all({f"Memory {number}": f"Text {number}." for number in range(20)})
         self.run_mirror()
-        files = sorted(self.path("memories").iterdir())
-        for path in files[:11]:
+        paths = sorted(self.path("memories").iterdir())
+        for path in paths[:11]:
             path.unlink()
-        with self.assertRaisesRegex(
-            Conflict, "11 of 21 files are gone from .*; bring them back, or pass --allow-deletions"
-        ):
+        refusal = "11 of 21 files are gone from .*; bring them back, or pass --allow-deletions"
+        with self.assertRaisesRegex(Conflict, refusal):
             self.run_mirror()
         self.assertEqual(Memory.objects.live().count(), 21)
         self.assertEqual(len(self.done(allow_deletions=True)), 11)
         self.assertEqual(Memory.objects.live().count(), 10)
-        for path in files[11:]:
+        for path in paths[11:]:
             path.unlink()
         self.path("memories").rmdir()
         self.folder.rmdir()
@@ -221,138 +207,118 @@ class OneSideTests(MirrorTestCase):
     def test_decisions_are_written_but_not_read(self) -> None:
         record_decision(command=DecisionRecord(title="Keep it", chosen="SQLite", rationale="It is small."))
         self.run_mirror()
-        name, before = "decisions/keep-it.md", self.text("decisions/keep-it.md")
+        name, beside = "decisions/keep-it.md", "decisions/keep-it.conflict-1.md"
+        before = self.text(name)
         self.assert_quiet()
         self.edit("small", "tiny", name)
         [step] = self.run_mirror().steps
-        self.assertEqual(
-            step.why, "decisions are superseded, not edited; the edit is in decisions/keep-it.conflict-1.md"
-        )
+        self.assertEqual(step.why, f"decisions are superseded, not edited; the edit is in {beside}")
         self.assertEqual(self.text(name), before)
-        self.assertIn("It is tiny.", self.text("decisions/keep-it.conflict-1.md"))
+        self.assertIn("It is tiny.", self.text(beside))
         self.path(name).unlink()
         self.path("decisions/own.md").write_text("# Own\n\n## Decision\n\nText.\n")
         self.assertEqual(self.done(), [("left", "decisions/own.md"), ("written", name)])
         self.assertEqual(self.text(name), before)
 
     def test_obsidian_has_wiki_links_and_tags_without_spaces(self) -> None:
-        wal, old = self.write(tags=["two words"]), self.write("No locks", "Nothing.")
-        create_relation(command=RelationCreate(source=str(wal), relation="related_to", target=str(old)))
+        with self.assertRaisesRegex(Conflict, "is a mirror of .*alpha in the form markdown"):
+            self.run_mirror(Form.OBSIDIAN)
+        self.folder = self.home / "vault"
+        self.write_locks()
+        self.update(self.wal, tags=["two words"])
         self.path(".obsidian").mkdir(parents=True)
         self.path(".obsidian/notes.md").write_text("# Not read")
         self.run_mirror(Form.OBSIDIAN)
         self.assertIn('related_to: ["[[memories/no-locks]]"]', self.text())
         self.assertIn('tags: ["two-words"]', self.text())
         self.edit("Two.", "Three.")
-        self.assertEqual(self.done(form=Form.OBSIDIAN), [("updated", "memories/use-wal.md")])
-        self.assertEqual((Memory.objects.get(id=wal).tags, Memory.objects.count()), (["two words"], 2))
-        with self.assertRaisesRegex(Conflict, "is a mirror of .*alpha in the form obsidian"):
-            self.run_mirror(Form.MARKDOWN)
+        self.assertEqual(self.done(form=Form.OBSIDIAN), [("updated", WAL)])
+        self.assertEqual((Memory.objects.get(id=self.wal).tags, Memory.objects.count()), (["two words"], 2))
 
 
 class BothSidesTests(MirrorTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.wal = self.write()
-        self.run_mirror()
-
     @tag("backend")
     def test_both_texts_are_kept_when_both_sides_change(self) -> None:
-        self.change(self.wal, content="Of the store.")
+        self.update(self.wal, content="Of the store.")
         self.edit("Two.", "Of the folder.")
         [step] = self.run_mirror().steps
-        self.assertEqual((step.did, step.path), ("conflict", "memories/use-wal.md"))
-        self.assertIn("the other one in memories/use-wal.conflict-1.md", step.why)
-        self.assertEqual(self.contents(self.wal), ["One.\n\nOf the folder.", "Of the store.", "One.\n\nTwo."])
-        self.assertIn("Of the store.", self.text("memories/use-wal.conflict-1.md"))
+        self.assertEqual((step.did, step.path), ("conflict", WAL))
+        self.assertIn(f"the other one in {BESIDE}", step.why)
+        self.assertEqual(self.contents(), ["One.\n\nOf the folder.", "Of the store.", "One.\n\nTwo."])
+        self.assertIn("Of the store.", self.text(BESIDE))
         [conflict] = open_conflicts([self.wal])[self.wal]
         self.assert_quiet()
         resolve_conflict(command=ConflictResolve(id=conflict, resolution="keep_a"))
-        self.assertEqual({path for _, path in self.done()}, {"memories/use-wal.conflict-1.md", "memories/use-wal.md"})
+        self.assertEqual({path for _, path in self.done()}, {BESIDE, WAL})
         self.assertIn("Of the store.", self.text())
         self.assertEqual(len(list(self.path("memories").iterdir())), 1)
         self.assert_quiet()
 
-    def test_a_save_from_an_old_version_is_a_conflict(self) -> None:
+    def test_a_save_from_an_old_version_is_a_conflict_and_the_old_version_itself_becomes_current(self) -> None:
         opened = self.text()
-        self.change(self.wal, content="Of the store.")
+        self.update(self.wal, content="Of the store.")
+        self.run_mirror()
+        self.path().write_text(opened)  # as git brings it back
+        self.assertEqual(self.done(), [("updated", WAL)])
+        self.assertEqual((self.contents()[0], open_conflicts([self.wal])), ("One.\n\nTwo.", {}))
+        self.update(self.wal, content="Of the store, again.")
         self.run_mirror()
         self.path().write_text(opened.replace("Two.", "Of the editor."))
-        self.assertEqual(self.done(), [("conflict", "memories/use-wal.md")])
-        self.assertEqual(self.contents(self.wal)[0], "One.\n\nOf the editor.")
+        self.assertEqual(self.done(), [("conflict", WAL)])
+        self.assertEqual(self.contents()[0], "One.\n\nOf the editor.")
         self.assertEqual(list(open_conflicts([self.wal])), [self.wal])
 
-    def test_an_old_version_that_git_brings_back_becomes_current(self) -> None:
-        first = self.text()
-        self.change(self.wal, content="Of the store.")
-        self.run_mirror()
-        self.path().write_text(first)
-        self.assertEqual(self.done(), [("updated", "memories/use-wal.md")])
-        self.assertEqual((self.content(self.wal), open_conflicts([self.wal])), ("One.\n\nTwo.", {}))
-
     def test_a_save_while_the_file_is_written_is_not_lost(self) -> None:
-        for hook in ("os.fsync", "_exchange"):
+        for hook, original in (("os.fsync", os.fsync), ("_exchange", files._exchange)):
             with self.subTest(hook=hook):
-                self.change(self.wal, content=f"Of the store, at {hook}.")
-                real = os.fsync if hook == "os.fsync" else files._exchange
-                saves = iter([f"Saved at {hook}."])
+                self.update(self.wal, content=f"Of the store, at {hook}.")
+                saves = [f"Saved at {hook}."]
 
-                def save(*given: Any, real: Any = real, saves: Any = saves) -> Any:
-                    for text in saves:
-                        self.path().write_text(f"{self.text()}\n{text}\n")
-                    return real(*given)
+                def save(*arguments: Any, original: Any = original, saves: list[str] = saves) -> Any:
+                    if saves:
+                        self.path().write_text(f"{self.text()}\n{saves.pop()}\n")
+                    return original(*arguments)
 
                 with mock.patch(f"memoryhub.transfer.mirror.files.{hook}", save):
                     [step] = self.run_mirror().steps
                 self.assertEqual((step.did, step.why), ("left", "it changed while it was to be written"))
-                self.assertEqual(self.done(), [("conflict", "memories/use-wal.md")])
-                self.assertIn(f"Saved at {hook}.", self.content(self.wal))
-                self.assertIn(f"Of the store, at {hook}.", self.contents(self.wal))
+                self.assertEqual(self.done(), [("conflict", WAL)])
+                self.assertIn(f"Saved at {hook}.", self.contents()[0])
+                self.assertIn(f"Of the store, at {hook}.", self.contents())
                 self.assert_quiet()
 
     def test_the_same_change_on_both_sides_is_none(self) -> None:
-        self.change(self.wal, content="Same.")
+        self.update(self.wal, content="Same.")
         self.edit("One.\n\nTwo.", "Same.")
         self.run_mirror()
-        self.assertEqual(self.contents(self.wal), ["Same.", "One.\n\nTwo."])
-        self.assertEqual(open_conflicts([self.wal]), {})
+        self.assertEqual((self.contents(), open_conflicts([self.wal])), (["Same.", "One.\n\nTwo."], {}))
         self.assert_quiet()
 
-    def test_the_edit_of_a_deleted_memory_is_kept_beside(self) -> None:
-        delete_memory(command=MemoryDelete(id=self.wal))
-        self.edit("Two.", "Of the folder.")
-        self.assertEqual(self.done(), [("conflict", "memories/use-wal.md")])
-        self.assertFalse(self.path().exists())
-        self.assertIn("Of the folder.", self.text("memories/use-wal.conflict-1.md"))
-        self.assert_quiet()
-
-    def test_a_file_deleted_while_the_store_changed_comes_back(self) -> None:
-        self.change(self.wal, content="Of the store.")
+    def test_a_file_or_memory_that_was_deleted_while_the_other_changed_is_kept(self) -> None:
+        self.update(self.wal, content="Of the store.")
         self.path().unlink()
-        self.assertEqual(self.done(), [("written", "memories/use-wal.md")])
+        self.assertEqual(self.done(), [("written", WAL)])
         self.assertIn("Of the store.", self.text())
+        self.delete(self.wal)
+        self.edit("Of the store.", "Of the folder.")
+        self.assertEqual(self.done(), [("conflict", WAL)])
+        self.assertFalse(self.path().exists())
+        self.assertIn("Of the folder.", self.text(BESIDE))
+        self.assert_quiet()
 
     @tag("backend")
     def test_without_its_state_the_mirror_compares_by_revision(self) -> None:
-        other = self.write("No locks", "Nothing.")
-        stale = self.write("Stale", "Old.")
+        other, stale = self.write("No locks", "Nothing."), self.write("Stale", "Old.")
         self.run_mirror()
-        self.change(stale, content="Of the store.")
-        self.change(other, content="Of the store.")
-        self.edit("Nothing.", "Of the folder.", "memories/no-locks.md")
-        self.forget_state()
-        self.assertEqual(
-            sorted(self.done()),
-            [("conflict", "memories/no-locks.md"), ("read", "memories/use-wal.md"), ("written", "memories/stale.md")],
-        )
-        self.assertEqual(len(self.contents(other)), 3)
-        self.assertIn("Of the store.", self.text("memories/stale.md"))
-        self.assertEqual(len(self.contents(stale)), 2)
-        self.assert_quiet()
-
-    def forget_state(self) -> None:
+        for memory in (stale, other):
+            self.update(memory, content="Of the store.")
+        self.edit("Nothing.", "Of the folder.", LOCKS)
         for path in (self.home / "mirrors").iterdir():
             path.unlink()
+        self.assertEqual(self.done(), [("conflict", LOCKS), ("read", WAL), ("written", "memories/stale.md")])
+        self.assertEqual((len(self.contents(other)), len(self.contents(stale))), (3, 2))
+        self.assertIn("Of the store.", self.text("memories/stale.md"))
+        self.assert_quiet()
 
     def test_secrets_are_masked_in_the_file_too(self) -> None:
         secret, text = SECRETS["github"]
@@ -366,41 +332,32 @@ class BothSidesTests(MirrorTestCase):
     def test_a_redaction_reaches_files_edits_and_conflict_files(self) -> None:
         other = self.write("Zanzibar plans", "Keep.\n\nZanzibar here.")
         self.run_mirror()
-        self.change(self.wal, content="Zanzibar in the store.")
+        self.update(self.wal, content="Zanzibar in the store.")
         self.edit("Two.", "Zanzibar in the folder.")
         self.run_mirror()
         self.edit("Keep.", "Kept, and edited.", "memories/zanzibar-plans.md")
         select = {"text": "Zanzibar", "ignore_case": True}
         token = preview_redaction(command=RedactionSelect(**select)).confirm_token
-        done = redact(command=RedactionRun(**select, confirm_token=token))
-        self.assertIn(f"3 files of the mirror {self.folder}", [place.where for place in done.left])
+        redaction = redact(command=RedactionRun(**select, confirm_token=token))
+        self.assertIn(f"3 files of the mirror {self.folder}", [place.where for place in redaction.left])
         self.run_mirror()
-        self.assertIn("Kept, and edited.\n\n[REDACTED:removed", self.content(other))
+        self.assertIn("Kept, and edited.\n\n[REDACTED:removed", self.contents(other)[0])
         self.run_mirror()
         texts = {str(path): path.read_text() for path in self.folder.rglob("*") if path.is_file()}
         self.assertNotIn("zanzibar", str(texts).lower())
         self.assert_quiet()
 
     def test_an_erased_memory_takes_its_files_along(self) -> None:
-        self.change(self.wal, content="Of the store.")
+        self.update(self.wal, content="Of the store.")
         self.edit("Two.", "Of the folder.")
         self.run_mirror()
         self.edit("Of the folder.", "Edited again.")
-        delete_memory(command=MemoryDelete(id=self.wal))
-        with self.assertRaises(ConfirmationRequired) as asked:
-            delete_memory(command=MemoryDelete(id=self.wal, permanent=True))
-        token = asked.exception.data["confirm_token"]
-        delete_memory(command=MemoryDelete(id=self.wal, permanent=True, confirm_token=token))
+        self.erase(self.wal)
         self.run_mirror()
         self.assertEqual(list(self.path("memories").iterdir()), [])
 
 
 class UnusualFilesTests(MirrorTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.wal = self.write()
-        self.run_mirror()
-
     def test_files_that_cannot_be_read_are_named_and_left(self) -> None:
         outside = self.home / "outside.md"
         outside.write_text("# Outside\n\nText.\n")
@@ -416,6 +373,7 @@ class UnusualFilesTests(MirrorTestCase):
             "kind.md": (b"---\nkind: sonnet\n---\nText.\n", "kind"),
             "latin.md": (b"caf\xe9", "it is not UTF-8 text"),
             "merge.md": (b"<<<<<<< HEAD\na\n=======\nb\n>>>>>>> other\n", "unresolved merge conflicts"),
+            WAL: (b"", ""),
         }
         for name, (raw, _) in reasons.items():
             self.path(name).write_bytes(raw)
@@ -427,38 +385,32 @@ class UnusualFilesTests(MirrorTestCase):
             self.assertEqual(steps[name].did, "left")
             self.assertIn(why, steps[name].why)
             self.assertEqual(self.path(name).read_bytes(), raw)
-        self.assertEqual((Memory.objects.count(), outside.read_text()), (1, "# Outside\n\nText.\n"))
-
-    def test_an_emptied_file_changes_nothing(self) -> None:
-        self.path().write_text("")
-        self.assertEqual({did for did, _ in self.done()}, {"left"})
-        self.assertEqual(self.contents(self.wal), ["One.\n\nTwo."])
+        self.assertEqual((self.contents(), Memory.objects.count()), (["One.\n\nTwo."], 1))
+        self.assertEqual(outside.read_text(), "# Outside\n\nText.\n")
 
     def test_nothing_is_written_through_a_link(self) -> None:
-        (self.home / "elsewhere").mkdir()
+        elsewhere = self.home / "elsewhere"
+        elsewhere.mkdir()
         self.path().unlink()
         self.path("memories").rmdir()
-        self.path("memories").symlink_to(self.home / "elsewhere")
-        self.change(self.wal, content="Three.")
+        self.path("memories").symlink_to(elsewhere)
+        self.update(self.wal, content="Three.")
         [step] = self.run_mirror().steps
         self.assertEqual(step.did, "left")
         self.assertIn("leads out of the folder", step.why)
-        self.assertEqual(list((self.home / "elsewhere").iterdir()), [])
+        self.assertEqual(list(elsewhere.iterdir()), [])
         self.path("memories").unlink()
-        self.assertEqual(self.done(), [("written", "memories/use-wal.md")])
+        self.assertEqual(self.done(), [("written", WAL)])
 
     def test_a_preview_changes_nothing(self) -> None:
-        self.change(self.wal, content="Three.")
+        self.update(self.wal, content="Three.")
         self.path("note.md").write_text("Text.\n")
-        state = (next((self.home / "mirrors").iterdir())).read_bytes()
-        self.assertEqual(sorted(self.done(preview=True)), [("created", "note.md"), ("written", "memories/use-wal.md")])
+        [state] = (self.home / "mirrors").iterdir()
+        before = state.read_bytes()
+        self.assertEqual(self.done(preview=True), [("created", "note.md"), ("written", WAL)])
         self.assertEqual((self.text("note.md"), Memory.objects.count()), ("Text.\n", 1))
-        self.assertEqual((next((self.home / "mirrors").iterdir())).read_bytes(), state)
+        self.assertEqual(state.read_bytes(), before)
         self.assertIn("Two.", self.text())
-
-    def test_one_mirror_at_a_time(self) -> None:
-        with mirror_state.locked(self.folder.resolve()), self.assertRaisesRegex(Locked, "another mirror of"):
-            self.run_mirror()
 
     def test_a_folder_of_notes_is_not_taken_for_memories(self) -> None:
         notes = self.home / "notes"
@@ -476,7 +428,7 @@ class UnusualFilesTests(MirrorTestCase):
         self.write("No locks", "Nothing.", topic_key="db/locks")
         self.run_mirror()
         texts = {path.name: path.read_text() for path in self.path("memories").iterdir()}
-        state = next((self.home / "mirrors").iterdir())
+        [state] = (self.home / "mirrors").iterdir()
         ours = state.read_bytes()
         state.unlink()
         with self.store("beta", actor="ben"):
@@ -485,35 +437,34 @@ class UnusualFilesTests(MirrorTestCase):
             self.assertEqual(Memory.objects.get(topic_key="db/locks").content, "Nothing.")
             self.assertEqual({path.name: path.read_text() for path in self.path("memories").iterdir()}, texts)
             self.assert_quiet()
-            bens = Memory.objects.get(title="Use WAL")
-            self.change(bens.id, content="Of Ben.")
+            self.update(Memory.objects.get(title="Use WAL").id, content="Of Ben.")
             self.run_mirror()
             self.assertEqual(len(list(self.path("memories").iterdir())), 2)
         state.write_bytes(ours)
-        self.assertEqual(self.done(), [("updated", "memories/use-wal.md")])
-        self.assertEqual(self.contents(self.wal), ["Of Ben.", "One.\n\nTwo."])
+        self.assertEqual(self.done(), [("updated", WAL)])
+        self.assertEqual(self.contents(), ["Of Ben.", "One.\n\nTwo."])
         self.assert_quiet()
 
 
 class MirrorCommandTests(MirrorTestCase):
     def test_the_command_and_its_watch(self) -> None:
-        wal = self.write()
-        code, printed, _ = self.command("--json")
-        self.assertEqual((code, json.loads(printed)["counts"]), (0, {"written": 1}))
+        self.update(self.wal, content="Two.")
+        code, output, _ = self.command("--json")
+        self.assertEqual((code, json.loads(output)["counts"]), (0, {"written": 1}))
         self.assertIn("nothing has changed", self.command()[1])
         process = self.enterContext(forks.Fork(forks.COMMAND, *self.arguments("--watch")))
         self.addCleanup(process.kill)
         self.assertIn("nothing has changed", process.stdout.readline())
-        code, printed, errors = self.command()
-        self.assertEqual((code, printed), (7, ""))
+        code, output, errors = self.command()
+        self.assertEqual((code, output), (7, ""))
         self.assertIn("another mirror of", errors)
         self.edit("Two.", "Of the folder.")
-        poll(lambda: self.content(wal) == "One.\n\nOf the folder.", what="the edit is in the store")
-        self.change(wal, content="Of the store.")
+        poll(lambda: self.contents()[0] == "Of the folder.", what="the edit is in the store")
+        self.update(self.wal, content="Of the store.")
         poll(lambda: "Of the store." in self.text(), what="the change is in the folder")
         os.kill(process.pid, signal.SIGINT)
         output, errors = process.communicate()
-        self.assertIn("updated  memories/use-wal.md\n", output)
+        self.assertIn(f"updated  {WAL}\n", output)
         self.assertEqual((process.returncode, errors), (130, "memory-hub: stopped; the next run continues\n"))
 
     def command(self, *options: str) -> tuple[int, str, str]:
@@ -529,6 +480,14 @@ SEEDS = [int(seed) for seed in os.environ.get("MEMORY_HUB_TEST_MIRROR_SEEDS", "1
 _AT_ONCE = 8
 # Few, so that both sides often change the same one
 _FEWEST = 5
+WORD = re.compile(r"\bw[a-z]+\d+x\d+\b")
+WATCHED = ("memoryhub/transfer/mirror", "memories/services/", "memoryhub/core/log/append", "/pathlib.py")
+# Mirrors a folder, and kills itself at a given call
+INTERRUPTED = """
+import sys
+from tests.transfer.test_mirror import run_interrupted
+run_interrupted(*sys.argv[1:])
+"""
 
 
 @tag("attack")
@@ -550,16 +509,16 @@ class KilledMirrorTests(HubTestCase):
         for round_number in range(EDITS // _AT_ONCE):
             for _ in range(_AT_ONCE):
                 (user if chance.random() < 0.5 else agent).act()
-            killed += self.mirror(folder, 1000 * seed + round_number, chance) == -9
+            killed += self.mirror(folder, 1000 * seed + round_number, chance) == -signal.SIGKILL
         self.assertGreater(killed, 0)
         self.settle(folder)
-        self.assertEqual((user.expected() | agent.written) - self.found(folder), set())
+        self.assertEqual((user.expected() | agent.words) - self.words(folder), set())
         self.assertTrue(log.verify().ok)
 
     def mirror(self, folder: Path, seed: int, chance: random.Random) -> int:
-        counts = [str(int(10 ** chance.uniform(1.5, 4.5))), str(int(10 ** chance.uniform(1.5, 4.5)))]
-        code, _, errors = forks.run_module("tests.transfer.mirror_process", str(folder), str(seed), *counts)
-        self.assertIn(code, (0, -9), errors)
+        calls = [str(int(10 ** chance.uniform(1.5, 4.5))) for _ in ("killed", "edited")]
+        code, _, errors = forks.run_program(INTERRUPTED, str(folder), str(seed), *calls)
+        self.assertIn(code, (0, -signal.SIGKILL), errors)
         return code
 
     # A run leaves what it read to the next one where a file was being saved
@@ -570,32 +529,35 @@ class KilledMirrorTests(HubTestCase):
                 return
         self.fail(f"the mirror doesn't settle: {report.steps}")
 
-    def found(self, folder: Path) -> set[str]:
+    def words(self, folder: Path) -> set[str]:
         texts = [path.read_text() for path in folder.rglob("*.md")]
         payloads = RawEvent.objects.filter(stream_id__startswith="memory:").values_list("payload_json", flat=True)
         texts += [json.dumps(json.loads(payload or "{}")) for payload in payloads]
         return {word for text in texts for word in WORD.findall(text)}
 
 
-class Agent:
-    """Writes to the store at random, as agents do. What is in the log cannot be lost; its words must stay readable."""
+class Writer:
+    """Writes at random; each text has a word of its own."""
 
     def __init__(self, chance: random.Random, name: str) -> None:
-        self.chance, self.name, self.count = chance, name, 0
-        self.written: set[str] = set()
+        self.chance, self.name = chance, name
+        self.words: set[str] = set()
 
     def word(self) -> str:
-        self.count += 1
-        word = f"w{self.name[0]}{self.name[1:]}x{self.count}"
-        self.written.add(word)
+        word = f"w{self.name}x{len(self.words) + 1}"
+        self.words.add(word)
         return word
+
+
+class Agent(Writer):
+    """Writes to the store, as agents do. What is in the log cannot be lost; its words must stay readable."""
 
     def act(self) -> None:
         ids = sorted(Memory.objects.live().values_list("id", flat=True))
-        actions = [self.change, self.change, self.change, self.delete, self.restore]
         if len(ids) < _FEWEST:
             self.write()
         else:
+            actions = [self.change, self.change, self.change, self.delete, self.restore]
             self.chance.choice(actions)(self.chance.choice(ids))
 
     def write(self) -> None:
@@ -611,8 +573,104 @@ class Agent:
 
     def restore(self, _: int) -> None:
         deleted = Memory.objects.filter(deleted_at__isnull=False).order_by("id").first()
-        if deleted:
-            try:
+        with suppress(HubError):  # its title is taken
+            if deleted:
                 restore_memory(command=MemoryTouch(id=deleted.id))
-            except HubError:
-                return  # its title is taken
+
+
+class User(Writer):
+    """Edits files. Words that the user removes from a file are no longer expected anywhere.
+
+    The journal is beside the folder and is written before the file, so that a killed process loses nothing of it.
+    """
+
+    def __init__(self, folder: Path, chance: random.Random, name: str) -> None:
+        super().__init__(chance, name)
+        self.folder = folder
+        self.journal = folder.with_name(f"{folder.name}.journal")
+
+    def note(self, *, wrote: str = "", removed: str = "") -> None:
+        with self.journal.open("a") as file:
+            file.write(json.dumps({"wrote": WORD.findall(wrote), "removed": WORD.findall(removed)}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def act(self) -> None:
+        paths = sorted(path for path in self.folder.rglob("*.md") if ".conflict-" not in path.name)
+        often = [self.append, self.append, self.append, self.replace, self.replace]
+        actions = [*often, *often, self.rename, self.rename, self.remove, self.copy, self.cut]
+        if not paths or self.chance.random() < 0.05:
+            self.create()
+        else:
+            self.chance.choice(actions)(self.chance.choice(paths))
+
+    def create(self) -> None:
+        text = f"# Note {self.word()}\n\nNew text {self.word()}.\n"
+        self.save(self.folder / f"note-{self.chance.randrange(10**6)}.md", text, "")
+
+    def append(self, path: Path) -> None:
+        old = path.read_text()
+        self.save(path, f"{old}\nAppended {self.word()}.\n", old)
+
+    def replace(self, path: Path) -> None:
+        old = path.read_text()
+        head = re.match(r"---\n.*?^---\n", old, re.DOTALL | re.MULTILINE)
+        self.save(path, f"{head[0] if head else ''}\n# Title {self.word()}\n\nReplaced {self.word()}.\n", old)
+
+    def rename(self, path: Path) -> None:
+        target = self.folder / self.chance.choice(["", "sub"]) / f"moved-{self.chance.randrange(10**6)}.md"
+        target.parent.mkdir(exist_ok=True)
+        path.rename(target)
+
+    def remove(self, path: Path) -> None:
+        self.note(removed=path.read_text())
+        path.unlink()
+
+    def copy(self, path: Path) -> None:
+        text = path.read_text()
+        self.save(self.folder / f"copy-{self.chance.randrange(10**6)}.md", f"{text}\nOf the copy {self.word()}.\n", "")
+
+    # A save that was interrupted: the end is missing
+    def cut(self, path: Path) -> None:
+        old = path.read_text()
+        self.save(path, old[: self.chance.randrange(len(old) + 1)], old)
+
+    # As editors do: some write into the file, others replace it
+    def save(self, path: Path, text: str, old: str) -> None:
+        removed = set(WORD.findall(old)) - set(WORD.findall(text))
+        self.note(wrote=text, removed=" ".join(removed))
+        if self.chance.random() < 0.5:
+            path.write_text(text)
+        else:
+            temporary = path.with_name(f".{path.name}.swp")
+            temporary.write_text(text)
+            temporary.replace(path)
+
+    def expected(self) -> set[str]:
+        """Return the words that must be found somewhere."""
+        words: set[str] = set()
+        for line in self.journal.read_text().splitlines():
+            entry = json.loads(line)
+            words = words - set(entry["removed"]) | set(entry["wrote"])
+        return words
+
+
+def run_interrupted(folder: str, seed: str, kill_at: str, edit_at: str) -> None:
+    """Mirror a folder; edit a file at a call into the watched modules, and end the process at another."""
+    user, calls = User(Path(folder), random.Random(int(seed)), f"m{seed}"), count(1)
+
+    def interrupt(frame: FrameType, event: str, _: Any) -> None:
+        if not any(name in frame.f_code.co_filename for name in WATCHED):
+            return
+        number = next(calls)
+        if number == int(edit_at):
+            sys.setprofile(None)
+            user.act()
+            sys.setprofile(interrupt)
+        if number == int(kill_at):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with use_store(project_store("alpha")), use_origin(source="service", actor="ada"):
+        sys.setprofile(interrupt)
+        Mirror(Path(folder), Form.MARKDOWN, adopt=True, allow_deletions=True).run()
+        sys.setprofile(None)

@@ -12,9 +12,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -52,7 +51,7 @@ from tests.forks import Fork
 from tests.home import UNMEASURED
 from tests.postgresql import Cluster, hub_template, shared_cluster
 from tests.programs import needs
-from tests.support import HubTestCase
+from tests.support import Done, HubTestCase
 from tests.torture.rounds import is_long, rounds
 from tests.web.server import migrated_home
 
@@ -79,19 +78,14 @@ except HubError as error:
 """
 
 
-@dataclass(frozen=True)
-class Done:
-    code: int
-    printed: str
-    errors: str
-
-
 @sqlite_only("it moves stores between both")
 @needs("postgresql")
 class MovingTestCase(HubTestCase):
     """A store in SQLite, a PostgreSQL beside it, and processes that write in either."""
 
     cluster: Cluster
+    # Commands would create them in the server's database first
+    has_hub_tables = False
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -102,11 +96,20 @@ class MovingTestCase(HubTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.server = Place("", self.enterContext(self.cluster.database(template=self.template())))
+        template = hub_template() if self.has_hub_tables else "template0"
+        self.server = Place("", self.enterContext(self.cluster.database(template=template)))
 
-    def template(self) -> str:
-        """Return what the database of a test is a copy of; commands there would create the hub's tables first."""
-        return "template0"
+    def move(self) -> Any:
+        return move(ALPHA, FILES, self.server)
+
+    def move_back(self) -> Any:
+        return move(ALPHA, self.server, FILES)
+
+    def confirm(self) -> None:
+        confirm(ALPHA, FILES, self.server)
+
+    def undo(self) -> None:
+        undo(ALPHA, FILES, self.server)
 
     def migrate_files(self) -> None:
         """Give the home a database of the hub in files, whose migrations take seconds."""
@@ -124,8 +127,8 @@ class MovingTestCase(HubTestCase):
     def start(self, program: str, *arguments: str, place: Place = FILES) -> Fork:
         return Fork(program, *arguments, environment={env.DATABASE_VARIABLE: place.url or env.FILES})
 
-    def run_until_killed(self, program: str, *arguments: str) -> None:
-        process = self.start(program, *arguments)
+    def run_until_killed(self, command: str, step: str, source: Place, target: Place) -> None:
+        process = self.start(KILLED, command, step, source.url, target.url)
         process.communicate()
         self.assertEqual(process.returncode, -signal.SIGKILL)
         self.cluster.end_leases(self.server.url.rpartition("/")[2])
@@ -141,6 +144,10 @@ class MovingTestCase(HubTestCase):
             return error.code
         return ""
 
+    def titles(self) -> set[str]:
+        with self.store("alpha", create=False):
+            return set(Memory.objects.values_list("title", flat=True))
+
     def read(self, place: Place) -> dict[str, Any]:
         """Return the digests of the log and of all read models, and the anchor."""
         with Peer(place) as peer:
@@ -154,7 +161,7 @@ class MovingTestCase(HubTestCase):
     def succeed_in(self, url: str, *arguments: str) -> str:
         done = self.run_in(url, *arguments)
         self.assertEqual(done.code, 0, done.errors)
-        return done.printed
+        return done.output
 
 
 EVENTS = rounds(300, long=10_000)
@@ -173,17 +180,19 @@ try:
 except HubError as error:
     print(json.dumps([written, error.code, error.message]))
 """
+# Moves or undoes a move, and dies before a step
 KILLED = f"""{PROGRAM}
-wanted, seen = sys.argv[1].split("+"), []
+command, steps, *urls = sys.argv[1:]
+seen = []
 class Killed(peer.Peer):
     def ask(self, name, **arguments):
         seen.append(name)
-        if seen[-len(wanted):] == wanted:
+        if "+".join(seen).endswith(steps):
             os.kill(os.getpid(), signal.SIGKILL)
         super().ask(name, **arguments)
 switching.Peer = Killed
-places = [peer.Place("", url) for url in sys.argv[2:]]
-moving.move(project_store("alpha"), *places)
+acts = {{"move": moving.move, "undo": ending.undo}}
+acts[command](project_store("alpha"), *[peer.Place("", url) for url in urls])
 """
 
 
@@ -195,9 +204,16 @@ class HubTablesTests(HubTestCase):
             "jobs": [{"model": "django_q.schedule", "pk": 7001, "fields": {"name": "kept", "func": "print"}}],
         }
         for dies_at in (2, 1, 0):
+            numbers = itertools.count(1)
+
+            def call(*arguments: Any, dies_at: int = dies_at, numbers: Any = numbers, **options: Any) -> None:
+                if next(numbers) == dies_at:
+                    raise SystemExit
+                call_command(*arguments, **options)
+
             with (
                 mock.patch("sys.stdin", io.StringIO(json.dumps(rows))),
-                mock.patch("django.core.management.call_command", dying_at(dies_at)),
+                mock.patch("django.core.management.call_command", call),
                 self.assertRaises(SystemExit) if dies_at else nullcontext(),
             ):
                 hub_tables._load()
@@ -205,30 +221,20 @@ class HubTablesTests(HubTestCase):
         self.assertTrue(Schedule.objects.filter(name="kept").exists())
 
 
-def dying_at(number: int) -> Callable[..., None]:
-    calls = []
-
-    def call(*arguments: Any, **options: Any) -> None:
-        calls.append(arguments)
-        if len(calls) == number:
-            raise SystemExit
-        call_command(*arguments, **options)
-
-    return call
-
-
 @tag("process")
 class MovingTests(MovingTestCase):
     def test_a_store_goes_there_and_back_with_equal_digests(self) -> None:
         self.fill(EVENTS)
+        with self.store("alpha"):
+            log.erase_streams(["memory:1"], reason="a word")
         before = self.read(FILES)
-        move(ALPHA, FILES, self.server)
+        self.move()
         self.assertEqual(list_projects(), [])
         self.assertEqual(self.read(self.server), before)
-        confirm(ALPHA, FILES, self.server)
+        self.confirm()
         self.assertFalse(stores.exists(ALPHA))
 
-        move(ALPHA, self.server, FILES)
+        self.move_back()
         with self.store("alpha", create=False):  # what a redaction could not look into
             (kept,) = unproven()
             self.assertIn(self.server.url.rpartition("@")[2], kept.where)
@@ -236,8 +242,8 @@ class MovingTests(MovingTestCase):
         self.assertEqual(self.read(FILES), before)
         with self.store("alpha", create=False):
             self.assertEqual(unproven(), [])
-            found = log.verify()
-            self.assertTrue(found.ok, found.describe())
+            verification = log.verify()
+            self.assertTrue(verification.ok, verification.describe())
         role = f"hub_{self.server.url.rpartition('/')[2]}_project_alpha"
         self.assertEqual(self.cluster.execute("SELECT rolname FROM pg_roles WHERE rolname = %s", [role]), [])
 
@@ -247,33 +253,33 @@ class MovingTests(MovingTestCase):
         for writer in writers:
             assert writer.stdout
             self.assertEqual(writer.stdout.readline(), "begun\n")
-        moved = move(ALPHA, FILES, self.server)
-        ended = [json.loads(writer.communicate()[0]) for writer in writers]
-        for _, code, message in ended:
+        events = self.move().events
+        ends = [json.loads(writer.communicate()[0]) for writer in writers]
+        for _, code, message in ends:
             self.assertEqual((code, message.count(".")), ("moved", message.split("#")[0].count(".")))
             self.assertIn("has moved to postgresql://127.0.0.1", message)
-        acknowledged = [position for written, _, _ in ended for position in written]
-        self.assertEqual(moved.events, EVENTS + len(acknowledged))
-        move(ALPHA, self.server, FILES)
+        acknowledged = [position for positions, _, _ in ends for position in positions]
+        self.assertEqual(events, EVENTS + len(acknowledged))
+        self.move_back()
         with self.store("alpha", create=False):
             self.assertEqual(Memory.objects.filter(id__in=acknowledged).count(), len(acknowledged))
 
     def test_a_late_writer_inside_its_block_is_refused(self) -> None:
         self.write("early")
         with self.store("alpha"):
-            move(ALPHA, FILES, self.server)
+            self.move()
             with self.assertRaisesRegex(Moved, "'alpha' has moved to postgresql://127.0.0.1"):
                 self.write("late")
         with self.assertRaises(Moved), self.store("alpha", create=True):
             pass
-        confirm(ALPHA, FILES, self.server)
+        self.confirm()
 
     def test_a_killed_move_leaves_one_place_that_takes_writes(self) -> None:
         self.write("early")
         for number, step in enumerate((*KILLED_BEFORE, *(KILLED_BEFORE_TOO if is_long() else ()))):
             source, target = (FILES, self.server) if number % 2 == 0 else (self.server, FILES)
             with self.subTest(killed_before=step, to=target.name or "server"):
-                self.run_until_killed(KILLED, step, source.url, target.url)
+                self.run_until_killed("move", step, source, target)
                 taking = [place for place in (source, target) if not self.write_at(place, f"after {step}")]
                 # Between the fence and the arrival neither takes writes, until the move is run again
                 self.assertEqual(taking, {"arrive": [], "mark_left": [target]}.get(step, [source]))
@@ -285,34 +291,24 @@ class MovingTests(MovingTestCase):
     def test_undo_goes_back_and_takes_along_what_was_written(self) -> None:
         self.write("early")
         before = self.read(FILES)
-        move(ALPHA, FILES, self.server)
-        undo(ALPHA, FILES, self.server)
+        self.move()
+        self.undo()
         self.assertEqual(self.read(FILES), before)
         self.write("between")
 
-        move(ALPHA, FILES, self.server)
+        self.move()
         self.assertEqual(self.write_at(self.server, "there"), "")
-        undo(ALPHA, FILES, self.server)
-        with self.store("alpha", create=False):
-            titles = set(Memory.objects.values_list("title", flat=True))
-        self.assertEqual(titles, {"early", "between", "there"})
+        self.undo()
+        self.assertEqual(self.titles(), {"early", "between", "there"})
         confirm(ALPHA, self.server, FILES)
         with self.assertRaises(NotFound):
             undo(ALPHA, self.server, FILES)
-
-    def test_erased_text_stays_erased(self) -> None:
-        (memory,) = self.write("the launch word is heliotrope")
-        with self.store("alpha"):
-            log.erase_streams([f"memory:{memory}"], reason="a word")
-        before = self.read(FILES)
-        move(ALPHA, FILES, self.server)
-        self.assertEqual(self.read(self.server), before)
 
     def test_a_place_with_such_a_store_is_refused(self) -> None:
         self.write("here")
         self.assertEqual(self.write_at(self.server, "there", create=True), "")
         with self.assertRaisesRegex(Conflict, "there is a project 'alpha' in .* already"):
-            move(ALPHA, FILES, self.server)
+            self.move()
         self.write("still here")
         with self.assertRaises(NotFound):
             move(project_store("beta"), FILES, self.server)
@@ -341,183 +337,136 @@ class MovingTests(MovingTestCase):
         self.assertEqual(list_projects(), [])
 
 
-class _Interrupted(Exception):
+class Interrupted(Exception):
     pass
-
-
-@contextmanager
-def at(step: str, action: Callable[[], object], *, after: bool = False) -> Iterator[None]:
-    """Do something once before a step, or after it."""
-    waiting = [action]
-
-    def call(peer: Peer, name: str, **arguments: Any) -> Any:
-        if name == step and waiting and not after:
-            waiting.pop()()
-        result = called(peer, name, **arguments)
-        if name == step and waiting and after:
-            waiting.pop()()
-        return result
-
-    called = Peer.call
-    with mock.patch.object(Peer, "call", call):
-        yield
-
-
-def interrupt() -> None:
-    raise _Interrupted
 
 
 @tag("attack")
 class RacesTests(MovingTestCase):
+    """The lease is lost, for example while its process is stopped, and a second command works on the store."""
+
     def setUp(self) -> None:
         super().setUp()
         self.write("early")
-        self.titles = (f"later {number}" for number in itertools.count())
+        self.later_titles = (f"later {number}" for number in itertools.count())
 
-    def interrupted(self, step: str, act: Callable[..., object], source: Place, target: Place) -> None:
-        with self.without_lock(), at(step, interrupt), self.assertRaises(_Interrupted):
-            act(ALPHA, source, target)
+    def race(
+        self,
+        command: Callable[[], object],
+        step: str,
+        other: Callable[[], object],
+        *,
+        after: bool = False,
+        locked: bool = False,
+        refused: AbstractContextManager[object] | None = None,
+    ) -> None:
+        """Run a command, and another one before a step of it, or after that; the first one may be refused."""
+        others, called = [other], Peer.call
 
-    # A lease can be lost, for example while its process is stopped
-    @contextmanager
-    def without_lock(self) -> Iterator[None]:
-        with mock.patch.object(switching, "lock"):
-            yield
+        def call(peer: Peer, name: str, **arguments: Any) -> Any:
+            is_due = name == step
+            if is_due and others and not after:
+                others.pop()()
+            result = called(peer, name, **arguments)
+            if is_due and others:
+                others.pop()()
+            return result
 
-    def assert_only(self, place: Place, *others: Place) -> None:
-        places = (FILES, self.server, *others)
-        taking = [each for each in places if not self.write_at(each, next(self.titles))]
+        lock = nullcontext() if locked else mock.patch.object(switching, "lock")
+        with mock.patch.object(Peer, "call", call), lock, refused or nullcontext():
+            command()
+        self.assertEqual(others, [], "the step was not reached")
+
+    def interrupt(self, command: Callable[[], object], step: str) -> None:
+        self.race(command, step, mock.Mock(side_effect=Interrupted), refused=self.assertRaises(Interrupted))
+
+    def assert_only(self, place: Place) -> None:
+        taking = [each for each in (FILES, self.server) if not self.write_at(each, next(self.later_titles))]
         self.assertEqual(taking, [place])
 
     def test_two_commands_that_finish_the_same_move_agree(self) -> None:
-        self.interrupted("arrive", move, FILES, self.server)
-        with self.without_lock(), at("arrive", lambda: move(ALPHA, FILES, self.server)):
-            move(ALPHA, FILES, self.server)
+        self.interrupt(self.move, "arrive")
+        self.race(self.move, "arrive", self.move)
         self.assert_only(self.server)
 
     def test_a_move_does_not_arrive_after_it_was_undone(self) -> None:
-        self.interrupted("arrive", move, FILES, self.server)
-        with (
-            self.without_lock(),
-            at("arrive", lambda: undo(ALPHA, FILES, self.server)),
-            self.assertRaisesRegex(Conflict, "came back meanwhile"),
-        ):
-            move(ALPHA, FILES, self.server)
+        self.interrupt(self.move, "arrive")
+        self.race(self.move, "arrive", self.undo, refused=self.assertRaisesRegex(Conflict, "came back meanwhile"))
         self.assert_only(FILES)
 
     def test_a_move_cannot_arrive_once_its_undo_has_lifted_the_fence(self) -> None:
-        self.interrupted("arrive", move, FILES, self.server)
+        self.interrupt(self.move, "arrive")
         with Peer(FILES) as peer:
             departure = peer.call("where", store="project:alpha")["departure"]
 
         def arrive() -> None:
-            chosen = {name: departure[name] for name in ("epoch", "position", "digest")}
+            departed = {name: departure[name] for name in ("epoch", "position", "digest")}
             with Peer(self.server) as peer, self.assertRaises(Conflict):
-                peer.call("arrive", store="project:alpha", **chosen)
+                peer.call("arrive", store="project:alpha", **departed)
 
-        with self.without_lock(), at("come_back", arrive, after=True):
-            undo(ALPHA, FILES, self.server)
+        self.race(self.undo, "come_back", arrive, after=True)
         self.assert_only(FILES)
 
     def test_an_undo_that_finds_the_store_arrived_brings_it_back(self) -> None:
-        self.interrupted("arrive", move, FILES, self.server)
-        with self.without_lock(), at("discard_draft", lambda: move(ALPHA, FILES, self.server)):
-            undo(ALPHA, FILES, self.server)
+        self.interrupt(self.move, "arrive")
+        self.race(self.undo, "discard_draft", self.move)
         self.assert_only(FILES)
 
-    def test_a_move_does_not_pass_over_an_interrupted_undo(self) -> None:
-        move(ALPHA, FILES, self.server)
-        self.interrupted("come_back", undo, FILES, self.server)
-        with (
-            self.without_lock(),
-            at("come_back", lambda: move(ALPHA, FILES, self.server)),
-            self.assertRaisesRegex(Conflict, "was moved or came back meanwhile"),
-        ):
-            undo(ALPHA, FILES, self.server)
-        self.assert_only(self.server)
-
     def test_an_interrupted_undo_is_finished_before_another_move(self) -> None:
-        move(ALPHA, FILES, self.server)
-        self.interrupted("come_back", undo, FILES, self.server)
-        move(ALPHA, FILES, self.server)
+        self.move()
+        self.interrupt(self.undo, "come_back")
+        refused = self.assertRaisesRegex(Conflict, "was moved or came back meanwhile")
+        self.race(self.undo, "come_back", self.move, refused=refused)
         self.assert_only(self.server)
 
     def test_what_was_written_before_an_interrupted_way_back_is_kept(self) -> None:
-        move(ALPHA, FILES, self.server)
+        self.move()
         self.assertEqual(self.write_at(self.server, "there"), "")
-        self.interrupted("arrive", move, self.server, FILES)
-        move(ALPHA, FILES, self.server)
+        self.interrupt(self.move_back, "arrive")
+        self.move()
         self.assert_only(self.server)
         self.assertEqual(self.read(self.server)["raw_events"][0], 3)
 
     def test_a_confirmation_does_not_remove_what_has_come_back(self) -> None:
-        move(ALPHA, FILES, self.server)
-        with (
-            self.without_lock(),
-            at("remove_kept", lambda: undo(ALPHA, FILES, self.server)),
-            self.assertRaisesRegex(Conflict, "came back meanwhile"),
-        ):
-            confirm(ALPHA, FILES, self.server)
+        self.move()
+        refused = self.assertRaisesRegex(Conflict, "came back meanwhile")
+        self.race(self.confirm, "remove_kept", self.undo, refused=refused)
         self.assert_only(FILES)
 
     def test_an_interrupted_undo_is_finished_from_the_place_that_it_leaves(self) -> None:
-        move(ALPHA, FILES, self.server)
-        confirm(ALPHA, FILES, self.server)
-        move(ALPHA, self.server, FILES)
-        self.interrupted("remove_kept", undo, self.server, FILES)
+        self.move()
+        self.confirm()
+        self.move_back()
+        self.interrupt(lambda: undo(ALPHA, self.server, FILES), "remove_kept")
         way = last_way(ALPHA, self.server)
         undo(ALPHA, way.source, way.target)
         self.assert_only(self.server)
 
     def test_an_interrupted_confirmation_is_finished(self) -> None:
-        move(ALPHA, FILES, self.server)
-        self.interrupted("settle", confirm, FILES, self.server)
-        confirm(ALPHA, FILES, self.server)
+        self.move()
+        self.interrupt(self.confirm, "settle")
+        self.confirm()
         with Peer(self.server) as peer:
             self.assertIsNone(peer.call("where", store="project:alpha")["arrival"])
         with self.assertRaisesRegex(NotFound, "is confirmed already"):
-            confirm(ALPHA, FILES, self.server)
-
-    def test_a_store_that_has_moved_does_not_move_to_a_third_place(self) -> None:
-        third = Place("", self.enterContext(self.cluster.database()))
-        move(ALPHA, FILES, self.server)
-        for act in (move, undo):
-            with self.assertRaisesRegex(Moved, "has moved to postgresql://127.0.0.1"):
-                act(ALPHA, FILES, third)
-        self.assert_only(self.server, third)
+            self.confirm()
 
     def test_one_command_at_a_time_moves_a_store(self) -> None:
-        self.interrupted("arrive", move, FILES, self.server)
-        refused = []
+        def others() -> None:
+            for command in (self.move, self.undo, self.confirm):
+                refused = self.assertRaisesRegex(Locked, "another `memory-hub move` works on project:alpha")
+                with mock.patch.object(switching, "_LOCK_SECONDS", 0.0), refused:
+                    command()
 
-        def other() -> None:
-            for act in (move, undo, confirm):
-                with mock.patch.object(switching, "_LOCK_SECONDS", 0.0), self.assertRaises(Locked) as caught:
-                    act(ALPHA, FILES, self.server)
-                refused.append(caught.exception.message)
-
-        with at("arrive", other):
-            move(ALPHA, FILES, self.server)
-        self.assertEqual(len(refused), 3)
-        self.assertIn("another `memory-hub move` works on project:alpha", refused[0])
+        self.interrupt(self.move, "arrive")
+        self.race(self.move, "arrive", others, locked=True)
         self.assert_only(self.server)
 
 
-KILLED_UNDO = f"""{PROGRAM}
-class Killed(peer.Peer):
-    def ask(self, name, **arguments):
-        if name == sys.argv[1]:
-            os.kill(os.getpid(), signal.SIGKILL)
-        super().ask(name, **arguments)
-switching.Peer = Killed
-ending.undo(project_store("alpha"), *[peer.Place("", url) for url in sys.argv[2:]])
-"""
+class MovedTestCase(MovingTestCase):
+    """A store with a backup and a bundle, and a database that has the hub's tables."""
 
-
-@tag("process")
-class MovedFromFilesTests(MovingTestCase):
-    def template(self) -> str:
-        return hub_template()
+    has_hub_tables = True
 
     def setUp(self) -> None:
         super().setUp()
@@ -527,26 +476,19 @@ class MovedFromFilesTests(MovingTestCase):
             self.bundle = self.home / "alpha.bundle"
             create_bundle(self.bundle)
 
-    def lost(self) -> list[str]:
-        return [finding.what for finding in examine_hub() if "gone" in finding.what]
 
-    def test_doctor_restores_nothing_that_has_moved(self) -> None:
-        move(ALPHA, FILES, self.server)
-        self.assertEqual(self.lost(), [])
-        confirm(ALPHA, FILES, self.server)
-        self.assertEqual(self.lost(), [])
-        found = json.dumps([finding.repair for finding in examine_store(ALPHA).findings])
-        self.assertNotIn("memory-hub restore", found)
-        with self.assertRaisesRegex(Exception, "'alpha' has moved to postgresql://127.0.0.1"):
-            call_command("doctor", "--project", "alpha")
+@tag("process")
+class MovedFromFilesTests(MovedTestCase):
+    def assert_nothing_lost(self) -> None:
+        self.assertEqual([finding.what for finding in examine_hub() if "gone" in finding.what], [])
 
     def assert_nothing_revives(self) -> None:
-        opened = open_bundle(self.bundle, lambda: "")
+        bundle = open_bundle(self.bundle, lambda: "")
         for act in (
             lambda: restore(store=ALPHA, source=self.backup, replace=True),
             lambda: log.accept_loss(store=ALPHA),
-            lambda: preview_bundle(opened, ALPHA),
-            lambda: apply_bundle(opened, ALPHA),
+            lambda: preview_bundle(bundle, ALPHA),
+            lambda: apply_bundle(bundle, ALPHA),
             lambda: self.write("late"),
         ):
             with self.assertRaisesRegex(Moved, "'alpha' has moved to postgresql://127.0.0.1"):
@@ -554,68 +496,71 @@ class MovedFromFilesTests(MovingTestCase):
         self.assertEqual(list_projects(), [])
 
     def test_nothing_but_a_move_revives_it(self) -> None:
-        move(ALPHA, FILES, self.server)
+        self.move()
+        self.assert_nothing_lost()
         self.assert_nothing_revives()
-        confirm(ALPHA, FILES, self.server)
+        self.confirm()
         self.assertFalse(stores.exists(ALPHA))
+        self.assert_nothing_lost()
         self.assert_nothing_revives()
-        move(ALPHA, self.server, FILES)
+        repairs = json.dumps([finding.repair for finding in examine_store(ALPHA).findings])
+        self.assertNotIn("memory-hub restore", repairs)
+        with self.assertRaisesRegex(Exception, "'alpha' has moved to postgresql://127.0.0.1"):
+            call_command("doctor", "--project", "alpha")
+        self.move_back()
         self.write("back")
         self.assertEqual(list_projects(), ["alpha"])
 
     def test_a_person_can_forget_that_it_has_moved(self) -> None:
-        move(ALPHA, FILES, self.server)
+        self.move()
         with self.assertRaisesRegex(Exception, "confirm or undo"):
             call_command("move", "alpha", "--forget")
-        confirm(ALPHA, FILES, self.server)
+        self.confirm()
         call_command("move", "alpha", "--forget", stdout=io.StringIO())
         self.assertEqual(restore(store=ALPHA, source=self.backup).events, 1)
         with self.assertRaisesRegex(Exception, "has not moved"):
             call_command("move", "alpha", "--forget")
 
-    def test_a_second_target_is_refused(self) -> None:
-        other = Place("", self.enterContext(self.cluster.database()))
-        move(ALPHA, FILES, self.server)
-        for _ in range(2):
+    def test_a_store_that_has_moved_does_not_move_to_a_third_place(self) -> None:
+        third = Place("", self.enterContext(self.cluster.database()))
+        self.move()
+        for refused in ((Moved,), (Moved, NotFound)):
             with self.assertRaisesRegex(Moved, "'alpha' has moved to postgresql://127.0.0.1"):
-                move(ALPHA, FILES, other)
-            self.assertEqual(list_projects(), [])
-            with self.assertRaises((Moved, NotFound)):
-                undo(ALPHA, FILES, other)
-            self.assertEqual(list_projects(), [])
+                move(ALPHA, FILES, third)
+            with self.assertRaises(refused):
+                undo(ALPHA, FILES, third)
+            taking = [place for place in (FILES, self.server, third) if not self.write_at(place, "later")]
+            self.assertEqual((taking, list_projects()), ([self.server], []))
             if places.kept_stores():
-                confirm(ALPHA, FILES, self.server)
+                self.confirm()
 
     def test_an_interrupted_undo_loses_nothing_of_the_new_place(self) -> None:
-        move(ALPHA, FILES, self.server)
+        self.move()
         self.assertEqual(self.write_at(self.server, "there"), "")
-        self.run_until_killed(KILLED_UNDO, "arrive", "", self.server.url)
-        move(ALPHA, FILES, self.server)
+        self.run_until_killed("undo", "arrive", FILES, self.server)
+        self.move()
         self.assertEqual(list_projects(), [])
-        undo(ALPHA, FILES, self.server)
-        with self.store("alpha", create=False):
-            self.assertEqual(set(Memory.objects.values_list("title", flat=True)), {"early", "there"})
+        self.undo()
+        self.assertEqual(self.titles(), {"early", "there"})
 
     def test_what_has_moved_is_named_by_the_next_move(self) -> None:
-        for act in (lambda: None, lambda: confirm(ALPHA, FILES, self.server)):
-            if stores.exists(ALPHA):
-                move(ALPHA, FILES, self.server)
-            act()
+        for step in (self.move, self.confirm):
+            step()
             for url in ("sqlite", self.server.url):
                 done = self.run_in(url, "move", "alpha", "--to", self.server.url)
-                self.assertRegex(done.printed + done.errors, r"alpha'? (ha[sd] moved|is in)")
-                self.assertIn("already", done.printed + done.errors)
+                self.assertRegex(done.output + done.errors, r"alpha'? (ha[sd] moved|is in)")
+                self.assertIn("already", done.output + done.errors)
 
     def test_what_a_move_prints_can_be_run_in_both_places(self) -> None:
         for place in ("sqlite", self.server.url):
-            printed = self.succeed_in("sqlite", "move", "alpha", "--to", self.server.url)
-            confirmed, undone, *_ = re.findall("`memory-hub ([^`]*)`", printed)
-            self.succeed_in(place, *shlex.split(undone))
+            output = self.succeed_in("sqlite", "move", "alpha", "--to", self.server.url)
+            confirmation, undo_command, *_ = re.findall("`memory-hub ([^`]*)`", output)
+            self.succeed_in(place, *shlex.split(undo_command))
             self.assertEqual(list_projects(), ["alpha"])
-            move(ALPHA, FILES, self.server)
-            self.succeed_in(place, *shlex.split(confirmed))
+            self.move()
+            self.succeed_in(place, *shlex.split(confirmation))
             self.assertEqual(places.kept_stores(), [])
-            move(ALPHA, self.server, FILES)
+            self.move_back()
             confirm(ALPHA, self.server, FILES)
 
     def test_a_home_follows_a_move_of_all_its_stores(self) -> None:
@@ -623,8 +568,8 @@ class MovedFromFilesTests(MovingTestCase):
         with mock.patch.dict(os.environ, {env.DATABASE_VARIABLE: ""}):
             self.succeed_in(self.server.url, "status")
             self.assertEqual(recorded(), "")
-            printed = self.succeed_in("", "move", "--all", "--to", self.server.url)
-            self.assertIn(f"to work there, set database_url in {self.home}/config.toml to its address", printed)
+            output = self.succeed_in("", "move", "--all", "--to", self.server.url)
+            self.assertIn(f"to work there, set database_url in {self.home}/config.toml to its address", output)
             self.assertEqual(recorded(), shown(self.server.url))
             self.assertEqual(self.run_in("", "project", "create", "beta").code, 8)
             self.succeed_in(self.server.url, "project", "create", "beta")
@@ -638,7 +583,7 @@ class MovedFromFilesTests(MovingTestCase):
             self.assertEqual(recorded(), shown(self.server.url))
 
     def test_one_moved_project_leaves_the_home_where_it_is(self) -> None:
-        move(ALPHA, FILES, self.server)
+        self.move()
         self.assertEqual(recorded(), "")
         with self.store("beta"):
             write_memory(command=MemoryWrite(title="b", content="in files"))
@@ -651,39 +596,33 @@ class MovedFromFilesTests(MovingTestCase):
 
     def test_a_password_is_not_printed(self) -> None:
         url = self.server.url.replace("hub@", "hub:secret@")
-        self.assertIn(":secret@", url)
-        printed = self.succeed_in("sqlite", "move", "alpha", "--to", url)
-        self.assertIn(" --confirm --to postgresql://hub:PASSWORD@127.0.0.1", printed)
-        self.assertNotIn("secret", printed)
+        output = self.succeed_in("sqlite", "move", "alpha", "--to", url)
+        self.assertIn(" --confirm --to postgresql://hub:PASSWORD@127.0.0.1", output)
+        self.assertNotIn("secret", output)
 
 
 @tag("process")
-class MovedFromServerTests(MovingTestCase):
-    def template(self) -> str:
-        return hub_template()
-
+class MovedFromServerTests(MovedTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.write("early")
-        with self.store("alpha"):
-            back_up_store()
-        move(ALPHA, FILES, self.server)
-        confirm(ALPHA, FILES, self.server)
+        self.move()
+        self.confirm()
         self.succeed_in(self.server.url, "backup")
+        (self.server_backup,) = (self.home / "backups" / "project-alpha").glob("*.bundle")
 
     def doctor(self, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
         done = self.run_in(self.server.url, "doctor", "--json", *arguments)
-        return done.code, json.loads(done.printed or "[]")
+        return done.code, json.loads(done.output or "[]")
 
     def test_a_store_that_went_to_files_stays_there(self) -> None:
-        (bundle,) = (self.home / "backups" / "project-alpha").glob("*.bundle")
+        bundle = str(self.server_backup)
         for act in (move, confirm):
             act(ALPHA, self.server, FILES)
             with self.subTest(act.__name__):
                 self.assertNotIn("gone", json.dumps(self.doctor()))
                 for arguments in (
-                    ("bundle", "apply", str(bundle)),
-                    ("bundle", "apply", "--preview", str(bundle)),
+                    ("bundle", "apply", bundle),
+                    ("bundle", "apply", "--preview", bundle),
                     ("doctor", "--project", "alpha", "--accept-loss", "why"),
                     ("doctor", "--project", "alpha"),
                     ("project", "create", "alpha"),
@@ -692,37 +631,28 @@ class MovedFromServerTests(MovingTestCase):
                     self.assertEqual(refused.code, Moved.exit_code, (arguments, refused))
                     self.assertIn("'alpha' has moved to /", refused.errors)
         self.succeed_in(self.server.url, "move", "alpha", "--forget")
-        self.succeed_in(self.server.url, "bundle", "apply", str(bundle))
+        self.succeed_in(self.server.url, "bundle", "apply", bundle)
 
-    def test_stores_in_files_are_not_missing_on_the_server(self) -> None:
+    def test_the_doctor_examines_each_backup_as_what_it_is_and_misses_no_store_in_files(self) -> None:
         with self.store("beta"):
             write_memory(command=MemoryWrite(title="beta", content="only in files"))
             back_up_store()
-        code, found = self.doctor()
-        self.assertEqual((code, found), (0, []))
+        self.assertEqual(self.doctor("--deep"), (0, []))
+        self.server_backup.write_bytes(self.server_backup.read_bytes()[:-40])
+        code, findings = self.doctor()
+        self.assertEqual((code, len(findings)), (15, 1))
+        self.assertIn(f"the backup {self.server_backup.name} cannot be restored: ", findings[0]["what"])
 
     def test_commands_name_the_database(self) -> None:
         url = re.sub("//.*@", "//", self.server.url)
         self.assertIn(f"Database:   {url}\n", self.succeed_in(self.server.url, "status"))
         self.assertIn("Database:   SQLite files in the home folder\n", self.succeed_in("sqlite", "status"))
         self.assertIn(f"the database {url}: its server was checked\n", self.succeed_in(self.server.url, "doctor"))
-        printed = self.served(self.server.url)
-        self.assertRegex(printed, f"^Memory Hub serves {self.home} with {re.escape(url)} at http://127")
-
-    def served(self, url: str) -> str:
-        variables = {**os.environ, **UNMEASURED, env.DATABASE_VARIABLE: url, "PYTHONUNBUFFERED": "1"}
+        variables = {**os.environ, **UNMEASURED, env.DATABASE_VARIABLE: self.server.url, "PYTHONUNBUFFERED": "1"}
         command = [sys.executable, "-m", "memoryhub.cli", "serve", "--port", "0", "--no-worker"]
         with subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout
             line = process.stdout.readline()
             process.terminate()
             process.stdout.read()
-        return line
-
-    def test_each_backup_is_examined_as_what_it_is(self) -> None:
-        self.assertEqual(self.doctor("--deep"), (0, []))
-        (bundle,) = (self.home / "backups" / "project-alpha").glob("*.bundle")
-        bundle.write_bytes(bundle.read_bytes()[:-40])
-        code, found = self.doctor()
-        self.assertEqual((code, len(found)), (15, 1))
-        self.assertIn(f"the backup {bundle.name} cannot be restored: ", found[0]["what"])
+        self.assertRegex(line, f"^Memory Hub serves {self.home} with {re.escape(url)} at http://127")

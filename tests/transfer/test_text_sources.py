@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,15 +24,22 @@ from memoryhub.transfer.sources import SOURCES
 from tests.support import HubTestCase
 
 DATA = Path(__file__).parent / "data"
+LINK = "a link, which may lead out of the folder"
 
 
 class SourceTestCase(SimpleTestCase):
+    """``self.home`` is the user's home folder."""
+
+    def setUp(self) -> None:
+        self.home = self.folder()
+        self.enterContext(patch.dict(os.environ, HOME=str(self.home)))
+
     def folder(self) -> Path:
         return Path(self.enterContext(tempfile.TemporaryDirectory())).resolve()
 
     # Outside this repository, so that its name is in no key
     def copy(self, data: str) -> Path:
-        return Path(shutil.copytree(DATA / data, self.folder() / "harbour"))
+        return Path(shutil.copytree(DATA / data, self.home / "work" / "harbour"))
 
     def read(self, source: str, path: Path) -> list[Record]:
         return list(SOURCES[source].read(path))
@@ -45,64 +53,75 @@ class SourceTestCase(SimpleTestCase):
     def left(self, source: str, path: Path) -> list[LeftOut]:
         return [record for record in self.read(source, path) if isinstance(record, LeftOut)]
 
+    def reasons(self, source: str, path: Path) -> list[str]:
+        return [record.why for record in self.left(source, path)]
+
+    def assert_record(self, record: MemoryRecord | SessionRecord, **fields: Any) -> None:
+        self.assertEqual({name: getattr(record, name) for name in fields}, fields)
+
     def assert_refused(self, source: str, path: Path, why: str = "") -> None:
-        with self.subTest(source=source, path=path, why=why), self.assertRaises(Invalid) as refused:
-            self.read(source, path)
-        message = refused.exception.message
-        self.assertIn(why, message)
-        self.assertEqual((message.count("\n"), len(message) < 300), (0, True), message)
+        with self.subTest(source=source, path=path, why=why), self.unchanged():
+            with self.assertRaises(Invalid) as refused:
+                self.read(source, path)
+            message = refused.exception.message
+            self.assertIn(why, message)
+            self.assertEqual((message.count("\n"), len(message) < 300), (0, True), message)
+
+    @contextlib.contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Check that nothing is written to the user's home folder."""
+        before = self._files()
+        yield
+        self.assertEqual(self._files(), before)
+
+    def _files(self) -> dict[Path, tuple[int, int]]:
+        stats = {path: path.lstat() for path in (self.home, *self.home.rglob("*"))}
+        return {path: (stat.st_size, stat.st_mtime_ns) for path, stat in stats.items()}
 
 
-class AgentsMdTests(SourceTestCase):
-    def test_each_section_becomes_a_guideline(self) -> None:
-        folder = self.copy("agents-md")
-        first, build, tests, pilot = self.memories("agents-md", folder).values()
-        self.assertEqual(
-            build,
-            MemoryRecord(
-                key="harbour/AGENTS.md#harbour/build",
-                title="AGENTS.md › Harbour › Build",
-                content="Run `make charts` before you commit a chart.",
-                kind="guideline",
-                place=str(folder / "AGENTS.md"),
-            ),
-        )
-        keys = ["harbour/AGENTS.md", "harbour/AGENTS.md#harbour/tests", "harbour/pilot/AGENTS.md#pilot"]
-        self.assertEqual([record.key for record in (first, tests, pilot)], keys)
+def write_files(folder: Path, texts: dict[str, str]) -> None:
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
 
-    def test_keys_stay_when_another_section_changes(self) -> None:
+
+class RulesTests(SourceTestCase):
+    def test_each_section_of_agents_md_becomes_a_guideline(self) -> None:
         folder = self.copy("agents-md")
         before = self.memories("agents-md", folder)
-        file = folder / "AGENTS.md"
-        file.write_text(
-            file.read_text().replace("a second", "two seconds").replace("# Harbour", "# Harbour\n\n## New\n\nNew.")
+        key = "harbour/AGENTS.md#harbour"
+        self.assertEqual(
+            list(before), ["harbour/AGENTS.md", f"{key}/build", f"{key}/tests", "harbour/pilot/AGENTS.md#pilot"]
         )
+        content = "Run `make charts` before you commit a chart."
+        title = "AGENTS.md › Harbour › Build"
+        place = str(folder / "AGENTS.md")
+        self.assertEqual(
+            before[f"{key}/build"], MemoryRecord(f"{key}/build", title, content, kind="guideline", place=place)
+        )
+        file = folder / "AGENTS.md"
+        text = file.read_text().replace("a second", "two seconds").replace("# Harbour", "# Harbour\n\n## New\n\nNew.")
+        file.write_text(text)
         after = self.memories("agents-md", folder)
         changed = {key for key, record in after.items() if before.get(key) != record}
-        self.assertEqual(changed, {"harbour/AGENTS.md#harbour/new", "harbour/AGENTS.md#harbour/tests"})
+        self.assertEqual(changed, {f"{key}/new", f"{key}/tests"})
         self.assertLessEqual(before.keys(), after.keys())
 
-
-class CursorRulesTests(SourceTestCase):
-    def test_a_rule_becomes_a_guideline_that_names_its_files(self) -> None:
+    def test_a_rule_of_cursor_becomes_a_guideline_that_names_its_files(self) -> None:
         folder = self.copy("cursor-rules")
         first, names, tides, depths, orders = self.memories("cursor-rules", folder).values()
-        self.assertEqual(
+        self.assert_record(
             tides,
-            MemoryRecord(
-                key="harbour/.cursor/rules/tides.mdc",
-                title=".cursor/rules/tides.mdc › Reading the tide feed",
-                content="Applies to `feeds/**/*.{py,toml}`, `gauges/*.csv`.\n\n"
-                "# Tide feed\n\nRetry after an hour when the feed answers 429.",
-                kind="guideline",
-                place=str(folder / ".cursor/rules/tides.mdc"),
-            ),
+            key="harbour/.cursor/rules/tides.mdc",
+            title=".cursor/rules/tides.mdc › Reading the tide feed",
+            content="Applies to `feeds/**/*.{py,toml}`, `gauges/*.csv`.\n\n"
+            "# Tide feed\n\nRetry after an hour when the feed answers 429.",
+            kind="guideline",
+            place=str(folder / ".cursor/rules/tides.mdc"),
         )
         self.assertEqual((depths.title, depths.content), (".cursor/rules/charts/depths.mdc", "Write depths in metres."))
-        self.assertEqual(
-            [record.title for record in (first, names, orders)],
-            [".cursorrules", ".cursorrules › Names", "pilot/.cursor/rules/orders.mdc"],
-        )
+        titles = [".cursorrules", ".cursorrules › Names", "pilot/.cursor/rules/orders.mdc"]
+        self.assertEqual([record.title for record in (first, names, orders)], titles)
 
 
 class ClaudeCodeTests(SourceTestCase):
@@ -110,45 +129,42 @@ class ClaudeCodeTests(SourceTestCase):
         folder = self.copy("claude-code")
         feed, metres = self.memories("claude-code", folder).values()
         place = folder / "projects/-srv-harbour/memory"
-        self.assertIn(
-            LeftOut(str(place / "MEMORY.md"), "it only lists the other files"), self.left("claude-code", folder)
-        )
-        self.assertEqual(
+        listing = LeftOut(str(place / "MEMORY.md"), "it only lists the other files")
+        self.assertIn(listing, self.left("claude-code", folder))
+        self.assert_record(
             metres,
-            MemoryRecord(
-                key="-srv-harbour/memory/metres-not-feet.md",
-                title="Write depths in metres",
-                content="Write depths in metres, never in feet.\n\n**Why:** the charts are metric.\n"
-                "**How to apply:** convert what the gauges of other ports send. See [[feed-limits]].",
-                kind="guideline",
-                tags=("feedback",),
-                project="/srv/harbour",
-                session="8e2b7d14-6a90-4f3c-b1d2-7a9e5c4d3b02",
-                relations=(("related_to", "-srv-harbour/memory/feed-limits.md"),),
-                place=str(place / "metres-not-feet.md"),
-            ),
+            key="-srv-harbour/memory/metres-not-feet.md",
+            title="Write depths in metres",
+            content="Write depths in metres, never in feet.\n\n**Why:** the charts are metric.\n"
+            "**How to apply:** convert what the gauges of other ports send. See [[feed-limits]].",
+            kind="guideline",
+            tags=("feedback",),
+            project="/srv/harbour",
+            session="8e2b7d14-6a90-4f3c-b1d2-7a9e5c4d3b02",
+            relations=(("related_to", "-srv-harbour/memory/feed-limits.md"),),
+            place=str(place / "metres-not-feet.md"),
         )
         self.assertEqual((feed.kind, feed.type, feed.relations), ("knowledge", "reference", ()))
 
     def test_transcripts_become_sessions_of_what_was_typed_and_answered(self) -> None:
-        folder = self.copy("claude-code")
-        first, second = self.sessions("claude-code", folder)
-        self.assertEqual(first.key, "5f0c6a52-3d1e-4a7b-9c55-0c1f6f1f2a01")
-        self.assertEqual(
-            [(turn.prompt, turn.answer) for turn in first.turns],
-            [
-                (
-                    "What does the gauge read?",
-                    "I will look at the tide table first.\n\nThe gauge at Øster Hurup reads 0.8 m at 06:12.",
-                ),
-                ("And when the feed answers 429?", "Retry after an hour, because the feed answers 429 for that long."),
-                ("Ask a subagent for the pier.", "Pier 4 is nearest."),
-                ("How deep is the basin?", "Retry after an hour, because the feed answers 429 for that long."),
-            ],
+        first, second = self.sessions("claude-code", self.copy("claude-code"))
+        retry = "Retry after an hour, because the feed answers 429 for that long."
+        gauge = "I will look at the tide table first.\n\nThe gauge at Øster Hurup reads 0.8 m at 06:12."
+        turns = [
+            ("What does the gauge read?", gauge),
+            ("And when the feed answers 429?", retry),
+            ("Ask a subagent for the pier.", "Pier 4 is nearest."),
+            ("How deep is the basin?", retry),
+        ]
+        self.assertEqual([(turn.prompt, turn.answer) for turn in first.turns], turns)
+        self.assert_record(
+            first,
+            key="5f0c6a52-3d1e-4a7b-9c55-0c1f6f1f2a01",
+            summary="The gauge was read, and the retry of the feed agreed.",
+            purpose="What does the gauge read?",
+            project="/srv/harbour",
+            started=datetime(2026, 11, 23, 10, 2, 59, 639000, UTC),
         )
-        self.assertEqual(first.summary, "The gauge was read, and the retry of the feed agreed.")
-        self.assertEqual((first.purpose, first.project), ("What does the gauge read?", "/srv/harbour"))
-        self.assertEqual(first.started, datetime(2026, 11, 23, 10, 2, 59, 639000, UTC))
         self.assertEqual(first.started, first.turns[0].at)
         self.assertEqual(len(second.turns), 1)
 
@@ -173,42 +189,41 @@ class ClaudeCodeTests(SourceTestCase):
             {"type": "summary", "summary": "of another session", "leafUuid": "elsewhere"},
         ]
         folder = self.transcript(*map(json.dumps, lines))
-        (session,) = self.sessions("claude-code", folder)
-        self.assertEqual(len(self.read("claude-code", folder)), 1)
+        (session,) = self.read("claude-code", folder)
+        assert isinstance(session, SessionRecord)
         turns = [(turn.prompt, turn.answer) for turn in session.turns]
         self.assertEqual(turns, [("When is low water?", "At 12:31."), ("/tides Øster Hurup", "0.8 m")])
-        self.assertEqual((session.purpose, session.summary), ("Tides", ""))
+        self.assert_record(session, purpose="Tides", summary="")
 
-    def test_what_is_whole_of_a_broken_transcript_is_read(self) -> None:
+    def test_broken_and_endless_transcripts_are_read_as_far_as_possible(self) -> None:
         prompt, answer = json.dumps(_line("user", "Low water?")), json.dumps(_line("assistant", "At 12:31."))
         folder = self.transcript(prompt, "[" * 100_000, '{"a": "' + "x" * 5_000_000 + '"}', answer, prompt[:40])
         (session,), (left,) = self.sessions("claude-code", folder), self.left("claude-code", folder)
         self.assertEqual([(turn.prompt, turn.answer) for turn in session.turns], [("Low water?", "At 12:31.")])
         place = folder / "projects/-srv-harbour/1.jsonl:2"
         self.assertEqual(left, LeftOut(str(place), "lines that are cut off, too long or no JSON: 3"))
-
-    def test_a_session_has_at_most_so_many_turns(self) -> None:
         with patch("memoryhub.transfer.sources.claude_transcripts.MAX_TURNS", 2):
-            folder = self.transcript(*[json.dumps(_line("user", "Low water?"))] * 5)
-            (session,), (left,) = self.sessions("claude-code", folder), self.left("claude-code", folder)
-        self.assertEqual((len(session.turns), left.why), (2, "turns after the first 2: 3"))
+            folder = self.transcript(*[prompt] * 5)
+            (session,) = self.sessions("claude-code", folder)
+            self.assertEqual(self.reasons("claude-code", folder), ["turns after the first 2: 3"])
+        self.assertEqual(len(session.turns), 2)
 
     def test_instructions_become_guidelines(self) -> None:
         folder = self.folder() / "harbour"
-        (folder / ".claude" / "rules").mkdir(parents=True)
-        (folder / "CLAUDE.md").write_text("@docs/berths.md\n\n# Tests\n\nUse recorded gauges. See @AGENTS.md.\n")
-        (folder / "CLAUDE.local.md").write_text("Answer in Danish.")
-        (folder / ".claude" / "rules" / "feed.md").write_text('---\npaths: ["feeds/*.py"]\n---\nRetry after an hour.\n')
+        texts = {
+            "CLAUDE.md": "@docs/berths.md\n\n# Tests\n\nUse recorded gauges. See @AGENTS.md.\n",
+            "CLAUDE.local.md": "Answer in Danish.",
+            ".claude/rules/feed.md": '---\npaths: ["feeds/*.py"]\n---\nRetry after an hour.\n',
+            # Projects of a repository, which is no settings folder
+            "projects/tides/levels.jsonl": '{"level": 0.8}',
+        }
+        write_files(folder, texts)
         local, tests, rule = self.memories("claude-code", folder).values()
-        self.assertEqual(
-            (local.key, local.kind, local.content), ("harbour/CLAUDE.local.md", "guideline", "Answer in Danish.")
-        )
-        (left,) = self.left("claude-code", folder)
-        self.assertEqual(
-            (tests.key, tests.content), ("harbour/CLAUDE.md#tests", "Use recorded gauges. See @AGENTS.md.")
-        )
-        self.assertEqual(left, LeftOut(str(folder / "CLAUDE.md"), "files that it imports with @: 2"))
+        self.assert_record(local, key="harbour/CLAUDE.local.md", kind="guideline", content="Answer in Danish.")
+        self.assert_record(tests, key="harbour/CLAUDE.md#tests", content="Use recorded gauges. See @AGENTS.md.")
         self.assertEqual(rule.content, "Applies to `feeds/*.py`.\n\nRetry after an hour.")
+        imports = LeftOut(str(folder / "CLAUDE.md"), "files that it imports with @: 2")
+        self.assertEqual(self.left("claude-code", folder), [imports])
 
     def test_one_project_is_read_with_the_keys_that_it_has_among_all(self) -> None:
         folder = self.copy("claude-code")
@@ -221,190 +236,288 @@ class ClaudeCodeTests(SourceTestCase):
         self.assertLess(set(map(str, project)), set(map(str, whole)))
         self.assertEqual(next(iter(self.memories("claude-code", folder))), "harbour/CLAUDE.md")
 
-    def test_a_repository_with_projects_of_its_own_is_no_settings_folder(self) -> None:
-        folder = self.folder() / "harbour"
-        (folder / "projects" / "tides").mkdir(parents=True)
-        (folder / "projects" / "tides" / "levels.jsonl").write_text('{"level": 0.8}')
-        (folder / "CLAUDE.md").write_text("Depths in metres.")
-        self.assertEqual(list(self.memories("claude-code", folder)), ["harbour/CLAUDE.md"])
-
     def transcript(self, *lines: str) -> Path:
         folder = self.folder()
-        path = folder / "projects" / "-srv-harbour" / "1.jsonl"
-        path.parent.mkdir(parents=True)
-        path.write_text("\n".join(lines))
+        write_files(folder, {"projects/-srv-harbour/1.jsonl": "\n".join(lines)})
         return folder
+
+
+def _line(role: str, content: Any, *, model: str = "opus", **fields: Any) -> dict[str, Any]:
+    message = {"role": role, "content": content, "model": model}
+    return {"type": role, "message": message, "uuid": "1", "cwd": "/srv/harbour", **fields}
 
 
 class ObsidianTests(SourceTestCase):
     def test_sections_of_notes_become_memories_with_their_links(self) -> None:
         vault = self.copy("obsidian")
         by_key = self.memories("obsidian", vault)
-        self.assertEqual(
-            by_key["harbour/Harbour/Tide gauge.md"],
-            MemoryRecord(
-                key="harbour/Harbour/Tide gauge.md",
-                title="Tide gauge (Gauge 4)",
-                content="Reads the level each minute. #sensor",
-                type="note",
-                tags=("gauges", "harbour/øst", "sensor"),
-                created=datetime(2026, 3, 1, 8, 30, tzinfo=UTC),
-                relations=(("related_to", "harbour/Harbour/Berths.md#berths"),),
-                place=str(vault / "Harbour/Tide gauge.md"),
-            ),
+        gauge, berths, retries = (
+            "harbour/Harbour/Tide gauge.md",
+            "harbour/Harbour/Berths.md#berths",
+            "harbour/Retries.md",
         )
-        links = {key: [target for _, target in record.relations] for key, record in by_key.items()}
-        self.assertEqual(
-            links,
-            {
-                "harbour/Retries.md": [],
-                "harbour/Retries.md#after-429": ["harbour/Harbour/Tide gauge.md#feed"],
-                "harbour/Harbour/Berths.md#berths": ["harbour/Harbour/Tide gauge.md"],
-                "harbour/Harbour/Tide gauge.md": ["harbour/Harbour/Berths.md#berths"],
-                "harbour/Harbour/Tide gauge.md#feed": ["harbour/Retries.md#after-429"],
-                "harbour/Harbour/Tide gauge.md#repairs": [],
-            },
+        self.assert_record(
+            by_key[gauge],
+            title="Tide gauge (Gauge 4)",
+            content="Reads the level each minute. #sensor",
+            type="note",
+            tags=("gauges", "harbour/øst", "sensor"),
+            created=datetime(2026, 3, 1, 8, 30, tzinfo=UTC),
+            relations=(("related_to", berths),),
+            place=str(vault / "Harbour/Tide gauge.md"),
         )
-        self.assertEqual(by_key["harbour/Harbour/Berths.md#berths"].title, "Berths")
-        self.assertEqual(by_key["harbour/Harbour/Tide gauge.md#repairs"].tags, ("gauges", "harbour/øst"))
+        links = {
+            retries: [],
+            f"{retries}#after-429": [f"{gauge}#feed"],
+            berths: [gauge],
+            gauge: [berths],
+            f"{gauge}#feed": [f"{retries}#after-429"],
+            f"{gauge}#repairs": [],
+        }
+        self.assertEqual({key: [target for _, target in one.relations] for key, one in by_key.items()}, links)
+        self.assertEqual(by_key[berths].title, "Berths")
+        self.assertEqual(by_key[f"{gauge}#repairs"].tags, ("gauges", "harbour/øst"))
+        # A part of a vault has the same keys
+        self.assertEqual(next(iter(self.memories("obsidian", vault / "Harbour"))), berths)
 
     def test_what_is_no_note_is_left_out_by_name(self) -> None:
         vault = self.copy("obsidian")
-        self.assertEqual(
-            [(Path(left.place).relative_to(vault).as_posix(), left.why) for left in self.left("obsidian", vault)],
-            [
-                ("Empty.md", "it has no text"),
-                ("Reading.md", "it is a template"),
-                ("Templates/Berth.md", "it is a template"),
-                (".", "files that are no notes: 1 .canvas, 1 .png"),
-                (".", "links to notes that do not exist: 1"),
-            ],
-        )
+        reasons = [
+            ("Empty.md", "it has no text"),
+            ("Reading.md", "it is a template"),
+            ("Templates/Berth.md", "it is a template"),
+            (".", "files that are no notes: 1 .canvas, 1 .png"),
+            (".", "links to notes that do not exist: 1"),
+        ]
+        left = self.left("obsidian", vault)
+        self.assertEqual([(Path(one.place).relative_to(vault).as_posix(), one.why) for one in left], reasons)
 
     def test_links_find_the_note_that_the_application_opens(self) -> None:
         vault = self.folder()
         (vault / ".obsidian").mkdir()
-        for name, text in {
-            "a/Log.md": "nearest: [[Node.js]] [[log]] [[b/Log]] [[../b/Log]] [[c/Log|other]]",
-            "b/Log.md": "B",
-            "a/c/Log.md": "C",
-            "Node.js.md": "N",
-        }.items():
-            (vault / name).parent.mkdir(parents=True, exist_ok=True)
-            (vault / name).write_text(text)
-        log = self.memories("obsidian", vault)[f"{vault.name}/a/Log.md"]
-        found = [key.removeprefix(f"{vault.name}/") for _, key in log.relations]
-        self.assertEqual(found, ["Node.js.md", "b/Log.md", "a/c/Log.md"])
-
-    def test_a_part_of_a_vault_has_the_same_keys(self) -> None:
-        vault = self.copy("obsidian")
-        self.assertEqual(next(iter(self.memories("obsidian", vault / "Harbour"))), "harbour/Harbour/Berths.md#berths")
+        nearest = "nearest: [[Node.js]] [[log]] [[b/Log]] [[../b/Log]] [[c/Log|other]]"
+        write_files(vault, {"a/Log.md": nearest, "b/Log.md": "B", "a/c/Log.md": "C", "Node.js.md": "N"})
+        relations = self.memories("obsidian", vault)[f"{vault.name}/a/Log.md"].relations
+        targets = [key.removeprefix(f"{vault.name}/") for _, key in relations]
+        self.assertEqual(targets, ["Node.js.md", "b/Log.md", "a/c/Log.md"])
 
 
-class HostileTests(SourceTestCase):
+class BasicMemoryTestCase(SourceTestCase):
+    def project(self, texts: dict[str, str]) -> Path:
+        """Return the folder of a project that the tool knows."""
+        folder = self.home / "notes"
+        config = json.dumps({"projects": {"pilots": {"path": str(folder)}}})
+        write_files(self.home, {".basic-memory/config.json": config})
+        write_files(folder, texts)
+        return folder
+
+
+class BasicMemoryTests(BasicMemoryTestCase):
+    def test_notes_become_memories_with_their_relations(self) -> None:
+        folder = self.copy("basic-memory/harbour")
+        os.utime(folder / "Harbour/Tide gauge.md", (1_772_352_000, 1_772_352_000))
+        records = self.memories("basic-memory", folder)
+        gauge, feed, berths = (f"harbour:harbour/{name}" for name in ("tide-gauge", "tide-feed", "berths"))
+        self.assert_record(
+            records[gauge],
+            title="Tide gauge",
+            content="# Tide gauge\n\nThe gauge at Øster Hurup reads the level each minute.\n\n## Observations\n"
+            "- [fact] Reads 0.8 m at 06:12 #level (after the repair)\n"
+            "- [technique] Retry after an hour when the feed answers 429 #feed\n\n"
+            "## Relations\n- depends_on [[Tide feed]]\n- part_of [[Berths]]\n- relates to [[Pier 9]]",
+            tags=("gauges", "harbour", "level", "feed"),
+            project="harbour",
+            created=datetime(2026, 3, 1, 8, tzinfo=UTC),
+            place=str(folder / "Harbour/Tide gauge.md"),
+        )
+        types = {
+            gauge: ("note", (("depends_on", feed), ("related_to", berths))),
+            berths: ("note", (("related_to", gauge), ("related_to", feed))),
+            feed: ("reference", (("related_to", gauge),)),
+            "harbour:harbour/decisions/metres-not-feet": ("decision", (("related_to", berths),)),
+        }
+        self.assertEqual({key: (record.type, record.relations) for key, record in records.items()}, types)
+        missing = LeftOut(str(folder), "links to notes that are not in this project: 2")
+        self.assertEqual(self.left("basic-memory", folder), [missing])
+
+    def test_relations_are_list_items_with_one_word_or_quotes(self) -> None:
+        text = (
+            "- supersedes [[B]] (since May)\n- 'applies to' [[B|shown]]\n* derived_from [[b]] and prose\n"
+            "- see also [[c#part]]\n- [fact] in [[Notes/c.md]]\n- conflicts_with [[pilots::notes/c]]\n"
+            "`[[B]]` [[A]] [[gone]]"
+        )
+        folder = self.project({"a.md": text, "b.md": "B", "Notes/c.md": "C"})
+        relations = [("supersedes", "b"), ("applies_to", "b"), ("conflicts_with", "Notes/c")]
+        relations += [("related_to", "b"), ("related_to", "Notes/c")]
+        expected = tuple((relation, f"pilots:{key}") for relation, key in relations)
+        self.assertEqual(self.memories("basic-memory", folder)["pilots:a"].relations, expected)
+        # Long lines take linear time
+        write_files(folder, {"long.md": f"- a [[{'b' * 900_000}\n- a [[b]]{' ' * 900_000}x"})
+        self.assertIn("pilots:long", self.memories("basic-memory", folder))
+
+    def test_keys_stay_when_a_note_is_edited_moved_and_renamed(self) -> None:
+        folder = self.copy("basic-memory/harbour")
+        before = self.memories("basic-memory", folder)
+        file = folder / "Harbour/Tide feed.md"
+        file.write_text(file.read_text().replace("title: Tide feed", "title: Feed").replace("an hour", "a day"))
+        file.rename(folder / "Feed.md")
+        after = self.memories("basic-memory", folder)
+        self.assertEqual(before.keys(), after.keys())
+        feed = after["harbour:harbour/tide-feed"]
+        self.assertEqual((feed.title, "Retry after a day." in feed.content), ("Feed", True))
+
+    def test_a_long_note_becomes_a_memory_for_each_section(self) -> None:
+        long = f"{'x ' * 40_000}\n\n# Tides\n\n{'y ' * 20_000}[[b]]"
+        records = self.memories("basic-memory", self.project({"a.md": long, "b.md": "# B\n\n- in [[a]]"}))
+        sections = [
+            ("pilots:a", "a", (("related_to", "pilots:b"),)),
+            ("pilots:a#tides", "a › Tides", ()),
+            ("pilots:b", "b", (("related_to", "pilots:a"),)),
+        ]
+        self.assertEqual([(key, record.title, record.relations) for key, record in records.items()], sections)
+
+    def test_projects_are_found_in_the_settings(self) -> None:
+        find, config = SOURCES["basic-memory"].find, self.home / ".basic-memory" / "config.json"
+        config.parent.mkdir()
+        self.assertEqual(find(), [])
+        write_files(self.home, {f"{name}/a.md": "Depths." for name in ("basic-memory", "notes/inner", "old")})
+        main, notes, inner, old = (self.home / name for name in ("basic-memory", "notes", "notes/inner", "old"))
+        paths = {"north": {"path": str(notes)}, "inner": {"path": str(inner)}, "old": str(old), "gone": {"path": "/x"}}
+        config.write_text(json.dumps({"projects": paths}))
+        self.assertEqual(find(), [main, notes, inner, old])
+        keys = [list(self.memories("basic-memory", path)) for path in find()]
+        self.assertEqual(keys, [["main:a"], [], ["inner:a"], ["old:a"]])
+        write_files(inner, {"below/b.md": "Berths."})
+        self.assertEqual(list(self.memories("basic-memory", inner / "below")), ["inner:below/b"])
+        wrong_types = b'{"projects": {"a": {"path": 4}, "b": {"path": "\\u0000"}}}'
+        for hostile in (b"\xff\0", b"[" * 100_000, b"[]", wrong_types):
+            config.write_bytes(hostile)
+            self.assertEqual(find(), [main])
+        with patch.dict(os.environ, BASIC_MEMORY_HOME=str(old), XDG_CONFIG_HOME=str(self.home)):
+            self.assertEqual(find(), [old])
+
+    def test_notes_without_a_memory_of_their_own_are_left_out_with_the_reason(self) -> None:
+        folder = self.project({"a.md": "Depths."})
+        for text, why in (
+            ("---\ntitle: x\n---\n", "it has no text"),
+            ("---\npermalink: a\n---\nDepths", "it has the permalink of a.md"),
+        ):
+            (folder / "b.md").write_text(text)
+            self.assertEqual(self.reasons("basic-memory", folder), [why])
+            self.assertEqual(list(self.memories("basic-memory", folder)), ["pilots:a"])
+
+
+class HostileTests(BasicMemoryTestCase):
     def test_hostile_texts_are_left_out_with_the_reason(self) -> None:
+        binary, headings = "it is binary, or its text is not in UTF-8", "it has 22,000 headings, more than 21,999"
         cases = {
-            "binary": (bytes(range(256)) * 20, "it is binary, or its text is not in UTF-8"),
-            "another encoding": ("Depths in metres.".encode("utf-16"), "it is binary, or its text is not in UTF-8"),
-            "without a mark": ("Depths".encode("utf-16-le"), "it is binary, or its text is not in UTF-8"),
+            "binary": (bytes(range(256)) * 20, binary),
+            "another encoding": ("Depths in metres.".encode("utf-16"), binary),
+            "without a mark": ("Depths".encode("utf-16-le"), binary),
             "huge": (b"x" * (2 * 2**20 + 1), "it is larger than 2 MB"),
             "deep": (b"---\na: " + b"[" * 5000 + b"\n---\nx", "its front matter is nested too deeply"),
-            "a listing": (b"# x\n\ny\n" * 2_001, "it has 2,001 headings"),
-            "a long listing": (b"# x\ny\n" * 300_000, "it has 22,000 headings, more than 21,999"),
-            "underlines": (b"x\n=\n" * 400_000, "it has 22,000 headings, more than 21,999"),
+            "a short listing": (b"# x\n\ny\n" * 2_001, "it has 2,001 headings"),
+            "a listing": (b"# x\n\ny\n" * 20_001, "it has 20,001 headings"),
+            "a long listing": (b"# x\ny\n" * 300_000, headings),
+            "underlines": (b"x\n=\n" * 400_000, headings),
         }
-        for source, (folder, name) in self.places().items():
+        for source, folder, file in self.places():
             for case, (content, why) in cases.items():
-                (folder / name).write_bytes(content)
+                file.write_bytes(content)
                 if source == "cursor-rules" and "headings" in why:  # it has no sections
                     continue
-                with self.subTest(source=source, case=case):
-                    left = [record.why for record in self.left(source, folder)]
-                    self.assertRegex(left[0], f"^{why}")
-                    self.assertEqual(len(left), len(self.read(source, folder)))
-                    self.assertLess(len(left[0]), 200)
+                if source == "basic-memory" and case == "a short listing":  # only long notes have sections
+                    continue
+                with self.subTest(source=source, case=case), self.unchanged():
+                    reasons = self.reasons(source, folder)
+                    self.assertRegex(reasons[0], f"^{why}")
+                    self.assertEqual(len(reasons), len(self.read(source, folder)))
+                    self.assertLess(len(reasons[0]), 200)
 
     def test_runs_in_a_heading_take_linear_time(self) -> None:
         headings = {"a" + " " * 1_000_000 + "b": "a b", "a" + "_" * 1_000_000 + "b": "a" + "_" * 1_000_000 + "b"}
+        headings[" A `b`  *c* __d__ e_f <g>  [h](i) {#j}  ##"] = "A b c d e_f h"
         for heading, plain in headings.items():
             (section,) = parse_document(f"# {heading}\n\ntext", ".md").sections
             self.assertEqual(section.headings, (plain,))
-        marked = parse_document("#  A `b`  *c* __d__ e_f <g>  [h](i) {#j}  ##\n\ntext", ".md").sections
-        self.assertEqual(marked[0].headings, ("A b c d e_f h",))
 
     def test_front_matter_that_expands_stays_as_it_is(self) -> None:
-        bomb = "---\na: &a [x, x]\nb: &b [*a, *a]\nglobs: !!python/object:os.system [*b, *b]\ntags: *b\n---\nDepths.\n"
-        for source, (folder, name) in self.places().items():
-            (folder / name).write_text(bomb)
+        fields = "a: &a [x, x]\nb: &b [*a, *a]\nglobs: !!python/object:os.system [*b, *b]\ntags: *b\n"
+        for source, folder, file in self.places():
+            file.write_text(f"---\n{fields}title: [1]\ntype: !!python/object:os.system\n---\nDepths.\n")
             with self.subTest(source=source):
                 (record,) = self.memories(source, folder).values()
                 self.assertTrue(record.content.endswith("Depths."))
                 self.assertLess(len(str(record)), 1_000)
+                self.assertIn(record.type, ("", "note"))
 
     def test_a_mark_of_utf_8_and_other_line_ends_are_read(self) -> None:
-        for source, (folder, name) in self.places().items():
-            (folder / name).write_bytes(b"\xef\xbb\xbf---\r\ntags: a\r\n---\r\nDepths\rin metres.\r\n")
+        for source, folder, file in self.places():
+            file.write_bytes(b"\xef\xbb\xbf---\r\ntags: a\r\n---\r\nDepths\rin metres.\r\n")
             (record,) = self.memories(source, folder).values()
             self.assertEqual(record.content, "Depths\nin metres.", source)
 
     def test_links_out_of_the_folder_and_pipes_are_not_read(self) -> None:
         outside = self.folder()
         (outside / "secret.md").write_text("secret")
-        for source, (folder, name) in self.places().items():
-            (folder / name).symlink_to(outside / "secret.md")
+        for source, folder, file in self.places():
+            file.symlink_to(outside / "secret.md")
             (folder / "elsewhere").symlink_to(outside)
             (folder / "loop").symlink_to(folder / "loop")
             (folder / "pipe").mkdir()
-            os.mkfifo(folder / "pipe" / Path(name).name)
-            with self.subTest(source=source):
-                left = self.left(source, folder)
-                self.assertTrue(left)
-                self.assertEqual(len(left), len(self.read(source, folder)))
-                for record in left:
-                    self.assertIn("a link, which may lead out of the folder", record.why)
+            os.mkfifo(folder / "pipe" / file.name)
+            with self.subTest(source=source), self.unchanged():
+                reasons = self.reasons(source, folder)
+                self.assertTrue(reasons)
+                self.assertEqual(len(reasons), len(self.read(source, folder)))
+                self.assertEqual([why for why in reasons if LINK not in why], [])
 
     def test_deep_and_full_folders_are_bounded(self) -> None:
-        for source, (folder, name) in self.places().items():
-            (folder / name).write_text("Depths.")
-            deep = folder.joinpath(*["d"] * 80)
-            deep.mkdir(parents=True)
-            (deep / "AGENTS.md").write_text("Too deep.")
+        for source, folder, file in self.places():
+            file.write_text("Depths.")
+            write_files(folder.joinpath(*["d"] * 80), {"AGENTS.md": "Too deep."})
             with self.subTest(source=source):
                 (record,) = self.memories(source, folder).values()
                 self.assertEqual(record.content, "Depths.")
-                with patch("memoryhub.transfer.sources.reading.MAX_ENTRIES", 40), self.assertRaises(Invalid) as refused:
-                    self.read(source, folder)
-                self.assertRegex(str(refused.exception), "has more than 40 files; name a smaller folder$")
+                with patch("memoryhub.transfer.sources.reading.MAX_ENTRIES", 40):
+                    self.assert_refused(source, folder, "has more than 40 files; name a smaller folder")
 
     def test_a_place_without_data_gets_one_sentence(self) -> None:
         folder = self.folder()
         (folder / "file").write_text("x")
-        for source in self.places():
+        unknown = self.folder()
+        write_files(unknown, {"a.md": "Depths."})
+        for source, _, _ in self.places():
             for path in (folder, folder / "file", folder / "nowhere", Path("\0")):
-                self.assert_refused(source, path)
+                is_folder = path == folder or source != "basic-memory"
+                self.assert_refused(
+                    source, path, "" if is_folder else "is not a folder; name a project of Basic Memory"
+                )
+        for path in (unknown, folder):
+            self.assert_refused("basic-memory", path, "has no notes of Basic Memory; see `import obsidian`")
 
-    def places(self) -> dict[str, tuple[Path, str]]:
-        """Return a folder for each source, and a name of a file that it reads there."""
-        files = {
-            "claude-code": "CLAUDE.md",
-            "agents-md": "AGENTS.md",
-            "cursor-rules": ".cursor/rules/tides.mdc",
-            "obsidian": "Tides.md",
-        }
-        places = {source: (self.folder(), name) for source, name in files.items()}
-        for folder, name in places.values():
+    def places(self) -> Iterator[tuple[str, Path, Path]]:
+        """Yield each source with a folder and the path of a file that it reads there."""
+        for source, name in (
+            ("claude-code", "CLAUDE.md"),
+            ("agents-md", "AGENTS.md"),
+            ("cursor-rules", ".cursor/rules/tides.mdc"),
+            ("obsidian", "Tides.md"),
+            ("basic-memory", "b.md"),
+        ):
+            folder = self.project({}) if source == "basic-memory" else self.folder()
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (places["obsidian"][0] / ".obsidian").mkdir()
-        return places
+            if source == "obsidian":
+                (folder / ".obsidian").mkdir()
+            yield source, folder, folder / name
 
 
 class FindTests(SourceTestCase):
     def test_usual_places_are_found_that_have_data(self) -> None:
-        home, work = self.folder(), self.copy("agents-md")
-        (work / ".git").mkdir()
-        (work / ".git" / "HEAD").write_text("ref: refs/heads/main")
+        home, work = self.home, Path(shutil.copytree(DATA / "agents-md", self.folder() / "harbour"))
+        write_files(work, {".git/HEAD": "ref: refs/heads/main"})
         self.enterContext(contextlib.chdir(work / "pilot"))
-        self.enterContext(patch.dict(os.environ, HOME=str(home), CLAUDE_CONFIG_DIR=str(home / "own")))
+        self.enterContext(patch.dict(os.environ, CLAUDE_CONFIG_DIR=str(home / "own")))
         self.assertEqual([SOURCES[name].find() for name in ("claude-code", "obsidian")], [[], []])
         for folder in (".claude/projects", "own/projects", "vault/.obsidian", ".config/obsidian"):
             (home / folder).mkdir(parents=True)
@@ -418,80 +531,73 @@ class FindTests(SourceTestCase):
         self.assertEqual(SOURCES["obsidian"].find(), [])
 
 
+class ServerMemoryTests(SourceTestCase):
+    def test_entities_become_memories_with_their_relations(self) -> None:
+        path = DATA / "server-memory" / "memory.jsonl"
+        feed, maya, harbour = self.memories("server-memory", path).values()
+        content = "- Allows 30 requests a minute\n- Answers 429 for an hour afterwards\n- depends_on Øster Hurup"
+        self.assert_record(feed, key="Tide gauge feed", title="Tide gauge feed", content=content, tags=("service",))
+        self.assert_record(feed, relations=(("depends_on", "Øster Hurup"),), place=f"{path}:1")
+        self.assertEqual(maya.relations, (("related_to", "Tide gauge feed"),))
+        self.assertIn("- knows Nobody", maya.content)
+        self.assertEqual(harbour.content, "")
+
+    def test_other_and_hostile_files_get_one_sentence(self) -> None:
+        path = self.home / "memory.jsonl"
+        for content in (
+            bytes(range(256)) * 20,
+            '{"type": "entity"}'.encode("utf-16"),
+            b'{"type": "entity", "name": "A", "entity',
+            b'{"type": "node", "id": 1}',
+            b"[1, 2]",
+            b"[" * 100_000 + b"]" * 100_000,
+            b'{"name": "' + b"x" * (5 * 2**20) + b'"}',
+            b'{"type": "entity", "name": "A", "entityType": "t"}',
+        ):
+            path.write_bytes(content)
+            with self.subTest(content[:60]):
+                self.assert_refused("server-memory", path)
+        for place in (Path("/nowhere/memory.jsonl"), Path("/")):
+            self.assert_refused("server-memory", place, "can't read")
+        path.write_text(json.dumps({"type": "relation", "from": "A", "to": "B", "relationType": "knows"}))
+        self.assertEqual(self.reasons("server-memory", path), ["relations of 'A', which is no entity: 1"])
+
+
 class ImportTests(HubTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.enterContext(self.store("alpha", actor="maya", source="cli"))
         self.top = Path(self.enterContext(tempfile.TemporaryDirectory())).resolve()
 
-    def report(self, source: str, folder: Path) -> Report:
-        (report,) = Importer(source, "alpha", is_only=True).run(SOURCES[source].read(folder), place=str(folder))
+    def report(self, source: str, path: Path) -> Report:
+        (report,) = Importer(source, "alpha", is_only=True).run(SOURCES[source].read(path), place=str(path))
         return report
 
-    def run_it(self, source: str, folder: Path) -> dict[str, int]:
-        return self.report(source, folder).counts
+    def counts(self, source: str, path: Path) -> dict[str, int]:
+        return self.report(source, path).counts
 
     def test_notes_that_were_imported_as_markdown_are_the_same_texts(self) -> None:
         vault = Path(shutil.copytree(DATA / "obsidian", self.top / "vault"))
         import_markdown(directory=vault)
-        self.assertEqual(self.run_it("obsidian", vault), {"duplicates": 6, "left_out_count": 5})
+        self.assertEqual(self.counts("obsidian", vault), {"duplicates": 6, "left_out_count": 5})
 
     def test_an_edited_section_is_revised_even_if_its_heading_has_a_secret(self) -> None:
         file = self.top / "AGENTS.md"
         file.write_text("# Token ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a\n\nDepths.\n\n# Berths\n\nTen.\n")
-        self.assertEqual(self.run_it("agents-md", self.top), {"created": 2})
-        self.assertEqual(self.run_it("agents-md", self.top), {"unchanged": 2})
+        self.assertEqual(self.counts("agents-md", self.top), {"created": 2})
+        self.assertEqual(self.counts("agents-md", self.top), {"unchanged": 2})
         file.write_text(file.read_text().replace("Depths.", "Depths in metres."))
-        self.assertEqual(self.run_it("agents-md", self.top), {"revised": 1, "unchanged": 1})
+        self.assertEqual(self.counts("agents-md", self.top), {"revised": 1, "unchanged": 1})
 
+    def test_relations_that_form_a_cycle_there_become_related_to(self) -> None:
+        for name, other in (("a", "b"), ("b", "a")):
+            (self.top / f"{name}.md").write_text(f"---\npermalink: {name}\n---\n- depends_on [[{other}]]")
+        report = self.report("basic-memory", self.top)
+        self.assertEqual((report.created, report.relations), (2, 2))
 
-def _line(role: str, content: Any, *, model: str = "opus", **fields: Any) -> dict[str, Any]:
-    message = {"role": role, "content": content, "model": model}
-    return {"type": role, "message": message, "uuid": "1", "cwd": "/srv/harbour", **fields}
-
-
-class ServerMemoryTests(SourceTestCase):
-    def file(self, content: bytes) -> Path:
-        path = self.folder() / "memory.jsonl"
-        path.write_bytes(content)
-        return path
-
-    def test_entities_become_memories_with_their_relations(self) -> None:
-        path = DATA / "server-memory" / "memory.jsonl"
-        feed, maya, harbour = self.memories("server-memory", path).values()
-        self.assertEqual(
-            feed,
-            MemoryRecord(
-                key="Tide gauge feed",
-                title="Tide gauge feed",
-                content="- Allows 30 requests a minute\n- Answers 429 for an hour afterwards\n- depends_on Øster Hurup",
-                tags=("service",),
-                relations=(("depends_on", "Øster Hurup"),),
-                place=f"{path}:1",
-            ),
-        )
-        self.assertEqual(maya.relations, (("related_to", "Tide gauge feed"),))
-        self.assertIn("- knows Nobody", maya.content)
-        self.assertEqual(harbour.content, "")
-
-    def test_relations_of_nothing_are_named(self) -> None:
-        line = {"type": "relation", "from": "A", "to": "B", "relationType": "knows"}
-        (left,) = self.left("server-memory", self.file(json.dumps(line).encode()))
-        self.assertEqual(left.why, "relations of 'A', which is no entity: 1")
-
-    def test_hostile_files_get_one_sentence(self) -> None:
-        cases = {
-            "binary": bytes(range(256)) * 20,
-            "another encoding": '{"type": "entity"}'.encode("utf-16"),
-            "truncated": b'{"type": "entity", "name": "A", "entity',
-            "another schema": b'{"type": "node", "id": 1}',
-            "a list": b"[1, 2]",
-            "deep": b"[" * 100_000 + b"]" * 100_000,
-            "huge": b'{"name": "' + b"x" * (5 * 2**20) + b'"}',
-            "an entity without observations": b'{"type": "entity", "name": "A", "entityType": "t"}',
-        }
-        for name, content in cases.items():
-            with self.subTest(name):
-                self.assert_refused("server-memory", self.file(content))
-        for path in (Path("/nowhere/memory.jsonl"), Path("/")):
-            self.assert_refused("server-memory", path, "can't read")
+    def test_what_no_text_can_hold_is_left_out(self) -> None:
+        path = self.top / "export.json"
+        entries = {"1": "\ud800", "\ud800\n": "Depths.", "3": "x" * 100_001, "4": "Berths."}
+        path.write_text(json.dumps([{"id": key, "memory": text} for key, text in entries.items()]))
+        report = self.report("mem0", path)
+        self.assertEqual((report.created, report.left_out_count), (1, 3))
