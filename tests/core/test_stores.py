@@ -58,7 +58,7 @@ class StoreTestCase(HubTestCase):
         with use_store(ALPHA):
             self.assertEqual([memory.title for memory in Memory.objects.all()], ["first"])
 
-    def assert_unusable(self, error: type[Exception], reason: str, *, create: bool = False) -> None:
+    def assert_unusable(self, error: type[BaseException], reason: str, *, create: bool = False) -> None:
         with self.assertRaisesRegex(error, reason), use_store(ALPHA, create=create):
             write("refused")
 

@@ -266,9 +266,7 @@ class RestoreTests(BackupTestCase):
         other = self.create_database("other.db", "CREATE TABLE t (a)")
         strange = self.create_database("strange.db", "CREATE TABLE raw_events (x)", "INSERT INTO raw_events VALUES (1)")
         alike = self.create_database(  # a log to look at, and none of the tables that migrations expect
-            "alike.db",
-            f"ATTACH '{backup}' AS backup",
-            "CREATE TABLE raw_events AS SELECT * FROM backup.raw_events",
+            "alike.db", f"ATTACH '{backup}' AS backup", "CREATE TABLE raw_events AS SELECT * FROM backup.raw_events"
         )
         shutil.copyfile(backup, self.home / "broken.db")
         broken = self.create_database(
