@@ -153,69 +153,32 @@ class AssignedSecretsTest(SanitizeTestCase):
     SECRET = "q9Zt4vB7nK2mX8wL"
 
     def test_every_way_to_write_an_assignment_is_read(self) -> None:
-        for form in (
-            "password={}",
-            "DB_PASSWORD={}",
-            "export API_KEY='{}'",
-            "api-key: {}",
-            'apiKey: "{}",',
-            '"secret": "{}"',
-            '{{\\"token\\": \\"{}\\"}}',
-            '{{\\\\\\"token\\\\\\": \\\\\\"{}\\\\\\"}}',
-            'token := "{}"',
-            '"x_token" => "{}"',
-            'String token = "{}";',
-            'setProperty("X_TOKEN", "{}")',
-            "<apiToken>\n  {}\n</apiToken>",
-            "password is {}.",
-            "the token ({}) token={})",
-            "?access_token={}&x=1",
-            "passwd: {}",
-            "client_secret\t=\t`{}`",
-            "--password {}",
-            "_authToken={}",
-            "auth_token ?= {}",
-        ):
-            clean, findings = sanitize_text(form.replace("({}) ", "").format(self.SECRET))
+        forms = (
+            'password={}|DB_PASSWORD={}|export API_KEY=\'{}\'|api-key: {}|apiKey: "{}",|"secret": "{}"|'
+            'token := "{}"|"x_token" => "{}"|String token = "{}";|setProperty("X_TOKEN", "{}")|'
+            "<apiToken>\n  {}\n</apiToken>|password is {}.|the token token={})|?access_token={}&x=1|passwd: {}|"
+            "client_secret\t=\t`{}`|--password {}|_authToken={}|auth_token ?= {}"
+        )
+        escaped = ('{\\"token\\": \\"{}\\"}', '{\\\\\\"token\\\\\\": \\\\\\"{}\\\\\\"}')
+        for form in (*forms.split("|"), *escaped):
+            clean, findings = sanitize_text(form.replace("{}", self.SECRET))
             self.assertNotIn(self.SECRET, clean, form)
             self.assertEqual(findings[0].type, "secret", form)
 
     def test_other_text_is_left_alone(self) -> None:
+        texts = (
+            "commit 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b|id: 52acf265-3fc6-4ecd-804a-15940bd04653|"
+            "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHElEQVQI12P4|password: <token>|"
+            "password = xxxxxxxxxxxx|token=${TOKEN}|token: $TOKEN_2|api_key = 'your-api-key-1'|password: changeme|"
+            "password = get_password(1)|password = os.environ['DB_PASSWORD_1']|password = settings.db.password1|"
+            "token: [REDACTED:secret]|secret = example-secret-1|tokens = 4096|token_count: 12345678|max_tokens=1024|"
+            "def test_password(self): pass|the password must have at least 8 characters|secret: ******|"
+            'from auth import Ed25519PrivateKey|("auth", "0004_alter_user_username_opts")|'
+            "password_hash = 'pbkdf2'|Bearer authentication|Basic knowledge of things|{{ password }}|token: null|"
+            "secretary = Smith1990|tokenizer: cl100k_base|a_key, b_key = 12, 13|foo.token, bar.token2"
+        )
         self.assert_kept(
-            "commit 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b",
-            f"sha256: {HEX}",
-            f"digest = '{HEX}'",
-            "id: 52acf265-3fc6-4ecd-804a-15940bd04653",
-            '"integrity": "sha512-' + BODY + BODY + '=="',
-            "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHElEQVQI12P4",
-            "password: <token>",
-            "password = xxxxxxxxxxxx",
-            "token=${TOKEN}",
-            "token: $TOKEN_2",
-            "api_key = 'your-api-key-1'",
-            "password: changeme",
-            "password = get_password(1)",
-            "password = os.environ['DB_PASSWORD_1']",
-            "password = settings.db.password1",
-            "token: [REDACTED:secret]",
-            "secret = example-secret-1",
-            "tokens = 4096",
-            "token_count: 12345678",
-            "max_tokens=1024",
-            "def test_password(self): pass",
-            "the password must have at least 8 characters",
-            "secret: ******",
-            "from auth import Ed25519PrivateKey",
-            '("auth", "0004_alter_user_username_opts")',
-            "password_hash = 'pbkdf2'",
-            "Bearer authentication",
-            "Basic knowledge of things",
-            "{{ password }}",
-            "token: null",
-            "secretary = Smith1990",
-            "tokenizer: cl100k_base",
-            "a_key, b_key = 12, 13",
-            "foo.token, bar.token2",
+            *texts.split("|"), f"sha256: {HEX}", f"digest = '{HEX}'", f'"integrity": "sha512-{BODY * 2}=="'
         )
 
     def test_a_value_is_judged_by_the_key_that_holds_it(self) -> None:
@@ -234,15 +197,9 @@ class DigestsAndUuidsTest(SanitizeTestCase):
         "secret scanning found it in commit {}",
     )
     NAMED = (
-        "password={}",
-        "api_key: {}",
-        "the token is {}",
-        "ALGOLIA_API_KEY={}",
-        'datadog_api_key = "{}"',
-        "cloudflare-token: {}",
-        "Authorization: Bearer {}",
-        "https://ann:{}@example.org",
-    )
+        'password={}|api_key: {}|the token is {}|ALGOLIA_API_KEY={}|datadog_api_key = "{}"|cloudflare-token: {}|'
+        "Authorization: Bearer {}|https://ann:{}@example.org"
+    ).split("|")
 
     def values(self) -> list[str]:
         rest = hashlib.sha512(b"one").hexdigest() + hashlib.sha512(b"two").hexdigest()
@@ -503,17 +460,12 @@ class FormsTest(SanitizeTestCase):
         )
 
     def test_commands_take_passwords_in_options_and_pipes(self) -> None:
-        self.assert_masked(
-            "redis-cli -h cache -a {} ping",
-            "sqlcmd -S db -U sa -P '{}'",
-            "echo '{}' | sudo -S apt update",
-            "echo 'ann:{}' | sudo chpasswd",
-            "ldapsearch -x -D cn=admin -w {}",
-            "smbclient //srv/share -U ann%{}",
-            "rabbitmqctl add_user ann {}",
-            "openssl rsa -passin pass:{} -in key.pem",
-            secret=PASSWORD,
+        self.assert_masked("echo '{}' | sudo -S apt update", "echo 'ann:{}' | sudo chpasswd", secret=PASSWORD)
+        commands = (
+            "redis-cli -h cache -a {} ping|sqlcmd -S db -U sa -P '{}'|ldapsearch -x -D cn=admin -w {}|"
+            "smbclient //srv/share -U ann%{}|rabbitmqctl add_user ann {}|openssl rsa -passin pass:{} -in key.pem"
         )
+        self.assert_masked(*commands.split("|"), secret=PASSWORD)
 
     def test_calls_take_keys(self) -> None:
         calls = "Fernet('{}')|jwt.sign(payload, '{}')|hmac.new(b\"{}\", body, sha256)|new Client(\"{}\", {})"
