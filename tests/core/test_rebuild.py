@@ -160,11 +160,6 @@ class RebuildTests(SpoiltStoreTestCase):
             log.rebuild(only=["memory"])
         self.assertIn("memories_memory", refused.exception.data["choices"])
 
-    def test_an_erased_text_does_not_come_back(self) -> None:
-        log.erase_streams([f"memory:{self.second.id}"], reason="asked")
-        self.assert_rebuilds()
-        self.assertEqual(list(Memory.objects.values_list("id", flat=True)), [self.first.id])
-
     def test_rules_for_secrets_that_have_grown_change_nothing(self) -> None:
         with use_rules(compile_rules([CustomRule("kitchens", "kitchen")], [])):
             self.assertTrue(log.rebuild().identical)

@@ -276,34 +276,21 @@ OTHER_HEX = "7c1e5a90d3b84f26e8a17d05c94b3f62"
 
 class PasswordsInFormatsTest(SanitizeTestCase):
     def test_a_typed_password_is_taken_out_of_every_format(self) -> None:
-        for form in (
-            "CREATE USER 'ann'@'%' IDENTIFIED BY '{}'",
-            "CREATE LOGIN sa WITH PASSWORD = '{}'",
-            "ALTER ROLE app WITH ENCRYPTED PASSWORD '{}';",
-            "Server=db,1433;Database=app;User ID=ann;Password={};Encrypt=True",
-            "Provider=SQLOLEDB;Uid=ann;Pwd={};",
-            "mysqli_connect('db.internal', 'ann', '{}', 'app')",
-            "new NetworkCredential('ann', '{}')",
-            "requests.get(url, auth=('ann', '{}'))",
-            "Connect-VIServer vc.local -User ann -Password {}",
-            "schtasks /create /tn Backup /ru ann /rp {}",
-            "net use Z: \\\\server\\share /user:CORP\\ann {}",
-            "<AdministratorPassword><Value>{}</Value></AdministratorPassword>",
-            "enable secret {}",
-            "snmp-server community {} RW",
-            "username ann privilege 15 password 0 {}",
-            "user = 'ann'  # the first\npassword = '{}'",
-            "ann@10.0.0.7 (pw:{})",
-            "login with PW: {}, please",
-            "The password for user ann is '{}'.",
-            "user%5Bpassword%5D={}",
-            "12:password={}",
-            "Settings::PASSWORD = '{}';",
-            "curl --proxy-user ann:{} https://x",
-            "final String password = new String('{}');",
-            "String p = System.getenv('APP_PASSWORD') ?? '{}';",
-        ):
-            self.assert_masked(form, secret=TYPED_PASSWORD, levels=2)
+        forms = (
+            "CREATE USER 'ann'@'%' IDENTIFIED BY '{}'|CREATE LOGIN sa WITH PASSWORD = '{}'|"
+            "ALTER ROLE app WITH ENCRYPTED PASSWORD '{}';|Provider=SQLOLEDB;Uid=ann;Pwd={};|"
+            "Server=db,1433;Database=app;User ID=ann;Password={};Encrypt=True|"
+            "mysqli_connect('db.internal', 'ann', '{}', 'app')|new NetworkCredential('ann', '{}')|"
+            "requests.get(url, auth=('ann', '{}'))|Connect-VIServer vc.local -User ann -Password {}|"
+            "schtasks /create /tn Backup /ru ann /rp {}|net use Z: \\\\server\\share /user:CORP\\ann {}|"
+            "<AdministratorPassword><Value>{}</Value></AdministratorPassword>|enable secret {}|"
+            "snmp-server community {} RW|username ann privilege 15 password 0 {}|"
+            "user = 'ann'  # the first\npassword = '{}'|ann@10.0.0.7 (pw:{})|login with PW: {}, please|"
+            "The password for user ann is '{}'.|user%5Bpassword%5D={}|12:password={}|Settings::PASSWORD = '{}';|"
+            "curl --proxy-user ann:{} https://x|final String password = new String('{}');|"
+            "String p = System.getenv('APP_PASSWORD') ?? '{}';"
+        )
+        self.assert_masked(*forms.split("|"), secret=TYPED_PASSWORD, levels=2)
 
     def test_the_word_for_it_is_known_in_more_languages(self) -> None:
         for word in "contraseña|mot de passe|Kennwort|senha|пароль|密码|パスワード|비밀번호|hasło".split("|"):
@@ -347,11 +334,8 @@ class PasswordsInFormatsTest(SanitizeTestCase):
         self.assert_removed(BODY[:32], "{SSHA}{}")
 
     def test_the_key_of_a_service_may_be_a_uuid_or_twenty_digits(self) -> None:
-        for text in (
-            "statuspage_key = 0b7f3c1d-52e6-4a8b-9c3e-d1f2a4b6c8e0",
-            "splunk_hec_token: 0b7f3c1d-52e6-4a8b-9c3e-d1f2a4b6c8e0",
-            "CLAY_KEY: 7c1e5a90d3b84f26e8a1",
-        ):
+        uuid = "0b7f3c1d-52e6-4a8b-9c3e-d1f2a4b6c8e0"
+        for text in (f"statuspage_key = {uuid}", f"splunk_hec_token: {uuid}", "CLAY_KEY: 7c1e5a90d3b84f26e8a1"):
             self.assertIn("[REDACTED:", sanitize_text(text)[0], text)
 
 

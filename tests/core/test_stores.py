@@ -409,7 +409,7 @@ class KeeperTests(HubTestCase):
         self.assertEqual(wiping.shorten_all(limit=500_000), [self.path])
 
     def test_a_file_that_is_no_database_stops_nothing(self) -> None:
-        broken = Path(self.home / "projects/beta/events.db")
+        broken = self.home / "projects/beta/events.db"
         broken.parent.mkdir()
         broken.write_bytes(b"not a database!!" * 1000)
         broken.with_name("events.db-wal").write_bytes(b"x" * 600_000)

@@ -47,10 +47,6 @@ class JobTestCase(HubTestCase):
     def define(self, work: core_jobs.Work, *, over: Over = Over.STORES) -> Job:
         return define_job("try this", does="Tries.", work=work, every=Every.DAY, over=over, cap=30)
 
-    def lose_alpha(self) -> None:
-        forget_all_stores()
-        path_of(project_store("alpha")).write_bytes(b"not a database!!" * 1000)
-
 
 @tag("backend")
 class RunningTests(JobTestCase):
@@ -236,7 +232,8 @@ class VerifyTests(JobTestCase):
             self.assertEqual((check.ok, check.events), (True, number))
 
     def test_a_store_that_cannot_be_read_does_not_stop_the_others(self) -> None:
-        self.lose_alpha()
+        forget_all_stores()
+        path_of(project_store("alpha")).write_bytes(b"not a database!!" * 1000)
         with self.assertLogs("memoryhub.ops.jobs", "WARNING"):
             run("verify stores")
         checks = dict(StoreCheck.objects.values_list("store", "ok"))
@@ -269,10 +266,3 @@ class SessionJobsTests(JobTestCase):
             assert last
             self.assertEqual((last.source, last.actor), ("job", "end idle sessions"))
         self.assertEqual(run("end idle sessions"), {})
-
-    def test_a_store_that_cannot_be_read_stops_no_other(self) -> None:
-        self.lose_alpha()
-        with self.assertLogs("memoryhub.ops.jobs", "WARNING"):
-            messages = run("expire turns")
-        self.assertIn("memory database unavailable", messages["project alpha"])
-        self.assertEqual((messages["project beta"], self.states("beta")[1]), ("1 turn left open", "incomplete"))
