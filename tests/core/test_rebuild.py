@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import StringIO
-from typing import Any
 
 from django.core.management import call_command
 from django.db import connections
@@ -30,7 +29,6 @@ from memoryhub.core.errors import Damaged, Invalid
 from memoryhub.core.events.projection import read_models
 from memoryhub.core.log.copy import follow
 from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
-from memoryhub.core.models import RawEvent
 from memoryhub.core.secrets.custom_rules import CustomRule, compile_rules
 from memoryhub.core.secrets.sanitize import use_rules
 from memoryhub.core.stores import rows
@@ -42,6 +40,7 @@ from sessions_app.events import COMMIT_RECORDED, CommitRecorded, FileChange
 from sessions_app.models import Commit
 from tests import tampering
 from tests.core.test_log import StoreTestCase, write
+from tests.core.test_redact import WORD, payloads_without
 from tests.databases import sqlite_only
 from tests.forks import Fork
 from tests.web.server import ROOT
@@ -67,7 +66,6 @@ sys.exit(main(sys.argv))
 """
 
 
-WORD = "quicksilverish"
 DEADLINE_SECONDS = 120
 
 
@@ -370,17 +368,13 @@ class WithOthersTests(StoreTestCase):
         texts = [f"text {number} of a {WORD} tank" for number in range(300)]
         services.write_memories(commands=[MemoryWrite(title=text[:9], content=text) for text in texts])
 
-    def payloads(self) -> dict[int, dict[str, Any]]:
-        found = RawEvent.objects.filter(payload_json__contains=WORD).values_list("position", "payload_json")
-        return {position: json.loads(text.replace(WORD, "[REDACTED:word]")) for position, text in found}
-
     def spawn(self, program: str, *arguments: str) -> Fork:
         return Fork(program, *arguments, environment={"DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"})
 
     def test_a_redaction_loses_nothing_of_what_four_others_write_meanwhile(self) -> None:
         with self.spawn(WRITERS) as writers:
             first = [writers.stdout.readline()]
-            log.redact_payloads(self.payloads(), what="a word")
+            log.redact_payloads(payloads_without(WORD), what="a word")
             output, errors = writers.communicate()
         self.assertEqual((writers.returncode, errors), (0, ""))
         written = dict(line.split(" ", 1) for line in [*first, *output.splitlines(keepends=True)])
@@ -394,10 +388,10 @@ class WithOthersTests(StoreTestCase):
 
     def test_a_redaction_that_is_killed_right_before_its_commit_has_changed_nothing(self) -> None:
         before, digests = log.head(), log.table_digests()
-        with self.spawn(STOPPED, json.dumps(self.payloads())) as redaction:
+        with self.spawn(STOPPED, json.dumps(payloads_without(WORD))) as redaction:
             self.assertEqual(redaction.stdout.readline(), "all is written\n")
             redaction.kill()
         self.assertEqual((log.head(), log.table_digests()), (before, digests))
-        self.assertEqual(len(self.payloads()), 300)
+        self.assertEqual(len(payloads_without(WORD)), 300)
         write("Coffee", "Black, at nine.")
         self.assert_sound()

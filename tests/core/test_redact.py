@@ -28,6 +28,12 @@ from tests.support import HubTestCase
 WORD = "quicksilverish"
 
 
+def payloads_without(word: str) -> dict[int, dict[str, Any]]:
+    """Return the payloads that have the word, by position, with a placeholder in its place."""
+    events = RawEvent.objects.filter(payload_json__contains=word).values_list("position", "payload_json")
+    return {position: json.loads(text.replace(word, "[REDACTED:word]")) for position, text in events}
+
+
 @tag("backend")
 class RedactTests(HubTestCase):
     def setUp(self) -> None:
@@ -41,12 +47,8 @@ class RedactTests(HubTestCase):
         services.update_memory(command=MemoryUpdate(id=self.memory_id, content=f"Still {WORD}, now 500 litres."))
         services.write_memory(command=MemoryWrite(title="Another", content="It stays as it is."))
 
-    def payloads(self, word: str = WORD) -> dict[int, dict[str, Any]]:
-        found = RawEvent.objects.filter(payload_json__contains=word).values_list("position", "payload_json")
-        return {position: json.loads(text.replace(word, "[REDACTED:word]")) for position, text in found}
-
     def redact(self) -> int:
-        return log.redact_payloads(self.payloads(), what="a word", reason="asked for").position
+        return log.redact_payloads(payloads_without(WORD), what="a word", reason="asked for").position
 
     def test_the_text_is_nowhere_and_the_rest_is_as_it_was(self):
         self.redact()
@@ -66,7 +68,7 @@ class RedactTests(HubTestCase):
         self.assertEqual(set(check_links(first=1, last=position).values()), {""})
         anchor = read_anchor(current_store())
         self.assertEqual((anchor.position, anchor.digest) if anchor else None, log.head())
-        log.redact_payloads(self.payloads("litres"), what="another word")
+        log.redact_payloads(payloads_without("litres"), what="another word")
         self.assert_sound()
         log.erase_streams([f"memory:{self.memory_id}"], reason="all of it")
         self.assert_sound()
@@ -77,7 +79,7 @@ class RedactTests(HubTestCase):
         with failure, self.assertLogs("memoryhub.core.log.redact", "WARNING") as logs:
             self.redact()
         self.assertIn("run rebuild", logs.output[0])
-        self.assertEqual(self.payloads(), {})
+        self.assertEqual(payloads_without(WORD), {})
         self.assertEqual(rows.fetch("SELECT position FROM projection_offsets"), [(0,)])
 
     def test_a_redacted_payload_that_was_changed_by_hand_breaks_the_chain(self):
@@ -90,7 +92,7 @@ class RedactTests(HubTestCase):
         self.assertEqual((verification.ok, verification.broken_position), (False, 2))
 
     def test_an_erased_payload_does_not_come_back(self):
-        payloads = self.payloads()
+        payloads = payloads_without(WORD)
         log.erase_streams([f"memory:{self.memory_id}"], reason="all of it")
         with self.assertRaisesRegex(Invalid, "event #1 has no text to redact"):
             log.redact_payloads(payloads, what="a word")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import sqlite3
-from contextlib import closing, suppress
+from contextlib import closing
 from io import StringIO
 from typing import Any
 from unittest import mock
@@ -27,6 +26,7 @@ from memoryhub.ops.backups.paths import kept_before_restores
 from memoryhub.ops.backups.restoring import restore
 from tests.forks import Fork
 from tests.jobs.test_backups import WRITER
+from tests.jobs.test_doctor import doctor
 from tests.pages import FREE_TRUNK, SCHEMA, damage_page, page_map
 from tests.support import HubTestCase, forget_all_stores
 
@@ -70,12 +70,7 @@ class DamageTestCase(HubTestCase):
             connection.commit()
 
     def doctor(self) -> list[dict[str, Any]]:
-        forget_all_stores()
-        output = StringIO()
-        with suppress(SystemExit):
-            call_command("doctor", "--json", "--project", "alpha", stdout=output, stderr=StringIO())
-        findings: list[dict[str, Any]] = json.loads(output.getvalue())
-        return findings
+        return doctor("--project", "alpha")[1]
 
     def assert_rebuild_repairs(self, what: str = "") -> None:
         """Doctor has one finding and proposes a rebuild, which repairs the store."""

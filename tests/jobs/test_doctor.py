@@ -48,6 +48,17 @@ def run_job_of_alpha(job: str) -> None:
     call_command("jobs", job, "--project", "alpha", stdout=StringIO(), stderr=StringIO())
 
 
+def doctor(*arguments: str) -> tuple[int, list[dict[str, Any]]]:
+    """Return the exit code and the findings of the command."""
+    output, code = StringIO(), 0
+    forget_all_stores()
+    try:
+        call_command("doctor", "--json", *arguments, stdout=output)
+    except SystemExit as ended:
+        code = int(str(ended.code))
+    return code, json.loads(output.getvalue())
+
+
 class DoctorTestCase(HubTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -96,25 +107,17 @@ class StoreTests(DoctorTestCase):
 
 
 class HubTests(DoctorTestCase):
-    def doctor(self, *arguments: str) -> tuple[int, Any]:
-        output = StringIO()
-        try:
-            call_command("doctor", "--json", *arguments, stdout=output)
-        except SystemExit as ended:
-            return int(str(ended.code)), json.loads(output.getvalue())
-        return 0, json.loads(output.getvalue())
-
     def test_a_hub_or_a_store_that_is_well_has_no_finding_and_one_that_is_not_there_is_an_error(self) -> None:
-        self.assertEqual(self.doctor(), (0, []))
-        self.assertEqual(self.doctor("--project", "alpha"), (0, []))
+        self.assertEqual(doctor(), (0, []))
+        self.assertEqual(doctor("--project", "alpha"), (0, []))
         with self.assertRaisesRegex(CommandError, "there is no project 'nope'"):
-            self.doctor("--project", "nope")
+            doctor("--project", "nope")
 
     def test_files_that_others_may_read_and_a_damaged_hub_db_are_found(self) -> None:
         path_of(ALPHA).chmod(0o644)
         (self.home / "hub.db").write_bytes(b"no database " * 1000)
         (self.home / "hub.db").chmod(0o600)
-        code, (private, damaged) = self.doctor()
+        code, (private, damaged) = doctor()
         self.assertEqual((code, private["where"], damaged["where"]), (15, "the home folder", "hub.db"))
         self.assertIn("projects/alpha/events.db", private["what"])
         self.assertIn("file is not a database", damaged["what"])
@@ -133,7 +136,7 @@ class HubTests(DoctorTestCase):
                 self.assert_only_finding("the settings", what, repair)
 
     def assert_only_finding(self, where: str, what: str, repair: str) -> None:
-        code, (finding,) = self.doctor()
+        code, (finding,) = doctor()
         self.assertEqual((code, finding["where"]), (15, where))
         self.assertIn(what, finding["what"])
         self.assertIn(repair, finding["repair"])
