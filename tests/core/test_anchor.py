@@ -10,17 +10,16 @@ from memoryhub.core import log
 from memoryhub.core.backends import selected
 from memoryhub.core.backends.sqlite.anchors import anchor_path
 from memoryhub.core.errors import Damaged, Invalid
-from memoryhub.core.log.anchor import read_anchor
+from memoryhub.core.log.anchor import advance_anchor, read_anchor
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.ops.doctor.finding import Finding
 from memoryhub.ops.doctor.store import examine_store
 from memoryhub.rest.auth import read_token
 from tests import tampering
-from tests.core.base import run_command
 from tests.databases import at_home, sqlite_only
 from tests.mcp.case import McpTestCase
-from tests.support import HubTestCase, forget_all_stores
+from tests.support import HubTestCase, forget_all_stores, run_command
 
 ALPHA = project_store("alpha")
 
@@ -34,51 +33,46 @@ def write(title: str) -> int:
     return services.write_memory(command=MemoryWrite(title=title, content=f"about {title}")).id
 
 
+class AnchorTestCase(HubTestCase):
+    def write_all(self, title: str, count: int = 5) -> None:
+        with self.store("alpha"):
+            for number in range(count):
+                write(f"{title} {number}")
+        forget_all_stores()
+
+    def assert_write_refused(self, reason: str) -> None:
+        with self.assertRaisesRegex(Damaged, reason), self.store("alpha"):
+            write("over the lost ones")
+
+
 # Five events are copied aside, five more are acknowledged, and then the older file is restored.
 @tag("backend")
-class CutLogTests(HubTestCase):
+class CutLogTests(AnchorTestCase):
     def setUp(self) -> None:
         super().setUp()
-        with self.store("alpha"):
-            for number in range(5):
-                write(f"early {number}")
-        forget_all_stores()
+        self.write_all("early")
         older = tampering.Copy(ALPHA)
-        with self.store("alpha"):
-            for number in range(5):
-                write(f"late {number}")
+        self.write_all("late")
         older.put_back()
 
     def test_a_write_is_refused_and_names_doctor(self):
-        with (
-            self.assertRaisesRegex(
-                Damaged, "nothing was written: the log ends at #5, but #10 was acknowledged.*`memory-hub doctor`"
-            ),
-            self.store("alpha"),
-        ):
-            write("over the lost ones")
+        self.assert_write_refused(
+            "nothing was written: the log ends at #5, but #10 was acknowledged.*`memory-hub doctor`"
+        )
         with self.store("alpha"):
             self.assertEqual(log.head()[0], 5)
             self.assertFalse(log.verify().ok)
 
     def test_a_log_as_long_as_it_was_but_with_other_events_is_refused(self):
         selected.anchors.remove(ALPHA)
-        with self.store("alpha"):
-            for number in range(5):
-                write(f"other {number}")
-        forget_all_stores()
+        self.write_all("other")
         tampering.set_anchor(ALPHA, 7, "a" * 64)
-        with self.assertRaisesRegex(Damaged, "#7 is not the event that was acknowledged"), self.store("alpha"):
-            write("one more")
+        self.assert_write_refused("#7 is not the event that was acknowledged")
 
     @sqlite_only("an anchor is a file")
-    def test_an_anchor_that_cannot_be_read_is_refused(self):
+    def test_an_anchor_that_cannot_be_read_is_refused_and_one_that_a_power_cut_left_empty_is_not(self):
         anchor_path(ALPHA).write_text("nonsense")
-        with self.assertRaisesRegex(Damaged, "the store's anchor cannot be read"), self.store("alpha"):
-            write("one more")
-
-    @sqlite_only("an anchor is a file")
-    def test_an_anchor_that_a_power_cut_left_empty_refuses_nothing(self):
+        self.assert_write_refused("the store's anchor cannot be read")
         anchor_path(ALPHA).write_bytes(b"")
         with self.store("alpha"):
             write("one more")
@@ -92,11 +86,7 @@ class CutLogTests(HubTestCase):
         self.assertRegex(payload.anchored_digest or "", "^[0-9a-f]{64}$")
         with self.store("alpha"):
             self.assertEqual(write("after"), 7)
-            self.assertTrue(log.verify().ok)
-            self.assertTrue(log.rebuild().identical)
-
-    def test_a_whole_log_has_no_loss_to_accept(self):
-        log.accept_loss(store=ALPHA)
+            self.assert_sound()
         with self.assertRaisesRegex(Invalid, "nothing is lost"):
             log.accept_loss(store=ALPHA)
 
@@ -108,12 +98,11 @@ class CutLogTests(HubTestCase):
 
 # The log's last events are deleted and the anchor is set back: only the read models still have what was acknowledged.
 @tag("backend")
-class CutLogAndAnchorTests(HubTestCase):
+class CutLogAndAnchorTests(AnchorTestCase):
     def setUp(self) -> None:
         super().setUp()
+        self.write_all("memory", 10)
         with self.store("alpha"):
-            for number in range(10):
-                write(f"memory {number}")
             digest = log.digest_at(5)
         forget_all_stores()
         tampering.change(ALPHA, "DELETE FROM raw_events WHERE position > 5")
@@ -123,20 +112,17 @@ class CutLogAndAnchorTests(HubTestCase):
     def findings(self) -> list[Finding]:
         return [finding for finding in examine_store(ALPHA).findings if "no backup" not in finding.what]
 
-    def test_writes_are_refused_in_one_sentence_that_names_doctor(self):
-        sentence = "nothing was written: the log ends at #5, but #10 is in the read models; run `memory-hub doctor`"
-        with self.assertRaisesRegex(Damaged, sentence), self.store("alpha"):
-            write("over the lost ones")
+    def test_writes_are_refused_and_verify_notices_it(self):
+        reason = "the log ends at #5, but #10 is in the read models"
+        sentence = f"nothing was written: {reason}; run `memory-hub doctor`"
+        self.assert_write_refused(sentence)
         with self.assertRaisesRegex(Damaged, sentence), self.store("alpha"):
             services.delete_memory(command=MemoryTouch(id=8))
         with self.store("alpha"):
             self.assertEqual(log.head()[0], 5)
-
-    def test_verify_notices_it(self):
-        with self.store("alpha"):
             verified = log.verify()
         self.assertFalse(verified.ok)
-        self.assertIn("the log ends at #5, but #10 is in the read models", verified.describe())
+        self.assertIn(reason, verified.describe())
 
     def test_doctor_names_it_and_its_remedy_makes_the_store_writable(self):
         (finding,) = [each for each in self.findings() if "the log ends at #5, but #10 is in the read" in each.what]
@@ -150,33 +136,19 @@ class CutLogAndAnchorTests(HubTestCase):
 
 
 @tag("backend")
-class LostStoreTests(HubTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        with self.store("alpha"):
-            for number in range(3):
-                write(f"early {number}")
-        forget_all_stores()
-
-    def lose(self, how: str) -> None:
-        if how == "empty":
-            tampering.lose_content(ALPHA)
-        else:
-            tampering.lose(ALPHA)
-
-    def test_a_missing_or_empty_store_beside_its_anchor_is_never_recreated(self):
-        for how, message in (("gone", "is gone, though its log had events"), ("empty", "is empty")):
-            with self.subTest(how):
-                self.lose(how)
+class LostStoreTests(AnchorTestCase):
+    def test_a_missing_or_empty_store_beside_its_anchor_is_recreated_only_when_its_loss_is_accepted(self):
+        self.write_all("early", 3)
+        for message, lose, exists in (
+            ("is gone, though its log had events", tampering.lose, False),
+            ("is empty", tampering.lose_content, True),
+        ):
+            with self.subTest(message):
+                lose(ALPHA)
                 with self.assertRaisesRegex(Damaged, f"{message}.*`memory-hub doctor`"), self.store("alpha"):
                     pass
-                self.assertEqual(selected.stores.exists(ALPHA), how == "empty")
+                self.assertEqual(selected.stores.exists(ALPHA), exists)
                 self.assertTrue(tampering.has_no_content(ALPHA))
-
-    def test_where_no_backup_is_left_the_loss_of_everything_can_be_accepted(self):
-        for how in ("gone", "empty"):
-            with self.subTest(how):
-                self.lose(how)
                 event = log.accept_loss(store=ALPHA)
                 self.assertEqual((event.position, event.payload.found_position), (1, 0))
                 with use_store(ALPHA):
@@ -199,8 +171,6 @@ class AnchorLockTests(HubTestCase):
             self.assertEqual(anchored_position(), 4)
 
     def test_an_event_that_a_restore_has_taken_back_is_not_anchored_late(self):
-        from memoryhub.core.log.anchor import advance_anchor
-
         with self.store("alpha"):
             write("first")
             before = read_anchor(ALPHA)
@@ -252,10 +222,11 @@ class DoorTests(McpTestCase):
             (("doctor", "--accept-loss", "gone with the disk"), 0, [r"accepted: \d+ events? lost, recorded as #\d+"]),
             (("verify",), 0, []),
         ):
-            code, output, errors = run_command(*words, "--project", "alpha")
-            self.assertEqual(code, exit_code, output + errors)
+            done = run_command(*words, "--project", "alpha")
+            printed = done.output + done.errors
+            self.assertEqual(done.code, exit_code, printed)
             for sentence in sentences:
-                self.assertRegex(output + errors, sentence)
+                self.assertRegex(printed, sentence)
 
 
 class PackTests(McpTestCase):

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from io import StringIO
@@ -62,10 +62,13 @@ class PastTests(StoreTestCase):
         return [memory["title"] for memory in listing.results]
 
     @tag("backend")
-    def test_a_list_is_what_it_was_at_every_position(self) -> None:
-        wanted = [[], ["Use WAL"], ["Tea", "Use WAL"], ["Use WAL mode", "Tea"], ["Use WAL mode"]]
-        self.assertEqual([self.titles(position) for position in range(5)], wanted)
-        self.assertEqual([self.titles(position) for position in (4, 1, 3, 0)], [wanted[n] for n in (4, 1, 3, 0)])
+    def test_a_list_is_what_it_was_at_every_position_whatever_the_read_models_say(self) -> None:
+        titles = [[], ["Use WAL"], ["Tea", "Use WAL"], ["Use WAL mode", "Tea"], ["Use WAL mode"]]
+        rows.execute("UPDATE memories_memory SET title = 'wrong'")
+        for position in (0, 1, 2, 3, 4, 1, 3, 0):
+            self.assertEqual(self.titles(position), titles[position], position)
+        with self.assertRaisesMessage(NotFound, "there is no position 5; the log ends at #4"):
+            self.titles(5)
 
     @tag("backend")
     def test_a_view_that_another_process_has_removed_is_built_again(self) -> None:
@@ -73,49 +76,38 @@ class PastTests(StoreTestCase):
         selected.views.remove([name for name, _ in selected.views.names(current_store())])
         self.assertEqual(self.titles(1), ["Use WAL"])
 
-    def test_a_memory_is_what_it_was(self) -> None:
-        def shown(moment: object) -> tuple[str, int, int]:
+    def test_a_memory_and_the_stats_are_what_they_were(self) -> None:
+        for moment, expected in (("#2", ("Readers never block.", 1, 1)), (3, ("Readers never wait.", 2, 2))):
             (memory,) = get_memories(command=MemoryGet(ids=[1], versions=True, as_of=moment))
-            return memory["content"], memory["version"], len(memory["versions"])
-
-        self.assertEqual(shown("#2"), ("Readers never block.", 1, 1))
-        self.assertEqual(shown(3), ("Readers never wait.", 2, 2))
+            self.assertEqual((memory["content"], memory["version"], len(memory["versions"])), expected)
         with self.assertRaisesMessage(NotFound, "there is no memory #2"):
             get_memories(command=MemoryGet(ids=[2], as_of=1))
-
-    @tag("backend")
-    def test_a_search_finds_what_was_there(self) -> None:
-        def found(question: str, moment: object) -> list[int]:
-            return [hit["id"] for hit in search(command=MemorySearch(query=question, as_of=moment)).results]
-
-        self.assertEqual(
-            (found("green", 3), found("green", 4), found("block", 2), found("block", 3)), ([2], [], [1], [])
-        )
-
-    def test_stats_count_what_was_there_under_the_stores_own_name(self) -> None:
         then = stats(command=Stats(as_of=2))
         self.assertEqual((then["store"], then["events"], then["memories"]), ("alpha", 2, {"note": 2}))
 
+    @tag("backend")
+    def test_a_search_finds_what_was_there(self) -> None:
+        for query, moment, ids in (("green", 3, [2]), ("green", 4, []), ("block", 2, [1]), ("block", 3, [])):
+            hits = search(command=MemorySearch(query=query, as_of=moment)).results
+            self.assertEqual([hit["id"] for hit in hits], ids, (query, moment))
+
     def test_a_time_means_the_last_event_until_then(self) -> None:
         self.assertEqual([position_at(NOON + timedelta(minutes=m)) for m in (-1, 0, 1.5, 3, 99)], [0, 1, 2, 4, 4])
-        self.assertEqual(self.titles("2026-11-20T12:01:30Z"), ["Tea", "Use WAL"])
-        self.assertEqual(self.titles("2026-11-20T12:00"), ["Use WAL"])
-        self.assertEqual(self.titles("2026-11-20T14:02:00+02:00"), ["Use WAL mode", "Tea"])
-
-    def test_a_position_that_is_not_there_yet_is_refused(self) -> None:
-        with self.assertRaisesMessage(NotFound, "there is no position 5; the log ends at #4"):
-            self.titles(5)
-
-    def test_the_past_is_the_logs_whatever_the_read_models_say(self) -> None:
-        rows.execute("UPDATE memories_memory SET title = 'wrong'")
-        self.assertEqual(self.titles(4), ["Use WAL mode"])
+        for moment, titles in (
+            ("2026-11-20T12:01:30Z", ["Tea", "Use WAL"]),
+            ("2026-11-20T12:00", ["Use WAL"]),
+            ("2026-11-20T14:02:00+02:00", ["Use WAL mode", "Tea"]),
+        ):
+            self.assertEqual(self.titles(moment), titles, moment)
 
     @tag("backend")
-    def test_every_table_is_what_it_was(self) -> None:
+    def test_every_table_is_what_it_was_and_the_present_is_current_again_afterwards(self) -> None:
         before = log.table_digests()
         write("Later", "and more")
         with as_of(4):
             self.assertEqual(log.table_digests(), before)
+        write("Latest", "and more still")
+        self.assertEqual((Memory.objects.count(), log.head()[0]), (4, 6))
 
     @tag("backend")
     def test_nothing_can_be_written_there(self) -> None:
@@ -127,13 +119,6 @@ class PastTests(StoreTestCase):
             self.assertEqual(self.titles(2), ["Tea", "Use WAL"])
         self.assertEqual(log.head()[0], 4)
 
-    def test_the_present_is_current_again_afterwards(self) -> None:
-        with as_of(1):
-            self.assertEqual(Memory.objects.count(), 1)
-        self.assertEqual(Memory.objects.count(), 2)
-        write("Later", "and more")
-        self.assertEqual(log.head()[0], 5)
-
 
 @tag("backend")
 class KeptViewsTests(StoreTestCase):
@@ -142,20 +127,25 @@ class KeptViewsTests(StoreTestCase):
         for number in range(8):
             write(f"Note {number}", HIDDEN if number == 2 else f"text {number}")
 
+    def visit(self, *positions: int) -> None:
+        for position in positions:
+            with as_of(position):
+                pass
+
+    def erase(self) -> str:
+        return str(log.erase_streams(["memory:3"], reason="asked").type)
+
     def kept(self) -> list[str]:
         return sorted(name.rsplit("-", 2)[1] for name, _ in selected.views.names(current_store()))
 
     def test_a_few_are_kept_privately_and_the_longest_unused_goes(self) -> None:
-        for position in (1, 2, 3, 4, 1, 5, 6):
-            with as_of(position):
-                pass
+        self.visit(1, 2, 3, 4, 1, 5, 6)
         self.assertEqual(self.kept(), ["1", "4", "5", "6"][-views.KEPT :])
         files = [path for path in (self.home / "cache" / "views").rglob("*") if path.is_file()]
         self.assertLessEqual({path.stat().st_mode & 0o077 for path in files}, {0})
 
     def test_a_view_begins_from_the_nearest_one_before(self) -> None:
-        with as_of(5):
-            pass
+        self.visit(5)
         with as_of(7):
             self.assertEqual((Memory.objects.count(), log.head()[0]), (7, 7))
             self.assertEqual(log.table_digests()["memories_memory"][0], 7)
@@ -167,7 +157,7 @@ class KeptViewsTests(StoreTestCase):
             with as_of(position):
                 self.assertIn(HIDDEN, Memory.objects.get(id=3).content)
         self.assertTrue(self.views_with(HIDDEN))
-        log.erase_streams(["memory:3"], reason="asked")
+        self.erase()
         self.assertEqual(self.views_with(HIDDEN), [])
         for position in (3, 8):
             with as_of(position):
@@ -176,43 +166,35 @@ class KeptViewsTests(StoreTestCase):
 
     @sqlite_only("a view is named by its process")
     def test_views_left_by_a_killed_process_are_removed_at_the_next_read(self) -> None:
-        with as_of(3):
-            pass
-        left = next((self.home / "cache" / "views").glob("*-3-*"))
-        abandoned = left.rename(left.with_name(left.name.replace("-0-", "-7-", 1)))
-        with as_of(4):
-            pass
+        self.visit(3)
+        view = next((self.home / "cache" / "views").glob("*-3-*"))
+        abandoned = view.rename(view.with_name(view.name.replace("-0-", "-7-", 1)))
+        self.visit(4)
         self.assertFalse(abandoned.exists())
 
     def test_two_projects_never_share_a_view(self) -> None:
         with self.store("beta"):
             write("Only beta's", "text")
-        with as_of(1):
-            self.assertEqual([memory.title for memory in Memory.objects.all()], ["Note 0"])
-        with self.store("beta"), as_of(1):
-            self.assertEqual([memory.title for memory in Memory.objects.all()], ["Only beta's"])
+        for project, title in (("alpha", "Note 0"), ("beta", "Only beta's")):
+            with self.store(project), as_of(1):
+                self.assertEqual([memory.title for memory in Memory.objects.all()], [title])
 
     def test_an_erasure_does_not_wait_for_a_view_that_is_being_built(self) -> None:
-        erased: list[object] = []
-
-        def erase() -> None:
-            try:
-                with self.store():
-                    erased.append(log.erase_streams(["memory:3"], reason="asked").type)
-            except Exception as error:  # noqa: BLE001 - it would be lost with its thread
-                erased.append(error)
+        def erase() -> str:
+            with self.store():
+                event_type = self.erase()
             connections.close_all()
+            return event_type
 
         def follow_and_be_overtaken(*arguments: Any, **options: Any) -> Any:
             done = follow(*arguments, **options)
             if not erased:  # a long log is applied in one transaction, which has locks of all tables
-                with transaction.atomic(using=require_current_alias()):
+                with transaction.atomic(using=require_current_alias()), ThreadPoolExecutor(1) as other:
                     rows.fetch("SELECT count(*) FROM raw_events")
-                    thread = threading.Thread(target=erase)
-                    thread.start()
-                    thread.join()
+                    erased.append(other.submit(erase).result())
             return done
 
+        erased: list[str] = []
         follow = copy.follow
         with mock.patch.object(views, "follow", follow_and_be_overtaken), waiting_briefly(), as_of(8):
             self.assertFalse(Memory.objects.filter(id=3).exists())
@@ -221,10 +203,9 @@ class KeptViewsTests(StoreTestCase):
 
     @postgresql_only("connections of a file are not counted")
     def test_an_erasure_needs_one_connection_at_a_time(self) -> None:
-        with as_of(8):
-            pass
+        self.visit(8)
         with one_connection_at_a_time():
-            log.erase_streams(["memory:3"], reason="asked")
+            self.erase()
         self.assertEqual(self.kept(), [])
 
     @postgresql_only("SQLite has no servers")
@@ -238,7 +219,7 @@ class KeptViewsTests(StoreTestCase):
     def test_a_reader_of_a_view_that_an_erasure_removes_is_asked_to_try_again(self) -> None:
         with self.assertRaisesRegex(Locked, "text was erased meanwhile; try again"), as_of(3):
             with self.store():
-                log.erase_streams(["memory:3"], reason="asked")
+                self.erase()
             Memory.objects.count()
 
     def views_with(self, text: str) -> list[str]:
@@ -311,26 +292,25 @@ class DoorTests(RestTestCase):
 
     def test_the_tools_answer_as_of(self) -> None:
         load_tools()
-
-        def answer(tool: str, **arguments: object) -> str:
-            found = find_tool(tool)
-            assert found
-            with self.store("alpha"):
-                return found.handler(found.input.model_validate(arguments)).text
-
-        self.assertIn("Use WAL\n", answer("memory_get", ids=[1], as_of=2))
-        self.assertIn("#2 note", answer("memory_search", query="green", as_of=3))
-        self.assertIn("nothing found", answer("memory_search", query="green", as_of=4))
-        self.assertIn("(1 of 1)", answer("memory_list", as_of=1))
-        self.assertIn("events: 3", answer("memory_stats", as_of=3))
+        for name, arguments, text in (
+            ("memory_get", {"ids": [1], "as_of": 2}, "Use WAL\n"),
+            ("memory_search", {"query": "green", "as_of": 3}, "#2 note"),
+            ("memory_search", {"query": "green", "as_of": 4}, "nothing found"),
+            ("memory_list", {"as_of": 1}, "(1 of 1)"),
+            ("memory_stats", {"as_of": 3}, "events: 3"),
+        ):
+            tool = find_tool(name)
+            assert tool
+            with self.subTest(name, **arguments), self.store("alpha"):
+                self.assertIn(text, tool.handler(tool.input.model_validate(arguments)).text)
 
     def test_the_commands_answer_as_of(self) -> None:
-        def printed(*arguments: str) -> str:
+        for words, text in (
+            (("search", "green", "tea", "--as-of", "3"), "#2 note"),
+            (("search", "green", "--as-of", "4"), "nothing found"),
+            (("get", "#1", "--as-of", "2026-11-20T12:01"), "Readers never block."),
+            (("get", "Use WAL mode"), "Readers never wait."),
+        ):
             output = StringIO()
-            call_command(*arguments, "--project", "alpha", stdout=output)
-            return output.getvalue()
-
-        self.assertIn("#2 note", printed("search", "green", "tea", "--as-of", "3"))
-        self.assertIn("nothing found", printed("search", "green", "--as-of", "4"))
-        self.assertIn("Readers never block.", printed("get", "#1", "--as-of", "2026-11-20T12:01"))
-        self.assertIn("Readers never wait.", printed("get", "Use WAL mode"))
+            call_command(*words, "--project", "alpha", stdout=output)
+            self.assertIn(text, output.getvalue())

@@ -86,34 +86,31 @@ def _parameters(function: Any) -> list[str]:
 class SecretTests(SimpleTestCase):
     def test_databases_are_imported_by_the_backends_and_by_whom_the_contract_names(self) -> None:
         contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-        (contract,) = (found for found in contracts if "sqlite3" in found.get("forbidden_modules", ()))
+        (contract,) = (item for item in contracts if "sqlite3" in item.get("forbidden_modules", ()))
         allowed = {line.partition(" ->")[0] for line in contract["ignore_imports"]}
-        for name, imported in _imports():
-            if imported in _OF_DATABASES and not name.startswith("memoryhub.core.backends."):
+        for path in _modules(*PACKAGES):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            if name.startswith("memoryhub.core.backends."):
+                continue
+            for imported in _OF_DATABASES & set(_imports(path)):
                 self.assertTrue({name, f"{name.rpartition('.')[0]}.*"} & allowed, f"{name} imports {imported}")
 
     def test_nobody_takes_a_store_for_a_file(self) -> None:
-        found = [
-            f"{path.relative_to(ROOT)}: {line.strip()}"
-            for path in _modules()
-            for line in path.read_text().splitlines()
-            if _PATH_OF_A_STORE.search(line)
-        ]
-        self.assertEqual(found, [])
+        for path in _modules(*PACKAGES):
+            lines = [line.strip() for line in path.read_text().splitlines() if _PATH_OF_A_STORE.search(line)]
+            self.assertEqual(lines, [], path)
 
 
-def _imports() -> Iterator[tuple[str, str]]:
-    for path in _modules():
-        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Import):
-                yield from ((name, alias.name.partition(".")[0]) for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                yield name, (node.module or "").partition(".")[0]
+def _imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield (node.module or "").partition(".")[0]
 
 
-def _modules() -> Iterator[Path]:
-    for package in PACKAGES:
+def _modules(*packages: str) -> Iterator[Path]:
+    for package in packages:
         yield from sorted((ROOT / package).rglob("*.py"))
 
 
@@ -137,55 +134,55 @@ class FormTests(HubTestCase):
         self.enterContext(self.store("alpha"))
 
     def value(self, sql: str, *parameters: Any) -> Any:
-        ((found,),) = rows.fetch(f"SELECT {sql}", parameters)
-        return found
+        ((value,),) = rows.fetch(f"SELECT {sql}", parameters)
+        return value
 
-    def test_lists_are_one_parameter_whatever_their_length(self):
-        self.assertEqual([self.value(f"2 IN {IDS}", json_list(ids)) for ids in ([], [1, 2], range(50_000))], [0, 1, 1])
-        self.assertEqual(self.value(f"'b' IN {TEXTS}", json_list("ab")), 1)
-
-    def test_arrays_and_objects_are_rows(self):
-        self.assertEqual(rows.fetch(f"SELECT value FROM {elements()} AS e", ['["a", "b"]']), [("a",), ("b",)])
-        self.assertEqual(rows.fetch(f"SELECT value FROM {int_elements('%s', 'ids')} AS e", ['{"ids": [3]}']), [(3,)])
-        self.assertEqual(rows.fetch(f"SELECT key, value FROM {entries()} AS e", ['{"a": "b"}']), [("a", "b")])
-        self.assertEqual(
-            rows.fetch(
-                f"SELECT key, value FROM {int_entries('%s', 'at', 'last')} AS e", ['{"at": {"last": {"7": 9}}}']
-            ),
-            [("7", 9)],
-        )
-
-    def test_fields_of_json_are_found_by_name_and_place(self):
-        given = '{"edge": {"to": 7, "relation": "refines"}, "pair": [1, "two"]}'
-        self.assertEqual(self.value(json_int("%s", "edge", "to"), given), 7)
-        self.assertEqual(self.value(json_text("%s", "edge", "relation"), given), "refines")
-        self.assertEqual(self.value(json_text("%s", "pair", 1), given), "two")
-        self.assertIsNone(self.value(json_text("%s", "nothing"), given))
-
-    def test_the_other_functions(self):
-        self.assertEqual(self.value(greatest("%s", "%s", "2"), 1, 3), 3)
-        self.assertEqual(self.value(position_of("'lo'", "'hello'")), 4)
-        self.assertEqual(self.value(days_between("'2026-01-01 12:00'", "'2026-01-03'")), 1.5)
-        third = self.value(days_between("'2026-01-01 00:00:00'", "'2026-01-01 07:59:59.999'"))
-        self.assertEqual(third, 28_799_999 / 86_400_000)
+    def test_each_form_has_the_value_that_it_names(self):
+        document = '{"edge": {"to": 7, "relation": "refines"}, "pair": [1, "two"]}'
+        for sql, parameters, value in (
+            (f"2 IN {IDS}", [json_list([])], 0),
+            (f"2 IN {IDS}", [json_list([1, 2])], 1),
+            (f"2 IN {IDS}", [json_list(range(50_000))], 1),
+            (f"'b' IN {TEXTS}", [json_list("ab")], 1),
+            (json_int("%s", "edge", "to"), [document], 7),
+            (json_text("%s", "edge", "relation"), [document], "refines"),
+            (json_text("%s", "pair", 1), [document], "two"),
+            (json_text("%s", "nothing"), [document], None),
+            (greatest("%s", "%s", "2"), [1, 3], 3),
+            (position_of("'lo'", "'hello'"), [], 4),
+            (days_between("'2026-01-01 12:00'", "'2026-01-03'"), [], 1.5),
+            (days_between("'2026-01-01 00:00:00'", "'2026-01-01 07:59:59.999'"), [], 28_799_999 / 86_400_000),
+            (f"{unindexed('e.value')} FROM {int_elements()} AS e", ["[5]"], 5),
+        ):
+            with self.subTest(sql=sql):
+                self.assertEqual(self.value(sql, *parameters), value)
         array = self.value(f"{json_array_of('value')} FROM {int_elements()} AS e", "[1, 2]")
         self.assertEqual(json.loads(array), [1, 2])
-        self.assertEqual(self.value(f"{unindexed('e.value')} FROM {int_elements()} AS e", "[5]"), 5)
+
+    def test_arrays_and_objects_are_rows(self):
+        nested = int_entries("%s", "at", "last")
+        for sql, document, expected in (
+            (f"SELECT value FROM {elements()} AS e", '["a", "b"]', [("a",), ("b",)]),
+            (f"SELECT value FROM {int_elements('%s', 'ids')} AS e", '{"ids": [3]}', [(3,)]),
+            (f"SELECT key, value FROM {entries()} AS e", '{"a": "b"}', [("a", "b")]),
+            (f"SELECT key, value FROM {nested} AS e", '{"at": {"last": {"7": 9}}}', [("7", 9)]),
+        ):
+            with self.subTest(sql=sql):
+                self.assertEqual(rows.fetch(sql, [document]), expected)
 
     @sqlite_only("a column may have values of any type")
     def test_what_is_no_blob_is_empty(self):
         self.assertEqual(self.value(f"{blob('x')} FROM (SELECT 'text' AS x)"), b"")
 
     def test_a_text_with_nul_is_found_nowhere_or_refused_by_postgresql(self):
-        with self.store():
-            for asked, given in (("title = %s", "a\0b"), (f"title IN {TEXTS}", json.dumps(["a\0b"]))):
-                sql = f"SELECT id FROM memories_memory WHERE {asked}"
-                with self.subTest(asked=asked):
-                    if not on_postgresql():
-                        self.assertEqual(rows.fetch(sql, [given]), [])
-                        continue
+        for condition, parameter in (("title = %s", "a\0b"), (f"title IN {TEXTS}", json.dumps(["a\0b"]))):
+            sql = f"SELECT id FROM memories_memory WHERE {condition}"
+            with self.subTest(condition=condition), self.store():
+                if on_postgresql():
                     with self.assertRaisesRegex(Invalid, "a NUL character"):
-                        rows.fetch(sql, [given])
+                        rows.fetch(sql, [parameter])
+                else:
+                    self.assertEqual(rows.fetch(sql, [parameter]), [])
 
     def test_an_upsert_inserts_and_then_replaces(self):
         for value in ("first", "second"):
@@ -194,47 +191,46 @@ class FormTests(HubTestCase):
 
 
 class PostgreSQLFormTests(SimpleTestCase):
-    def form(self, sql: str) -> str:
-        return render(sql, "postgresql")
-
-    def test_lists_and_rows_of_json(self):
-        self.assertEqual(
-            self.form(f"id IN {IDS}"), "id IN (SELECT CAST(value AS bigint) FROM jsonb_array_elements_text(%s::jsonb))"
-        )
-        self.assertEqual(self.form(TEXTS), "(SELECT value FROM jsonb_array_elements_text(%s::jsonb))")
-        self.assertEqual(self.form(elements("e.x", "a", "b")), "jsonb_array_elements_text((e.x)::jsonb -> 'a' -> 'b')")
-        self.assertEqual(self.form(entries()), "jsonb_each_text((%s)::jsonb)")
+    def test_each_form_is_rendered(self):
         numbers = "(SELECT key, CAST(value AS bigint) AS value FROM jsonb_each_text((%s)::jsonb))"
-        self.assertEqual(self.form(int_entries()), f"LATERAL {numbers}")
-
-    def test_fields_of_json(self):
-        self.assertEqual(self.form(json_text("e.x", "edge", "to")), "((e.x)::jsonb -> 'edge' ->> 'to')")
-        self.assertEqual(self.form(json_text("value", 0)), "((value)::jsonb ->> 0)")
-        self.assertEqual(self.form(json_int("x", "n")), "CAST(((x)::jsonb ->> 'n') AS bigint)")
-
-    def test_functions_one_inside_another(self):
-        inside = greatest("0.0", position_of("%s", "lower(x)"))
-        self.assertEqual(self.form(inside), "greatest(0.0, strpos(lower(x), %s))")
-        self.assertEqual(render(inside, "sqlite"), "max(0.0, instr(lower(x), %s))")
-        self.assertEqual(self.form(unindexed("m.id")), "m.id")
-        self.assertEqual(self.form(blob("numbers")), "numbers")
-
-    def test_the_rest_is_left_as_it_is(self):
-        sql = upsert("store_meta", "key", ["value"])
-        self.assertEqual(self.form(sql), sql)
-        self.assertEqual(self.form("SELECT '[]', '{}', 1 % 2"), "SELECT '[]', '{}', 1 % 2")
+        ids = "(SELECT CAST(value AS bigint) FROM jsonb_array_elements_text(%s::jsonb))"
+        nested = greatest("0.0", position_of("%s", "lower(x)"))
+        other = upsert("store_meta", "key", ["value"])
+        for sql, postgresql in (
+            (f"id IN {IDS}", f"id IN {ids}"),
+            (TEXTS, "(SELECT value FROM jsonb_array_elements_text(%s::jsonb))"),
+            (elements("e.x", "a", "b"), "jsonb_array_elements_text((e.x)::jsonb -> 'a' -> 'b')"),
+            (entries(), "jsonb_each_text((%s)::jsonb)"),
+            (int_entries(), f"LATERAL {numbers}"),
+            (json_text("e.x", "edge", "to"), "((e.x)::jsonb -> 'edge' ->> 'to')"),
+            (json_text("value", 0), "((value)::jsonb ->> 0)"),
+            (json_int("x", "n"), "CAST(((x)::jsonb ->> 'n') AS bigint)"),
+            (nested, "greatest(0.0, strpos(lower(x), %s))"),
+            (unindexed("m.id"), "m.id"),
+            (blob("numbers"), "numbers"),
+            (other, other),
+            ("SELECT '[]', '{}', 1 % 2", "SELECT '[]', '{}', 1 % 2"),
+        ):
+            with self.subTest(sql=sql):
+                self.assertEqual(render(sql, "postgresql"), postgresql)
+        self.assertEqual(render(nested, "sqlite"), "max(0.0, instr(lower(x), %s))")
 
 
 @tag("backend")
 class LookupTests(HubTestCase):
     def test_parts_of_texts_have_their_case(self):
-        with self.store("alpha"):
-            for number, name in enumerate(("feed.py", "Feed.py", "100%", "feed_py", "a feed.py b"), 1):
-                Tag.objects.create(id=number, name=name, created_at=clock.now())
-            conditions = [*(begins_with("name", part) for part in ("fe", "100%")), has_part("name", "feed.py")]
-            conditions += [has_part("name", part) for part in "%_"]
-            found = [sorted(Tag.objects.filter(each).values_list("id", flat=True)) for each in conditions]
-            self.assertEqual(found, [[1, 4], [3], [1, 5], [3], [4]])
+        self.enterContext(self.store("alpha"))
+        for number, name in enumerate(("feed.py", "Feed.py", "100%", "feed_py", "a feed.py b"), 1):
+            Tag.objects.create(id=number, name=name, created_at=clock.now())
+        for lookup, part, ids in (
+            (begins_with, "fe", [1, 4]),
+            (begins_with, "100%", [3]),
+            (has_part, "feed.py", [1, 5]),
+            (has_part, "%", [3]),
+            (has_part, "_", [4]),
+        ):
+            matches = Tag.objects.filter(lookup("name", part)).order_by("id")
+            self.assertEqual(list(matches.values_list("id", flat=True)), ids, part)
 
 
 class PortabilityTests(SimpleTestCase):
@@ -249,29 +245,17 @@ class PortabilityTests(SimpleTestCase):
         self.assertEqual(found - {str(Path(dialect.__file__).relative_to(ROOT))}, named)
 
     def test_the_rule_tells_the_two_apart(self):
-        for sql in (
-            "SELECT max(a, b)",
-            "WHERE x IS NOT t.y",
-            "INSERT OR IGNORE INTO t",
-            "AND +m.kind IN",
-            "SELECT rowid",
-        ):
-            self.assertTrue(_is_sqlite_only(sql), sql)
-        for sql in (
-            "SELECT max(a), min(b)",
-            "WHERE x IS NOT NULL",
-            "ON CONFLICT DO NOTHING",
-            "a + b.c",
-            "WHERE id IN (1)",
-        ):
-            self.assertFalse(_is_sqlite_only(sql), sql)
+        sqlite = "SELECT max(a, b)|WHERE x IS NOT t.y|INSERT OR IGNORE INTO t|AND +m.kind IN|SELECT rowid"
+        both = "SELECT max(a), min(b)|WHERE x IS NOT NULL|ON CONFLICT DO NOTHING|a + b.c|WHERE id IN (1)"
+        for texts, is_sqlite_only in ((sqlite, True), (both, False)):
+            for sql in texts.split("|"):
+                self.assertEqual(_is_sqlite_only(sql), is_sqlite_only, sql)
 
 
 def _portable_modules() -> Iterator[Path]:
-    for package in ("memoryhub", "sessions_app", "memories", "decisions", "governance"):
-        for path in sorted((ROOT / package).rglob("*.py")):
-            if not {"migrations", "benchmarking", "evaluation", "backends"} & set(path.parts):
-                yield path
+    for path in _modules(*PACKAGES[1:]):
+        if not {"migrations", "benchmarking", "evaluation", "backends"} & set(path.parts):
+            yield path
 
 
 def _is_sqlite_only(text: str) -> bool:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
@@ -10,7 +11,7 @@ from django.db.utils import IntegrityError
 from django.test import tag
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from memories import services
 from memories.models import Memory, MemoryTag, SearchDocument
@@ -21,7 +22,6 @@ from memoryhub.core import log
 from memoryhub.core.backends.sqlite.anchors import anchor_path
 from memoryhub.core.entities import Entity, entity_types, find_entities
 from memoryhub.core.errors import Conflict, HubError, Invalid
-from memoryhub.core.log import head
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
@@ -52,25 +52,22 @@ class StoreTestCase(HubTestCase):
 
 class AppendTests(StoreTestCase):
     @tag("backend")
-    def test_positions_have_no_gap_and_name_what_they_created(self):
+    def test_positions_have_no_gap_and_each_stream_counts_its_own_events(self):
         first, second = write("One", "1"), write("Two", "2")
+        services.update_memory(command=MemoryUpdate(id=first.id, content="Writers do."))
         services.delete_memory(command=MemoryTouch(id=first.id))
         self.assertEqual([first.id, second.id], [1, 2])
-        self.assertEqual(list(RawEvent.objects.order_by("position").values_list("position", flat=True)), [1, 2, 3])
-
-    def test_a_stream_counts_its_own_events(self):
-        memory = write()
-        services.update_memory(command=MemoryUpdate(id=memory.id, content="Writers do."))
-        services.delete_memory(command=MemoryTouch(id=memory.id))
-        found = RawEvent.objects.filter(stream_id=f"memory:{memory.id}").order_by("stream_seq")
-        self.assertEqual([event.stream_seq for event in found], [1, 2, 3])
+        events = list(RawEvent.objects.order_by("position"))
+        self.assertEqual([event.position for event in events], [1, 2, 3, 4])
+        sequences = [event.stream_seq for event in events if event.stream_id == "memory:1"]
+        self.assertEqual(sequences, [1, 2, 3])
 
     def test_the_origin_is_in_the_header(self):
         with use_origin(source="mcp", actor="claude", session_id="s1"):
-            memory = write()
-        event = RawEvent.objects.get(position=memory.id)
-        self.assertEqual((event.source, event.actor, event.session_id), ("mcp", "claude", "s1"))
-        self.assertEqual(event.project_id, "alpha")
+            write()
+        event = RawEvent.objects.get()
+        header = (event.source, event.actor, event.session_id, event.project_id)
+        self.assertEqual(header, ("mcp", "claude", "s1", "alpha"))
 
     @tag("backend")
     def test_an_error_rolls_everything_back(self):
@@ -83,16 +80,13 @@ class AppendTests(StoreTestCase):
         self.assertIsNone(read_anchor(project_store("alpha")))
 
     @tag("backend")
-    def test_the_same_key_gives_the_first_answer(self):
+    def test_the_same_key_gives_the_first_answer_and_is_refused_for_another_action(self):
         first = write("One", "1", idempotency_key="k")
         again = write("Other", "else", idempotency_key="k")
         self.assertEqual((again.id, again.status), (first.id, first.status))
         self.assertEqual(log.head()[0], 1)
-
-    def test_a_key_of_another_action_is_refused(self):
-        memory = write("One", "1", idempotency_key="k")
         with self.assertRaisesRegex(Conflict, "idempotency_key is already used by a memory.written event"):
-            services.delete_memory(command=MemoryTouch(id=memory.id, idempotency_key="k"))
+            services.delete_memory(command=MemoryTouch(id=first.id, idempotency_key="k"))
 
     def test_secrets_are_gone_before_anything_is_kept(self):
         memory = write("Deploy", f"use {SECRET} there <private>my diary</private>.")
@@ -110,12 +104,9 @@ class AppendTests(StoreTestCase):
                 write("T", "x", kind="tool", attributes={"parameters": parameters})
         self.assertEqual(log.head()[0], 0)
 
-    def test_a_secret_in_a_name_is_refused(self):
+    def test_a_secret_in_a_name_and_a_title_that_was_all_private_are_refused(self):
         with self.assertRaisesRegex(HubError, "session_id"), use_origin(session_id=SECRET):
             write()
-        self.assertEqual(log.head()[0], 0)
-
-    def test_a_title_that_was_all_private_is_refused(self):
         with self.assertRaisesRegex(HubError, "after removing private text"):
             write("<private>x</private>", "text")
         self.assertEqual(log.head()[0], 0)
@@ -125,10 +116,12 @@ class AppendTests(StoreTestCase):
 class ImmutabilityTests(StoreTestCase):
     def test_no_event_can_be_changed_deleted_replaced_or_skipped(self):
         write()
-        statements = [
+        for statement in (
             "UPDATE raw_events SET actor = 'eve'",
             "UPDATE raw_events SET payload_json = '{}'",
             "UPDATE raw_events SET payload_json = NULL",
+            "UPDATE raw_events SET salt = 'ff', payload_json = NULL",
+            "UPDATE raw_events SET salt = 'ff', actor = 'eve'",
             "DELETE FROM raw_events",
             either(
                 "INSERT OR REPLACE INTO raw_events SELECT * FROM raw_events",
@@ -137,22 +130,19 @@ class ImmutabilityTests(StoreTestCase):
             "INSERT INTO raw_events SELECT 9, 'x', project_id, session_id, turn_id, 's', 1, event_type, event_version,"
             " occurred_at, actor, source, payload_json, salt, payload_digest, chain_digest, NULL, trace_id"
             " FROM raw_events",
-        ]
-        for statement in statements:
+        ):
             with self.subTest(statement=statement), self.assertRaisesMessage(IntegrityError, "append-only"):
                 rows.execute(statement)
 
     def test_erasure_takes_the_text_and_leaves_the_chain(self):
         memory = write("Password", "the cat is called Miriam")
-        kept = write("Other", "stays")
+        other = write("Other", "stays")
         log.erase_streams([f"memory:{memory.id}"], reason="asked to")
         event = RawEvent.objects.get(position=memory.id)
-        self.assertIsNone(event.payload_json)
-        self.assertIsNone(event.salt)
-        self.assertTrue(log.verify().ok)
-        self.assertEqual(list(Memory.objects.values_list("id", flat=True)), [kept.id])
+        self.assertEqual((event.payload_json, event.salt), (None, None))
+        self.assertEqual(list(Memory.objects.values_list("id", flat=True)), [other.id])
         self.assertEqual(engine.rank(parse("Miriam")).hits, [])
-        self.assertTrue(log.rebuild().identical)
+        self.assert_sound()
 
 
 @tag("backend")
@@ -162,33 +152,20 @@ class VerifyTests(StoreTestCase):
         for number in range(5):
             write(f"Memory {number}", f"text {number}")
 
-    def tamper(self, statement: str) -> log.Verification:
-        tampering.change(project_store("alpha"), statement)
-        return log.verify()
-
-    def test_an_untouched_log_holds(self):
-        found = log.verify()
-        self.assertTrue(found.ok)
-        self.assertEqual(found.events, 5)
-
-    def test_every_change_is_found_at_its_position(self):
-        changes = {
-            "UPDATE raw_events SET payload_json = replace(payload_json, 'text', 'lies') WHERE position = 3": 3,
-            "UPDATE raw_events SET actor = 'eve' WHERE position = 2": 2,
-        }
-        for statement, position in sorted(changes.items(), key=lambda item: -item[1]):
+    def test_every_change_is_found_at_its_position_from_the_end_to_the_beginning(self):
+        verification = log.verify()
+        self.assertEqual((verification.ok, verification.events), (True, 5))
+        for statement, position in (
+            ("DELETE FROM raw_events WHERE position = 5", 5),
+            ("DELETE FROM raw_events WHERE position = 3", 3),
+            ("UPDATE raw_events SET actor = 'eve' WHERE position = 2", 2),
+            ("UPDATE raw_events SET payload_json = replace(payload_json, 'text', 'lies') WHERE position = 1", 1),
+        ):
             with self.subTest(statement=statement):
-                found = self.tamper(statement)
-                self.assertFalse(found.ok)
-                self.assertEqual(found.broken_position, position)
-
-    def test_a_missing_event_is_found(self):
-        self.assertEqual(self.tamper("DELETE FROM raw_events WHERE position = 4").broken_position, 4)
-
-    def test_a_cut_tail_is_found_by_the_anchor(self):
-        found = self.tamper("DELETE FROM raw_events WHERE position = 5")
-        self.assertEqual(found.broken_position, 5)
-        self.assertIn("tail was cut", found.reason)
+                tampering.change(project_store("alpha"), statement)
+                verification = log.verify()
+                self.assertEqual((verification.ok, verification.broken_position), (False, position))
+                self.assertEqual("tail was cut" in verification.reason, position == 5)
 
     def test_a_rewritten_log_is_found_by_the_anchor(self):
         tampering.set_anchor(project_store("alpha"), 3, "ab" * 32)
@@ -201,20 +178,22 @@ class VerifyTests(StoreTestCase):
 
 
 class ReplayTests(StoreTestCase):
-    def test_the_same_window_gives_the_same_bytes(self):
-        for number in range(4):
-            write(f"Memory {number}", f"text {number}")
-        window = log.ReplayWindow(after=1, limit=2)
-        self.assertEqual(list(log.replay(window)), list(log.replay(window)))
-        self.assertEqual(len(list(log.replay(window))), 2)
-
-    def test_windows_select_by_stream_type_and_session(self):
+    def test_windows_select_by_position_stream_type_and_session(self):
         with use_origin(session_id="s1"):
-            memory = write("One", "1")
-        services.delete_memory(command=MemoryTouch(id=memory.id))
-        self.assertEqual(len(list(log.replay(log.ReplayWindow(stream_id="memory:1")))), 2)
-        self.assertEqual(len(list(log.replay(log.ReplayWindow(event_types=("memory.deleted",))))), 1)
-        self.assertEqual(len(list(log.replay(log.ReplayWindow(session_id="s1")))), 1)
+            write("One", "1")
+        write("Two", "2")
+        services.delete_memory(command=MemoryTouch(id=1))
+        for window, positions in (
+            (log.ReplayWindow(after=1, limit=1), [2]),
+            (log.ReplayWindow(after=1, limit=2), [2, 3]),
+            (log.ReplayWindow(stream_id="memory:1"), [1, 3]),
+            (log.ReplayWindow(event_types=("memory.deleted",)), [3]),
+            (log.ReplayWindow(session_id="s1"), [1]),
+        ):
+            lines = list(log.replay(window))
+            with self.subTest(window=window):
+                self.assertEqual([json.loads(line)["position"] for line in lines], positions)
+                self.assertEqual(list(log.replay(window)), lines)
 
 
 @tag("backend")
@@ -263,13 +242,9 @@ class LogMachine(RuleBasedStateMachine):
     def update(self, memory_id: int, content: str):
         self.attempt(services.update_memory, MemoryUpdate(id=memory_id, content=content))
 
-    @rule(memory_id=ids)
-    def delete(self, memory_id: int):
-        self.attempt(services.delete_memory, MemoryTouch(id=memory_id))
-
-    @rule(memory_id=ids)
-    def restore(self, memory_id: int):
-        self.attempt(services.restore_memory, MemoryTouch(id=memory_id))
+    @rule(memory_id=ids, service=st.sampled_from([services.delete_memory, services.restore_memory]))
+    def delete_or_restore(self, memory_id: int, service: Any):
+        self.attempt(service, MemoryTouch(id=memory_id))
 
     @rule(memory_id=ids)
     def erase(self, memory_id: int):
@@ -304,8 +279,6 @@ class LogMachine(RuleBasedStateMachine):
 @tag("attack")
 class LogMachineTests(HubTestCase):
     def test_any_interleaving_holds(self):
-        from hypothesis.stateful import run_state_machine_as_test
-
         run_state_machine_as_test(LogMachine, settings=settings(max_examples=25, stateful_step_count=20, deadline=None))
 
 
@@ -328,34 +301,27 @@ class GatheringTests(HubTestCase):
             rows.insert(MemoryTag, tag=name, memory_id=1)
 
     @tag("backend")
-    def test_a_statement_that_names_the_table_sees_batched_rows(self) -> None:
+    def test_statements_and_queries_of_a_model_see_batched_rows(self) -> None:
         with self.gathering():
             self.add_tags("one", "two")
             self.assertEqual(rows.fetch(COUNT), [(2,)])
             self.add_tags("three")
-            rows.execute("DELETE FROM memories_memorytag WHERE tag = %s", ["three"])
-        self.assertEqual(rows.fetch(COUNT), [(2,)])
-
-    def test_a_query_of_a_model_sees_batched_rows(self) -> None:
-        with self.gathering():
-            self.add_tags("one")
-            self.assertTrue(MemoryTag.objects.filter(tag="one").exists())
+            self.assertTrue(MemoryTag.objects.filter(tag="three").exists())
+            self.add_tags("four")
+            rows.execute("DELETE FROM memories_memorytag WHERE tag = %s", ["four"])
+        self.assertEqual(rows.fetch(COUNT), [(3,)])
 
     @sqlite_only("the tables of its full-text index")
-    def test_a_shadow_table_counts_as_the_table_itself(self) -> None:
+    def test_a_shadow_table_counts_as_the_table_itself_and_two_statements_keep_their_order(self) -> None:
         with self.gathering():
             rows.put("search_fts", PUT, [1, "heron"])
             self.assertEqual(rows.fetch("SELECT id FROM search_fts_docsize"), [(1,)])
-
-    @sqlite_only("the tables of its full-text index")
-    def test_two_statements_into_one_table_keep_their_order(self) -> None:
-        with self.gathering():
-            rows.put("search_fts", PUT, [1, "heron"])
+            rows.put("search_fts", PUT, [1, "grebe"])
             rows.put("search_fts", f"{PUT} ", [1, "crane"])
             rows.put("search_fts", PUT, [2, "stork"])
-        found = rows.fetch("SELECT rowid FROM search_fts WHERE search_fts MATCH %s", ["heron OR crane OR stork"])
-        self.assertEqual(sorted(found), [(1,), (2,)])
-        self.assertEqual(rows.fetch("SELECT 1 FROM search_fts WHERE search_fts MATCH 'heron'"), [])
+        for words, positions in (("heron OR crane OR stork", [(1,), (2,)]), ("heron OR grebe", [])):
+            sql = "SELECT rowid FROM search_fts WHERE search_fts MATCH %s ORDER BY rowid"
+            self.assertEqual(rows.fetch(sql, [words]), positions)
 
     @tag("backend")
     def test_more_rows_than_one_batch_all_arrive(self) -> None:
@@ -392,15 +358,16 @@ class EntityTests(HubTestCase):
         gone = services.write_memory(command=MemoryWrite(title="Gone", content="y")).id
         services.delete_memory(command=MemoryTouch(id=gone))
         describe(command=ProjectDescribe(name="Alpha"))
-        wanted = [
+        entities = [
             Entity("project", 0, "Alpha"),
             Entity("session", session.id, "s-1"),
             Entity("memory", rule, "Rule", "guideline"),
             Entity("memory", gone, "Gone", "observation", deleted=True),
         ]
-        found = find_entities(range(head()[0] + 100))
-        self.assertEqual(list(found.items()), [(entity.id, entity) for entity in wanted])
+        matches = find_entities(range(log.head()[0] + 100))
+        self.assertEqual(list(matches.items()), [(entity.id, entity) for entity in entities])
         self.assertEqual(find_entities([]), {})
+        self.assertLessEqual({"project", "session", "commit", "memory", "decision"}, set(entity_types()))
 
     @tag("backend")
     def test_every_number_of_ids_is_one_statement(self) -> None:
@@ -409,6 +376,3 @@ class EntityTests(HubTestCase):
         with mock.patch.object(connection, "run", wraps=connection.run) as run:
             self.assertEqual(sorted(find_entities([*ids, *range(1_000, 101_000)])), ids)
         self.assertEqual(run.call_count, 1)
-
-    def test_what_apps_declare_is_known(self) -> None:
-        self.assertLessEqual({"project", "session", "commit", "memory", "decision"}, set(entity_types()))

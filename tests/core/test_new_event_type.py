@@ -26,7 +26,7 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import Act, Grant, use_grant
 from memoryhub.core.schemas import Payload
-from memoryhub.core.tools import all_tools
+from memoryhub.core.tools import find_tool
 from memoryhub.mcp.registry import load_tools
 from sessions_app.schemas import SessionEnd, SettingsChange
 from sessions_app.services import end_session
@@ -112,9 +112,12 @@ class AdminDoorTests(InventedTestCase, WorkingTestCase):
         page = self.page("core/rawevent/")
         shown = ('title="Question">question.asked<', ">Invented things <", ">Question <")
         self.assertEqual([], [text for text in shown if text not in page])
-        self.assertEqual([self.position], self.listed("core/rawevent/", group="invented"))
-        self.assertEqual([self.position], self.listed("core/rawevent/", type="question.asked"))
-        self.assertEqual([], self.listed("core/rawevent/", group="nothing"))
+        for filters, positions in (
+            ({"group": "invented"}, [self.position]),
+            ({"type": "question.asked"}, [self.position]),
+            ({"group": "nothing"}, []),
+        ):
+            self.assertEqual(positions, self.listed("core/rawevent/", **filters))
 
     def test_timelines_show_its_label_its_icon_its_line_and_count_it(self) -> None:
         page = self.page(f"sessions_app/session/{self.session}/change/")
@@ -128,11 +131,8 @@ class AdminDoorTests(InventedTestCase, WorkingTestCase):
         page = self.page("core/rawevent/replay/", position=str(self.position))
         self.assertTrue("to Ada: Is it a zebrafish?" in page, "the replay does not show the question")
         with self.store():
-            report = log.rebuild()
-        self.assertEqual([], [table.table for table in report.tables if not table.identical])
-
-    def test_retention_pages_know_its_nouns(self) -> None:
-        self.assertEqual("questions", event_words("question.asked"))
+            self.assert_rebuilds()
+        self.assertEqual("questions", event_words("question.asked"))  # of pages of retention
 
 
 class OtherDoorTests(InventedTestCase, RestTestCase):
@@ -144,26 +144,25 @@ class OtherDoorTests(InventedTestCase, RestTestCase):
         answer = self.call("POST", "projects/alpha/turns/append", event, expect=expect).data
         return answer.get("position", answer)
 
-    def answer(self, tool_name: str, **arguments: Any) -> str:
-        load_tools()
-        tool = next(tool for tool in all_tools() if tool.name == tool_name)
-        with self.store():
-            return tool.handler(tool.input.model_validate(arguments)).text
-
     def test_rest_appends_and_reads_it(self) -> None:
         position = self.append()
-        found = self.call("GET", "projects/alpha/events?type=question.asked").data["results"]
-        self.assertEqual([(position, "question.asked")], [(event["position"], event["event_type"]) for event in found])
-        shown = self.call("GET", f"projects/alpha/timeline?id={position}").data
-        self.assertIn("Is it a zebrafish?", str(shown))
+        events = self.call("GET", "projects/alpha/events?type=question.asked").data["results"]
+        self.assertEqual([(position, "question.asked")], [(event["position"], event["event_type"]) for event in events])
+        timeline = self.call("GET", f"projects/alpha/timeline?id={position}").data
+        self.assertIn("Is it a zebrafish?", str(timeline))
 
-    def test_it_is_named_among_what_a_client_can_append(self) -> None:
+    def test_an_unknown_type_is_answered_with_it_among_the_known(self) -> None:
         self.assertIn("question.asked", self.append("no.such", expect=422)["known"])
 
     def test_mcp_reads_it(self) -> None:
         position = self.append()
-        for tool_name, arguments in (("audit_replay", {"type": ["question.asked"]}), ("memory_timeline", {})):
-            self.assertRegex(self.answer(tool_name, **arguments), rf"#{position} .*question.asked.*zebrafish")
+        load_tools()
+        for name, arguments in (("audit_replay", {"type": ["question.asked"]}), ("memory_timeline", {})):
+            tool = find_tool(name)
+            assert tool
+            with self.store():
+                text = tool.handler(tool.input.model_validate(arguments)).text
+            self.assertRegex(text, rf"#{position} .*question.asked.*zebrafish")
 
     def test_it_is_found_and_packs_quote_the_question(self) -> None:
         position = self.append()
@@ -185,14 +184,10 @@ class OtherDoorTests(InventedTestCase, RestTestCase):
         )
 
     def test_its_caller_needs_the_act_that_it_declares(self) -> None:
-        memory_id = self.write()
-        with self.store(), use_grant(Grant(frozenset({Act.VIEW, Act.WRITE}))), self.assertRaises(Forbidden):
-            self.star(memory_id, starred=True)
-
-    def star(self, memory_id: int, *, starred: bool) -> None:
-        with log.transaction():
-            payload = MemoryStarred(memory_id=memory_id, starred=starred)
-            log.append(log.prepare(self.starred, payload), stream=f"memory:{memory_id}")
+        payload = MemoryStarred(memory_id=self.write(), starred=True)
+        grant = use_grant(Grant(frozenset({Act.VIEW, Act.WRITE})))
+        with self.store(), grant, self.assertRaises(Forbidden), log.transaction():
+            log.append(log.prepare(self.starred, payload), stream=f"memory:{payload.memory_id}")
 
 
 class RollbackTests(InventedTestCase):
@@ -235,14 +230,11 @@ class RollbackTests(InventedTestCase):
     def test_undo_puts_the_value_back_and_undoing_that_gives_it_again(self) -> None:
         self.star(starred=True, **BAD)
         made = self.do(action="undo")
-        self.assertEqual({"star": 1}, made.counts)
-        self.assertFalse(self.is_starred())
+        self.assertEqual(({"star": 1}, False), (made.counts, self.is_starred()))
         undone = undo_rollback(command=RollbackUndo(id=made.id))
-        self.assertEqual([], undone.undone_left)
-        self.assertTrue(self.is_starred())
+        self.assertEqual(([], True), (undone.undone_left, self.is_starred()))
         self.assertEqual({"star": 1}, preview(command=RollbackPlan(session_id="s-bad", action="undo")).counts)
-        report = log.rebuild()
-        self.assertEqual([], [table.table for table in report.tables if not table.identical])
+        self.assert_rebuilds()
 
     def test_what_others_set_since_is_left_unless_it_is_chosen(self) -> None:
         self.star(starred=True)

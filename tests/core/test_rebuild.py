@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import signal
 import subprocess
 import sys
 import threading
@@ -11,8 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import StringIO
-from pathlib import Path
-from typing import Any
 
 from django.core.management import call_command
 from django.db import connections
@@ -33,7 +29,6 @@ from memoryhub.core.errors import Damaged, Invalid
 from memoryhub.core.events.projection import read_models
 from memoryhub.core.log.copy import follow
 from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
-from memoryhub.core.models import RawEvent
 from memoryhub.core.secrets.custom_rules import CustomRule, compile_rules
 from memoryhub.core.secrets.sanitize import use_rules
 from memoryhub.core.stores import rows
@@ -45,8 +40,9 @@ from sessions_app.events import COMMIT_RECORDED, CommitRecorded, FileChange
 from sessions_app.models import Commit
 from tests import tampering
 from tests.core.test_log import StoreTestCase, write
+from tests.core.test_redact import WORD, payloads_without
 from tests.databases import sqlite_only
-from tests.home import UNMEASURED
+from tests.forks import Fork
 from tests.web.server import ROOT
 
 # Presses Ctrl-C when the rows of five tables are replaced and not yet committed.
@@ -70,13 +66,14 @@ sys.exit(main(sys.argv))
 """
 
 
+DEADLINE_SECONDS = 120
+
+
 class SpoiltStoreTestCase(StoreTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.first, self.second = (
-            write("Use WAL", "Readers never block."),
-            write("Tea", "Green, at four.", tags=["kitchen"]),
-        )
+        self.first = write("Use WAL", "Readers never block.")
+        self.second = write("Tea", "Green, at four.", tags=["kitchen"])
         services.update_memory(command=MemoryUpdate(id=self.first.id, content="Readers never wait."))
 
     def spoil(self) -> None:
@@ -84,14 +81,26 @@ class SpoiltStoreTestCase(StoreTestCase):
         rows.execute("DELETE FROM memories_memorytag")
         text_index.remove(self.second.id)
 
+    def elsewhere(self, action: Callable[[], object]) -> None:
+        """Do it in a thread with a connection of its own."""
+
+        def act() -> None:
+            with use_store(project_store("alpha")):
+                action()
+            connections.close_all()
+
+        thread = threading.Thread(target=act)
+        thread.start()
+        thread.join(DEADLINE_SECONDS)
+
 
 class RebuildTests(SpoiltStoreTestCase):
     def report(self, *only: str) -> dict[str, tuple[bool, bool]]:
         tables = log.rebuild(only=only).tables
         return {table.table: (table.identical, table.replaced) for table in tables if table.rows}
 
-    def found(self, question: str) -> list[str]:
-        return [hit["title"] for hit in search(command=MemorySearch(query=question)).results]
+    def titles(self, query: str) -> list[str]:
+        return [hit["title"] for hit in search(command=MemorySearch(query=query)).results]
 
     @tag("backend")
     def test_counts_of_lines_that_an_older_hub_has_kept_are_read_again(self) -> None:
@@ -102,59 +111,52 @@ class RebuildTests(SpoiltStoreTestCase):
         )
         with log.transaction():
             log.append(log.prepare(COMMIT_RECORDED, payload), stream="commit:old")
-        self.assertTrue(log.rebuild().identical)
-        kept = Commit.objects.get()
-        self.assertEqual((kept.insertions, kept.deletions), (6, 7 + 2**31))
+        self.assert_rebuilds()
+        commit = Commit.objects.get()
+        self.assertEqual((commit.insertions, commit.deletions), (6, 7 + 2**31))
 
-    def test_all_tables_come_out_the_same(self) -> None:
+    def test_all_tables_come_out_the_same_and_no_copy_is_left(self) -> None:
         report = log.rebuild()
         self.assertTrue(report.identical and all(table.replaced for table in report.tables))
         self.assertEqual(report.events, 3)
+        self.assertEqual(list((self.home / "cache" / "views").glob(".draft*")), [])
 
     @tag("backend")
     def test_changed_rows_are_named_and_repaired(self) -> None:
         self.spoil()
-        self.assertEqual(self.found("green"), [])
+        self.assertEqual(self.titles("green"), [])
         report = self.report()
         self.assertEqual(report["memories_memory"], (False, True))
         self.assertEqual(report["memories_memorytag"], (False, True))
         self.assertEqual(report["memories_memoryversion"], (True, True))
         self.assertEqual(Memory.objects.get(id=self.first.id).title, "Use WAL")
-        self.assertEqual((self.found("green"), self.found("wait")), (["Tea"], ["Use WAL"]))
+        self.assertEqual((self.titles("green"), self.titles("wait")), (["Tea"], ["Use WAL"]))
         self.assertTrue(log.rebuild().identical)
 
     @tag("backend")
-    def test_one_table_is_replaced_and_the_others_only_compared(self) -> None:
+    def test_one_table_is_replaced_and_the_others_only_compared_or_all_of_an_app(self) -> None:
         self.spoil()
         report = self.report("memories_memorytag")
         self.assertEqual(report["memories_memorytag"], (False, True))
         self.assertEqual(report["memories_memory"], (False, False))
         self.assertEqual(Memory.objects.get(id=self.first.id).title, "wrong")
         self.assertEqual(rows.fetch("SELECT tag FROM memories_memorytag"), [("kitchen",)])
-
-    def test_an_app_names_all_its_tables(self) -> None:
-        self.spoil()
         self.assertTrue(all(replaced for _, replaced in self.report("memories").values()))
-        self.assertTrue(log.rebuild().identical)
+        self.assert_rebuilds()
 
     @tag("backend")
     def test_the_search_index_goes_with_its_table(self) -> None:
         self.spoil()
         log.rebuild(only=["memories_searchdocument"])
-        self.assertEqual(self.found("green"), ["Tea"])
+        self.assertEqual(self.titles("green"), ["Tea"])
         services.write_memory(command=MemoryWrite(title="Coffee", content="Black, at nine."))
         services.delete_memory(command=MemoryTouch(id=self.second.id))
-        self.assertEqual((self.found("green"), self.found("nine")), ([], ["Coffee"]))
+        self.assertEqual((self.titles("green"), self.titles("nine")), ([], ["Coffee"]))
 
     def test_an_unknown_name_is_refused_with_the_known_ones(self) -> None:
         with self.assertRaisesMessage(Invalid, "'memory' is not a read model") as refused:
             log.rebuild(only=["memory"])
         self.assertIn("memories_memory", refused.exception.data["choices"])
-
-    def test_an_erased_text_does_not_come_back(self) -> None:
-        log.erase_streams([f"memory:{self.second.id}"], reason="asked")
-        self.assertTrue(log.rebuild().identical)
-        self.assertEqual(list(Memory.objects.values_list("id", flat=True)), [self.first.id])
 
     def test_rules_for_secrets_that_have_grown_change_nothing(self) -> None:
         with use_rules(compile_rules([CustomRule("kitchens", "kitchen")], [])):
@@ -170,54 +172,31 @@ class RebuildTests(SpoiltStoreTestCase):
                 act()
         self.assertEqual(list(Memory.objects.order_by("id").values()), before)
 
-    def test_a_rebuild_leaves_no_copy_behind(self) -> None:
-        log.rebuild()
-        self.assertEqual(list((self.home / "cache" / "views").glob(".draft*")), [])
-
     @tag("backend")
     def test_concurrent_writes_are_included(self) -> None:
         services.write_memories(commands=[MemoryWrite(title=f"n{n}", content=f"text {n}") for n in range(900)])
         written: list[int] = []
 
         def write_elsewhere(done: int) -> None:
-            thread = threading.Thread(target=self.write_one, args=[done, written])
-            thread.start()
-            thread.join(60)
+            self.elsewhere(lambda: written.append(write(f"meanwhile {done}", f"written in between, {done}").id))
 
         self.assertTrue(log.rebuild(write_elsewhere).identical)
         self.assertGreaterEqual(len(written), 2)
         self.assertEqual(Memory.objects.filter(id__in=written).count(), len(written))
-        self.assertEqual(len(self.found("meanwhile")), min(len(written), 20))
-
-    def write_one(self, number: int, written: list[int]) -> None:
-        from django.db import connections
-
-        with use_store(project_store("alpha")):
-            written.append(write(f"meanwhile {number}", f"written in between, {number}").id)
-        connections.close_all()
+        self.assertEqual(len(self.titles("meanwhile")), min(len(written), 20))
 
     @tag("backend")
     def test_an_erasure_during_the_rebuild_restarts_it(self) -> None:
         services.write_memories(commands=[MemoryWrite(title=f"n{n}", content=f"text {n}") for n in range(500)])
-        erased: list[int] = []
+        streams = [f"memory:{self.second.id}"]
 
         def erase_once(_: int) -> None:
-            if not erased:
-                erased.append(self.second.id)
-                thread = threading.Thread(target=self.erase, args=erased)
-                thread.start()
-                thread.join(60)
+            if streams:
+                self.elsewhere(lambda: log.erase_streams([streams.pop()], reason="asked"))
 
         log.rebuild(erase_once)
         self.assertFalse(Memory.objects.filter(id=self.second.id).exists())
-        self.assertTrue(log.rebuild().identical)
-
-    def erase(self, memory_id: int) -> None:
-        from django.db import connections
-
-        with use_store(project_store("alpha")):
-            log.erase_streams([f"memory:{memory_id}"], reason="asked")
-        connections.close_all()
+        self.assert_rebuilds()
 
 
 @tag("backend")
@@ -249,9 +228,8 @@ class CommandTests(SpoiltStoreTestCase):
         self.assertEqual((done.returncode, done.stdout, done.stderr), (130, "", f"memory-hub: {sentence}\n"))
         self.assertEqual(log.table_digests(), before)
         self.assertEqual([path.name for path in self.home.rglob("*draft*")], [])
-        self.assertTrue(log.verify().ok)
         log.rebuild()
-        self.assertTrue(log.rebuild().identical)
+        self.assert_sound()
 
     def test_a_difference_has_an_exit_code_of_its_own(self) -> None:
         self.spoil()
@@ -262,11 +240,8 @@ class CommandTests(SpoiltStoreTestCase):
         self.assertIn("identical, compared only", self.run_command("--only", "sessions_app"))
 
 
-WORD = "quicksilverish"
-DEADLINE_SECONDS = 120
 PREPARE = """
-import django, os, sys
-django.setup()
+import os, sys
 from importlib import import_module
 from memoryhub.core.backends.selected import ENGINE
 base = import_module(f"memoryhub.core.backends.{ENGINE}.base")
@@ -312,10 +287,9 @@ with use_store(project_store("alpha")):
 
 
 @tag("backend")
-class ReplacingTests(StoreTestCase):
+class ReplacingTests(SpoiltStoreTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.first, self.second = write("Use WAL", "Readers never block."), write("Tea", "Green, at four.")
         rows.execute("UPDATE memories_memory SET title = 'wrong' WHERE id = %s", [self.first.id])
 
     @contextmanager
@@ -325,51 +299,37 @@ class ReplacingTests(StoreTestCase):
             follow(store, up_to=last)
             yield Replacing(store, 0, list(read_models()))
 
-    def elsewhere(self, action: Callable[[], object]) -> None:
-        def act() -> None:
-            with use_store(project_store("alpha")):
-                action()
-            connections.close_all()
-
-        thread = threading.Thread(target=act)
-        thread.start()
-        thread.join(DEADLINE_SECONDS)
-
     def title(self, memory_id: int) -> str:
         return str(Memory.objects.get(id=memory_id).title)
 
-    def test_differing_rows_are_replaced_together_with_late_events(self) -> None:
+    def test_differing_rows_of_one_snapshot_are_replaced_together_with_late_events(self) -> None:
         with self.copied() as replacing:
             with replacing.compared() as differing:
+                before = rows.fetch("SELECT count(*) FROM live.memories_memory")
                 self.elsewhere(lambda: write("Coffee", "Black, at nine."))
+                self.assertEqual(rows.fetch("SELECT count(*) FROM live.memories_memory"), before)
             self.assertEqual(differing, {Memory})
             with replacing.locked():
                 pass
         self.assertEqual((self.title(self.first.id), Memory.objects.count()), ("Use WAL", 3))
         self.assertEqual([hit["title"] for hit in search(command=MemorySearch(query="nine")).results], ["Coffee"])
-        self.assertTrue(log.rebuild().identical)
-
-    def test_the_comparison_reads_one_snapshot(self) -> None:
-        with self.copied() as replacing, replacing.compared():
-            before = rows.fetch("SELECT count(*) FROM live.memories_memory")
-            self.elsewhere(lambda: write("Coffee", "Black, at nine."))
-            self.assertEqual(rows.fetch("SELECT count(*) FROM live.memories_memory"), before)
+        self.assert_rebuilds()
 
     def test_a_row_that_a_late_event_changes_only_in_the_store_is_repaired(self) -> None:
         def change() -> None:
             write("Coffee", "Black, at nine.")
             rows.execute("UPDATE memories_memory SET title = 'wrong too' WHERE id = %s", [self.second.id])
 
+        titles: list[str] = []
         with self.copied() as replacing:
             with replacing.compared():
                 self.elsewhere(change)
             with replacing.locked():
                 pass
-            found: list[str] = []
-            self.elsewhere(lambda: found.append(self.title(self.second.id)))
+            self.elsewhere(lambda: titles.append(self.title(self.second.id)))
             replacing.settle()
-        self.assertEqual((found, self.title(self.second.id)), (["wrong too"], "Tea"))
-        self.assertTrue(log.rebuild().identical)
+        self.assertEqual((titles, self.title(self.second.id)), (["wrong too"], "Tea"))
+        self.assert_rebuilds()
 
     def test_nothing_is_replaced_if_something_was_erased_meanwhile(self) -> None:
         with self.copied() as replacing:
@@ -408,28 +368,19 @@ class WithOthersTests(StoreTestCase):
         texts = [f"text {number} of a {WORD} tank" for number in range(300)]
         services.write_memories(commands=[MemoryWrite(title=text[:9], content=text) for text in texts])
 
-    def payloads(self) -> dict[int, dict[str, Any]]:
-        found = RawEvent.objects.filter(payload_json__contains=WORD).values_list("position", "payload_json")
-        return {position: json.loads(text.replace(WORD, "[REDACTED:word]")) for position, text in found}
-
-    def spawn(self, *program: str) -> subprocess.Popen[str]:
-        environment = {**os.environ, **UNMEASURED, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
-        pipe, root = subprocess.PIPE, Path(__file__).parents[2]
-        command = [sys.executable, "-c", *program]
-        return subprocess.Popen(command, env=environment, cwd=root, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    def spawn(self, program: str, *arguments: str) -> Fork:
+        return Fork(program, *arguments, environment={"DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"})
 
     def test_a_redaction_loses_nothing_of_what_four_others_write_meanwhile(self) -> None:
         with self.spawn(WRITERS) as writers:
-            assert writers.stdout
             first = [writers.stdout.readline()]
-            log.redact_payloads(self.payloads(), what="a word")
-            output, errors = writers.communicate("", timeout=DEADLINE_SECONDS)
+            log.redact_payloads(payloads_without(WORD), what="a word")
+            output, errors = writers.communicate()
         self.assertEqual((writers.returncode, errors), (0, ""))
         written = dict(line.split(" ", 1) for line in [*first, *output.splitlines(keepends=True)])
         titles = dict(Memory.objects.values_list("id", "title"))
         self.assertEqual({key: f"{titles.get(int(key))}\n" for key in written}, written)
-        self.assertTrue(log.verify().ok, log.verify().reason)
-        self.assertTrue(log.rebuild().identical)
+        self.assert_sound()
         deadline = time.monotonic() + DEADLINE_SECONDS
         while not wipe_free_space():  # of PostgreSQL, while a test beside this one has an older transaction open
             self.assertLess(time.monotonic(), deadline)
@@ -437,12 +388,10 @@ class WithOthersTests(StoreTestCase):
 
     def test_a_redaction_that_is_killed_right_before_its_commit_has_changed_nothing(self) -> None:
         before, digests = log.head(), log.table_digests()
-        with self.spawn(STOPPED, json.dumps(self.payloads())) as redaction:
-            assert redaction.stdout
+        with self.spawn(STOPPED, json.dumps(payloads_without(WORD))) as redaction:
             self.assertEqual(redaction.stdout.readline(), "all is written\n")
-            os.kill(redaction.pid, signal.SIGKILL)
+            redaction.kill()
         self.assertEqual((log.head(), log.table_digests()), (before, digests))
-        self.assertEqual(len(self.payloads()), 300)
+        self.assertEqual(len(payloads_without(WORD)), 300)
         write("Coffee", "Black, at nine.")
-        self.assertTrue(log.verify().ok)
-        self.assertTrue(log.rebuild().identical)
+        self.assert_sound()

@@ -12,6 +12,8 @@ from memoryhub.core.secrets.sanitize import Finding, sanitize, sanitize_text
 BODY = "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5bC7dE9fG1hJ3kL5mN7"
 HEX = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
+TOKEN = "kX3vR9pLm2Qw7TzB4nYs8HcJ5dFg"
+PASSWORD = "Falcon4821!x"
 TOKENS = {
     "github-token": f"ghp_{BODY[:36]}",
     "gitlab-token": f"glpat-{BODY[:20]}",
@@ -36,22 +38,8 @@ TOKENS = {
     "mailchimp-key": HEX[:32] + "-us12",
 }
 SURROUNDINGS = (
-    "{}",
-    "It is {}.",
-    "({})",
-    "use {}, then",
-    "'{}'",
-    '"{}"',
-    '\\"{}\\"',
-    "a\\n{}\\nb",
-    "`{}`",
-    "<{}>",
-    "key={}",
-    "{};",
-    "\n{}\n",
-    '{{"a": "x\\n{}"}}',
-    "%20{}",
-    "[{}]",
+    *"{}|It is {}.|({})|use {}, then|'{}'|\"{}\"|`{}`|<{}>|key={}|{};|%20{}|[{}]".split("|"),
+    *('\\"{}\\"', "a\\n{}\\nb", "\n{}\n", '{{"a": "x\\n{}"}}'),
 )
 
 
@@ -60,6 +48,21 @@ class SanitizeTestCase(TestCase):
         for text in texts:
             with self.subTest(text=text):
                 self.assertEqual(sanitize_text(text), (text, []))
+
+    def assert_removed(self, secret: str, *texts: str) -> None:
+        """The secret is in none of the texts, which have ``{}`` in its place, once they are sanitised."""
+        for text in texts:
+            with self.subTest(text=text):
+                self.assertNotIn(secret, sanitize_text(text.replace("{}", secret))[0])
+
+    def assert_masked(self, *texts: str, secret: str = TOKEN, levels: int = 1) -> None:
+        """As `assert_removed`, also in JSON and, with two levels, in JSON in JSON."""
+        for text in texts:
+            written = text.replace("{}", secret)
+            for level in range(levels + 1):
+                with self.subTest(text=text, level=level):
+                    self.assertNotIn(json.dumps(secret)[1:-1], sanitize_text(written)[0])
+                written = json.dumps({"text": written})
 
 
 class TokensWithAKnownPrefixTest(SanitizeTestCase):
@@ -93,15 +96,13 @@ class StructuredSecretsTest(SanitizeTestCase):
             clean, findings = sanitize_text(f"see {scheme}://ann:s3cr@t:x@db.host:5432/app?x=1.")
             self.assertEqual(clean, f"see {scheme}://ann:[REDACTED:url-password]@db.host:5432/app?x=1.")
             self.assertEqual(findings[0].type, "url-password")
-
-    def test_even_a_plain_word_is_a_password_in_a_url(self) -> None:
-        self.assertEqual(sanitize_text("postgres://user:pass@host")[0], "postgres://user:[REDACTED:url-password]@host")
-        self.assertEqual(sanitize_text("redis://:pass@host")[0], "redis://:[REDACTED:url-password]@host")
+        for start, host in (("postgres://user", "host"), ("redis://", "host")):  # even a plain word
+            clean, _ = sanitize_text(f"{start}:pass@{host}")
+            self.assertEqual(clean, f"{start}:[REDACTED:url-password]@{host}")
 
     def test_a_url_in_escaped_json_is_masked(self) -> None:
         text = json.dumps(json.dumps({"dsn": "postgres://ann:hunter2@db/x"}))
-        self.assertNotIn("hunter2", sanitize_text(text)[0])
-        self.assertNotIn("hunter2", sanitize_text(text.replace("/", "\\/"))[0])
+        self.assert_removed("hunter2", text, text.replace("/", "\\/"))
 
     def test_a_url_without_a_password_is_left_alone(self) -> None:
         self.assert_kept(
@@ -109,15 +110,14 @@ class StructuredSecretsTest(SanitizeTestCase):
         )
 
     def test_an_aws_secret_key_is_known_by_its_context(self) -> None:
-        secret = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzK3pQ9tLmN"
-        for text in (
+        self.assert_removed(
+            "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzK3pQ9tLmN",
             "aws_secret_access_key = {}",
             'AWS_SECRET_ACCESS_KEY="{}"',
             "The AWS secret is {}.",
-            '{{"SecretAccessKey": "{}"}}',
+            '{"SecretAccessKey": "{}"}',
             '\\"aws_secret\\": \\"{}\\"',
-        ):
-            self.assertNotIn(secret, sanitize_text(text.format(secret))[0], text)
+        )
 
     def test_a_private_key_is_masked_whole_also_when_cut_short(self) -> None:
         lines = "\n".join([BODY + BODY[:10]] * 8)
@@ -132,93 +132,53 @@ class StructuredSecretsTest(SanitizeTestCase):
             self.assertNotIn(BODY[:20], sanitize_text(escaped)[0])
             self.assertNotIn(BODY[:20], sanitize_text(json.dumps(escaped))[0])
 
-    def test_http_headers_are_masked(self) -> None:
+    def test_headers_webhooks_and_connection_strings_are_masked(self) -> None:
         basic = base64.b64encode(b"ann:hunter2").decode()
-        for text, secret in (
-            (f"Authorization: Bearer {BODY[:32]}", BODY[:32]),
-            (f'curl -H "Authorization: Basic {basic}" https://x', basic),
-            (f"Authorization: token {BODY[:32]}", BODY[:32]),
-            ("curl -u ann:hunter2x https://x", "hunter2x"),
+        account = base64.b64encode(bytes(range(64))).decode()
+        hook = "qKirRWalryBGqKirRWalryBG"
+        for secret, text in (
+            (BODY[:32], "Authorization: Bearer {}"),
+            (basic, 'curl -H "Authorization: Basic {}" https://x'),
+            (BODY[:32], "Authorization: token {}"),
+            ("hunter2x", "curl -u ann:{} https://x"),
+            (hook[12:], f"https://hooks.slack.com/services/T0AB12CD3/B0AB12CD3/{hook}"),
+            (BODY, f"https://discord.com/api/webhooks/123456789012345678/{BODY}{BODY[:14]}"),
+            ("AAECAwQF", f"AccountName=a;AccountKey={account};X=y"),
+            ("hunter2x!", "Server=db;User=sa;Password={};"),
         ):
-            self.assertNotIn(secret, sanitize_text(text)[0], text)
-
-    def test_webhooks_and_connection_strings_are_masked(self) -> None:
-        for text, secret in (
-            ("https://hooks.slack.com/services/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", "qKirRWalryBG"),
-            (f"https://discord.com/api/webhooks/123456789012345678/{BODY}{BODY[:14]}", BODY),
-            (f"AccountName=a;AccountKey={base64.b64encode(bytes(range(64))).decode()};X=y", "AAECAwQF"),
-            ("Server=db;User=sa;Password=hunter2x!;", "hunter2x!"),
-        ):
-            self.assertNotIn(secret, sanitize_text(text)[0], text)
+            self.assert_removed(secret, text)
 
 
 class AssignedSecretsTest(SanitizeTestCase):
     SECRET = "q9Zt4vB7nK2mX8wL"
 
     def test_every_way_to_write_an_assignment_is_read(self) -> None:
-        for form in (
-            "password={}",
-            "DB_PASSWORD={}",
-            "export API_KEY='{}'",
-            "api-key: {}",
-            'apiKey: "{}",',
-            '"secret": "{}"',
-            '{{\\"token\\": \\"{}\\"}}',
-            '{{\\\\\\"token\\\\\\": \\\\\\"{}\\\\\\"}}',
-            'token := "{}"',
-            '"x_token" => "{}"',
-            'String token = "{}";',
-            'setProperty("X_TOKEN", "{}")',
-            "<apiToken>\n  {}\n</apiToken>",
-            "password is {}.",
-            "the token ({}) token={})",
-            "?access_token={}&x=1",
-            "passwd: {}",
-            "client_secret\t=\t`{}`",
-            "--password {}",
-            "_authToken={}",
-            "auth_token ?= {}",
-        ):
-            clean, findings = sanitize_text(form.replace("({}) ", "").format(self.SECRET))
+        forms = (
+            'password={}|DB_PASSWORD={}|export API_KEY=\'{}\'|api-key: {}|apiKey: "{}",|"secret": "{}"|'
+            'token := "{}"|"x_token" => "{}"|String token = "{}";|setProperty("X_TOKEN", "{}")|'
+            "<apiToken>\n  {}\n</apiToken>|password is {}.|the token token={})|?access_token={}&x=1|passwd: {}|"
+            "client_secret\t=\t`{}`|--password {}|_authToken={}|auth_token ?= {}"
+        )
+        escaped = ('{\\"token\\": \\"{}\\"}', '{\\\\\\"token\\\\\\": \\\\\\"{}\\\\\\"}')
+        for form in (*forms.split("|"), *escaped):
+            clean, findings = sanitize_text(form.replace("{}", self.SECRET))
             self.assertNotIn(self.SECRET, clean, form)
             self.assertEqual(findings[0].type, "secret", form)
 
     def test_other_text_is_left_alone(self) -> None:
+        texts = (
+            "commit 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b|id: 52acf265-3fc6-4ecd-804a-15940bd04653|"
+            "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHElEQVQI12P4|password: <token>|"
+            "password = xxxxxxxxxxxx|token=${TOKEN}|token: $TOKEN_2|api_key = 'your-api-key-1'|password: changeme|"
+            "password = get_password(1)|password = os.environ['DB_PASSWORD_1']|password = settings.db.password1|"
+            "token: [REDACTED:secret]|secret = example-secret-1|tokens = 4096|token_count: 12345678|max_tokens=1024|"
+            "def test_password(self): pass|the password must have at least 8 characters|secret: ******|"
+            'from auth import Ed25519PrivateKey|("auth", "0004_alter_user_username_opts")|'
+            "password_hash = 'pbkdf2'|Bearer authentication|Basic knowledge of things|{{ password }}|token: null|"
+            "secretary = Smith1990|tokenizer: cl100k_base|a_key, b_key = 12, 13|foo.token, bar.token2"
+        )
         self.assert_kept(
-            "commit 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b",
-            f"sha256: {HEX}",
-            f"digest = '{HEX}'",
-            "id: 52acf265-3fc6-4ecd-804a-15940bd04653",
-            '"integrity": "sha512-' + BODY + BODY + '=="',
-            "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHElEQVQI12P4",
-            "password: <token>",
-            "password = xxxxxxxxxxxx",
-            "token=${TOKEN}",
-            "token: $TOKEN_2",
-            "api_key = 'your-api-key-1'",
-            "password: changeme",
-            "password = get_password(1)",
-            "password = os.environ['DB_PASSWORD_1']",
-            "password = settings.db.password1",
-            "token: [REDACTED:secret]",
-            "secret = example-secret-1",
-            "tokens = 4096",
-            "token_count: 12345678",
-            "max_tokens=1024",
-            "def test_password(self): pass",
-            "the password must have at least 8 characters",
-            "secret: ******",
-            "from auth import Ed25519PrivateKey",
-            '("auth", "0004_alter_user_username_opts")',
-            "password_hash = 'pbkdf2'",
-            "Bearer authentication",
-            "Basic knowledge of things",
-            "{{ password }}",
-            "token: null",
-            "secretary = Smith1990",
-            "tokenizer: cl100k_base",
-            "a_key, b_key = 12, 13",
-            "foo.token, bar.token2",
+            *texts.split("|"), f"sha256: {HEX}", f"digest = '{HEX}'", f'"integrity": "sha512-{BODY * 2}=="'
         )
 
     def test_a_value_is_judged_by_the_key_that_holds_it(self) -> None:
@@ -231,34 +191,15 @@ class DigestsAndUuidsTest(SanitizeTestCase):
     SIZES = (32, 40, 56, 64, 96, 128)
     UUID = "4b1d0c1e-8f3a-4b6d-9a27-5c1f0e9d7b42"
     PLAIN = (
-        "{}",
-        "commit {}",
-        "({})",
-        "`{}`",
-        "a/{}/b.json",
-        "image@sha256:{}",
-        "sha256-{}",
-        "digest={}",
+        *"{}|commit {}|({})|`{}`|a/{}/b.json|image@sha256:{}|sha256-{}|digest={}|fixed in {}.".split("|"),
         "{}  file.tar.gz",
-        "fixed in {}.",
-        "line\\n{}\\n",
-        "%20{}",
-        "\\u00a0{}",
-        "datadog: {}",
-        "cloudflare commit: {}",
+        *("line\\n{}\\n", "%20{}", "\\u00a0{}", "datadog: {}", "cloudflare commit: {}", '{{"id": "{}"}}'),
         "secret scanning found it in commit {}",
-        '{{"id": "{}"}}',
     )
     NAMED = (
-        "password={}",
-        "api_key: {}",
-        "the token is {}",
-        "ALGOLIA_API_KEY={}",
-        'datadog_api_key = "{}"',
-        "cloudflare-token: {}",
-        "Authorization: Bearer {}",
-        "https://ann:{}@example.org",
-    )
+        'password={}|api_key: {}|the token is {}|ALGOLIA_API_KEY={}|datadog_api_key = "{}"|cloudflare-token: {}|'
+        "Authorization: Bearer {}|https://ann:{}@example.org"
+    ).split("|")
 
     def values(self) -> list[str]:
         rest = hashlib.sha512(b"one").hexdigest() + hashlib.sha512(b"two").hexdigest()
@@ -266,28 +207,21 @@ class DigestsAndUuidsTest(SanitizeTestCase):
         return [*digests, *map(str.upper, digests), self.UUID, self.UUID.upper()]
 
     def test_alone_and_in_every_context_they_stay(self) -> None:
-        for form in self.PLAIN:
-            for value in self.values():
-                with self.subTest(form=form, value=value):
-                    self.assertEqual(sanitize_text(form.format(value)), (form.format(value), []))
+        self.assert_kept(*(form.format(value) for form in self.PLAIN for value in self.values()))
 
     def test_under_a_name_that_says_so_they_are_masked(self) -> None:
         digest = ("4b1d" + hashlib.sha256(b"one").hexdigest())[:32]
-        for form in self.NAMED:
-            with self.subTest(form=form):
-                self.assertNotIn(digest, sanitize_text(form.format(digest))[0])
+        self.assert_removed(digest, *self.NAMED)
         self.assertNotIn(digest, json.dumps(sanitize({"password": digest})[0]))
 
     def test_what_is_longer_or_part_of_a_word_is_judged_as_before(self) -> None:
         digest = "4b1d" + hashlib.sha256(b"one").hexdigest()[4:]
-        for text in (digest[:42], f"{digest}xyz", f"{digest[:31]}X{digest[32:]}", f"{digest}_1"):
-            with self.subTest(text=text):
-                self.assertNotIn(digest[:28], sanitize_text(text)[0])
+        self.assert_removed(digest[:28], digest[:42], f"{digest}xyz", f"{digest[:31]}X{digest[32:]}", f"{digest}_1")
 
 
 class PrivateBlocksTest(SanitizeTestCase):
-    def test_a_block_is_taken_out_whole(self) -> None:
-        for text, kept in (
+    def test_a_block_is_taken_out_whole_and_makes_no_new_tag(self) -> None:
+        for text, remainder in (
             ("a <private>x</private> b", "a  b"),
             ("a<PRIVATE>x\ny</Private >b", "ab"),
             ("a<private why='x'>x</private>b", "ab"),
@@ -298,21 +232,14 @@ class PrivateBlocksTest(SanitizeTestCase):
             ("<private>a</private>b<private>c</private>", "b"),
             ("a<private/>b", "ab"),
             ("a<private>x</private>b<private>y", "ab"),
+            ("a<pri<private>x</private>vate>secret</private>b", "ab"),
+            ("a<pri</private>vate>secret", "a"),
         ):
-            self.assertEqual(sanitize_text(text)[0], kept, text)
+            self.assertEqual(sanitize_text(text)[0], remainder, text)
 
     def test_other_tags_are_left_alone(self) -> None:
-        self.assert_kept(
-            "<privateer>x</privateer>",
-            "<private-key>",
-            "private > public < x",
-            "a < private b",
-            "<p>private</p>",
-        )
-
-    def test_taking_out_a_block_never_makes_a_new_tag(self) -> None:
-        self.assertEqual(sanitize_text("a<pri<private>x</private>vate>secret</private>b")[0], "ab")
-        self.assertEqual(sanitize_text("a<pri</private>vate>secret")[0], "a")
+        others = "<privateer>x</privateer>|<private-key>|private > public < x|a < private b|<p>private</p>"
+        self.assert_kept(*others.split("|"))
 
     def test_a_secret_that_only_meets_when_a_block_is_out_is_masked(self) -> None:
         clean, findings = sanitize_text(f"ghp_{BODY[:20]}<private>x</private>{BODY[20:36]}!")
@@ -344,74 +271,41 @@ class StorableTest(SanitizeTestCase):
 
 
 TYPED_PASSWORD = "Wq7rT#4kLm"
-WORD = "harbourlantern"
 OTHER_HEX = "7c1e5a90d3b84f26e8a17d05c94b3f62"
 
 
 class PasswordsInFormatsTest(SanitizeTestCase):
-    def assert_taken(self, form: str, secret: str) -> None:
-        text = form.format(secret)
-        for given in (text, json.dumps({"text": text}), json.dumps(json.dumps({"text": text}))):
-            self.assertNotIn(secret, sanitize_text(given)[0], given)
-
     def test_a_typed_password_is_taken_out_of_every_format(self) -> None:
-        for form in (
-            "CREATE USER 'ann'@'%' IDENTIFIED BY '{}'",
-            "CREATE LOGIN sa WITH PASSWORD = '{}'",
-            "ALTER ROLE app WITH ENCRYPTED PASSWORD '{}';",
-            "Server=db,1433;Database=app;User ID=ann;Password={};Encrypt=True",
-            "Provider=SQLOLEDB;Uid=ann;Pwd={};",
-            "mysqli_connect('db.internal', 'ann', '{}', 'app')",
-            "new NetworkCredential('ann', '{}')",
-            "requests.get(url, auth=('ann', '{}'))",
-            "Connect-VIServer vc.local -User ann -Password {}",
-            "schtasks /create /tn Backup /ru ann /rp {}",
-            "net use Z: \\\\server\\share /user:CORP\\ann {}",
-            "<AdministratorPassword><Value>{}</Value></AdministratorPassword>",
-            "enable secret {}",
-            "snmp-server community {} RW",
-            "username ann privilege 15 password 0 {}",
-            "user = 'ann'  # the first\npassword = '{}'",
-            "ann@10.0.0.7 (pw:{})",
-            "login with PW: {}, please",
-            "The password for user ann is '{}'.",
-            "user%5Bpassword%5D={}",
-            "12:password={}",
-            "Settings::PASSWORD = '{}';",
-            "curl --proxy-user ann:{} https://x",
-            "final String password = new String('{}');",
-            "String p = System.getenv('APP_PASSWORD') ?? '{}';",
-        ):
-            with self.subTest(form=form):
-                self.assert_taken(form, TYPED_PASSWORD)
+        forms = (
+            "CREATE USER 'ann'@'%' IDENTIFIED BY '{}'|CREATE LOGIN sa WITH PASSWORD = '{}'|"
+            "ALTER ROLE app WITH ENCRYPTED PASSWORD '{}';|Provider=SQLOLEDB;Uid=ann;Pwd={};|"
+            "Server=db,1433;Database=app;User ID=ann;Password={};Encrypt=True|"
+            "mysqli_connect('db.internal', 'ann', '{}', 'app')|new NetworkCredential('ann', '{}')|"
+            "requests.get(url, auth=('ann', '{}'))|Connect-VIServer vc.local -User ann -Password {}|"
+            "schtasks /create /tn Backup /ru ann /rp {}|net use Z: \\\\server\\share /user:CORP\\ann {}|"
+            "<AdministratorPassword><Value>{}</Value></AdministratorPassword>|enable secret {}|"
+            "snmp-server community {} RW|username ann privilege 15 password 0 {}|"
+            "user = 'ann'  # the first\npassword = '{}'|ann@10.0.0.7 (pw:{})|login with PW: {}, please|"
+            "The password for user ann is '{}'.|user%5Bpassword%5D={}|12:password={}|Settings::PASSWORD = '{}';|"
+            "curl --proxy-user ann:{} https://x|final String password = new String('{}');|"
+            "String p = System.getenv('APP_PASSWORD') ?? '{}';"
+        )
+        self.assert_masked(*forms.split("|"), secret=TYPED_PASSWORD, levels=2)
 
     def test_the_word_for_it_is_known_in_more_languages(self) -> None:
-        for word in (
-            "contraseña",
-            "mot de passe",
-            "Kennwort",
-            "senha",
-            "пароль",
-            "密码",
-            "パスワード",
-            "비밀번호",
-            "hasło",
-        ):
-            text = f"{word}: {TYPED_PASSWORD}"
-            for given in (text, json.dumps({"text": text}), json.dumps({"text": text}, ensure_ascii=False)):
-                with self.subTest(given=given):
-                    self.assertNotIn(TYPED_PASSWORD, sanitize_text(given)[0])
+        for word in "contraseña|mot de passe|Kennwort|senha|пароль|密码|パスワード|비밀번호|hasło".split("|"):
+            text = json.dumps({"text": f"{word}: {{}}"}, ensure_ascii=False)
+            self.assert_removed(TYPED_PASSWORD, f"{word}: {{}}", text, json.dumps({"text": f"{word}: {{}}"}))
 
     def test_a_word_is_a_password_where_its_place_says_so(self) -> None:
-        for form in (
+        self.assert_removed(
+            "harbourlantern",
             "Server=db;Uid=ann;Pwd={};",
-            '{{"username": "ann", "password": "{}"}}',
+            '{"username": "ann", "password": "{}"}',
             "user: ann\npassword: {}\n",
             "SHOP_ADMIN_PASSWORD={}\n",
             "CREATE USER ann IDENTIFIED BY '{}'",
-        ):
-            with self.subTest(form=form):
-                self.assertNotIn(WORD, sanitize_text(form.format(WORD))[0])
+        )
 
     def test_keys_of_more_services_are_known_by_how_they_begin(self) -> None:
         for token in (
@@ -431,20 +325,17 @@ class PasswordsInFormatsTest(SanitizeTestCase):
                     self.assertNotIn(token[-20:], sanitize_text(form.format(token))[0])
 
     def test_hashes_and_encrypted_texts_are_taken_out(self) -> None:
-        for text, secret in (
-            (f"$ANSIBLE_VAULT;1.1;AES256\n{OTHER_HEX}{OTHER_HEX}\n{OTHER_HEX}{OTHER_HEX}\n", OTHER_HEX),
-            (f"$krb5tgs$23$*ann$CORP$x*${OTHER_HEX}${OTHER_HEX}{OTHER_HEX}", OTHER_HEX),
-            (f"Administrator:500:{OTHER_HEX}:{OTHER_HEX[::-1]}:::", OTHER_HEX),
-            ("{SSHA}" + BODY[:32], BODY[:32]),
-        ):
-            self.assertNotIn(secret, sanitize_text(text)[0], text)
+        self.assert_removed(
+            OTHER_HEX,
+            "$ANSIBLE_VAULT;1.1;AES256\n{}{}\n{}{}\n",
+            "$krb5tgs$23$*ann$CORP$x*${}${}{}",
+            f"Administrator:500:{{}}:{OTHER_HEX[::-1]}:::",
+        )
+        self.assert_removed(BODY[:32], "{SSHA}{}")
 
     def test_the_key_of_a_service_may_be_a_uuid_or_twenty_digits(self) -> None:
-        for text in (
-            "statuspage_key = 0b7f3c1d-52e6-4a8b-9c3e-d1f2a4b6c8e0",
-            "splunk_hec_token: 0b7f3c1d-52e6-4a8b-9c3e-d1f2a4b6c8e0",
-            "CLAY_KEY: 7c1e5a90d3b84f26e8a1",
-        ):
+        uuid = "0b7f3c1d-52e6-4a8b-9c3e-d1f2a4b6c8e0"
+        for text in (f"statuspage_key = {uuid}", f"splunk_hec_token: {uuid}", "CLAY_KEY: 7c1e5a90d3b84f26e8a1"):
             self.assertIn("[REDACTED:", sanitize_text(text)[0], text)
 
 
@@ -476,19 +367,11 @@ class NoSecretsInFormatsTest(SanitizeTestCase):
         )
 
 
-TOKEN = "kX3vR9pLm2Qw7TzB4nYs8HcJ5dFg"
-PASSWORD = "Falcon4821!x"
 LETTERS = "qzRtVbnKxwPlMjhGfdScYvTe"
 SIGNS = "x#2kq!9v@zt$w(7m^p&r)3b*yd-j_h+f=n5s8c6g1l0t4q"
 
 
 class FormsTest(SanitizeTestCase):
-    def assert_masked(self, *texts: str, secret: str = TOKEN) -> None:
-        for text in texts:
-            for written in (text.replace("{}", secret), json.dumps(text.replace("{}", secret))):
-                with self.subTest(text=written):
-                    self.assertNotIn(json.dumps(secret)[1:-1], sanitize_text(written)[0])
-
     def test_a_dash_an_arrow_a_bracket_or_a_cell_assigns(self) -> None:
         self.assert_masked(
             "API key - {}",
@@ -521,12 +404,8 @@ class FormsTest(SanitizeTestCase):
         )
 
     def test_session_cookies_are_secrets_and_session_ids_are_not(self) -> None:
-        self.assert_masked(
-            "Cookie: sessionid={}; theme=dark",
-            "Set-Cookie: PHPSESSID={}; path=/",
-            "Cookie: connect.sid=s%3A{}.x",
-            "Cookie: csrf=abc; auth_session={}",
-        )
+        self.assert_masked("Cookie: sessionid={}; theme=dark", "Set-Cookie: PHPSESSID={}; path=/")
+        self.assert_masked("Cookie: connect.sid=s%3A{}.x", "Cookie: csrf=abc; auth_session={}")
         self.assert_kept('{"sessionId": "0199b1c2-52e6-7a8b-9c3e-d1f2a4b6c8e0"}', "session_id=0199b1c252e67a8b")
 
     def test_keys_of_frameworks_have_signs(self) -> None:
@@ -538,32 +417,19 @@ class FormsTest(SanitizeTestCase):
         )
 
     def test_a_password_stands_beside_its_user(self) -> None:
-        self.assert_masked(
-            "login: admin / {}",
-            "user / password: admin / {}",
-            "creds: admin:{}",
-            "Credentials: `root` / `{}`",
-            "log in as admin with {}",
-            secret=PASSWORD,
+        forms = (
+            "login: admin / {}|user / password: admin / {}|creds: admin:{}|Credentials: `root` / `{}`|"
+            "log in as admin with {}"
         )
+        self.assert_masked(*forms.split("|"), secret=PASSWORD)
 
     def test_other_languages_say_password_is(self) -> None:
-        self.assert_masked(
-            "La contraseña es {}",
-            "la clave es {}",
-            "Das Passwort lautet {}",
-            "Das Kennwort für den Server ist {}",
-            "Le mot de passe est {}",
-            "A senha é {}",
-            "Пароль: {}",
-            "Пароль такой: {}",
-            "密码是 {}",
-            "数据库密码是{}，请保密",
-            "パスワードは「{}」です",
-            "비밀번호는 {} 입니다",
-            "Hasło to {}",
-            secret=PASSWORD,
+        sentences = (
+            "La contraseña es {}|la clave es {}|Das Passwort lautet {}|Das Kennwort für den Server ist {}|"
+            "Le mot de passe est {}|A senha é {}|Пароль: {}|Пароль такой: {}|密码是 {}|数据库密码是{}，请保密|"
+            "パスワードは「{}」です|비밀번호는 {} 입니다|Hasło to {}"
         )
+        self.assert_masked(*sentences.split("|"), secret=PASSWORD)
         self.assertEqual(sanitize_text(f"密码是{PASSWORD}，请保密")[0], "密码是[REDACTED:secret]，请保密")
 
     def test_a_token_may_have_only_letters_and_words_may_have_digits(self) -> None:
@@ -574,32 +440,20 @@ class FormsTest(SanitizeTestCase):
         for secret in ("ab#cd9", "ab?cd9", "ab/cd9/x", "ab@cd9"):
             self.assert_masked("postgres://app:{}@db.example.org:5432/app", "redis://:{}@cache/0", secret=secret)
         self.assert_kept(
-            "http://localhost:3000/x?mail=a@b.c",
-            "see https://host:8080/@scope/package",
-            "http://[::1]:80/a@b",
+            "http://localhost:3000/x?mail=a@b.c", "see https://host:8080/@scope/package", "http://[::1]:80/a@b"
         )
 
     def test_commands_take_passwords_in_options_and_pipes(self) -> None:
-        self.assert_masked(
-            "redis-cli -h cache -a {} ping",
-            "sqlcmd -S db -U sa -P '{}'",
-            "echo '{}' | sudo -S apt update",
-            "echo 'ann:{}' | sudo chpasswd",
-            "ldapsearch -x -D cn=admin -w {}",
-            "smbclient //srv/share -U ann%{}",
-            "rabbitmqctl add_user ann {}",
-            "openssl rsa -passin pass:{} -in key.pem",
-            secret=PASSWORD,
+        self.assert_masked("echo '{}' | sudo -S apt update", "echo 'ann:{}' | sudo chpasswd", secret=PASSWORD)
+        commands = (
+            "redis-cli -h cache -a {} ping|sqlcmd -S db -U sa -P '{}'|ldapsearch -x -D cn=admin -w {}|"
+            "smbclient //srv/share -U ann%{}|rabbitmqctl add_user ann {}|openssl rsa -passin pass:{} -in key.pem"
         )
+        self.assert_masked(*commands.split("|"), secret=PASSWORD)
 
     def test_calls_take_keys(self) -> None:
-        self.assert_masked(
-            "Fernet('{}')",
-            "jwt.sign(payload, '{}')",
-            'hmac.new(b"{}", body, sha256)',
-            'new Client("{}", {})',
-            "os.getenv('SECRET_TOKEN') or '{}'",
-        )
+        calls = "Fernet('{}')|jwt.sign(payload, '{}')|hmac.new(b\"{}\", body, sha256)|new Client(\"{}\", {})"
+        self.assert_masked(*calls.split("|"), "os.getenv('SECRET_TOKEN') or '{}'")
 
     def test_most_generated_forms_are_found(self) -> None:
         samples = [sample for _, sample in form_samples()]

@@ -69,69 +69,77 @@ class BackupTestCase(HubTestCase):
             token = preview_redaction(command=RedactionSelect(text=text)).confirm_token
             redact(command=RedactionRun(text=text, confirm_token=token))
 
-    def holds(self) -> None:
+    def assert_sound_with(self, *titles: str) -> None:
+        """The chain, its anchor and the read models of alpha agree, and its memories have these titles."""
         with self.store("alpha", create=False):
-            found = log.verify()
-            self.assertTrue(found.ok, found.describe())
+            self.assert_sound()
             anchor = read_anchor(ALPHA)
             assert anchor
             self.assertEqual((anchor.position, anchor.digest), log.head())
-            self.assertTrue(log.rebuild().identical)
+        if titles:
+            self.assertEqual(self.titles(), list(titles))
+
+    def restore(self, source: Path) -> Restored:
+        return restore(store=ALPHA, source=source, replace=True)
+
+    def restored(self, source: Path) -> Path:
+        """Restore, and return what was kept beside."""
+        kept = self.restore(source).kept
+        assert kept
+        return kept
+
+    def create_database(self, name: str, *statements: str) -> Path:
+        path = self.home / name
+        with closing(connect(path, mode="rwc")) as connection:
+            for statement in statements:
+                connection.execute(statement)
+        return path
 
 
 class BackupTests(BackupTestCase):
     def test_each_of_several_backups_under_a_process_that_writes_restores_verifies_and_rebuilds(self) -> None:
         with Fork(WRITER) as writer:
-            backups, acknowledged = [], 0
+            backups = []
             for _ in range(4):
-                for _ in range(10):
-                    acknowledged = int(writer.stdout.readline())
-                backups.append((acknowledged, self.back_up()))
+                acknowledged = [int(writer.stdout.readline()) for _ in range(10)]
+                backups.append((acknowledged[-1], self.back_up()))
             self.assertIsNone(writer.poll())
             writer.kill()
-        for known, backup in backups:
-            done = restore(store=ALPHA, source=backup, replace=True)
-            self.assertGreaterEqual(done.events, known)
-            self.holds()
+        for acknowledged_id, backup in backups:
+            self.assertGreaterEqual(self.restore(backup).events, acknowledged_id)
+            self.assert_sound_with()
 
     def test_a_copy_is_private_in_one_file_and_the_last_few_stay(self) -> None:
         with mock.patch.dict(os.environ, MEMORY_HUB_BACKUPS="2"):
-            made = [self.back_up() for _ in range(4)]
-        self.assertEqual(backups_of(ALPHA), made[2:])
-        self.assertEqual([path.name for path in made[3].parent.iterdir() if path not in made], [])
-        self.assertEqual(made[3].stat().st_mode & 0o777, 0o600)
-        with (
-            mock.patch.dict(os.environ, MEMORY_HUB_BACKUPS="none"),
-            self.assertRaisesRegex(Invalid, "must be a number of at least 1"),
-        ):
+            backups = [self.back_up() for _ in range(4)]
+        self.assertEqual(backups_of(ALPHA), backups[2:])
+        self.assertEqual(set(backups[3].parent.iterdir()), set(backups[2:]))
+        self.assertEqual(backups[3].stat().st_mode & 0o777, 0o600)
+        self.enterContext(mock.patch.dict(os.environ, MEMORY_HUB_BACKUPS="none"))
+        with self.assertRaisesRegex(Invalid, "must be a number of at least 1"):
             self.back_up()
 
-    def test_what_was_erased_goes_from_the_backups_with_the_next_one(self) -> None:
+    def test_what_was_erased_or_redacted_goes_from_the_backups_with_the_next_one(self) -> None:
         older = self.back_up()
+        secret = self.write("Never to be seen")
+        with_secret = self.back_up()
         with self.store("alpha"):
-            secret = self.write("Never to be seen")
-            with_secret = back_up_store().path
             services.delete_memory(command=MemoryDelete(id=secret))
             with self.assertRaises(ConfirmationRequired) as asked:
                 services.delete_memory(command=MemoryDelete(id=secret, permanent=True))
             token = asked.exception.data["confirm_token"]
             services.delete_memory(command=MemoryDelete(id=secret, permanent=True, confirm_token=token))
-        last = self.back_up()
-        self.assertEqual((backups_of(ALPHA), with_secret.exists()), ([older, last], False))
-        self.assertNotIn(b"text of Never to be seen", last.read_bytes())
-
-    def test_what_was_redacted_goes_from_the_backups_with_the_next_one_and_what_was_left_of_it_stays(self) -> None:
-        older = self.back_up()
-        with self.store("alpha"):
-            self.write("marmalade and porridge")
-            with_both = self.back_up()
-            self.redact("marmalade")
-            with_one = self.back_up()
-            self.assertFalse(with_both.exists())
-            self.assertTrue(with_one.exists())
-            self.redact("porridge")
+        erased = self.back_up()
+        self.assertEqual((backups_of(ALPHA), with_secret.exists()), ([older, erased], False))
+        self.assertNotIn(b"text of Never to be seen", erased.read_bytes())
+        self.write("marmalade and porridge")
+        with_both = self.back_up()
+        self.redact("marmalade")
+        with_one = self.back_up()
+        self.assertEqual((with_both.exists(), with_one.exists()), (False, True))
+        self.redact("porridge")
         last, again = self.back_up(), self.back_up()
-        self.assertEqual(backups_of(ALPHA), [older, last, again])
+        self.assertEqual(backups_of(ALPHA), [older, erased, last, again])
 
     def test_a_store_that_is_not_sound_is_not_backed_up_and_no_backup_goes_for_it(self) -> None:
         good = self.back_up()
@@ -141,20 +149,18 @@ class BackupTests(BackupTestCase):
         self.assertEqual([path.name for path in good.parent.iterdir()], [good.name])
 
     def test_the_job_backs_up_every_store_and_hub_db(self) -> None:
-        shutil.copyfile(_hub_database(self.home), self.home / "hub.db")
+        self.create_database("hub.db", "CREATE TABLE t (a)")
         outcomes = run_job(job=find_job("backup"), asked_by="ada")
-        self.assertEqual(
-            [(outcome.target.title, outcome.result) for outcome in outcomes],
-            [("project alpha", "ok"), ("the hub", "ok")],
-        )
+        results = [(outcome.target.title, outcome.result) for outcome in outcomes]
+        self.assertEqual(results, [("project alpha", "ok"), ("the hub", "ok")])
         self.assertEqual((len(backups_of(ALPHA)), len(backups_of(None))), (1, 1))
 
     def test_a_hub_that_was_used_over_mcp_alone_is_backed_up_without_hub_db(self) -> None:
         output = StringIO()
         call_command("backup", stdout=output)
-        said = output.getvalue().splitlines()
-        self.assertRegex(said[0], r"^project alpha: 1 event copied and verified: .*Z\.db$")
-        self.assertEqual(said[1:], ["hub.db: does not exist yet"])
+        first, *others = output.getvalue().splitlines()
+        self.assertRegex(first, r"^project alpha: 1 event copied and verified: .*Z\.db$")
+        self.assertEqual(others, ["hub.db: does not exist yet"])
         self.assertFalse((self.home / "backups" / "hub").exists())
         (outcome,) = run_job(job=find_job("backup"), targets=[Target()], asked_by="test")
         self.assertEqual((outcome.result, outcome.message), ("ok", ""))
@@ -168,25 +174,18 @@ class BackupTests(BackupTestCase):
 
 
 class RestoreTests(BackupTestCase):
-    def test_a_store_that_went_on_is_left_alone_unless_told_and_is_kept_beside(self) -> None:
+    def test_a_store_that_went_on_is_left_alone_unless_replaced_and_is_kept_beside(self) -> None:
         backup = self.back_up()
         self.write("second")
         with self.assertRaisesRegex(Conflict, "1 event that the file lacks"):
             restore(store=ALPHA, source=backup)
-        self.assertEqual(self.titles(), ["first", "second"])
-        self.holds()
-        done = restore(store=ALPHA, source=backup, replace=True)
-        self.assertEqual((done.events, done.undone, self.titles()), (1, 1, ["first"]))
-        self.holds()
+        self.assert_sound_with("first", "second")
+        done = self.restore(backup)
+        self.assertEqual((done.events, done.undone), (1, 1))
+        self.assert_sound_with("first")
         assert done.kept
-        back = restore(store=ALPHA, source=done.kept)
-        self.assertEqual((back.undone, self.titles()), (0, ["first", "second"]))
-        self.holds()
-
-    def restored(self, backup: Path) -> Path:
-        kept = restore(store=ALPHA, source=backup, replace=True).kept
-        assert kept
-        return kept
+        self.assertEqual(restore(store=ALPHA, source=done.kept).undone, 0)
+        self.assert_sound_with("first", "second")
 
     def test_what_restores_kept_goes_with_the_next_backup_but_for_the_last_two(self) -> None:
         backup = self.back_up()
@@ -222,33 +221,33 @@ class RestoreTests(BackupTestCase):
         self.back_up()
         self.assertFalse(broken.exists())
 
-    def test_logs_that_part_are_told_by_how_much(self) -> None:
+    def test_logs_that_part_are_counted_from_where_they_part(self) -> None:
         first = self.back_up()
         self.write("one way")
         self.write("one way on")
         one_way = self.back_up()
-        restore(store=ALPHA, source=first, replace=True)
+        self.restore(first)
+        self.back_up()  # of an earlier time, which was chosen on purpose
         self.write("another way")
         with self.assertRaisesRegex(Conflict, "1 event that the file lacks"):
             restore(store=ALPHA, source=one_way)
-        self.assertEqual(restore(store=ALPHA, source=one_way, replace=True).undone, 1)
-        self.assertEqual(self.titles(), ["first", "one way", "one way on"])
-        self.holds()
+        self.assertEqual(self.restore(one_way).undone, 1)
+        self.assert_sound_with("first", "one way", "one way on")
 
     def test_a_process_that_has_the_store_open_and_writes_goes_on_with_what_was_restored(self) -> None:
         backup = self.back_up()
         with Fork(WRITER) as writer:
             writer.stdout.readline()
-            restored: list[Restored] = [restore(store=ALPHA, source=backup, replace=True) for _ in range(3)]
+            first, *_ = [self.restore(backup) for _ in range(3)]
+            self.assertTrue(first.undone)
             wait_until(lambda: len(self.titles()) > 20)
             self.assertIsNone(writer.poll())
             writer.kill()
             acknowledged = writer.stdout.read().splitlines()
-        self.assertTrue(restored[0].undone)
         with self.store("alpha"):
             self.assertTrue(Memory.objects.filter(id=acknowledged[-1]).exists())
-            self.write("the next")  # who was killed between the commit and the anchor has left it one behind
-        self.holds()
+        self.write("the next")  # who was killed between the commit and the anchor has left it one behind
+        self.assert_sound_with()
 
     def test_a_lost_store_and_one_that_is_no_database_any_more_come_back(self) -> None:
         backup = self.back_up()
@@ -256,63 +255,44 @@ class RestoreTests(BackupTestCase):
         path_of(ALPHA).write_bytes(b"not a database!!" * 1000)
         with self.assertRaisesRegex(Conflict, "can't read .* add --replace"):
             restore(store=ALPHA, source=backup)
-        done = restore(store=ALPHA, source=backup, replace=True)
-        self.holds()
-        assert done.kept
-        self.assertTrue(done.kept.read_bytes().startswith(b"not a database!!"))
+        self.assertTrue(self.restored(backup).read_bytes().startswith(b"not a database!!"))
+        self.assert_sound_with("first")
         forget_all_stores()
         shutil.rmtree(path_of(ALPHA).parent)
         self.assertEqual(restore(store=ALPHA, source=backup).kept, None)
-        self.holds()
+        self.assert_sound_with("first")
 
     def test_what_is_no_sound_store_of_this_name_is_refused_and_nothing_is_changed(self) -> None:
         backup = self.back_up()
-        other, broken = self.home / "other.db", self.home / "broken.db"
-        with closing(connect(other, mode="rwc")) as connection:
-            connection.execute("CREATE TABLE t (a)")
-        shutil.copyfile(backup, broken)
-        with closing(connect(broken, mode="rw")) as connection:
-            connection.execute("DROP TRIGGER raw_events_no_change")
-            connection.execute("UPDATE raw_events SET actor = 'mallory'")
-        strange = self.home / "strange.db"
-        with closing(connect(strange, mode="rwc")) as connection:
-            connection.execute("CREATE TABLE raw_events (x)")
-            connection.execute("INSERT INTO raw_events VALUES (1)")
-        alike = self.home / "alike.db"  # a log to look at, and none of the tables that migrations expect
-        with closing(connect(alike, mode="rwc")) as connection:
-            connection.execute(f"ATTACH '{backup}' AS backup")
-            connection.execute("CREATE TABLE raw_events AS SELECT * FROM backup.raw_events")
-        cut = self.home / "cut.db"
+        other = self.create_database("other.db", "CREATE TABLE t (a)")
+        strange = self.create_database("strange.db", "CREATE TABLE raw_events (x)", "INSERT INTO raw_events VALUES (1)")
+        alike = self.create_database(  # a log to look at, and none of the tables that migrations expect
+            "alike.db", f"ATTACH '{backup}' AS backup", "CREATE TABLE raw_events AS SELECT * FROM backup.raw_events"
+        )
+        shutil.copyfile(backup, self.home / "broken.db")
+        broken = self.create_database(
+            "broken.db", "DROP TRIGGER raw_events_no_change", "UPDATE raw_events SET actor = 'mallory'"
+        )
+        cut, text = self.home / "cut.db", self.home / "token"
         cut.write_bytes(backup.read_bytes()[: backup.stat().st_size // 2])
-        cases = [
-            (
-                ALPHA,
-                strange,
-                Invalid,
-                f"{strange} is not a store: its event log lacks the columns chain_digest, event_id",
-            ),
-            (ALPHA, alike, Invalid, f"{alike} is not a store of this hub: "),
-            (ALPHA, cut, Unavailable, f"{cut} is damaged: |can't copy {cut}: "),
-            (ALPHA, self.home, Invalid, f"{self.home} is a folder, not a file"),
-            (ALPHA, self.home / "nothing.db", NotFound, "there is no file"),
-            (ALPHA, self.home / "token", Invalid, "not a database"),
-            (ALPHA, other, Invalid, f"{other} is not a store: it has no event log"),
-            (ALPHA, broken, Unavailable, f"{broken} is not sound: .*the chain is broken at #1"),
-            (project_store("beta"), backup, Invalid, f"{backup} is a backup of 'alpha', not of 'beta'"),
-        ]
-        (self.home / "token").write_text("no database " * 100)
-        for store, source, error, reason in cases:
+        text.write_text("no database " * 100)
+        lacking = f"{strange} is not a store: its event log lacks the columns chain_digest, event_id"
+        for source, error, reason in (
+            (strange, Invalid, lacking),
+            (alike, Invalid, f"{alike} is not a store of this hub: "),
+            (cut, Unavailable, f"{cut} is damaged: |can't copy {cut}: "),
+            (self.home, Invalid, f"{self.home} is a folder, not a file"),
+            (self.home / "nothing.db", NotFound, "there is no file"),
+            (text, Invalid, "not a database"),
+            (other, Invalid, f"{other} is not a store: it has no event log"),
+            (broken, Unavailable, f"{broken} is not sound: .*the chain is broken at #1"),
+        ):
             with self.subTest(source=source.name), self.assertRaisesRegex(error, reason):
-                restore(store=store, source=source, replace=True)
-        self.assertEqual((self.titles(), path_of(project_store("beta")).parent.exists()), (["first"], False))
-        self.holds()
-
-
-def _hub_database(home: Path) -> Path:
-    path = home / "any.db"
-    with closing(connect(path, mode="rwc")) as connection:
-        connection.execute("CREATE TABLE t (a)")
-    return path
+                self.restore(source)
+        with self.assertRaisesRegex(Invalid, f"{backup} is a backup of 'alpha', not of 'beta'"):
+            restore(store=project_store("beta"), source=backup, replace=True)
+        self.assertFalse(path_of(project_store("beta")).parent.exists())
+        self.assert_sound_with("first")
 
 
 class InPlaceTests(BackupTestCase):
@@ -321,15 +301,14 @@ class InPlaceTests(BackupTestCase):
         wal = path_of(ALPHA).with_name("events.db-wal")
         with self.store("alpha"):
             self.write("later")
-            kept_wal = wal.read_bytes()
+            content = wal.read_bytes()
         forget_all_stores()
         path_of(ALPHA).unlink()
-        wal.write_bytes(kept_wal)
+        wal.write_bytes(content)
         done = restore(store=ALPHA, source=backup)
-        self.assertEqual((self.titles(), done.lost), (["first"], 1))
         assert done.kept
-        self.assertEqual(done.kept.with_name(f"{done.kept.name}-wal").read_bytes(), kept_wal)
-        self.holds()
+        self.assertEqual((done.lost, done.kept.with_name(f"{done.kept.name}-wal").read_bytes()), (1, content))
+        self.assert_sound_with("first")
 
     def test_a_link_in_a_stores_place_is_replaced_and_its_file_is_left_alone(self) -> None:
         forget_all_stores()
@@ -340,30 +319,21 @@ class InPlaceTests(BackupTestCase):
         self.assertFalse(path_of(ALPHA).is_symlink())
         self.write("marzipan")
         self.assertNotIn(b"marzipan", elsewhere.read_bytes())
-        self.holds()
+        self.assert_sound_with()
 
     def test_a_log_that_is_not_the_one_of_its_backups_is_not_backed_up(self) -> None:
-        older = {name: path_of(ALPHA).with_name(name) for name in ("events.db", "head")}
         forget_all_stores()
-        copies = {name: path.read_bytes() for name, path in older.items()}
+        older = {path: path.read_bytes() for path in (path_of(ALPHA), anchor_path(ALPHA))}
         self.write("second")
         backup = self.back_up()
         forget_all_stores()
-        for name, path in older.items():
-            path.write_bytes(copies[name])
+        for path, content in older.items():
+            path.write_bytes(content)
         with self.assertRaisesRegex(Unavailable, r"the log ends at #1, but the backup of .* UTC has #2"):
             self.back_up()
         restore(store=ALPHA, source=backup)
         self.assertEqual(self.titles(), ["first", "second"])
         self.back_up()
-
-    def test_a_store_that_was_restored_to_an_earlier_time_on_purpose_is_backed_up(self) -> None:
-        first = self.back_up()
-        self.write("second")
-        self.back_up()
-        restore(store=ALPHA, source=first, replace=True)
-        self.back_up()
-        self.assertEqual(len(backups_of(ALPHA)), 3)
 
     def test_a_folder_of_another_project_is_not_backed_up_as_this_one(self) -> None:
         self.write("of beta", "beta")
@@ -374,55 +344,46 @@ class InPlaceTests(BackupTestCase):
             self.back_up()
 
 
-class HubDatabaseTests(HubTestCase):
+class HubDatabaseTests(BackupTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.path = self.home / "hub.db"
-        self.backup = self.home / "20260101T000000000Z.db"
-        for path, name in ((self.path, "now"), (self.backup, "then")):
-            with closing(connect(path, mode="rwc")) as connection:
-                connection.execute("CREATE TABLE memoryhub_jobrun (name)")
-                connection.execute("INSERT INTO memoryhub_jobrun VALUES (?)", [name])
+        table = "CREATE TABLE memoryhub_jobrun (name)"
+        self.path = self.create_database("hub.db", table, "INSERT INTO memoryhub_jobrun VALUES ('now')")
+        self.backup = self.create_database("then.db", table, "INSERT INTO memoryhub_jobrun VALUES ('then')")
 
-    def names(self, path: Path) -> list[str]:
-        with closing(connect(path)) as connection:
-            return [name for (name,) in connection.execute("SELECT name FROM memoryhub_jobrun")]
+    def assert_name(self, name: str) -> None:
+        with closing(connect(self.path)) as connection:
+            self.assertEqual(connection.execute("SELECT name FROM memoryhub_jobrun").fetchall(), [(name,)])
 
-    def restore(self, source: Path) -> str:
+    def restore_hub(self, source: Path) -> str:
         output = StringIO()
         call_command("restore", str(source), "--hub", stdout=output)
         return output.getvalue()
 
     def test_it_is_put_back_and_kept_as_it_was_with_its_wal(self) -> None:
         self.path.with_name("hub.db-wal").write_bytes(b"of the file before")
-        said = self.restore(self.backup)
-        self.assertEqual(self.names(self.path), ["then"])
-        kept = Path(said.partition("previous file: ")[2].strip())
+        kept = Path(self.restore_hub(self.backup).partition("previous file: ")[2].strip())
+        self.assert_name("then")
         self.assertEqual(kept.with_name(f"{kept.name}-wal").read_bytes(), b"of the file before")
         self.assertEqual(self.path.stat().st_mode & 0o777, 0o600)
 
     def test_it_is_left_alone_while_the_hub_runs(self) -> None:
-        with (
-            lock.hold(started="by hand") as known,
-            self.assertRaisesRegex(CommandError, "the hub is running at http://x"),
-        ):
-            known("http://x")
-            self.restore(self.backup)
-        self.assertEqual(self.names(self.path), ["now"])
+        with lock.hold(started="by hand") as announce:
+            announce("http://x")
+            with self.assertRaisesRegex(CommandError, "the hub is running at http://x"):
+                self.restore_hub(self.backup)
+        self.assert_name("now")
 
     def test_what_is_no_backup_of_it_is_refused(self) -> None:
         text, empty = self.home / "text.db", self.home / "empty.db"
-        other = self.home / "other.db"
-        with closing(connect(other, mode="rwc")) as connection:
-            connection.execute("CREATE TABLE t (a)")
         text.write_text("no database " * 100)
         empty.touch()
         for source, reason in (
             (text, "not a database"),
             (empty, "the file is empty"),
-            (other, "not the hub's hub.db"),
+            (self.create_database("other.db", "CREATE TABLE t (a)"), "not the hub's hub.db"),
             (self.home / "nothing.db", "there is no file"),
         ):
             with self.subTest(source=source.name), self.assertRaisesRegex(CommandError, reason):
-                self.restore(source)
-        self.assertEqual(self.names(self.path), ["now"])
+                self.restore_hub(source)
+        self.assert_name("now")

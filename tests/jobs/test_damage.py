@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import sqlite3
-from contextlib import closing, suppress
+from contextlib import closing
 from io import StringIO
 from typing import Any
 from unittest import mock
@@ -27,6 +26,7 @@ from memoryhub.ops.backups.paths import kept_before_restores
 from memoryhub.ops.backups.restoring import restore
 from tests.forks import Fork
 from tests.jobs.test_backups import WRITER
+from tests.jobs.test_doctor import doctor
 from tests.pages import FREE_TRUNK, SCHEMA, damage_page, page_map
 from tests.support import HubTestCase, forget_all_stores
 
@@ -63,20 +63,22 @@ class DamageTestCase(HubTestCase):
         self.close()
         path_of(ALPHA).write_bytes(self.whole)
 
-    def change(self, *statements: str) -> None:
+    def change(self, statement: str) -> None:
         with closing(sqlite3.connect(path_of(ALPHA))) as connection:
             connection.execute("PRAGMA writable_schema=ON")
-            for statement in statements:
-                connection.execute(statement)
+            connection.execute(statement)
             connection.commit()
 
     def doctor(self) -> list[dict[str, Any]]:
-        forget_all_stores()
-        output = StringIO()
-        with suppress(SystemExit):
-            call_command("doctor", "--json", "--project", "alpha", stdout=output, stderr=StringIO())
-        found: list[dict[str, Any]] = json.loads(output.getvalue())
-        return found
+        return doctor("--project", "alpha")[1]
+
+    def assert_rebuild_repairs(self, what: str = "") -> None:
+        """Doctor has one finding and proposes a rebuild, which repairs the store."""
+        (finding,) = self.doctor()
+        self.assertIn(what, finding["what"])
+        self.assertRegex(finding["repair"], "^`memory-hub (jobs )?rebuild --project alpha`")
+        self.run_proposed(finding["repair"])
+        self.assert_repaired()
 
     def run_proposed(self, repair: str) -> None:
         command = re.search(r"`memory-hub ([^`]+)`", repair)
@@ -90,8 +92,7 @@ class DamageTestCase(HubTestCase):
         forget_all_stores()
         with self.store("alpha", create=False):
             self.assertEqual((log.head(), log.table_digests()), self.written)
-            self.assertTrue(log.verify().ok, log.verify().reason)
-            self.assertTrue(log.rebuild().identical)
+            self.assert_sound()
         self.assertEqual(self.doctor(), [])
 
 
@@ -110,96 +111,79 @@ rebuild_store(store=project_store("alpha"))
 
 
 class PageTests(DamageTestCase):
-    def assert_rebuild_repairs(self, name: str, page: int) -> None:
+    def assert_pages_are_repaired(self, *names: str, page: int = 0) -> None:
+        for name in names:
+            with self.subTest(name=name):
+                self.assert_page_is_repaired(self.pages[name][page])
+
+    def assert_page_is_repaired(self, page: int) -> None:
         self.put_whole_file_back()
         damage_page(path_of(ALPHA), page)
-        found = self.doctor()
-        self.assertEqual(len(found), 1, found)
-        self.assertIn("the chain holds", found[0]["what"])
-        self.assertTrue(found[0]["repair"].startswith("`memory-hub rebuild --project alpha`"), found[0]["repair"])
-        self.run_proposed(found[0]["repair"])
-        self.assert_repaired()
-        self.assertGreater(len(self.pages[name]), 0)
+        self.assert_rebuild_repairs("the chain holds")
 
     def test_a_damaged_index_of_the_log_is_repaired_by_a_rebuild(self) -> None:
         names = [name for name in self.pages if name.startswith(("raw_events_", "sqlite_autoindex_raw_events"))]
         self.assertEqual(len(names), 6)
-        for name in names:
-            with self.subTest(name=name):
-                self.assert_rebuild_repairs(name, self.pages[name][0])
+        self.assert_pages_are_repaired(*names)
 
     def test_a_damaged_page_of_a_read_model_or_its_indexes_is_repaired_by_a_rebuild(self) -> None:
-        for name in ("memories_memory", "memories_memoryversion", "memory_content_hash", "decisions_decision"):
-            with self.subTest(name=name):
-                self.assert_rebuild_repairs(name, self.pages[name][-1])
+        self.assert_pages_are_repaired(
+            "memories_memory", "memories_memoryversion", "memory_content_hash", "decisions_decision", page=-1
+        )
 
     def test_a_damaged_page_of_the_full_text_index_is_repaired_by_a_rebuild(self) -> None:
-        for name in ("search_fts_data", "search_fts_idx", "search_fts_docsize", "search_fts_config"):
-            with self.subTest(name=name):
-                self.assert_rebuild_repairs(name, self.pages[name][0])
+        self.assert_pages_are_repaired("search_fts_data", "search_fts_idx", "search_fts_docsize", "search_fts_config")
 
     def test_a_damaged_list_of_free_pages_and_what_belongs_to_no_event_are_repaired_by_a_rebuild(self) -> None:
-        for name in (FREE_TRUNK, "projection_offsets", "memories_vector", "store_meta", "django_migrations"):
-            with self.subTest(name=name):
-                self.assert_rebuild_repairs(name, self.pages[name][0])
+        self.assert_pages_are_repaired(
+            FREE_TRUNK, "projection_offsets", "memories_vector", "store_meta", "django_migrations"
+        )
 
     def test_a_damaged_page_of_the_schema_is_repaired_by_a_rebuild_even_that_of_the_logs_entry(self) -> None:
         self.assertGreater(len(self.pages[SCHEMA]), 4)
         for page in self.pages[SCHEMA]:
             with self.subTest(page=page):
-                self.assert_rebuild_repairs(SCHEMA, page)
+                self.assert_page_is_repaired(page)
         self.assertEqual(path_of(ALPHA).stat().st_mode & 0o777, 0o600)
 
     def test_a_byte_of_the_header_that_keeps_sqlite_from_reading_or_writing_is_repaired_by_a_rebuild(self) -> None:
         for offset in (0, 16, 18, 19, 21, 28, 47, 59):
             with self.subTest(offset=offset):
                 self.put_whole_file_back()
-                with path_of(ALPHA).open("r+b") as file:
-                    file.seek(offset)
-                    file.write(bytes([self.whole[offset] ^ 0xFF]))
-                (found,) = self.doctor()
-                self.assertTrue(found["repair"].startswith("`memory-hub rebuild --project alpha`"), found)
-                self.run_proposed(found["repair"])
-                self.assert_repaired()
+                content = bytearray(self.whole)
+                content[offset] ^= 0xFF
+                path_of(ALPHA).write_bytes(content)
+                self.assert_rebuild_repairs()
 
-    def test_a_damaged_page_of_the_log_needs_a_restore_and_doctor_says_how_far_the_log_can_be_read(self) -> None:
-        damage_page(path_of(ALPHA), self.pages["raw_events"][-1])
-        (found,) = self.doctor()
-        readable = re.search(r"the log can be read up to #(\d+)", found["what"])
-        assert readable, found["what"]
-        self.assertGreater(int(readable[1]), 30)
-        self.assertTrue(found["repair"].startswith(f"`memory-hub restore {self.backup} --project alpha --replace`"))
-        before = path_of(ALPHA).read_bytes()
-        with self.assertRaisesRegex(CommandError, "cannot be built from its log: the chain is broken at #") as refused:
-            call_command("rebuild", "--project", "alpha", stdout=StringIO())
-        self.assertEqual(refused.exception.returncode, 8)
-        self.assertEqual((path_of(ALPHA).read_bytes(), kept_before_restores(ALPHA)), (before, []))
-        self.run_proposed(found["repair"])
-        with self.store("alpha", create=False):
-            self.assertEqual((log.verify().ok, log.head()[0]), (True, 60))
-
-
-class SchemaTests(DamageTestCase):
-    def assert_found_and_repaired(self, *statements: str) -> str:
-        self.put_whole_file_back()
-        self.change(*statements)
-        found = self.doctor()
-        self.assertEqual(len(found), 1, found)
-        self.assertRegex(found[0]["repair"], "^`memory-hub (jobs )?rebuild --project alpha`")
-        self.run_proposed(found[0]["repair"])
-        self.assert_repaired()
-        return str(found[0]["what"])
-
-    def test_a_read_models_entry_that_is_malformed_or_gone_is_repaired(self) -> None:
+    def test_a_damaged_entry_of_the_schema_is_repaired_by_a_rebuild(self) -> None:
+        fts = "CREATE VIRTUAL TABLE search_fts USING fts6(a)"
         for statement in (
             "UPDATE sqlite_master SET sql = 'CREATE TABLE (' WHERE name = 'memories_memory'",
             "UPDATE sqlite_master SET rootpage = 999999 WHERE name = 'memories_memory'",
             "DELETE FROM sqlite_master WHERE name = 'memories_memory'",
             "DELETE FROM sqlite_master WHERE name = 'raw_events_type'",
-            "UPDATE sqlite_master SET sql = 'CREATE VIRTUAL TABLE search_fts USING fts6(a)' WHERE name = 'search_fts'",
+            f"UPDATE sqlite_master SET sql = '{fts}' WHERE name = 'search_fts'",
         ):
             with self.subTest(statement=statement):
-                self.assert_found_and_repaired(statement)
+                self.put_whole_file_back()
+                self.change(statement)
+                self.assert_rebuild_repairs()
+
+    def test_a_damaged_page_of_the_log_needs_a_restore_and_doctor_says_how_far_the_log_can_be_read(self) -> None:
+        damage_page(path_of(ALPHA), self.pages["raw_events"][-1])
+        (finding,) = self.doctor()
+        readable = re.search(r"the log can be read up to #(\d+)", finding["what"])
+        assert readable, finding["what"]
+        self.assertGreater(int(readable[1]), 30)
+        self.assertTrue(finding["repair"].startswith(f"`memory-hub restore {self.backup} --project alpha --replace`"))
+        before = path_of(ALPHA).read_bytes()
+        with self.assertRaisesRegex(CommandError, "cannot be built from its log: the chain is broken at #") as refused:
+            call_command("rebuild", "--project", "alpha", stdout=StringIO())
+        self.assertEqual(refused.exception.returncode, 8)
+        self.assertEqual((path_of(ALPHA).read_bytes(), kept_before_restores(ALPHA)), (before, []))
+        self.run_proposed(finding["repair"])
+        with self.store("alpha", create=False):
+            self.assertEqual((log.verify().ok, log.head()[0]), (True, 60))
 
 
 class RebuildTests(DamageTestCase):
@@ -236,21 +220,17 @@ class RebuildTests(DamageTestCase):
             rows.execute("INSERT INTO memories_vector VALUES (1, 3, %s, 0.5, %s)", [b"d" * 16, b"1234"])
             rows.execute("INSERT INTO projection_offsets VALUES ('embeddings-3', 60)")
             mark_unwiped(60)
-        self.close_and_checkpoint()
-        self.damage()
-        self.rebuild()
-        with self.store("alpha", create=False):
-            self.assertEqual(
-                rows.fetch("SELECT document_id, model_id, numbers FROM memories_vector"), [(1, 3, b"1234")]
-            )
-            self.assertEqual(rows.fetch("SELECT id, revision FROM memories_embeddingmodel"), [(3, 7)])
-            self.assertEqual(rows.fetch("SELECT projector FROM projection_offsets"), [("embeddings-3",)])
-            self.assertTrue(is_unwiped())
-
-    def close_and_checkpoint(self) -> None:
         forget_all_stores()
         self.pages = page_map(path_of(ALPHA))
         self.close()
+        self.damage()
+        self.rebuild()
+        with self.store("alpha", create=False):
+            vectors = rows.fetch("SELECT document_id, model_id, numbers FROM memories_vector")
+            self.assertEqual(vectors, [(1, 3, b"1234")])
+            self.assertEqual(rows.fetch("SELECT id, revision FROM memories_embeddingmodel"), [(3, 7)])
+            self.assertEqual(rows.fetch("SELECT projector FROM projection_offsets"), [("embeddings-3",)])
+            self.assertTrue(is_unwiped())
 
     def test_a_log_whose_tail_was_cut_is_not_made_the_truth_by_a_rebuild(self) -> None:
         anchored = path_of(ALPHA).with_name("head").read_bytes()
@@ -259,8 +239,7 @@ class RebuildTests(DamageTestCase):
         with self.assertRaisesRegex(CommandError, "the log ends at #60, but #65 is anchored outside the store"):
             self.rebuild()
         self.assertEqual(path_of(ALPHA).with_name("head").read_bytes(), anchored)
-        (found,) = self.doctor()
-        self.assertIn("memory-hub restore", found["repair"])
+        self.assertIn("memory-hub restore", self.doctor()[0]["repair"])
 
     def test_what_another_process_writes_meanwhile_is_kept_and_it_goes_on_in_the_same_file(self) -> None:
         self.damage()
@@ -278,8 +257,7 @@ class RebuildTests(DamageTestCase):
         forget_all_stores()
         with self.store("alpha", create=False):
             self.assertEqual(Memory.objects.filter(id__in=written).count(), len(written))
-            self.assertTrue(log.verify().ok, log.verify().reason)
-            self.assertTrue(log.rebuild().identical)
+            self.assert_sound()
         self.assertEqual(self.doctor(), [])
 
     def test_one_that_is_killed_right_before_its_commit_has_changed_nothing(self) -> None:
@@ -287,10 +265,7 @@ class RebuildTests(DamageTestCase):
         with Fork(STOPPED) as rebuild:
             self.assertEqual(rebuild.stdout.readline(), "all is built\n")
             rebuild.kill()
-        (found,) = self.doctor()
-        self.assertIn("memory-hub rebuild --project alpha", found["repair"])
-        self.run_proposed(found["repair"])
-        self.assert_repaired()
+        self.assert_rebuild_repairs()
 
 
 class RestoreTests(DamageTestCase):

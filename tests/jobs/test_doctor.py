@@ -36,10 +36,27 @@ from memoryhub.ops.doctor import examine_hub, examine_store
 from memoryhub.ops.jobs import run_job
 from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session
+from tests.pages import damage_page
 from tests.support import HubTestCase, forget_all_stores
 from tests.web.server import ROOT
 
 ALPHA = project_store("alpha")
+FTS = "search_fts (rowid, title, body, near, date)"
+
+
+def run_job_of_alpha(job: str) -> None:
+    call_command("jobs", job, "--project", "alpha", stdout=StringIO(), stderr=StringIO())
+
+
+def doctor(*arguments: str) -> tuple[int, list[dict[str, Any]]]:
+    """Return the exit code and the findings of the command."""
+    output, code = StringIO(), 0
+    forget_all_stores()
+    try:
+        call_command("doctor", "--json", *arguments, stdout=output)
+    except SystemExit as ended:
+        code = int(str(ended.code))
+    return code, json.loads(output.getvalue())
 
 
 class DoctorTestCase(HubTestCase):
@@ -55,69 +72,55 @@ class DoctorTestCase(HubTestCase):
         forget_all_stores()
         return {finding.what: finding.repair for finding in examine_store(ALPHA).findings}
 
-    def only(self) -> tuple[str, str]:
-        ((what, repair),) = self.found().items()
-        return what, repair
-
 
 class StoreTests(DoctorTestCase):
-    def test_a_whole_store_has_no_finding(self) -> None:
+    def test_changed_bytes_are_found_on_whatever_page_and_none_in_a_whole_store(self) -> None:
         self.assertEqual(self.found(), {})
-
-    def test_changed_bytes_are_found_on_whatever_page(self) -> None:
         whole = path_of(ALPHA).read_bytes()
         pages = len(whole) // 4096
         unseen = []
         for page in range(1, pages, max(1, pages // 12)):
-            at = page * 4096
-            if whole[at : at + 4096].strip(b"\\0") == b"":
-                continue
-            changed = bytes(byte ^ 0xFF for byte in whole[at : at + 4096])
-            path_of(ALPHA).write_bytes(whole[:at] + changed + whole[at + 4096 :])
-            if not self.found():
-                unseen.append(page)
+            if whole[page * 4096 : (page + 1) * 4096].strip(b"\0"):
+                path_of(ALPHA).write_bytes(whole)
+                damage_page(path_of(ALPHA), page + 1)
+                if not self.found():
+                    unseen.append(page)
         self.assertEqual(unseen, [])
 
     def test_what_a_rebuild_or_reindex_mends_is_said_so(self) -> None:
         with self.store("alpha"):
             rows.execute("DELETE FROM memories_memoryversion")
             rows.execute("DELETE FROM search_fts WHERE rowid = 60")
-        found = self.found()
+        findings = self.found()
         behind = "read models are behind the log: memoryversion"
-        self.assertEqual(found[behind], "`memory-hub jobs rebuild --project alpha`")
-        self.assertEqual(found["the full-text index is behind"], "`memory-hub jobs reindex --project alpha`")
-        call_command("jobs", "rebuild", "--project", "alpha", stdout=StringIO(), stderr=StringIO())
+        self.assertEqual(findings[behind], "`memory-hub jobs rebuild --project alpha`")
+        self.assertEqual(findings["the full-text index is behind"], "`memory-hub jobs reindex --project alpha`")
+        run_job_of_alpha("rebuild")
         self.assertEqual(self.found(), {})
 
     def test_what_a_restore_kept_long_ago_is_found(self) -> None:
         kept = self.backup.with_name("20260101T083000000Z-before-restore.db")
         self.backup.with_name("20990101T083000000Z-before-restore.db").touch(0o600)
         kept.touch(0o600)
-        what, repair = self.only()
-        self.assertEqual(what, "a copy of the store from before it was restored on 2026-01-01 is still kept")
-        self.assertEqual(repair, f"remove {kept} when you no longer need it")
+        what = "a copy of the store from before it was restored on 2026-01-01 is still kept"
+        self.assertEqual(self.found(), {what: f"remove {kept} when you no longer need it"})
 
 
 class HubTests(DoctorTestCase):
-    def doctor(self, *arguments: str) -> tuple[int, Any]:
-        output = StringIO()
-        try:
-            call_command("doctor", "--json", *arguments, stdout=output)
-        except SystemExit as ended:
-            return int(str(ended.code)), json.loads(output.getvalue())
-        return 0, json.loads(output.getvalue())
-
-    def test_a_hub_that_is_well_has_no_finding(self) -> None:
-        self.assertEqual(self.doctor(), (0, []))
+    def test_a_hub_or_a_store_that_is_well_has_no_finding_and_one_that_is_not_there_is_an_error(self) -> None:
+        self.assertEqual(doctor(), (0, []))
+        self.assertEqual(doctor("--project", "alpha"), (0, []))
+        with self.assertRaisesRegex(CommandError, "there is no project 'nope'"):
+            doctor("--project", "nope")
 
     def test_files_that_others_may_read_and_a_damaged_hub_db_are_found(self) -> None:
         path_of(ALPHA).chmod(0o644)
         (self.home / "hub.db").write_bytes(b"no database " * 1000)
         (self.home / "hub.db").chmod(0o600)
-        code, found = self.doctor()
-        self.assertEqual((code, [finding["where"] for finding in found]), (15, ["the home folder", "hub.db"]))
-        self.assertIn("projects/alpha/events.db", found[0]["what"])
-        self.assertIn("file is not a database", found[1]["what"])
+        code, (private, damaged) = doctor()
+        self.assertEqual((code, private["where"], damaged["where"]), (15, "the home folder", "hub.db"))
+        self.assertIn("projects/alpha/events.db", private["what"])
+        self.assertIn("file is not a database", damaged["what"])
 
     def test_settings_that_cannot_be_read_or_are_none_are_found(self) -> None:
         config = self.home / "config.toml"
@@ -129,31 +132,28 @@ class HubTests(DoctorTestCase):
             ('serch_mode = "auto"\n', "config.toml names 'serch_mode', which is not a setting", "or write search_mode"),
         ):
             config.write_text(text)
-            code, (found,) = self.doctor()
             with self.subTest(text=text[:40]):
-                self.assertEqual((code, found["where"]), (15, "the settings"))
-                self.assertIn(what, found["what"])
-                self.assertIn(repair, found["repair"])
+                self.assert_only_finding("the settings", what, repair)
+
+    def assert_only_finding(self, where: str, what: str, repair: str) -> None:
+        code, (finding,) = doctor()
+        self.assertEqual((code, finding["where"]), (15, where))
+        self.assertIn(what, finding["what"])
+        self.assertIn(repair, finding["repair"])
 
     def test_a_lost_redaction_key_is_found(self) -> None:
         (self.home / "redaction.key").unlink()
-        code, (found,) = self.doctor()
-        self.assertEqual((code, found["where"], found["what"]), (15, "redaction.key", "the file is gone"))
-        self.assertIn("restore it from your own copy of the home folder", found["repair"])
+        repair = "restore it from your own copy of the home folder"
+        self.assert_only_finding("redaction.key", "the file is gone", repair)
 
     def test_a_job_that_failed_is_found(self) -> None:
         shutil.rmtree(self.home / "backups")
         (self.home / "hub.db").touch(0o600)
         path_of(ALPHA).with_name("head").write_bytes(b"99 abc".ljust(127) + b"\\n")
         with self.assertLogs("memoryhub.ops.jobs", "WARNING"), self.assertRaises(SystemExit) as ended:
-            call_command("jobs", "backup", "--project", "alpha", stdout=StringIO(), stderr=StringIO())
+            run_job_of_alpha("backup")
         self.assertEqual(ended.exception.code, 14)
         self.assertIn("the last run of backup was failed", " ".join(finding.what for finding in examine_hub()))
-
-    def test_one_store_may_be_examined_and_one_that_is_not_there_is_an_error(self) -> None:
-        self.assertEqual(self.doctor("--project", "alpha"), (0, []))
-        with self.assertRaisesRegex(CommandError, "there is no project 'nope'"):
-            self.doctor("--project", "nope")
 
 
 _ON_A_SMALL_DISK = """
@@ -193,66 +193,53 @@ class DiskTests(unittest.TestCase):
             command = [*_UNSHARE, "bash", "-c", _ON_A_SMALL_DISK, *program, documents, kind]
             environment = {**os.environ, "MEMORY_HUB_HOME": home}
             done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=300)
-        _, _, said = done.stdout.partition("--- doctor\n")
         self.assertNotIn("Traceback", done.stderr)
-        found, _, code = said.partition("--- ")
-        return int(code), json.loads(found)
+        findings, _, code = done.stdout.partition("--- doctor\n")[2].partition("--- ")
+        return int(code), json.loads(findings)
 
-    def check_unopened(self, found: list[dict[str, str]], what: str, repair: str) -> None:
-        unopened = [finding["where"] for finding in found if what in finding["what"]]
-        self.assertEqual(unopened, ["project alpha", "hub.db", "jobs.db"])
-        self.assertEqual(
-            {finding["repair"] for finding in found if what in finding["what"]}, {f"{repair}, then run doctor again"}
-        )
-        self.assertNotIn("damage", json.dumps(found))
-
-    def test_a_full_disk_is_found_and_no_restore_is_advised(self) -> None:
-        code, found = self.doctor_on("full")
-        self.assertEqual(code, 15)
-        self.assertIn("the disk has 0 MB free", " ".join(finding["what"] for finding in found))
-        self.check_unopened(found, "it cannot be opened while the disk is full", "make room on the disk")
-
-    def test_a_read_only_disk_is_found_and_no_restore_is_advised(self) -> None:
-        code, found = self.doctor_on("read-only")
-        self.assertEqual(code, 15)
-        self.assertIn(
-            "it cannot be written", [finding["what"] for finding in found if finding["where"] == "the home folder"]
-        )
-        self.check_unopened(found, "it cannot be opened while its folder is read-only", "make the home folder writable")
+    def test_a_full_or_read_only_disk_is_found_and_no_restore_is_advised(self) -> None:
+        for kind, disk, unopened, repair in (
+            ("full", "the disk has 0 MB free", "the disk is full", "make room on the disk"),
+            ("read-only", "it cannot be written", "its folder is read-only", "make the home folder writable"),
+        ):
+            with self.subTest(kind):
+                code, findings = self.doctor_on(kind)
+                self.assertEqual(code, 15)
+                self.assertTrue([finding for finding in findings if disk in finding["what"]], findings)
+                reason = f"it cannot be opened while {unopened}"
+                self.assertEqual(
+                    [(finding["where"], finding["repair"]) for finding in findings if reason in finding["what"]],
+                    [(where, f"{repair}, then run doctor again") for where in ("project alpha", "hub.db", "jobs.db")],
+                )
+                self.assertNotIn("damage", json.dumps(findings))
 
 
 class ComparedTests(DoctorTestCase):
     def setUp(self) -> None:
         super().setUp()
         with self.store("alpha"):
-            made = DecisionRecord(title="Use WAL", chosen="WAL mode", rationale="readers never wait")
-            self.decision = record_decision(command=made).id
+            record = DecisionRecord(title="Use WAL", chosen="WAL mode", rationale="readers never wait")
+            self.decision = record_decision(command=record).id
             self.session = start_session(command=SessionStart(session_id="s1", purpose="to look around")).id
 
-    def forge(self, *statements: str) -> None:
+    def forge(self, statement: str) -> None:
         with self.store("alpha", create=False):
-            for statement in statements:
-                rows.execute(statement)
+            rows.execute(statement)
 
-    def texts(self) -> list[str]:
-        found = self.found()
-        for what, repair in found.items():
-            job = "reindex" if what.startswith(("the search index", "the full-text")) else "rebuild"
-            self.assertEqual(repair, f"`memory-hub jobs {job} --project alpha`")
-        return list(found)
-
-    def assert_found(self, statement: str, said: str) -> None:
+    def assert_found(self, statement: str, pattern: str) -> None:
         whole = self.dump()
         self.forge(statement)
         forged = self.dump()
         with self.subTest(statement=statement):
-            found = self.texts()
-            self.assertTrue(any(re.search(said, what) for what in found), found)
+            findings = self.found()
+            self.assertTrue(any(re.search(pattern, what) for what in findings), findings)
             self.assertEqual(self.dump(), forged)
-            for job in {
-                "reindex" if what.startswith(("the search index", "the full-text")) else "rebuild" for what in found
-            }:
-                call_command("jobs", job, "--project", "alpha", stdout=StringIO(), stderr=StringIO())
+            repairs = {}
+            for what in findings:
+                job = "reindex" if what.startswith(("the search index", "the full-text")) else "rebuild"
+                repairs[what] = f"`memory-hub jobs {job} --project alpha`"
+                run_job_of_alpha(job)
+            self.assertEqual(findings, repairs)
             self.assertEqual(self.found(), {})
             self.assertEqual(self.dump(), whole)
 
@@ -263,58 +250,49 @@ class ComparedTests(DoctorTestCase):
 
     def forgeries(self) -> list[tuple[str, str]]:
         models, search = "read models differ from the log: .*", "the search index differs from the log: the full-text"
-        fts = "search_fts (rowid, title, body, near, date)"
+        decision = f"UPDATE decisions_decision SET chosen = 'forged' WHERE id = {self.decision}"
+        session = f"UPDATE sessions_app_session SET purpose = 'x' WHERE id = {self.session}"
+        words = f"INSERT OR REPLACE INTO {FTS} VALUES (55, 'm54', 'other words', '', '')"
         return [
             ("UPDATE memories_memory SET content = 'forged'", models + r"memories_memory \(60 rows: #1, #2, #3, …\)"),
             ("DELETE FROM memories_memory WHERE id = 60", models + r"memories_memory \(1 row: #60\)"),
             ("DELETE FROM memories_memoryversion WHERE id = 59", models + r"memories_memoryversion \(1 row: #59\)"),
-            (
-                f"UPDATE decisions_decision SET chosen = 'forged' WHERE id = {self.decision}",
-                models + "decisions_decision",
-            ),
-            (
-                f"UPDATE sessions_app_session SET purpose = 'x' WHERE id = {self.session}",
-                models + "sessions_app_session",
-            ),
+            (decision, models + "decisions_decision"),
+            (session, models + "sessions_app_session"),
             ("UPDATE memories_searchdocument SET title = 'x' WHERE id = 58", models + "memories_searchdocument"),
             ("DELETE FROM memories_searchdocument WHERE id = 57", models + "memories_searchdocument"),
             ("DELETE FROM search_fts WHERE rowid = 56", search),
-            (f"INSERT OR REPLACE INTO {fts} VALUES (55, 'm54', 'other words', '', '')", search),
+            (words, search),
         ]
 
     def test_forged_and_deleted_rows_and_search_documents_are_found_without_being_replaced(self) -> None:
-        for statement, said in self.forgeries():
-            self.assert_found(statement, said)
-        one_word = f"VALUES (54, 'm53', '{'text 53 ' * 39} text 54', '', '')"
-        self.assert_found(
-            f"INSERT OR REPLACE INTO search_fts (rowid, title, body, near, date) {one_word}", "the full-text index"
-        )
-        added = "INSERT INTO memories_memorytag VALUES ('forged', 1)"
-        self.assert_found(added, r"memories_memorytag \(1 row: #forged/1\)")
-        self.assert_found("UPDATE search_fts_docsize SET sz = x'0101' WHERE id = 12", "full-text|file is damaged")
+        one_word = f"(54, 'm53', '{'text 53 ' * 39} text 54', '', '')"
+        for statement, pattern in (
+            *self.forgeries(),
+            (f"INSERT OR REPLACE INTO {FTS} VALUES {one_word}", "the full-text index"),
+            ("INSERT INTO memories_memorytag VALUES ('forged', 1)", r"memories_memorytag \(1 row: #forged/1\)"),
+            ("UPDATE search_fts_docsize SET sz = x'0101' WHERE id = 12", "full-text|file is damaged"),
+        ):
+            self.assert_found(statement, pattern)
 
     def test_a_sample_of_a_long_log_finds_what_follows_from_the_streams_in_it(self) -> None:
         self.enterContext(mock.patch.object(comparing, "SMALL_LOG", 5))
-        self.assertEqual(self.texts(), [])
-        for statement, said in self.forgeries():
-            self.assert_found(statement, said)
+        self.assertEqual(self.found(), {})
+        for statement, pattern in self.forgeries():
+            self.assert_found(statement, pattern)
 
     def test_what_follows_from_several_streams_is_no_finding_of_a_sample(self) -> None:
         with self.store("alpha", create=False):
             start_session(command=SessionStart(session_id="scratch", purpose="to try", mode="scratch"))
         with self.store("alpha", create=False, session_id="scratch"):
             tried = services.write_memory(command=MemoryWrite(title="tried", content="in a scratch session")).id
-        with (
-            self.store("alpha", create=False),
-            mock.patch.object(comparing, "_positions", return_value=[self.decision, tried]),
-        ):
-            self.assertEqual(log.compare_sample().differences, ())
+            with mock.patch.object(comparing, "_positions", return_value=[self.decision, tried]):
+                self.assertEqual(log.compare_sample().differences, ())
 
     def test_what_a_sample_holds_wrong_and_is_right_is_settled_by_the_whole_log(self) -> None:
         self.enterContext(mock.patch.object(comparing, "SMALL_LOG", 5))
-        wrong = comparing.Comparison(
-            62, 5, (comparing.Difference("memories_memory", 1, ("7",), is_table=True),), sampled=True
-        )
+        difference = comparing.Difference("memories_memory", 1, ("7",), is_table=True)
+        wrong = comparing.Comparison(62, 5, (difference,), sampled=True)
         with mock.patch.object(comparing, "compare_sample", return_value=wrong):
             self.assertEqual(self.found(), {})
             self.assertIn("compared with the whole log", self.printed())
@@ -335,18 +313,16 @@ class ComparedTests(DoctorTestCase):
 
     def test_the_daily_job_finds_it_too_by_the_whole_log_on_one_day_a_week(self) -> None:
         self.enterContext(mock.patch.object(comparing, "SMALL_LOG", 5))
-        said = []
+        messages = []
         for day in range(7):
             later = clock.now() + timedelta(days=day)
             with mock.patch("memoryhub.core.clock.now", return_value=later):
-                said.append(self.verified())
-        self.assertEqual(sum("compared with the whole log" in item for item in said), 1, said)
-        self.assertEqual(sum("compared with a sample" in item for item in said), 6, said)
+                messages.append(self.verified())
+        self.assertEqual(sum("compared with the whole log" in message for message in messages), 1, messages)
+        self.assertEqual(sum("compared with a sample" in message for message in messages), 6, messages)
         self.forge("UPDATE memories_memory SET content = 'forged'")
-        self.assertIn(
-            "read models differ from the log: memories_memory (60 rows: #1, #2, #3, …); run `memory-hub doctor`",
-            self.verified(),
-        )
+        rows_named = "memories_memory (60 rows: #1, #2, #3, …)"
+        self.assertIn(f"read models differ from the log: {rows_named}; run `memory-hub doctor`", self.verified())
 
     def verified(self) -> str:
         with self.assertNoLogs("django", "ERROR"):
@@ -354,23 +330,20 @@ class ComparedTests(DoctorTestCase):
         return outcome.message
 
     def test_vectors_that_are_missing_or_are_none_are_found_and_made_again(self) -> None:
-        engine = LocalEngine()
-        with use_engine(engine):
-            call_command("jobs", "embed-texts", "--project", "alpha", stdout=StringIO(), stderr=StringIO())
-            self.assertEqual(self.found(), {})
-            for statement in (
-                "DELETE FROM memories_vector WHERE document_id = 7",
-                "UPDATE memories_vector SET numbers = x'0102' WHERE document_id = 8",
-                "UPDATE memories_vector SET scale = 7.5 WHERE document_id = 9",
-                "UPDATE memories_vector SET numbers = zeroblob(10) || substr(numbers, 11) WHERE document_id = 10",
-                "UPDATE memories_vector SET numbers = zeroblob(length(numbers)) WHERE document_id = 11",
-                "UPDATE memories_vector SET content_hash = zeroblob(16) WHERE document_id = 12",
-            ):
-                with self.subTest(statement=statement):
-                    self.forge(statement)
-                    found = self.found()
-                    self.assertRegex(
-                        " ".join(found), r"the search index differs from the log: the vectors \(1 row: #\d+\)"
-                    )
-                    call_command("jobs", "reindex", "--project", "alpha", stdout=StringIO(), stderr=StringIO())
-                    self.assertEqual(self.found(), {})
+        self.enterContext(use_engine(LocalEngine()))
+        run_job_of_alpha("embed-texts")
+        self.assertEqual(self.found(), {})
+        for statement in (
+            "DELETE FROM memories_vector WHERE document_id = 7",
+            "UPDATE memories_vector SET numbers = x'0102' WHERE document_id = 8",
+            "UPDATE memories_vector SET scale = 7.5 WHERE document_id = 9",
+            "UPDATE memories_vector SET numbers = zeroblob(10) || substr(numbers, 11) WHERE document_id = 10",
+            "UPDATE memories_vector SET numbers = zeroblob(length(numbers)) WHERE document_id = 11",
+            "UPDATE memories_vector SET content_hash = zeroblob(16) WHERE document_id = 12",
+        ):
+            with self.subTest(statement=statement):
+                self.forge(statement)
+                pattern = r"the search index differs from the log: the vectors \(1 row: #\d+\)"
+                self.assertRegex(" ".join(self.found()), pattern)
+                run_job_of_alpha("reindex")
+                self.assertEqual(self.found(), {})

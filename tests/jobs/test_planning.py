@@ -53,8 +53,8 @@ class PlanTestCase(HubTestCase):
 
 
 class ServiceTests(PlanTestCase):
-    def change(self, job: str = "backup", **said: str) -> Plan:
-        return change_plan(command=JobPlan.model_validate({"job": job, **said}))
+    def change(self, job: str = "backup", **values: str) -> Plan:
+        return change_plan(command=JobPlan.model_validate({"job": job, **values}))
 
     def test_each_job_begins_as_its_definition_says(self) -> None:
         for job in defined_jobs():
@@ -62,25 +62,24 @@ class ServiceTests(PlanTestCase):
                 self.assertEqual((self.plan(job.name).every, default_of(job) in HOWS), (default_of(job), True))
 
     def test_how_often_and_at_what_time_are_kept_over_migrations_and_restarts(self) -> None:
-        for said, described, next_run in (
-            ({"every": "day", "at": "03:00"}, "every day at 03:00 UTC", NOW + timedelta(hours=15)),
-            ({"at": "13:5"}, "", None),
-            ({"at": "13:05"}, "every day at 13:05 UTC", NOW + timedelta(hours=1, minutes=5)),
-            ({"every": "week", "at": "12:00"}, "every week at 12:00 UTC", NOW + timedelta(days=1)),
-            ({"every": "minute"}, "every minute", NOW + timedelta(minutes=1)),
-            ({"every": "15-minutes"}, "every 15 minutes", NOW + timedelta(minutes=1)),
-            ({"every": "6-hours"}, "every 6 hours", NOW + timedelta(minutes=1)),
+        soon = timedelta(minutes=1)
+        for values, described, after in (
+            ({"every": "day", "at": "03:00"}, "every day at 03:00 UTC", timedelta(hours=15)),
+            ({"at": "13:05"}, "every day at 13:05 UTC", timedelta(hours=1, minutes=5)),
+            ({"every": "week", "at": "12:00"}, "every week at 12:00 UTC", timedelta(days=1)),
+            ({"every": "minute"}, "every minute", soon),
+            ({"every": "15-minutes"}, "every 15 minutes", soon),
+            ({"every": "6-hours"}, "every 6 hours", soon),
             ({"every": "off"}, "switched off", None),
-            ({"every": "default"}, "every day at 12:01 UTC", NOW + timedelta(minutes=1)),
+            ({"every": "default"}, "every day at 12:01 UTC", soon),
         ):
-            with self.subTest(said=said):
-                if not described:
-                    with self.assertRaises(ValidationError):
-                        self.change(**said)
-                    continue
-                self.assertEqual(self.change(**said).described, described)
+            with self.subTest(values=values):
+                self.assertEqual(self.change(**values).described, described)
                 jobs.install_schedules()
+                next_run = NOW + after if after else None
                 self.assertEqual((self.plan().described, self.plan().next_run), (described, next_run))
+        with self.assertRaises(ValidationError):
+            self.change(at="13:5")
 
     def test_a_row_that_is_gone_is_made_and_one_set_by_hand_is_told_and_taken_over(self) -> None:
         Schedule.objects.filter(name="backup").delete()
@@ -99,13 +98,13 @@ class ServiceTests(PlanTestCase):
 
     def test_what_makes_no_sense_is_refused_and_changes_nothing(self) -> None:
         before = plans()
-        for job, said, sentence in (
+        for job, values, sentence in (
             ("rebuild", {"every": "day"}, "'rebuild' runs only on demand"),
             ("wipe", {"at": "03:00"}, "job 'wipe' runs every hour, which has no time of day"),
             ("nonsense", {"every": "day"}, "there is no job 'nonsense'"),
         ):
             with self.subTest(job=job), self.assertRaisesRegex(Invalid, sentence):
-                self.change(job, **said)
+                self.change(job, **values)
         with use_grant(Grant(ROLES["reviewer"])), self.assertRaises(Forbidden):
             self.change(every="off")
         self.assertEqual(plans(), before)
@@ -149,25 +148,25 @@ class PageTests(PlanTestCase):
         self.client.force_login(ensure_owner())
 
     def send(self, **form: str) -> str:
-        answer = self.client.post("/jobs/plan", form, follow=True)
-        self.status = answer.status_code
-        return answer.content.decode()
+        return self.client.post("/jobs/plan", form, follow=True).content.decode()
 
     def test_an_owner_changes_when_a_job_runs(self) -> None:
         page = self.send(job="backup", every="day", at="13:30")
-        self.assertIn("The job backup runs every day at 13:30 UTC; its next run is in 91 minutes.", page)
-        self.assertIn("<dd>every day at 13:30 UTC</dd>", page)
-        self.assertIn('id="at-backup" value="13:30"', page)
+        for text in (
+            "The job backup runs every day at 13:30 UTC; its next run is in 91 minutes.",
+            "<dd>every day at 13:30 UTC</dd>",
+            'id="at-backup" value="13:30"',
+        ):
+            self.assertIn(text, page)
         page = self.send(job="backup", every="hour", at="13:30")  # the field keeps its time
         self.assertIn("The job backup runs every hour; its next run is in 61 minutes.", page)
         self.assertIn("The job backup is switched off.", self.send(job="backup", every="off"))
         self.assertNotIn('id="plan-rebuild"', page)
 
-    def test_what_is_wrong_is_said_and_changes_nothing(self) -> None:
+    def test_what_is_wrong_is_shown_and_changes_nothing(self) -> None:
         before = plans()
         for form, sentence in (
             ({"job": "backup", "every": "day", "at": "25:00"}, "such as 03:00."),
-            ({"job": "backup", "every": "fortnight"}, "must be one of"),
             ({"job": "backup"}, "Choose an interval"),
             ({"job": "rebuild", "every": "day"}, "runs only on demand"),
             ({}, "is required"),
@@ -176,18 +175,17 @@ class PageTests(PlanTestCase):
                 self.assertIn(sentence, self.send(**form))
         self.assertEqual(plans(), before)
 
-    def test_who_does_not_administer_sees_no_form_and_is_refused(self) -> None:
+    def test_who_does_not_administer_sees_no_form(self) -> None:
+        self.assertContains(self.client.get("/jobs"), "Edit schedule<span")
         self.client.force_login(add_person(command=PersonAdd(name="rea", role="reviewer")))
-        self.assertNotIn("Edit schedule<span", self.client.get("/jobs").content.decode())
+        self.assertNotContains(self.client.get("/jobs"), "Edit schedule<span")
+
+    def test_a_post_of_another_site_and_one_without_a_session_change_nothing(self) -> None:
         before = plans()
-        self.assertIn("that needs the role administrator", self.send(job="backup", every="off"))
-        self.assertEqual(self.status, 403)
         strict = Client(enforce_csrf_checks=True, headers={"host": "localhost"})
         strict.force_login(ensure_owner())
-        self.assertEqual(strict.post("/jobs/plan", {"job": "backup", "every": "off"}).status_code, 403)
-        self.client.logout()
-        self.assertEqual(self.client.post("/jobs/plan", {"job": "backup", "every": "off"}).status_code, 302)
-        self.assertEqual(self.client.get("/jobs/plan").status_code, 302)
+        for client, status in ((strict, 403), (Client(headers={"host": "localhost"}), 302)):
+            self.assertEqual(client.post("/jobs/plan", {"job": "backup", "every": "off"}).status_code, status)
         self.assertEqual(plans(), before)
 
 
@@ -200,14 +198,10 @@ class JobsPageTests(HubTestCase):
         self.client.force_login(ensure_owner())
 
     def page(self) -> str:
-        answer = self.client.get("/jobs")
-        self.assertEqual(answer.status_code, 200)
-        return answer.content.decode()
+        return self.client.get("/jobs").content.decode()
 
     def ask(self, **form: str) -> str:
-        answer = self.client.post("/jobs/run", form, follow=True)
-        self.assertEqual(answer.status_code, 200)
-        return answer.content.decode()
+        return self.client.post("/jobs/run", form, follow=True).content.decode()
 
     def test_every_job_is_there_with_what_it_does(self) -> None:
         page = self.page()
@@ -232,14 +226,16 @@ class JobsPageTests(HubTestCase):
 
     def test_a_run_is_queued_for_a_worker_once(self) -> None:
         self.a_worker_lives()
-        self.assertIn("Backup of project alpha is queued", self.ask(job="backup", store="store:project:alpha"))
-        self.assertIn("already", self.ask(job="backup", store="store:project:alpha"))
-        (task,) = OrmQ.objects.all()
-        asked: dict[str, Any] = task.task
-        self.assertEqual(asked["kwargs"]["aliases"], ["store:project:alpha"])
-        self.assertEqual(asked["kwargs"]["asked_by"], ensure_owner().username)
-        self.assertIn("There is no job", self.ask(job="nonsense"))
-        self.assertIn("does not run over that store", self.ask(job="backup", store="store:project:gamma"))
+        for job, store, sentence in (
+            ("backup", "store:project:alpha", "Backup of project alpha is queued"),
+            ("backup", "store:project:alpha", "already"),
+            ("nonsense", "", "There is no job"),
+            ("backup", "store:project:gamma", "does not run over that store"),
+        ):
+            self.assertIn(sentence, self.ask(job=job, store=store))
+        options: dict[str, Any] = OrmQ.objects.get().task["kwargs"]
+        self.assertEqual(options["aliases"], ["store:project:alpha"])
+        self.assertEqual(options["asked_by"], ensure_owner().username)
 
     def test_who_is_not_signed_in_is_told_how_and_nothing_is_queued(self) -> None:
         self.a_worker_lives()
@@ -281,10 +277,9 @@ class BrowserTests(BrowserTestCase):
 class DocumentsTests(SimpleTestCase):
     def test_every_job_is_named_with_its_times_and_what_it_is_run_over_and_no_other(self) -> None:
         text = (ROOT / "docs/reference/jobs.md").read_text()
-        written = re.findall(r"^\| `([a-z-]+)` \| (.+?) \| (.+?) \| (.+?) \|$", text, re.MULTILINE)
-        wanted = {(job.slug, job.every.value, job.over.value, without_capital(job.does)) for job in defined_jobs()}
-        self.assertEqual(set(written), wanted)
-
-
-def without_capital(sentence: str) -> str:
-    return (sentence[0].lower() + sentence[1:]).removesuffix(".")
+        documented = re.findall(r"^\| `([a-z-]+)` \| (.+?) \| (.+?) \| (.+?) \|$", text, re.MULTILINE)
+        defined = {
+            (job.slug, job.every.value, job.over.value, f"{job.does[0].lower()}{job.does[1:]}".removesuffix("."))
+            for job in defined_jobs()
+        }
+        self.assertEqual(set(documented), defined)

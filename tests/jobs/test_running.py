@@ -44,8 +44,8 @@ class JobTestCase(HubTestCase):
             with self.store(project):
                 pass
 
-    def define(self, work: core_jobs.Work, *, every: Every = Every.DAY, over: Over = Over.STORES) -> Job:
-        return define_job("try this", does="Tries.", work=work, every=every, over=over, cap=30)
+    def define(self, work: core_jobs.Work, *, over: Over = Over.STORES) -> Job:
+        return define_job("try this", does="Tries.", work=work, every=Every.DAY, over=over, cap=30)
 
 
 @tag("backend")
@@ -56,13 +56,11 @@ class RunningTests(JobTestCase):
             return "three of four done"
 
         outcomes = run_job(job=self.define(work), asked_by="ada")
-        self.assertEqual(
-            [(outcome.target.title, outcome.result) for outcome in outcomes],
-            [("project alpha", "ok"), ("project beta", "ok")],
-        )
-        kept = JobRun.objects.get(store="store:project:alpha")
-        asked_by, _, _ = kept.asked_by.partition(" on ")  # a machine, where several have one database
-        stored = (kept.job, kept.result, kept.done, kept.total, kept.message, asked_by, kept.pid, kept.idle)
+        results = [(outcome.target.title, outcome.result) for outcome in outcomes]
+        self.assertEqual(results, [("project alpha", "ok"), ("project beta", "ok")])
+        row = JobRun.objects.get(store="store:project:alpha")
+        asked_by, _, _ = row.asked_by.partition(" on ")  # a machine, where several have one database
+        stored = (row.job, row.result, row.done, row.total, row.message, asked_by, row.pid, row.idle)
         self.assertEqual(stored, ("try this", "ok", 3, 4, "three of four done", "ada", os.getpid(), False))
 
     def test_one_store_that_fails_stops_no_other_and_says_why(self) -> None:
@@ -74,39 +72,35 @@ class RunningTests(JobTestCase):
         job = self.define(work)
         with self.assertLogs("memoryhub.ops.jobs", "WARNING"):
             outcomes = run_job(job=job, asked_by="ada")
-        self.assertEqual(
-            [(outcome.result, outcome.message) for outcome in outcomes],
-            [("failed", "the disk is full"), ("ok", "done")],
-        )
-        standing = status_of_job(job)
-        self.assertEqual(
-            (standing.result, [failure.target.title for failure in standing.failures]), ("failed", ["project alpha"])
-        )
+        results = [(outcome.result, outcome.message) for outcome in outcomes]
+        self.assertEqual(results, [("failed", "the disk is full"), ("ok", "done")])
+        status = status_of_job(job)
+        self.assertEqual(status.result, "failed")
+        self.assertEqual([failure.target.title for failure in status.failures], ["project alpha"])
 
     def test_a_second_run_over_the_same_store_says_who_is_at_it_and_does_nothing(self) -> None:
         begun, go = threading.Event(), threading.Event()
         self.addCleanup(go.set)
-        counted: list[int] = []
+        started: list[Run] = []
 
-        def work(_run: Run) -> str:
-            counted.append(1)
+        def work(run: Run) -> str:
+            started.append(run)
             begun.set()
             go.wait(60)
             return "done"
 
-        job, alpha = self.define(work, over=Over.HUB), Target()
+        job, hub = self.define(work, over=Over.HUB), Target()
         with mock.patch("memoryhub.ops.jobs.runs.keep"):  # a thread has no place in this test's transaction
-            thread = threading.Thread(target=run_job, kwargs={"job": job, "targets": [alpha], "asked_by": "ada"})
+            thread = threading.Thread(target=run_job, kwargs={"job": job, "targets": [hub], "asked_by": "ada"})
             thread.start()
             self.assertTrue(begun.wait(60))
-            (second,) = run_job(job=job, targets=[alpha], asked_by="bob")
-            self.assertEqual((status_of_job(job).result, len(counted)), ("running", 1))
+            (second,) = run_job(job=job, targets=[hub], asked_by="bob")
+            self.assertEqual((status_of_job(job).result, len(started)), ("running", 1))
             go.set()
             thread.join(60)
         self.assertEqual(second.result, "busy")
-        self.assertRegex(
-            second.message, rf"job 'try this' for the hub is already running since .* UTC \(pid {os.getpid()}\)"
-        )
+        sentence = rf"job 'try this' for the hub is already running since .* UTC \(pid {os.getpid()}\)"
+        self.assertRegex(second.message, sentence)
         self.assertEqual(JobRun.objects.count(), 0)
 
     def test_what_found_nothing_to_do_is_kept_once_and_of_the_others_the_last_twenty(self) -> None:
@@ -167,13 +161,9 @@ class DueTests(JobTestCase):
 
     def test_a_store_over_which_it_died_three_times_is_left_until_it_is_due_again(self) -> None:
         due = clock.now()
-        rows = [
-            JobRun(
-                job="try this", store="store:project:alpha", started_at=due, ended_at=due, result="interrupted", pid=n
-            )
-            for n in range(runs.ATTEMPTS)
-        ]
-        JobRun.objects.bulk_create(rows)
+        run = {"job": "try this", "store": "store:project:alpha", "result": "interrupted"}
+        for pid in range(runs.ATTEMPTS):
+            JobRun.objects.create(**run, started_at=due, ended_at=due, pid=pid)
         jobs.run_scheduled("try this", due=due.isoformat())
         self.assertEqual(self.counted, ["beta"])
 
@@ -204,26 +194,20 @@ class ScheduleTests(HubTestCase):
     def test_a_migration_of_the_queue_installs_a_schedule_for_every_job_that_has_a_time(self) -> None:
         Schedule.objects.all().delete()
         call_command("migrate", database="jobs", verbosity=0, interactive=False)
-        timed = {job.name: job.every for job in defined_jobs() if job.every is not Every.DEMAND}
         types = {Every.MINUTE: Schedule.MINUTES, Every.HOUR: Schedule.HOURLY, Every.DAY: Schedule.DAILY}
-        found = {row.name: row.schedule_type for row in Schedule.objects.all()}
-        self.assertEqual(found, {name: types[every] for name, every in timed.items()})
+        timed = {job.name: types[job.every] for job in defined_jobs() if job.every is not Every.DEMAND}
+        self.assertEqual(dict(Schedule.objects.values_list("name", "schedule_type")), timed)
 
     def test_what_a_user_changed_stays_what_an_older_hub_made_is_brought_up_and_what_is_no_job_goes(self) -> None:
-        at = clock.now() + timedelta(hours=7)
-        Schedule.objects.filter(name="backup").update(next_run=at, schedule_type=Schedule.WEEKLY)
-        Schedule.objects.filter(name="verify stores").update(
-            func="memoryhub.ops.jobs.verify_stores", args=None, next_run=at
-        )
-        Schedule.objects.create(name="gone", func="memoryhub.ops.jobs.run_scheduled", schedule_type=Schedule.DAILY)
+        at, run_scheduled = clock.now() + timedelta(hours=7), "memoryhub.ops.jobs.run_scheduled"
+        backup, verify = (Schedule.objects.filter(name=name) for name in ("backup", "verify stores"))
+        backup.update(next_run=at, schedule_type=Schedule.WEEKLY)
+        verify.update(func="memoryhub.ops.jobs.verify_stores", args=None, next_run=at)
+        Schedule.objects.create(name="gone", func=run_scheduled, schedule_type=Schedule.DAILY)
         Schedule.objects.create(name="mine", func="math.sqrt", schedule_type=Schedule.DAILY)
         jobs.install_schedules()
-        backup = Schedule.objects.get(name="backup")
-        self.assertEqual((backup.next_run, backup.schedule_type), (at, Schedule.WEEKLY))
-        verify = Schedule.objects.get(name="verify stores")
-        self.assertEqual(
-            (verify.func, verify.args, verify.next_run), ("memoryhub.ops.jobs.run_scheduled", "'verify stores'", at)
-        )
+        self.assertEqual(backup.values_list("next_run", "schedule_type").get(), (at, Schedule.WEEKLY))
+        self.assertEqual(verify.values_list("func", "args", "next_run").get(), (run_scheduled, "'verify stores'", at))
         self.assertFalse(Schedule.objects.filter(name="gone").exists())
         self.assertTrue(Schedule.objects.filter(name="mine").exists())
 
@@ -236,40 +220,27 @@ def run(name: str) -> dict[str, str]:
     return {outcome.target.title: outcome.message for outcome in outcomes if outcome.message}
 
 
-class VerifyTests(HubTestCase):
-    def test_every_store_is_checked_and_the_finding_kept(self) -> None:
-        for project in ("alpha", "beta"):
-            with self.store(project):
-                write_memory(command=MemoryWrite(title="t", content=project))
+class VerifyTests(JobTestCase):
+    def test_every_store_is_checked_and_each_check_replaces_the_one_before(self) -> None:
         with use_store(GLOBAL_STORE, create=True):
             pass
-        findings = run("verify stores")
-        self.assertEqual(list(findings), ["project alpha", "project beta", "the global scope"])
-        check = StoreCheck.objects.get(store="store:project:alpha")
-        self.assertEqual((check.ok, check.events), (True, 1))
+        for number in (1, 2):
+            with self.store("alpha"):
+                write_memory(command=MemoryWrite(title=f"t{number}", content="c"))
+            self.assertEqual(list(run("verify stores")), [*BOTH, "the global scope"])
+            check = StoreCheck.objects.get(store="store:project:alpha")
+            self.assertEqual((check.ok, check.events), (True, number))
 
     def test_a_store_that_cannot_be_read_does_not_stop_the_others(self) -> None:
-        for project in ("alpha", "beta"):
-            with self.store(project):
-                pass
         forget_all_stores()
         path_of(project_store("alpha")).write_bytes(b"not a database!!" * 1000)
         with self.assertLogs("memoryhub.ops.jobs", "WARNING"):
             run("verify stores")
-        checks = {check.store: check.ok for check in StoreCheck.objects.all()}
+        checks = dict(StoreCheck.objects.values_list("store", "ok"))
         self.assertEqual(checks, {"store:project:alpha": False, "store:project:beta": True})
 
-    def test_a_second_check_replaces_the_first(self) -> None:
-        with self.store("alpha"):
-            pass
-        run("verify stores")
-        with self.store("alpha"):
-            write_memory(command=MemoryWrite(title="t", content="c"))
-        run("verify stores")
-        self.assertEqual(StoreCheck.objects.get().events, 1)
 
-
-class SessionJobsTests(HubTestCase):
+class SessionJobsTests(JobTestCase):
     def setUp(self) -> None:
         super().setUp()
         with clock.frozen(clock.now() - timedelta(days=2)):
@@ -295,11 +266,3 @@ class SessionJobsTests(HubTestCase):
             assert last
             self.assertEqual((last.source, last.actor), ("job", "end idle sessions"))
         self.assertEqual(run("end idle sessions"), {})
-
-    def test_a_store_that_cannot_be_read_stops_no_other(self) -> None:
-        forget_all_stores()
-        path_of(project_store("alpha")).write_bytes(b"not a database!!" * 1000)
-        with self.assertLogs("memoryhub.ops.jobs", "WARNING"):
-            found = run("expire turns")
-        self.assertIn("memory database unavailable", found["project alpha"])
-        self.assertEqual((found["project beta"], self.states("beta")[1]), ("1 turn left open", "incomplete"))

@@ -9,9 +9,9 @@ import shutil
 import signal
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import timedelta
+from itertools import count
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from memories.uses.events import Use
 from memories.uses.notes import note_read
 from memoryhub.core import clock, log
 from memoryhub.core.jobs import Job, defined_jobs, find_job
-from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import rows
 from memoryhub.models import JobRun
 from memoryhub.ops import jobs  # noqa: F401 - defines all jobs
@@ -70,20 +69,16 @@ class JobProcessesTestCase(HubTestCase):
         return json.loads(output)
 
     def make_work(self, project: str, round_: int = 0, *, memories: int = 12) -> None:
-        with self.store(project):
-            self._make_work(round_, memories)
-
-    def _make_work(self, round_: int, memories: int) -> None:
-        named = [f"{round_}-{number}" for number in range(memories)]
-        with clock.frozen(clock.now() - timedelta(days=40 - round_ % 5)):
-            written = write_memories(commands=[MemoryWrite(title=item, content=f"text {item}") for item in named])
-            ids = [item.id for item in written]
+        titles = [f"{round_}-{number}" for number in range(memories)]
+        with self.store(project), clock.frozen(clock.now() - timedelta(days=40 - round_ % 5)):
+            written = write_memories(commands=[MemoryWrite(title=title, content=f"text {title}") for title in titles])
+            ids = [memory.id for memory in written]
             for number in range(2):
                 start_session(command=SessionStart(session_id=f"s{round_}-{number}"))
                 begin_turn(command=TurnBegin(session_id=f"s{round_}-{number}", turn_id=f"t{round_}"))
-            for item in ids[:4]:
-                delete_memory(command=MemoryTouch(id=item))
-        with use_origin(source="mcp"):
+            for memory_id in ids[:4]:
+                delete_memory(command=MemoryTouch(id=memory_id))
+        with self.store(project, source="mcp"):
             note_read(Use.FETCHED, ids)
 
 
@@ -108,31 +103,30 @@ queue_now(job=find_job("rebuild"), targets=[Target(project_store("alpha"))], ask
 """
 
 
+def query(path: Path, sql: str) -> list[Any]:
+    with closing(sqlite3.connect(path, timeout=30)) as database:
+        return database.execute(sql).fetchall()
+
+
 @tag("process")
 class WorkerTests(SimpleTestCase):
     def test_three_days_off_are_one_run_of_each_job_and_a_killed_run_is_done_again(self) -> None:
         with temporary_home() as home:
-            self.assertEqual(self.shell(home, _FILL_AND_MISS.format(notes=self.notes(home))), "0")
+            notes = home.parent / "notes"
+            notes.mkdir()
+            text = "\n".join(f"# Note {number}\n\nText of note {number}.\n" for number in range(800))
+            (notes / "notes.md").write_text(text)
+            code, output, errors = run_program(_FILL_AND_MISS.format(notes=str(notes)), **variables_of(home))
+            self.assertEqual((code, output.strip()), (0, "0"), errors)
             with serving(home=home) as server:
                 self.kill_a_rebuild(home, server)
                 self.assert_missed_are_done_once(home)
 
-    def notes(self, home: Path) -> str:
-        notes = home.parent / "notes"
-        notes.mkdir()
-        text = "\n".join(f"# Note {number}\n\nText of note {number}.\n" for number in range(800))
-        (notes / "notes.md").write_text(text)
-        return str(notes)
-
-    def shell(self, home: Path, program: str) -> str:
-        code, output, errors = run_program(program, **variables_of(home))
-        self.assertEqual(code, 0, errors)
-        return output.strip()
-
     def assert_missed_are_done_once(self, home: Path) -> None:
         daily = ("verify stores", "backup", "prune use statistics")
-        poll(lambda: not self.waiting(home), what="an empty queue")
-        done = [job for job, store, result in self.runs(home) if store == "store:project:alpha" and job in daily]
+        queued = "SELECT count(*) FROM django_q_ormq"
+        poll(lambda: query(home / "jobs.db", queued) == [(0,)], what="an empty queue")
+        done = [job for job, store, _ in self.runs(home) if store == "store:project:alpha" and job in daily]
         self.assertEqual(sorted(done), sorted(daily))
 
     def kill_a_rebuild(self, home: Path, server: Server) -> None:
@@ -141,25 +135,15 @@ class WorkerTests(SimpleTestCase):
         pid = int(begun.partition(b'"pid": ')[2].partition(b",")[0])
         self.assertIn(pid, server.worker_pids())
         os.kill(pid, signal.SIGKILL)
-        ends = poll(lambda: self.ends(home, "rebuild", 2), what="the end of the run that follows")
-        self.assertEqual(ends, ["interrupted", "ok"])
 
-    def ends(self, home: Path, job: str, count: int) -> list[str]:
-        found = [result for name, _, result in self.runs(home) if name == job]
-        return found if len(found) >= count else []
+        def results() -> list[str]:
+            return [result for job, _, result in self.runs(home) if job == "rebuild"]
 
-    def runs(self, home: Path) -> list[tuple[str, str, str]]:
-        with self.database(home / "hub.db") as database:
-            return list(database.execute("SELECT job, store, result FROM memoryhub_jobrun ORDER BY id"))
+        poll(lambda: len(results()) > 1, what="the end of the run that follows")
+        self.assertEqual(results(), ["interrupted", "ok"])
 
-    def waiting(self, home: Path) -> int:
-        with self.database(home / "jobs.db") as database:
-            return int(database.execute("SELECT count(*) FROM django_q_ormq").fetchone()[0])
-
-    @contextmanager
-    def database(self, path: Path) -> Iterator[Any]:
-        with closing(sqlite3.connect(path, timeout=30)) as database:
-            yield database
+    def runs(self, home: Path) -> list[Any]:
+        return query(home / "hub.db", "SELECT job, store, result FROM memoryhub_jobrun ORDER BY id")
 
 
 @tag("process")
@@ -184,43 +168,39 @@ class DeadRunsTests(JobProcessesTestCase):
         poll(lambda: lock.exists() and lock.read_bytes().strip(), what="the beginning of the run")
         process.kill()
         process.communicate()
-        standing = status_of_job(find_job("rebuild"))
-        self.assertEqual((standing.result, standing.now), ("interrupted", None))
-        kept = JobRun.objects.get(job="rebuild")
-        self.assertEqual((kept.pid, kept.message), (process.pid, "its process ended during the run"))
-        self.assertEqual(status_of_job(find_job("rebuild")).result, "interrupted")
-        self.assertEqual(JobRun.objects.filter(job="rebuild").count(), 1)
+        for _ in range(2):
+            status = status_of_job(find_job("rebuild"))
+            self.assertEqual((status.result, status.now), ("interrupted", None))
+            row = JobRun.objects.get(job="rebuild")
+            self.assertEqual((row.pid, row.message), (process.pid, "its process ended during the run"))
 
 
 @tag("attack")
 class KilledJobsTests(JobProcessesTestCase):
+    rounds = count()
+
     def test_a_kill_at_any_point_of_any_job_leaves_all_stores_whole_and_the_next_run_completes(self) -> None:
         cut = {job.name: self.kill_again_and_again(job) for job in defined_jobs()}
         self.assertGreater(sum(cut.values()), 0, cut)
         ended = {name: set(results) for name, results in self.run_python(_STATUSES).items()}
-        self.assertEqual(
-            ended, {name: {"ok"} for name in cut} | {"embed texts": {"failed"}}
-        )  # nobody holds a model here
+        completed = {name: {"ok"} for name in cut} | {"embed texts": {"failed"}}  # nobody holds a model here
+        self.assertEqual(ended, completed)
         self.assertEqual([path.name for path in self.home.rglob("*.draft")], [])
         with self.store("alpha"):
-            different = [table.table for table in log.rebuild().tables if not table.identical]
-        self.assertEqual(different, [])
+            self.assert_rebuilds()
 
     def kill_again_and_again(self, job: Job) -> int:
-        self.make_work("alpha", self.rounds())
-        lasts = self.timed(job)
+        self.make_work("alpha", next(self.rounds))
+        began = time.monotonic()
+        self.run_python(_RUN, job.name)
+        lasts = time.monotonic() - began
         cut = 0
         for _ in range(KILLS):
-            self.make_work("alpha", self.rounds())
+            self.make_work("alpha", next(self.rounds))
             cut += self.kill_once(job, after=random.uniform(0, lasts * 1.1))
         for _, message in self.run_python(_RUN, job.name):
             self.assertNotIn("differed", message)
         return cut
-
-    def timed(self, job: Job) -> float:
-        began = time.monotonic()
-        self.run_python(_RUN, job.name)
-        return time.monotonic() - began
 
     def kill_once(self, job: Job, *, after: float) -> bool:
         process = self.begin(_RUN, job.name)
@@ -233,7 +213,3 @@ class KilledJobsTests(JobProcessesTestCase):
             self.assertTrue(found.ok, f"{job.name}: {found.describe()}")
             self.assertEqual((index_problem(), models_behind()), ("", {}), job.name)
         return was_cut
-
-    def rounds(self) -> int:
-        self._rounds = getattr(self, "_rounds", -1) + 1
-        return self._rounds
