@@ -120,14 +120,17 @@ class IsolationTests(DoorsTestCase):
             self.assertNotIn("tank nine", answer, uri)
 
     def ask_rest(self, server: Server) -> None:
-        commit = {"sha": "a" * 40, "message": ALPHAS_OWN, "author": "ada", "committed_at": "2026-11-20T08:00:00Z"}
-        server.api("POST", "projects/alpha/commits", [commit])
+        commit = {"sha": "a" * 40, "message": ALPHAS_OWN, "author": "Ada", "committed_at": "2026-11-20T08:00:00Z"}
+        self.assertLess(server.api("POST", "projects/alpha/commits", [commit]).status, 300)
         paths = ["memories", "search?query=zebrafish", "timeline", "events", "sessions", "commits"]
         paths += [f"memories/{self.memory}", f"memories/{self.memory}/versions", "sessions/alphas-session"]
         for path in paths:
             self.assertIn("zebrafish", self.rest(server, "alpha", path), path)
             self.assertNotIn("zebrafish tank", self.rest(server, "beta", path))
             self.assertNotIn("tank nine", self.rest(server, "beta", path), path)
+        for project, commits in (("alpha", 1), ("beta", 0)):
+            stats = server.api("GET", f"projects/{project}/stats").json()
+            self.assertEqual((stats["store"], stats["rows"]["commit"]), (project, commits))
         for name in ("..%2Falpha", "beta%2F..%2Falpha", "ALPHA", "alpha%00"):
             self.assertGreaterEqual(server.api("GET", f"projects/{name}/memories").status, 400, name)
 

@@ -1,4 +1,4 @@
-"""Hubs with people: one with a thing of each kind and a person of each role, one with members of places."""
+"""Hubs with people: one with a person of each role, one with members of places."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.test import Client
 
-from decisions.schemas import DecisionRecord
-from decisions.services import record_decision
-from memories.schemas import MemoryTouch, MemoryUpdate, MemoryWrite
-from memories.services import delete_memory, update_memory, write_memory
-from memoryhub.core import log
+from memories.schemas import MemoryTouch, MemoryWrite
+from memories.services import delete_memory, write_memory
 from memoryhub.core.permissions import Grant, grant_of
 from memoryhub.core.stores.store import org_store, project_store
 from memoryhub.registry import members, tokens
@@ -37,33 +34,18 @@ def browser_of(name: str) -> Client:
 
 
 class PermissionTestCase(HubTestCase):
-    """Alpha has one thing of each kind; vic is a viewer and rea a reviewer of the hub."""
+    """Alpha has a memory and a deleted one; vic is a viewer and rea a reviewer of the hub."""
 
     def setUp(self) -> None:
         super().setUp()
         self.people = {"viewer": add("vic", "viewer"), "reviewer": add("rea", "reviewer"), "owner": ensure_owner()}
         self.browsers = {role: browser_of(user.get_username()) for role, user in self.people.items()}
-        with self.store("beta"):
-            pass
         with self.store(actor="agent", source="mcp"):
-            self.memory = self.write("One")
-            self.gone = self.write("Two")
+            self.memory, self.gone = self.write("One"), self.write("Two")
             delete_memory(command=MemoryTouch(id=self.gone))
-            self.conflict = self.disagree(self.write("Three"))
-            self.decision = record_decision(command=DecisionRecord(title="Four", chosen="four")).id
 
     def write(self, title: str) -> int:
         return write_memory(command=MemoryWrite(title=title, content=f"the text of {title}")).id
-
-    def disagree(self, memory_id: int) -> int:
-        for text in ("this", "that"):
-            result = update_memory(command=MemoryUpdate(id=memory_id, base_version=1, content=text))
-        assert result.conflict
-        return result.conflict
-
-    def head(self) -> int:
-        with self.store():
-            return log.head()[0]
 
 
 class MembersTestCase(RestTestCase):

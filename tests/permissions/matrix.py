@@ -263,6 +263,19 @@ class MatrixTestCase(HubTestCase):
                     self.folder.changes()
                     self.assert_allowed(own, caller)
 
+    def judge_naming(self, request: Request, place: str, other: Request, callers: Iterable[Caller]) -> list[Reply]:
+        """Send a request that names a place to callers who do not see it; return their answers."""
+        self._turn += 1
+        replies = []
+        with self.row(request) as wrong:
+            for caller in callers if is_long() else self.one_of_each(request, callers):
+                with wrong.of(caller):
+                    replies.append(self.assert_nowhere(request, place, other, caller))
+        return replies
+
+    def caller(self, name: str) -> Caller:
+        return next(caller for caller in self.callers if caller.name == name)
+
     @contextmanager
     def row(self, request: Request) -> Iterator[Wrong]:
         wrong = Wrong()
@@ -309,13 +322,14 @@ class MatrixTestCase(HubTestCase):
         if elsewhere:
             self.assert_same(reply, request.where, elsewhere, NOWHERE[request.where])
 
-    def assert_nowhere(self, request: Request, name: str, other: Request, caller: Caller) -> None:
+    def assert_nowhere(self, request: Request, name: str, other: Request, caller: Caller) -> Reply:
         """Check that a request that names a hidden place is answered as the other, which names none that exists."""
         self.folder.changes()
         reply, elsewhere = self.send(request, caller), self.send(other, caller)
         self.assert_unchanged(reply)
         self.assert_same(reply, name, elsewhere, NOWHERE[name])
         self.assert_keeps(reply, caller, f"{request.path} {request.body}")
+        return reply
 
     def assert_unchanged(self, reply: Reply) -> None:
         if changes := self.folder.changes():

@@ -103,12 +103,8 @@ class RestMatrix(RestDoor):
     def test_a_name_in_a_parameter_is_no_way_round(self) -> None:
         for number, (place, *_) in enumerate(rest.NAMING):
             request, other = (rest.naming(self.world, number, name) for name in (place, NOWHERE[place]))
-            self._turn += 1
             callers = [caller for caller in self.callers if caller.is_known and place not in caller.seen]
-            with self.row(request) as wrong:
-                for caller in callers if is_long() else self.one_of_each(request, callers):
-                    with wrong.of(caller):
-                        self.assert_nowhere(request, place, other, caller)
+            self.judge_naming(request, place, other, callers)
 
     def test_a_missing_check_is_noticed(self) -> None:
         strangers = [caller for caller in self.callers if caller.at and not caller.acts(OWN)]
@@ -116,7 +112,7 @@ class RestMatrix(RestDoor):
             for request in rest.project_reads(self.world):
                 self.assert_denied(request, strangers[0])
         # Of what a reviewer sees, only this is checked nowhere else.
-        reviewer = next(caller for caller in self.callers if caller.name == "hub reviewer")
+        reviewer = self.caller("hub reviewer")
         request = rest.request(self.world, "post hooks/{client}/{event}")
         self.folder.changes()
         with mock.patch("memoryhub.rest.auth.demand", _nothing), self.assertRaises(AssertionError):
@@ -130,9 +126,6 @@ class BodyMatrix(RestDoor):
     def requests(self) -> list[Request]:
         return [rest.request(self.world, route) for route in rest.routes() if rest.fields_of(route)]
 
-    def caller(self, name: str) -> Caller:
-        return next(caller for caller in self.callers if caller.name == f"token {name}")
-
     def send_changed(self, request: Request, caller: Caller, text: str) -> tuple[Reply, list[str]]:
         """Send a body; return the answer and what has changed, which is nothing if it was refused."""
         self.folder.changes()
@@ -143,7 +136,7 @@ class BodyMatrix(RestDoor):
         return reply, changes
 
     def test_values_that_are_odd_are_refused_in_a_sentence_or_taken(self) -> None:
-        owner, turn = self.caller("hub-admin"), itertools.cycle(HOSTILE)
+        owner, turn = self.caller("token hub-admin"), itertools.cycle(HOSTILE)
         for request in self.requests:
             for name in sorted(rest.fields_of(request.label)):
                 for label in HOSTILE if is_long() else [next(turn)]:
@@ -153,7 +146,7 @@ class BodyMatrix(RestDoor):
                         self.assertTrue(reply.status < 400 or 0 < len(json.loads(reply.text)["detail"]) < 1_000)
 
     def test_a_field_that_the_hub_decides_itself_is_refused(self) -> None:
-        owner, turn = self.caller("hub-admin"), itertools.count()
+        owner, turn = self.caller("token hub-admin"), itertools.count()
         for request in self.requests:
             names = sorted(RESERVED.keys() - rest.fields_of(request.label))
             for name in names if self.is_whole else [names[next(turn) % len(names)]]:
@@ -170,7 +163,7 @@ class BodyMatrix(RestDoor):
         self.assertIn(f"{name}' is not known", reply.text)
 
     def test_what_a_body_says_of_its_author_is_not_who_wrote_it(self) -> None:
-        owner, seen = self.caller("own-admin"), 0
+        owner, seen = self.caller("token own-admin"), 0
         for route, name in itertools.product(rest.routes(), ("author", "source")):
             if name not in rest.fields_of(route) or not rest.writes(route):
                 continue
@@ -187,7 +180,9 @@ class BodyMatrix(RestDoor):
         ids, turn = self.world.ids[OTHER], itertools.count()
         qualified = [f"{OTHER}#1", f"{SISTER}#1", f"org#{2**40}", f"project:{OTHER}", f"../{OTHER}", OTHER]
         values = [*qualified, *(ids.values() if is_long() else (ids["session_id"], ids["sha"], 2**40))]
-        for caller, request in itertools.product(map(self.caller, ("own-admin", "own-write")), self.requests):
+        for caller, request in itertools.product(
+            map(self.caller, ("token own-admin", "token own-write")), self.requests
+        ):
             for name in sorted(rest.fields_of(request.label) & IDS):
                 for value in values if self.is_whole else [values[next(turn) % len(values)]]:
                     with self.subTest(request=request.label, caller=caller.name, field=name, value=value):
@@ -266,29 +261,21 @@ class McpMatrix(MatrixTestCase):
     def test_a_name_in_an_argument_is_no_way_round(self) -> None:
         for number, (place, *_) in enumerate(mcp.NAMING):
             request, other = (mcp.naming(number, name) for name in (place, NOWHERE[place]))
-            self._turn += 1
             callers = [caller for caller in self.callers if caller.acts(OWN) and place not in caller.seen]
-            with self.row(request) as wrong:
-                for caller in callers if is_long() else self.one_of_each(request, callers):
-                    with wrong.of(caller):
-                        self.assert_nowhere(request, place, other, caller)
+            self.judge_naming(request, place, other, callers)
 
     def test_the_name_of_another_project_in_a_resource_is_no_way_round(self) -> None:
         callers = [caller for caller in self.callers if caller.acts(OWN) and OTHER not in caller.seen]
         methods = ("resources/read", "resources/subscribe", "subscriptions/listen")
         for method, uri in itertools.product(methods, mcp.URIS_NAMING):
             request, other = (mcp.naming_resource(method, uri, name) for name in (OTHER, NOWHERE[OTHER]))
-            self._turn += 1
-            in_session = mock.patch.object(self, "in_session", method == "resources/subscribe")
-            with self.row(request) as wrong, in_session:
-                for caller in callers if is_long() else self.one_of_each(request, callers):
-                    with wrong.of(caller):
-                        self.assert_nowhere(request, OTHER, other, caller)
-                        self.assertIn('"error":', self.send(request, caller).text)
+            with mock.patch.object(self, "in_session", method == "resources/subscribe"):
+                for reply in self.judge_naming(request, OTHER, other, callers):
+                    self.assertIn('"error":', reply.text, request.label)
 
     def test_a_session_is_one_tokens_and_one_projects(self) -> None:
         request, begin = mcp.method("tools/list", {}), partial(self.door.begin, OWN)
-        owner = next(caller for caller in self.callers if caller.name == "token hub-admin")
+        owner = self.caller("token hub-admin")
         session = begin(owner.token)[1]
         others = [(caller, OWN) for caller in self.callers if caller.is_known and caller is not owner]
         for caller, project in [*others, (owner, SISTER)]:
@@ -314,7 +301,7 @@ class McpMatrix(MatrixTestCase):
                     self.assertEqual((session, refusal.status == 401), ("", not caller.is_known))
 
     def test_nobody_is_notified_of_what_another_project_changed(self) -> None:
-        reader = next(caller for caller in self.callers if caller.name == "token own-read")
+        reader = self.caller("token own-read")
         first, last = self.world.memory(), self.world.memory()
         elsewhere = self.world.memory(SISTER)
         while elsewhere < first:
@@ -407,7 +394,7 @@ class PageMatrix(MatrixTestCase):
 
     def test_no_address_lets_a_viewer_change_anything(self) -> None:
         """Post to every page that no form here is for."""
-        viewer = next(caller for caller in self.callers if caller.name == "hub viewer")
+        viewer = self.caller("hub viewer")
         fields = {"title": "t", "content": "c", "name": "n", "role": "owner", "reason": "r", "status": "rejected"}
         others = [path for name, path in pages.store_paths(self.world) if name not in {*pages.FORMS, "logout"}]
         for path in [*(f"{pages.BEFORE[OWN]}{path}" for path in others), *(f"/{path}" for path in pages.hub_paths())]:
@@ -419,7 +406,7 @@ class PageMatrix(MatrixTestCase):
                 self.assert_unchanged(reply)
 
     def test_those_who_manage_people_make_no_token_that_reads_more_than_they_do(self) -> None:
-        caller = next(caller for caller in self.callers if caller.name == "administrator")
+        caller = self.caller("administrator")
         for reach in ({"reach": "hub"}, {"reach": "some", "projects": [OWN]}, {"reach": "some", "orgs": [OWN_ORG]}):
             with self.subTest(reach=reach):
                 fields = {**pages.TOKEN, **reach, "name": "a"}

@@ -30,18 +30,50 @@ COMMON = {"session_id": "s1", "cwd": "/work/alpha"}
 
 
 def parsed(event: str, client: str = "claude-code", **data: Any) -> dict[str, Any]:
-    found = parse_hook(client=client, event=event, data={**COMMON, **data})
-    return {"type": found.type, **found.payload}
+    hook_event = parse_hook(client=client, event=event, data={**COMMON, **data})
+    return {"type": hook_event.type, **hook_event.payload}
 
 
-def run(**response: Any) -> dict[str, Any]:
-    return parsed("PostToolUse", tool_name="Bash", tool_input={"command": "make"}, tool_response=response)
+class ParsingTests(SimpleTestCase):
+    def ran(self, tool: str, arguments: Any, *, event: str = "PostToolUse", client: str = "claude-code", **data: Any):
+        return parsed(event, client, tool_name=tool, tool_input=arguments, **data)
 
+    def test_tools_become_commands_edits_and_messages(self):
+        edits = {"file_path": "a.py", "edits": [{"old_string": "a\nb", "new_string": "c"}, {"new_string": "d"}]}
+        made, error = {"stdout": "built", "stderr": "warned", "exitCode": 2}, "no such folder"
+        patch = "*** Begin Patch\n*** Update File: a/b c.py\n@@\n-x\n+y\n*** Add File: d.py\n+z\n*** End Patch\n"
+        command = {"command": "make", "output": "built\nwarned", "exit_code": 2, "directory": "/work/alpha"}
+        grep = {"tool": "Grep", "input": {"pattern": "x"}, "output": ["a"], "call_id": "t", "is_error": False}
+        failed = {"event": "PostToolUseFailure", "error": error}
+        response = {"llmContent": "Command: make\nOutput: no\nExit Code: 2", "returnDisplay": "no"}
+        codex, gemini = {"client": "codex"}, {"client": "gemini-cli", "event": "AfterTool"}
+        shell, replaced = (
+            {**gemini, "tool_response": response},
+            {"file_path": "a", "old_string": "x", "new_string": "y"},
+        )
+        edited = {"path": "a.py", "change": "- a\n- b\n+ c\n+ d", "tool": "MultiEdit"}
+        for tool, arguments, data, type_, fields in (
+            ("Bash", {"command": "make"}, {"tool_response": made}, "command.run", command),
+            ("MultiEdit", edits, {}, "file.edited", edited),
+            ("Grep", {"pattern": "x"}, {"tool_response": ["a"], "tool_use_id": "t"}, "message.tool", grep),
+            ("Grep", {}, failed, "message.tool", {"output": error, "is_error": True}),
+            ("apply_patch", {"command": patch}, codex, "file.edited", {"path": "a/b c.py", "change": patch}),
+            ("run_shell_command", {"command": "make"}, shell, "command.run", {"exit_code": 2}),
+            ("replace", replaced, gemini, "file.edited", {"change": "- x\n+ y"}),
+            ("read_file", {}, {**gemini, "tool_response": {"llmContent": ["a"]}}, "message.tool", {"output": ["a"]}),
+        ):  # fmt: skip
+            with self.subTest(tool=tool, **data):
+                event = self.ran(tool, arguments, **data)
+                self.assertEqual((event["type"], {name: event[name] for name in fields}), (type_, fields))
 
-class ClaudeCodeTests(SimpleTestCase):
-    def test_a_command_has_its_output_errors_and_exit_code(self):
-        fields = {"command": "make", "output": "built\nwarned", "exit_code": 2, "directory": "/work/alpha"}
-        self.assertEqual(run(stdout="built", stderr="warned", exitCode=2), {"type": "command.run", **fields})
+    def test_events_without_content_are_empty(self):
+        for event, type_ in (
+            (parsed("UserPromptSubmit"), "message.user"),
+            (parsed("PostToolUse"), "message.tool"),
+            (self.ran("Edit", {}), "file.edited"),
+            (self.ran("apply_patch", {"command": "no patch"}, client="codex"), "file.edited"),
+        ):
+            self.assertEqual(event, {"type": type_})
 
     def test_a_command_that_failed_has_the_exit_code_that_the_error_names(self):
         for error, code in (
@@ -50,109 +82,55 @@ class ClaudeCodeTests(SimpleTestCase):
             ("exit status: 3", 3),
             ("interrupted", None),
         ):
-            event = parsed("PostToolUseFailure", tool_name="Bash", tool_input={"command": "make"}, error=error)
+            event = self.ran("Bash", {"command": "make"}, event="PostToolUseFailure", error=error)
             self.assertEqual((event["type"], event["output"], event.get("exit_code")), ("command.run", error, code))
 
-    def test_an_edit_becomes_a_diff(self):
-        edits = {"file_path": "a.py", "edits": [{"old_string": "a\nb", "new_string": "c"}, {"new_string": "d"}]}
-        event = parsed("PostToolUse", tool_name="MultiEdit", tool_input=edits)
-        fields = {"path": "a.py", "change": "- a\n- b\n+ c\n+ d", "tool": "MultiEdit"}
-        self.assertEqual(event, {"type": "file.edited", **fields})
-
-    def test_other_tools_are_recorded_with_input_and_output(self):
-        event = parsed(
-            "PostToolUse", tool_name="Grep", tool_input={"pattern": "x"}, tool_response=["a"], tool_use_id="t"
-        )
-        expected = {"tool": "Grep", "input": {"pattern": "x"}, "output": ["a"], "call_id": "t", "is_error": False}
-        self.assertEqual(event, {"type": "message.tool", **expected})
-        failed = parsed("PostToolUseFailure", tool_name="Grep", tool_input={}, error="no such folder")
-        self.assertEqual((failed["output"], failed["is_error"]), ("no such folder", True))
-
     def test_long_texts_are_cut_with_a_note(self):
-        event = run(stdout="x" * 1_000_000, stderr="the end")
+        response = {"stdout": "x" * 1_000_000, "stderr": "the end"}
+        event = self.ran("Bash", {"command": "make"}, tool_response=response)
         self.assertEqual(len(event["output"]), 8_000)
         self.assertTrue(event["output"].endswith("the end"))
         self.assertIn("characters left out", event["output"])
         deep: Any = "x"
         for _ in range(500):
             deep = [deep, {"y" * 3_000: deep}] if len(str(deep)) < 5_000 else [deep]
-        event = parsed(
-            "PostToolUse", tool_name="Odd", tool_input=deep, tool_response={str(n): "z" * 99 for n in range(999)}
-        )
+        event = self.ran("Odd", deep, tool_response={str(n): "z" * 99 for n in range(999)})
         self.assertLess(len(str(event)), 20_000)
 
-    def test_events_without_content_are_empty(self):
-        self.assertEqual(parsed("UserPromptSubmit"), {"type": "message.user"})
-        self.assertEqual(parsed("PostToolUse", tool_name="Edit", tool_input={}), {"type": "file.edited"})
-        self.assertEqual(parsed("PostToolUse"), {"type": "message.tool"})
-
-    def test_a_session_without_a_name_is_refused(self):
+    def test_unknown_names_and_a_session_without_one_are_refused(self):
         odd: list[Any] = [None, "", "  ", {}, 7]
         for session in odd:
             with self.assertRaisesRegex(Invalid, "session_id"):
-                parse_hook(client="claude-code", event="Stop", data={"session_id": session})
-
-    def test_unknown_names_are_refused_with_the_known_ones(self):
+                parsed("Stop", session_id=session)
         with self.assertRaises(NotFound) as caught:
-            parse_hook(client="emacs", event="Stop", data=COMMON)
+            parsed("Stop", "emacs")
         self.assertEqual(caught.exception.data["known"], list(hook_clients()))
         with self.assertRaisesRegex(NotFound, "UserPromptSubmit"):
-            parse_hook(client="claude-code", event="stop", data=COMMON)
+            parsed("stop")
 
-
-class GeminiCliTests(SimpleTestCase):
-    def test_prompts_and_answers_become_messages(self):
+    def test_prompts_and_answers_of_gemini_become_messages(self):
         prompt = parsed("BeforeAgent", "gemini-cli", prompt="Why?")
         self.assertEqual(prompt, {"type": "message.user", "content": "Why?"})
         answer = parsed("AfterAgent", "gemini-cli", prompt="Why?", prompt_response="Because.")
         self.assertEqual(answer, {"type": "message.assistant", "content": "Because."})
 
-    def test_its_tools_are_commands_and_edits(self):
-        def ran(name: str, arguments: dict[str, Any], response: Any) -> dict[str, Any]:
-            return parsed("AfterTool", "gemini-cli", tool_name=name, tool_input=arguments, tool_response=response)
-
-        response = {"llmContent": "Command: make\nOutput: no\nExit Code: 2", "returnDisplay": "no"}
-        event = ran("run_shell_command", {"command": "make"}, response)
-        self.assertEqual((event["type"], event["exit_code"]), ("command.run", 2))
-        event = ran("replace", {"file_path": "a", "old_string": "x", "new_string": "y"}, {})
-        self.assertEqual((event["type"], event["change"]), ("file.edited", "- x\n+ y"))
-        event = ran("read_file", {}, {"llmContent": [{"text": "a"}]})
-        self.assertEqual((event["type"], event["output"]), ("message.tool", [{"text": "a"}]))
-
-
-class OtherClientsTests(SimpleTestCase):
     def test_a_sub_agents_tools_are_recorded_with_its_id_and_nothing_else(self):
-        tool = {"tool_name": "Bash", "tool_input": {"command": "make"}, "agent_id": "a1"}
-        event = parsed("PostToolUse", "codex", **tool)
+        event = self.ran("Bash", {"command": "make"}, client="codex", agent_id="a1")
         self.assertEqual((event["type"], event["agent_id"]), ("command.run", "a1"))
         for name in ("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"):
-            found = parse_hook(client="codex", event=name, data={**COMMON, "agent_id": "a1", "prompt": "x"})
-            self.assertEqual((found.effect, found.payload, found.answers), (Effect.NOTHING, {}, False))
+            event = parse_hook(client="codex", event=name, data={**COMMON, "agent_id": "a1", "prompt": "x"})
+            self.assertEqual((event.effect, event.payload, event.answers), (Effect.NOTHING, {}, False))
 
     def test_another_client_that_runs_claude_codes_hooks_is_not_recorded_twice(self):
-        transcript = "/x/workspaceStorage/1f/GitHub.copilot-chat/transcripts/s1.jsonl"
-        for foreign in ({"cursor_version": "3.7.21"}, {"transcript_path": transcript}):
-            data = {**COMMON, "prompt": "x", **foreign}
-            found = parse_hook(client="claude-code", event="UserPromptSubmit", data=data)
-            self.assertEqual((found.effect, found.payload), (Effect.NOTHING, {}))
-
-    def test_a_folder_that_is_named_like_another_client_is_recorded(self):
-        transcript = "/home/ada/.claude/projects/-home-ada-vscode-copilot-chat/s1.jsonl"
-        data = {**COMMON, "prompt": "x", "transcript_path": transcript}
-        self.assertEqual(
-            parse_hook(client="claude-code", event="UserPromptSubmit", data=data).payload, {"content": "x"}
-        )
-
-    def test_a_transcript_path_that_no_file_can_have_is_ignored(self):
-        found = parse_hook(client="claude-code", event="Stop", data={**COMMON, "transcript_path": "/a\0b.jsonl"})
-        self.assertEqual((found.effect, found.payload), (Effect.STOP, {}))
-
-    def test_a_patch_names_its_first_file(self):
-        patch = "*** Begin Patch\n*** Update File: a/b c.py\n@@\n-x\n+y\n*** Add File: d.py\n+z\n*** End Patch\n"
-        event = parsed("PostToolUse", "codex", tool_name="apply_patch", tool_input={"command": patch})
-        self.assertEqual((event["type"], event["path"], event["change"]), ("file.edited", "a/b c.py", patch))
-        odd = parsed("PostToolUse", "codex", tool_name="apply_patch", tool_input={"command": "no patch"})
-        self.assertEqual(odd, {"type": "file.edited"})
+        recorded = {"type": "message.user", "content": "x"}
+        for data, event in (
+            ({"cursor_version": "3.7.21"}, {"type": ""}),
+            ({"transcript_path": "/x/workspaceStorage/1f/GitHub.copilot-chat/transcripts/s1.jsonl"}, {"type": ""}),
+            ({"transcript_path": "/home/ada/.claude/projects/-home-ada-vscode-copilot-chat/s1.jsonl"}, recorded),
+            ({"transcript_path": "/a\0b.jsonl"}, recorded),
+        ):
+            with self.subTest(data):
+                self.assertEqual(parsed("UserPromptSubmit", prompt="x", **data), event)
 
     def test_a_client_that_takes_no_context_at_prompts_gets_none(self):
         data = {"conversation_id": "s1", "prompt": "x"}
@@ -162,20 +140,8 @@ class OtherClientsTests(SimpleTestCase):
 class TablesTests(SimpleTestCase):
     def test_any_hook_data_fits_the_events_schema(self):
         chance = random.Random(3)
-        odd: list[Any] = [
-            None,
-            "",
-            "text",
-            "é" * 30_000,
-            0,
-            -1,
-            2.5,
-            True,
-            [],
-            {},
-            ["a", None, {"text": 1}],
-            {"a": {"b": [1]}},
-        ]
+        texts, nested = [None, "", "text", "é" * 30_000], [[], {}, ["a", None, {"text": 1}], {"a": {"b": [1]}}]
+        odd: list[Any] = [*texts, 0, -1, 2.5, True, *nested]
         names = "prompt tool_name tool_input tool_response error trigger cwd reason last_assistant_message".split()
         tools = ["Bash", "Edit", "MultiEdit", "Write", "replace", "run_shell_command"]
         inner = "command file_path old_string new_string edits content stdout stderr exit_code llmContent".split()
@@ -186,11 +152,10 @@ class TablesTests(SimpleTestCase):
             for name in ("tool_input", "tool_response"):
                 if chance.random() < 0.7:
                     data[name] = {key: chance.choice(odd) for key in inner}
-            found = parse_hook(
-                client=client, event=chance.choice([*table.events, *table.ignored]), data={**data, table.session: "s1"}
-            )
-            if found.payload:
-                client_events()[found.type].schema.model_validate(found.payload)
+            event = chance.choice([*table.events, *table.ignored])
+            parsed_event = parse_hook(client=client, event=event, data={**data, table.session: "s1"})
+            if parsed_event.payload:
+                client_events()[parsed_event.type].schema.model_validate(parsed_event.payload)
 
     def test_each_client_can_start_ask_act_stop_and_end(self):
         for name, table in hook_clients().items():
@@ -228,26 +193,15 @@ class CaptureTestCase(HubTestCase):
     def types(self) -> list[str]:
         return [event.event_type for event in RawEvent.objects.order_by("position")]
 
-    def git(self, *arguments: str, **environment: str) -> str:
-        identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
-        done = subprocess.run(
-            ["git", *identity, *arguments],
-            cwd=self.work,
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, **environment},
-        )
-        return done.stdout
+    def assert_types(self, types: str, start: int = 0) -> None:
+        self.assertEqual(self.types()[start:], types.split())
 
 
 class SessionsTests(CaptureTestCase):
     def test_a_prompt_ends_the_turn_before_and_begins_the_next(self):
         self.hook("UserPromptSubmit", prompt="One")
         self.hook("UserPromptSubmit", prompt="Two")
-        self.assertEqual(
-            self.types(), "session.started turn.began message.user turn.ended turn.began message.user".split()
-        )
+        self.assert_types("session.started turn.began message.user turn.ended turn.began message.user")
         states = list(Turn.objects.order_by("id").values_list("status", "event_count"))
         self.assertEqual(states, [(TurnStatus.CLOSED, 1), (TurnStatus.OPEN, 1)])
 
@@ -269,13 +223,6 @@ class SessionsTests(CaptureTestCase):
             self.hook(event, key=key, **data)
             self.assertEqual(self.types(), before, event)
 
-    def test_a_stop_that_comes_again_later_does_not_end_the_next_turn(self):
-        self.hook("UserPromptSubmit", prompt="One")
-        key = self.hook("Stop")
-        self.hook("UserPromptSubmit", prompt="Two")
-        self.hook("Stop", key=key)
-        self.assertEqual(Turn.objects.filter(status=TurnStatus.OPEN).count(), 1)
-
     def test_an_ended_session_resumes_when_its_client_continues(self):
         self.hook("SessionStart")
         self.hook("SessionEnd", reason="other")
@@ -293,12 +240,15 @@ class SessionsTests(CaptureTestCase):
         self.hook("SessionEnd", reason="other")
         self.assertEqual(Session.objects.get().summary, "Said by the agent")
 
-    def test_two_sessions_keep_their_turns_apart(self):
+    def test_two_sessions_keep_their_turns_apart_and_a_stop_that_comes_again_later_ends_none(self):
         self.hook("UserPromptSubmit", prompt="One", session="s1")
         self.hook("UserPromptSubmit", prompt="Two", session="s2")
-        self.hook("Stop", session="s1")
-        left = list(Turn.objects.filter(status=TurnStatus.OPEN).values_list("session_id", flat=True))
-        self.assertEqual(left, ["s2"])
+        key = self.hook("Stop", session="s1")
+        open_turns = Turn.objects.filter(status=TurnStatus.OPEN).order_by("id").values_list("session_id", flat=True)
+        self.assertEqual(list(open_turns), ["s2"])
+        self.hook("UserPromptSubmit", prompt="Three", session="s1")
+        self.hook("Stop", session="s1", key=key)
+        self.assertEqual(list(open_turns.all()), ["s2", "s1"])
 
     def test_the_summary_lists_prompts_files_and_commands(self):
         self.hook("UserPromptSubmit", prompt="Mend\nthe parser")
@@ -322,9 +272,7 @@ class SessionsTests(CaptureTestCase):
         self.hook("BeforeAgent", client="gemini-cli", prompt="Why?")
         self.hook("AfterAgent", client="gemini-cli", prompt_response="Because.")
         self.hook("SessionEnd", client="gemini-cli", reason="exit")
-        self.assertEqual(
-            self.types(), "session.started turn.began message.user message.assistant turn.ended session.ended".split()
-        )
+        self.assert_types("session.started turn.began message.user message.assistant turn.ended session.ended")
         self.assertEqual(Session.objects.get().agent, "gemini-cli")
 
 
@@ -334,8 +282,15 @@ class CommitsTests(CaptureTestCase):
         self.git("init", "--quiet", "--initial-branch=main")
         self.hook("UserPromptSubmit", prompt="Commit it")
 
+    def git(self, *arguments: str, **environment: str) -> str:
+        command = ["git", "-C", str(self.work), "-c", "user.name=Ada", "-c", "user.email=ada@example.org", *arguments]
+        return subprocess.check_output(command, text=True, env={**os.environ, **environment})
+
     def commit(self, message: str, *options: str, **environment: str) -> str:
         return self.git("commit", "--allow-empty", "-m", message, *options, **environment)
+
+    def recorded(self) -> list[str]:
+        return list(Commit.objects.order_by("id").values_list("message", flat=True))
 
     def test_a_commit_is_recorded_in_its_turn_and_iteration(self):
         iteration = start_iteration(command=IterationStart(command="feature"))
@@ -355,16 +310,16 @@ class CommitsTests(CaptureTestCase):
 
         with mock.patch.object(git, "read_commit", read_slowly):
             self.run_command("git commit -m First", output)
-        self.assertEqual(
-            self.types()[2:], "message.user command.run message.assistant turn.ended commit.recorded".split()
-        )
+        self.assert_types("message.user command.run message.assistant turn.ended commit.recorded", start=2)
         self.assertEqual(RawEvent.objects.exclude(turn_id="").values("turn_id").distinct().count(), 1)
         self.assertEqual(Turn.objects.get().status, TurnStatus.CLOSED)
 
-    def test_each_commit_of_a_command_is_recorded(self):
+    def test_each_commit_of_a_command_is_recorded_and_a_quiet_one_if_it_was_made_just_now(self):
         output = self.commit("First") + self.commit("Second")
         self.run_command("git commit -m First; git commit -m Second", output)
-        self.assertEqual(list(Commit.objects.order_by("id").values_list("message", flat=True)), ["First", "Second"])
+        self.commit("Quiet", "--quiet")
+        self.run_command("git commit -q -m Quiet")
+        self.assertEqual(self.recorded(), ["First", "Second", "Quiet"])
 
     def test_output_with_many_hashes_costs_a_bounded_number_of_looks(self):
         output = "".join(f"[main {number:07x}] Commit\n" for number in range(1, 500))
@@ -372,28 +327,19 @@ class CommitsTests(CaptureTestCase):
             self.run_command("git commit -m First", output)
         self.assertLess(read_commit.call_count, 60)
 
-    def test_a_quiet_commit_is_recorded_if_it_was_made_just_now(self):
-        self.commit("Quiet", "--quiet")
-        self.run_command("git commit -q -m Quiet")
-        self.assertEqual(Commit.objects.get().message, "Quiet")
-
     def test_a_commit_that_failed_does_not_record_an_old_one(self):
         long_ago = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - 7200))
         self.commit("Old", GIT_COMMITTER_DATE=long_ago)
         self.run_command("git commit -m New", "nothing to commit, working tree clean")
-        self.assertEqual(Commit.objects.count(), 0)
+        self.assertEqual(self.recorded(), [])
 
-    def test_a_command_that_commits_nothing_records_nothing(self):
+    def test_a_command_that_commits_nothing_or_a_project_that_switched_it_off_records_nothing(self):
         output = self.commit("First")
         for command in ("git log", "git status; echo commit", "commit-tool --git"):
             self.run_command(command, output)
-        self.assertEqual(Commit.objects.count(), 0)
-
-    def test_a_project_can_switch_it_off(self):
-        output = self.commit("First")
         with mock.patch.dict(os.environ, MEMORY_HUB_CAPTURE_COMMITS="false"):
             self.run_command("git commit -m First", output)
-        self.assertEqual(Commit.objects.count(), 0)
+        self.assertEqual(self.recorded(), [])
 
     def test_a_missing_folder_or_repository_is_no_error(self):
         for place in ("/nowhere/at/all", "/"):

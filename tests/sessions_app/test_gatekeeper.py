@@ -95,21 +95,12 @@ class TurnTests(TurnsTestCase):
         self.assertEqual((begun.turn.session_id, list(types)), ("s7", ["turn.began", "session.started"]))
         self.assertEqual(services.find_session(session_id="s7").status, "active")
 
-    def test_a_strict_policy_covers_the_end_of_a_session(self):
-        begun = self.begin(turn_id="t1")
-        change_settings(command=STRICT)
-        end = SessionEnd(session_id="s1", summary="done")
-        with use_origin(source="mcp"):
-            self.refused("no_token", lambda: services.end_session(command=end))
-        with use_origin(source="mcp", ack_token=begun.ack_token):
-            self.assertEqual(services.end_session(command=end).status, "completed")
-
     def test_a_token_of_another_project_opens_nothing(self):
-        begun = self.begin()
+        token = self.begin().ack_token
         with use_store(project_store("beta"), create=True):
             services.start_session(command=SessionStart(session_id="s1"))
             with self.assertRaises(PreconditionFailed) as caught:
-                append(begun.ack_token)
+                append(token)
         self.assertEqual(caught.exception.data["reason"], "wrong_token")
 
     def test_every_event_restarts_the_timeout(self):
@@ -125,16 +116,13 @@ class TurnTests(TurnsTestCase):
             self.refused("incomplete", lambda: append(begun.ack_token))
         self.assertEqual(Turn.objects.get(turn_id="t").status, TurnStatus.INCOMPLETE)
 
-    def test_beginning_a_turn_expires_timed_out_ones(self):
+    def test_beginning_a_turn_expires_timed_out_ones_and_no_turn_begins_twice(self):
         with clock.frozen(START):
             self.begin(turn_id="old")
         self.begin(turn_id="new")
         self.assertEqual(Turn.objects.get(turn_id="old").status, TurnStatus.INCOMPLETE)
-
-    def test_a_turn_cannot_be_begun_twice(self):
-        self.begin(turn_id="t1")
-        with self.assertRaisesRegex(Conflict, "already has a turn 't1'"):
-            self.begin(turn_id="t1")
+        with self.assertRaisesRegex(Conflict, "already has a turn 'new'"):
+            self.begin(turn_id="new")
 
     def test_unknown_events_are_refused_with_the_known_ones(self):
         token = self.begin().ack_token
@@ -160,18 +148,17 @@ class PolicyTests(TurnsTestCase):
     def write(self, title: str = "T") -> int:
         return write_memory(command=MemoryWrite(title=title, content=f"text of {title}")).id
 
-    def test_a_strict_policy_requires_tokens_of_clients_only(self):
+    def test_a_strict_policy_requires_tokens_of_clients_only_and_to_end_a_session_too(self):
+        self.write("under the automatic policy")
         change_settings(command=STRICT)
+        end = SessionEnd(session_id="s1", summary="done")
         self.refused("no_token", self.write)
-        begun = self.begin(turn_id="t1")
-        with use_origin(ack_token=begun.ack_token):
-            memory = self.write()
-        self.assertEqual(RawEvent.objects.get(position=memory).turn_id, "t1")
+        self.refused("no_token", lambda: services.end_session(command=end))
+        with use_origin(ack_token=self.begin(turn_id="t1").ack_token):
+            self.assertEqual(RawEvent.objects.get(position=self.write()).turn_id, "t1")
+            self.assertEqual(services.end_session(command=end).status, "completed")
         with use_origin(source="admin", actor="owner"):
             self.write("by a person")
-
-    def test_an_automatic_policy_needs_no_token(self):
-        self.write()
 
     def test_an_unknown_setting_or_value_changes_nothing(self):
         head = log.head()

@@ -101,24 +101,20 @@ class ReadCommitsTest(GitTestCase):
         self.repository.commit("one", old=b"1\n2\n3\n4\n5\n")
         self.repository.git("mv", "old", "new")
         self.repository.commit("move")
-        [file] = self.commits()[-1].files
-        self.assertEqual((file.path, file.insertions, file.deletions), ("new", 0, 0))
+        self.assertEqual(self.commits()[-1].files, [FileChange(path="new", insertions=0, deletions=0)])
 
-    def test_messages_and_names_may_hold_any_bytes(self) -> None:
-        self.repository.write(b"caf\xe9\tx\n.txt")
-        self.repository.write("漢字 \u202e.md")
-        self.repository.write("commit")
+    def test_messages_and_names_may_hold_any_bytes_in_any_encoding(self) -> None:
+        self.assertEqual(self.commits(), [])
+        for path in (b"caf\xe9\tx\n.txt", "漢字 \u202e.md", "commit"):
+            self.repository.write(path)
         self.repository.commit(b"Caf\xe9 \xff\n\ncommit\n1\t2\tx\n\x1b[31mred")
         self.repository.commit("")
-        first, empty = self.commits()
-        self.assertEqual(first.message, "Café ÿ\n\ncommit\n1\t2\tx\n\x1b[31mred")
-        self.assertEqual({file.path for file in first.files}, {"café\tx\n.txt", "漢字 \u202e.md", "commit"})
-        self.assertEqual((empty.message, empty.files), ("", []))
-
-    def test_a_declared_encoding_is_read_as_such(self) -> None:
         self.repository.git("config", "i18n.commitEncoding", "iso-8859-15")
         self.repository.commit("100 €".encode("iso-8859-15"))
-        self.assertEqual(self.commits()[0].message, "100 €")
+        first, empty, declared = self.commits()
+        self.assertEqual(first.message, "Café ÿ\n\ncommit\n1\t2\tx\n\x1b[31mred")
+        self.assertEqual({file.path for file in first.files}, {"café\tx\n.txt", "漢字 \u202e.md", "commit"})
+        self.assertEqual((empty.message, empty.files, declared.message), ("", [], "100 €"))
 
     def test_the_users_own_settings_do_not_change_what_is_read(self) -> None:
         for key, value in (
@@ -130,9 +126,6 @@ class ReadCommitsTest(GitTestCase):
         sha = self.repository.commit("one", é=b"1\n")
         [commit] = self.commits()
         self.assertEqual((commit.sha, [file.path for file in commit.files]), (sha, ["é"]))
-
-    def test_a_repository_without_commits_yields_none(self) -> None:
-        self.assertEqual(self.commits(), [])
 
     def test_linked_worktrees_and_bare_repositories_are_read(self) -> None:
         sha = self.repository.commit("one")
@@ -153,26 +146,26 @@ class ReadCommitsTest(GitTestCase):
         with mock.patch.dict(os.environ, {"PATH": ""}), self.assertRaisesRegex(Unavailable, "not installed"):
             list(read_commits(self.repository.folder))
 
-    def test_a_broken_repository_raises_an_error(self) -> None:
-        self.repository.commit("one")
-        self.repository.commit("two")
-        lost = self.repository.git("rev-parse", "HEAD~1")
+    def lose(self, revision: str) -> str:
+        """Remove an object from the repository, and return its name."""
+        lost = self.repository.git("rev-parse", revision)
         (self.repository.folder / ".git/objects" / lost[:2] / lost[2:]).unlink()
-        with self.assertRaisesRegex(Unavailable, "git fsck"):
-            list(read_commits(self.repository.folder))
+        return lost
 
     def test_what_git_dies_of_is_named_and_no_half_commit_is_returned(self) -> None:
         self.repository.commit("one", **{f"file{number}": b"x" for number in range(5)})
         self.repository.commit("two", big=b"1\n")
-        blob = self.repository.git("rev-parse", "HEAD:big")
-        (self.repository.folder / f".git/objects/{blob[:2]}/{blob[2:]}").unlink()
+        blob = self.lose("HEAD:big")
         commits: list[CommitRecord] = []
         with self.assertRaisesRegex(Unavailable, f"unable to read {blob}"):
             commits.extend(read_commits(self.repository.folder))
+        self.assertEqual([commit.message for commit in commits], ["one"])
         commit = read_commit(self.repository.folder, "HEAD")
         assert commit
         self.assertEqual(commit.files, [FileChange(path="big", insertions=None, deletions=None)])
-        self.assertEqual([commit.message for commit in commits], ["one"])
+        self.lose("HEAD~1")
+        with self.assertRaisesRegex(Unavailable, "git fsck"):
+            list(read_commits(self.repository.folder))
 
     def test_a_partial_clone_fetches_nothing_and_its_lines_are_not_counted(self) -> None:
         self.repository.commit("one", old=b"1\n2\n")
@@ -182,14 +175,8 @@ class ReadCommitsTest(GitTestCase):
         origin, clone = f"file://{self.repository.folder}", str(self.root / "clone")
         self.repository.git("clone", "-q", "--no-checkout", "--filter=blob:none", origin, clone)
         commits = list(read_commits(Path(clone)))
-        unknown = {"insertions": None, "deletions": None}
-        self.assertEqual(
-            [commit.files for commit in commits],
-            [
-                [FileChange(path="old", **unknown)],
-                [FileChange(path="new", **unknown), FileChange(path="other", **unknown)],
-            ],
-        )
+        old, new, other = (FileChange(path=path, insertions=None, deletions=None) for path in ("old", "new", "other"))
+        self.assertEqual([commit.files for commit in commits], [[old], [new, other]])
         self.assertEqual(read_commit(Path(clone), "HEAD"), commits[-1])
 
     def test_stopping_early_leaves_no_process_behind(self) -> None:
@@ -210,8 +197,6 @@ class ListFilesTest(GitTestCase):
         self.assertEqual(list_files(self.repository.folder), [".gitignore", "a", "docs/é.md"])
         self.assertEqual(list_files(self.repository.folder / "docs"), ["é.md"])
         self.assertEqual(path_in_worktree(self.repository.folder / "docs"), "docs/")
-
-    def test_outside_git_there_is_no_list(self) -> None:
         self.assertIsNone(list_files(self.root))
         self.assertEqual(path_in_worktree(self.root), "")
 
@@ -260,10 +245,14 @@ class LimitsTest(GitTestCase):
 
     def test_git_that_does_not_answer_is_ended(self) -> None:
         self.repository.commit("one")
-        (self.repository.folder / ".git/config").unlink()
-        os.mkfifo(self.repository.folder / ".git/config")
+        config = self.repository.folder / ".git/config"
+        config.unlink()
+        os.mkfifo(config)
         with mock.patch.object(process, "SECONDS", 0.2), self.assertRaisesRegex(Unavailable, "in time"):
             run(self.repository.folder, "rev-parse", "HEAD")
+        silence, stream = mock.patch.object(process, "SILENCE_SECONDS", 0.2), process.stream
+        with silence, self.assertRaisesRegex(Unavailable, "in time"), stream(self.repository.folder, "log") as chunks:
+            list(chunks)
 
     @skipUnless(hasattr(resource, "prlimit"), "this system limits no other process's memory")
     def test_git_may_not_take_the_machines_memory(self) -> None:
@@ -274,17 +263,6 @@ class LimitsTest(GitTestCase):
             list(read_commits(self.repository.folder))
         kilobytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
         self.assertLess(kilobytes, 2 * 2**20)
-
-    def test_a_history_that_stops_coming_is_given_up(self) -> None:
-        self.repository.commit("one")
-        (self.repository.folder / ".git/config").unlink()
-        os.mkfifo(self.repository.folder / ".git/config")
-        with (
-            mock.patch.object(process, "SILENCE_SECONDS", 0.2),
-            self.assertRaisesRegex(Unavailable, "in time"),
-            process.stream(self.repository.folder, "log") as chunks,
-        ):
-            list(chunks)
 
 
 class TokensTest(TestCase):

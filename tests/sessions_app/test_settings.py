@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from django.core.management import CommandError, call_command
@@ -22,9 +23,13 @@ from memoryhub.core.errors import Forbidden, Invalid, NotFound, Unavailable
 from memoryhub.core.log.event_view import as_of
 from memoryhub.core.permissions import MEMBER_ROLES, Grant, use_grant
 from memoryhub.core.stores.store import GLOBAL_STORE, org_store, use_store
+from memoryhub.web.signin import ensure_owner
+from sessions_app.hook_parser import parse_hook
 from sessions_app.schemas import OrgDescribe, ProfileView, ProjectDescribe, SettingsChange
 from sessions_app.selectors import org_of_project, profile
-from sessions_app.services.profile import change_settings, describe
+from sessions_app.services.capture import folder_settings_of
+from sessions_app.services.profile import Described, change_settings, describe
+from tests.permissions.base import browser_of
 from tests.support import HubTestCase
 
 FILE = ".memory-hub.toml"
@@ -66,29 +71,29 @@ class LayersTests(InAFolderTestCase):
         self.assertEqual(shown, {"search_mode": {"value": value, "decided_by": by}})
 
     def test_the_command_changes_what_the_project_decides_and_nothing_else(self):
-        self.assertRegex(self.run_here("settings", "ack_token_minutes", "12"), r"ack_token_minutes +12 +the project")
-        self.assertRegex(self.run_here("settings", "ranking", '{"text": 2}'), r'ranking +\{"relation": 5.0.*"text": 2')
-        self.assertRegex(self.run_here("settings", "retention_days", "never"), r"retention_days +never +the project")
-        self.assertRegex(
-            self.run_here("settings", "ack_token_minutes", "--default"), r"ack_token_minutes +30 +the default"
-        )
-        for words, sentence in (
+        for words, line in (
+            (("ack_token_minutes", "12"), r"ack_token_minutes +12 +the project"),
+            (("ranking", '{"text": 2}'), r'ranking +\{"relation": 5.0.*"text": 2'),
+            (("retention_days", "never"), r"retention_days +never +the project"),
+            (("ack_token_minutes", "--default"), r"ack_token_minutes +30 +the default"),
+        ):
+            with self.subTest(words=words):
+                self.assertRegex(self.run_here("settings", *words), line)
+        for arguments, sentence in (
             (("colour",), "there is no setting 'colour'; known settings: turn_policy"),
             (("search_mode", "zip"), "'search_mode' must be one of 'auto', 'fts5' or 'basic', not 'zip'"),
             (("--default",), "--default needs the name of a setting"),
         ):
-            with self.subTest(words=words), self.assertRaisesRegex(CommandError, sentence):
-                self.run_here("settings", *words)
+            with self.subTest(arguments), self.assertRaisesRegex(CommandError, sentence):
+                self.run_here("settings", *arguments)
         self.assertEqual(len(self.run_here("settings").splitlines()), 1 + len(ProjectSettings.model_fields))
 
     def test_an_unreadable_file_is_reported_with_its_path(self):
         config = self.home / "config.toml"
+        lax = "'turn_policy' must be one of 'auto' or 'strict', not 'lax'; fix it where it is set, in config"
         for text, sentence in (
             ('turn_policy = "strict"\nx = = 3\n', r"config\.toml, line 2, column 5: invalid value; fix it there, or"),
-            (
-                'turn_policy = "lax"\n',
-                "'turn_policy' must be one of 'auto' or 'strict', not 'lax'; fix it where it is set, in config",
-            ),
+            ('turn_policy = "lax"\n', lax),
         ):
             config.write_text(text)
             with self.subTest(text=text), self.assertRaisesRegex(Unavailable, sentence):
@@ -97,11 +102,10 @@ class LayersTests(InAFolderTestCase):
         config.unlink()
         with mock.patch.dict(os.environ, MEMORY_HUB_RANKING="{"), self.assertRaisesRegex(Unavailable, "is not JSON"):
             project_settings()
-        config.write_text('serch_mode = "auto"\nenabled = true\n')
-        self.assertEqual(project_settings(), ProjectSettings())
-        self.assertEqual((config_problem(), unknown_in_config()), ("", ["serch_mode"]))
-        config.write_text('search_mode = "auto"\nenabled = true\n')
-        self.assertEqual((config_problem(), unknown_in_config()), ("", []))
+        for name, unknown in (("serch_mode", ["serch_mode"]), ("search_mode", [])):
+            config.write_text(f'{name} = "auto"\nenabled = true\n')
+            self.assertEqual(project_settings(), ProjectSettings())
+            self.assertEqual((config_problem(), unknown_in_config()), ("", unknown))
 
 
 class ModelTests(HubTestCase):
@@ -110,19 +114,16 @@ class ModelTests(HubTestCase):
 
     def test_a_folder_or_a_hub_id_as_model_needs_the_right_to_administer_the_hub(self) -> None:
         owner = Grant(places={"project:alpha": MEMBER_ROLES["owner"]}, acts=frozenset(), everywhere=False)
-        with self.store("alpha"):
-            for model in ("~root", "/etc", "../x", "owner/name", "other"):
-                with (
-                    self.subTest(model=model),
-                    use_grant(owner),
-                    self.assertRaisesMessage(Forbidden, "choose a model from the hub's disk or the network"),
-                ):
-                    self.configured(model)
-            self.configured("owner/name")
-            with use_grant(owner):
-                change_settings(command=SettingsChange(settings={"embedding_model": "owner/name", "recall": False}))
-                for other in ("none", "auto", None):
-                    self.configured(other)
+        self.enterContext(self.store("alpha"))
+        for model in ("~root", "/etc", "../x", "owner/name", "other"):
+            refused = self.assertRaisesMessage(Forbidden, "choose a model from the hub's disk or the network")
+            with self.subTest(model=model), use_grant(owner), refused:
+                self.configured(model)
+        self.configured("owner/name")
+        with use_grant(owner):
+            change_settings(command=SettingsChange(settings={"embedding_model": "owner/name", "recall": False}))
+            for other in ("none", "auto", None):
+                self.configured(other)
 
 
 class FolderFileTests(InAFolderTestCase):
@@ -133,28 +134,22 @@ class FolderFileTests(InAFolderTestCase):
         for name in ("secret_allow", "secret_rules", "retention_days", "review_policy", "embedding_model"):
             self.assertNotIn(name, allowed_in_folders())
 
-    def test_a_folder_file_can_only_make_settings_stricter(self):
+    def test_other_settings_only_become_stricter_and_errors_are_one_sentence_with_the_file_name(self):
         for text, sentence in (
             ('turn_policy = "auto"', "'turn_policy' may only be 'strict'"),
             ("ack_token_minutes = 31", "'ack_token_minutes' may be at most 30 in a folder's file, not 31"),
             ("conflict_window_seconds = 6", "'conflict_window_seconds' may be at most 5"),
-        ):
-            with self.subTest(text=text), self.assertRaisesRegex(Invalid, sentence):
-                self.use_file(text)
-        with use_folder(self.use_file('turn_policy = "strict"\nack_token_minutes = 5\nconflict_window_seconds = 0\n')):
-            self.assertEqual(project_settings().ack_token_minutes, 5)
-
-    def test_errors_are_one_sentence_with_the_file_name(self):
-        for text, sentence in (
             ('serch_mode = "basic"', r"there is no setting 'serch_mode' \(did you mean 'search_mode'\?\)"),
             ("capture_commits = 'maybe'", "'capture_commits' must be true or false, not 'maybe'; fix or remove it"),
             ("= 3", "cannot be read"),
             ("a = " + "[\n" * 20_000, "cannot be read: it is nested too deeply; fix or remove it"),
         ):
-            with self.subTest(text=text), self.assertRaisesRegex(Invalid, f"{self.file}.*{sentence}"):
+            with self.subTest(text=text[:40]), self.assertRaisesRegex(Invalid, f"{self.file}.*{sentence}"):
                 self.use_file(text)
         with self.assertRaisesRegex(CommandError, "cannot be read"):
             self.run_here("search", "anything")
+        with use_folder(self.use_file('turn_policy = "strict"\nack_token_minutes = 5\nconflict_window_seconds = 0\n')):
+            self.assertEqual(project_settings().ack_token_minutes, 5)
 
     def test_it_counts_in_folders_below_and_not_for_another_project(self):
         self.assertEqual(self.use_file('project = "beta"\nsearch_mode = "basic"\n').values, {})
@@ -164,9 +159,6 @@ class FolderFileTests(InAFolderTestCase):
         self.assertEqual(read_folder(below, "alpha"), FolderSettings(str(self.file), {"search_mode": "basic"}))
 
     def test_a_hook_captures_anyway_and_reports_the_problem_to_the_session(self):
-        from sessions_app.hook_parser import parse_hook
-        from sessions_app.services.capture import folder_settings_of
-
         self.file.write_text("colour = 3\n")
         data = {"session_id": "s1", "cwd": str(self.folder), "source": "startup"}
         event = parse_hook(client="claude-code", event="SessionStart", data=data)
@@ -176,13 +168,8 @@ class FolderFileTests(InAFolderTestCase):
         self.assertIn("there is no setting 'colour'", problem)
 
     def test_the_settings_page_shows_folder_settings(self):
-        from django.test import Client
-
-        from memoryhub.web.signin import ensure_owner
-
-        browser = Client(headers={"host": "localhost"})
-        browser.force_login(ensure_owner())
-        page = "/p/alpha/admin/settings/"
+        ensure_owner()
+        browser, page = browser_of("owner"), "/p/alpha/admin/settings/"
         self.assertNotIn("Settings from folders", browser.get(page).content.decode())
         bind_project("alpha", self.folder)
         self.use_file('search_mode = "basic"\ncapture_commits = false\n')
@@ -206,38 +193,33 @@ class ProfileTests(HubTestCase):
             pass
         self.enterContext(self.store("alpha"))
 
-    def test_a_store_that_was_never_described_has_an_empty_profile(self) -> None:
-        self.assertEqual(profile(), ProfileView())
-        self.assertIsNone(org_of_project())
+    def describe(self, **fields: Any) -> Described:
+        return describe(command=ProjectDescribe(**fields))
 
-    def test_a_change_carries_only_what_was_set(self) -> None:
-        describe(command=ProjectDescribe(name="Alpha", org_id="acme", metadata={"goals": ["ship"]}, tags=["Ops"]))
-        described = describe(command=ProjectDescribe(description="An aquarium."))
-        self.assertEqual((described.profile.name, described.profile.description), ("Alpha", "An aquarium."))
-        self.assertEqual((described.profile.metadata, described.profile.tags), ({"goals": ["ship"]}, ["ops"]))
+    def test_a_change_carries_only_what_was_set_and_null_resets(self) -> None:
+        self.assertEqual((profile(), org_of_project()), (ProfileView(), None))
+        fields: dict[str, Any] = {"org_id": "acme", "metadata": {"goals": ["ship"]}, "root_path": "/src/alpha"}
+        self.describe(name="Alpha", tags=["Ops"], **fields)
+        described = self.describe(description="An aquarium.").profile
+        self.assertEqual((described.name, described.description), ("Alpha", "An aquarium."))
+        self.assertEqual((described.metadata, described.tags), ({"goals": ["ship"]}, ["ops"]))
         self.assertEqual(org_of_project(), "acme")
         payloads = [event.payload.model_dump(exclude_unset=True) for event in log.read(log.ReplayWindow())]
         self.assertEqual(payloads[1], {"description": "An aquarium."})
-
-    def test_fields_set_to_null_are_reset(self) -> None:
-        describe(command=ProjectDescribe(name="Alpha", org_id="acme", root_path="/src/alpha"))
-        describe(command=ProjectDescribe(name="", org_id=None, root_path=""))
+        self.describe(name="", org_id=None, root_path="")
         self.assertEqual((profile().name, profile().org, profile().root_path), ("", None, ""))
 
-    def test_a_description_without_changes_is_not_written(self) -> None:
-        describe(command=ProjectDescribe(name="Alpha"))
+    def test_what_changes_nothing_and_the_same_key_again_are_not_written(self) -> None:
+        self.describe(name="First", idempotency_key="k")
+        self.describe(name="Second")
         before = log.head()
-        describe(command=ProjectDescribe(name=" Alpha "))
+        self.describe(name=" Second ")
+        self.assertEqual(self.describe(name="First", idempotency_key="k").profile.name, "Second")
         self.assertEqual(log.head(), before)
-
-    def test_the_same_key_again_changes_nothing(self) -> None:
-        describe(command=ProjectDescribe(name="First", idempotency_key="k"))
-        describe(command=ProjectDescribe(name="Second"))
-        self.assertEqual(describe(command=ProjectDescribe(name="First", idempotency_key="k")).profile.name, "Second")
 
     def test_an_unknown_organisation_is_refused_with_the_known_ones(self) -> None:
         with self.assertRaisesRegex(NotFound, "no organisation 'umbrella'.*known: acme"):
-            describe(command=ProjectDescribe(name="Alpha", org_id="umbrella"))
+            self.describe(name="Alpha", org_id="umbrella")
         self.assertEqual(profile(), ProfileView())
 
     def test_an_organisation_and_the_global_scope_have_no_organisation(self) -> None:
@@ -245,14 +227,12 @@ class ProfileTests(HubTestCase):
             with use_store(store, create=True):
                 describe(command=OrgDescribe(name="Everybody"))
                 with self.assertRaisesRegex(Invalid, "'org_id' belongs to a project"):
-                    describe(command=ProjectDescribe(org_id="acme"))
+                    self.describe(org_id="acme")
                 self.assertEqual((profile().name, profile().org), ("Everybody", None))
                 self.assert_rebuilds()
 
     def test_secrets_are_taken_out(self) -> None:
-        described = describe(
-            command=ProjectDescribe(name=f"Alpha {GITHUB_TOKEN}", metadata={"password": "Tr0ub4dor-and-3"})
-        )
+        described = self.describe(name=f"Alpha {GITHUB_TOKEN}", metadata={"password": "Tr0ub4dor-and-3"})
         self.assertTrue(described.redacted)
         self.assertNotIn(GITHUB_TOKEN, described.profile.name)
         self.assertRegex(described.profile.metadata["password"], r"^\[REDACTED:secret:[0-9a-f]{4}\]$")
@@ -272,20 +252,20 @@ class ProfileTests(HubTestCase):
                 ProjectDescribe(**fields)
 
     def test_the_past_cannot_be_described(self) -> None:
-        describe(command=ProjectDescribe(name="Alpha"))
-        describe(command=ProjectDescribe(name="Beta"))
+        self.describe(name="Alpha")
+        self.describe(name="Beta")
         with as_of(1):
             self.assertEqual(profile().name, "Alpha")
             with self.assertRaises(Forbidden):
-                describe(command=ProjectDescribe(name="Gamma"))
+                self.describe(name="Gamma")
 
     def test_a_rebuild_comes_out_the_same_and_without_what_was_erased(self) -> None:
-        describe(command=ProjectDescribe(name="Alpha", metadata={"b": 1, "a": [True, None]}, org_id="acme"))
-        describe(command=ProjectDescribe(description="An aquarium.", tags=["ops"]))
+        self.describe(name="Alpha", metadata={"b": 1, "a": [True, None]}, org_id="acme")
+        self.describe(description="An aquarium.", tags=["ops"])
         self.assert_rebuilds()
         self.assertEqual((profile().name, profile().metadata), ("Alpha", {"b": 1, "a": [True, None]}))
         log.erase_streams(["project"], reason="leaving")
         self.assertEqual(profile(), ProfileView())
-        describe(command=ProjectDescribe(description="Rewritten."))
+        self.describe(description="Rewritten.")
         self.assert_rebuilds()
         self.assertEqual((profile().name, profile().description), ("", "Rewritten."))

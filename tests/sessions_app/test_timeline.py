@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connections
-from django.test import tag
+from django.test import SimpleTestCase, tag
 from django.test.utils import CaptureQueriesContext
 
 from memories.schemas import MemoryTouch, MemoryWrite
@@ -47,12 +47,10 @@ class TimelineTests(WorkingTestCase):
     def test_turns_that_run_at_once_are_kept_apart(self) -> None:
         self.start("s-1")
         with self.store():
-            tokens = {
-                name: begin_turn(command=TurnBegin(session_id="s-1", turn_id=name)).ack_token for name in ("a", "b")
-            }
+            begun = {name: begin_turn(command=TurnBegin(session_id="s-1", turn_id=name)) for name in ("a", "b")}
             for name in ("a", "b", "a"):
-                payload = {"content": f"of {name}"}
-                append_event(command=EventAppend(ack_token=tokens[name], type="note.added", payload=payload))
+                note = {"type": "note.added", "payload": {"content": f"of {name}"}}
+                append_event(command=EventAppend(ack_token=begun[name].ack_token, **note))
         parts = self.timeline().days[0].parts[1:]
         shown = {part.turn.turn_id: [entry.title for entry in part.entries] for part in parts if part.turn}
         self.assertEqual(shown, {"a": ["of a", "of a"], "b": ["of b"]})
@@ -66,6 +64,7 @@ class TimelineTests(WorkingTestCase):
         back = self.pages_towards("earlier")[::-1]
         forth = self.pages_towards("later", after=0)
         self.assertEqual((back[-1].later, forth[0].earlier), (None, None))
+        self.assertEqual((self.timeline(before=1), self.timeline(after=99)), (TimelinePage([]), TimelinePage([])))
         for pages in (back, forth):
             covered = [position for page in pages for position in range(page.first, page.last + 1)]
             self.assertEqual(covered, everything)
@@ -77,11 +76,6 @@ class TimelineTests(WorkingTestCase):
             cut = {"before": edge} if end == "earlier" else {"after": edge}
             pages.append(self.timeline(size=10, **cut))
         return pages
-
-    def test_a_page_past_either_end_is_empty(self) -> None:
-        self.start("s-1")
-        self.assertEqual(self.timeline(before=1), TimelinePage([]))
-        self.assertEqual(self.timeline(after=99), TimelinePage([]))
 
     def test_a_turn_holds_what_happened_in_it_and_not_what_came_later(self) -> None:
         self.start("s-1")
@@ -99,28 +93,33 @@ class TimelineTests(WorkingTestCase):
             self.assertFalse(set(first_events) & set(turn_events(second).values_list("position", flat=True)))
             self.assertEqual(first_prompts([first, second]), {first.id: "one", second.id: "two"})
 
-    def test_a_session_includes_its_start_that_was_recorded_outside_of_it(self) -> None:
+    def test_a_session_has_its_start_titles_of_memories_and_what_was_erased_without_its_text(self) -> None:
         with self.store(session_id="another"):
             start_session(command=SessionStart(session_id="s-1", purpose="Lay the floor"))
-        self.assertEqual(self.entries()[0].title, "Lay the floor")
-
-    def test_events_of_a_memory_have_the_memorys_title(self) -> None:
-        self.start("s-1")
         memory = self.write("Keep one file a project", session="elsewhere")
         with self.store(session_id="s-1"):
             delete_memory(command=MemoryTouch(id=memory))
-        deleted = self.entries()[-1]
-        shown = (deleted.type, deleted.title, deleted.thing)
-        self.assertEqual(shown, ("memory.deleted", "Keep one file a project", "memory"))
-
-    def test_an_erased_event_is_still_there_without_its_text(self) -> None:
-        self.start("s-1")
-        memory = self.write("a secret plan", session="s-1")
+        erased = self.write("a secret plan", session="s-1")
         with self.store():
-            log.erase_streams([f"memory:{memory}"], reason="asked for")
-        erased = self.entries()[-1]
-        self.assertTrue(erased.is_erased)
-        self.assertEqual((erased.title, erased.text, erased.rest), ("", "", {}))
+            log.erase_streams([f"memory:{erased}"], reason="asked for")
+        start, deleted, last = self.entries()
+        self.assertEqual(start.title, "Lay the floor")
+        described = (deleted.type, deleted.title, deleted.thing)
+        self.assertEqual(described, ("memory.deleted", "Keep one file a project", "memory"))
+        self.assertEqual((last.is_erased, last.title, last.text, last.rest), (True, "", "", {}))
+
+    def test_a_turn_of_the_same_name_in_another_session_has_its_own_prompt(self) -> None:
+        begun = []
+        for session in ("s-1", "s-2"):
+            self.start(session)
+            with self.store(), use_origin(session_id=session):
+                turn = begin_turn(command=TurnBegin(turn_id="same"))
+                payload = {"content": f"asked in {session}\nand more"}
+                append_event(command=EventAppend(ack_token=turn.ack_token, type="message.user", payload=payload))
+                begun.append(turn.turn)
+        with self.store():
+            self.assertEqual(first_prompts(begun), {begun[0].id: "asked in s-1", begun[1].id: "asked in s-2"})
+            self.assertEqual(RawEvent.objects.filter(turn_id="same").count(), 4)
 
     def test_makes_as_many_queries_for_many_events_as_for_few(self) -> None:
         self.start("s-1")
@@ -142,22 +141,7 @@ class TimelineTests(WorkingTestCase):
         return [entry for day in self.timeline().days for part in day.parts for entry in part.entries]
 
 
-class PromptTests(WorkingTestCase):
-    def test_a_turn_of_the_same_name_in_another_session_has_its_own_prompt(self) -> None:
-        begun = []
-        for session in ("s-1", "s-2"):
-            self.start(session)
-            with self.store(), use_origin(session_id=session):
-                turn = begin_turn(command=TurnBegin(turn_id="same"))
-                payload = {"content": f"asked in {session}\nand more"}
-                append_event(command=EventAppend(ack_token=turn.ack_token, type="message.user", payload=payload))
-                begun.append(turn.turn)
-        with self.store():
-            self.assertEqual(first_prompts(begun), {begun[0].id: "asked in s-1", begun[1].id: "asked in s-2"})
-            self.assertEqual(RawEvent.objects.filter(turn_id="same").count(), 4)
-
-
-class AboutTests(WorkingTestCase):
+class AboutTests(SimpleTestCase):
     def test_events_are_described_in_one_line(self) -> None:
         lines: dict[tuple[str, str], dict[str, Any]] = {
             ("message.user", "Measure it"): {"content": "Measure it\n\nTwice."},
@@ -175,16 +159,16 @@ class AboutTests(WorkingTestCase):
         }
         for (kind, line), payload in lines.items():
             self.assertEqual(about(kind, payload, ""), line)
-
-    def test_the_entitys_title_is_used_if_the_payload_has_none(self) -> None:
         self.assertEqual(about("memory.deleted", {"memory_id": 4, "reason": "old"}, "A choice"), "A choice")
         self.assertEqual(about("memory.revised", {"title": "New"}, "Old"), "New")
         self.assertEqual(about("memory.written", {}, ""), "")
 
     def test_the_main_text_is_separate_unless_the_line_has_all_of_it(self) -> None:
-        command = {"command": "make", "output": "a\nb", "exit_code": 0}
-        self.assertEqual(body("command.run", command), ("a\nb", {"command": "make", "exit_code": 0}))
-        self.assertEqual(body("message.user", {"content": "short"}), ("", {"content": "short"}))
-        self.assertEqual(body("message.user", {"content": "one\ntwo"}), ("one\ntwo", {}))
-        tool = {"tool": "Read", "output": {"lines": 3}}
-        self.assertEqual(body("message.tool", tool), ("", tool))
+        command, tool = {"command": "make", "output": "a\nb", "exit_code": 0}, {"tool": "Read", "output": {"lines": 3}}
+        for kind, payload, parts in (
+            ("command.run", command, ("a\nb", {"command": "make", "exit_code": 0})),
+            ("message.user", {"content": "short"}, ("", {"content": "short"})),
+            ("message.user", {"content": "one\ntwo"}, ("one\ntwo", {})),
+            ("message.tool", tool, ("", tool)),
+        ):
+            self.assertEqual(body(kind, payload), parts)
