@@ -45,7 +45,6 @@ from tests import tampering
 from tests.databases import on_postgresql, sqlite_only
 from tests.memories.base import MemoriesTestCase, pages
 from tests.memories.test_embeddings import CATS, DATABASE, DEPLOY, EmbeddingTestCase
-from tests.support import HubTestCase
 
 TEXTS = {
     "Storage engine": "We keep every project in its own SQLite file with write-ahead logging.",
@@ -72,44 +71,36 @@ class SearchTestCase(MemoriesTestCase):
 
 class FullTextTests(SearchTestCase):
     @tag("backend")
-    def test_a_memory_is_found_by_other_words_than_its_title(self):
-        self.assertEqual(self.found("how do projects log what was written?")[0], "Storage engine")
-        self.assertEqual(self.found("when was the descaling of the coffee machines?")[0], "Kitchen")
-
-    def test_every_hit_carries_its_evidence(self):
-        (hit,) = self.search("coffee").results
-        self.assertEqual((hit["id"], hit["event"], hit["source"]), (self.ids["Kitchen"], self.ids["Kitchen"], "memory"))
-        self.assertIn("coffee", hit["snippet"])
-        self.assertTrue(hit["created_at"])
-
-    def test_the_text_does_not_depend_on_the_explanations(self):
-        for words, limits in (
-            ("coffee password", {}),
-            ("project", {"limit": 1}),
-            ("coffee", {"compact": True}),
-            ("zz", {}),
+    def test_a_live_memory_is_found_by_other_words_than_its_title_and_by_filters(self):
+        for question, filters, titles in (
+            ("how do projects log what was written?", {"limit": 1}, ["Storage engine"]),
+            ("when was the descaling of the coffee machines?", {"limit": 1}, ["Kitchen"]),
+            ('"* - ( ^ :', {}, []),
+            ("coffee password ranking", {"tags": ["sig"]}, ["Sign-in"]),
+            ("coffee", {"since": clock.now() + timedelta(days=1)}, []),
+            ("coffee", {"sources": ["commit"]}, []),
+            ("coffee", {"type": "task"}, []),
         ):
-            command = MemorySearch.model_validate({"query": words, **limits})
-            self.assertEqual(search_text(command), search(command).text)
-
-    def test_filters_restrict_the_hits(self):
-        self.assertEqual(self.found("coffee password ranking", tags=["sig"]), ["Sign-in"])
-        self.assertEqual(self.found("coffee", since=clock.now() + timedelta(days=1)), [])
-        self.assertEqual(self.found("coffee", sources=["commit"]), [])
-        self.assertEqual(self.found("coffee", type="task"), [])
-
-    @tag("backend")
-    def test_deleted_and_old_texts_are_not_found(self):
+            with self.subTest(question, **filters):
+                self.assertEqual(self.found(question, **filters), titles)
         self.delete(self.ids["Kitchen"])
         self.assertEqual(self.found("coffee"), [])
         self.restore(self.ids["Kitchen"])
         self.assertEqual(self.found("coffee"), ["Kitchen"])
 
-    def test_a_question_of_stop_words_is_still_searched(self):
-        self.assertEqual(terms("what is it"), ["what", "is", "it"])
-
-    def test_punctuation_finds_nothing(self):
-        self.assertEqual(self.found('"* - ( ^ :'), [])
+    def test_every_hit_carries_its_evidence_and_the_text_does_not_depend_on_it(self):
+        (hit,) = self.search("coffee").results
+        self.assertEqual((hit["id"], hit["event"], hit["source"]), (self.ids["Kitchen"], self.ids["Kitchen"], "memory"))
+        self.assertIn("coffee", hit["snippet"])
+        self.assertTrue(hit["created_at"])
+        for fields in (
+            {"query": "coffee password"},
+            {"query": "project", "limit": 1},
+            {"query": "coffee", "compact": True},
+            {"query": "zz"},
+        ):
+            command = MemorySearch.model_validate(fields)
+            self.assertEqual(search_text(command), search(command).text, fields)
 
     @tag("backend")
     def test_no_query_raises(self):
@@ -124,97 +115,70 @@ class FullTextTests(SearchTestCase):
             self.search(odd)
 
     @tag("backend")
-    def test_pages_cover_everything_once(self):
-        answers = pages(partial(self.search, "sqlite link coffee ranking"), limit=1)
+    def test_pages_cover_everything_once_within_the_token_budget(self):
+        question = "sqlite link coffee ranking"
+        answers = pages(partial(self.search, question), limit=1)
         seen = [hit["id"] for answer in answers for hit in answer.results]
         self.assertEqual(sorted(seen), sorted(self.ids.values()))
-        self.assertEqual(answers[-1].meta.total_count, 4)
-
-    def test_a_cursor_of_another_kind_is_refused(self):
+        listing = self.search(question, max_tokens=50)
+        self.assertTrue(listing.meta.truncated and listing.meta.has_more)
+        self.assertLessEqual(listing.meta.estimated_tokens, 50)
+        later = self.search(question, cursor=listing.meta.next_cursor)
+        self.assertEqual(later.meta.returned_count + listing.meta.returned_count, 4)
         with self.assertRaisesRegex(Invalid, "cursor"):
             self.search("coffee", cursor="bm9uc2Vuc2U")
-
-    def test_the_token_budget_is_kept_and_omissions_are_reported(self):
-        listing = self.search("sqlite link coffee ranking", max_tokens=50)
-        self.assertLess(listing.meta.returned_count, 4)
-        self.assertTrue(listing.meta.truncated)
-        self.assertTrue(listing.meta.has_more)
-        self.assertLessEqual(listing.meta.estimated_tokens, 50)
-        rest = self.search("sqlite link coffee ranking", cursor=listing.meta.next_cursor)
-        self.assertEqual(rest.meta.returned_count + listing.meta.returned_count, 4)
 
 
 @tag("backend")
 class LargeStoreTests(SearchTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.write_all({f"Note {n}": f"common words about topic {n % 7} item {n}" for n in range(400)})
-
     def ranked(self, query: str, **filters: object) -> list[tuple[int, float]]:
         return engine.rank(parse_search(MemorySearch(query=query, **filters))).hits
 
-    def test_skipping_common_words_gives_the_same_best_hits(self):
+    def test_skipping_common_words_gives_the_same_best_hits_and_never_too_few(self):
+        self.write_all({f"Note {n}": f"common words about topic {n % 7} item {n}" for n in range(400)})
         questions = ["common item 42", "words about topic 3", "common words topic", "coffee about common"]
+        plain = {question: self.ranked(question)[:10] for question in questions}
+        self.enterContext(mock.patch.multiple(fulltext, _LARGE_STORE=0, _TELLING_MATCHES=100, _ENOUGH=10))
         for question in questions:
-            plain = self.ranked(question)
-            with mock.patch.multiple(fulltext, _LARGE_STORE=0, _TELLING_MATCHES=100, _ENOUGH=10):
-                quick = self.ranked(question)
             with self.subTest(question=question):
-                self.assertEqual([entry for entry, _ in quick[:10]], [element for element, _ in plain[:10]])
-                for (_, mine), (_, theirs) in zip(quick[:10], plain[:10], strict=True):
-                    self.assertAlmostEqual(mine, theirs, places=12)  # the sums are added up in another order
-
-    def test_with_too_few_hits_common_words_are_used(self):
-        with mock.patch.multiple(fulltext, _LARGE_STORE=0, _TELLING_MATCHES=100, _ENOUGH=10):
-            found = self.ranked("coffee link common topic 3", tags=["sig"])
-        self.assertEqual([document_id for document_id, _ in found], [self.ids["Sign-in"]])
+                quick = self.ranked(question)[:10]
+                self.assertEqual([hit for hit, _ in quick], [hit for hit, _ in plain[question]])
+                for (_, score), (_, plain_score) in zip(quick, plain[question], strict=True):
+                    self.assertAlmostEqual(score, plain_score, places=12)  # the sums are added up in another order
+        of_few_hits = self.ranked("coffee link common topic 3", tags=["sig"])
+        self.assertEqual([document_id for document_id, _ in of_few_hits], [self.ids["Sign-in"]])
 
 
 @tag("backend")
 class WithoutFullTextTests(SearchTestCase):
-    def setUp(self) -> None:
-        super().setUp()
+    def test_like_is_used_and_reported_until_a_rebuild_restores_the_index(self):
         drop_index()
-
-    def test_like_is_used_and_reported(self):
         listing = self.search("coffee machine")
         self.assertEqual([hit["title"] for hit in listing.results], ["Kitchen"])
         self.assertEqual(listing.meta.mode, "basic")
-
-    def test_writing_works(self):
         self.write("Tea", "Green tea at four.")
         self.assertEqual(self.found("green"), ["Tea"])
-
-    def test_filters_restrict_the_hits(self):
         self.assertEqual(self.found("coffee password ranking", tags=["sig"]), ["Sign-in"])
-
-    def test_a_rebuild_restores_the_index(self):
         self.assert_rebuilds()
         listing = self.search("descaling")
-        self.assertEqual(listing.meta.mode, "fts5")
-        self.assertEqual(listing.results[0]["title"], "Kitchen")
+        self.assertEqual((listing.meta.mode, listing.results[0]["title"]), ("fts5", "Kitchen"))
 
 
 class ListTests(SearchTestCase):
     def test_a_page_neither_skips_nor_repeats_while_others_write(self):
-        first = selectors.list_memories(command=MemoryList(limit=2))
+        first = selectors.list_memories(command=MemoryList(limit=2, compact=True))
+        self.assertEqual(first.results[0], {"id": self.ids["Search"], "title": "Search"})
         self.write("Late", "came in between")
-        second = selectors.list_memories(command=MemoryList(limit=2, cursor=first.meta.next_cursor))
+        second = selectors.list_memories(command=MemoryList(limit=2, cursor=first.meta.next_cursor, compact=True))
         ids = [memory["id"] for memory in [*first.results, *second.results]]
         self.assertEqual(sorted(ids), sorted(self.ids.values()))
 
-    def test_compact_returns_only_ids_and_titles(self):
-        listing = selectors.list_memories(command=MemoryList(compact=True, limit=1))
-        self.assertEqual(listing.results, [{"id": self.ids["Search"], "title": "Search"}])
 
-
-class TextTests(HubTestCase):
-    def test_terms_are_quoted_and_joined_by_or(self):
+class TextTests(SimpleTestCase):
+    def test_terms_are_quoted_and_joined_by_or_and_a_snippet_shows_where_they_are(self):
         self.assertEqual(match_any(terms('WAL "mode" OR snake_case')), '"wal" OR "mode" OR "snake" OR "case"')
-
-    def test_a_snippet_shows_where_the_words_are(self):
-        text = "filler words " * 100 + "the coffee machine is here " + "more filler " * 100
-        cut = snippet(text, ["coffee", "machine"])
+        self.assertEqual(terms("what is it"), ["what", "is", "it"], "stop words alone are searched")
+        cut = snippet("filler words " * 100 + "the coffee machine is here " + "more filler " * 100, ["coffee"])
         self.assertIn("coffee machine", cut)
         self.assertLessEqual(len(cut), 210)
 
@@ -224,12 +188,10 @@ class ChangeTests(SearchTestCase):
         super().setUp()
         messages = ["Update gizmo to 2.1", "Upgrade gizmo", "Bump gizmo", "Fix the use of gizmo in tests"]
         messages.append("cli: replace gizmo with widget and what supports it\n\nIt took ten seconds to compile.")
-        record_commits(
-            commits=[
-                CommitRecord(sha=f"{number:040x}", message=message, committed_at=clock.now())
-                for number, message in enumerate(messages)
-            ]
-        )
+        shas = [f"{number:040x}" for number in range(len(messages))]
+        commits = zip(shas, messages, strict=True)
+        now = clock.now()
+        record_commits(commits=[CommitRecord(sha=sha, message=text, committed_at=now) for sha, text in commits])
 
     def test_the_commit_that_made_a_change_comes_first(self):
         for question in ("why was gizmo replaced", "when was gizmo removed", "What did we switch to from gizmo?"):
@@ -243,12 +205,9 @@ class ChangeTests(SearchTestCase):
         for hit in self.search("gizmo").results:
             self.assertEqual("says little ×0.6" in hit["why"], hit["title"].startswith(("Bump", "Up")), hit)
 
-    def test_a_changelog_line_that_tells_of_the_change_raises_its_section(self):
-        for title, text in {
-            "1.0": "gizmo gizmo works\ngizmo is fast",
-            "2.0": "Added\n- Dropped gizmo\n- Much more",
-        }.items():
-            self.write(f"Changelog {title}", text)
+    def test_a_changelog_line_about_the_change_raises_its_section(self):
+        self.write("Changelog 1.0", "gizmo gizmo works\ngizmo is fast")
+        self.write("Changelog 2.0", "Added\n- Dropped gizmo\n- Much more")
         self.assertEqual(self.found("when was gizmo dropped", sources=["memory"])[0], "Changelog 2.0")
 
     def test_a_superseded_memory_is_lowered_below_what_replaces_it(self):
@@ -259,45 +218,48 @@ class ChangeTests(SearchTestCase):
 
 
 BEGAN = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
+PAINT = ("Which paint for the boathouse?", "The dark green one.")
 WORDS_ALONE = Pipeline(near=0, date=0, neighbours=0, session=0, speaker=0)
 
 
+def say(session: str, *texts: str, began: datetime = BEGAN) -> list[int]:
+    """Begin a session, and let the user send the texts, one a minute; return the ids of the messages."""
+    ids = []
+    with clock.frozen(began):
+        start_session(command=SessionStart(session_id=session))
+    for index, text in enumerate(texts):
+        with clock.frozen(began + timedelta(minutes=index)):
+            turn = automatic_turn(session_id=session)
+            event = append_automatically(turn=turn, type="message.user", payload={"content": text})
+            close_turn(turn)
+        ids.append(event.position)
+    return ids
+
+
 class MessagesTestCase(MemoriesTestCase):
-    def say(self, session: str, *texts: str, began: datetime = BEGAN) -> list[int]:
-        ids = []
-        with clock.frozen(began):
-            start_session(command=SessionStart(session_id=session))
-        for index, text in enumerate(texts):
-            with clock.frozen(began + timedelta(minutes=index)):
-                turn = automatic_turn(session_id=session)
-                event = append_automatically(turn=turn, type="message.user", payload={"content": text})
-                close_turn(turn)
-            ids.append(event.position)
-        return ids
+    say = staticmethod(say)
 
     def found(self, query: str, pipeline: Pipeline = USUAL) -> list[int]:
         return [hit for hit, _ in engine.rank(parse(query), pipeline=pipeline).hits]
 
     def matching(self, expression: str) -> set[int]:
-        found = rows.fetch("SELECT rowid FROM search_fts WHERE search_fts MATCH %s", [expression])
-        return {hit for (hit,) in found}
+        hits = rows.fetch("SELECT rowid FROM search_fts WHERE search_fts MATCH %s", [expression])
+        return {hit for (hit,) in hits}
 
 
 class SurroundingsTests(MessagesTestCase):
     @sqlite_only("expressions of its full-text index")
-    def test_an_answer_is_found_by_the_words_of_its_question(self):
-        question, answer, other = self.say(
-            "s", "Which paint for the boathouse?", "The dark green one.", "Fine, thanks."
-        )
+    def test_an_answer_is_found_by_the_words_of_its_question_in_its_session(self):
+        question, answer, other = self.say("s", *PAINT, "Fine, thanks.")
+        (foreign,) = self.say("two", "Let us eat.", began=BEGAN + timedelta(hours=1))
         self.assertEqual(self.found("boathouse")[:2], [question, answer])
-        self.assertNotIn(other, self.found("boathouse"))
+        self.assertFalse({other, foreign} & {*self.found("boathouse")})
         self.assertEqual(self.matching("near : boathouse"), {answer})
         self.assertEqual(self.matching("near : green"), {question, other})
-
-    def test_neighbours_are_of_the_same_session(self):
-        self.say("one", "The lantern is broken.")
-        (alone,) = self.say("two", "Let us eat.", began=BEGAN + timedelta(hours=1))
-        self.assertNotIn(alone, self.found("lantern"))
+        ranked = engine.rank(parse("boathouse"), pipeline=WORDS_ALONE)
+        self.assertEqual((ranked.hits[0][0], ranked.factors), (question, {}))
+        self.assertEqual(self.search("green", as_of=answer - 1).results, [])
+        self.assertIn(question, self.found("green"))
 
     @tag("backend")
     def test_a_message_is_found_by_its_date_in_words_or_digits(self):
@@ -320,12 +282,6 @@ class SurroundingsTests(MessagesTestCase):
         to, by = self.say("s", "Ben: Ada, was the marathon fun?", "Ada: The marathon was fun, Ben.")
         self.assertEqual(self.found("how did Ada like the marathon")[0], by)
         self.assertEqual(self.found("how did Ben like the marathon")[0], to)
-
-    def test_without_stages_only_own_words_count(self):
-        question, _ = self.say("s", "Which paint for the boathouse?", "The dark green one.")
-        ranked = engine.rank(parse("boathouse"), pipeline=WORDS_ALONE)
-        self.assertEqual(ranked.hits[0][0], question)
-        self.assertEqual(ranked.factors, {})
 
     def test_a_hit_explains_its_rank(self):
         self.say("s", "Ada: the heron nests on the roof", "Ben: herons, again?")
@@ -359,13 +315,6 @@ class KeepingTests(MessagesTestCase):
         return [*sizes, *((item, sorted(self.matching(item))) for item in columns)]
 
     @sqlite_only("expressions of its full-text index")
-    def test_a_rebuild_gives_the_same_rows_and_index(self):
-        self.say("s", "The heron nests on the roof.", "Again?", "Yes, the heron.")
-        before = self.index()
-        self.assert_rebuilds()
-        self.assertEqual(self.index(), before)
-
-    @sqlite_only("expressions of its full-text index")
     def test_an_erased_message_leaves_nothing_with_its_neighbours(self):
         first, second, third = self.say("s", "The heron nests.", "It is quicksilverish.", "On the roof, again.")
         self.assertEqual(self.matching("near : quicksilverish"), {first, third})
@@ -381,35 +330,25 @@ class KeepingTests(MessagesTestCase):
         self.assert_rebuilds()
         self.assertEqual(self.index(), before)
 
-    def test_past_states_do_not_contain_later_messages(self):
-        first, second = self.say("s", "Which paint for the boathouse?", "The dark green one.")
-        past = self.search("green", as_of=second - 1)
-        self.assertEqual(past.results, [])
-        self.assertIn(first, self.found("green"))
-
 
 @sqlite_only("an earlier form of its full-text index")
 class UpgradeTests(MessagesTestCase):
-    def test_an_older_index_is_rebuilt_when_the_store_is_opened(self):
-        first, second = self.say("s", "Which paint for the boathouse?", "The dark green one.")
-        kept = self.write("Paint", "Boathouse paint is in the cellar.")
-        gone = self.write("Old paint", "Boathouse paint is lead.")
-        self.delete(gone)
+    def test_an_older_index_is_renewed_by_opening_the_store_or_a_rebuild(self):
+        first, second = self.say("s", *PAINT)
+        memory = self.write("Paint", "Boathouse paint is in the cellar.")
+        self.delete(self.write("Old paint", "Boathouse paint is lead."))
         before = sorted(SearchDocument.objects.values_list())
+        self.make_old()
+        log.rebuild()
+        self.assertEqual(self.matching("near : boathouse"), {second})
         self.make_old()
         store = current_store()
         forget(store)
         with use_store(store):
             self.assertEqual(self.matching("near : boathouse"), {second})
-            self.assertEqual(set(self.found("boathouse")), {first, second, kept})
+            self.assertEqual(set(self.found("boathouse")), {first, second, memory})
             self.assertEqual(sorted(SearchDocument.objects.values_list()), before)
             self.assert_rebuilds()
-
-    def test_a_rebuild_of_an_open_store_renews_it_too(self):
-        _, second = self.say("s", "Which paint for the boathouse?", "The dark green one.")
-        self.make_old()
-        log.rebuild()
-        self.assertEqual(self.matching("near : boathouse"), {second})
 
     def make_old(self) -> None:
         rows.execute("DROP TABLE search_fts")
@@ -424,52 +363,43 @@ class HybridTests(EmbeddingTestCase):
         self.embed()
 
     def test_a_document_without_the_words_is_found_by_meaning_and_explained(self):
-        found = self.search("feline pets")
-        self.assertEqual(found.meta.mode, "hybrid")
-        self.assertEqual([hit["id"] for hit in found.results], [self.cats])
-        self.assertRegex(found.results[0]["why"], r"^meaning 0\.\d\d$")
+        listing = self.search("feline pets")
+        self.assertEqual(listing.meta.mode, "hybrid")
+        self.assertEqual([hit["id"] for hit in listing.results], [self.cats])
+        self.assertRegex(listing.results[0]["why"], r"^meaning 0\.\d\d$")
+        answer = search_by_offset(command=SearchByOffset(query="feline pets"))
+        self.assertEqual(answer["metadata"]["embedding_model"], "all-MiniLM-L6-v2-int8")
+        self.assertEqual([memory["id"] for memory in answer["memories"]], [self.cats])
+        question = parse("feline pets")
+        self.assertEqual(engine.rank(question).hits, [], "reproducible searches use words only")
+        self.assertEqual([hit for hit, _ in engine.rank(question, others=True).hits], [self.cats])
+
+    def test_documents_without_the_meaning_or_of_other_filters_or_projects_are_not_found(self):
+        self.assertEqual(self.hits("quantum chromodynamics lecture"), [])
+        self.assertEqual(self.hits("feline pets", kind="guideline"), [])
+        self.assertEqual(self.hits("feline pets", tags=["none"]), [])
+        with self.store("beta"):
+            self.note(DEPLOY)
+            self.embed()
+            self.assertEqual(self.hits("feline pets"), [])
 
     def test_a_hit_by_words_and_meaning_explains_both(self):
         (hit, *_) = self.search("which SQLite server was chosen").results
         self.assertEqual(hit["id"], self.database)
         self.assertRegex(hit["why"], r"^(text|sqlite.*); meaning 0\.\d\d")
 
-    def test_a_document_with_neither_is_not_found(self):
-        self.assertEqual(self.search("quantum chromodynamics lecture").results, [])
-
-    def test_filters_apply_to_hits_by_meaning(self):
-        self.assertEqual(self.search("feline pets", kind="guideline").results, [])
-        self.assertEqual(self.search("feline pets", tags=["none"]).results, [])
-
-    def test_without_the_model_words_are_used_and_the_answer_reports_it(self):
+    def test_without_the_model_and_in_the_past_words_are_used_and_the_answer_reports_it(self):
+        past = self.search("warm roofs", as_of=3)
         with use_engine(RemoteEngine()):
-            found = self.search("warm roofs")
-        self.assertEqual([hit["id"] for hit in found.results], [self.cats])
-        self.assertEqual(found.meta.mode, "fts5")
-        self.assertIn("by words alone: memory-hub serve", found.meta.note or "")
-
-    def test_the_past_is_searched_by_words_only(self):
-        found = self.search("warm roofs", as_of=3)
-        self.assertEqual(found.meta.mode, "fts5")
-        self.assertEqual(found.meta.note, "by words alone: past states have no vectors")
-
-    def test_another_projects_texts_are_never_found(self):
-        with self.store("beta"):
-            self.note(DEPLOY)
-            self.embed()
-            self.assertEqual(self.search("feline pets").results, [])
-
-    def test_reproducible_searches_use_words_only(self):
-        question = parse("feline pets")
-        self.assertEqual(engine.rank(question).hits, [])
-        self.assertEqual([hit for hit, _ in engine.rank(question, others=True).hits], [self.cats])
+            silent = self.search("warm roofs")
+        for listing, note in ((silent, "memory-hub serve"), (past, "past states have no vectors")):
+            with self.subTest(note):
+                self.assertEqual([hit["id"] for hit in listing.results], [self.cats])
+                self.assertEqual(listing.meta.mode, "fts5")
+                self.assertIn(f"by words alone: {note}", listing.meta.note or "")
 
     def test_the_session_weight_is_halved_with_meaning(self):
-        start_session(command=SessionStart(session_id="s"))
-        turn = automatic_turn(session_id="s")
-        for text in ("The heron nests on the roof.", "Herons nest again?"):
-            append_automatically(turn=turn, type="message.user", payload={"content": text})
-        close_turn(turn)
+        say("s", "The heron nests on the roof.", "Herons nest again?")
         self.embed()
         question = parse("where does the heron nest")
         by_words, hybrid = engine.rank(question), engine.rank(question, others=True)
@@ -478,11 +408,6 @@ class HybridTests(EmbeddingTestCase):
         self.assertAlmostEqual(hybrid.factors[hybrid.hits[0][0]]["session"], 1.5)
         without = engine.rank(question, others=True, pipeline=Pipeline(session=0))
         self.assertNotIn("session", without.factors[without.hits[0][0]])
-
-    def test_the_resource_names_the_model(self):
-        answer = search_by_offset(command=SearchByOffset(query="feline pets"))
-        self.assertEqual(answer["metadata"]["embedding_model"], "all-MiniLM-L6-v2-int8")
-        self.assertEqual([memory["id"] for memory in answer["memories"]], [self.cats])
 
 
 WORD = "readers"
@@ -494,20 +419,17 @@ def silent(request: RankingRequest) -> Iterator[Callable[[], RankingAnswer]]:
 
 
 class BlendTests(SimpleTestCase):
-    ranker = Ranker("meaning", silent, weight=0.5, ordinary=3, lead=0.4, alone=0.3, alone_at_most=1)
-
-    def blended(self, *near: tuple[int, float]) -> dict[int, float]:
-        return {hit: round(score, 3) for hit, score in blend([(1, 8.0), (2, 4.0)], near, self.ranker)}
-
     def test_another_ranking_counts_by_how_far_its_hits_are_ahead_of_an_ordinary_one(self):
-        self.assertEqual(self.blended((1, 0.7), (2, 0.5), (3, 0.3)), {1: 8.0, 2: 4.0, 3: 0.0})
-        self.assertEqual(self.blended((1, 0.5), (2, 0.4), (3, 0.3)), {1: 6.0, 2: 3.0, 3: 0.0})
-
-    def test_few_hits_count_by_their_own_scores(self):
-        self.assertEqual(self.blended((2, 0.4), (1, 0.2)), {1: 6.0, 2: 6.0})
-
-    def test_hits_without_the_words_are_limited(self):
-        self.assertEqual(self.blended((7, 0.9), (8, 0.8), (2, 0.5)), {7: 4.0, 1: 4.0, 2: 2.0})
+        ranker = Ranker("meaning", silent, weight=0.5, ordinary=3, lead=0.4, alone=0.3, alone_at_most=1)
+        for case, near, scores in (
+            ("far ahead", [(1, 0.7), (2, 0.5), (3, 0.3)], {1: 8.0, 2: 4.0, 3: 0.0}),
+            ("less far ahead", [(1, 0.5), (2, 0.4), (3, 0.3)], {1: 6.0, 2: 3.0, 3: 0.0}),
+            ("too few for an ordinary one", [(2, 0.4), (1, 0.2)], {1: 6.0, 2: 6.0}),
+            ("hits without the words are limited", [(7, 0.9), (8, 0.8), (2, 0.5)], {7: 4.0, 1: 4.0, 2: 2.0}),
+        ):
+            with self.subTest(case):
+                blended = blend([(1, 8.0), (2, 4.0)], near, ranker)
+                self.assertEqual({hit: round(score, 3) for hit, score in blended}, scores)
 
 
 @tag("backend")
