@@ -31,7 +31,7 @@ from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart
 from sessions_app.services import end_session, record_commits, start_session
 from sessions_app.services.capture import take_event
 from sessions_app.tools.sessions import start
-from tests.memories.base import MemoriesTestCase
+from tests.memories.base import MemoriesTestCase, erase_deleted
 
 
 class PackTestCase(MemoriesTestCase):
@@ -148,19 +148,17 @@ class SubjectTests(PackTestCase):
         self.commits(20, "Paint the wall {}", first=200)
         items = self.pack(query="doorbell").data()["sections"]["work"]["items"]
         subjects = [item.split(" ", 4)[4] for item in items[:5]]
-        self.assertEqual(set(subjects[:2]), {"Wire up the doorbell 100", "Wire up the doorbell 101"})
-        self.assertEqual(subjects[2:], ["Paint the wall 219", "Paint the wall 218", "Paint the wall 217"])
+        self.assertEqual({*subjects[:2]}, {"Wire up the doorbell 100", "Wire up the doorbell 101"})
+        self.assertEqual(subjects[2:], [f"Paint the wall {number}" for number in (219, 218, 217)])
 
-    def test_a_long_fact_is_shown_by_its_passage_about_the_subject(self):
-        self.write("Release notes", f"{'Much was tidied. ' * 60}The doorbell rings twice.{' More.' * 90}")
-        self.assertIn("The doorbell rings twice", self.pack(query="doorbell").text)
-        self.assertNotIn("doorbell", self.pack().text)
-
-    def test_guidelines_of_the_subject_come_before_those_of_higher_priority(self):
+    def test_guidelines_and_passages_of_the_subject_come_first(self):
         self.guideline("Commit often", 99)
         self.guideline("Write migrations by hand", 10)
         self.assertIn("migrations", self.pack(query="a migration").data()["sections"]["guidelines"]["items"][0])
         self.assertIn("Commit", self.pack().data()["sections"]["guidelines"]["items"][0])
+        self.write("Release notes", f"{'Much was tidied. ' * 60}The doorbell rings twice.{' More.' * 90}")
+        self.assertIn("The doorbell rings twice", self.pack(query="doorbell").text)
+        self.assertNotIn("doorbell", self.pack().text)
 
     def test_superseded_memories_are_left_out(self):
         old, new = self.write("Port is 8000"), self.write("Port is 8321")
@@ -219,15 +217,7 @@ class ReplayTests(PackTestCase):
         self.assertEqual((again.text, again.as_sent), (sent.text, True))
         self.assertEqual(self.pack(query=f"who uses {secret}").id, sent.id)
 
-    def test_a_replay_leaves_out_erased_text_and_reports_it(self):
-        port = self.write("Port")
-        sent = self.pack()
-        self.erase(port)
-        again = self.replay(sent.id)
-        self.assertFalse(again.as_sent)
-        self.assertNotIn("All about Port", again.text)
-
-    def test_since_returns_only_changes(self):
+    def test_since_returns_only_changes_and_a_replay_leaves_out_erased_text(self):
         port, other = self.write("Port"), self.write("Other")
         first = self.pack()
         self.update(port, content="It listens on 9000.")
@@ -238,11 +228,12 @@ class ReplayTests(PackTestCase):
         self.assertNotIn("All about Other", text)
         latest = ContextPack.objects.order_by("-id").values_list("id", flat=True)[0]
         self.assertIn(f"nothing changed since #{latest}", self.pack(since=latest).text)
-
-    def test_an_unknown_pack_is_refused(self):
-        memory = self.write("Port")
-        for call in (lambda: self.pack(since=memory), lambda: self.replay(memory)):
-            with self.assertRaisesRegex(NotFound, f"there is no context pack #{memory}"):
+        erase_deleted(other)
+        again = self.replay(first.id)
+        self.assertFalse(again.as_sent)
+        self.assertNotIn("All about Other", again.text)
+        for call in (lambda: self.pack(since=port), lambda: self.replay(port)):
+            with self.assertRaisesRegex(NotFound, f"there is no context pack #{port}"):
                 call()
 
 
@@ -379,17 +370,15 @@ class HeldOutTests(MemoriesTestCase):
         event = parse_hook(client="claude-code", event="SessionStart", data=data)
         return take_event(event=event, client="claude-code", project="alpha", idempotency_key=name)
 
-    def test_no_session_is_held_out_unless_the_project_says_so(self) -> None:
-        self.assertIsNone(self.begin("s-0"))
-        self.assertIn("8321", opening_of("s-0"))
-
     def test_a_held_out_session_gets_no_memory_unasked_at_any_door(self) -> None:
+        self.assertIsNone(self.begin("s-unless-the-project-says-so"))
+        self.assertIn("8321", opening_of("s-unless-the-project-says-so"))
         self.hold_out(50)
         drawn = {f"s-{number}": self.begin(f"s-{number}") for number in range(40)}
         self.assertEqual({name: held_out.is_held_out(name) for name in drawn}, drawn)
         out, given = (next(name for name, held in drawn.items() if held is side) for side in (True, False))
         self.assertEqual((opening_of(out), recall_of(out, PROMPT)), (HELD_OUT, ""))
-        self.assertEqual((self.hook(out), ContextPack.objects.count()), (HELD_OUT, 0))
+        self.assertEqual((self.hook(out), ContextPack.objects.count()), (HELD_OUT, 1), "the pack above")
         fresh = next(f"t-{number}" for number in range(40) if held_out.assign(f"t-{number}"))
         self.assertEqual(start(SessionStart(session_id=fresh)).data["context"], HELD_OUT)
         self.assertIn("8321", pack_context(command=ContextPackRequest(session_id=out)).text)

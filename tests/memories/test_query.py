@@ -188,32 +188,31 @@ class RelationTests(QueryTestCase):
 
 
 class RankingTests(QueryTestCase):
-    def parts(self, title: str, **question: Any) -> dict[str, float]:
-        (item,) = [item for item in self.ask(**question).results if item["title"] == title]
-        return {name: part["value"] for name, part in item["parts"].items()}
-
     @tag("backend")
     def test_each_part_of_the_score_is_as_documented(self):
         with clock.frozen(NOON - timedelta(days=30)):
             self.write("Commit often", tags=["git", "style"], attributes={"priority": 80}, content="In small steps.")
         with clock.frozen(NOON):
-            found = self.parts("Commit often", search="commit steps now", tags={"include": ["git", "ci"]})
+            (item,) = self.ask(search="commit steps now", tags={"include": ["git", "ci"]}).results
         expected = {"relation": 0, "tags": 0.5, "scope": 0.6667, "priority": 0.8, "text": 0.75, "recency": 0.5}
-        self.assertEqual(found, expected, "of two words left one is in the title, one in the text")
+        parts = {name: part["value"] for name, part in item["parts"].items()}
+        self.assertEqual(parts, expected, "of two words left one is in the title, one in the text")
 
     def test_the_score_is_the_weighted_sum_and_the_weights_are_settings(self):
-        self.write("Rule", attributes={"priority": 100})
+        with clock.frozen(NOON):
+            rule = self.write("Rule", tags=["python"], attributes={"priority": 100}, content="Type all.")
+            (item,) = self.ask(tags=["python"]).results
+        entry = f"#{rule} guideline/general 2026-11-20 Rule [python] session=s-1"
+        score = "score 6.3 (tags 3.0, scope 1.3, priority 1.5, recency .5)"
+        self.assertEqual(query_line(item), f"{entry} {score}: Type all.")
         change_settings(command=SettingsChange(settings={"ranking": {"priority": 10, "scope": 0}}))
-        (item,) = self.ask().results
-        self.assertEqual(item["parts"]["priority"]["points"], 10)
-        points = sum(part["points"] for part in item["parts"].values())
-        self.assertAlmostEqual(item["score"], points, places=3)
-
-    def test_expired_knowledge_is_marked_and_counts_half(self):
         self.write("Fact", kind="knowledge", attributes={"valid_until": "2020-01-01"})
-        (item,) = self.ask().results
-        self.assertTrue(item["expired"])
-        self.assertAlmostEqual(item["score"], sum(part["points"] for part in item["parts"].values()) / 2, places=3)
+        rule_item, fact_item = self.ask().results
+        self.assertEqual(rule_item["parts"]["priority"]["points"], 10)
+        for item, share, expired in ((rule_item, 1, False), (fact_item, 0.5, True)):
+            points = sum(part["points"] for part in item["parts"].values())
+            self.assertAlmostEqual(item["score"], share * points, places=3)
+            self.assertEqual(bool(item.get("expired")), expired)
 
     @tag("backend")
     def test_orders_are_by_priority_name_and_change(self):
@@ -251,14 +250,6 @@ class AnswerTests(QueryTestCase):
         (compact,) = self.ask(compact=True).results
         self.assertEqual(compact, {"id": memory_id, "kind": "guideline", "title": "Rule", "scope": "project"})
 
-    def test_a_line_explains_the_score(self):
-        with clock.frozen(NOON):
-            memory_id = self.write("Rule", tags=["python"], attributes={"priority": 100}, content="Type all.")
-            (item,) = self.ask(tags=["python"]).results
-        entry = f"#{memory_id} guideline/general 2026-11-20 Rule [python] session=s-1"
-        score = "score 6.3 (tags 3.0, scope 1.3, priority 1.5, recency .5)"
-        self.assertEqual(query_line(item), f"{entry} {score}: Type all.")
-
     @tag("backend")
     def test_a_budget_cuts_the_page_and_the_cursor_continues_after_it(self):
         for number in range(10):
@@ -278,7 +269,7 @@ class AnswerTests(QueryTestCase):
         with self.store("beta"), self.assertRaisesRegex(Invalid, "another question"):
             self.ask(limit=1, cursor=cursor)
         for broken in ("W10", "eyJhIjoxfQ", "!"):
-            with self.assertRaisesRegex(Invalid, "not one that this list gave"):
+            with self.subTest(broken), self.assertRaisesRegex(Invalid, "not one that this list gave"):
                 self.ask(cursor=broken)
 
 
