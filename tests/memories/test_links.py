@@ -158,20 +158,18 @@ class AttachTests(TagsTestCase):
         changed = self.attach(f"org#{house}", "style", scope="org")
         self.assertEqual((changed.scope, changed.tags), ("org", ["style"]))
 
-    def test_a_repeated_key_returns_the_first_answer(self) -> None:
-        first = self.attach(self.memory, "billing", idempotency_key="k")
-        self.detach(self.memory, "billing")
-        again = self.attach(self.memory, "billing", idempotency_key="k")
-        self.assertEqual((again.status, again.changed), (first.status, first.changed))
-        self.assertEqual((again.version, again.tags), (3, ["sqlite"]))
-
-    def test_the_project_has_tags_too(self) -> None:
+    def test_the_project_has_tags_too_and_a_repeated_key_changes_nothing(self) -> None:
         for target, fields in (("project", {}), (0, {}), ("alpha", {"entry_type": "project"})):
             self.assertEqual(self.attach(target, "python", **fields).tags, ["python"])
         self.assertEqual(profile().tags, ["python"])
         self.assertTrue(self.listed(used=True)["python"]["on_project"])
         self.assertEqual(self.detach("project", "python").status, WriteStatus.UPDATED)
         self.assertEqual(profile().tags, [])
+        first = self.attach(self.memory, "billing", idempotency_key="k")
+        self.detach(self.memory, "billing")
+        again = self.attach(self.memory, "billing", idempotency_key="k")
+        self.assertEqual((again.status, again.changed), (first.status, first.changed))
+        self.assertEqual((again.version, again.tags), (3, ["sqlite"]))
 
     def test_impossible_changes_are_refused_in_a_sentence(self) -> None:
         deleted = self.write("Deleted")
@@ -215,17 +213,22 @@ class RelationsTestCase(LinksTestCase):
 
 
 class CreateTests(RelationsTestCase):
-    def test_a_relation_shows_its_ends_its_author_and_its_time(self) -> None:
+    def test_a_relation_shows_its_ends_its_author_and_its_time_in_its_own_store(self) -> None:
         rule_id = self.write("Rule", kind="guideline")
-        made = relate(rule_id, "applies_to", f"#{self.one}")
-        self.assertEqual(made.status, LinkStatus.CREATED)
-        (found,) = listing().results
-        self.assertEqual(found, made.model_dump(mode="json", exclude={"status"}))
-        self.assertEqual(
-            [(end["type"], end["kind"], end["title"]) for end in (found["source"], found["target"])],
-            [("memory", "guideline", "Rule"), ("memory", "observation", "One")],
-        )
-        self.assertEqual((found["id"], found["actor"], found["session_id"]), (log.head()[0], "ada", "s-1"))
+        created = relate(rule_id, "applies_to", f"#{self.one}")
+        self.assertEqual(created.status, LinkStatus.CREATED)
+        (relation,) = listing().results
+        self.assertEqual(relation, created.model_dump(mode="json", exclude={"status"}))
+        ends = [(end["type"], end["kind"], end["title"]) for end in (relation["source"], relation["target"])]
+        self.assertEqual(ends, [("memory", "guideline", "Rule"), ("memory", "observation", "One")])
+        self.assertEqual((relation["id"], relation["actor"], relation["session_id"]), (log.head()[0], "ada", "s-1"))
+        first, second = (self.write(title, scope="org") for title in ("House rule", "House style"))
+        self.assertEqual(relate(f"org#{first}", "depends_on", second, scope="org").scope, "org")
+        self.assertEqual((related(scope="org"), len(related())), ([(first, "depends_on", second)], 1))
+        with self.store("beta"):
+            self.assertEqual(listing().results, [])
+            with self.assertRaises(NotFound):
+                relate(self.one, "depends_on", self.two)
 
     def test_decisions_commits_sessions_and_the_project_can_be_ends(self) -> None:
         decision = record_decision(command=DecisionRecord(title="One file a store", chosen="SQLite")).id
@@ -244,13 +247,19 @@ class CreateTests(RelationsTestCase):
         self.assertEqual(related(id="project"), [(self.one, "related_to", 0)])
         self.assert_rebuilds()
 
-    def test_an_equal_relation_is_kept_without_an_event(self) -> None:
-        first, same = relate(self.one, "depends_on", self.two), relate(self.two, "related_to", self.one)
+    def test_an_equal_relation_or_a_repeated_key_makes_no_event(self) -> None:
+        first = relate(self.one, "depends_on", self.two, idempotency_key="make")
+        same = relate(self.two, "related_to", self.one)
         head = log.head()
         again = relate(self.one, "depends_on", self.two)
         self.assertEqual((again.id, again.status), (first.id, LinkStatus.KEPT))
         self.assertEqual(relate(self.one, "related_to", self.two).id, same.id, "it goes both ways")
+        self.assertEqual(relate(self.one, "depends_on", self.two, idempotency_key="make"), first)
         self.assertEqual(log.head(), head)
+        gone = unrelate(id=first.id, idempotency_key="take")
+        self.assertEqual(unrelate(id=first.id, idempotency_key="take"), gone)
+        with self.refuses(Gone, "deleted since"):
+            relate(self.one, "depends_on", self.two, idempotency_key="make")
 
     @tag("backend")
     def test_a_cycle_is_refused_with_its_path(self) -> None:
@@ -280,27 +289,6 @@ class CreateTests(RelationsTestCase):
             with self.subTest(sentence), self.refuses(error, sentence):
                 fields: dict[str, Any] = {"source": self.one, "relation": "applies_to", **ends}
                 relate(**fields)
-
-    def test_a_repeated_key_returns_the_first_answer(self) -> None:
-        first = relate(self.one, "depends_on", self.two, idempotency_key="make")
-        self.assertEqual(relate(self.one, "depends_on", self.two, idempotency_key="make"), first)
-        gone = unrelate(id=first.id, idempotency_key="take")
-        self.assertEqual(unrelate(id=first.id, idempotency_key="take"), gone)
-        with self.refuses(Gone, "deleted since"):
-            relate(self.one, "depends_on", self.two, idempotency_key="make")
-
-    def test_relations_of_an_organisation_are_in_its_store(self) -> None:
-        first, second = (self.write(title, scope="org") for title in ("House rule", "House style"))
-        created = relate(f"org#{first}", "depends_on", second, scope="org")
-        self.assertEqual((created.scope, listing().results), ("org", []))
-        self.assertEqual(related(scope="org"), [(first, "depends_on", second)])
-
-    def test_another_project_sees_no_relations(self) -> None:
-        relate(self.one, "depends_on", self.two)
-        with self.store("beta"):
-            self.assertEqual(listing().results, [])
-            with self.assertRaises(NotFound):
-                relate(self.one, "depends_on", self.two)
 
 
 class RelationListTests(RelationsTestCase):

@@ -66,16 +66,12 @@ class WriteTests(ServicesTestCase):
         self.assertEqual((same.status, log.head()[0]), (WriteStatus.UNCHANGED, 2))
         self.assertNotEqual(self.written("B", "second", topic_key="other").id, first.id, "the same text")
 
-    def test_a_batch_detects_its_own_duplicates(self):
+    def test_a_batch_detects_its_own_duplicates_and_costs_few_queries(self):
         commands = [MemoryWrite(title="T", content=text, topic_key="t") for text in ("one", "two", "two")]
-        results = services.write_memories(commands=commands)
-        statuses = [result.status for result in results]
+        statuses = [result.status for result in services.write_memories(commands=commands)]
         self.assertEqual(statuses, [WriteStatus.CREATED, WriteStatus.UPDATED, WriteStatus.UNCHANGED])
-
-    def test_a_batch_costs_few_queries(self):
-        commands = [MemoryWrite(title=f"T{number}", content=f"text {number}") for number in range(50)]
-        with self.assertNumQueries(2, using="store:project:alpha"):  # BEGIN and its end; the rest goes past Django
-            services.write_memories(commands=commands)
+        with self.assertNumQueries(2, using="store:project:alpha"):  # BEGIN and its end; the others go past Django
+            self.write_all({f"T{number}": f"text {number}" for number in range(50)})
 
 
 class UpdateTests(ServicesTestCase):
@@ -163,8 +159,10 @@ class AttributeTests(KindsTestCase):
     @tag("backend")
     def test_knowledge_has_confidence_and_an_expiry(self):
         self.make("knowledge", attributes={"confidence": 0.4, "valid_until": "2027-01-01T00:00:00+01:00"})
-        found = KIND_MODELS["knowledge"].objects.get()
-        self.assertEqual((found.confidence, found.valid_until), (0.4, datetime(2026, 12, 31, 23, tzinfo=UTC)))
+        fact = KIND_MODELS["knowledge"].objects.get()
+        self.assertEqual((fact.confidence, fact.valid_until), (0.4, datetime(2026, 12, 31, 23, tzinfo=UTC)))
+        self.make("guideline", attributes={"priority": 3})
+        self.assert_rebuilds()
 
     def test_bad_attributes_and_types_are_refused_in_one_sentence_and_write_nothing(self):
         for kind, attributes, sentence in (
@@ -198,28 +196,17 @@ class AttributeTests(KindsTestCase):
     def test_rationale_and_constraints_are_found(self):
         self.make("guideline", title="Names", attributes={"rationale": "strangers read zebras"})
         self.make("tool", title="Lint", attributes={"constraints": "giraffes only"})
-        for word, title in {"zebras": "Names", "giraffes": "Lint"}.items():
-            found = self.search(word).results
-            self.assertEqual([hit["title"] for hit in found], [title])
-
-    @tag("backend")
-    def test_a_rebuild_gives_the_same_rows(self):
-        self.make("guideline", attributes={"priority": 3})
-        self.make("knowledge", attributes={"valid_until": "2027-01-01"})
-        self.assertTrue(log.rebuild().identical)
+        self.assertEqual((self.titles("zebras"), self.titles("giraffes")), (["Names"], ["Lint"]))
 
 
 class NameTests(KindsTestCase):
     @tag("backend")
-    def test_a_name_is_unique_within_its_kind(self):
-        first = self.make("guideline", title="Deploy")
+    def test_a_name_and_a_text_are_unique_within_their_kind(self):
+        first = self.make("guideline", title="Deploy", content="Same.")
         self.make("tool", title="Deploy", content="Another text.")
-        with self.assertRaisesRegex(Conflict, f"guideline 'Deploy' of scope project exists as #{first.id}") as caught:
+        with self.refuses(Conflict, f"guideline 'Deploy' of scope project exists as #{first.id}") as refused:
             self.make("guideline", title="Deploy", content="Third text.")
-        self.assertEqual(caught.exception.data["id"], first.id)
-
-    def test_the_same_text_is_another_memory_in_another_kind(self):
-        self.make("guideline", content="Same.")
+        self.assertEqual(refused.exception.data["id"], first.id)
         self.assertEqual(self.make("knowledge", content="Same.").status, WriteStatus.CREATED)
         self.assertEqual(self.make("guideline", title="Other", content="Same.").status, WriteStatus.SEEN)
 

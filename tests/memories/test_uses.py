@@ -2,17 +2,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
 import sys
-from io import StringIO
 from random import Random
 from statistics import fmean
 from typing import Any, ClassVar
 from unittest import TestCase, mock
 
-from django.core.management import call_command
 from django.test import tag
 
 from decisions.schemas import DecisionRecord
@@ -51,6 +50,7 @@ from sessions_app.services.turns import append_automatically, automatic_turn, cl
 from tests.admin.base import AdminTestCase, text_of
 from tests.api.client import RestTestCase
 from tests.memories.base import MemoriesTestCase
+from tests.support import run_command
 from tests.web.server import ROOT
 
 # Folds alpha's notes in a process that is killed before or after their event is kept
@@ -184,20 +184,19 @@ class FoldingTests(UsesTestCase):
             events = RawEvent.objects.filter(event_type="memories.used").count()
             self.assertEqual((events, self.note_files()), (count, []))
 
-    def test_a_file_is_bounded_and_broken_lines_are_skipped(self) -> None:
+    def test_a_file_is_bounded_and_broken_lines_or_a_blocked_folder_fail_no_read(self) -> None:
         self.fetch(self.port)
         (path,) = notes.folder_of(current_store()).glob(f"*{notes.WAITING}")
+        line = f"1 fe {self.port}\n"
         with path.open("a") as file:
             file.write("nonsense\n1 xx 1\n\n2 fe one\n")
-            file.write(f"1 fe {self.port}\n" * ((notes.MAX_BYTES - file.tell()) // len(f"1 fe {self.port}\n")))
+            file.write(line * ((notes.MAX_BYTES - file.tell()) // len(line)))
         size = path.stat().st_size
         self.fetch(self.port)
         self.assertEqual(path.stat().st_size, size)
         self.assertGreater(self.use(self.port)["fetched"], 1000)
-
-    def test_a_note_that_cannot_be_written_fails_no_read(self) -> None:
         folder = notes.folder_of(current_store())
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(folder)
         folder.write_text("in the way")
         self.assertEqual(self.hits("port"), [self.port])
         self.assertEqual(count_uses(), 0)
@@ -254,18 +253,15 @@ class RankingTests(UsesTestCase):
 
 
 class IntervalTests(TestCase):
-    def test_it_is_that_of_a_published_example(self) -> None:
+    def test_it_is_that_of_a_published_example_and_its_quantiles_those_of_tables(self) -> None:
         first = [27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7, 21.4]
         second = [27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 20.5, 24.4]
-        found = difference_interval(first, second)
-        assert found
-        self.assertAlmostEqual(found.low, -3.9841, places=3)
-        self.assertAlmostEqual(found.high, -0.3493, places=3)
-        self.assertFalse(found.contains_zero)
-
-    def test_quantiles_are_those_of_the_tables(self) -> None:
-        tables = {5: 2.5706, 19: 2.0930, 30: 2.0423, 100: 1.9840, 10_000: 1.9602}
-        for freedom, quantile in tables.items():
+        interval = difference_interval(first, second)
+        assert interval
+        self.assertAlmostEqual(interval.low, -3.9841, places=3)
+        self.assertAlmostEqual(interval.high, -0.3493, places=3)
+        self.assertFalse(interval.contains_zero)
+        for freedom, quantile in {5: 2.5706, 19: 2.0930, 30: 2.0423, 100: 1.9840, 10_000: 1.9602}.items():
             self.assertAlmostEqual(t_quantile(0.975, freedom), quantile, delta=0.0004)
 
     def test_samples_without_spread_have_none(self) -> None:
@@ -312,15 +308,8 @@ class PromptTests(TestCase):
         asked = "Why does the upload of large pictures to the storage fail behind the company proxy in Oslo?"
         other = "Please: why does the upload of large pictures to the storage fail behind the company proxy?"
         parser = "Write the parser for settings with tomllib and test every branch of it"
-        texts = (
-            ("a", asked),
-            ("a", asked),
-            ("b", other),
-            ("b", parser),
-            ("c", "Run the tests"),
-            ("d", "Run the tests"),
-        )
-        prompts = [Prompt(number, session, text) for number, (session, text) in enumerate(texts)]
+        texts = (asked, asked, other, parser, "Run the tests", "Run the tests")
+        prompts = [Prompt(number, "aabbcd"[number], text) for number, text in enumerate(texts)]
         self.assertEqual(+count_repeats(prompts), {"b": 1})
 
 
@@ -385,19 +374,16 @@ class ReportTests(WorthTestCase):
         with clock.frozen(now.replace(year=now.year + 1)):
             self.assertEqual((self.report().packs, self.report(Period.ALL).packs), (0, 2))
 
-    def test_a_guideline_is_no_zombie_and_an_idle_memory_is_one(self) -> None:
+    def test_an_idle_memory_is_a_zombie_that_is_rejected_and_comes_back(self) -> None:
         self.use_all_but_one(IGNORED_AFTER - 1)
         self.assertEqual(self.report().zombies.total, 0)
         self.session("last", "Go on", answer=f"As #{self.cited} says.", read=self.read)
-        (zombie,) = self.report().zombies.items
+        self.write("written late")
+        report = self.report()
+        self.assertEqual((report.never_given, report.memories), (1, 5))
+        (zombie,) = report.zombies.items
         self.assertEqual((zombie.id, zombie.given, zombie.version), (self.idle, IGNORED_AFTER, 1))
         self.assertGreater(zombie.tokens, IGNORED_AFTER * 5)
-        late = self.write("written late")
-        self.assertEqual((self.report().never_given, self.report().memories), (1, 5))
-        self.assertNotIn(late, [item.id for item in self.report().zombies.items])
-
-    def test_zombies_are_rejected_and_come_back(self) -> None:
-        self.use_all_but_one()
         self.enterContext(use_origin(source="admin"))
         done = reject_zombies({self.idle: 1, self.read: 1})
         self.assertEqual((done.ids, done.refused), ([self.idle], [f"#{self.read} was used meanwhile; it stays"]))
@@ -493,11 +479,8 @@ class WorthDoorTests(RestTestCase, WorthTestCase):
         self.session("s-1", "Go on")
         answer = self.call("GET", "projects/alpha/worth?period=7d").data
         self.assertEqual((answer["period"], answer["packs"], answer["judged"]["unused"]), ("7d", 1, 1))
-        out = StringIO()
-        call_command("worth", "--project", "alpha", "--period", "7d", "--json", stdout=out)
-        both = [WorthReport.model_validate({**data, "since": None}) for data in (json.loads(out.getvalue()), answer)]
-        self.assertEqual(*both)
-        out = StringIO()
-        call_command("worth", "--project", "alpha", stdout=out)
-        self.assertIn("1 of 1 pack with nothing used", out.getvalue())
+        printed = run_command("worth", "--project", "alpha", "--period", "7d", "--json").output
+        reports = [WorthReport.model_validate({**data, "since": None}) for data in (json.loads(printed), answer)]
+        self.assertEqual(*reports)
+        self.assertIn("1 of 1 pack with nothing used", run_command("worth", "--project", "alpha").output)
         self.call("GET", "projects/alpha/worth?period=1d", expect=422)
