@@ -97,15 +97,6 @@ class FollowingTests(EmbeddingTestCase):
             self.embed()
             self.assertEqual([hit for hit, _ in meaning.nearest("felines").hits], [other])
 
-    def test_deleting_a_text_deletes_its_vector_and_restoring_brings_it_back(self):
-        cats, _ = self.note(CATS, DATABASE)
-        self.embed()
-        self.delete(cats)
-        self.assertFalse(Vector.objects.filter(document_id=cats).exists())
-        self.restore(cats)
-        self.embed()
-        self.assertTrue(Vector.objects.filter(document_id=cats).exists())
-
     @tag("backend")
     def test_an_interrupted_run_continues_where_it_stopped(self):
         self.note(*(f"Note {number}" for number in range(34)))
@@ -118,15 +109,19 @@ class FollowingTests(EmbeddingTestCase):
 
 @tag("backend")
 class EraseTests(EmbeddingTestCase):
-    def test_nothing_derived_from_an_erased_text_is_left(self):
+    def test_a_deleted_text_has_no_vector_and_nothing_derived_from_an_erased_one_is_left(self):
         cats, _ = self.note(CATS, DATABASE)
         self.embed()
+        vector = Vector.objects.filter(document_id=cats)
+        self.delete(cats)
+        self.assertFalse(vector.exists())
+        self.restore(cats)
+        self.embed()
         self.first("felines")
-        numbers = bytes(Vector.objects.get(document_id=cats).numbers)
-        folder = folder_of(current_store())
-        self.assertTrue(any(numbers in index_file.read_bytes() for index_file in self.index_files()))
+        numbers = bytes(vector.get().numbers)
+        self.assertTrue(any(numbers in path.read_bytes() for path in self.index_files()))
         self.erase(cats)
-        files = [path for path in folder.rglob("*") if path.is_file()]
+        files = [path for path in folder_of(current_store()).rglob("*") if path.is_file()]
         self.assertEqual([path.name for path in files if numbers in path.read_bytes()], [])
         self.assertNotIn(cats, [hit for hit, _ in meaning.nearest("felines").hits])
 
@@ -329,8 +324,6 @@ class BatchTests(TestCase):
         self.assertEqual(list(batches([600, 600])), [[0], [1]], "a text longer than a batch goes alone")
         self.assertEqual(list(batches([])), [])
 
-
-class QuietTests(TestCase):
     def test_running_a_model_leaves_nothing_in_the_users_home(self):
         home = self.enterContext(tempfile.TemporaryDirectory())
         environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
@@ -370,10 +363,8 @@ class ProcessTests(MemoriesTestCase):
 
     def spawn(self, *arguments: str) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings", "MEMORY_HUB_LOG": "ERROR"}
-        pipe, command = subprocess.PIPE, [sys.executable, *arguments]
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT
-        )
+        command, pipe, both = [sys.executable, *arguments], subprocess.PIPE, subprocess.STDOUT
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, stderr=both)
         self.enterContext(process)
         self.addCleanup(process.kill)
         return process

@@ -115,13 +115,11 @@ class PolicyTests(ReviewTestCase):
                 result = self.written(f"By {actor} of {topic}", topic_key=topic)
                 self.assertEqual((result.review, result.review_reason), (PROPOSED if reason else ACCEPTED, reason))
 
-    def test_uncertain_knowledge_is_proposed(self) -> None:
+    def test_uncertain_knowledge_and_promoted_session_memories_are_proposed(self) -> None:
         self.configure(review_below_confidence=0.6)
         unsure = self.written("Unsure", kind="knowledge", attributes={"confidence": 0.5})
         sure = self.written("Sure", kind="knowledge", attributes={"confidence": 0.6})
         self.assertEqual((unsure.review_reason, sure.review), ("confidence 0.5 is below 0.6", ACCEPTED))
-
-    def test_a_session_memory_is_proposed_when_it_is_promoted(self) -> None:
         self.configure(review_policy="all")
         with use_origin(session_id="s-1"):
             result = self.written(scope="session")
@@ -142,32 +140,29 @@ class QueueTests(ReviewTestCase):
         self.configure(packs_accepted_only=False)
         self.assertIn(f"#{waiting} ", self.pack())
 
-    def test_a_rejected_memory_is_only_readable_by_id(self) -> None:
-        memory_id = self.written().id
-        self.reject(memory_id, "It is wrong.")
-        self.configure(packs_accepted_only=False)
-        self.assertEqual((self.found(), count_waiting()), ([], 0))
-        self.assertNotIn(f"#{memory_id} ", self.pack())
-        self.assertEqual(selectors.list_memories(command=MemoryList()).results, [])
-        shown = self.get(memory_id)
-        self.assertIn("(rejected: It is wrong.)", memory_text(shown))
-        with self.assertRaises(NotFound):
-            selectors.get_memories(command=MemoryGet(name="Retry three times"))
-        self.accept(memory_id)
-        self.assertEqual((self.found(), self.standing(memory_id)), ([(memory_id, "")], (ACCEPTED, 1, None)))
-        self.assert_rebuilds()
-
-    def test_a_rejected_text_is_not_proposed_again(self) -> None:
+    def test_a_rejected_memory_is_only_readable_by_id_and_its_text_not_proposed_again(self) -> None:
         memory_id = self.written().id
         self.reject(memory_id, "It is wrong.")
         again = self.written("Retry thrice", "After a timeout.")
         self.assertEqual((again.id, again.status, again.review), (memory_id, "seen", REJECTED))
         self.assertIn("a reviewer has rejected it: It is wrong.", write_text(again))
-        revised = self.update(memory_id, content="After a timeout of the lock.")
+        self.configure(packs_accepted_only=False)
+        self.assertEqual((self.found(), count_waiting()), ([], 0))
+        self.assertNotIn(f"#{memory_id} ", self.pack())
+        self.assertEqual(selectors.list_memories(command=MemoryList()).results, [])
+        self.assertIn("(rejected: It is wrong.)", memory_text(self.get(memory_id)))
+        with self.assertRaises(NotFound):
+            selectors.get_memories(command=MemoryGet(name="Retry three times"))
+        self.accept(memory_id)
+        self.assertEqual((self.found(), self.standing(memory_id)), ([(memory_id, "")], (ACCEPTED, 1, None)))
+        self.assert_rebuilds()
+        other = self.written("Other").id
+        self.reject(other)
+        revised = self.update(other, content="After a timeout of the lock.")
         self.assertEqual((revised.review, revised.review_reason), (PROPOSED, "revised after rejection"))
 
     @tag("backend")
-    def test_the_queue_is_paged_oldest_first(self) -> None:
+    def test_the_queue_is_paged_oldest_first_and_filtered_by_who_proposed_and_how(self) -> None:
         ids = [self.written(f"Title {number}", f"Text {number}").id for number in range(5)]
         first = list_reviews(command=ReviewList(limit=2))
         self.accept(ids[0])
@@ -176,18 +171,15 @@ class QueueTests(ReviewTestCase):
         self.assertEqual((shown, first.meta.total_count, count_waiting()), (ids[:4], 5, 4))
         item = first.results[0]
         self.assertEqual((item["actor"], item["door"], item["event"]), ("codex", "mcp", ids[0]))
-
-    def test_the_queue_filters_by_who_proposed_and_how(self) -> None:
-        mine = self.written().id
         with use_origin(actor="claude", source="rest"):
-            theirs = self.written("Other", "Text.", kind="guideline").id
-        for field, value, memory_id in (
-            ("actor", "codex", mine),
-            ("source", "rest", theirs),
-            ("kind", "guideline", theirs),
+            rule = self.written("Other", "Text.", kind="guideline").id
+        for filters, waiting in (
+            ({"actor": "codex"}, ids[1:]),
+            ({"source": "rest"}, [rule]),
+            ({"kind": "guideline"}, [rule]),
         ):
-            (item,) = list_reviews(command=ReviewList.model_validate({field: value})).results
-            self.assertEqual(item["id"], memory_id, field)
+            listing = list_reviews(command=ReviewList.model_validate(filters))
+            self.assertEqual([item["id"] for item in listing.results], waiting, filters)
         with self.store("beta"):
             self.assertEqual((count_waiting(), list_reviews(command=ReviewList()).results), (0, []))
 

@@ -123,10 +123,8 @@ class InheritanceTests(ScopesTestCase):
             self.assertEqual([memory["scope"] for memory in listed], ["project"])
 
     def test_hits_of_a_small_store_can_outrank_those_of_a_large_one(self):
-        for number in range(30):
-            self.written(
-                f"Rule {number}", scope="global", content=f"Rule {number} of servers, in words that are rare elsewhere."
-            )
+        common = "of servers, in words that are rare elsewhere."
+        self.write_all({f"Rule {number}": f"Rule {number} {common}" for number in range(30)}, scope="global")
         with self.store("gamma"):
             self.written("Port of the server", content="The server listens on 8321.")
             self.assertEqual(self.found("which port has the server")[0], ("project", "Port of the server"))
@@ -146,12 +144,17 @@ class InheritanceTests(ScopesTestCase):
 
 
 class PromotionTests(ScopesTestCase):
-    def test_a_session_memory_is_promoted_to_the_project(self):
+    @tag("backend")
+    def test_a_session_memory_is_promoted_to_the_project_and_every_store_rebuilt_the_same(self):
         note = self.written("Finding", scope="session")
         result = self.update(note.id, promote=True)
         self.assertEqual((result.version, Memory.objects.get().scope), (2, "project"))
         with use_origin(session_id="s-2"):
             self.assertEqual(self.named("Finding")["id"], note.id)
+        self.written("Rule", scope="org")
+        for store in (current_store(), org_store("acme")):
+            with use_store(store):
+                self.assert_rebuilds()
 
     def test_impossible_promotions_are_refused_with_the_id_in_the_way(self):
         ours = self.written("How to build", topic_key="build/command")
@@ -163,15 +166,6 @@ class PromotionTests(ScopesTestCase):
             self.update(note.id, promote=True)
         with self.assertRaisesRegex(Invalid, "promote is for memories in scope session"):
             self.update(ours.id, promote=True)
-
-    @tag("backend")
-    def test_every_store_is_rebuilt_the_same(self):
-        note = self.written("Finding", scope="session")
-        self.update(note.id, promote=True)
-        self.written("Rule", scope="org")
-        for store in (current_store(), org_store("acme")):
-            with use_store(store):
-                self.assert_rebuilds()
 
 
 class ScratchTests(MemoriesTestCase):
