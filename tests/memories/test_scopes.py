@@ -185,22 +185,17 @@ class ScratchTests(MemoriesTestCase):
     def found(self) -> set[int]:
         return {hit["id"] for hit in search(command=MemorySearch(query="kettle")).results}
 
-    def test_ephemeral_entries_are_promoted_when_the_session_ends(self) -> None:
+    def test_ephemeral_entries_and_those_of_the_session_become_the_projects_when_it_ends(self) -> None:
         ephemeral = set(Memory.objects.filter(ephemeral=True).values_list("id", flat=True))
         self.assertEqual(ephemeral, {self.first, self.second})
         with self.assertRaisesRegex(Invalid, "2 entries; ask the user, then end it with promote=true") as asked:
             self.end(summary="worth keeping")
         self.assertEqual(asked.exception.data["entries"], [f"#{self.first} First", f"#{self.second} Second"])
-        self.end(summary="worth keeping", promote=True)
-        self.assertFalse(Memory.objects.filter(ephemeral=True).exists())
-        self.assertEqual(self.found(), {self.lasting, self.first, self.second})
-        self.assert_rebuilds()
-
-    def test_promoted_entries_of_the_session_become_the_projects_and_are_found(self) -> None:
         third = self.note("Third", scope="session", topic_key="third")
         same = self.note("Lasting", scope="session")
         self.assertEqual(self.found(), {self.lasting, self.first, self.second})
-        self.end(promote=True)
+        self.end(summary="worth keeping", promote=True)
+        self.assertFalse(Memory.objects.filter(ephemeral=True).exists())
         self.assertEqual(self.found(), {self.lasting, self.first, self.second, third, same})
         titles = dict(Memory.objects.filter(id__in=[third, same]).values_list("title", "scope"))
         self.assertEqual(titles, {"Third": "project", f"Lasting (#{same})": "project"})

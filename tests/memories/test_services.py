@@ -40,14 +40,11 @@ class WriteTests(ServicesTestCase):
         self.assertEqual((again.id, again.status), (first.id, WriteStatus.SEEN))
         self.assertEqual(Memory.objects.get().seen_count, 2)
 
-    def test_a_taken_title_is_a_conflict_that_names_the_memory(self):
-        first = self.written()
+    def test_if_exists_decides_on_a_taken_title_until_it_is_freed(self):
+        first = self.written(tags=["a"])
         with self.refuses(Conflict, "exists as #1; update it") as refused:
             self.written(content="other")
         self.assertEqual(refused.exception.data["id"], first.id)
-
-    def test_if_exists_decides_on_a_taken_title_until_it_is_freed(self):
-        first = self.written(tags=["a"])
         kept = self.written(content="other", if_exists=IfExists.KEEP)
         self.assertEqual((kept.status, Memory.objects.get().content), (WriteStatus.KEPT, "Readers never block."))
         self.assertEqual(log.head()[0], 1)
@@ -88,14 +85,6 @@ class UpdateTests(ServicesTestCase):
         self.assertEqual(Memory.objects.get().tags, [])
         self.assertFalse(Memory.objects.all().tagged("a").exists())
 
-    def test_an_old_base_is_refused_and_the_present_version_named(self):
-        memory = self.written()
-        self.update(memory.id, base_version=1, content="two")
-        later = clock.frozen(clock.now() + timedelta(seconds=6))
-        with later, self.refuses(PreconditionFailed, "version 2, but you read version 1") as refused:
-            self.update(memory.id, base_version=1, content="three")
-        self.assertEqual(refused.exception.data["version"], 2)
-
     def test_impossible_updates_are_refused(self):
         with self.refuses(NotFound, "no memory #9"):
             self.update(9, content="x")
@@ -103,6 +92,11 @@ class UpdateTests(ServicesTestCase):
         memory = self.written("Mine", "2")
         with self.refuses(Conflict, f"exists as #{taken.id}"):
             self.update(memory.id, title="Taken")
+        self.update(memory.id, base_version=1, content="two")
+        later = clock.frozen(clock.now() + timedelta(seconds=6))
+        with later, self.refuses(PreconditionFailed, "version 2, but you read version 1") as refused:
+            self.update(memory.id, base_version=1, content="three")
+        self.assertEqual(refused.exception.data["version"], 2)
         self.delete(memory.id)
         with self.refuses(Gone, "restore it first"):
             self.update(memory.id, content="x")
