@@ -11,10 +11,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from typing import Any
 from unittest import TestCase
 
 import numpy as np
@@ -47,6 +45,7 @@ from sessions_app.services.profile import change_settings
 from tests.memories.base import MemoriesTestCase
 from tests.web.server import poll
 
+ROOT = Path(__file__).parents[2]
 CATS = "Cats sleep on warm roofs all afternoon"
 DATABASE = "We chose SQLite, since it needs no server"
 DEPLOY = "Releases go out on Friday evenings"
@@ -77,44 +76,26 @@ class EmbeddingTestCase(MemoriesTestCase):
 
 
 class FollowingTests(EmbeddingTestCase):
-    def test_an_embedded_text_is_found_by_meaning(self):
+    @tag("backend")
+    def test_an_embedded_text_is_found_by_meaning_in_its_project_and_never_embedded_twice(self):
         cats, database, deploy = self.note(CATS, DATABASE, DEPLOY)
         self.assertIn("no text is embedded", meaning.nearest("felines").problem)
         self.assertEqual(self.embed(), "embedded 3 texts")
-        self.assertEqual(
-            [self.first(item) for item in ("feline animals", "storage engine", "shipping a version")],
-            [cats, database, deploy],
-        )
-
-    def test_a_revised_text_gets_a_new_vector(self):
-        (memory_id,) = self.note(CATS)
-        self.embed()
-        self.update(memory_id, title="Storage", content=DATABASE)
+        questions = ("feline animals", "storage engine", "shipping a version")
+        self.assertEqual([self.first(question) for question in questions], [cats, database, deploy])
+        self.update(cats, tags=["pets"])
+        self.write(f"{CATS[:20]} 0", CATS, kind="knowledge")
+        self.assertEqual((self.embed(), Vector.objects.count()), ("", 4))
+        self.assert_rebuilds()
+        self.assertEqual((self.embed(), Vector.objects.count(), meaning.nearest("felines").problem), ("", 4, ""))
+        before = dict(meaning.nearest("shops").hits)[deploy]
+        self.update(deploy, title="Bakery", content="The bakery and the shops open at seven")
         self.assertEqual(self.embed(), "embedded 1 text")
-        (_, before), (_, after) = (meaning.nearest(item).hits[0] for item in ("sleeping cats", "a database"))
-        self.assertGreater(after, before)
-
-    def test_an_unchanged_text_is_never_embedded_twice(self):
-        (memory_id,) = self.note(CATS)
-        self.embed()
-        self.update(memory_id, tags=["pets"])
-        self.assertEqual(self.embed(), "")
-
-    def test_the_same_text_elsewhere_is_embedded_once(self):
-        self.note(CATS)
-        self.embed()
-        services.write_memory(command=MemoryWrite(title=f"{CATS[:20]} 0", content=CATS, kind="knowledge"))
-        self.assertEqual(self.embed(), "")
-        self.assertEqual(Vector.objects.count(), 2)
-
-    def test_deleting_a_text_deletes_its_vector_and_restoring_brings_it_back(self):
-        cats, _ = self.note(CATS, DATABASE)
-        self.embed()
-        self.delete(cats)
-        self.assertFalse(Vector.objects.filter(document_id=cats).exists())
-        self.restore(cats)
-        self.embed()
-        self.assertTrue(Vector.objects.filter(document_id=cats).exists())
+        self.assertGreater(dict(meaning.nearest("shops").hits)[deploy], before)
+        with self.store("beta"):
+            (other,) = self.note(DEPLOY)
+            self.embed()
+            self.assertEqual([hit for hit, _ in meaning.nearest("felines").hits], [other])
 
     @tag("backend")
     def test_an_interrupted_run_continues_where_it_stopped(self):
@@ -125,35 +106,22 @@ class FollowingTests(EmbeddingTestCase):
         self.assertEqual(self.embed(), "embedded 2 texts")
         self.assertEqual(Vector.objects.count(), 34)
 
-    @tag("backend")
-    def test_a_rebuild_embeds_nothing_again(self):
-        self.note(CATS, DATABASE)
-        self.embed()
-        self.assert_rebuilds()
-        self.assertEqual(Vector.objects.count(), 2)
-        self.assertEqual(self.embed(), "")
-        self.assertEqual(meaning.nearest("felines").problem, "")
-
-    def test_another_project_has_its_own_vectors(self):
-        self.note(CATS)
-        self.embed()
-        with self.store("beta"):
-            (other,) = self.note(DEPLOY)
-            self.embed()
-            self.assertEqual([hit for hit, _ in meaning.nearest("felines").hits], [other])
-
 
 @tag("backend")
 class EraseTests(EmbeddingTestCase):
-    def test_nothing_derived_from_an_erased_text_is_left(self):
+    def test_a_deleted_text_has_no_vector_and_nothing_derived_from_an_erased_one_is_left(self):
         cats, _ = self.note(CATS, DATABASE)
         self.embed()
+        vector = Vector.objects.filter(document_id=cats)
+        self.delete(cats)
+        self.assertFalse(vector.exists())
+        self.restore(cats)
+        self.embed()
         self.first("felines")
-        numbers = bytes(Vector.objects.get(document_id=cats).numbers)
-        folder = folder_of(current_store())
-        self.assertTrue(any(numbers in index_file.read_bytes() for index_file in self.index_files()))
+        numbers = bytes(vector.get().numbers)
+        self.assertTrue(any(numbers in path.read_bytes() for path in self.index_files()))
         self.erase(cats)
-        files = [path for path in folder.rglob("*") if path.is_file()]
+        files = [path for path in folder_of(current_store()).rglob("*") if path.is_file()]
         self.assertEqual([path.name for path in files if numbers in path.read_bytes()], [])
         self.assertNotIn(cats, [hit for hit, _ in meaning.nearest("felines").hits])
 
@@ -195,26 +163,19 @@ class ModelTests(EmbeddingTestCase):
         self.assertEqual(meaning.renewal(), "off")
 
     def test_a_write_reports_the_state_of_its_vector(self):
-        first = services.write_memory(command=MemoryWrite(title="Cats", content=CATS))
-        tagged = self.update(first.id, tags=["pets"])
-        changed = self.update(first.id, content=DATABASE)
-        deleted = self.delete(first.id)
-        restored = self.restore(first.id)
-        results = (first, tagged, changed, deleted, restored)
+        first = self.written("Cats", CATS)
+        results = [first, self.update(first.id, tags=["pets"]), self.update(first.id, content=DATABASE)]
+        results += [self.delete(first.id), self.restore(first.id)]
         self.assertEqual([result.embedding for result in results], ["queued", "kept", "queued", None, "queued"])
 
-    def test_a_folder_without_a_model_is_refused_with_what_it_needs(self):
+    def test_a_folder_or_name_without_a_model_is_refused_with_what_it_needs(self):
+        self.assertEqual((wanted_name("auto"), wanted_name("none"), wanted_name("a/b")), (BUNDLED, None, "a/b"))
+        with self.assertRaisesRegex(Unavailable, "use auto, none, a folder that begins with / or ~, or a hub id"):
+            find_files("not a model")
         self.choose(str(self.home))
         self.note(CATS)
         with self.assertRaisesRegex(Unavailable, r"contains no model: a model.onnx and a tokenizer.json or vocab.txt"):
             self.embed()
-
-    def test_a_name_that_is_neither_folder_nor_hub_id_is_refused(self):
-        with self.assertRaisesRegex(Unavailable, "use auto, none, a folder that begins with / or ~, or a hub id"):
-            find_files("not a model")
-
-    def test_auto_is_the_bundled_model_where_it_is_installed(self):
-        self.assertEqual((wanted_name("auto"), wanted_name("none"), wanted_name("a/b")), (BUNDLED, None, "a/b"))
 
     def test_a_model_replaced_in_its_folder_does_not_use_old_vectors(self):
         folder = Path(self.folder())
@@ -239,91 +200,53 @@ class IndexTests(EmbeddingTestCase):
         self.assertEqual(self.first("felines"), self.cats)
         (self.path,) = self.index_files()
 
-    def test_a_missing_index_is_rebuilt(self):
+    @tag("backend")
+    def test_a_missing_or_damaged_index_is_rebuilt(self):
+        whole = self.path.read_bytes()
         self.path.unlink()
         self.assertEqual(self.first("felines"), self.cats)
-        self.assertTrue(self.path.exists())
-
-    def test_a_damaged_index_is_rebuilt(self):
-        whole = self.path.read_bytes()
-        damages: dict[str, bytes] = {
-            "a byte": whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:],
-            "half of it": whole[: len(whole) // 2],
-            "nothing in it": b"",
-            "other things in it": b"x" * len(whole),
-        }
-        for name, damage in damages.items():
-            with self.subTest(name), self.assertLogs("memories.embeddings.indexes", "WARNING"):
+        for case, damage in (
+            ("a byte", whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:]),
+            ("half of it", whole[: len(whole) // 2]),
+            ("nothing in it", b""),
+            ("other things in it", b"x" * len(whole)),
+        ):
+            with self.subTest(case), self.assertLogs("memories.embeddings.indexes", "WARNING"):
                 self.path.write_bytes(damage)
                 self.assertEqual(self.first("felines"), self.cats)
                 self.assertEqual(self.path.read_bytes(), whole)
-
-    @tag("backend")
-    def test_the_next_answer_includes_new_writes(self):
         (deploy,) = self.note(DEPLOY)
         self.embed()
-        self.assertEqual(self.first("shipping a version"), deploy)
+        self.assertEqual(self.first("shipping a version"), deploy, "the next answer includes new writes")
 
-    def test_past_states_are_searched_by_words_only(self):
-        def ask() -> Any:
-            return meaning.nearest("felines")
-
+    def test_without_vectors_or_a_running_hub_the_reason_is_reported(self):
         with as_of(1):
-            self.assertEqual(ask().problem, "past states have no vectors")
-
-    def test_without_a_running_hub_the_reason_is_reported(self):
-        from memories.embeddings.remote import NOT_RUNNING, RemoteEngine
-
+            self.assertEqual(meaning.nearest("felines").problem, "past states have no vectors")
         with use_engine(RemoteEngine()):
             self.assertEqual(meaning.nearest("felines").problem, NOT_RUNNING)
             with self.assertRaisesRegex(Unavailable, "is not running"):
                 self.embed()
-
-    def test_a_store_without_vectors_has_no_model(self):
         vectors.drop_all()
         self.assertIsNone(meaning.model_name())
 
 
-BEGIN, END, UNKNOWN = 101, 102, 100
-
-
 class WordPieceTests(TestCase):
-    tokenizer: WordPiece
-    ids: dict[str, int]
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.tokenizer = WordPiece.from_file(BUNDLED_VOCABULARY)
-        cls.ids = {piece: number for number, piece in enumerate(BUNDLED_VOCABULARY.read_text().splitlines())}
-
-    def read(self, text: str, at_most: int = 256) -> list[int]:
-        return self.tokenizer.encode(text, at_most=at_most)
-
-    def pieces(self, *names: str) -> list[int]:
-        return [BEGIN, *(self.ids[name] for name in names), END]
-
-    def test_words_are_cut_into_the_longest_pieces(self):
-        self.assertEqual(self.read("I like strawberries"), [BEGIN, 1045, 2066, 13137, 20968, END])
-
-    def test_case_accents_and_odd_spaces_do_not_matter(self):
-        self.assertEqual(self.read("Déjà\u00a0VU\t\n"), self.read("deja vu"))
-
-    def test_punctuation_and_ideographs_are_words_of_their_own(self):
-        self.assertEqual(self.read("a-b"), self.pieces("a", "-", "b"))
-        self.assertEqual(self.read("日本"), self.pieces("日", "本"))
-
-    def test_a_word_outside_the_vocabulary_is_one_unknown_token(self):
-        self.assertEqual(self.read("\U0001f600 " + "x" * 101), [BEGIN, UNKNOWN, UNKNOWN, END])
-
-    def test_control_characters_are_not_read(self):
-        self.assertEqual(self.read("c\x00a\u200bt"), self.pieces("cat"))
-
-    def test_a_long_text_is_read_from_its_beginning(self):
-        read = self.read("cat " * 1000, at_most=10)
-        self.assertEqual(read, [BEGIN, *[self.ids["cat"]] * 8, END])
-
-    def test_an_empty_text_has_no_tokens(self):
-        self.assertEqual(self.read(""), [BEGIN, END])
+    def test_words_are_cut_into_the_longest_pieces_of_the_vocabulary(self):
+        tokenizer = WordPiece.from_file(BUNDLED_VOCABULARY)
+        ids = {piece: number for number, piece in enumerate(BUNDLED_VOCABULARY.read_text().splitlines())}
+        for text, pieces in (
+            ("I like strawberries", ["i", "like", "straw", "##berries"]),
+            ("Déjà\u00a0VU\t\n", ["de", "##ja", "vu"]),
+            ("a-b", ["a", "-", "b"]),
+            ("日本", ["日", "本"]),
+            ("\U0001f600 " + "x" * 101, ["[UNK]", "[UNK]"]),
+            ("c\x00a\u200bt", ["cat"]),
+            ("cat " * 1000, ["cat"] * 8),
+            ("", []),
+        ):
+            with self.subTest(text[:20]):
+                tokens = ["[CLS]", *pieces, "[SEP]"]
+                self.assertEqual(tokenizer.encode(text, at_most=10), [ids[token] for token in tokens])
 
 
 class IndexFileTests(TestCase):
@@ -334,8 +257,8 @@ class IndexFileTests(TestCase):
     def vectors(self, count: int, dimensions: int) -> index_file.Matrix:
         groups = self.random.standard_normal((max(1, count // 100), dimensions))
         near = groups[self.random.integers(0, len(groups), count)]
-        found = near + 0.7 * self.random.standard_normal((count, dimensions))
-        return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True), np.float32)
+        raw = near + 0.7 * self.random.standard_normal((count, dimensions))
+        return np.asarray(raw / np.linalg.norm(raw, axis=1, keepdims=True), np.float32)
 
     def written(self, vectors: index_file.Matrix) -> IndexFile:
         rows = [(10 * number, scale, data) for number, (scale, data) in enumerate(quantized(vectors))]
@@ -344,28 +267,23 @@ class IndexFileTests(TestCase):
         assert found
         return found
 
-    def test_the_nearest_are_those_of_the_vectors_themselves(self):
+    def test_the_nearest_are_those_of_the_vectors_themselves_or_nearly_among_many(self):
+        empty = self.written(np.zeros((0, 8), np.float32))
+        self.assertEqual((empty.revision, empty.nearest(np.ones(8, np.float32), 5)), (7, []))
         vectors = self.vectors(500, 100)
-        index = self.written(vectors)
         exact = vectors @ vectors[42]
-        found = index.nearest(vectors[42], 10)
-        self.assertEqual(found[0][0], 420)
-        self.assertEqual([hit for hit, _ in found[:5]], [10 * int(row) for row in np.argsort(-exact)[:5]])
-        for document_id, score in found:
+        hits = self.written(vectors).nearest(vectors[42], 10)
+        self.assertEqual(hits[0][0], 420)
+        self.assertEqual([hit for hit, _ in hits[:5]], [10 * int(row) for row in np.argsort(-exact)[:5]])
+        for document_id, score in hits:
             self.assertAlmostEqual(score, float(exact[document_id // 10]), delta=0.02)
-
-    def test_among_many_nearly_all_of_the_nearest_are_found(self):
         vectors = self.vectors(25_000, 64)
         index = self.written(vectors)
-        found = 0
+        matches = 0
         for question in vectors[:20]:
             best = {10 * int(row) for row in np.argsort(-(vectors @ question))[:20]}
-            found += len(best.intersection(item for item, _ in index.nearest(question, 20)))
-        self.assertGreaterEqual(found, 0.95 * 400)
-
-    def test_an_empty_index_finds_nothing(self):
-        index = self.written(np.zeros((0, 8), np.float32))
-        self.assertEqual((index.revision, index.nearest(np.ones(8, np.float32), 5)), (7, []))
+            matches += len(best.intersection(item for item, _ in index.nearest(question, 20)))
+        self.assertGreaterEqual(matches, 0.95 * 400)
 
     def test_a_failing_writer_leaves_only_the_previous_index(self):
         self.written(self.vectors(10, 16))
@@ -397,31 +315,23 @@ class IndexFileTests(TestCase):
 class BatchTests(TestCase):
     def test_a_batch_has_texts_of_similar_length_and_is_bounded(self):
         lengths = [256, 3, 256, 40, 7, 256, 128, *([5] * 20)]
-        found = list(batches(lengths))
-        self.assertEqual(sorted(index for batch in found for index in batch), list(range(len(lengths))))
-        self.assertLessEqual(max(len(batch) for batch in found), 8)
-        self.assertLessEqual(max(len(batch) * max(lengths[index] for index in batch) for batch in found), 512)
-        self.assertEqual([lengths[index] for batch in found for index in batch], sorted(lengths))
-
-    def test_a_text_longer_than_a_batch_goes_alone(self):
-        self.assertEqual(list(batches([600, 600])), [[0], [1]])
+        lots = list(batches(lengths))
+        in_order = [index for batch in lots for index in batch]
+        self.assertEqual(sorted(in_order), list(range(len(lengths))))
+        self.assertEqual([lengths[index] for index in in_order], sorted(lengths))
+        self.assertLessEqual(max(len(batch) for batch in lots), 8)
+        self.assertLessEqual(max(len(batch) * max(lengths[index] for index in batch) for batch in lots), 512)
+        self.assertEqual(list(batches([600, 600])), [[0], [1]], "a text longer than a batch goes alone")
         self.assertEqual(list(batches([])), [])
 
-
-class QuietTests(TestCase):
     def test_running_a_model_leaves_nothing_in_the_users_home(self):
-        with tempfile.TemporaryDirectory() as home:
-            kept = {name: value for name, value in os.environ.items() if name not in ("ORT_DISABLE_TELEMETRY",)}
-            subprocess.run(
-                [sys.executable, "-c", "import memories.embeddings.onnx"],
-                env={**kept, "HOME": home, "XDG_CACHE_HOME": f"{home}/cache", "PYTHONDONTWRITEBYTECODE": "1"},
-                cwd=Path(__file__).parents[2],
-                check=True,
-            )
-            self.assertEqual(list(Path(home).rglob("*")), [])
+        home = self.enterContext(tempfile.TemporaryDirectory())
+        environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+        environment |= {"HOME": home, "XDG_CACHE_HOME": f"{home}/cache", "PYTHONDONTWRITEBYTECODE": "1"}
+        subprocess.run([sys.executable, "-c", "import memories.embeddings.onnx"], env=environment, cwd=ROOT, check=True)
+        self.assertEqual(list(Path(home).rglob("*")), [])
 
 
-ROOT = Path(__file__).parents[2]
 EMBED_ONCE = """
 import django
 django.setup()
@@ -445,28 +355,19 @@ def peak_megabytes(pid: int) -> int:
 class ProcessTests(MemoriesTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.processes = self.enterContext(ExitStack())
         remote._silent_until = 0.0
 
     def note(self, count: int) -> None:
-        notes = [f"Note {number} on locks, queues and the order of events" for number in range(count)]
-        commands = [MemoryWrite(title=f"Note {index}", content=text) for index, text in enumerate([*notes, CATS])]
-        self.cats = services.write_memories(commands=commands)[-1].id
+        notes = {f"Note {n}": f"Note {n} on locks, queues and the order of events" for n in range(count)}
+        self.cats = self.write_all({**notes, "Cats": CATS})[-1]
 
     def spawn(self, *arguments: str) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings", "MEMORY_HUB_LOG": "ERROR"}
-        pipe, command = subprocess.PIPE, [sys.executable, *arguments]
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT
-        )
-        self.processes.callback(self.end, process)
+        command, pipe, both = [sys.executable, *arguments], subprocess.PIPE, subprocess.STDOUT
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, stderr=both)
+        self.enterContext(process)
+        self.addCleanup(process.kill)
         return process
-
-    def end(self, process: subprocess.Popen[bytes]) -> None:
-        process.kill()
-        process.wait()
-        for pipe in filter(None, (process.stdin, process.stdout)):
-            pipe.close()
 
     def model_process(self) -> subprocess.Popen[bytes]:
         (self.home / ADDRESS_FILE).unlink(missing_ok=True)
@@ -538,7 +439,9 @@ class ProcessTests(MemoriesTestCase):
         address.write_text(json.dumps({**contact, "secret": "guessed"}))
         self.assertIn("wrong secret", meaning.nearest("feline animals").problem)
         self.assertTrue(stores.exists(project_store("alpha")))
-        self.ends_with_the_process_that_started_it(holder)
+        assert holder.stdin and holder.stdout
+        holder.stdin.close()  # it ends with the process that started it
+        self.assertEqual((holder.wait(60), holder.stdout.read()), (0, b""))
 
     def test_long_texts_of_many_clients_at_once_take_a_bounded_amount_of_memory(self):
         holder = self.model_process()
@@ -549,9 +452,3 @@ class ProcessTests(MemoriesTestCase):
             found = list(clients.map(lambda _: engine.embed(model, texts), range(4)))
         self.assertEqual(found, [found[0]] * 4)
         self.assertLess(peak_megabytes(holder.pid), 400)
-
-    def ends_with_the_process_that_started_it(self, holder: subprocess.Popen[bytes]) -> None:
-        assert holder.stdin
-        assert holder.stdout
-        holder.stdin.close()
-        self.assertEqual((holder.wait(60), holder.stdout.read()), (0, b""))

@@ -1,30 +1,31 @@
 from __future__ import annotations
 
 import tempfile
-from io import StringIO
 from pathlib import Path
 from typing import Any
 from unittest import TestCase, mock
-
-from django.core.management import call_command
 
 from memories import bootstrap, selectors, services
 from memories.bootstrap import Done, guidelines, load_guidelines, remove_guidelines
 from memories.importing import MarkdownReport, import_markdown
 from memories.importing.files import MAX_BYTES, find_files, read_text
 from memories.importing.sections import parse_document, split_text
+from memories.memtest import read_tests
 from memories.models import KIND_MODELS, Memory
 from memories.schemas import MAX_CONTENT, MemoryGet, MemoryTouch, MemoryUpdate, MemoryWrite
-from memories.services import delete_memory
+from memories.schemas.links import RelationCreate
+from memories.services import delete_memory, write_memories
+from memories.services.relations import create_relation
 from memories.vocabulary import PREDEFINED
 from memoryhub.core import log
 from memoryhub.core.backends.selected import stores
-from memoryhub.core.errors import Invalid
+from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import GLOBAL_STORE, use_store
 from tests.memories.base import erase_deleted
 from tests.sessions_app.test_git import Repository
-from tests.support import HubTestCase
+from tests.support import Done as CommandResult
+from tests.support import HubTestCase, run_command
 
 
 def sections(text: str, ending: str = ".md") -> list[tuple[tuple[str, ...], str, str]]:
@@ -33,38 +34,37 @@ def sections(text: str, ending: str = ".md") -> list[tuple[tuple[str, ...], str,
 
 class SectionsTest(TestCase):
     def test_a_section_is_the_text_under_a_heading_without_its_sub_sections(self) -> None:
-        text = "intro\n\n# One\n\na\n\n## Two\nb\n\n### Three ###\nc\n\n## Four\n\n# Five\nd\n"
-        self.assertEqual(
-            sections(text),
-            [
-                ((), "", "intro"),
-                (("One",), "one", "a"),
-                (("One", "Two"), "one/two", "b"),
-                (("One", "Two", "Three"), "one/two/three", "c"),
-                (("Five",), "five", "d"),
-            ],
+        nested = "intro\n\n# One\n\na\n\n## Two\nb\n\n### Three ###\nc\n\n## Four\n\n# Five\nd\n"
+        code = (
+            "```sh\n# not this\n```\n\n    # nor this\n\n~~~\n## no\n~~~\n\n> # nor this\n\n- # nor this\n\n#nor-this"
         )
-
-    def test_underlined_headings_are_headings(self) -> None:
-        self.assertEqual(
-            sections("One\n===\na\n\nTwo\n---\nb"), [(("One",), "one", "a"), (("One", "Two"), "one/two", "b")]
-        )
-
-    def test_code_quotations_and_lists_contain_no_headings(self) -> None:
-        code = "```sh\n# not this\n```\n\n    # nor this\n\n~~~\n## no\n~~~\n"
-        text = f"# One\n{code}\n> # nor this\n\n- # nor this\n\n#nor-this"
-        [(headings, _, body)] = sections(text)
-        self.assertEqual((headings, body), (("One",), text.removeprefix("# One\n")))
-
-    def test_repeated_headings_have_keys_of_their_own(self) -> None:
-        text = "# A\n## X\n1\n## X\n2\n### Y\n3\n# A\n## X\n4\n# A 2\n5"
-        self.assertEqual([key for _, key, _ in sections(text)], ["a/x", "a/x-2", "a/x-2/y", "a-2/x", "a-2-2"])
-
-    def test_headings_lose_the_marks_of_their_formatting(self) -> None:
-        text = "# The `a_b` **tool** of [us](http://x) and _them_ {#id}\nx\n# snake_case_name\ny"
-        self.assertEqual(
-            [path for path, _, _ in sections(text)], [("The a_b tool of us and them",), ("snake_case_name",)]
-        )
+        formatted = "# The `a_b` **tool** of [us](http://x) and _them_ {#id}\nx\n# snake_case_name\ny"
+        repeated = "# A\n## X\n1\n## X\n2\n### Y\n3\n# A\n## X\n4\n# A 2\n5"
+        table = "====  ====\nA     B\n====  ===="
+        restructured = f"=====\nTitle\n=====\n\nintro\n\nPart\n----\n\na\n\nSub\n~~~~\nb\n\nNext\n----\nc\n\n{table}"
+        prose = "The box has a key.\n\n- and a lock"
+        for case, text, expected in (
+            ("nested", nested, {"": "intro", "one": "a", "one/two": "b", "one/two/three": "c", "five": "d"}),
+            ("underlined", "One\n===\na\n\nTwo\n---\nb", {"one": "a", "one/two": "b"}),
+            ("code, quotations and lists", f"# One\n{code}", {"one": code}),
+            ("repeated", repeated, {"a/x": "1", "a/x-2": "2", "a/x-2/y": "3", "a-2/x": "4", "a-2-2": "5"}),
+            ("a horizontal rule is no front matter", "---\n\ntext", {"": "---\n\ntext"}),
+            ("no headings", "just text\n", {"": "just text"}),
+            ("nothing", " \n\n", {}),
+            ("contents alone", "# A\n\n## Contents\n\n* [B](#b)\n\n## B\n\nb\n", {"a/b": "b"}),
+            ("contents with prose", f"## Contents\n\n{prose}", {"contents": prose}),
+        ):
+            with self.subTest(case):
+                self.assertEqual({key: body for _, key, body in sections(text)}, expected)
+        titles = [path for path, _, _ in sections(formatted)]
+        self.assertEqual(titles, [("The a_b tool of us and them",), ("snake_case_name",)])
+        self.assertEqual(sections(nested)[3], (("One", "Two", "Three"), "one/two/three", "c"))
+        parts = {"title": "intro", "title/part": "a", "title/part/sub": "b", "title/next": f"c\n\n{table}"}
+        self.assertEqual({key: body for _, key, body in sections(restructured, ".rst")}, parts)
+        self.assertEqual(sections(".. _a:\n\nAlpha\n=====\n\na\n", ".rst"), [(("Alpha",), "alpha", "a")])
+        self.assertEqual(len(sections("# One\n\na\n\n## Two\n\nb", ".txt")), 2)
+        for text in ("# a comment\nrequests==1\n# another\ndjango", "Licence\n-------\ntext"):
+            self.assertEqual(sections(text, ".txt"), [((), "", text)], "no headings without blank lines around")
 
     def test_front_matter_gives_tags_and_is_not_imported(self) -> None:
         for front in (
@@ -75,37 +75,6 @@ class SectionsTest(TestCase):
             document = parse_document(f"---\n{front}\n---\n# One\ntext", ".md")
             self.assertEqual(document.tags, ["Alpha", "beta x"])
             self.assertEqual([section.text for section in document.sections], ["text"])
-
-    def test_a_horizontal_rule_at_the_top_is_not_front_matter(self) -> None:
-        self.assertEqual([text for _, _, text in sections("---\n\ntext")], ["---\n\ntext"])
-
-    def test_restructured_text_is_cut_at_its_underlined_headings(self) -> None:
-        title, table = "=====\nTitle\n=====\n\nintro\n\n", "====  ====\nA     B\n====  ====\n"
-        text = f"{title}Part\n----\n\na\n\nSub\n~~~~\nb\n\nNext\n----\nc\n\n{table}"
-        self.assertEqual(
-            [(headings, body.split("\n")[0]) for headings, _, body in sections(text, ".rst")],
-            [
-                (("Title",), "intro"),
-                (("Title", "Part"), "a"),
-                (("Title", "Part", "Sub"), "b"),
-                (("Title", "Next"), "c"),
-            ],
-        )
-
-    def test_plain_text_is_markdown_only_with_headings_between_blank_lines(self) -> None:
-        self.assertEqual(len(sections("# One\n\na\n\n## Two\n\nb", ".txt")), 2)
-        for text in ("# a comment\nrequests==1\n# another\ndjango", "Licence\n-------\ntext"):
-            self.assertEqual(sections(text, ".txt"), [((), "", text)])
-
-    def test_a_file_without_headings_is_one_section_and_an_empty_one_none(self) -> None:
-        self.assertEqual(sections("just text\n"), [((), "", "just text")])
-        self.assertEqual(sections(" \n\n"), [])
-
-    def test_sections_that_only_lead_to_others_are_left_out(self) -> None:
-        self.assertEqual(sections("# A\n\n## Contents\n\n* [B](#b)\n\n## B\n\nb\n"), [(("A", "B"), "a/b", "b")])
-        prose = "The box has a key.\n\n- and a lock"
-        self.assertEqual(sections(f"## Contents\n\n{prose}"), [(("Contents",), "contents", prose)])
-        self.assertEqual(sections(".. _a:\n\nAlpha\n=====\n\na\n", ".rst"), [(("Alpha",), "alpha", "a")])
 
     def test_long_texts_are_split_between_paragraphs_lines_or_words(self) -> None:
         for gap in ("\n\n", "\n", " "):
@@ -118,9 +87,7 @@ class SectionsTest(TestCase):
 
 class FilesTest(TestCase):
     def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = Path(folder.name).resolve() / "alpha"
+        self.root = Path(self.enterContext(tempfile.TemporaryDirectory())).resolve() / "alpha"
         self.root.mkdir()
 
     def write(self, path: str, content: bytes = b"text") -> Path:
@@ -146,14 +113,15 @@ class FilesTest(TestCase):
         self.assertEqual(find_files(self.root), ["a.md", "untracked.md"])
         self.assertEqual(find_files(self.root / "built"), ["b.md"])
 
-    def test_binary_and_large_files_have_no_text(self) -> None:
-        self.assertIsNone(read_text(self.write("a.md", b"a\0b")))
-        self.assertIsNone(read_text(self.write("b.md", b"x" * (MAX_BYTES + 1))))
+    def test_texts_are_decoded_and_binary_and_large_files_have_none(self) -> None:
+        for content, text in (
+            (b"a\0b", None),
+            (b"x" * (MAX_BYTES + 1), None),
+            (b"\xef\xbb\xbfa\r\nb\rc", "a\nb\nc"),
+            (b"caf\xe9", "café"),
+        ):
+            self.assertEqual(read_text(self.write("a.md", content)), text, content[:20])
         self.assertIsNone(read_text(self.root / "none.md"))
-
-    def test_encodings_and_line_ends_are_normalised(self) -> None:
-        self.assertEqual(read_text(self.write("a.md", b"\xef\xbb\xbfa\r\nb\rc")), "a\nb\nc")
-        self.assertEqual(read_text(self.write("b.md", b"caf\xe9")), "café")
 
 
 class ImportMarkdownTest(HubTestCase):
@@ -178,7 +146,7 @@ class ImportMarkdownTest(HubTestCase):
     def counts(self, report: MarkdownReport) -> tuple[int, int, int, int]:
         return report.created, report.updated, report.unchanged, report.deleted
 
-    def test_every_section_becomes_a_memory_with_its_source(self) -> None:
+    def test_every_section_becomes_a_memory_with_its_source_and_a_second_import_changes_nothing(self) -> None:
         report = self.bring_in(tags=["Docs"])
         self.assertEqual((self.counts(report), report.files), ((2, 0, 0, 0), 1))
         one, two = self.memories()
@@ -187,12 +155,16 @@ class ImportMarkdownTest(HubTestCase):
         self.assertEqual(two.topic_key, "import:markdown:guide/setup.md#set-up/start")
         self.assertEqual((two.source, two.tags), ("guide/setup.md", ["docs", "guide", "how-to"]))
         self.assertEqual(self.memories("beta"), [])
-
-    def test_a_second_import_changes_nothing(self) -> None:
-        self.bring_in()
-        before = [(memory.id, memory.version) for memory in self.memories()]
-        self.assertEqual(self.counts(self.bring_in()), (0, 0, 2, 0))
-        self.assertEqual([(memory.id, memory.version) for memory in self.memories()], before)
+        Repository(self.docs)
+        self.write("other.md", "text")
+        progress: list[int] = []
+        with self.store():
+            import_markdown(directory=self.docs, tags=["Docs"], progress=progress.append)
+            again = import_markdown(directory=self.docs / "guide", tags=["Docs"])
+            with self.assertRaisesRegex(Invalid, "is not a folder"):
+                import_markdown(directory=self.home / "none")
+        self.assertEqual((progress, self.counts(again)), ([1, 2], (0, 0, 2, 0)))
+        self.assertEqual([(memory.id, memory.version) for memory in self.memories()][:2], [(one.id, 1), (two.id, 1)])
 
     def test_changed_new_and_lost_sections_are_revised_written_and_deleted(self) -> None:
         self.bring_in()
@@ -201,62 +173,51 @@ class ImportMarkdownTest(HubTestCase):
         self.assertEqual([(m.content, m.version) for m in self.memories()], [("Install it well.", 2), ("End it.", 1)])
         self.write("guide/setup.md", "# Set up\n\nInstall it well.\n\n## Start\n\nRun it.\n")
         self.bring_in()
-        self.assertEqual({memory.content for memory in self.memories()}, {"Install it well.", "Run it."})
+        run, install = sorted(self.memories(), key=lambda memory: memory.content, reverse=True)
+        self.assertEqual((run.content, install.content), ("Run it.", "Install it well."))
+        with self.store():
+            delete_memory(command=MemoryTouch(id=run.id, reason="no use"))
+        report = self.bring_in()
+        self.assertEqual((self.counts(report), report.left_deleted), ((0, 0, 1, 0), 1), "a person deleted it")
 
     def test_files_that_are_not_read_again_keep_their_memories(self) -> None:
         self.write("other.md", "# Other\n\ntext")
         self.bring_in()
         (self.docs / "other.md").write_bytes(b"\0")
         report = self.bring_in()
-        self.assertEqual(
-            (report.skipped, report.deleted, len(self.memories())),
-            ([("other.md", "binary, unreadable or larger than 2 MB")], 0, 3),
-        )
+        self.assertEqual(report.skipped, [("other.md", "binary, unreadable or larger than 2 MB")])
+        self.assertEqual((report.deleted, len(self.memories())), (0, 3))
 
     def test_data_files_are_left_out_and_earlier_memories_of_them_deleted(self) -> None:
         self.write("pieces.txt", "A text that somebody wrote, with a few words.\n")
         self.bring_in()
-        words = "".join(f"[unused{number}]\n" for number in range(99))
-        for path, text in {
-            "pieces.txt": words,
-            "vocab.txt": "[PAD]\nthe",
-            "requirements-dev.txt": "django==5.2",
-            "tables.md": "<!-- This file was generated by make docs. -->\n# Tables\n\nOne.",
-            "bundle.txt": "word " * 9_000,
-            "amazing.txt": "what an amazing download",
-        }.items():
+        for path, text in (
+            ("pieces.txt", "".join(f"[unused{number}]\n" for number in range(99))),
+            ("vocab.txt", "[PAD]\nthe"),
+            ("requirements-dev.txt", "django==5.2"),
+            ("tables.md", "<!-- This file was generated by make docs. -->\n# Tables\n\nOne."),
+            ("bundle.txt", "word " * 9_000),
+            ("amazing.txt", "what an amazing download"),
+        ):
             self.write(path, text)
-        report = self.bring_in()
-        self.assertEqual((report.files, report.deleted), (1, 1))
-        reason = "a list, generated, or a few words: data, not text"
-        self.assertEqual({why for _, why in report.skipped}, {reason})
-        self.assertEqual({memory.source for memory in self.memories()}, {"guide/setup.md"})
-
-    def test_a_text_about_lists_and_generators_is_no_data(self) -> None:
-        for path, text in {
+        texts = {
             "notes.txt": "These are the reasons for it:\n" * 20 + "- item\n" * 60,
             "README.md": "# gen\n\nAuto-generated clients: code generated by gen is small. It is generated once.\n",
             "requirements.rst": "Requirements\n============\n\nThe system needs PostgreSQL 15.\n",
             "constraints.txt": "We never delete what users wrote, without a ticket.\n",
-        }.items():
+        }
+        for path, text in texts.items():
             self.write(path, text)
         report = self.bring_in()
-        self.assertEqual((report.files, report.skipped), (5, []))
-
-    def test_a_section_deleted_by_a_person_stays_deleted(self) -> None:
-        self.bring_in()
-        with self.store():
-            delete_memory(command=MemoryTouch(id=self.memories()[1].id, reason="no use"))
-        report = self.bring_in()
-        self.assertEqual((self.counts(report), report.left_deleted), ((0, 0, 1, 0), 1))
-        self.assertEqual([memory.content for memory in self.memories()], ["Install it."])
+        self.assertEqual((report.files, report.deleted, len(report.skipped)), (5, 1, 6))
+        reason = "a list, generated, or a few words: data, not text"
+        self.assertEqual({why for _, why in report.skipped}, {reason})
+        self.assertEqual({memory.source for memory in self.memories()}, {"guide/setup.md", *texts})
 
     def test_a_private_block_is_left_out_even_over_headings_and_splits(self) -> None:
         hidden = "hidden words " * 12_000
-        self.write(
-            "notes.md",
-            f"# A\n\nopen\n\n<private>\n\n# B\n\n{hidden}\n\n# C\n\n{hidden}\n</private>\n\n# D\n\nalso open",
-        )
+        private = f"<private>\n\n# B\n\n{hidden}\n\n# C\n\n{hidden}\n</private>"
+        self.write("notes.md", f"# A\n\nopen\n\n{private}\n\n# D\n\nalso open")
         self.bring_in()
         texts = [memory.content for memory in self.memories() if memory.source == "notes.md"]
         self.assertEqual(texts, ["open", "also open"])
@@ -278,24 +239,6 @@ class ImportMarkdownTest(HubTestCase):
         self.assertTrue(found[0].title.endswith("x" * 150 + " (1/2)") and found[0].title.startswith("…"))
         self.assertEqual(self.counts(self.bring_in()), (0, 0, 5, 0))
 
-    def test_in_a_git_checkout_the_starting_folder_does_not_matter(self) -> None:
-        Repository(self.docs)
-        self.bring_in()
-        with self.store():
-            report = import_markdown(directory=self.docs / "guide")
-        self.assertEqual(self.counts(report), (0, 0, 2, 0))
-
-    def test_progress_is_reported_per_file(self) -> None:
-        self.write("b.md", "text")
-        done: list[int] = []
-        with self.store():
-            import_markdown(directory=self.docs, progress=done.append)
-        self.assertEqual(done, [1, 2])
-
-    def test_a_missing_folder_is_an_error(self) -> None:
-        with self.store(), self.assertRaisesRegex(Invalid, "is not a folder"):
-            import_markdown(directory=self.home / "none")
-
 
 RULE = "Keep times in UTC"
 
@@ -316,49 +259,42 @@ class BootstrapTestCase(HubTestCase):
             memory = Memory.objects.get(title=RULE)
             service(command=schema(id=memory.id, scope="global", **fields))
 
-    def head(self) -> int:
-        with use_store(GLOBAL_STORE):
-            return log.head()[0]
-
 
 class DataTests(BootstrapTestCase):
-    def test_every_guideline_is_whole(self):
-        found = guidelines().values()
-        self.assertTrue(found)
-        for item in found:
+    def test_every_guideline_is_whole_and_none_looks_like_a_secret(self):
+        bundled = guidelines().values()
+        self.assertTrue(bundled)
+        for item in bundled:
             attributes: dict[str, Any] = item.attributes
-            self.assertTrue(
-                attributes["rationale"] and attributes["examples"]["good"] and attributes["examples"]["bad"]
-            )
-            self.assertTrue(set(item.tags) <= set(PREDEFINED), item.tags)
+            self.assertTrue(attributes["rationale"] and all(attributes["examples"][name] for name in ("good", "bad")))
             self.assertTrue(item.tags and item.type)
-        self.assertEqual(len({memory.title for memory in found}), len(found))
-
-    def test_no_guideline_looks_like_a_secret(self):
+            self.assertLessEqual(set(item.tags), set(PREDEFINED))
+        self.assertEqual(len({item.title for item in bundled}), len(bundled))
         load_guidelines()
         with use_store(GLOBAL_STORE):
-            kept = {row.title: (row.content, row.attributes) for row in KIND_MODELS["guideline"].objects.all()}
-        self.assertEqual(kept, {value.title: (value.content, value.attributes) for value in guidelines().values()})
+            stored = {row.title: (row.content, row.attributes) for row in KIND_MODELS["guideline"].objects.all()}
+        self.assertEqual(stored, {item.title: (item.content, item.attributes) for item in bundled})
 
 
 class LoadTests(BootstrapTestCase):
-    def test_a_project_inherits_the_guidelines(self):
+    def test_a_project_inherits_the_guidelines_and_loading_again_changes_nothing(self):
         self.assertEqual(set(self.loaded().values()), {Done.ADDED})
         with self.store("alpha"):
-            found = selectors.get_memories(command=MemoryGet(name=RULE))[0]
-        self.assertEqual((found["scope"], found["kind"], found["author"]), ("global", "guideline", bootstrap.ACTOR))
-        self.assertEqual(found["attributes"]["priority"], 65)
-
-    def test_loading_again_changes_nothing(self):
-        load_guidelines()
-        before = self.head()
-        self.assertEqual(set(self.loaded().values()), {Done.UNCHANGED})
-        self.assertEqual(self.head(), before)
+            rule = selectors.get_memories(command=MemoryGet(name=RULE))[0]
+        self.assertEqual((rule["scope"], rule["kind"], rule["author"]), ("global", "guideline", bootstrap.ACTOR))
+        self.assertEqual(rule["attributes"]["priority"], 65)
+        with use_store(GLOBAL_STORE):
+            before = log.head()
+            self.assertEqual(set(self.loaded().values()), {Done.UNCHANGED})
+            self.assertEqual(log.head(), before)
 
     def test_an_edited_guideline_is_kept(self):
         load_guidelines()
         self.act(services.update_memory, MemoryUpdate, content="Keep times in Zurich's time.")
         self.assertEqual(self.loaded()[RULE], Done.EDITED)
+        removed = self.removed()
+        self.assertEqual((removed.pop(RULE), set(removed.values())), (Done.EDITED, {Done.REMOVED}))
+        self.assertEqual(self.names(), {RULE})
         with use_store(GLOBAL_STORE):
             self.assertIn("Zurich", Memory.objects.get(title=RULE).content)
 
@@ -397,24 +333,12 @@ class RemoveTests(BootstrapTestCase):
         self.assertEqual({entry.name: entry.id for entry in again}, first)
         self.assertEqual({item.done for item in again}, {Done.RESTORED})
 
-    def test_an_edited_guideline_is_not_removed_but_reported(self):
-        load_guidelines()
-        self.act(services.update_memory, MemoryUpdate, tags=["mine"])
-        done = self.removed()
-        self.assertEqual((done.pop(RULE), set(done.values())), (Done.EDITED, {Done.REMOVED}))
-        self.assertEqual(self.names(), {RULE})
-
-    def test_a_guideline_deleted_by_a_person_is_not_restored(self):
+    def test_a_guideline_deleted_or_erased_by_a_person_is_not_restored(self):
         load_guidelines()
         self.act(services.delete_memory, MemoryTouch)
         self.assertEqual(self.loaded()[RULE], Done.DELETED)
         self.removed()
         self.assertEqual(self.loaded()[RULE], Done.DELETED)
-        self.assertNotIn(RULE, self.names())
-
-    def test_a_guideline_erased_by_a_person_is_not_restored(self):
-        load_guidelines()
-        self.act(services.delete_memory, MemoryTouch)
         with use_store(GLOBAL_STORE), use_origin(source="mcp", actor="ada"):
             erase_deleted(Memory.objects.get(title=RULE).id, scope="global")
         self.assertEqual(self.loaded()[RULE], Done.DELETED)
@@ -422,18 +346,85 @@ class RemoveTests(BootstrapTestCase):
 
 
 class CommandTests(BootstrapTestCase):
-    def run_command(self, *arguments: str) -> list[str]:
-        output = StringIO()
-        call_command("bootstrap", *arguments, stdout=output)
-        return output.getvalue().splitlines()
-
     def test_the_command_reports_what_it_did(self):
-        first, count = self.run_command(), len(guidelines())
-        self.assertEqual(len(first), count + 1)
-        self.assertRegex(first[0], r"^global#1 Never write secrets down: added$")
-        self.assertEqual(first[-1], f"guidelines in the global scope: {count} added")
-        self.assertEqual(self.run_command(), [f"guidelines in the global scope: {count} unchanged"])
+        count = len(guidelines())
+        lines = run_command("bootstrap").lines
+        self.assertEqual(len(lines), count + 1)
+        self.assertEqual(lines[0], "global#1 Never write secrets down: added")
+        self.assertEqual(lines[-1], f"guidelines in the global scope: {count} added")
+        self.assertEqual(run_command("bootstrap").lines, [f"guidelines in the global scope: {count} unchanged"])
         self.act(services.update_memory, MemoryUpdate, content="Mine.")
-        removed = self.run_command("--remove")
-        self.assertIn(f"{RULE}: kept, edited since", "\n".join(removed))
-        self.assertEqual(removed[-1], f"guidelines in the global scope: {count - 1} removed; 1 kept, edited since")
+        removed = run_command("bootstrap", "--remove")
+        self.assertIn(f"{RULE}: kept, edited since", removed.output)
+        summary = f"guidelines in the global scope: {count - 1} removed; 1 kept, edited since"
+        self.assertEqual(removed.lines[-1], summary)
+
+
+class MemoryTestsTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        with self.store("alpha"):
+            texts = {
+                "Use jittered retries": "Waiting writers starve without jitter.",
+                "Use exponential backoff": "Waiting writers back off exponentially.",
+                "Port of the hub": "It listens on 8321.",
+            }
+            write_memories(commands=[MemoryWrite(title=title, content=text) for title, text in texts.items()])
+
+    def run_file(self, text: str) -> CommandResult:
+        path = self.home / "memory.tests.yml"
+        path.write_text(text)
+        return run_command("memtest", str(path), "--project", "alpha")
+
+    def test_passing_tests_are_ok_and_nothing_is_written(self):
+        with self.store("alpha"):
+            before = log.head()
+        report = self.run_file(
+            "tests:\n"
+            "  - {query: jitter for waiting writers, expect: [Use jittered retries], within: 1}\n"
+            "  - {query: which port, expect: ['#3'], never: [Use jittered retries]}\n"
+            "  - {pack: port, contains: ['8321'], lacks: [password]}\n"
+        )
+        self.assertIn("ok  jitter for waiting writers\n", report.output)
+        self.assertIn("3 of 3 passed", report.output)
+        outside, link = self.home / "outside.yml", self.home / "linked.yml"
+        link.symlink_to(outside)
+        refused = run_command("memtest", str(link), "--write", "--project", "alpha")
+        self.assertIn("linked.yml exists", refused.errors)
+        self.assertFalse(outside.exists())
+        with self.store("alpha"):
+            self.assertEqual(log.head(), before)
+
+    def test_failing_tests_are_reported(self):
+        with self.store("alpha"):
+            create_relation(command=RelationCreate(source="1", relation="supersedes", target="2"))
+        for test, sentence in (
+            ("query: jitter, expect: [Port of the hub]", "'Port of the hub' is not among the first 3: #1"),
+            ("query: waiting writers, never: ['#2']", "#2 Use exponential backoff is among the first 3"),
+            ("query: which port, never: ['listens ON 8321']", "among the first 3, and contains 'listens ON 8321'"),
+            ("pack: port, contains: ['9000']", "the pack does not contain '9000'"),
+            ("pack: port, lacks: ['8321']", "the pack contains '8321'"),
+            ("name: Nothing", "it has neither 'query' nor 'pack'"),
+            ("query: exponential", "#2 Use exponential backoff is superseded, and among the first 3"),
+        ):
+            with self.subTest(test):
+                report = self.run_file(f"tests: [{{{test}}}]")
+                self.assertEqual(report.code, 1)
+                self.assertIn(sentence, report.output)
+        allowed = self.run_file("tests: [{query: exponential, allow_superseded: true}]")
+        self.assertIn("1 of 1 passed", allowed.output)
+
+    def test_a_bad_file_is_reported_in_one_sentence(self):
+        path = self.home / "memory.tests.yml"
+        for text, sentence in (
+            ("tests: [", "is not valid YAML"),
+            ("tests: " + "[" * 2_000, "is nested too deeply"),
+            ("tests: []", "tests"),
+            ("tests: [{qery: x}]", "qery"),
+            ("- a", "memory.tests.yml"),
+        ):
+            path.write_text(text)
+            with self.subTest(text[:40]), self.assertRaisesRegex(Invalid, sentence):
+                read_tests(path)
+        with self.assertRaisesRegex(NotFound, "there is no .*absent.yml"):
+            read_tests(self.home / "absent.yml")

@@ -38,85 +38,55 @@ class RegistryTestCase(AcmeTestCase):
 
 
 class TableTests(RegistryTestCase):
-    def test_every_kind_takes_its_own_attributes_flat(self):
+    def test_every_kind_takes_its_own_attributes_flat_and_by_old_names(self):
         for entries in REGISTRY:
-            own = set(entries.declared.attributes.model_fields)
-            for verb in ("add", "update"):
-                tool = find_tool(f"memory_{entries.kind}_{verb}")
-                assert tool
-                listed = set(input_schema(tool.input)["properties"])
-                self.assertLessEqual(
-                    own | {entries.entry.name, entries.entry.text, "category", "tags", "scope"}, listed
-                )
-                self.assertNotIn("attributes", listed)
-
-    def test_old_argument_names_are_mapped_to_current_ones(self):
-        for entries in REGISTRY:
+            fields = {*entries.declared.attributes.model_fields, entries.entry.name, entries.entry.text}
             for verb in VERBS:
                 tool = find_tool(f"{entries.kind}_{verb.name}")
                 assert tool
-                self.assertEqual(tool.aliases, (f"memory_{tool.name}",))
-                self.assertLessEqual(set(tool.renamed.values()), set(tool.input.model_fields))
-                self.assertFalse(set(tool.renamed) & set(tool.input.model_fields))
+                with self.subTest(tool.name):
+                    self.assertEqual(tool.aliases, (f"memory_{tool.name}",))
+                    self.assertLessEqual(set(tool.renamed.values()), set(tool.input.model_fields))
+                    self.assertFalse(set(tool.renamed) & set(tool.input.model_fields))
+                    listed = set(input_schema(tool.input)["properties"])
+                    self.assertNotIn("attributes", listed)
+                    if verb.name in ("add", "update"):
+                        self.assertLessEqual(fields | {"category", "tags", "scope"}, listed)
 
 
 class AddTests(RegistryTestCase):
     def test_a_tool_is_stored_with_all_its_attributes(self):
-        answer = self.ask(
-            "tool_add",
-            name="git_commit",
-            description="Makes a commit.",
-            category="cli",
-            parameters={"type": "object", "properties": {"message": {"type": "string"}}},
-            examples=["git commit -m 'Fix it'", {"message": "Fix it"}],
-            constraints="Only when the tests pass.",
-            tags=["git"],
-            author="grace",
-        )
+        attributes = {
+            "parameters": {"type": "object", "properties": {"message": {"type": "string"}}},
+            "examples": ["git commit -m 'Fix it'", {"message": "Fix it"}],
+            "constraints": "Only when the tests pass.",
+        }
+        fields = {"name": "git_commit", "description": "Makes a commit.", "category": "cli", "tags": ["git"]}
+        answer = self.ask("tool_add", **fields, **attributes, author="grace")
         self.assertEqual(answer.text, f"created #{answer.data['id']} git_commit")
         memory = Memory.objects.get()
         self.assertEqual((memory.kind, memory.type, memory.title), ("tool", "cli", "git_commit"))
         self.assertEqual((memory.content, memory.tags, memory.author), ("Makes a commit.", ["git"], "grace"))
-        self.assertEqual(memory.attributes["constraints"], "Only when the tests pass.")
-        self.assertEqual(memory.attributes["examples"][1], {"message": "Fix it"})
+        self.assertEqual(memory.attributes, attributes)
         self.assertEqual(RawEvent.objects.get(position=memory.id).actor, "grace")
 
     def test_knowledge_keeps_its_source_confidence_and_expiry(self):
-        self.ask(
-            "knowledge_add",
-            title="Host",
-            content="The host is db1.",
-            confidence=0.5,
-            valid_until="2020-01-01T00:00:00Z",
-            source="https://wiki.test/db",
-        )
-        found = self.ask("knowledge_get", title="Host")
-        self.assertIn("(expired)", found.text)
-        self.assertEqual((found.data["source"], found.data["type"]), ("https://wiki.test/db", "fact"))
-        self.assertEqual(found.data["attributes"], {"confidence": 0.5, "valid_until": "2020-01-01T00:00:00Z"})
+        attributes = {"confidence": 0.5, "valid_until": "2020-01-01T00:00:00Z"}
+        self.ask("knowledge_add", title="Host", content="The host is db1.", source="https://wiki.test/db", **attributes)
+        answer = self.ask("knowledge_get", title="Host")
+        self.assertIn("(expired)", answer.text)
+        self.assertEqual((answer.data["source"], answer.data["type"]), ("https://wiki.test/db", "fact"))
+        self.assertEqual(answer.data["attributes"], attributes)
 
-    def test_a_taken_name_is_a_conflict_that_names_the_entry_even_with_the_same_text(self):
+    def test_a_name_is_unique_per_kind_and_scope_and_a_text_is_not(self):
         first = self.data("guideline_add", name="Short", content="Keep it short.")
         for content in ("Keep it short.", "Keep it very short."):
-            error = self.refused(
-                Conflict,
-                rf"'Short' of scope project exists as #{first['id']}; update it",
-                "guideline_add",
-                name="Short",
-                content=content,
-            )
+            sentence = rf"'Short' of scope project exists as #{first['id']}; update it"
+            error = self.refused(Conflict, sentence, "guideline_add", name="Short", content=content)
             self.assertEqual(error.data["id"], first["id"])
-
-    def test_two_names_may_have_the_same_text(self):
-        first = self.data("tool_add", name="pytest", description="Runs the tests.")
-        second = self.data("tool_add", name="jest", description="Runs the tests.")
-        self.assertNotEqual(first["id"], second["id"])
-        self.assertEqual(second["status"], "created")
-
-    def test_a_name_is_unique_per_kind_and_scope(self):
-        self.data("tool_add", name="Same", description="A tool.")
-        self.data("guideline_add", name="Same", content="A rule.")
-        self.assertIn("(scope global)", self.ask("tool_add", name="Same", description="Wider.", scope="global").text)
+        self.data("tool_add", name="Short", description="A tool.")
+        self.assertIn("(scope global)", self.ask("tool_add", name="Short", description="Wider.", scope="global").text)
+        self.assertEqual(self.data("tool_add", name="Same text", description="A tool.")["status"], "created")
 
     def test_unknown_attributes_are_refused(self):
         self.refused(Invalid, "'type' must be one of mcp, cli", "tool_add", name="A", description="b", category="x")
@@ -152,21 +122,17 @@ class NearestTests(RegistryTestCase):
         self.assertEqual(self.content(name="Style", scope="org"), "As the org has it.")
         self.assertEqual(self.content(name="Only global"), "For all.")
         self.refused(NotFound, "no guideline 'Only global'", "guideline_get", name="Only global", inherit=False)
-
-    def test_an_id_means_the_project_unless_a_scope_is_named(self):
         wide = self.data("guideline_get", name="Only global")
         self.assertEqual(self.content(id=wide["id"], scope="global"), "For all.")
         self.refused(Invalid, "give the id or the name of the guideline", "guideline_get")
 
-    def test_an_update_by_name_changes_the_nearest_and_names_it(self):
+    def test_an_update_or_deactivation_by_name_changes_the_nearest_and_names_it(self):
         answer = self.ask("guideline_update", name="Style", content="New.", change_reason="clearer")
         self.assertIn("(scope session)", answer.text)
         answer = self.ask("guideline_update", name="Only global", priority=80)
         self.assertIn("to v2 Only global (scope global)", answer.text)
         with use_store(GLOBAL_STORE):
             self.assertEqual(Memory.objects.get(title="Only global").priority, 80)
-
-    def test_deactivating_the_nearest_reveals_the_next_one(self):
         self.assertIn("(scope session)", self.ask("guideline_deactivate", name="Style", reason="gone").text)
         self.assertEqual(self.content(name="Style"), "As the project has it.")
 
@@ -188,44 +154,36 @@ class ListTests(RegistryTestCase):
         return [(entry["scope"], entry["title"]) for entry in found]
 
     @tag("backend")
-    def test_the_nearest_of_each_name_by_priority(self):
-        self.assertEqual(self.listed(), [("global", "Safety"), ("session", "Speed"), ("project", "Style")])
+    def test_lists_show_the_nearest_of_each_name_by_priority_or_by_name(self):
+        everything = [("global", "Safety"), ("session", "Speed"), ("project", "Style")]
+        for arguments, entries in (
+            ({}, everything),
+            ({"scope": "global"}, [("global", "Style"), ("global", "Safety")]),
+            ({"scope": "project", "inherit": False}, [("project", "Style")]),
+            ({"scope": "session", "scope_id": "s-1", "inherit": False}, [("session", "Speed")]),
+            ({"category": "session"}, [("session", "Speed")]),
+            ({"tags": ["all", "project"]}, [("project", "Style")]),
+        ):
+            with self.subTest(arguments):
+                self.assertEqual(self.listed(**arguments), entries)
         text = self.ask("guideline_list").text
-        self.assertRegex(
-            text, r"(?m)^global#\d+ guideline/global .* Safety \[all, global\] priority 80: Safety of global\.$"
-        )
+        entry = r"global#\d+ guideline/global .* Safety \[all, global\] priority 80: Safety of global\."
+        self.assertRegex(text, rf"(?m)^{entry}$")
         self.assertTrue(text.endswith("(3 of 3)"), text)
-
-    def test_a_scope_begins_there_and_can_end_there(self):
-        self.assertEqual(self.listed(scope="global"), [("global", "Style"), ("global", "Safety")])
-        self.assertEqual(self.listed(scope="project", inherit=False), [("project", "Style")])
-        self.assertEqual(self.listed(scope="session", scope_id="s-1", inherit=False), [("session", "Speed")])
         self.refused(Invalid, "bound to project alpha", "guideline_list", scope="project", scope_id="beta")
-
-    def test_filters(self):
-        self.assertEqual(self.listed(category="session"), [("session", "Speed")])
-        self.assertEqual(self.listed(tags=["all", "project"]), [("project", "Style")])
-        self.ask("guideline_deactivate", name="Speed")
-        self.assertNotIn(("session", "Speed"), self.listed())
-        self.assertIn(("session", "Speed"), self.listed(include_deleted=True))
-
-    def test_pages_and_budgets(self):
-        first = self.data("guideline_list", limit=2)
+        first = self.data("guideline_list", limit=2, compact=True)
         self.assertEqual((len(first["results"]), first["meta"]["total_count"]), (2, 3))
-        self.assertEqual(self.listed(limit=2, cursor=first["meta"]["next_cursor"]), [("project", "Style")])
-        self.assertNotIn("content", self.data("guideline_list", compact=True)["results"][0])
-        for number in range(8):
-            self.ask("tool_add", name=f"tool {number:02}", description=f"{number} " + "does much " * 12)
-        cut = self.data("tool_list", max_tokens=100)
-        self.assertTrue(cut["meta"]["truncated"])
-        self.assertLessEqual(cut["meta"]["estimated_tokens"], 100)
-
-    @tag("backend")
-    def test_tools_and_knowledge_are_listed_by_name(self):
+        self.assertNotIn("content", first["results"][0])
+        cursor = first["meta"]["next_cursor"]
+        self.assertEqual(self.listed(limit=2, compact=True, cursor=cursor), [("project", "Style")])
+        self.ask("guideline_deactivate", name="Speed")
+        self.assertEqual(self.listed(), [everything[0], everything[2]])
+        self.assertEqual(self.listed(include_deleted=True), everything)
         for name in ("b", "C", "a"):
-            self.ask("tool_add", name=name, description=f"Tool {name}.")
+            self.ask("tool_add", name=name, description=f"Tool {name} " + "does much " * 12)
         self.assertEqual([entry["title"] for entry in self.data("tool_list")["results"]], ["a", "b", "C"])
         self.assertEqual(self.ask("knowledge_list").text, "no knowledge entry here matches")
+        self.assertTrue(self.data("tool_list", max_tokens=50)["meta"]["truncated"])
 
 
 class ChangeTests(RegistryTestCase):
@@ -234,35 +192,23 @@ class ChangeTests(RegistryTestCase):
         own = {"parameters": {"type": "object"}, "constraints": "Never on Friday."}
         self.deploy = self.data("tool_add", name="deploy", description="Deploys.", category="cli", **own)["id"]
 
-    def test_what_is_left_out_or_null_stays(self):
-        self.data(
-            "tool_update", id=self.deploy, description="Deploys it.", constraints=None, change_reason="more detail"
-        )
+    def test_what_is_left_out_or_null_stays_and_a_name_beside_an_id_is_the_new_name(self):
+        self.data("tool_update", id=self.deploy, description="Deploys it.", constraints=None)
         memory = Memory.objects.get()
         self.assertEqual((memory.title, memory.content, memory.type), ("deploy", "Deploys it.", "cli"))
         self.assertEqual(memory.attributes, {"parameters": {"type": "object"}, "constraints": "Never on Friday."})
         self.data("tool_update", name="deploy", constraints="Never at night.")
         self.assertEqual(Memory.objects.get().attributes["constraints"], "Never at night.")
-
-    def test_a_name_beside_an_id_is_the_new_name(self):
-        self.data("tool_update", id=self.deploy, name="ship")
+        self.data("tool_update", id=self.deploy, name="ship", base_version=3)
         self.assertEqual(Memory.objects.get().title, "ship")
         self.refused(NotFound, "no tool 'deploy' here; tool_list shows all", "tool_get", name="deploy")
+        future = {"id": self.deploy, "base_version": 9, "description": "x"}
+        self.refused(PreconditionFailed, "is at version 4", "tool_update", **future)
 
     def test_an_id_of_another_kind_is_refused(self):
+        sentence = f"#{self.deploy} is of kind tool, not guideline"
         for verb, more in (("get", {}), ("update", {"content": "x"}), ("deactivate", {}), ("history", {})):
-            self.refused(
-                NotFound, f"#{self.deploy} is of kind tool, not guideline", f"guideline_{verb}", id=self.deploy, **more
-            )
-
-    def test_a_base_version_guards_against_overwriting(self):
-        self.data("tool_update", id=self.deploy, description="Two.")
-        self.assertEqual(
-            self.data("tool_update", id=self.deploy, base_version=1, description="Three.")["status"], "conflict"
-        )
-        self.refused(
-            PreconditionFailed, "is at version 3", "tool_update", id=self.deploy, base_version=9, description="x"
-        )
+            self.refused(NotFound, sentence, f"guideline_{verb}", id=self.deploy, **more)
 
     def test_the_history_shows_who_when_why_and_what(self):
         self.data("tool_update", id=self.deploy, description="Deploys twice.", change_reason="twice", author="grace")
@@ -285,12 +231,3 @@ class ChangeTests(RegistryTestCase):
         self.assertEqual(self.data("tool_history", name="deploy")["results"][0]["id"], self.deploy)
         again = self.data("tool_add", name="deploy", description="Anew.")
         self.assertEqual(self.data("tool_history", name="deploy")["results"][0]["id"], again["id"])
-
-    def test_a_repeated_key_returns_the_first_answer(self):
-        for _ in range(2):
-            done = self.data("tool_deactivate", id=self.deploy, idempotency_key="k")
-            self.assertEqual(done["id"], self.deploy)
-
-    def test_another_project_sees_no_entries(self):
-        with self.store("beta"), self.assertRaises(NotFound):
-            self.ask("tool_get", name="deploy")

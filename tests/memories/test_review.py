@@ -84,11 +84,8 @@ class ReviewTestCase(MemoriesTestCase):
 class PolicyTests(ReviewTestCase):
     policy: dict[str, Any] = {"review_policy": "off"}
 
-    def test_nothing_is_proposed_without_a_policy(self) -> None:
-        result = self.written()
-        self.assertEqual((result.review, self.memory(result.id).review), (ACCEPTED, ACCEPTED))
-
-    def test_all_writes_of_agents_are_proposed_and_none_of_people(self) -> None:
+    def test_all_writes_of_agents_are_proposed_by_the_policy_and_none_of_people(self) -> None:
+        self.assertEqual(self.written("No policy").review, ACCEPTED)
         self.configure(review_policy="all")
         result = self.written()
         self.assertEqual((result.review, result.review_reason), (PROPOSED, "policy reviews all writes"))
@@ -105,32 +102,30 @@ class PolicyTests(ReviewTestCase):
         self.assertIn("40 %", next(result.review_reason for result in results if result.review is PROPOSED))
 
     def test_interfaces_agents_and_imports_can_be_reviewed(self) -> None:
+        with mock.patch.dict(os.environ, MEMORY_HUB_REVIEW_SOURCES="import, mcp"):
+            self.assertEqual(self.written("First").review_reason, "policy reviews all writes from mcp")
         self.configure(review_sources=["agent:Codex", "import", "rest"])
-        self.assertEqual(self.written().review_reason, "policy reviews all writes from agent:codex")
-        with use_origin(actor="claude", source="mcp"):
-            self.assertEqual(self.written("Other").review, ACCEPTED)
-            imported = self.written("Imported", topic_key="import:markdown:README.md#top")
-            self.assertEqual(imported.review_reason, "policy reviews all writes from import")
-        with use_origin(actor="script", source="rest"):
-            self.assertEqual(self.written("Third").review, PROPOSED)
+        for actor, source, topic, reason in (
+            ("codex", "mcp", None, "policy reviews all writes from agent:codex"),
+            ("claude", "mcp", None, ""),
+            ("claude", "mcp", "import:markdown:README.md#top", "policy reviews all writes from import"),
+            ("script", "rest", None, "policy reviews all writes from rest"),
+        ):
+            with self.subTest(actor=actor, topic=topic), use_origin(actor=actor, source=source):
+                result = self.written(f"By {actor} of {topic}", topic_key=topic)
+                self.assertEqual((result.review, result.review_reason), (PROPOSED if reason else ACCEPTED, reason))
 
-    def test_uncertain_knowledge_is_proposed(self) -> None:
+    def test_uncertain_knowledge_and_promoted_session_memories_are_proposed(self) -> None:
         self.configure(review_below_confidence=0.6)
         unsure = self.written("Unsure", kind="knowledge", attributes={"confidence": 0.5})
         sure = self.written("Sure", kind="knowledge", attributes={"confidence": 0.6})
         self.assertEqual((unsure.review_reason, sure.review), ("confidence 0.5 is below 0.6", ACCEPTED))
-
-    def test_a_session_memory_is_proposed_when_it_is_promoted(self) -> None:
         self.configure(review_policy="all")
         with use_origin(session_id="s-1"):
             result = self.written(scope="session")
             self.assertEqual(result.review, ACCEPTED)
             self.assertEqual(self.update(result.id, promote=True).review, PROPOSED)
         self.assertEqual(self.standing(result.id), (PROPOSED, 2, None))
-
-    def test_a_list_in_the_environment_is_separated_by_commas(self) -> None:
-        with mock.patch.dict(os.environ, MEMORY_HUB_REVIEW_SOURCES="import, mcp"):
-            self.assertEqual(self.written().review_reason, "policy reviews all writes from mcp")
 
 
 class QueueTests(ReviewTestCase):
@@ -145,32 +140,29 @@ class QueueTests(ReviewTestCase):
         self.configure(packs_accepted_only=False)
         self.assertIn(f"#{waiting} ", self.pack())
 
-    def test_a_rejected_memory_is_only_readable_by_id(self) -> None:
-        memory_id = self.written().id
-        self.reject(memory_id, "It is wrong.")
-        self.configure(packs_accepted_only=False)
-        self.assertEqual((self.found(), count_waiting()), ([], 0))
-        self.assertNotIn(f"#{memory_id} ", self.pack())
-        self.assertEqual(selectors.list_memories(command=MemoryList()).results, [])
-        shown = self.get(memory_id)
-        self.assertIn("(rejected: It is wrong.)", memory_text(shown))
-        with self.assertRaises(NotFound):
-            selectors.get_memories(command=MemoryGet(name="Retry three times"))
-        self.accept(memory_id)
-        self.assertEqual((self.found(), self.standing(memory_id)), ([(memory_id, "")], (ACCEPTED, 1, None)))
-        self.assert_rebuilds()
-
-    def test_a_rejected_text_is_not_proposed_again(self) -> None:
+    def test_a_rejected_memory_is_only_readable_by_id_and_its_text_not_proposed_again(self) -> None:
         memory_id = self.written().id
         self.reject(memory_id, "It is wrong.")
         again = self.written("Retry thrice", "After a timeout.")
         self.assertEqual((again.id, again.status, again.review), (memory_id, "seen", REJECTED))
         self.assertIn("a reviewer has rejected it: It is wrong.", write_text(again))
-        revised = self.update(memory_id, content="After a timeout of the lock.")
+        self.configure(packs_accepted_only=False)
+        self.assertEqual((self.found(), count_waiting()), ([], 0))
+        self.assertNotIn(f"#{memory_id} ", self.pack())
+        self.assertEqual(selectors.list_memories(command=MemoryList()).results, [])
+        self.assertIn("(rejected: It is wrong.)", memory_text(self.get(memory_id)))
+        with self.assertRaises(NotFound):
+            selectors.get_memories(command=MemoryGet(name="Retry three times"))
+        self.accept(memory_id)
+        self.assertEqual((self.found(), self.standing(memory_id)), ([(memory_id, "")], (ACCEPTED, 1, None)))
+        self.assert_rebuilds()
+        other = self.written("Other").id
+        self.reject(other)
+        revised = self.update(other, content="After a timeout of the lock.")
         self.assertEqual((revised.review, revised.review_reason), (PROPOSED, "revised after rejection"))
 
     @tag("backend")
-    def test_the_queue_is_paged_oldest_first(self) -> None:
+    def test_the_queue_is_paged_oldest_first_and_filtered_by_who_proposed_and_how(self) -> None:
         ids = [self.written(f"Title {number}", f"Text {number}").id for number in range(5)]
         first = list_reviews(command=ReviewList(limit=2))
         self.accept(ids[0])
@@ -179,18 +171,15 @@ class QueueTests(ReviewTestCase):
         self.assertEqual((shown, first.meta.total_count, count_waiting()), (ids[:4], 5, 4))
         item = first.results[0]
         self.assertEqual((item["actor"], item["door"], item["event"]), ("codex", "mcp", ids[0]))
-
-    def test_the_queue_filters_by_who_proposed_and_how(self) -> None:
-        mine = self.written().id
         with use_origin(actor="claude", source="rest"):
-            theirs = self.written("Other", "Text.", kind="guideline").id
-        for filters, expected in (
-            ({"actor": "codex"}, mine),
-            ({"source": "rest"}, theirs),
-            ({"kind": "guideline"}, theirs),
+            rule = self.written("Other", "Text.", kind="guideline").id
+        for filters, waiting in (
+            ({"actor": "codex"}, ids[1:]),
+            ({"source": "rest"}, [rule]),
+            ({"kind": "guideline"}, [rule]),
         ):
-            found = list_reviews(command=ReviewList.model_validate(filters)).results
-            self.assertEqual([item["id"] for item in found], [expected], filters)
+            listing = list_reviews(command=ReviewList.model_validate(filters))
+            self.assertEqual([item["id"] for item in listing.results], waiting, filters)
         with self.store("beta"):
             self.assertEqual((count_waiting(), list_reviews(command=ReviewList()).results), (0, []))
 
@@ -202,8 +191,9 @@ class VerdictTests(ReviewTestCase):
         with self.assertRaises(PreconditionFailed) as refused:
             self.accept(memory_id, base_version=1)
         self.assertEqual(refused.exception.data, {"id": memory_id, "version": 2})
-        self.accept(memory_id, base_version=2)
-        with self.assertRaisesMessage(Conflict, "is accepted already"):
+        answers = [self.accept(memory_id, base_version=2, idempotency_key="k-1") for _ in range(2)]
+        self.assertEqual(*answers)
+        with self.refuses(Conflict, "is accepted already"):
             self.accept(memory_id)
         with self.assertRaises(NotFound):
             self.accept(999)
@@ -218,11 +208,6 @@ class VerdictTests(ReviewTestCase):
         with use_origin(actor="script", source="rest"):
             review_memory(command=ReviewVerdict(id=memory_id, verdict=Verdict.ACCEPTED))
         self.assertEqual(self.standing(memory_id), (ACCEPTED, 1, None))
-
-    def test_a_repeated_key_returns_the_first_answer(self) -> None:
-        memory_id = self.written().id
-        answers = [self.accept(memory_id, idempotency_key="k-1") for _ in range(2)]
-        self.assertEqual(answers[0], answers[1])
 
     def test_one_refused_verdict_does_not_stop_a_batch(self) -> None:
         ids = [self.written(f"Title {number}", f"Text {number}").id for number in range(3)]
@@ -251,16 +236,13 @@ class VerdictTests(ReviewTestCase):
     def test_a_merge_moves_the_text_and_rejects_the_first_memory(self) -> None:
         target = self.accepted("How we retry", "Three times.", tags=["net"])
         memory_id = self.written(tags=["lock"]).id
+        text = "Three times, after a timeout."
         with use_origin(actor="ada", source="admin"):
             with self.assertRaises(Invalid):
                 merge_into(command=ReviewMerge(id=memory_id, into=memory_id))
-            done = merge_into(
-                command=ReviewMerge(id=memory_id, into=target, into_version=1, content="Three times, after a timeout.")
-            )
+            done = merge_into(command=ReviewMerge(id=memory_id, into=target, into_version=1, content=text))
         merged = self.memory(target)
-        self.assertEqual(
-            (merged.version, merged.content, merged.tags), (2, "Three times, after a timeout.", ["lock", "net"])
-        )
+        self.assertEqual((merged.version, merged.content, merged.tags), (2, text, ["lock", "net"]))
         self.assertEqual((done.review_reason, done.merged_into), (f"merged into #{target}", target))
         self.withdraw(memory_id)
         self.assertEqual((self.memory(target).content, self.standing(memory_id)), ("Three times.", (PROPOSED, 1, None)))
@@ -294,7 +276,8 @@ class RevisionTests(ReviewTestCase):
         result = self.update(self.rule, content="To nobody.", attributes={"priority": 1})
         self.assertEqual(self.standing(self.rule), (PROPOSED, 2, 1))
         self.assertIn("v1 stays in effect until then", write_text(result))
-        self.assertIn(f"- #{self.rule} p90 general: Be kind: To everyone.", self.pack())
+        sent = pack_context(command=ContextPackRequest())
+        self.assertIn(f"- #{self.rule} p90 general: Be kind: To everyone.", sent.text)
         self.update(self.rule, content="To some.")
         self.assertEqual(self.standing(self.rule), (PROPOSED, 3, 1))
         item = list_reviews(command=ReviewList()).results[0]
@@ -303,6 +286,9 @@ class RevisionTests(ReviewTestCase):
         self.assertEqual(hit["note"], "proposed; v1 is in effect")
         self.accept(self.rule)
         self.assertIn("p1 general: Be kind: To some.", self.pack())
+        self.configure(packs_accepted_only=False)
+        again = replay_pack(command=ContextReplay(id=sent.id))
+        self.assertEqual((again.text, again.as_sent), (sent.text, True))
 
     @tag("backend")
     def test_a_proposed_revision_is_found_by_its_words_and_by_the_accepted_ones(self) -> None:
@@ -311,29 +297,14 @@ class RevisionTests(ReviewTestCase):
         for query in ("ferry", "noon", "harbour", "boat", "midnight", "jetty"):
             self.assertEqual(self.ids(query), [fact], query)
         self.assertIn("Ferry: It leaves at noon.", self.pack("When at noon?"))
-        self.assert_rebuilds()
-        self.assertEqual((self.ids("noon"), self.ids("midnight")), ([fact], [fact]))
-        self.accept(fact)
-        self.assertEqual((self.ids("noon"), self.ids("midnight")), ([], [fact]))
-
-    def test_a_rejected_revision_is_not_found_until_the_verdict_is_undone(self) -> None:
-        fact = self.accepted("Ferry", "It leaves at noon.")
-        self.update(fact, content="It leaves at midnight.")
         self.reject(fact)
         self.assertEqual((self.ids("noon"), self.ids("midnight")), ([fact], []))
         self.withdraw(fact)
         self.assertEqual((self.ids("noon"), self.ids("midnight")), ([fact], [fact]))
         self.assert_rebuilds()
         self.assertEqual((self.ids("noon"), self.ids("midnight")), ([fact], [fact]))
-
-    def test_a_pack_is_replayed_as_it_was_sent_despite_later_verdicts(self) -> None:
-        self.update(self.rule, content="To nobody.")
-        sent = pack_context(command=ContextPackRequest())
-        self.assertIn("To everyone.", sent.text)
-        self.accept(self.rule)
-        self.configure(packs_accepted_only=False)
-        again = replay_pack(command=ContextReplay(id=sent.id))
-        self.assertEqual((again.text, again.as_sent), (sent.text, True))
+        self.accept(fact)
+        self.assertEqual((self.ids("noon"), self.ids("midnight")), ([], [fact]))
 
     def test_a_rejected_revision_leaves_the_accepted_version(self) -> None:
         self.update(self.rule, title="Be unkind", content="To nobody.")
@@ -346,78 +317,54 @@ class RevisionTests(ReviewTestCase):
         self.assertIn("Be kind: To everyone.", self.pack())
         self.assert_rebuilds()
 
-    def test_a_proposed_expiry_does_not_remove_the_accepted_fact(self) -> None:
-        fact = self.accepted("The port", "It is 8080.", kind="knowledge")
-        self.update(fact, attributes={"valid_until": "2020-01-01T00:00:00Z"})
-        self.assertIn(f"#{fact} ", self.pack())
-        self.assertIn(f"#{fact} ", self.pack("port"))
-
-    def test_accepted_versions_are_sorted_by_their_time(self) -> None:
+    def test_a_proposed_expiry_does_not_remove_the_accepted_fact_sorted_by_its_time(self) -> None:
         fact = self.accepted("The port", "It is 8080.", kind="knowledge")
         other = self.accepted("The host", "It is alpha.", kind="knowledge")
-        self.update(fact, content="It is 9090.")
+        self.update(fact, content="It is 9090.", attributes={"valid_until": "2020-01-01T00:00:00Z"})
+        self.assertIn(f"#{fact} ", self.pack("port"))
         text = self.pack()
         self.assertLess(text.index(f"#{other} "), text.index(f"#{fact} "))
         self.assertIn("It is 8080.", text)
 
-    def test_a_person_who_edits_accepts(self) -> None:
-        self.update(self.rule, content="To nobody.")
-        with use_origin(actor="ada", source="admin"):
-            self.update(self.rule, content="To all.")
-        self.assertEqual(self.standing(self.rule), (ACCEPTED, 3, None))
-
-    def test_a_rewritten_topic_is_proposed_too(self) -> None:
+    def test_a_rewritten_topic_is_proposed_too_and_a_person_who_edits_accepts(self) -> None:
         topic = self.accepted("Build", "Run make.", topic_key="build")
         result = self.written("Build", "Run cargo.", topic_key="build")
         self.assertEqual((result.id, self.standing(topic)), (topic, (PROPOSED, 2, 1)))
         self.assert_rebuilds()
-
-
-QUEUE = "projects/alpha/reviews"
+        with use_origin(actor="ada", source="admin"):
+            self.update(topic, content="Run both.")
+        self.assertEqual(self.standing(topic), (ACCEPTED, 3, None))
 
 
 class ReviewRouteTests(RestTestCase):
-    def setUp(self) -> None:
-        super().setUp()
+    def test_the_queue_is_paged_and_a_verdict_is_given_once_on_the_reviewed_version(self) -> None:
         self.call("PATCH", "projects/alpha/settings", {"settings": {"review_policy": "all"}})
         with self.store("alpha", actor="codex", source="mcp"):
-            self.ids = [
-                write_memory(command=MemoryWrite(title=f"Title {number}", content=f"Text {number}.")).id
-                for number in range(3)
-            ]
-        self.first = self.ids[0]
-
-    def verdict(self, expect: int = 200, memory_id: int = 0, **body: object) -> dict[str, object]:
-        path = f"projects/alpha/memories/{memory_id or self.first}/review"
-        answer: dict[str, object] = self.call("POST", path, {"verdict": "accepted", **body}, expect=expect).data
-        return answer
-
-    def test_the_queue_is_paged_and_limited_to_the_project(self) -> None:
-        page = self.call("GET", f"{QUEUE}?limit=2").data
-        rest = self.call("GET", f"{QUEUE}?limit=2&cursor={page['meta']['next_cursor']}").data
-        self.assertEqual([item["id"] for item in page["results"] + rest["results"]], self.ids)
+            commands = [MemoryWrite(title=f"Title {number}", content=f"Text {number}.") for number in range(3)]
+            ids = [write_memory(command=command).id for command in commands]
+            update_memory(command=MemoryUpdate(id=ids[0], content="Another text."))
+        queue = "projects/alpha/reviews"
+        page = self.call("GET", f"{queue}?limit=2").data
+        last = self.call("GET", f"{queue}?limit=2&cursor={page['meta']['next_cursor']}").data
+        self.assertEqual([item["id"] for item in page["results"] + last["results"]], [*ids[1:], ids[0]])
         self.assertEqual(page["results"][0]["review_reason"], "policy reviews all writes")
         self.assertEqual(self.call("GET", "projects/beta/reviews").data["results"], [])
-
-    def test_a_verdict_is_given_once_and_on_the_reviewed_version(self) -> None:
-        with self.store("alpha", actor="codex", source="mcp"):
-            update_memory(command=MemoryUpdate(id=self.first, content="Another text."))
-        refused = self.verdict(412, base_version=1)
-        self.assertEqual((refused["id"], refused["version"]), (self.first, 2))
-        done = self.verdict(base_version=2, verdict="rejected", reason="It is not so.")
-        self.assertEqual((done["review"], done["review_reason"]), ("rejected", "It is not so."))
-        self.assertIn("is rejected already", str(self.verdict(409, verdict="rejected")["detail"]))
-        shown = self.call("GET", f"{QUEUE}?review=rejected").data["results"]
-        self.assertEqual([item["id"] for item in shown], [self.first])
-
-    def test_unknown_memories_and_bad_input_are_refused(self) -> None:
-        self.verdict(404, memory_id=999)
-        for verdict in ("withdrawn", ""):
-            self.verdict(422, verdict=verdict)
+        deleted = self.write("Deleted")
         with self.store("alpha"):
-            delete_memory(command=MemoryTouch(id=self.first))
-        self.verdict(410)
-
-    def test_a_script_cannot_review_its_own_writes(self) -> None:
-        mine = self.write()
-        self.assertIn("wrote version 1", str(self.verdict(403, memory_id=mine)["detail"]))
+            delete_memory(command=MemoryTouch(id=deleted))
+        rejection = {"base_version": 2, "verdict": "rejected", "reason": "It is not so."}
+        for memory_id, body, status, answer in (
+            (999, {}, 404, {}),
+            (ids[0], {"verdict": "withdrawn"}, 422, {}),
+            (deleted, {}, 410, {}),
+            (self.write(), {}, 403, {}),
+            (ids[0], {"base_version": 1}, 412, {"id": ids[0], "version": 2}),
+            (ids[0], rejection, 200, {"review": "rejected", "review_reason": "It is not so."}),
+            (ids[0], rejection, 409, {}),
+        ):
+            with self.subTest(status=status):
+                path = f"projects/alpha/memories/{memory_id}/review"
+                data = self.call("POST", path, {"verdict": "accepted", **body}, expect=status).data
+                self.assertEqual({name: data[name] for name in answer}, answer)
+        rejected = self.call("GET", f"{queue}?review=rejected").data["results"]
+        self.assertEqual([item["id"] for item in rejected], [ids[0]])

@@ -51,30 +51,20 @@ class WriteTests(ScopesTestCase):
                 stores[store.name] = sorted(Memory.objects.values_list("scope", flat=True))
         self.assertEqual(stores, {"alpha": ["project", "session"], "acme": ["org"], "global": ["global"]})
 
-    def test_writes_to_other_scopes_keep_the_session(self):
-        self.written("Rule", scope="global")
-        with use_store(GLOBAL_STORE):
-            event = RawEvent.objects.get()
-        self.assertEqual((event.session_id, event.actor), ("s-1", "ada"))
-
-    def test_a_project_without_an_organisation_learns_how_to_get_one(self):
+    def test_a_scope_that_is_not_there_is_refused_with_the_next_step(self):
         with self.store("gamma"), self.assertRaisesRegex(Invalid, "'gamma' belongs to no organisation; set one"):
             self.written("Rule", scope="org")
-
-    def test_scope_session_needs_a_session(self):
         with use_origin(session_id=""), self.assertRaisesRegex(Invalid, "start one with session_start"):
             self.written("Note", scope="session")
+        commands = [MemoryWrite(title=scope, content=scope, scope=scope) for scope in ("project", "global")]
+        with self.assertRaisesRegex(Invalid, "must have the same scope"):
+            services.write_memories(commands=commands)
 
     def test_a_strict_project_asks_for_its_token_before_a_write_elsewhere(self):
         change_settings(command=SettingsChange(settings={"turn_policy": "strict"}))
         with use_origin(source="mcp"), self.assertRaises(PreconditionFailed):
             self.written("Rule", scope="global")
         self.assertFalse(stores.exists(GLOBAL_STORE))
-
-    def test_a_batch_has_one_scope(self):
-        commands = [MemoryWrite(title=scope, content=scope, scope=scope) for scope in ("project", "global")]
-        with self.assertRaisesRegex(Invalid, "must have the same scope"):
-            services.write_memories(commands=commands)
 
     def test_names_are_unique_within_a_scope_and_a_session(self):
         first = self.written("Deploy", scope="session", content="Mine.")
@@ -84,13 +74,15 @@ class WriteTests(ScopesTestCase):
         with self.assertRaisesRegex(Conflict, f"of scope session exists as #{first.id}"):
             self.written("Deploy", scope="session", content="Mine again.")
 
-    def test_a_memory_of_another_scope_is_changed_in_its_store(self):
+    def test_a_memory_of_another_scope_is_changed_in_its_store_by_the_callers_session(self):
         rule = self.written("Rule", scope="global")
         self.update(rule.id, scope="global", content="Changed.")
         self.assertEqual(self.named("Rule")["content"], "Changed.")
         self.delete(rule.id, scope="global")
         with self.assertRaises(NotFound):
             self.named("Rule")
+        with use_store(GLOBAL_STORE):
+            self.assertEqual(set(RawEvent.objects.values_list("session_id", "actor")), {("s-1", "ada")})
 
 
 class InheritanceTests(ScopesTestCase):
@@ -100,32 +92,39 @@ class InheritanceTests(ScopesTestCase):
             self.written("Port", scope=scope)
 
     def test_the_nearest_wins_by_name_and_shows_its_scope(self):
-        self.assertEqual(self.named("Port")["scope"], "session")
-        with use_origin(session_id=""):
-            self.assertEqual(self.named("Port")["scope"], "project")
-        self.assertEqual(self.named("Port", scope="org")["scope"], "org")
-        self.assertEqual(self.named("Port", scope="global", inherit=False)["scope"], "global")
-
-    def test_another_project_of_the_organisation_sees_only_shared_memories(self):
-        with self.store("beta"):
-            self.assertEqual(self.found("port"), [("org", "Port"), ("global", "Port")])
-            self.assertEqual(self.named("Port")["scope"], "org")
-
-    def test_a_project_without_an_organisation_sees_only_the_global_scope(self):
-        with self.store("gamma"):
-            self.assertEqual(self.found("port"), [("global", "Port")])
+        for project, session, fields, scope in (
+            ("alpha", "s-1", {}, "session"),
+            ("alpha", "", {}, "project"),
+            ("alpha", "s-1", {"scope": "org"}, "org"),
+            ("alpha", "s-1", {"scope": "global", "inherit": False}, "global"),
+            ("beta", "s-1", {}, "org"),
+        ):
+            with self.subTest(project=project, session=session, **fields), self.store(project, session_id=session):
+                self.assertEqual(self.named("Port", **fields)["scope"], scope)
+        self.assertEqual(self.get(1, scope="global")["scope"], "global")
 
     @tag("backend")
     def test_a_search_covers_all_visible_scopes(self):
-        self.assertEqual(len(self.found("port")), 4)
-        self.assertEqual(self.found("port", scope="global"), [("global", "Port")])
-        self.assertEqual(self.found("port", scope="project"), [("project", "Port")])
+        for project, session, filters, scopes in (
+            ("alpha", "s-1", {}, ["global", "org", "project", "project"]),
+            ("alpha", "s-2", {}, ["global", "org", "project"]),
+            ("alpha", "s-1", {"scope": "global"}, ["global"]),
+            ("alpha", "s-1", {"scope": "project"}, ["project"]),
+            ("alpha", "s-1", {"as_of": log.head()[0]}, ["project", "project"]),
+            ("beta", "s-1", {}, ["global", "org"]),
+            ("gamma", "s-1", {}, ["global"]),
+        ):
+            with self.subTest(project=project, session=session, **filters), self.store(project, session_id=session):
+                self.assertEqual(sorted(scope for scope, _ in self.found("port", **filters)), scopes)
+        answers = pages(partial(self.search, "port"), limit=1)
+        self.assertEqual([(len(answer.results), answer.meta.total_count) for answer in answers], [(1, 4)] * 4)
+        with use_origin(session_id="s-2"):
+            listed = selectors.list_memories(command=MemoryList()).results
+            self.assertEqual([memory["scope"] for memory in listed], ["project"])
 
     def test_hits_of_a_small_store_can_outrank_those_of_a_large_one(self):
-        for number in range(30):
-            self.written(
-                f"Rule {number}", scope="global", content=f"Rule {number} of servers, in words that are rare elsewhere."
-            )
+        common = "of servers, in words that are rare elsewhere."
+        self.write_all({f"Rule {number}": f"Rule {number} {common}" for number in range(30)}, scope="global")
         with self.store("gamma"):
             self.written("Port of the server", content="The server listens on 8321.")
             self.assertEqual(self.found("which port has the server")[0], ("project", "Port of the server"))
@@ -136,19 +135,6 @@ class InheritanceTests(ScopesTestCase):
                 self.assertGreater(len(ask("port of the server")), 1)
             parse.assert_called_once()
 
-    def test_memories_of_another_session_are_not_found(self):
-        with use_origin(session_id="s-2"):
-            listed = selectors.list_memories(command=MemoryList()).results
-            self.assertEqual([memory["scope"] for memory in listed], ["project"])
-            self.assertEqual(len(self.found("port")), 3)
-
-    def test_pages_of_a_search_cover_all_scopes(self):
-        answers = pages(partial(self.search, "port"), limit=1)
-        self.assertEqual([(len(answer.results), answer.meta.total_count) for answer in answers], [(1, 4)] * 4)
-
-    def test_an_id_belongs_to_the_named_scope(self):
-        self.assertEqual(self.get(1, scope="global")["scope"], "global")
-
     @tag("backend")
     def test_an_empty_scope_is_reported(self):
         with use_store(project_store("delta"), create=True):
@@ -156,45 +142,30 @@ class InheritanceTests(ScopesTestCase):
         with use_store(project_store("delta")), self.assertRaisesRegex(NotFound, "the global scope is empty"):
             self.get(1, scope="global")
 
-    def test_the_past_covers_one_store(self):
-        command = MemorySearch(query="port", as_of=log.head()[0])
-        self.assertEqual({hit["scope"] for hit in selectors.search(command=command).results}, {"project"})
-
 
 class PromotionTests(ScopesTestCase):
-    def test_a_session_memory_is_promoted_to_the_project(self):
+    @tag("backend")
+    def test_a_session_memory_is_promoted_to_the_project_and_every_store_rebuilt_the_same(self):
         note = self.written("Finding", scope="session")
         result = self.update(note.id, promote=True)
         self.assertEqual((result.version, Memory.objects.get().scope), (2, "project"))
         with use_origin(session_id="s-2"):
             self.assertEqual(self.named("Finding")["id"], note.id)
-
-    def test_a_name_that_the_project_has_is_a_conflict(self):
-        note = self.written("Finding", scope="session", content="Mine.")
-        ours = self.written("Finding", content="Ours.")
-        with self.assertRaisesRegex(Conflict, f"of scope project exists as #{ours.id}"):
-            self.update(note.id, promote=True)
-
-    def test_promoting_a_topic_that_the_project_has_already_is_refused_with_its_id(self):
-        taken = self.written("How to build", topic_key="build/command")
-        with use_origin(session_id="s1"):
-            note = self.written("How we build", topic_key="build/command", scope="session")
-        with self.assertRaisesRegex(Conflict, f"#{taken.id} has topic 'build/command'"):
-            self.update(note.id, promote=True)
-
-    def test_a_project_memory_cannot_be_promoted(self):
-        note = self.written("Finding")
-        with self.assertRaisesRegex(Invalid, "promote is for memories in scope session"):
-            self.update(note.id, promote=True)
-
-    @tag("backend")
-    def test_every_store_is_rebuilt_the_same(self):
-        note = self.written("Finding", scope="session")
-        self.update(note.id, promote=True)
         self.written("Rule", scope="org")
         for store in (current_store(), org_store("acme")):
             with use_store(store):
                 self.assert_rebuilds()
+
+    def test_impossible_promotions_are_refused_with_the_id_in_the_way(self):
+        ours = self.written("How to build", topic_key="build/command")
+        note = self.written("How we build", topic_key="build/command", scope="session")
+        with self.assertRaisesRegex(Conflict, f"#{ours.id} has topic 'build/command'"):
+            self.update(note.id, promote=True)
+        note = self.written("How to build", scope="session", content="Mine.")
+        with self.assertRaisesRegex(Conflict, f"of scope project exists as #{ours.id}"):
+            self.update(note.id, promote=True)
+        with self.assertRaisesRegex(Invalid, "promote is for memories in scope session"):
+            self.update(ours.id, promote=True)
 
 
 class ScratchTests(MemoriesTestCase):
@@ -214,34 +185,20 @@ class ScratchTests(MemoriesTestCase):
     def found(self) -> set[int]:
         return {hit["id"] for hit in search(command=MemorySearch(query="kettle")).results}
 
-    def test_entries_are_ephemeral_while_the_session_lasts(self) -> None:
-        marked = set(Memory.objects.filter(ephemeral=True).values_list("id", flat=True))
-        self.assertEqual(marked, {self.first, self.second})
-
-    def test_entries_are_promoted_when_the_session_ends(self) -> None:
+    def test_ephemeral_entries_and_those_of_the_session_become_the_projects_when_it_ends(self) -> None:
+        ephemeral = set(Memory.objects.filter(ephemeral=True).values_list("id", flat=True))
+        self.assertEqual(ephemeral, {self.first, self.second})
         with self.assertRaisesRegex(Invalid, "2 entries; ask the user, then end it with promote=true") as asked:
             self.end(summary="worth keeping")
         self.assertEqual(asked.exception.data["entries"], [f"#{self.first} First", f"#{self.second} Second"])
-        self.end(summary="worth keeping", promote=True)
-        self.assertFalse(Memory.objects.filter(ephemeral=True).exists())
-        self.assertEqual(self.found(), {self.lasting, self.first, self.second})
-        self.assert_rebuilds()
-
-    def test_promoted_entries_of_the_session_become_the_projects_and_are_found(self) -> None:
         third = self.note("Third", scope="session", topic_key="third")
         same = self.note("Lasting", scope="session")
         self.assertEqual(self.found(), {self.lasting, self.first, self.second})
-        self.end(promote=True)
+        self.end(summary="worth keeping", promote=True)
+        self.assertFalse(Memory.objects.filter(ephemeral=True).exists())
         self.assertEqual(self.found(), {self.lasting, self.first, self.second, third, same})
         titles = dict(Memory.objects.filter(id__in=[third, same]).values_list("title", "scope"))
         self.assertEqual(titles, {"Third": "project", f"Lasting (#{same})": "project"})
-        self.assert_rebuilds()
-
-    def test_a_kept_entry_of_the_session_becomes_the_projects_and_is_found(self) -> None:
-        third, fourth = self.note("Third", scope="session"), self.note("Fourth", scope="session")
-        self.end(discard=True, keep=[third])
-        self.assertEqual(self.found(), {self.lasting, third})
-        self.assertIsNotNone(Memory.objects.get(id=fourth).deleted_at)
         self.assert_rebuilds()
 
     def test_a_session_with_auto_promote_does_not_ask(self) -> None:
@@ -252,13 +209,14 @@ class ScratchTests(MemoriesTestCase):
         self.assertEqual((ended.status, view_session(ended)["metadata"]), ("completed", metadata))
         self.assertIn(third, self.found())
 
-    def test_discarded_entries_can_be_restored_and_kept_ones_stay(self) -> None:
-        self.end(discard=True, keep=[self.second])
-        self.assertEqual(self.found(), {self.lasting, self.second})
+    def test_discarded_entries_can_be_restored_and_kept_ones_become_the_projects(self) -> None:
+        third = self.note("Third", scope="session")
+        self.end(discard=True, keep=[self.second, third])
+        self.assertEqual(self.found(), {self.lasting, self.second, third})
         self.assert_rebuilds()
-        self.assertEqual(self.found(), {self.lasting, self.second})
+        self.assertEqual(self.found(), {self.lasting, self.second, third})
         self.restore(self.first)
-        self.assertEqual(self.found(), {self.lasting, self.first, self.second})
+        self.assertEqual(self.found(), {self.lasting, self.first, self.second, third})
 
     def test_keeping_and_discarding_are_for_scratch_sessions(self) -> None:
         session_services.start_session(command=SessionStart(session_id="s2"))

@@ -2,17 +2,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
 import sys
-from io import StringIO
 from random import Random
 from statistics import fmean
 from typing import Any, ClassVar
 from unittest import TestCase, mock
 
-from django.core.management import call_command
 from django.test import tag
 
 from decisions.schemas import DecisionRecord
@@ -48,11 +47,13 @@ from sessions_app.events.client import ASSISTANT_MESSAGE, USER_MESSAGE
 from sessions_app.schemas import SessionEnd, SessionStart
 from sessions_app.services import end_session, start_session
 from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
-from tests.admin.base import AdminTestCase
+from tests.admin.base import AdminTestCase, text_of
 from tests.api.client import RestTestCase
 from tests.memories.base import MemoriesTestCase
+from tests.support import run_command
 from tests.web.server import ROOT
 
+# Folds alpha's notes in a process that is killed before or after their event is kept
 _KILLED = """
 import django, os, signal, sys
 django.setup()
@@ -67,7 +68,6 @@ drain._keep = killed(drain._keep)
 with use_store(project_store("alpha")):
     drain.count_uses()
 """
-"""Folds alpha's notes in a process that is killed before or after their event is kept."""
 
 
 class UsesTestCase(MemoriesTestCase):
@@ -98,10 +98,8 @@ class CountingTests(UsesTestCase):
         self.assertEqual(list(MemoryUse.objects.ignored().values_list("memory_id", flat=True)), [left])
 
     def test_only_shown_hits_count_as_found(self) -> None:
-        first, second = (
-            self.write("Green tea", "Tea tea tea, green."),
-            self.write("Black tea", "Tea. " + "Filler " * 90),
-        )
+        first = self.write("Green tea", "Tea tea tea, green.")
+        second = self.write("Black tea", "Tea. " + "Filler " * 90)
         self.assertEqual(self.hits("green tea", limit=1), [first])
         self.assertEqual((self.use(first), self.use(second)), ({"found": 1}, {}))
         query(command=MemoryQuery(search="black tea", limit=1))
@@ -109,26 +107,19 @@ class CountingTests(UsesTestCase):
 
     def test_memories_decisions_answers_and_summaries_cite_once_each(self) -> None:
         cited = self.write("Port")
-        self.write("Proxy", f"Leads to the port of #{cited}; see #{cited} again.")
-        self.assertEqual(self.use(cited), {"cited": 1})
+        self.update(cited, content=f"#{cited} is 8400 now.")
+        self.assertEqual(self.use(cited), {"updated": 1}, "it cannot cite itself")
+        self.write("Proxy", f"Leads to the port of #{cited}; see #{cited} again, and #99.")
         record_decision(command=DecisionRecord(title="Move", chosen="8400", rationale=f"#{cited} is taken"))
         start_session(command=SessionStart(session_id="s-1"))
         turn = automatic_turn(session_id="s-1")
         append_automatically(turn=turn, type="message.user", payload={"content": f"What of #{cited}?"})
         append_automatically(turn=turn, type="message.assistant", payload={"content": f"As #{cited} says."})
         end_session(command=SessionEnd(session_id="s-1", summary=f"Moved the port of #{cited}."))
-        self.assertEqual(self.use(cited), {"cited": 4})
-
-    def test_a_revision_counts_as_an_update_and_cannot_cite_itself(self) -> None:
-        memory_id = self.write("Port")
-        self.update(memory_id, content=f"#{memory_id} is 8400 now.")
-        self.assertEqual(self.use(memory_id), {"updated": 1})
-
-    def test_numbers_of_other_scopes_of_a_forge_and_of_nothing_are_not_cited(self) -> None:
+        self.assertEqual(self.use(cited), {"updated": 1, "cited": 4})
+        self.assertEqual(MemoryUse.objects.count(), 1)
         text = "#4, (#5) and #6. But global#7, PR #8, issue #9, owner/name#10, &#11; and #1a2b3c"
         self.assertEqual(named_in(text), {4, 5, 6})
-        self.write("Fix", "Done for #99 and #1.")
-        self.assertFalse(MemoryUse.objects.exists())
 
     def test_only_reads_by_agents_leave_notes(self) -> None:
         memory_id = self.write("Port")
@@ -155,9 +146,8 @@ class CountingTests(UsesTestCase):
             pass
         outcomes = run_job(job=find_job("count uses"), asked_by="ada")
         messages = {outcome.target.title: outcome.message for outcome in outcomes}
-        self.assertEqual(
-            messages, {"project alpha": "1 use counted", "project beta": "", "the global scope": "2 uses counted"}
-        )
+        counted = {"project alpha": "1 use counted", "project beta": "", "the global scope": "2 uses counted"}
+        self.assertEqual(messages, counted)
         with use_store(GLOBAL_STORE):
             self.assertEqual(self.use(shared), {"given": 1, "found": 1})
         with self.store("beta"):
@@ -169,10 +159,8 @@ class FoldingTests(UsesTestCase):
         super().setUp()
         self.port = self.write("Port")
 
-    def events(self) -> int:
-        return RawEvent.objects.filter(event_type="memories.used").count()
-
-    def test_a_read_writes_no_event_and_its_note_contains_only_ids_and_the_session(self) -> None:
+    @tag("backend")
+    def test_a_read_leaves_a_note_of_ids_and_the_session_that_becomes_one_event(self) -> None:
         before = RawEvent.objects.count()
         self.hits("port")
         self.fetch(self.port)
@@ -181,129 +169,99 @@ class FoldingTests(UsesTestCase):
         (path,) = folder.iterdir()
         self.assertEqual([stat.S_IMODE(item.stat().st_mode) for item in (folder, path)], [0o700, 0o600])
         self.assertRegex(path.read_text(), rf"\A\d+ fo @s-1 {self.port}\n\d+ fe @s-1 {self.port}\n\Z")
-
-    @tag("backend")
-    def test_notes_become_one_event(self) -> None:
-        self.hits("port")
-        self.hits("port")
         self.assertEqual((count_uses(), count_uses()), (2, 0))
-        self.assertEqual((self.events(), self.use(self.port), self.note_files()), (1, {"found": 2}, []))
+        self.assertEqual((RawEvent.objects.count(), self.note_files()), (before + 1, []))
+        self.assertEqual(self.use(self.port), {"found": 1, "fetched": 1})
 
     def test_each_note_counts_once_even_if_the_job_is_killed(self) -> None:
-        for expected, when in ((1, "before"), (2, "after")):
+        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
+        for count, when in ((1, "before"), (2, "after")):
             self.hits("port")
             command = [sys.executable, "-c", _KILLED, when]
-            environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
             ended = subprocess.run(command, cwd=ROOT, env=environment, timeout=120, check=False).returncode
             self.assertEqual((ended, len(self.note_files())), (-signal.SIGKILL, 1))
-            self.assertEqual(self.use(self.port), {"found": expected})
-            self.assertEqual((self.events(), self.note_files()), (expected, []))
+            self.assertEqual(self.use(self.port), {"found": count})
+            events = RawEvent.objects.filter(event_type="memories.used").count()
+            self.assertEqual((events, self.note_files()), (count, []))
 
-    def test_a_file_is_bounded_and_broken_lines_are_skipped(self) -> None:
+    def test_a_file_is_bounded_and_broken_lines_or_a_blocked_folder_fail_no_read(self) -> None:
         self.fetch(self.port)
         (path,) = notes.folder_of(current_store()).glob(f"*{notes.WAITING}")
+        line = f"1 fe {self.port}\n"
         with path.open("a") as file:
             file.write("nonsense\n1 xx 1\n\n2 fe one\n")
-            file.write(f"1 fe {self.port}\n" * ((notes.MAX_BYTES - file.tell()) // len(f"1 fe {self.port}\n")))
+            file.write(line * ((notes.MAX_BYTES - file.tell()) // len(line)))
         size = path.stat().st_size
         self.fetch(self.port)
         self.assertEqual(path.stat().st_size, size)
         self.assertGreater(self.use(self.port)["fetched"], 1000)
-
-    def test_a_note_that_cannot_be_written_fails_no_read(self) -> None:
         folder = notes.folder_of(current_store())
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(folder)
         folder.write_text("in the way")
         self.assertEqual(self.hits("port"), [self.port])
         self.assertEqual(count_uses(), 0)
 
-    def test_memories_erased_meanwhile_are_not_counted(self) -> None:
-        other = self.write("Tea")
-        self.fetch(self.port, other)
-        self.erase(self.port)
-        self.assertEqual((self.use(other), self.use(self.port)), ({"fetched": 1}, {}))
-
 
 @tag("backend")
 class ProjectionTests(UsesTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.port = self.write("Port")
-        self.proxy = self.write("Proxy", f"Leads to #{self.port}.")
-        pack_context(command=ContextPackRequest())
-        self.fetch(self.port, self.proxy)
-        count_uses()
-
-    def test_a_rebuild_gives_the_same_rows(self) -> None:
-        self.update(self.proxy, content=f"Leads to #{self.port} and #{self.proxy}.")
-        self.assert_rebuilds()
-        self.assertEqual(self.use(self.port), {"given": 1, "fetched": 1, "cited": 1})
-
     def test_erasing_a_text_removes_its_citations_and_a_rebuild_agrees(self) -> None:
+        port = self.write("Port")
+        proxy = self.write("Proxy", f"Leads to #{port}.")
+        pack_context(command=ContextPackRequest())
+        self.fetch(port, proxy)
+        self.assertEqual(self.use(port), {"given": 1, "fetched": 1, "cited": 1})
+        with as_of(proxy):
+            self.assertEqual(uses_of([port])[port]["fetched"], 0)
+        get_memories(command=MemoryGet(ids=[port], as_of=proxy))
+        search(command=MemorySearch(query="port", as_of=proxy))
+        self.assertEqual(self.note_files(), [], "reading the past leaves no note")
         only_cited = self.write("Cited alone")
-        citing = self.write("Citing", f"See #{only_cited} and #{self.port}.")
-        self.assertEqual(self.use(self.port)["cited"], 2)
+        citing = self.write("Citing", f"See #{only_cited} and #{port}.")
+        self.assertEqual(self.use(port)["cited"], 2)
         self.erase(citing)
-        self.assertEqual((self.use(self.port)["cited"], self.use(only_cited)), (1, {}))
-        self.erase(self.port)
-        self.assertEqual(self.use(self.port), {})
+        self.assertEqual((self.use(port)["cited"], self.use(only_cited)), (1, {}))
+        self.fetch(port, proxy)
+        self.erase(port)
+        self.assertEqual((self.use(port), self.use(proxy)), ({}, {"given": 1, "fetched": 2}))
         self.assert_rebuilds()
-
-    def test_reading_the_past_leaves_no_note(self) -> None:
-        with as_of(self.proxy):
-            self.assertEqual(uses_of([self.port])[self.port]["fetched"], 0)
-        get_memories(command=MemoryGet(ids=[self.port], as_of=self.proxy))
-        search(command=MemorySearch(query="port", as_of=self.proxy))
-        self.assertEqual(self.note_files(), [])
 
 
 class RankingTests(UsesTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.first, self.second = (self.write(f"Port {name}", f"It listens on 8321 {name}.") for name in ("one", "two"))
-        self.worse = self.write("Port", "Filler. " * 40 + "It listens elsewhere.")
-
     @tag("backend")
-    def test_of_equal_answers_the_used_one_comes_first(self) -> None:
+    def test_of_equal_answers_the_one_used_in_this_project_comes_first(self) -> None:
+        twins = {f"Port {name}": f"It listens on 8321 {name}." for name in ("one", "two")}
+        with use_store(project_store("beta"), create=True):
+            self.write_all(twins)
+            before = self.hits("where it listens")
+        self.write_all(twins)
+        worse = self.write("Port", "Filler. " * 40 + "It listens elsewhere.")
         last = self.hits("where it listens")[1]
         self.fetch(last)
+        for _ in range(40):
+            self.fetch(worse)
         count_uses()
         self.assertEqual(self.hits("where it listens")[0], last)
+        self.assertEqual(self.hits("it listens on 8321")[-1], worse)
         with mock.patch.dict(os.environ, MEMORY_HUB_RANK_BY_USE="false"):
             self.assertNotEqual(self.hits("where it listens")[0], last)
+        with use_store(project_store("beta")):
+            self.assertEqual(self.hits("where it listens"), before)
 
     def test_no_use_adds_more_than_a_tenth(self) -> None:
         self.assertEqual([weight_of(points) for points in (0, 5)], [1, 1 + MOST / 2])
         self.assertLess(weight_of(10**9), 1 + MOST + 1e-9)
-        for _ in range(40):
-            self.fetch(self.worse)
-        count_uses()
-        self.assertEqual(self.hits("it listens on 8321")[-1], self.worse)
-
-    def test_each_project_ranks_by_its_own_use(self) -> None:
-        with use_store(project_store("beta"), create=True):
-            twins = [self.write(f"Port {name}", f"It listens on 8321 {name}.") for name in ("one", "two")]
-            before = self.hits("where it listens")
-        self.fetch(self.first, self.second)
-        count_uses()
-        with use_store(project_store("beta")):
-            self.assertEqual(self.hits("where it listens"), before)
-            self.assertCountEqual(before, twins)
 
 
 class IntervalTests(TestCase):
-    def test_it_is_that_of_a_published_example(self) -> None:
+    def test_it_is_that_of_a_published_example_and_its_quantiles_those_of_tables(self) -> None:
         first = [27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7, 21.4]
         second = [27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 20.5, 24.4]
-        found = difference_interval(first, second)
-        assert found
-        self.assertAlmostEqual(found.low, -3.9841, places=3)
-        self.assertAlmostEqual(found.high, -0.3493, places=3)
-        self.assertFalse(found.contains_zero)
-
-    def test_quantiles_are_those_of_the_tables(self) -> None:
-        tables = {5: 2.5706, 19: 2.0930, 30: 2.0423, 100: 1.9840, 10_000: 1.9602}
-        for freedom, quantile in tables.items():
+        interval = difference_interval(first, second)
+        assert interval
+        self.assertAlmostEqual(interval.low, -3.9841, places=3)
+        self.assertAlmostEqual(interval.high, -0.3493, places=3)
+        self.assertFalse(interval.contains_zero)
+        for freedom, quantile in {5: 2.5706, 19: 2.0930, 30: 2.0423, 100: 1.9840, 10_000: 1.9602}.items():
             self.assertAlmostEqual(t_quantile(0.975, freedom), quantile, delta=0.0004)
 
     def test_samples_without_spread_have_none(self) -> None:
@@ -325,15 +283,16 @@ class IntervalTests(TestCase):
 
     def test_it_misses_the_truth_about_once_in_twenty(self) -> None:
         random = Random(2)
-        groups = (
-            [[min(9, int(random.expovariate(0.7))) for _ in range(size)] for size in (20, 60)] for _ in range(800)
-        )
-        missed = sum(not found.contains_zero for pair in groups if (found := difference_interval(*pair)))
+        missed = 0
+        for _ in range(800):
+            first, second = ([min(9, int(random.expovariate(0.7))) for _ in range(size)] for size in (20, 60))
+            interval = difference_interval(first, second)
+            missed += bool(interval and not interval.contains_zero)
         self.assertAlmostEqual(missed / 800, 0.05, delta=0.03)
 
 
 class PromptTests(TestCase):
-    def test_corrections_are_told_by_how_a_prompt_begins(self) -> None:
+    def test_corrections_are_recognized_by_how_a_later_prompt_begins(self) -> None:
         corrections = (
             "No, the other file.|no - not there|That's wrong.|that’s not what I meant|I said without a dependency|"
             "Nein, das andere.|Das ist falsch|C'est faux|Eso no es lo que pedí"
@@ -341,27 +300,16 @@ class PromptTests(TestCase):
         others = "Now the tests|No tests fail now|Note the port|What is wrong here?|Nicht vergessen|"
         self.assertEqual([text for text in corrections.split("|") if not is_correction(text)], [])
         self.assertEqual([text for text in others.split("|") if is_correction(text)], [])
-
-    def test_the_first_prompt_corrects_nothing(self) -> None:
-        prompts = [
-            Prompt(1, "a", "No, stop."),
-            Prompt(2, "a", "No, stop."),
-            Prompt(3, "b", "Go on"),
-            Prompt(4, "b", "Wrong"),
-        ]
+        texts = (("a", "No, stop."), ("a", "No, stop."), ("b", "Go on"), ("b", "Wrong"))
+        prompts = [Prompt(number, session, text) for number, (session, text) in enumerate(texts)]
         self.assertEqual(count_corrections(prompts), {"a": 1, "b": 1})
 
     def test_only_what_another_session_asked_before_is_repeated(self) -> None:
         asked = "Why does the upload of large pictures to the storage fail behind the company proxy in Oslo?"
         other = "Please: why does the upload of large pictures to the storage fail behind the company proxy?"
-        prompts = [
-            Prompt(1, "a", asked),
-            Prompt(2, "a", asked),
-            Prompt(3, "b", other),
-            Prompt(4, "b", "Write the parser for settings with tomllib and test every branch of it"),
-            Prompt(5, "c", "Run the tests"),
-            Prompt(6, "d", "Run the tests"),
-        ]
+        parser = "Write the parser for settings with tomllib and test every branch of it"
+        texts = (asked, asked, other, parser, "Run the tests", "Run the tests")
+        prompts = [Prompt(number, "aabbcd"[number], text) for number, text in enumerate(texts)]
         self.assertEqual(+count_repeats(prompts), {"b": 1})
 
 
@@ -401,50 +349,41 @@ class ReportTests(WorthTestCase):
         for number in range(count):
             self.session(f"s-{number}", "Go on", answer=f"As #{self.cited} and #{self.decided} say.", read=self.read)
 
-    def test_an_empty_project_has_no_numbers(self) -> None:
-        with self.store("beta"):
-            report = self.report(Period.ALL)
-        self.assertEqual((report.packs, report.tokens, report.lines.total, report.zombies.total), (0, 0, 0, 0))
-        self.assertEqual((report.experiment.percent, report.experiment.measures), (0, []))
-
     def test_lines_count_once_by_the_best_that_became_of_them(self) -> None:
+        with self.store("beta"):
+            empty = self.report(Period.ALL)
+        self.assertEqual((empty.packs, empty.tokens, empty.lines.total, empty.zombies.total), (0, 0, 0, 0))
+        self.assertEqual((empty.experiment.percent, empty.experiment.measures), (0, []))
         self.use_all_but_one()
         report = self.report()
         self.assertEqual((report.packs, report.sessions), (IGNORED_AFTER, IGNORED_AFTER))
         self.assertEqual(report.lines.model_dump(), {"cited": 2, "used": 1, "ignored": 1, "undecided": 0})
         self.assertEqual((report.judged.used, report.judged.unused, report.judged.pending), (IGNORED_AFTER, 0, 0))
-        self.assertEqual({entry.id for entry in report.top}, {self.cited, self.decided, self.read})
-        self.assertEqual([entry.used_by for entry in report.top], [IGNORED_AFTER] * 3)
+        used_by = {entry.id: entry.used_by for entry in report.top}
+        self.assertEqual(used_by, dict.fromkeys((self.cited, self.decided, self.read), IGNORED_AFTER))
         self.assertEqual(sum(spent.tokens for spent in report.spent), report.tokens)
 
-    def test_a_guideline_is_no_zombie_and_an_idle_memory_is_one(self) -> None:
-        self.use_all_but_one(IGNORED_AFTER - 1)
-        self.assertEqual(self.report().zombies.total, 0)
-        self.session("last", "Go on", answer=f"As #{self.cited} says.", read=self.read)
-        (zombie,) = self.report().zombies.items
-        self.assertEqual((zombie.id, zombie.given, zombie.version), (self.idle, IGNORED_AFTER, 1))
-        self.assertGreater(zombie.tokens, IGNORED_AFTER * 5)
-        late = self.write("written late")
-        self.assertEqual((self.report().never_given, self.report().memories), (1, 5))
-        self.assertNotIn(late, [item.id for item in self.report().zombies.items])
-
-    def test_packs_of_ended_sessions_that_used_nothing_are_listed(self) -> None:
+    def test_packs_of_ended_sessions_that_used_nothing_are_listed_for_their_period(self) -> None:
         self.session("idle", "Go on")
         self.session("open", "Go on", end=False)
         report = self.report()
         self.assertEqual((report.judged.unused, report.judged.pending), (1, 1))
         (pack,) = report.unused_packs
         self.assertEqual((pack.session_id, pack.tokens), ("idle", report.judged.unused_tokens))
-
-    def test_a_period_leaves_out_what_was_before(self) -> None:
         now = clock.now()
-        self.session("now", "Go on")
-        later = now.replace(year=now.year + 1)
-        with clock.frozen(later):
-            self.assertEqual((self.report().packs, self.report(Period.ALL).packs), (0, 1))
+        with clock.frozen(now.replace(year=now.year + 1)):
+            self.assertEqual((self.report().packs, self.report(Period.ALL).packs), (0, 2))
 
-    def test_zombies_are_rejected_and_come_back(self) -> None:
-        self.use_all_but_one()
+    def test_an_idle_memory_is_a_zombie_that_is_rejected_and_comes_back(self) -> None:
+        self.use_all_but_one(IGNORED_AFTER - 1)
+        self.assertEqual(self.report().zombies.total, 0)
+        self.session("last", "Go on", answer=f"As #{self.cited} says.", read=self.read)
+        self.write("written late")
+        report = self.report()
+        self.assertEqual((report.never_given, report.memories), (1, 5))
+        (zombie,) = report.zombies.items
+        self.assertEqual((zombie.id, zombie.given, zombie.version), (self.idle, IGNORED_AFTER, 1))
+        self.assertGreater(zombie.tokens, IGNORED_AFTER * 5)
         self.enterContext(use_origin(source="admin"))
         done = reject_zombies({self.idle: 1, self.read: 1})
         self.assertEqual((done.ids, done.refused), ([self.idle], [f"#{self.read} was used meanwhile; it stays"]))
@@ -506,39 +445,32 @@ class WorthPageTests(AdminTestCase, WorthTestCase):
             for number in range(IGNORED_AFTER):
                 self.session(f"s-{number}", "Go on", answer=f"As #{self.used} says.")
 
-    def assert_shown(self, text: str, page: str) -> None:
-        self.assertTrue(text in page, f"the page does not show {text!r}")
-
     def test_zombies_are_rejected_together_and_the_undo_brings_them_back(self) -> None:
+        self.assert_shows(self.page(), "/p/alpha/admin/worth/")
         page = self.page("worth/")
-        self.assert_shown("1 given at least 5 times and never used", " ".join(_text(page).split()))
-        self.assert_shown("No session is held out", page)
-        self.assert_shown("?period=90d", page)
-        done = self.post("worth/", do="chosen", memory=f"{self.idle}:1")
-        self.assert_shown("1 memory rejected", done)
+        self.assert_shows(" ".join(text_of(page).split()), "1 given at least 5 times and never used")
+        self.assert_shows(page, "No session is held out", "?period=90d")
+        self.assert_shows(self.post("worth/", do="chosen", memory=f"{self.idle}:1"), "1 memory rejected")
         self.assertEqual(self.memory(self.idle).review, "rejected")
-        self.assert_shown("1 memory back in packs and search", self.post("worth/", do="undo", memory=str(self.idle)))
+        undone = self.post("worth/", do="undo", memory=str(self.idle))
+        self.assert_shows(undone, "1 memory back in packs and search")
         self.assertEqual(self.memory(self.idle).review, "accepted")
-        self.assert_shown("1 memory rejected", self.post("worth/", do="all", all=f"{self.idle}:1"))
+        self.assert_shows(self.post("worth/", do="all", all=f"{self.idle}:1"), "1 memory rejected")
 
     def test_a_held_out_session_is_marked(self) -> None:
         with mock.patch.dict("os.environ", MEMORY_HUB_HELD_OUT_PERCENT="50"):
             name = next(f"n-{number}" for number in range(100) if held_out.assign(f"n-{number}"))
             started = start_session(command=SessionStart(session_id=name))
-        self.assert_shown(
-            "Memory was held out of this session", self.page(f"sessions_app/session/{started.id}/change/")
-        )
+        page = self.page(f"sessions_app/session/{started.id}/change/")
+        self.assert_shows(page, "Memory was held out of this session")
 
     def test_bad_input_changes_nothing(self) -> None:
         for fields in ({"do": "chosen"}, {"do": "chosen", "memory": "x:1"}, {"do": "all", "memory": f"{self.idle}:1"}):
-            self.assert_shown("Choose 1 to 25 memories; nothing was changed.", self.post("worth/", **fields))
-        self.assert_shown("stays", self.post("worth/", do="chosen", memory=f"{self.used}:1"))
+            self.assert_shows(self.post("worth/", **fields), "Choose 1 to 25 memories; nothing was changed.")
+        self.assert_shows(self.post("worth/", do="chosen", memory=f"{self.used}:1"), "stays")
         self.assertEqual(self.memory(self.idle).review, "accepted")
-        self.assert_shown("30 days", self.page("worth/", period="x"))
+        self.assert_shows(self.page("worth/", period="x"), "30 days")
         self.assertEqual(self.client.get("/global/admin/worth/").status_code, 404)
-
-    def test_the_overview_leads_to_it(self) -> None:
-        self.assert_shown("/p/alpha/admin/worth/", self.page())
 
 
 class WorthDoorTests(RestTestCase, WorthTestCase):
@@ -547,17 +479,8 @@ class WorthDoorTests(RestTestCase, WorthTestCase):
         self.session("s-1", "Go on")
         answer = self.call("GET", "projects/alpha/worth?period=7d").data
         self.assertEqual((answer["period"], answer["packs"], answer["judged"]["unused"]), ("7d", 1, 1))
-        out = StringIO()
-        call_command("worth", "--project", "alpha", "--period", "7d", "--json", stdout=out)
-        both = [WorthReport.model_validate({**data, "since": None}) for data in (json.loads(out.getvalue()), answer)]
-        self.assertEqual(*both)
-        out = StringIO()
-        call_command("worth", "--project", "alpha", stdout=out)
-        self.assertIn("1 of 1 pack with nothing used", out.getvalue())
+        printed = run_command("worth", "--project", "alpha", "--period", "7d", "--json").output
+        reports = [WorthReport.model_validate({**data, "since": None}) for data in (json.loads(printed), answer)]
+        self.assertEqual(*reports)
+        self.assertIn("1 of 1 pack with nothing used", run_command("worth", "--project", "alpha").output)
         self.call("GET", "projects/alpha/worth?period=1d", expect=422)
-
-
-def _text(page: str) -> str:
-    import re
-
-    return re.sub(r"<[^>]+>", " ", page)
