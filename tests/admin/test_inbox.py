@@ -70,10 +70,9 @@ class InboxTests(AdminTestCase):
         self.assert_shows(page, "Settle the style of the code", "No session")
 
     def test_an_item_that_is_erased_while_it_is_read_gives_a_message(self) -> None:
+        reading = "memories.admin.comparing.plain_versions_of"
         for path in (f"{QUEUE}{self.first}/", f"memories/conflict/{self.conflict}/change/"):
-            with mock.patch(
-                "memories.admin.comparing.plain_versions_of", lambda ids: {memory_id: [] for memory_id in ids}
-            ):
+            with mock.patch(reading, lambda ids: {memory_id: [] for memory_id in ids}):
                 answer = self.client.get(self.address(path), follow=True)
             self.assert_shows(text_of(answer.content.decode()), "was changed or erased while it was read")
             self.assertLess(answer.status_code, 500)
@@ -84,30 +83,17 @@ class InboxTests(AdminTestCase):
         with self.store():
             entries = open_entries()
             counts = count_entries()
-        self.assertEqual(
-            [(entry.type, entry.id, entry.session_id) for entry in entries],
-            [
-                (EntryType.CONFLICT, self.conflict, "fix"),
-                (EntryType.PROPOSAL, self.first, "fix"),
-                (EntryType.PROPOSAL, self.second, "later"),
-                (EntryType.PROPOSAL, self.third, "later"),
-                (EntryType.RECHECK, self.expired, ""),
-            ],
-        )
+        expected = [(EntryType.CONFLICT, self.conflict, "fix"), (EntryType.PROPOSAL, self.first, "fix")]
+        expected += [(EntryType.PROPOSAL, memory_id, "later") for memory_id in (self.second, self.third)]
+        expected += [(EntryType.RECHECK, self.expired, "")]
+        self.assertEqual([(entry.type, entry.id, entry.session_id) for entry in entries], expected)
         self.assertEqual(counts, {EntryType.CONFLICT: 1, EntryType.PROPOSAL: 3, EntryType.RECHECK: 1})
-
-    def test_the_list_stands_beside_each_item_and_shows_one_type_or_all(self) -> None:
-        for path in (
-            f"memories/memory/review/{self.second}/",
-            f"memories/conflict/{self.conflict}/change/",
-            f"governance/affirmation/{self.expired}/",
-        ):
-            page = self.page(path)
-            self.assertEqual(len(re.findall(r'<li id="inbox-', page)), 5, path)
-            self.assertEqual(len(re.findall(r'<li id="inbox-[^"]*" class="[^"]* here"', page)), 1, path)
-        self.assert_shows(text_of(self.page(f"memories/memory/review/{self.second}/")), "3 of 5")
-        page = self.page(INBOX, show="recheck")
-        self.assertEqual(re.findall(r'<li id="inbox-(\w+)-', page), ["recheck"])
+        for entry in entries:
+            page = self.page(self.path_of(entry))
+            self.assertEqual(len(re.findall(r'<li id="inbox-', page)), 5, entry)
+            self.assertEqual(len(re.findall(r'<li id="inbox-[^"]*" class="[^"]* here"', page)), 1, entry)
+        self.assert_shows(text_of(self.page(f"{QUEUE}{self.second}/")), "3 of 5")
+        self.assertEqual(re.findall(r'<li id="inbox-(\w+)-', self.page(INBOX, show="recheck")), ["recheck"])
         self.assertEqual(len(re.findall(r'<li id="inbox-', self.page(INBOX, show="nonsense"))), 5)
 
     def test_secrets_that_newer_rules_find_lead_the_list(self) -> None:
@@ -115,9 +101,8 @@ class InboxTests(AdminTestCase):
             page = self.page(INBOX)
         self.assert_shows(page, "3 possible secrets in older texts")
         self.assertEqual(re.findall(r'<li id="inbox-(\w+)-', page)[0], "secret")
-        link = re.search(r'<li id="inbox-secret-0".*?href="([^"]*)"', page, re.DOTALL)
-        assert link
-        self.assertEqual(self.client.get(link[1]).status_code, 200)
+        (link,) = re.findall(r'<li id="inbox-secret-0".*?href="([^"]*)"', page, re.DOTALL)[:1]
+        self.assertEqual(self.client.get(link).status_code, 200)
 
     def test_verdicts_are_given_and_undone_together_but_for_what_someone_else_decided_since(self) -> None:
         shown = self.give("accepted", *self.values(self.first, self.third), f"recheck-{self.expired}-0")
