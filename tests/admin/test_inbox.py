@@ -223,13 +223,11 @@ class ReviewPageTests(AdminTestCase):
         self.assert_shows(
             shown, f"Undid the verdict on #{self.second} “Use tabs”", "Reason: policy reviews all writes."
         )
-
-    def test_what_has_changed_meanwhile_is_shown_again_instead(self) -> None:
-        with self.store("alpha", actor="agent", source="mcp"):
-            update_memory(command=MemoryUpdate(id=self.first, content="After a lock."))
-        shown = text_of(self.say(self.first, "accept", base_version="1"))
-        self.assert_shows(shown, f"#{self.first} is at version 2 now, but you reviewed version 1", "After a lock.")
-        self.assertEqual(self.standing(self.first)[0], "proposed")
+        self.update(self.second, content="In most files.")
+        shown = text_of(self.say(self.second, "accept", base_version="1"))
+        stale = f"#{self.second} is at version 2 now, but you reviewed version 1"
+        self.assert_shows(shown, stale, "In most files.")
+        self.assertEqual(self.standing(self.second)[0], "proposed")
 
     def test_an_edit_that_cannot_be_kept_loses_nothing(self) -> None:
         fields = {"title": "", "content": "After two timeouts.", "type": "note", "base_version": "1"}

@@ -186,20 +186,18 @@ class InputTests(RestTestCase):
         for code in ("invalid", "gone", "locked", "unavailable", "confirmation_required"):
             self.call("GET", f"problems/{code}")
 
-    def test_well_known_addresses_are_a_plain_404(self) -> None:
+    def test_a_foreign_host_and_well_known_addresses_are_refused(self) -> None:
+        for host in ("evil.example", "localhost.evil.example", ""):
+            for path in ("/api/v1/health", "/static/memoryhub/hub.css", "/.well-known/oauth-protected-resource"):
+                with self.subTest(host=host, path=path):
+                    response = self.client.get(path, headers={"host": host})
+                    self.assertEqual(response.status_code, 400)
+                    if path.startswith("/api/"):
+                        self.check_shape(response)
         for name in ("oauth-protected-resource", "oauth-authorization-server", "oauth-protected-resource/mcp"):
             response = self.client.get(f"/.well-known/{name}")
             self.assertEqual((response.status_code, response["Content-Type"]), (404, "text/plain"), name)
             self.assertEqual(response.content, b"Not found\n")
-
-    def test_a_foreign_host_is_refused(self) -> None:
-        for host in ("evil.example", "localhost.evil.example", ""):
-            with self.subTest(host=host):
-                response = self.client.get("/api/v1/health", headers={"host": host})
-                self.assertEqual(response.status_code, 400)
-                self.check_shape(response)
-                for path in ("/static/memoryhub/hub.css", "/.well-known/oauth-protected-resource"):
-                    self.assertEqual(self.client.get(path, headers={"host": host}).status_code, 400)
 
     def test_an_unexpected_error_reveals_no_internals(self) -> None:
         with mock.patch("memories.services.write_memory", side_effect=RuntimeError("the secret inside")):
@@ -231,7 +229,6 @@ class StoreTests(RestTestCase):
 
     @sqlite_only("a project is known by its folder")
     def test_a_missing_folder_is_503_and_is_not_recreated(self) -> None:
-        self.write()
         shutil.rmtree(path_of(ALPHA).parent)
         answer = self.call("GET", MEMORIES, expect=503)
         self.assertIn("memory database unavailable: the file of 'alpha' is gone", answer.data["detail"])
