@@ -119,20 +119,15 @@ class SavedViewTests(AdminTestCase):
 
     def test_a_view_is_saved_shown_renamed_and_deleted(self) -> None:
         self.write("A note", tags=["api"])
-        page = self.page(MEMORIES)
-        self.assert_lacks(page, 'class="views"')
+        self.assert_lacks(self.page(MEMORIES), 'class="views"')
         self.assert_shows(self.page(MEMORIES, tag="api"), "Save view")
-        page = self.save("API notes")
-        self.assert_shows(page, "Saved the view.")
         link = '<a href="?kind=observation&tag=api"{}>API notes</a>'
-        self.assert_shows(page, link.format(' aria-current="page"'), "A note")
+        self.assert_shows(self.save("API notes"), "Saved the view.", link.format(' aria-current="page"'), "A note")
         self.assert_shows(self.page(MEMORIES), link.format(""))
-        self.assert_lacks(self.page(MEMORIES, project="beta"), "API notes")
-        self.assert_lacks(self.page("decisions/decision/"), "API notes")
-        number = SavedView.objects.get().pk
-        page = self.post("views/", page=MEMORIES, query="kind=observation&tag=api", view=str(number), name="Notes")
-        self.assert_shows(page, ">Notes</a>")
-        self.post("views/", page=MEMORIES, view=str(number), name="Notes", delete="1")
+        self.assert_lacks(self.page(MEMORIES, project="beta") + self.page("decisions/decision/"), "API notes")
+        view = {"page": MEMORIES, "view": str(SavedView.objects.get().pk), "name": "Notes"}
+        self.assert_shows(self.post("views/", query="kind=observation&tag=api", **view), ">Notes</a>")
+        self.post("views/", delete="1", **view)
         self.assertFalse(SavedView.objects.exists())
 
     def test_what_cannot_be_saved_gets_one_sentence_and_changes_nothing(self) -> None:
@@ -198,21 +193,23 @@ class ExportTests(AdminTestCase):
         (row,) = csv.DictReader(StringIO(self.download("memories/memory/export.csv", q="SUM")))
         self.assertEqual((row["title"], row["content"]), ("'=1+1", "'@SUM(A1)"))
 
-    def test_each_list_names_its_formats_and_another_format_is_not_found(self) -> None:
-        self.write("A note")
-        page = self.page("memories/memory/", kind="observation")
-        self.assert_shows(page, "/memories/memory/export.csv?kind=observation")
-        for path in ("decisions/decision/", "sessions_app/session/", "sessions_app/commit/", "core/rawevent/"):
-            self.download(f"{path}export.json")
-        self.assertEqual(self.client.get(self.address("memories/memory/export.xls")).status_code, 404)
-
-    def test_a_project_exports_nothing_of_another_and_a_stranger_nothing(self) -> None:
+    def test_each_list_names_its_formats_and_a_project_exports_nothing_of_another(self) -> None:
         self.write("Of beta", project="beta")
-        self.assertEqual(json.loads(self.download("memories/memory/export.json")), [])
+        page = self.page(MEMORIES, "beta", kind="observation")
+        self.assert_shows(page, "/memories/memory/export.csv?kind=observation")
+        for path in (
+            MEMORIES,
+            "decisions/decision/",
+            "sessions_app/session/",
+            "sessions_app/commit/",
+            "core/rawevent/",
+        ):
+            self.assertEqual(json.loads(self.download(f"{path}export.json")), [], path)
+        self.page(f"{MEMORIES}export.xls", status=404)
         self.client.force_login(add_person(command=PersonAdd(name="reader", role="viewer")))
-        self.download("memories/memory/export.csv")
+        self.download(f"{MEMORIES}export.csv")
         self.client.logout()
-        self.assertEqual(self.client.get(self.address("memories/memory/export.csv")).status_code, 302)
+        self.page(f"{MEMORIES}export.csv", status=302)
 
 
 class ActionTests(AdminTestCase):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from django.test import SimpleTestCase
 
@@ -123,14 +122,15 @@ class PaletteTests(AdminTestCase):
         self.write("Warn by SMS", project="beta")
         with self.store():
             decision = record_decision(command=DecisionRecord(title="Warn by SMS and mail", chosen="both")).id
-        self.assertEqual(self.picked("by sms"), [decision, memory])
-        self.assertEqual(self.picked("by sms", of="decision"), [decision])
-        self.assertEqual(self.picked("sms", of="nonsense"), [decision, memory])
-        self.assertEqual([self.picked(typed) for typed in ("", "nothing of it", "%")], [[], [], []])
-
-    def picked(self, typed: str, **query: Any) -> list[int]:
-        page = self.page("pick/", q=typed, **query)
-        return [int(number) for number in re.findall(r'data-number="(\d+)"', page)]
+        cases: tuple[tuple[dict[str, str], list[int]], ...] = (
+            ({"q": "by sms"}, [decision, memory]),
+            ({"q": "by sms", "of": "decision"}, [decision]),
+            ({"q": "sms", "of": "nonsense"}, [decision, memory]),
+            *(({"q": typed}, []) for typed in ("", "nothing of it", "%")),
+        )
+        for query, ids in cases:
+            page = self.client.get(self.address("pick/"), query).content.decode()
+            self.assertEqual([int(number) for number in re.findall(r'data-number="(\d+)"', page)], ids, query)
 
     def test_the_current_projects_entries_pages_and_actions_come_first(self) -> None:
         self.write("A note")
@@ -198,13 +198,10 @@ class SignalTests(DecidingTestCase):
         for page in ("memories/memory/?quarantine=inside", f"memories/memory/{memory}/change/"):
             self.assert_shows(self.page(page), 'badge-quarantined">In quarantine</span>')
 
-    def test_the_overview_marks_what_awaits_review(self) -> None:
+    def test_a_related_memory_and_what_awaits_review_are_marked(self) -> None:
         self.configure(review_policy="all")
-        self.write("A note")
-        self.assert_shows(text_of(self.page()), "Note Proposed")
-
-    def test_a_decision_with_a_related_memory_is_not_called_unrelated(self) -> None:
         decision, memory = self.record("Use files"), self.write("A note")
+        self.assert_shows(text_of(self.page()), "Note Proposed")
         with self.store():
             create_relation(command=RelationCreate(source=str(memory), relation="related_to", target=str(decision)))
         text = text_of(self.page(f"{DECISIONS}/{decision}/change/"))
