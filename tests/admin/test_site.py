@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from django.test import SimpleTestCase
 
@@ -197,6 +198,11 @@ class SignalTests(DecidingTestCase):
             self.assert_shows(self.page(page), "In quarantine, was accepted", lacks=("badge-accepted",))
         for page in ("memories/memory/?quarantine=inside", f"memories/memory/{memory}/change/"):
             self.assert_shows(self.page(page), 'badge-quarantined">In quarantine</span>')
+
+    def test_no_badge_is_struck_through(self) -> None:
+        for path in (Path(__file__).parents[2] / "memoryhub/static/memoryhub").glob("*.css"):
+            rules = re.findall(r"([^{}]+)\{[^}]*line-through", path.read_text())
+            self.assertEqual([rule for rule in rules if "badge" in rule], [], path.name)
 
     def test_a_related_memory_and_what_awaits_review_are_marked(self) -> None:
         self.configure(review_policy="all")

@@ -89,7 +89,7 @@ class VersionTests(RestTestCase):
 class DeleteTests(RestTestCase):
     def test_a_deleted_memory_is_gone_until_it_is_restored_and_an_erased_one_for_good(self) -> None:
         path = f"{MEMORIES}/{self.write()}"
-        self.call("POST", f"{path}/restore", expect=409)
+        self.assertIn("is not deleted", self.call("POST", f"{path}/restore", expect=409).data["detail"])
         deleted = self.call("DELETE", f"{path}?reason=old").data
         self.assertEqual((deleted["status"], deleted["can_restore"]), ("deleted", True))
         self.assertTrue(deleted["deleted_at"].endswith("Z"), deleted)
