@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from selenium.webdriver import ActionChains
-from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from decisions.tools.core import read_view
@@ -30,9 +29,6 @@ class WritingTestCase(BrowserTestCase):
 
     def change(self, memory_id: int, **fields: Any) -> Any:
         return self.rest("PATCH", f"projects/{self.project}/memories/{memory_id}", fields)
-
-    def review_all(self) -> None:
-        self.rest("PATCH", f"projects/{self.project}/settings", {"settings": {"review_policy": "all"}})
 
     def go(self, *keys: str) -> None:
         with self.new_page():
@@ -84,7 +80,11 @@ class ShellTests(WritingTestCase):
         self.go(Keys.ENTER)
         self.see("First steps")
 
-    def test_the_navigation_and_the_facets_open_on_a_narrow_screen(self) -> None:
+    def test_one_box_selects_all_rows_and_the_navigation_and_facets_open_on_a_narrow_screen(self) -> None:
+        self.open("memories/memory/")
+        self.assertFalse(self.find(".facets > summary").is_displayed())
+        self.find("#action-toggle").click()
+        self.see("2 of 2 selected")
         self.narrow()
         self.open("memories/memory/")
         self.assertFalse(self.find("#nav").is_displayed())
@@ -104,15 +104,6 @@ class ShellTests(WritingTestCase):
         self.assertLessEqual(self.script(WIDTH), 400)
         self.assertGreater(self.script("return document.querySelectorAll('.pack-bar > svg .part').length"), 1)
 
-    def test_all_rows_of_a_list_are_chosen_with_one_box(self) -> None:
-        self.open("memories/memory/")
-        self.assertFalse(self.find(".facets > summary").is_displayed())
-        self.find("#action-toggle").click()
-        self.see("2 of 2 selected")
-        self.browser.find_element(By.XPATH, "//select[@name='action']/option[.='Delete']").click()
-        self.follow("Go")
-        self.see("2 memories deleted")
-
     def test_a_setting_is_changed_and_reset_by_keyboard_alone(self) -> None:
         self.open("settings/")
         for passing, keys, message, value in (
@@ -126,26 +117,11 @@ class ShellTests(WritingTestCase):
 
 
 class FormTests(WritingTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        examples = {"good": ["raise Invalid(1)"], "bad": ["raise Exception"]}
-        self.rule = self.write(
-            "Raise our errors",
-            kind="guideline",
-            tags=["python", "errors"],
-            attributes={"priority": 90, "examples": examples},
-        )
-        self.tool = self.write("a-command", "Replays a day.", kind="tool")
-
-    def disagree(self) -> int:
+    def test_a_conflict_is_merged_by_keyboard(self) -> None:
         text = "Retry three times.\n\nWait a second.\n"
         memory_id = self.write("How we retry", text)
         self.change(memory_id, content=text.replace("three", "five"), base_version=1)
-        conflict: int = self.change(memory_id, content=text.replace("second", "minute"), base_version=1)["conflict"]
-        return conflict
-
-    def test_a_conflict_is_merged_by_keyboard(self) -> None:
-        conflict_id = self.disagree()
+        conflict_id = self.change(memory_id, content=text.replace("second", "minute"), base_version=1)["conflict"]
         self.open(f"memories/conflict/{conflict_id}/change/")
         self.assertFalse(self.find("[name=content]").is_displayed())
         self.tab_to("resolution")
@@ -164,7 +140,9 @@ class FormTests(WritingTestCase):
         self.see("The inbox is empty")
 
     def test_more_rows_are_added_without_a_new_page(self) -> None:
-        self.open(f"memories/memory/{self.rule}/edit/")
+        examples = {"good": ["raise Invalid(1)"], "bad": ["raise Exception"]}
+        rule = self.write("Raise our errors", kind="guideline", attributes={"examples": examples})
+        self.open(f"memories/memory/{rule}/edit/")
         self.find(".field-examples__good button").click()
         self.wait(lambda: len(self.find_all("[name=examples__good]")) == 3, "another area")
         for place, text in ((1, "raise Gone(2)"), (2, "raise Locked(3)")):
@@ -183,11 +161,13 @@ class FormTests(WritingTestCase):
         self.assertEqual([row.text for row in self.find_all(".alternatives dt")], ["way 0", "way 1", "way 2"])
 
     def test_tags_and_ends_of_relations_are_suggested_while_one_types(self) -> None:
+        rule = self.write("Raise our errors", kind="guideline", tags=["python", "errors"])
+        tool = self.write("a-command", "Replays a day.", kind="tool")
         self.open("memories/tool/add/")
         self.type_into("tags", "python, ")
         options = "return [...document.querySelectorAll('#known-tags option:enabled')].map(each => each.value)"
         self.wait(lambda: self.script(options) == ["python, errors"], "the other tag")
-        self.open(f"memories/memory/{self.rule}/change/")
+        self.open(f"memories/memory/{rule}/change/")
         self.type_into("target", "999")
         self.see("there is no", within=".relate")
         self.find("[name=target]").clear()
@@ -195,7 +175,7 @@ class FormTests(WritingTestCase):
         self.press(Keys.TAB, "a-comm")
         self.see("a-command", within=".pick-list")
         self.press(Keys.ARROW_DOWN, Keys.ENTER)
-        self.assertEqual(self.find("[name=target]").get_attribute("value"), f"#{self.tool}")
+        self.assertEqual(self.find("[name=target]").get_attribute("value"), f"#{tool}")
         self.see("Tool: a-command", within=".relate")
         self.go(Keys.TAB, Keys.ENTER)
         self.see("a-command", within=".relations")
@@ -371,7 +351,7 @@ class InboxTests(WritingTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.known = self.write("How we retry", "Three times, then we stop and say so.")
-        self.review_all()
+        self.rest("PATCH", f"projects/{self.project}/settings", {"settings": {"review_policy": "all"}})
         self.ids = [self.write(f"Proposal {number}", f"What number {number} says.") for number in range(1, 7)]
 
     def get(self, memory_id: int) -> dict[str, Any]:

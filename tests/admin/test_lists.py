@@ -51,19 +51,21 @@ class FacetTests(AdminTestCase):
 
     @tag("backend")
     def test_each_facet_is_counted_under_the_filters_of_the_others(self) -> None:
-        found = self.facets()
-        self.assertEqual(found["kind"], {"Observation": "2", "Guideline": "1"})
-        self.assertEqual(found["tag"], {"api": "2", "db": "2"})
-        self.assertEqual(found["state"], {"Not deleted": "3✓", "Deleted": "1", "All": "4"})
-        self.assertEqual(
-            found["last change"], {"Past day": "2", "Past 7 days": "2", "Past 30 days": "3", "Past year": "3"}
-        )
-        self.assertNotIn("conflicts", found)
-        found = self.facets(author="ada", since="7")
-        self.assertEqual(found["author"], {"ada": "1✓", "bob": "1"})
-        self.assertEqual(found["last change"]["Past 30 days"], "2")
-        self.assertNotIn("tag", found)
+        facets = self.facets()
+        self.assertEqual(facets["kind"], {"Observation": "2", "Guideline": "1"})
+        self.assertEqual(facets["tag"], {"api": "2", "db": "2"})
+        self.assertEqual(facets["state"], {"Not deleted": "3✓", "Deleted": "1", "All": "4"})
+        ages = {"Past day": "2", "Past 7 days": "2", "Past 30 days": "3", "Past year": "3"}
+        self.assertEqual(facets["last change"], ages)
+        self.assertNotIn("conflicts", facets)
+        facets = self.facets(author="ada", since="7")
+        self.assertEqual(facets["author"], {"ada": "1✓", "bob": "1"})
+        self.assertEqual(facets["last change"]["Past 30 days"], "2")
+        self.assertNotIn("tag", facets)
         self.assertEqual(self.facets(state="all")["type"], {"Note": "2", "Task": "1", "General": "1"})
+        self.assertEqual(self.facets(q="note bug")["type"], {"Task": "1", "Note": "1"})
+        kinds = self.facets(q="rule", kind="guideline")["kind"]
+        self.assertEqual((kinds["Guideline"], kinds["Observation"]), ("1✓", ""))
 
     def test_the_counts_are_those_of_the_lists_that_the_links_lead_to(self) -> None:
         answer = self.client.get(self.address(MEMORIES) + "?author=ada&author=bob")
@@ -86,22 +88,15 @@ class FacetTests(AdminTestCase):
         self.assertEqual(self.ids(state="no-such"), self.ids())
         self.assertEqual(self.listed("core/rawevent/", day="yesterday"), [])
         with mock.patch.object(facets, "COUNTED_AT_MOST", 3):
-            found = self.facets(state="all")
-        self.assertEqual(found["author"], {"bob": "2+", "ada": "1+"})
+            self.assertEqual(self.facets(state="all")["author"], {"bob": "2+", "ada": "1+"})
 
     def test_chips_remove_one_filter_and_keep_the_others(self) -> None:
         page = self.page(MEMORIES, tag="api", author="ada", o="-1")
-        chips = dict(
-            re.findall(
-                r'<a href="([^"]*)" class="chip"><span class="visually-hidden">Remove filter </span>([^<]*)', page
-            )
-        )
-        self.assertEqual(sorted(chips.values()), ["author: ada", "tag: api"])
-        (without_tag,) = [url for url, label in chips.items() if label == "tag: api"]
-        self.assertEqual(without_tag, "?author=ada&o=-1")
-        self.assert_shows(
-            page, '<a href="?o=-1" class="clear">Clear all</a>', '<input type="hidden" name="tag" value="api">'
-        )
+        label = '<span class="visually-hidden">Remove filter </span>([^<]*)'
+        chips = {text: url for url, text in re.findall(rf'<a href="([^"]*)" class="chip">{label}', page)}
+        self.assertEqual(chips, {"author: ada": "?tag=api&o=-1", "tag: api": "?author=ada&o=-1"})
+        clear = '<a href="?o=-1" class="clear">Clear all</a>'
+        self.assert_shows(page, clear, '<input type="hidden" name="tag" value="api">')
 
     def test_a_facet_shows_ten_values_and_then_all(self) -> None:
         for number in range(15):
@@ -110,12 +105,6 @@ class FacetTests(AdminTestCase):
         self.assertEqual(len(self.facets()["tag"]), 10)
         self.assertEqual(len(self.facets(more="tag")["tag"]), 17)
         self.assert_lacks(self.page(MEMORIES, more="tag", kind="observation"), "more=tag")
-
-    @tag("backend")
-    def test_a_search_shows_what_it_found_by_value(self) -> None:
-        self.assertEqual(self.facets(q="note bug")["type"], {"Task": "1", "Note": "1"})
-        found = self.facets(q="rule", kind="guideline")["kind"]
-        self.assertEqual((found["Guideline"], found["Observation"]), ("1✓", ""))
 
     def test_other_lists_have_facets(self) -> None:
         self.assertEqual(self.facets("core/rawevent/")["type"], {"Memory written": "4", "Memory deleted": "1"})
@@ -130,33 +119,29 @@ class SavedViewTests(AdminTestCase):
 
     def test_a_view_is_saved_shown_renamed_and_deleted(self) -> None:
         self.write("A note", tags=["api"])
-        page = self.page(MEMORIES)
-        self.assert_lacks(page, 'class="views"')
+        self.assert_lacks(self.page(MEMORIES), 'class="views"')
         self.assert_shows(self.page(MEMORIES, tag="api"), "Save view")
-        page = self.save("API notes")
-        self.assert_shows(page, "Saved the view.")
         link = '<a href="?kind=observation&tag=api"{}>API notes</a>'
-        self.assert_shows(page, link.format(' aria-current="page"'), "A note")
+        self.assert_shows(self.save("API notes"), "Saved the view.", link.format(' aria-current="page"'), "A note")
         self.assert_shows(self.page(MEMORIES), link.format(""))
-        self.assert_lacks(self.page(MEMORIES, project="beta"), "API notes")
-        self.assert_lacks(self.page("decisions/decision/"), "API notes")
-        number = SavedView.objects.get().pk
-        page = self.post("views/", page=MEMORIES, query="kind=observation&tag=api", view=str(number), name="Notes")
-        self.assert_shows(page, ">Notes</a>")
-        self.post("views/", page=MEMORIES, view=str(number), name="Notes", delete="1")
+        self.assert_lacks(self.page(MEMORIES, project="beta") + self.page("decisions/decision/"), "API notes")
+        view = {"page": MEMORIES, "view": str(SavedView.objects.get().pk), "name": "Notes"}
+        self.assert_shows(self.post("views/", query="kind=observation&tag=api", **view), ">Notes</a>")
+        self.post("views/", delete="1", **view)
         self.assertFalse(SavedView.objects.exists())
 
     def test_what_cannot_be_saved_gets_one_sentence_and_changes_nothing(self) -> None:
         self.save("Twice")
-        cases = {
-            "A view's name must have 1 to 60 characters.": {"name": " "},
-            "A view's name must have 1 to 60 characters. ": {"name": "x" * 61},
-            "There is nothing to save: choose a filter, a search or an order first.": {"name": "None", "query": "p=3"},
-            "You have a view 'Twice' of this list already; choose another name.": {"name": "Twice"},
-            "A view's address may have at most 2,000 characters.": {"name": "Long", "query": f"q={'x' * 2_001}"},
-        }
-        for sentence, fields in cases.items():
-            self.assertIn(sentence.strip(), self.save(**fields).replace("&#x27;", "'"), fields)
+        length = "A view's name must have 1 to 60 characters."
+        cases: tuple[tuple[dict[str, str], str], ...] = (
+            ({"name": " "}, length),
+            ({"name": "x" * 61}, length),
+            ({"name": "None", "query": "p=3"}, "nothing to save: choose a filter, a search or an order first."),
+            ({"name": "Twice"}, "You have a view 'Twice' of this list already; choose another name."),
+            ({"name": "Long", "query": f"q={'x' * 2_001}"}, "A view's address may have at most 2,000 characters."),
+        )
+        for fields, sentence in cases:
+            self.assertIn(sentence, self.save(**fields).replace("&#x27;", "'"), fields)
         self.assert_shows(self.post("views/", page=MEMORIES, view="99", name="x"), "You have no such view")
         self.assertEqual(SavedView.objects.count(), 1)
         for path in ("no/such/", "", "https://example.org/"):
@@ -173,11 +158,9 @@ class SavedViewTests(AdminTestCase):
         self.assertEqual(SavedView.objects.get().name, "Mine")
         self.assert_shows(self.save("Mine"), "Saved the view.")
 
-    def test_a_secret_in_a_search_is_not_stored(self) -> None:
+    def test_a_secret_in_a_search_is_not_stored_and_the_palette_leads_to_a_view(self) -> None:
         self.save("Secret", "q=ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8")
         self.assert_lacks(SavedView.objects.get().query, "ghp_")
-
-    def test_the_palette_leads_to_a_view(self) -> None:
         self.save("API notes", "tag=api&o=-1")
         page = self.client.get("/find", {"q": "api notes"}).content.decode()
         self.assert_shows(page, f'href="{self.address(MEMORIES)}?o=-1&amp;tag=api"')
@@ -204,45 +187,39 @@ class ExportTests(AdminTestCase):
         self.assertRegex(text, r"^## #\d+ A rule\n\n- kind: guideline\n")
         self.assertEqual(json.loads(self.download("memories/tool/export.json")), [])
 
-    def test_no_cell_is_a_formula(self) -> None:
+    def test_a_search_is_exported_as_it_is_shown_and_no_cell_is_a_formula(self) -> None:
         self.write("=1+1", "@SUM(A1)")
-        (row,) = csv.DictReader(StringIO(self.download("memories/memory/export.csv")))
+        self.write("The port is 8321")
+        (row,) = csv.DictReader(StringIO(self.download("memories/memory/export.csv", q="SUM")))
         self.assertEqual((row["title"], row["content"]), ("'=1+1", "'@SUM(A1)"))
 
-    def test_a_search_is_exported_as_it_is_shown(self) -> None:
-        self.write("The port is 8321")
-        self.write("Another thing")
-        found = json.loads(self.download("memories/memory/export.json", q="port"))
-        self.assertEqual([item["title"] for item in found], ["The port is 8321"])
-
-    def test_each_list_names_its_formats_and_another_format_is_not_found(self) -> None:
-        self.write("A note")
-        self.assert_shows(
-            self.page("memories/memory/", kind="observation"), "/memories/memory/export.csv?kind=observation"
-        )
-        for path in ("decisions/decision/", "sessions_app/session/", "sessions_app/commit/", "core/rawevent/"):
-            self.download(f"{path}export.json")
-        self.assertEqual(self.client.get(self.address("memories/memory/export.xls")).status_code, 404)
-
-    def test_a_project_exports_nothing_of_another_and_a_stranger_nothing(self) -> None:
+    def test_each_list_names_its_formats_and_a_project_exports_nothing_of_another(self) -> None:
         self.write("Of beta", project="beta")
-        self.assertEqual(json.loads(self.download("memories/memory/export.json")), [])
+        page = self.page(MEMORIES, "beta", kind="observation")
+        self.assert_shows(page, "/memories/memory/export.csv?kind=observation")
+        for path in (
+            MEMORIES,
+            "decisions/decision/",
+            "sessions_app/session/",
+            "sessions_app/commit/",
+            "core/rawevent/",
+        ):
+            self.assertEqual(json.loads(self.download(f"{path}export.json")), [], path)
+        self.page(f"{MEMORIES}export.xls", status=404)
         self.client.force_login(add_person(command=PersonAdd(name="reader", role="viewer")))
-        self.download("memories/memory/export.csv")
+        self.download(f"{MEMORIES}export.csv")
         self.client.logout()
-        self.assertEqual(self.client.get(self.address("memories/memory/export.csv")).status_code, 302)
+        self.page(f"{MEMORIES}export.csv", status=302)
 
 
 class ActionTests(AdminTestCase):
-    def test_redaction_begins_with_the_item(self) -> None:
-        memory = self.write("A note")
-        self.assert_shows(self.page_of(memory), f"/governance/redaction/?ids={memory}")
-        self.assert_shows(self.page(f"core/rawevent/{memory}/change/"), f"/governance/redaction/?ids={memory}")
-        self.assertRegex(self.page("governance/redaction/", ids=str(memory)), rf'name="ids" value="{memory}"')
-
-    def test_lists_show_the_beginning_of_each_text(self) -> None:
-        self.write("A note", "It begins here. " * 40)
+    def test_lists_show_the_beginning_of_each_text_and_redaction_begins_with_the_item(self) -> None:
+        memory = self.write("A note", "It begins here. " * 40)
         self.assert_shows(self.page("memories/memory/"), "It begins here.", lacks=("It begins here. " * 20,))
+        for path in ("memories/memory", "core/rawevent"):
+            page = self.page(f"{path}/{memory}/change/")
+            self.assert_shows(page, f"/governance/redaction/?ids={memory}", where=path)
+        self.assertRegex(self.page("governance/redaction/", ids=str(memory)), rf'name="ids" value="{memory}"')
 
 
 class TagTests(AdminTestCase):
@@ -252,12 +229,12 @@ class TagTests(AdminTestCase):
         self.delete(self.write("gone", "3", tags=["payments", "old"]))
         self.write("of a session", "4", tags=["scratch"], scope="session", session="s1")
         page = self.page("memories/tag/")
-        shown = text_of(page)
-        self.assertRegex(
-            shown, r"In use 3 tags .* payments 2 just now .* Guideline 1 Observation 1 describe : payments"
-        )
-        self.assertRegex(shown, r"python 1 just now .* Observation 1 predefined: language")
-        self.assertRegex(shown, r"Not in use \d+ tags \w+ \d+ ")
+        for row in (
+            r"In use 3 tags .* payments 2 just now .* Guideline 1 Observation 1 describe : payments",
+            r"python 1 just now .* Observation 1 predefined: language",
+            r"Not in use \d+ tags \w+ \d+ ",
+        ):
+            self.assertRegex(text_of(page), row)
         self.assert_lacks(page, ">old<")
         for name, kind in (("payments", "guideline"), ("scratch", "observation")):
             self.assert_shows(page, f"?tag={name}&kind={kind}")
@@ -279,28 +256,21 @@ class TagTests(AdminTestCase):
         self.assert_shows(last, ">tag-9</a>")
         self.assertLessEqual(queries, 6)
 
-    def test_a_tag_is_described(self) -> None:
+    def test_a_tag_is_described_and_what_the_rules_refuse_is_said_beside_its_field(self) -> None:
         self.write("one", "1", tags=["payments"])
+        page = self.post("memories/tag/add/", name="", category="", description="worth keeping")
+        self.assert_shows(page, 'id="id_name_error"', "worth keeping")
+        self.assert_shows(self.post("memories/tag/add/", name="python"), "is predefined in category language")
         self.assert_shows(self.page("memories/tag/add/", name="payments"), 'value="payments"')
         page = self.post("memories/tag/add/", name="Payments", category="domain", description="Money that moves")
         self.assert_shows(page, "Described the tag “payments” in the category domain.", "Money that moves")
         with self.store():
             self.assertEqual(Tag.objects.get().name, "payments")
 
-    def test_what_the_rules_refuse_is_said_beside_its_field(self) -> None:
-        page = self.post("memories/tag/add/", name="", category="", description="worth keeping")
-        self.assert_shows(page, 'id="id_name_error"', "worth keeping")
-        self.assert_shows(self.post("memories/tag/add/", name="python"), "is predefined in category language")
-        with self.store():
-            self.assertEqual(Tag.objects.count(), 0)
-
-    def test_a_search_finds_by_a_part_of_the_name(self) -> None:
-        self.write("one", "1", tags=["payments"])
+    def test_a_search_and_the_forms_suggest_the_tags_and_categories_in_use(self) -> None:
+        self.write("one", "1", kind="guideline", type="naming", tags=["payments"])
         self.assert_shows(self.page("memories/tag/", q="PAY"), "?tag=payments", lacks=("?tag=python",))
         self.assert_lacks(self.page("memories/tag/"), "?tag=python")
         self.assert_shows(self.page("memories/tag/", q="nowhere"), "No matching tags")
-
-    def test_the_forms_suggest_the_tags_and_categories_in_use(self) -> None:
-        self.write("one", "1", kind="guideline", type="naming", tags=["payments"])
         self.assert_shows(self.page("memories/guideline/add/"), '<option value="payments">', '<option value="naming">')
         self.assert_lacks(self.page("memories/guideline/add/", "beta"), "payments")

@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from urllib.parse import urlencode
 
 from memories.admin.pack_page import token_bar
 from memories.admin.search_page import marked_excerpt, reasons
-from memories.models import ContextPack, MemoryUse
+from memories.models import MemoryUse
 from memories.models.search import IGNORED_AFTER
 from memories.pack import pack_context, preview_pack
-from memories.schemas import MemoryDelete, MemoryGet, MemorySearch, MemoryWrite
+from memories.schemas import MemoryGet, MemorySearch, MemoryWrite
 from memories.schemas.query import ContextPackRequest
 from memories.selectors import get_memories
-from memories.services import delete_memory, write_memories
+from memories.services import write_memories
 from memories.tools.core import search
 from memories.uses.drain import count_uses
-from memoryhub.core.errors import ConfirmationRequired
 from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import estimate_tokens
 from tests.admin.base import AdminTestCase, text_of
+from tests.memories.base import erase_deleted
 
 SEARCH, PACKS = "memories/searchdocument/", "memories/contextpack/"
 
 
 def shown_text(page: str) -> str:
-    found = re.search(r'<pre class="plain[^>]*>(.*?)</pre>', page, re.DOTALL)
-    assert found
-    return found[1]
+    (text,) = re.findall(r'<pre class="plain[^>]*>(.*?)</pre>', page, re.DOTALL)
+    return str(text)
 
 
 class SearchPageTests(AdminTestCase):
@@ -37,22 +35,23 @@ class SearchPageTests(AdminTestCase):
         self.port = self.write("Port of the hub", "It listens on 8321.", tags=["net"])
         self.rule = self.write("Name the port", "Say which it is.", kind="guideline")
 
-    def test_the_answer_is_the_one_that_an_agent_gets_with_its_tokens(self) -> None:
-        with self.store("alpha", source="mcp"):
-            answer = search(MemorySearch(query="which port")).text
-        page = self.page(SEARCH, query="which port")
-        self.assertEqual(shown_text(page), answer)
-        self.assert_shows(page, f"about {estimate_tokens(answer)} tokens", "2 of 2 by full text")
-
-    def test_filters_are_those_of_the_tool(self) -> None:
-        for filters in ({"kind": "guideline"}, {"tags": "net"}, {"source": "decision"}, {"limit": "1"}):
+    def test_answer_and_filters_are_those_of_the_tool(self) -> None:
+        cases: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
+            ({}, {}),
+            ({"kind": "guideline"}, {"kind": "guideline"}),
+            ({"tags": "net"}, {"tags": ["net"]}),
+            ({"source": "decision"}, {"sources": ["decision"]}),
+            ({"limit": "1"}, {"limit": 1}),
+        )
+        for fields, filters in cases:
             with self.store("alpha", source="mcp"):
-                named = {"tags": ["net"]} if "tags" in filters else filters
-                named = {"sources": ["decision"]} if "source" in filters else named
-                answer = search(MemorySearch.model_validate({"query": "port", **named})).text
-            page = self.page(f"{SEARCH}?{urlencode({'query': 'port', **filters})}")
+                answer = search(MemorySearch.model_validate({"query": "port", **filters})).text
+            page = self.page(SEARCH, query="port", **fields)
             self.assert_shows(page, answer.splitlines()[0])
-            self.assertEqual(page.count("hit-head"), answer.count("\n#") + answer.startswith("#"), filters)
+            self.assertEqual(page.count("hit-head"), answer.count("\n#") + answer.startswith("#"), fields)
+            if not fields:
+                self.assertEqual(shown_text(page), answer)
+                self.assert_shows(page, f"about {estimate_tokens(answer)} tokens", "2 of 2 by full text")
 
     def test_each_hit_leads_to_its_page_and_the_index_row_to_what_it_stands_for(self) -> None:
         page = self.page(SEARCH, query="8321")
@@ -70,14 +69,12 @@ class SearchPageTests(AdminTestCase):
             self.assertFalse(MemoryUse.objects.filter(found__gt=0).exists())
             self.assertEqual(RawEvent.objects.count(), before)
 
-    def test_what_cannot_be_asked_is_said_and_nothing_found_too(self) -> None:
+    def test_what_cannot_be_asked_is_said_and_nothing_found_and_how_the_index_stands_too(self) -> None:
         self.assert_shows(self.page(SEARCH, query="port", limit="many"), "Enter a whole number")
         self.assert_shows(self.page(SEARCH, query="zebra"), "nothing found; try fewer or other words")
         self.assert_shows(self.page(SEARCH, query="  "), "No search yet")
         self.assert_shows(self.page(SEARCH, "beta", query="port"), "No results.")
         self.assert_shows(self.page(SEARCH, query="port", scope="session"), "No session is open here")
-
-    def test_the_index_says_how_it_stands(self) -> None:
         self.assert_shows(text_of(self.page(SEARCH)), "Documents 2 2 memories Words Full text")
         self.assert_shows(text_of(self.page(SEARCH, "beta")), "Documents 0 none yet")
 
@@ -105,6 +102,9 @@ class PackPageTests(AdminTestCase):
         with self.store("alpha", source="mcp"):
             sent = pack_context(command=ContextPackRequest(query="which port", max_tokens=400))
         self.assertEqual(shown_text(page), sent.text)
+        self.assert_shows(self.page(f"{PACKS}now/", max_tokens="5"), "greater than or equal to 200")
+        self.assert_shows(self.page(f"{PACKS}now/", "beta"), "The pack is empty.")
+        self.assert_shows(self.page(PACKS, "beta"), "No packs sent yet")
 
     def test_the_bar_adds_up_to_the_text_and_says_what_was_left_out(self) -> None:
         with self.store("alpha"):
@@ -116,50 +116,31 @@ class PackPageTests(AdminTestCase):
         self.assertEqual(facts.items + facts.left_out, 31)
         self.assert_shows(text_of(self.page(f"{PACKS}now/", max_tokens="600")), f"{facts.left_out} memory_search")
 
-    def test_a_budget_that_cannot_be_is_refused_and_an_empty_store_tells_nothing(self) -> None:
-        self.assert_shows(self.page(f"{PACKS}now/", max_tokens="5"), "greater than or equal to 200")
-        self.assert_shows(self.page(f"{PACKS}now/", "beta"), "The pack is empty.")
-        self.assert_shows(self.page(PACKS, "beta"), "No packs sent yet")
-
-    def test_packs_sent_are_listed(self) -> None:
-        first, second = self.send(), self.send(query="port")
-        self.assertEqual(self.listed(PACKS), [second, first])
-        self.assert_shows(self.page(PACKS), "latest changes")
-
     def test_a_pack_is_made_again_as_it_was_sent_until_something_of_it_is_erased(self) -> None:
         pack = self.send(query="which port")
         self.write("Another port", "It listens on 9999.")
         page = self.page(f"{PACKS}{pack}/change/")
-        self.assert_shows(shown_text(page), "8321")
-        self.assert_lacks(shown_text(page), "9999")
+        self.assert_shows(shown_text(page), "8321", lacks=("9999",))
         self.assert_shows(page, ">Verified</span>")
-        self.erase(self.secret)
+        self.delete(self.secret)
+        with self.store("alpha"):
+            erase_deleted(self.secret)
         page = self.page(f"{PACKS}{pack}/change/")
         # The pack's digest depends on the day, and has had these digits
         self.assert_lacks(re.sub(r"\b[0-9a-f]{64}\b", "", page), "8321")
         self.assert_shows(page, ">1 line erased since</span>", "All other lines are as they were sent")
 
-    def erase(self, memory_id: int) -> None:
-        with self.store("alpha"):
-            delete_memory(command=MemoryDelete(id=memory_id))
-            with self.assertRaises(ConfirmationRequired) as asked:
-                delete_memory(command=MemoryDelete(id=memory_id, permanent=True))
-            token = asked.exception.data["confirm_token"]
-            delete_memory(command=MemoryDelete(id=memory_id, permanent=True, confirm_token=token))
-
-    def test_two_packs_are_compared_the_earlier_one_first(self) -> None:
+    def test_packs_sent_are_listed_and_compared_the_earlier_one_first(self) -> None:
         first = self.send()
         new = self.write("Newest", "Fresh from the oven.")
         second = self.send()
+        self.assertEqual(self.listed(PACKS), [second, first])
+        self.assert_shows(self.page(PACKS), "latest changes")
         page = self.page(f"{PACKS}{second}/compare/?with={first}")
         self.assert_shows(page, f"Pack #{first} → #{second}", f"<ins>#{new}</ins>")
         self.assertRegex(page, r"<ins>[^\n]*Fresh from the oven")
         self.page(f"{PACKS}{second}/compare/?with=nothing", status=404)
-
-    def test_beta_has_no_pack_of_alphas(self) -> None:
-        self.page(f"{PACKS}{self.send()}/change/", "beta", status=404)
-        with self.store("beta"):
-            self.assertFalse(ContextPack.objects.exists())
+        self.page(f"{PACKS}{second}/change/", "beta", status=404)
 
 
 class UsePageTests(AdminTestCase):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django.apps import apps
 from django.db import connection
@@ -32,38 +32,32 @@ from tests.api.client import RestTestCase
 from tests.governance.retaining import RetentionTestCase
 from tests.governance.rollback_case import RollbackTestCase
 from tests.governance.staleness import StalenessTestCase
-from tests.mcp.case import McpTestCase, Server
+from tests.mcp.case import McpTestCase
 from tests.mcp.test_forged_lines import EveryToolTests
 from tests.support import HubTestCase
 from tests.test_docs import client_row, folder_rows, recorded_as, setting_row, tool_row
 
 __all__ = ["EveryToolTests"]
 
-OWN: dict[str, Any] = {
-    "severity": "high",
-    "rehearsed": True,
-    "minutes": 45,
-    "warnings": "mind the zebra crossing",
-    "files": ["backup/restore.sh"],
+RUNBOOKS = "memories/runbook/"
+RUNBOOK: dict[str, Any] = {
+    "kind": "runbook",
+    "type": "restore",
+    "attributes": {
+        "severity": "high",
+        "rehearsed": True,
+        "minutes": 45,
+        "warnings": "mind the zebra crossing",
+        "files": ["backup/restore.sh"],
+    },
 }
-RUNBOOK: dict[str, Any] = {"kind": "runbook", "type": "restore", "attributes": OWN}
-
-
-def missing(page: str, *parts: str) -> list[str]:
-    return [part for part in parts if part not in page]
 
 
 class McpTests(McpTestCase):
-    server: ClassVar[Server]
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        cls.server = cls.share_server("--project", "alpha", "--profile", "full")
-
     def test_tools_describe_take_and_find_it(self) -> None:
-        say = self.server.say
-        tools = {tool["name"]: tool for tool in self.server.ask("tools/list")["result"]["tools"]}
+        server = self.share_server("--project", "alpha", "--profile", "full")
+        say = server.say
+        tools = {tool["name"]: tool for tool in server.ask("tools/list")["result"]["tools"]}
         arguments = tools["memory_write"]["inputSchema"]["properties"]
         self.assertIn("runbook", arguments["kind"]["enum"])
         self.assertIn("restore, deploy", arguments["type"]["description"])
@@ -90,28 +84,23 @@ class McpTests(McpTestCase):
 
 
 class RestTests(RestTestCase):
-    def test_routes_take_and_find_it(self) -> None:
-        runbook = self.write("Restore", "restore --latest", **RUNBOOK)
+    def test_routes_take_and_find_it_and_openapi_names_it(self) -> None:
+        runbook = self.write("Restore", "restore --latest", tags=["ops"], **RUNBOOK)
         self.write("A note", "nothing about restoring")
         for query in ("memories?kind=runbook", "memories?kind=runbook&type=restore", "search?q=zebra&kind=runbook"):
-            found = self.call("GET", f"projects/alpha/{query}").data["results"]
-            self.assertEqual([hit["id"] for hit in found], [runbook], query)
-        self.call(
-            "POST", "projects/alpha/memories", {**RUNBOOK, "title": "x", "content": "y", "type": "poem"}, expect=422
-        )
+            hits = self.call("GET", f"projects/alpha/{query}").data["results"]
+            self.assertEqual([hit["id"] for hit in hits], [runbook], query)
+        body = {**RUNBOOK, "title": "x", "content": "y", "type": "poem"}
+        self.call("POST", "projects/alpha/memories", body, expect=422)
         self.call("GET", "projects/alpha/memories?kind=runbooks", expect=422)
-
-    def test_openapi_names_it(self) -> None:
         schemas = api.get_openapi_schema()["components"]["schemas"]
         for name in ("MemoryKind", "RelatedType", "EntryType"):
             self.assertIn("runbook", schemas[name]["enum"], name)
-
-    def test_json_that_was_read_can_be_written_to_another_project(self) -> None:
-        first = self.write("Restore", "restore --latest", tags=["ops"], **RUNBOOK)
-        read = self.call("GET", f"projects/alpha/memories/{first}").data
+        # JSON that was read can be written to another project
+        read = self.call("GET", f"projects/alpha/memories/{runbook}").data
         fields = {name: read[name] for name in ("kind", "type", "title", "content", "attributes", "tags")}
-        second = self.call("POST", "projects/beta/memories", fields, expect=201).data["id"]
-        again = self.call("GET", f"projects/beta/memories/{second}").data
+        copy = self.call("POST", "projects/beta/memories", fields, expect=201).data["id"]
+        again = self.call("GET", f"projects/beta/memories/{copy}").data
         self.assertEqual({name: again[name] for name in fields}, fields)
 
 
@@ -120,57 +109,42 @@ class AdminTests(AdminTestCase):
         high = self.write("Restore", "restore --latest", **RUNBOOK)
         low = self.write("Deploy", "make deploy", kind="runbook", type="deploy", attributes={"minutes": 5})
         self.write("A note")
-        listed = "memories/runbook/"
-        self.assertEqual(self.listed(listed), [low, high])
-        self.assertEqual(self.listed(listed, severity="high"), [high])
-        self.assertEqual(self.listed(listed, severity="low"), [low])
-        self.assertEqual(self.listed(listed, rehearsed="yes"), [high])
-        self.assertEqual(self.listed(listed, rehearsed="no"), [low])
-        self.assertEqual(self.listed(listed, type="restore"), [high])
-        self.assertEqual(self.listed(listed, o="-6"), [high, low])
+        for query, ids in (
+            ({}, [low, high]),
+            ({"severity": "high"}, [high]),
+            ({"severity": "low"}, [low]),
+            ({"rehearsed": "yes"}, [high]),
+            ({"rehearsed": "no"}, [low]),
+            ({"type": "restore"}, [high]),
+            ({"o": "-6"}, [high, low]),
+        ):
+            self.assertEqual(self.listed(RUNBOOKS, **query), ids, query)
         self.assertEqual(self.memories(kind="runbook"), [low, high])
-        page = self.page(listed)
-        named = ('aria-current="page">Runbooks</a>', "Write a runbook", "2 runbooks", 'class="gauge-number">45<', "Yes")
-        self.assertEqual(missing(page, *named), [])
-        self.assertIn("No runbooks yet", self.page(listed, project="beta"))
+        texts = ('aria-current="page">Runbooks</a>', "Write a runbook", "2 runbooks", 'class="gauge-number">45<', "Yes")
+        self.assert_shows(self.page(RUNBOOKS), *texts)
+        self.assertIn("No runbooks yet", self.page(RUNBOOKS, project="beta"))
+        self.assertRegex(text_of(self.page()), r"Runbook 2\b")
+        for path in ("memories/searchdocument/", "governance/retentionrun/"):
+            self.assert_shows(self.page(path), '<option value="runbook">Runbook</option>', where=path)
 
     def test_a_person_writes_reads_and_edits_one(self) -> None:
-        form = self.page("memories/runbook/add/")
-        named = ("Steps", "One command a line, as you would type it.", "Someone has tried it.", "Incident", "Severity")
-        self.assertEqual(missing(form, *named), [])
-        own: dict[str, Any] = {
-            "severity": "high",
-            "rehearsed": "on",
-            "minutes": "45",
-            "warnings": "zebra",
-            "files": ["a.sh", ""],
-        }
-        typed = {
-            "title": "Restore",
-            "content": "# not a heading",
-            "type": "restore",
-            "tags": "",
-            "source": "",
-            "links": "",
-        }
-        self.assertIn("Created #1.", self.post("memories/runbook/add/", **typed, **own))
-        kept = {"severity": "high", "rehearsed": True, "minutes": 45, "warnings": "zebra", "files": ["a.sh"]}
-        self.assertEqual(self.memory(1).attributes, kept)
-        page = self.page("memories/memory/1/change/")
-        shown = ('badge-runbook tone-amber">Runbook<', '<pre class="json" tabindex="0"># not a heading</pre>')
-        self.assertEqual(missing(page, *shown), [])
+        form = self.page(f"{RUNBOOKS}add/")
+        labels = ("Steps", "One command a line, as you would type it.", "Someone has tried it.", "Incident", "Severity")
+        self.assert_shows(form, *labels)
+        fields: dict[str, Any] = {"title": "Restore", "content": "# not a heading", "type": "restore"}
+        fields |= {"tags": "", "source": "", "links": "", "minutes": "45", "warnings": "zebra", "files": ["a.sh", ""]}
+        typed = {**fields, "severity": "high", "rehearsed": "on"}
+        self.assertIn("Created #1.", self.post(f"{RUNBOOKS}add/", **typed))
+        attributes = {"minutes": 45, "warnings": "zebra", "files": ["a.sh"]}
+        self.assertEqual(self.memory(1).attributes, {"severity": "high", "rehearsed": True, **attributes})
+        page = self.page_of(1)
+        code = '<pre class="json" tabindex="0"># not a heading</pre>'
+        self.assert_shows(page, 'badge-runbook tone-amber">Runbook<', code)
         words = ("When it is needed", "Rehearsed Yes", "of 240", "Warnings zebra", "Files that it is about a.sh")
-        self.assertEqual(missing(text_of(page), *words), [])
-        unchecked = {name: value for name, value in own.items() if name not in ("rehearsed", "severity")}
-        changed = {**typed, **unchecked, "severity": "low", "base_version": "1", "change_reason": ""}
-        self.assertIn("Saved version 2.", self.post("memories/memory/1/edit/", **changed))
-        self.assertEqual(self.memory(1).attributes, {"minutes": 45, "warnings": "zebra", "files": ["a.sh"]})
-
-    def test_the_overview_the_search_and_retention_offer_it(self) -> None:
-        self.write("Restore", **RUNBOOK)
-        self.assertRegex(text_of(self.page()), r"Runbook 1\b")
-        self.assertIn('<option value="runbook">Runbook</option>', self.page("memories/searchdocument/"))
-        self.assertIn('<option value="runbook">Runbook</option>', self.page("governance/retentionrun/"))
+        self.assert_shows(text_of(page), *words)
+        changed = {**fields, "severity": "low", "base_version": "1", "change_reason": ""}
+        self.assertIn("Saved version 2.", self.act(1, "edit", **changed))
+        self.assertEqual(self.memory(1).attributes, attributes)
 
 
 class RetentionTests(RetentionTestCase):
@@ -199,22 +173,17 @@ class StalenessTests(StalenessTestCase):
 
 
 class RollbackTests(RollbackTestCase):
-    def test_it_is_previewed_rolled_back_and_rebuilt(self) -> None:
+    def test_it_has_its_section_in_packs_until_it_is_rolled_back(self) -> None:
         runbook = self.write("Restore", rolled_back=True, **RUNBOOK)
+        sections = pack_context(command=ContextPackRequest()).data()["sections"]
+        (line,) = sections["runbooks"]["items"]
+        self.assertRegex(line, r"#\d+ restore: Restore: Restore, it says\.$")
+        self.assertNotIn("facts", sections)
         (step,) = self.preview().steps
         self.assertEqual((step.do, step.id), ("quarantine", runbook))
         self.roll_back()
         self.assertNotIn("Restore", pack_context(command=ContextPackRequest()).text)
         self.assert_rebuilds()
-
-
-class PackTests(RollbackTestCase):
-    def test_it_has_its_section(self) -> None:
-        self.write("Restore", **RUNBOOK)
-        sections = pack_context(command=ContextPackRequest()).data()["sections"]
-        (line,) = sections["runbooks"]["items"]
-        self.assertRegex(line, r"#\d+ restore: Restore: Restore, it says\.$")
-        self.assertNotIn("facts", sections)
 
 
 class MigrationTests(RestTestCase):
@@ -234,24 +203,14 @@ class MigrationTests(RestTestCase):
         self.assertFalse(editor._field_should_be_altered(*fields))
 
 
-__all__ = ["EveryToolTests"]
-
-
 class ToolTests(McpTestCase):
     tools_module = "tests.declarations.invented_tool"
-    server: ClassVar[Server]
 
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        cls.server = cls.share_server("--project", "alpha", "--profile", "work")
-
-    def test_it_is_listed_and_answers(self) -> None:
-        self.assertIn("memory_count", [tool["name"] for tool in self.server.ask("tools/list")["result"]["tools"]])
-        self.server.say("memory_write", title="One", content="one")
-        self.assertEqual(self.server.say("memory_count"), "memories: 1")
-
-    def test_the_documents_get_its_row(self) -> None:
+    def test_it_is_listed_answers_and_has_a_row_in_the_documents(self) -> None:
+        server = self.share_server("--project", "alpha", "--profile", "work")
+        self.assertIn("memory_count", [tool["name"] for tool in server.ask("tools/list")["result"]["tools"]])
+        server.say("memory_write", title="One", content="one")
+        self.assertEqual(server.say("memory_count"), "memories: 1")
         load_tools()
         tool = find_tool("memory_count")
         assert tool
@@ -259,13 +218,11 @@ class ToolTests(McpTestCase):
 
 
 class SettingTests(AdminTestCase):
-    def test_each_has_a_field_in_its_group(self) -> None:
+    def test_each_has_a_field_in_its_group_and_is_set_and_read(self) -> None:
         _, _, html = self.page("settings/").partition(">Retention</h2>")
         retention = text_of(html.partition(">Secrets</h2>")[0])
         self.assertIn("Keep drafts Drafts are kept. Yes No Default", retention)
         self.assertIn("Draft days Days after which a draft is deleted.", retention)
-
-    def test_each_is_set_and_read(self) -> None:
         with self.store("alpha"):
             change_settings(command=SettingsChange(settings={"keep_drafts": False, "draft_days": 3}))
             settings = project_settings().model_dump()
@@ -273,16 +230,16 @@ class SettingTests(AdminTestCase):
             with self.assertRaisesRegex(Invalid, "'draft_days' must be at most 365"):
                 change_settings(command=SettingsChange(settings={"draft_days": 366}))
 
-    def test_a_folders_file_may_set_what_they_allow(self) -> None:
+    def test_a_folders_file_may_set_what_they_allow_and_the_documents_get_their_rows(self) -> None:
         self.assertEqual(check_folder("f", {"draft_days": 3}), {"draft_days": 3})
-        with self.assertRaisesRegex(Invalid, "'draft_days' may be at most 7 in a folder's file"):
-            check_folder("f", {"draft_days": 8})
-        with self.assertRaisesRegex(Invalid, "'keep_drafts' can't be set by a folder's file"):
-            check_folder("f", {"keep_drafts": False})
+        for setting, refusal in (
+            ({"draft_days": 8}, "'draft_days' may be at most 7 in a folder's file"),
+            ({"keep_drafts": False}, "'keep_drafts' can't be set by a folder's file"),
+        ):
+            with self.assertRaisesRegex(Invalid, refusal):
+                check_folder("f", setting)
         self.assertIn("draft_days", allowed_in_folders())
         self.assertIn("`draft_days`", str(folder_rows()))
-
-    def test_the_documents_get_their_rows(self) -> None:
         self.assertEqual(setting_row("keep_drafts"), "| `keep_drafts` | drafts are kept | `true` |")
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.test import SimpleTestCase, tag
-from pydantic import Field
+from pydantic import Field, create_model
 
 from memoryhub.config import project_settings
 from memoryhub.core.events.event_types import event_types
@@ -123,32 +123,24 @@ class KindDeclarationTests(SimpleTestCase):
                 self.refuses(problem, **changes)
 
     def test_what_is_wrong_with_an_attribute_is_named(self) -> None:
-        class Required(Payload):
-            size: int = Field(description="how much")
-
-        class Undescribed(Payload):
-            size: int = 1
-
-        class Taken(Payload):
-            tags: str = Field("", description="words")
-
-        class OtherType(Payload):
-            priority: str = Field("", description="how important")
-
-        class NoFiles(Payload):
-            file: Annotated[str, Attribute(governs=True)] = Field("", description="a file")
-
-        class Endless(Payload):
-            size: Annotated[int, Attribute(show=Show.BAR)] = Field(1, description="how much")
-
-        wrong: dict[str, type[Payload]] = {
-            "'size' has no default": Required,
-            "'size' has no description": Undescribed,
-            "'tags' has the name of an argument": Taken,
-            "'priority' has type string": OtherType,
-            "'file' governs files, so it must be a list": NoFiles,
-            "'size' is shown as a bar": Endless,
+        wrong: dict[str, tuple[str, Any, Any]] = {
+            "'size' has no default": ("size", int, Field(description="how much")),
+            "'size' has no description": ("size", int, 1),
+            "'tags' has the name of an argument": ("tags", str, Field("", description="words")),
+            "'priority' has type string": ("priority", str, Field("", description="how important")),
+            "'file' governs files, so it must be a list": (
+                "file",
+                Annotated[str, Attribute(governs=True)],
+                Field("", description="a file"),
+            ),
+            "'size' is shown as a bar": (
+                "size",
+                Annotated[int, Attribute(show=Show.BAR)],
+                Field(1, description="how much"),
+            ),
         }
-        for problem, attributes in wrong.items():
+        for problem, (name, kind, default) in wrong.items():
+            fields: dict[str, Any] = {name: (kind, default)}
             with self.subTest(problem):
+                attributes = create_model("Attributes", __base__=Payload, **fields)
                 self.refuses(problem, attributes=attributes, columns=(), order="name", entry=Entry(noun="rule"))
