@@ -178,7 +178,12 @@ class DrainTests(DrainTestCase):
         (self.home / FOLDER).touch()  # no folder, as on a full disk
         for number in range(2):
             data = {"session_id": "s1", "prompt": f"Question {number}"}
-            fields = {"client": "claude-code", "event": "UserPromptSubmit", "project": "alpha", "window": process.key}
+            fields: Any = {
+                "client": "claude-code",
+                "event": "UserPromptSubmit",
+                "project": "alpha",
+                "window": process.key,
+            }
             spool.append(spool.SpooledEvent(id=f"hook-{number}", at=START + number, payload=data, **fields))
         with self.assertLogs("sessions_app.services.capture", logging.WARNING):
             self.assertEqual(drain.drain(), Drained(captured=2))
