@@ -85,7 +85,7 @@ def exchange(server: Server, content: bytes) -> bytes:
         return read_all(client)
 
 
-def begin_request(server: Server, method: str, path: str, body: bytes = b"", **headers: str) -> socket.socket:
+def begin_request(server: Server, method: str, path: str, *, body: bytes = b"", **headers: str) -> socket.socket:
     """Send a request, and return its connection, which stays open."""
     client = socket.create_connection(server.place, DEADLINE_SECONDS)
     with contextlib.suppress(ConnectionError):  # refused before all of it is sent

@@ -63,8 +63,8 @@ class AttackerTests(TestCase):
 
     def first_status(self, path: str, **headers: str) -> int:
         """Return the status of an answer that may be a stream."""
-        credentials = self.bearer if path in (REST, MCP) else self.owner
-        with begin_request(self.server, "GET", path, **{**credentials, **headers}) as client:
+        sent: Any = {**(self.bearer if path in (REST, MCP) else self.owner), **headers}
+        with begin_request(self.server, "GET", path, **sent) as client:
             return status_of(client.recv(1000))
 
     def assert_refused_once(self, statuses: tuple[int, ...], *lines: str, body: bytes = b"", **headers: str) -> None:
@@ -404,7 +404,7 @@ class FloodTests(TestCase):
     def test_streams_at_once_are_limited_by_address(self):
         with public_hub(limits='{"streams": 2}') as server, contextlib.ExitStack() as stack:
             server.api("POST", "projects", {"project_id": "alpha"})
-            headers = {"Cookie": sign_in(server)["Cookie"], "Accept": "text/event-stream"}
+            headers: Any = {"Cookie": sign_in(server)["Cookie"], "Accept": "text/event-stream"}
             for client, status in ((CLIENT, 200), (CLIENT, 200), (CLIENT, 429), (OTHER, 200)):
                 stream = begin_request(server, "GET", "/p/alpha/admin/live/", client=client, **headers)
                 self.assertEqual(status_of(stack.enter_context(stream).recv(1000)), status)
@@ -443,7 +443,9 @@ class BodyBudgetTests(TestCase):
         headers = {"Content_Type": "application/json", "Content_Length": str(self.SIZE + 1)}
         if path == MCP:  # which asks for a token before it reads a body
             headers |= {"Authorization": f"Bearer {self.server.token}", "Accept": MCP_ACCEPT}
-        return stack.enter_context(begin_request(self.server, "POST", path, b" " * self.SIZE, client=client, **headers))
+        return stack.enter_context(
+            begin_request(self.server, "POST", path, body=b" " * self.SIZE, client=client, **headers)
+        )
 
     def finish(self, connection: socket.socket) -> int:
         try:

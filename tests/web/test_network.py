@@ -230,14 +230,18 @@ class ProxySignInTests(TestCase):
     def test_a_person_whom_the_proxy_names_is_signed_in_and_out_and_refused_once_deactivated(self):
         sign_in(self.server, "bea", role="viewer")
         page = self.get("/", Remote_User="bea")
-        cookie = cookie_of(page)
         self.assertEqual(page.status, 200)
+        cookie = {"Cookie": cookie_of(page)}
         # The session ends when the header is gone, or names somebody else.
-        self.assertEqual(self.get("/", Cookie=cookie).headers["Location"], "/admin/login/")
-        self.assertEqual(self.get("/", Cookie=cookie, Remote_User="bea").status, 200)
-        self.assertEqual(self.get("/api/v1/projects", Cookie=cookie).status, 401)
-        self.assertEqual(self.get("/", Cookie=cookie, Remote_User="bob").status, 403)
-        self.assertEqual(self.get("/people", Remote_User="bea").status, 403)
+        self.assertEqual(self.get("/", **cookie).headers["Location"], "/admin/login/")
+        for path, headers, status in (
+            ("/", {**cookie, "Remote_User": "bea"}, 200),
+            ("/api/v1/projects", cookie, 401),
+            ("/", {**cookie, "Remote_User": "bob"}, 403),
+            ("/people", {"Remote_User": "bea"}, 403),
+        ):
+            with self.subTest(path=path, headers=headers):
+                self.assertEqual(self.get(path, **headers).status, status)
         form = {"Content_Type": FORM, "Origin": URL, **team_owner()}
         self.assertEqual(send(self.server, "POST", "/people/bea/deactivate", b"", **form).status, 302)
         self.assertEqual(self.get("/", Remote_User="bea").status, 403)
