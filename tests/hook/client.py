@@ -94,18 +94,15 @@ class ClaudeCode:
         }
 
     def send(self, event: str, **fields: Any) -> str:
-        """Run the hook, and return what it printed."""
         done = run_hook(self._home, event, {**self._common, "hook_event_name": event, **fields})
         assert done.returncode == 0, done.stderr
         assert not done.stderr, done.stderr
         return done.stdout.decode()
 
     def start(self, source: str = "startup") -> str:
-        """Begin, and return the context that is injected."""
         return self._injected("SessionStart", source=source, model="claude-sonnet")
 
     def prompt(self, text: str) -> str:
-        """Ask, and return the context that is injected."""
         return self._injected("UserPromptSubmit", prompt=text)
 
     def _injected(self, event: str, **fields: Any) -> str:

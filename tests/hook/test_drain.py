@@ -28,7 +28,7 @@ from sessions_app.models import Session, Turn
 from sessions_app.services.capture import capture_spooled
 from sessions_app.spooled import cleaning
 from tests.home import UNMEASURED
-from tests.support import HubTestCase
+from tests.support import HubTestCase, forget_all_stores
 from tests.web.server import ROOT, poll
 
 EVENTS = int(os.environ.get("MEMORY_HUB_TEST_EVENTS", "300"))
@@ -66,23 +66,15 @@ drain.{place} = fatal
 drain.drain()
 """
 
-_WRITER = """
+# Spools events as hooks do: WHO COUNT
+_HOOKS = """
 import sys
 from memoryhub.core import spool
-for number in range(200):
-    spool.append(spool.SpooledEvent(id=f"{sys.argv[1]}-{number}", at=number, client="c", event="e"))
-"""
-
-
-_ASKER = """
-import sys
-from memoryhub.core import spool
-for number in range(100):
-    data = {"session_id": f"s-{sys.argv[1]}", "prompt": f"marmaladeish {sys.argv[1]}-{number}"}
-    spool.append(
-        spool.SpooledEvent(id=f"{sys.argv[1]}-{number}", at=number, client="claude-code", event="UserPromptSubmit",
-                   project="alpha", payload=data)
-    )
+who, count = sys.argv[1], int(sys.argv[2])
+for number in range(count):
+    data = {"session_id": f"s-{who}", "prompt": f"marmaladeish {who}-{number}"}
+    event = {"client": "claude-code", "event": "UserPromptSubmit", "project": "alpha", "payload": data}
+    spool.append(spool.SpooledEvent(id=f"{who}-{number}", at=number, **event))
 """
 
 
@@ -96,16 +88,18 @@ class DrainTestCase(HubTestCase):
 
     def keep(self, number: int, *, event: str = "UserPromptSubmit", project: str = "alpha", **fields: object) -> None:
         data = {"session_id": "s1", "cwd": str(self.home / "work" / project), "prompt": f"Question {number}", **fields}
+        event_id = f"{project}-{number}"
         spool.append(
-            spool.SpooledEvent(
-                id=f"{project}-{number}", at=START + number, client="claude-code", event=event, payload=data
-            )
+            spool.SpooledEvent(id=event_id, at=START + number, client="claude-code", event=event, payload=data)
         )
 
     def prompts(self, project: str = "alpha") -> list[str]:
         with self.store(project):
-            found = RawEvent.objects.filter(event_type="message.user").order_by("position")
-            return [json.loads(event.payload_json)["content"] for event in found]
+            events = RawEvent.objects.filter(event_type="message.user").order_by("position")
+            return [json.loads(event.payload_json)["content"] for event in events]
+
+    def questions(self, *numbers: int) -> list[str]:
+        return [f"Question {number}" for number in numbers]
 
     def waiting(self) -> list[str]:
         return sorted(path.name for path in spool.folder().glob("*.jsonl*"))
@@ -119,71 +113,52 @@ class DrainTests(DrainTestCase):
         for number in numbers:
             self.keep(number)
         self.assertEqual(drain.drain(), Drained(captured=EVENTS))
-        self.assertEqual(self.prompts(), [f"Question {number}" for number in range(EVENTS)])
+        self.assertEqual(self.prompts(), self.questions(*range(EVENTS)))
         self.assertEqual(self.waiting(), [])
+        self.keep(1)  # once more
+        drain.drain()
         self.assertEqual(drain.drain(), Drained())
+        self.assertEqual(len(self.prompts()), EVENTS)
         with self.store():
             self.assertEqual(Turn.objects.count(), EVENTS)
             self.assertTrue(log.verify().ok)
 
-    def test_an_event_is_dated_when_it_happened(self):
-        self.keep(0)
-        drain.drain()
-        with self.store():
-            self.assertEqual({event.occurred_at for event in RawEvent.objects.all()}, {"2026-09-21T14:13:20.000Z"})
-
     @tag("backend")
-    def test_the_times_of_the_log_never_go_back(self):
-        self.keep(5)
-        drain.drain()
-        self.keep(1)
-        drain.drain()
+    def test_an_event_is_dated_when_it_happened_but_the_times_of_the_log_never_go_back(self):
+        for number in (5, 1):
+            self.keep(number)
+            drain.drain()
         with self.store():
             times = [event.occurred_at for event in RawEvent.objects.order_by("position")]
+        self.assertEqual(times[0], "2026-09-21T14:13:20.005Z")
         self.assertEqual(times, sorted(times))
 
-    def test_an_event_that_the_hub_has_taken_already_changes_nothing(self):
-        self.keep(1)
-        drain.drain()
-        self.keep(1)
-        drain.drain()
-        self.assertEqual(self.prompts(), ["Question 1"])
-
-    def test_each_event_comes_into_the_project_of_its_folder(self):
-        for number, project in enumerate(["alpha", "beta", "alpha"]):
-            self.keep(number, project=project)
-        drain.drain()
-        self.assertEqual(self.prompts("alpha"), ["Question 0", "Question 2"])
-        self.assertEqual(self.prompts("beta"), ["Question 1"])
-
-    def test_broken_lines_are_set_aside_and_the_rest_captured(self):
+    def test_broken_lines_are_set_aside_and_the_rest_captured_in_the_project_of_its_folder(self):
         self.keep(1)
         self.keep(2, event="Unheard")
         self.keep(3, session_id="")
         self.keep(4, cwd="relative")
+        self.keep(5, project="beta")
         with next(spool.folder().glob("*.jsonl")).open("a") as file:
             file.write('nonsense\n{"id": 1}\n[]\n{"id":"x","at":1,"client":"c","event":"e","payload":7}\n')
-        self.assertEqual(drain.drain(), Drained(captured=1, rejected=7))
-        self.assertEqual(self.prompts(), ["Question 1"])
-        rejects = spool.folder() / "rejected"
-        rejected = [json.loads(line) for path in rejects.iterdir() for line in path.read_text().splitlines()]
-        self.assertEqual(len(rejected), 7)
-        self.assertTrue(all(line["reason"] for line in rejected))
+        self.assertEqual(drain.drain(), Drained(captured=2, rejected=7))
+        self.assertEqual((self.prompts(), self.prompts("beta")), (self.questions(1), self.questions(5)))
+        lines = [line for path in (spool.folder() / "rejected").iterdir() for line in path.read_text().splitlines()]
+        self.assertEqual([bool(json.loads(line)["reason"]) for line in lines], [True] * 7)
         self.assertEqual(self.waiting(), [])
 
     def test_an_exception_in_one_event_does_not_block_the_others(self):
         for number in range(3):
             self.keep(number)
-        real = capture_spooled
 
-        def faulty(event, kept):
+        def faulty(event: Any, kept: Any) -> None:
             if kept.id == "alpha-1":
                 raise KeyError("a fault")
-            real(event, kept)
+            capture_spooled(event, kept)
 
         with mock.patch("memoryhub.ops.serving.drain.capture_spooled", faulty):
             self.assertEqual(drain.drain(), Drained(captured=2, rejected=1))
-        self.assertEqual(self.prompts(), ["Question 0", "Question 2"])
+        self.assertEqual(self.prompts(), self.questions(0, 2))
 
     def test_a_folder_that_cannot_be_resolved_does_not_block_the_others(self):
         loop = self.home / "work" / "loop"
@@ -193,8 +168,8 @@ class DrainTests(DrainTestCase):
         self.keep(2)
         self.keep(3, project="beta")
         self.assertEqual(drain.drain(), Drained(captured=3))
-        found = {project: self.prompts(project) for project in ("alpha", "beta", "loop")}
-        self.assertEqual(found, {"alpha": ["Question 2"], "beta": ["Question 3"], "loop": ["Question 1"]})
+        for number, project in ((1, "loop"), (2, "alpha"), (3, "beta")):
+            self.assertEqual(self.prompts(project), self.questions(number))
 
     def test_a_note_of_a_window_that_cannot_be_written_rejects_no_event(self):
         process = find_process(os.getpid())
@@ -202,20 +177,17 @@ class DrainTests(DrainTestCase):
         (self.home / "run").mkdir(exist_ok=True)
         (self.home / FOLDER).touch()  # no folder, as on a full disk
         for number in range(2):
-            spool.append(
-                spool.SpooledEvent(
-                    id=f"hook-{number}",
-                    at=START + number,
-                    client="claude-code",
-                    event="UserPromptSubmit",
-                    project="alpha",
-                    payload={"session_id": "s1", "prompt": f"Question {number}"},
-                    window=process.key,
-                )
-            )
+            data = {"session_id": "s1", "prompt": f"Question {number}"}
+            fields: Any = {
+                "client": "claude-code",
+                "event": "UserPromptSubmit",
+                "project": "alpha",
+                "window": process.key,
+            }
+            spool.append(spool.SpooledEvent(id=f"hook-{number}", at=START + number, payload=data, **fields))
         with self.assertLogs("sessions_app.services.capture", logging.WARNING):
             self.assertEqual(drain.drain(), Drained(captured=2))
-        self.assertEqual(self.prompts(), ["Question 0", "Question 1"])
+        self.assertEqual(self.prompts(), self.questions(0, 1))
 
     def test_an_event_whose_project_cannot_be_found_does_not_block_the_others(self):
         faults = (
@@ -229,26 +201,26 @@ class DrainTests(DrainTestCase):
             with mock.patch.object(drain, "project_of", side_effect=[fault, "alpha"]):
                 self.assertEqual(drain.drain(), expected)
         self.assertEqual(drain.drain(), Drained(captured=1))
-        self.assertEqual(self.prompts(), ["Question 1", "Question 3", "Question 5", "Question 4"])
+        self.assertEqual(self.prompts(), self.questions(1, 3, 5, 4))
 
     def test_a_project_that_cannot_be_opened_keeps_its_events_in_order_and_delays_no_other(self):
         for number, project in enumerate(["alpha", "beta", "alpha"]):
             self.keep(number, project=project)
         with self.store():
             path = self.home / "projects" / "alpha" / "events.db"
-        spoiled = path.read_bytes()
-        _forget()
+        database = path.read_bytes()
+        forget_all_stores()
         path.write_bytes(b"no database" * 1000)
         for extra in path.parent.glob("events.db-*"):
             extra.unlink()
         self.assertEqual(drain.drain(), Drained(captured=1, left=2))
-        self.assertEqual(self.prompts("beta"), ["Question 1"])
+        self.assertEqual(self.prompts("beta"), self.questions(1))
         self.keep(3)
         self.assertEqual(drain.drain(), Drained(left=3))
-        _forget()
-        path.write_bytes(spoiled)
+        forget_all_stores()
+        path.write_bytes(database)
         self.assertEqual(drain.drain(), Drained(captured=3))
-        self.assertEqual(self.prompts(), ["Question 0", "Question 2", "Question 3"])
+        self.assertEqual(self.prompts(), self.questions(0, 2, 3))
 
     @tag("process")
     def test_an_event_at_which_two_processes_were_killed_is_set_aside_and_the_others_arrive(self):
@@ -261,7 +233,7 @@ class DrainTests(DrainTestCase):
                 for _ in range(2):
                     self.assertEqual(self.killed_at(place, "Question 1"), -signal.SIGKILL)
                 self.assertEqual(drain.drain(), Drained(captured=2, rejected=1))
-                self.assertEqual(self.prompts(project), ["Question 0", "Question 2"])
+                self.assertEqual(self.prompts(project), self.questions(0, 2))
                 self.assertFalse((spool.folder() / spool.ATTEMPTS).exists())
         reasons = [json.loads(path.read_text())["reason"] for path in (spool.folder() / "rejected").glob("*.jsonl")]
         self.assertEqual(reasons, ["two processes were killed while they handled it"] * 2)
@@ -272,44 +244,34 @@ class DrainTests(DrainTestCase):
         self.assertEqual(self.killed_at("project_of", "Question 0"), -signal.SIGKILL)
         self.assertEqual(self.killed_at("capture_spooled", "Question 1"), -signal.SIGKILL)
         self.assertEqual(drain.drain(), Drained(captured=2))
-        self.assertEqual(self.prompts(), ["Question 0", "Question 1"])
+        self.assertEqual(self.prompts(), self.questions(0, 1))
 
     def test_a_command_of_another_project_neither_dies_of_an_event_nor_forgets_who_did(self):
         self.keep(0, project="beta")
-        self.assertEqual(self.killed_at("capture_spooled", "Question 0"), -signal.SIGKILL)
-        self.assertEqual(drain.drain(project="alpha"), Drained(left=1))
-        self.assertEqual(self.killed_at("capture_spooled", "Question 0"), -signal.SIGKILL)
-        self.assertEqual(drain.drain(project="alpha"), Drained(rejected=1))
+        for drained in (Drained(left=1), Drained(rejected=1)):
+            self.assertEqual(self.killed_at("capture_spooled", "Question 0"), -signal.SIGKILL)
+            self.assertEqual(drain.drain(project="alpha"), drained)
 
     def killed_at(self, place: str, prompt: str) -> int:
         """Drain in a process that is killed at an event, as for its use of memory; return how it ended."""
         code = _VICTIM.format(place=place, prompt=prompt)
-        done = subprocess.run([sys.executable, "-c", code], env=_environment(), check=False)
-        return done.returncode
+        return subprocess.run([sys.executable, "-c", code], env=_environment(), check=False).returncode
 
-    def test_a_hook_whose_time_is_over_stops_draining_and_loses_nothing(self):
+    def test_what_a_hook_out_of_time_or_a_locked_store_or_another_drainer_leaves_is_captured_later(self):
+        self.assertEqual(drain.drain(), Drained())  # without a spool nothing is created
+        self.assertEqual((spool.folder().exists(), list_projects()), (False, []))
         for number in range(3):
             self.keep(number)
-        with (
-            mock.patch.object(drain, "capture_spooled", side_effect=[KeyError("a fault"), None, _TooLateError]),
-            self.assertRaises(_TooLateError),
-        ):
+        ends = [KeyError("a fault"), None, _TooLateError]
+        with mock.patch.object(drain, "capture_spooled", side_effect=ends), self.assertRaises(_TooLateError):
             drain.drain()
-        self.assertEqual(drain.drain(), Drained(captured=3))
-
-    def test_a_store_that_is_locked_for_long_is_tried_again(self):
-        self.keep(1)
         with mock.patch.object(log, "transaction", side_effect=Locked("locked by another process")):
-            self.assertEqual(drain.drain(), Drained(left=1))
-        self.assertEqual(drain.drain(), Drained(captured=1))
-        self.assertEqual(self.prompts(), ["Question 1"])
-
-    def test_only_one_drains_at_a_time(self):
-        self.keep(1)
+            self.assertEqual(drain.drain(), Drained(left=3))
         with spool.only_taker() as alone:
             self.assertTrue(alone)
             self.assertEqual(drain.drain(), Drained())
-        self.assertEqual(drain.drain(), Drained(captured=1))
+        self.assertEqual(drain.drain(), Drained(captured=3))
+        self.assertEqual(self.prompts(), self.questions(0, 1, 2))
 
     def test_events_are_counted_while_another_process_drains_them(self):
         self.keep(1)
@@ -323,41 +285,37 @@ class DrainTests(DrainTestCase):
         with mock.patch.object(Path, "read_bytes", drained_before):
             self.assertEqual(spool.count_waiting(), 0)
 
-    def test_without_a_spool_nothing_is_created(self):
-        self.assertEqual(drain.drain(), Drained())
-        self.assertFalse(spool.folder().exists())
-        self.assertEqual(list_projects(), [])
-
 
 @tag("process")
 class DrainAmongOthersTests(DrainTestCase):
+    def hooks(self, processes: int, count: int) -> list[subprocess.Popen[bytes]]:
+        command = [sys.executable, "-c", _HOOKS]
+        return [subprocess.Popen([*command, str(who), str(count)], env=_environment()) for who in range(processes)]
+
     def test_events_appended_while_spool_files_are_removed_are_not_lost(self):
-        command = [sys.executable, "-c", _WRITER]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        writers = [subprocess.Popen([*command, str(number)], env=environment) for number in range(4)]
-        found: list[str] = []
+        hooks = self.hooks(4, 200)
+        ids: list[str] = []
 
         def taken() -> bool:
-            running = any(process.poll() is None for process in writers)
+            running = any(process.poll() is None for process in hooks)
             with spool.only_taker() as alone:
                 for path in spool.take() if alone else []:
                     events, broken = spool.read(path)
                     self.assertEqual(broken, [])
-                    found.extend(event.id for event in events)
+                    ids.extend(event.id for event in events)
                     spool.finish(path, left=[], broken=[])
             return not running
 
-        poll(taken, what="the writers' end")
-        self.assertEqual(sorted(found), sorted(f"{who}-{n}" for who in range(4) for n in range(200)))
-        self.assertEqual([process.returncode for process in writers], [0] * 4)
+        poll(taken, what="the hooks' end")
+        self.assertEqual(sorted(ids), sorted(f"{who}-{n}" for who in range(4) for n in range(200)))
+        self.assertEqual([process.returncode for process in hooks], [0] * 4)
 
     def test_cleaned_while_hooks_append_and_the_hub_drains_no_event_is_lost(self):
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        askers = [subprocess.Popen([sys.executable, "-c", _ASKER, str(who)], env=environment) for who in range(3)]
+        hooks = self.hooks(3, 100)
         cleaned = 0
         with self.drainers() as drainers, self.store():
             assert drainers.stdout
-            while any(process.poll() is None for process in askers) or self.waiting():
+            while any(process.poll() is None for process in hooks) or self.waiting():
                 print("", file=drainers.stdin, flush=True)
                 cleaned += self.clean()
                 self.assertEqual(int(drainers.stdout.readline()), 0)
@@ -369,7 +327,7 @@ class DrainAmongOthersTests(DrainTestCase):
         prompts = [prompt.partition(" ")[2] for prompt in self.prompts()]
         self.assertEqual(sorted(prompts[:-5]), sorted(f"{who}-{number}" for who in range(3) for number in range(100)))
         self.assertEqual(sum(prompt.startswith("[word]") for prompt in self.prompts()), cleaned + 5)
-        self.assertEqual([process.returncode for process in askers], [0] * 3)
+        self.assertEqual([process.returncode for process in hooks], [0] * 3)
 
     def test_killed_at_any_moment_nothing_is_lost_and_nothing_comes_twice(self):
         chance = random.Random(11)
@@ -385,7 +343,7 @@ class DrainAmongOthersTests(DrainTestCase):
                 ended = int(drainers.stdout.readline())
                 self.assertIn(ended, (0, -signal.SIGKILL))
                 kills += ended == -signal.SIGKILL
-        self.assertEqual(self.prompts(), [f"Question {number}" for number in range(kept)])
+        self.assertEqual(self.prompts(), self.questions(*range(kept)))
         with self.store():
             self.assertTrue(log.verify().ok)
             self.assertEqual(Session.objects.count(), 1)
@@ -407,9 +365,3 @@ def _environment() -> dict[str, str]:
 def _without_the_word(value: Any) -> tuple[Any, list[str]]:
     text = json.dumps(value)
     return json.loads(text.replace("marmaladeish", "[word]")), ["marmaladeish"] * text.count("marmaladeish")
-
-
-def _forget() -> None:
-    from tests.support import forget_all_stores
-
-    forget_all_stores()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.test import tag
@@ -23,6 +25,12 @@ class WithoutHubTests(HookTestCase):
     def setUp(self):
         super().setUp()
         self.home = self.enterContext(temporary_home())
+
+    @contextmanager
+    def drained(self) -> Iterator[None]:
+        with serving("--no-worker", home=self.home):
+            poll(lambda: not list((self.home / "spool").glob("*.jsonl")), what="an empty spool")
+            yield
 
     def test_events_spooled_without_a_hub_are_captured_when_it_runs_again(self):
         repository = Repository(self.work.parent / "parser")
@@ -92,7 +100,7 @@ class OneHubTests(HookTestCase):
         client.send("PreCompact", trigger="manual", custom_instructions="Keep the grammar")
         decision = {
             "title": "Read settings with tomllib",
-            "content": "The standard library has it; no dependency is needed.",
+            "content": "The standard library has it.",
             "type": "decision",
         }
         self.assertEqual(self.hub.api("POST", "projects/parser/memories", decision, X_Session_Id=FIRST).status, 201)
@@ -130,7 +138,7 @@ class OneHubTests(HookTestCase):
         self.assertEqual(shas[::-1], repository.git("log", "--format=%H").split())
         for sha, subject in zip(shas, ("Add a parser for settings", "Return a dictionary"), strict=True):
             self.assertRegex(context, rf"(?m)^- #\d+ commit {sha[:10]} \d{{4}}-\d\d-\d\d {subject}$")
-        self.assertRegex(context, r"(?m)^- #\d+ decision \S+ Read settings with tomllib: The standard library has it")
+        self.assertRegex(context, r"(?m)^- #\d+ decision \S+ Read settings with tomllib: The standard")
         self.assertIn("Last session:\n- #1 ", context)
         self.assertIn("Write a parser for the settings file; Test it", context)
         self.assertIn("All tests pass.", context)
@@ -150,17 +158,14 @@ class OneHubTests(HookTestCase):
         client.send("SessionEnd", reason="other")
         client.start("resume")
         client.send("UserPromptSubmit", prompt="Two")
-        events = replayed(self.home, "lexer")
-        self.assertEqual(
-            [event["event_type"] for event in events],
-            "session.started turn.began message.user context.packed turn.ended session.ended session.resumed "
-            "turn.began message.user".split(),
-        )
+        first = "session.started turn.began message.user context.packed turn.ended session.ended"
+        types = f"{first} session.resumed turn.began message.user"
+        self.assertEqual([event["event_type"] for event in replayed(self.home, "lexer")], types.split())
 
     def test_a_prompt_gets_its_recall(self):
         self.clone("compiler")
         memory = {"title": "Port of the hub", "content": "The deployment listens on port 8321."}
-        self.assertEqual(self.hub.api("POST", "projects", {"project_id": "compiler"}).status, 201)
+        self.create("compiler")
         self.assertEqual(self.hub.api("POST", "projects/compiler/memories", memory).status, 201)
         question = "On which port does the deployment listen?"
         client = ClaudeCode(self.home, self.work, FIRST)
@@ -170,29 +175,35 @@ class OneHubTests(HookTestCase):
         answer = json.loads(done.stdout)["hookSpecificOutput"]
         self.assertEqual(answer["hookEventName"], "BeforeAgent")
         self.assertIn("8321", answer["additionalContext"])
-        given = [event for event in replayed(self.home, "compiler") if event["event_type"] == "context.packed"]
-        self.assertEqual([event["session_id"] for event in given], [FIRST, "s1"])
-        self.assertTrue(all(event["turn_id"] for event in given))
+        packs = [event for event in replayed(self.home, "compiler") if event["event_type"] == "context.packed"]
+        self.assertEqual(
+            [(event["session_id"], bool(event["turn_id"])) for event in packs], [(FIRST, True), ("s1", True)]
+        )
 
-    def test_an_ambiguous_folder_is_reported_and_nothing_is_captured(self):
-        self.clone("grammar", origin="settings")
-        for project in ("grammar", "settings"):
+    def create(self, *projects: str) -> None:
+        for project in projects:
             self.assertEqual(self.hub.api("POST", "projects", {"project_id": project}).status, 201)
+
+    def test_an_ambiguous_folder_is_reported_and_captured_only_under_a_name(self):
+        self.clone("grammar", origin="settings")
+        self.create("grammar", "settings")
         done = run_hook(self.home, "UserPromptSubmit", self.hook_data(prompt="Which one?"))
         self.assert_harmless(done, message="could be any of settings, grammar")
-        named = run_hook(self.home, "UserPromptSubmit", self.hook_data(prompt="This one"), "--project", "grammar")
-        self.assert_harmless(named)
+        data = self.hook_data(prompt="This one")
+        self.assert_harmless(run_hook(self.home, "UserPromptSubmit", data, "--project", "grammar"))
         self.assertEqual(replayed(self.home, "settings"), [])
-        payloads = [event["payload"] for event in replayed(self.home, "grammar")]
-        contents = [payload["content"] for payload in payloads if "content" in payload]
-        self.assertEqual(contents, ["This one"])
+        self.assertEqual(self.contents("grammar"), ["This one"])
         self.assertFalse((self.home / "spool").exists())
+
+    def contents(self, project: str) -> list[str]:
+        payloads = [event["payload"] for event in replayed(self.home, project)]
+        return [payload["content"] for payload in payloads if "content" in payload]
 
     def test_the_environment_of_the_client_decides_how_its_repository_is_named(self):
         self.clone("scanner", origin="options")
         data = self.hook_data(prompt="By the folder")
         self.assert_harmless(run_hook(self.home, "UserPromptSubmit", data, MEMORY_HUB_IDENTITY="folder"))
-        self.assertEqual(len(replayed(self.home, "scanner")), 3)
+        self.assertEqual(self.contents("scanner"), ["By the folder"])
 
     def test_a_folder_that_disables_the_hub_is_not_captured_wherever_the_hook_runs(self):
         # Cursor runs the user's hooks in its own folder.
@@ -201,34 +212,37 @@ class OneHubTests(HookTestCase):
         self.assertEqual(client.start(), "")
         client.prompt("A private question")
         run_hook(self.home, "UserPromptSubmit", self.hook_data(prompt="Asked on purpose"), MEMORY_HUB_ENABLED="true")
-        prompts = [event["payload"].get("content") for event in replayed(self.home, "private")]
-        self.assertIn("Asked on purpose", prompts)
-        self.assertNotIn("A private question", prompts)
+        self.assertEqual(self.contents("private"), ["Asked on purpose"])
 
     def test_an_unknown_client_or_event_is_reported_with_the_known_ones(self):
         self.clone("printer")
-        self.assert_harmless(
-            run_hook(self.home, "Stop", self.hook_data(), client="vi"), message=", ".join(hook_clients())
-        )
-        self.assert_harmless(run_hook(self.home, "Halt", self.hook_data()), message="known are: SessionStart")
-        self.assert_harmless(run_hook(self.home, "PreToolUse", self.hook_data(tool_name="Bash")))
+        for event, client, message in (
+            ("Stop", "vi", ", ".join(hook_clients())),
+            ("Halt", "claude-code", "known are: SessionStart"),
+            ("PreToolUse", "claude-code", ""),
+        ):
+            done = run_hook(self.home, event, self.hook_data(tool_name="Bash"), client=client)
+            self.assert_harmless(done, message=message)
         self.assertFalse((self.home / "projects" / "printer").exists())
 
 
 def send_secrets(test: HookTestCase) -> int:
     """Send each secret in a prompt, a command, its output, an edit and an unknown tool's input."""
-    everything = "\n".join(TEXTS.values())
+    text = "\n".join(TEXTS.values())
+    tools: Any = (
+        ("Bash", {"command": text}, {"stdout": text, "stderr": text}),
+        ("Write", {"file_path": "a.env", "content": text}, {}),
+        ("mcp__db__connect", {"password": SECRETS["password"][0], **TEXTS}, [TEXTS]),
+    )
+    keys = ("tool_name", "tool_input", "tool_response")
     events: list[tuple[str, dict[str, Any]]] = [
-        ("UserPromptSubmit", {"prompt": everything}),
-        ("PostToolUse", _tool("Bash", {"command": everything}, {"stdout": everything, "stderr": everything})),
-        ("PostToolUse", _tool("Write", {"file_path": "a.env", "content": everything}, {})),
-        ("PostToolUse", _tool("mcp__db__connect", {"password": SECRETS["password"][0], **TEXTS}, [TEXTS])),
-        ("Stop", {"last_assistant_message": everything}),
+        ("UserPromptSubmit", {"prompt": text}),
+        *(("PostToolUse", dict(zip(keys, tool, strict=True))) for tool in tools),
+        ("Stop", {"last_assistant_message": text}),
         ("SessionEnd", {"reason": "other"}),
     ]
     for event, fields in events:
-        done = run_hook(test.home, event, test.hook_data(**fields))
-        test.assert_harmless(done)
+        test.assert_harmless(run_hook(test.home, event, test.hook_data(**fields)))
     return len(events)
 
 
@@ -238,7 +252,3 @@ def assert_no_secret(test: HookTestCase) -> None:
     for name, (secret, _) in SECRETS.items():
         found = [path.name for path, content in files.items() if secret.encode() in content]
         test.assertEqual(found, [], name)
-
-
-def _tool(name: str, given: Any, response: Any) -> dict[str, Any]:
-    return {"tool_name": name, "tool_input": given, "tool_response": response}

@@ -7,7 +7,7 @@ import io
 import itertools
 import json
 import os
-import socket
+import shutil
 import subprocess
 import sys
 import threading
@@ -25,6 +25,7 @@ from tests.home import contents
 from tests.hook import network as net
 from tests.hook.client import ClaudeCode, HookTestCase, Repository, environment_of, replayed, run_hook
 from tests.secrets_made import SECRETS, TEXTS
+from tests.server_processes import free_port
 from tests.setup.test_team import make_authority
 from tests.web.server import DEADLINE_SECONDS, ROOT, Server, Shell, poll, run, serving, temporary_home
 
@@ -139,27 +140,22 @@ class TeamTests(TeamTestCase):
         self.assertFalse((self.home / "projects").exists())
         self.assertIn("0 hook events waiting", self.status().partition("Team:")[2])
 
-    def test_another_folder_stays_with_the_hub_of_this_machine(self) -> None:
+    def test_a_folder_and_its_worktrees_send_to_the_team_unless_they_are_switched_off(self) -> None:
         self.join()
         other = Repository(self.work.parent / "private").folder
         self.client(folder=other).send("Stop", last_assistant_message="Mine")
         poll(lambda: any((self.home / "spool").glob("*.jsonl")), what="the event in this machine's spool")
         self.assertEqual(self.network.requests, [])
-
-    def test_a_folder_that_is_switched_off_sends_nothing(self) -> None:
-        self.join()
-        (self.work / ".memory-hub.toml").write_text("enabled = false\n")
-        self.assertEqual(self.client().start(), "")
-        self.client().send("Stop", last_assistant_message="Private")
-        self.assertEqual((self.network.requests, list((self.home / "teams").rglob("*.jsonl"))), ([], []))
-
-    def test_a_linked_worktree_belongs_to_its_repository(self) -> None:
-        self.join()
         self.repository.commit("a", "a", "First")
         linked = self.work.parent / "linked"
         self.repository.git("worktree", "add", str(linked))
         self.client(folder=linked).prompt("From the worktree")
         self.assertEqual(self.recorded(), ["From the worktree"])
+        (self.work / ".memory-hub.toml").write_text("enabled = false\n")
+        self.network.requests.clear()
+        self.assertEqual(self.client().start(), "")
+        self.client().send("Stop", last_assistant_message="Private")
+        self.assertEqual((self.network.requests, self.waiting()), ([], []))
 
     def test_the_hub_reads_no_file_that_the_event_names(self) -> None:
         transcript = self.work / "t.jsonl"
@@ -182,12 +178,17 @@ class TeamTests(TeamTestCase):
     def test_an_event_needs_the_right_to_write_in_its_project(self) -> None:
         self.hub.api("POST", "projects", {"id": "beta"})
         body = {"data": {"session_id": "s1", "prompt": "x"}}
-        self.assertEqual(self.deliver("UserPromptSubmit", body, self.token_of("eve", "read"))[0], 403)
-        self.assertEqual(self.deliver("UserPromptSubmit", body, project="beta")[0], 404)
-        self.assertEqual(self.deliver("UserPromptSubmit", body, project="gamma")[0], 404)
-        self.assertEqual(self.deliver("UserPromptSubmit", body, token="mh_" + "x" * 52)[0], 401)
-        self.assertEqual(self.deliver("NoSuchEvent", body)[0], 404)
-        self.assertEqual(self.deliver("UserPromptSubmit", {"data": {}})[0], 422)
+        reader = self.token_of("eve", "read")
+        for event, data, token, project, status in (
+            ("UserPromptSubmit", body, reader, "", 403),
+            ("UserPromptSubmit", body, "", "beta", 404),
+            ("UserPromptSubmit", body, "", "gamma", 404),
+            ("UserPromptSubmit", body, "mh_" + "x" * 52, "", 401),
+            ("NoSuchEvent", body, "", "", 404),
+            ("UserPromptSubmit", {"data": {}}, "", "", 422),
+        ):
+            with self.subTest(event, status=status, project=project):
+                self.assertEqual(self.deliver(event, data, token, project)[0], status)
         self.assertEqual(replayed(self.team, self.project), [])
 
     def test_two_people_in_sessions_of_one_name_are_kept_apart(self) -> None:
@@ -195,15 +196,14 @@ class TeamTests(TeamTestCase):
         other = Repository(self.work.parent / "bobs").folder
         self.join()
         self.join(self.token_of("bob"), home=bob, folder=other)
+        prompts = []
         for text in ("First", "Second"):
             self.client().prompt(f"{text} of Ann")
             self.client(home=bob, folder=other).prompt(f"{text} of Bob")
-        prompts = [event for event in replayed(self.team, self.project) if event["event_type"] == "message.user"]
-        found = [(event["session_id"], event["actor"], event["payload"]["content"]) for event in prompts]
-        wanted = []
-        for text in ("First", "Second"):
-            wanted += [("s1", f"token:{self.ann}", f"{text} of Ann"), ("s1@bob", "token:bob", f"{text} of Bob")]
-        self.assertEqual(found, wanted)
+            prompts += [("s1", f"token:{self.ann}", f"{text} of Ann"), ("s1@bob", "token:bob", f"{text} of Bob")]
+        events = [event for event in replayed(self.team, self.project) if event["event_type"] == "message.user"]
+        recorded = [(event["session_id"], event["actor"], event["payload"]["content"]) for event in events]
+        self.assertEqual(recorded, prompts)
 
     def test_no_secret_is_in_any_file_nor_on_the_wire(self) -> None:
         self.join()
@@ -239,16 +239,12 @@ class NetworkTests(TeamTestCase):
         self.assertNotIn("since", self.status().partition("Team:")[2])
 
     def test_a_hub_that_refuses_connections(self) -> None:
-        listener = socket.create_server(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-        listener.close()
-        path = self.home / "teams.toml"
-        text = path.read_text()
-        token = self.place() / "token"
+        port, token = free_port(), self.place() / "token"
         moved = self.home / "teams" / f"127.0.0.1_{port}" / self.project
         moved.mkdir(parents=True, mode=0o700)
-        (moved / "token").write_text(token.read_text())
-        path.write_text(text.replace(self.network.url, f"http://127.0.0.1:{port}"))
+        shutil.copy(token, moved / "token")
+        path = self.home / "teams.toml"
+        path.write_text(path.read_text().replace(self.network.url, f"http://127.0.0.1:{port}"))
         self.assertEqual(self.client().prompt("Into the void"), "")
         poll(lambda: "1 hook event waiting" in self.status(), what="the event in the status")
         self.assertIn("cannot be reached", self.status())
@@ -257,17 +253,18 @@ class NetworkTests(TeamTestCase):
         self.client().start()
         self.network.fate = net.disappears
         # Each of them returns while the request before still waits for its answer.
-        done = run_hook(self.home, "SessionStart", self.hook_data(session_id="s2"), MEMORY_HUB_HOOK_SECONDS="")
-        self.assertEqual((done.returncode, done.stderr), (0, b""))
-        text = json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"]
+        events: Any = ("SessionStart", {"session_id": "s2"}), ("UserPromptSubmit", {"prompt": "Hi"}), ("Stop", {})
+        start, *later = (
+            run_hook(self.home, event, self.hook_data(**fields), MEMORY_HUB_HOOK_SECONDS="") for event, fields in events
+        )
+        self.assertEqual((start.returncode, start.stderr), (0, b""))
+        text = json.loads(start.stdout)["hookSpecificOutput"]["additionalContext"]
         self.assertRegex(text, r"did not answer in time\. This context is .* old \(\d{4}-\d\d-\d\d \d\d:\d\d UTC\)")
         self.assertIn("8321", text)
-        self.assert_harmless(
-            run_hook(self.home, "UserPromptSubmit", self.hook_data(prompt="Hello"), MEMORY_HUB_HOOK_SECONDS="")
-        )
-        self.assert_harmless(run_hook(self.home, "Stop", self.hook_data(last_assistant_message="Answer")))
+        for done in later:
+            self.assert_harmless(done)
         self.wait_for_waiting(3)
-        self.assertEqual(len([found for found in self.network.requests if found.event != "SessionStart"]), 0)
+        self.assertEqual({request.event for request in self.network.requests}, {"SessionStart"})
 
     def test_an_answer_that_is_lost_is_asked_for_again_and_recorded_once(self) -> None:
         for fate in (net.loses_answer, net.resets):
@@ -316,31 +313,14 @@ class NetworkTests(TeamTestCase):
 
     def test_a_hook_goes_on_trying_while_no_other_event_comes(self) -> None:
         self.network.fate = net.fails
-        self.assert_harmless(
-            run_hook(self.home, "Stop", self.hook_data(last_assistant_message="Last"), MEMORY_HUB_AUTOSTART="on")
-        )
+        data = self.hook_data(last_assistant_message="Last")
+        self.assert_harmless(run_hook(self.home, "Stop", data, MEMORY_HUB_AUTOSTART="on"))
         poll(lambda: self.network.requests, what="the first try")
         self.network.fate = net.passes
         self.wait_until_sent()
         self.assertEqual(self.recorded("message.assistant"), ["Last"])
 
-    def test_a_revoked_token_is_not_tried_again_and_a_new_one_sends_all(self) -> None:
-        self.run_on_team("token", "revoke", self.ann)
-        done = run_hook(self.home, "UserPromptSubmit", self.hook_data(prompt="Hello"))
-        self.assertEqual((done.returncode, done.stdout), (0, b""))
-        self.assertIn(b"the hub refused the token or the project (401", done.stderr)
-        tried = len(self.network.requests)
-        for number in range(3):
-            self.client().send("Stop", last_assistant_message=f"Answer {number}")
-        self.wait_for_waiting(4)
-        self.assertEqual(len(self.network.requests), tried)
-        self.assertIn("4 hook events waiting; since", self.status())
-        self.assertIn("refused the token", run("doctor", home=self.home)[1])
-        self.token = self.token_of(f"{self.ann}-2")
-        self.join()
-        self.check_recovery("Hello")
-
-    def test_a_person_whose_token_was_revoked_gets_the_reason_and_no_old_pack(self) -> None:
+    def test_after_a_revocation_the_person_gets_the_reason_and_a_new_token_sends_all(self) -> None:
         self.assertIn("8321", self.client().start())
         self.run_on_team("token", "revoke", self.ann)
         for session in ("s2", "s3"):
@@ -350,11 +330,19 @@ class NetworkTests(TeamTestCase):
             self.assertNotIn("8321", text)
             self.assertIn(b"refused the token or the project (401", done.stderr)
         self.assertFalse((self.place() / "pack.json").exists())
-        # Not even when the hub cannot be reached any more, which is another problem.
-        self.network.fate = net.fails
+        tried = len(self.network.requests)
+        done = run_hook(self.home, "UserPromptSubmit", self.hook_data(prompt="Hello"))
+        self.assertEqual((done.returncode, done.stdout), (0, b""))
+        self.client().send("Stop", last_assistant_message="Answer")
+        self.wait_for_waiting(4)
+        self.assertEqual(len(self.network.requests), tried)
+        self.assertIn("4 hook events waiting; since", self.status())
+        self.assertIn("refused the token", run("doctor", home=self.home)[1])
         self.token = self.token_of(f"{self.ann}-2")
         self.join()
+        self.network.fate = net.fails  # which is another problem
         self.assert_harmless(run_hook(self.home, "SessionStart", self.hook_data(session_id="s4")))
+        self.check_recovery("Hello")
 
     def test_a_refused_event_is_kept_aside_and_the_next_is_sent(self) -> None:
         self.assert_harmless(run_hook(self.home, "NoSuchEvent", self.hook_data()))
@@ -368,25 +356,19 @@ class NetworkTests(TeamTestCase):
 
 @tag("process")
 class TlsTests(TeamTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        place = self.home.parent
-        self.authority = make_authority(place)
-        self.network = self.enterContext(net.network_to(self.hub.place, certificate=place / "server.pem"))
-
     def test_a_hub_with_the_teams_own_authority_is_trusted_where_the_person_names_it(self) -> None:
+        authority = make_authority(self.home.parent)
+        certificate = self.home.parent / "server.pem"
+        self.network = self.enterContext(net.network_to(self.hub.place, certificate=certificate))
         self.join()
         self.assertEqual(self.client().prompt("To a stranger"), "")
         self.wait_for_waiting(1)
         self.assertEqual(self.network.requests, [])
         poll(lambda: "is not trusted" in self.status(), what="the reason in the status")
-        done = run_hook(
-            self.home, "Stop", self.hook_data(last_assistant_message="Yes"), SSL_CERT_FILE=str(self.authority)
-        )
-        self.assert_harmless(done)
+        data = self.hook_data(last_assistant_message="Yes")
+        self.assert_harmless(run_hook(self.home, "Stop", data, SSL_CERT_FILE=str(authority)))
         self.wait_until_sent()
-        self.assertEqual(self.recorded(), ["To a stranger"])
-        self.join(self.token, "--ca-file", str(self.authority))
+        self.join(self.token, "--ca-file", str(authority))
         self.client().prompt("To the team")
         self.wait_until_sent()
         self.assertEqual(self.recorded(), ["To a stranger", "To the team"])
@@ -408,14 +390,9 @@ class ManyEventsTests(TeamTestCase):
         self.wait_for_waiting(self.HOOKS)
         at = max(kept["at"] for kept in self.waiting())
         for number in range(self.HOOKS, self.COUNT):
-            kept = spool.SpooledEvent(
-                id=f"hook-{number}",
-                at=at + number,
-                client="claude-code",
-                event="StopFailure",
-                payload=self.hook_data(error=f"Event {number}"),
-            )
-            spool.append(kept, at=self.place() / "spool")
+            payload = self.hook_data(error=f"Event {number}")
+            event: Any = {"id": f"hook-{number}", "client": "claude-code", "event": "StopFailure", "payload": payload}
+            spool.append(spool.SpooledEvent(at=at + number, **event), at=self.place() / "spool")
         self.network.fate = net.passes
         self.network.requests.clear()
         self.kill_a_sender(after=40)

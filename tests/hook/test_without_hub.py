@@ -39,6 +39,10 @@ class WithoutHubTestCase(HookTestCase):
         )  # fmt: skip
         return done.stdout
 
+    def types(self, session: str = "s1") -> list[str]:
+        events = replayed(self.home, "parser")
+        return [event["event_type"] for event in events if event["session_id"] == session]
+
     def running(self) -> Running | None:
         with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.home)):
             return find_running()
@@ -59,25 +63,24 @@ class AutostartTestCase(WithoutHubTestCase):
 
     def processes(self) -> list[str]:
         """Return the processes that were started with this home."""
-        wanted = f"MEMORY_HUB_HOME={self.home}".encode()
-        found = []
+        variable, pids = f"MEMORY_HUB_HOME={self.home}".encode(), []
         for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                if wanted in (folder / "environ").read_bytes().split(b"\0"):
-                    found.append(folder.name)
-            except OSError:
-                continue
-        return found
+            with contextlib.suppress(OSError):
+                if variable in (folder / "environ").read_bytes().split(b"\0"):
+                    pids.append(folder.name)
+        return pids
 
 
 @tag("process")
 class AnswerTests(WithoutHubTestCase):
-    def test_a_session_start_gets_the_context_of_what_was_captured(self) -> None:
+    def test_what_a_hook_captured_is_in_the_next_context_and_in_a_search(self) -> None:
         first, second = (ClaudeCode(self.home, self.folder, name) for name in ("s1", "s2"))
         self.assertEqual(first.start(), "")
         first.send("UserPromptSubmit", prompt="Parse zebra files")
         first.send("Stop", last_assistant_message="Zebra files are parsed.")
+        poll(lambda: "Parse zebra files" in self.run_command("search", "zebra"), what="the prompt in a search")
         poll(lambda: "Parse zebra files" in second.start(), what="the prompt in the next session's context")
+        self.assertEqual(self.types().count("message.user"), 1)
 
     def test_a_folder_that_disables_the_hub_leaves_nothing_wherever_the_hook_runs(self) -> None:
         (self.folder / ".memory-hub.toml").write_text("enabled = false\n")
@@ -103,16 +106,7 @@ class AnswerTests(WithoutHubTestCase):
         self.assertEqual(client.prompt("So the deployment does listen on that port?"), "")
         self.assertIn("8321", ClaudeCode(self.home, self.folder, "s2").start())
         turns = "turn.began message.user context.packed message.assistant turn.ended turn.began message.user"
-        types = [event["event_type"] for event in replayed(self.home, "parser") if event["session_id"] == "s1"]
-        self.assertEqual(types, ["session.started", *turns.split()])
-
-    def test_a_command_reads_what_a_hook_captured_a_moment_ago(self) -> None:
-        client = ClaudeCode(self.home, self.folder, "s1")
-        client.start()
-        client.send("UserPromptSubmit", prompt="Parse zebra files")
-        poll(lambda: "Parse zebra files" in self.run_command("search", "zebra"), what="the prompt in a search")
-        types = [event["event_type"] for event in replayed(self.home, "parser")]
-        self.assertEqual(types.count("message.user"), 1)
+        self.assertEqual(self.types(), ["session.started", *turns.split()])
 
 
 @tag("process")
@@ -226,30 +220,22 @@ class WindowTests(WithoutHubTestCase):
     def sessions(self, *windows: subprocess.Popen[bytes]) -> list[list[str]]:
         return [json.loads(window.communicate(timeout=240)[0]) for window in windows]
 
-    def test_two_windows_are_two_sessions(self) -> None:
-        windows = [self.start("s1"), self.start("s2")]
-        self.assertEqual(self.sessions(*windows), [["s1"], ["s2"]])
+    def test_two_windows_are_two_sessions_and_one_that_clears_its_own_is_in_the_next(self) -> None:
+        windows = [self.start("s1"), self.start("s2"), self.start("s3", "clear", "s4")]
+        self.assertEqual(self.sessions(*windows), [["s1"], ["s2"], ["s3", "s4"]])
 
-    def test_a_window_that_clears_its_session_is_in_the_next_one(self) -> None:
-        self.assertEqual(self.sessions(self.start("s1", "clear", "s2")), [["s1", "s2"]])
-
-    def test_a_session_that_was_ended_goes_on_with_the_next_prompt(self) -> None:
-        self.assertEqual(self.sessions(self.start("s1", "end")), [["s1", "s1"]])
-        types = [event["event_type"] for event in replayed(self.home, "parser")]
-        self.assertEqual(
-            [name for name in types if name.startswith("session.")][-2:], ["session.ended", "session.resumed"]
-        )
-
-    def test_a_paused_session_is_resumed_by_a_write(self) -> None:
-        self.assertEqual(self.sessions(self.start("s1", "pause")), [["s1", "s1"]])
-        types = [event["event_type"] for event in replayed(self.home, "parser")]
-        self.assertEqual([name for name in types if name.startswith("session.")][-1], "session.resumed")
-
-    def test_a_client_that_crashed_resumes_its_session(self) -> None:
-        self.assertEqual(self.sessions(self.start("s1", "crash")), [["s1"]])
-        self.assertEqual(self.sessions(self.start("s1", "resume")), [["s1"]])
-        types = [event["event_type"] for event in replayed(self.home, "parser")]
-        self.assertEqual(types.count("session.started"), 1)
+    def test_a_session_that_was_ended_paused_or_crashed_is_resumed(self) -> None:
+        for session, then, last in (
+            ("s1", "end", ["session.ended", "session.resumed"]),
+            ("s2", "pause", ["session.resumed"]),
+        ):
+            with self.subTest(then):
+                self.assertEqual(self.sessions(self.start(session, then)), [[session, session]])
+                types = [event["event_type"] for event in replayed(self.home, "parser")]
+                self.assertEqual([name for name in types if name.startswith("session.")][-len(last) :], last)
+        for then in ("crash", "resume"):
+            self.assertEqual(self.sessions(self.start("s3", then)), [["s3"]])
+        self.assertEqual(self.types("s3").count("session.started"), 1)
 
     def test_a_hub_that_was_started_by_hand_forgets_closed_windows_too(self) -> None:
         note = self.home / FOLDER / "999999999-1"
@@ -266,14 +252,13 @@ class WindowTests(WithoutHubTestCase):
                 note_session(key, "s1")
                 self.assertEqual(session_of(key), "")
             self.assertFalse((self.home / FOLDER).exists())
+            note_session(own.key, "s2")
+            self.assertEqual(session_of(own.key), "s2")
             note_session(own.key, "s1")
             note = self.home / FOLDER / own.key
             written = note.stat().st_ino
             note_session(own.key, "s1")
             self.assertEqual(note.stat().st_ino, written, "the same note was written again")
-            note_session(own.key, "s2")
-            self.assertEqual(session_of(own.key), "s2")
-            note_session(own.key, "s1")
             drafts = [self.home / FOLDER / f".{key}.{own.pid}-1" for key in (own.key, "999999999-1")]
             for path in drafts:
                 path.touch()

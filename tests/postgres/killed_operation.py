@@ -54,6 +54,7 @@ MOVING, OLDER, ORG = "moving", "older", "acme"
 # What the operation ends with if another of its processes was killed
 CHILD_KILLED = 3
 NAME = "Maya Quokkaland"
+Operation = Callable[[Path], None]
 
 
 def write(_folder: Path) -> None:
@@ -63,18 +64,6 @@ def write(_folder: Path) -> None:
 def create(_folder: Path) -> None:
     with use_store(project_store("another"), create=True):
         write(_folder)
-
-
-def import_documents(folder: Path) -> None:
-    command("import", "markdown", str(folder / "documents"))
-
-
-def import_records(folder: Path) -> None:
-    command("import", "jsonl", str(folder / "export.jsonl"))
-
-
-def import_notes(folder: Path) -> None:
-    command("import", "obsidian", str(folder / "vault"), "--yes")
 
 
 def undo_import(folder: Path) -> None:
@@ -114,18 +103,6 @@ def back_up(folder: Path) -> None:
     command("bundle", "create", str(folder / "alpha.bundle"), "--force")
 
 
-def adopt(folder: Path) -> None:
-    run_command("bundle", "apply", str(folder / "whole.bundle"), "--project", "adopted")
-
-
-def forward(folder: Path) -> None:
-    run_command("bundle", "apply", str(folder / "longer.bundle"), "--project", "adopted")
-
-
-def merge(folder: Path) -> None:
-    run_command("bundle", "apply", str(folder / "whole.bundle"), "--project", PROJECT)
-
-
 def erase(_folder: Path) -> None:
     memory = Memory.objects.filter(title="To erase").first()
     if memory is None:
@@ -157,10 +134,6 @@ def read_past(_folder: Path) -> None:
         pass
 
 
-def back_up_all(_folder: Path) -> None:
-    run_command("backup")
-
-
 def upgrade(_folder: Path) -> None:
     with use_store(project_store(OLDER)):
         pass
@@ -186,7 +159,6 @@ def command(*words: str) -> None:
 
 def wipe() -> None:
     """Do as the worker's job after a removal that was killed when it was committed."""
-
     jobs.wipe(mock.Mock())
 
 
@@ -194,19 +166,34 @@ def run_command(*words: str) -> None:
     call_command(*words, stdout=StringIO(), stderr=StringIO())
 
 
-def moving(*options: str, what: str = MOVING) -> Callable[[Path], None]:
-    return lambda _folder: run_command("move", what, *options)
+def bundle(name: str, project: str) -> Operation:
+    return lambda folder: run_command("bundle", "apply", str(folder / name), "--project", project)
+
+
+def moving(*options: str) -> Operation:
+    return lambda _folder: run_command("move", MOVING, *options)
 
 
 # In this order: each is repeated until it completes, and begins where the one before has ended
-IN_PROJECT: dict[str, Callable[[Path], None]] = {
-    operation.__name__: operation
-    for operation in (
-        write, create, import_documents, import_records, import_notes, undo_import, rebuild, read_past, erase, redact,
-        roll_back, retain, back_up, adopt, forward, merge,
-    )
-}  # fmt: skip
-MOVES: dict[str, Callable[[Path], None]] = {
+IN_PROJECT: dict[str, Operation] = {
+    "write": write,
+    "create": create,
+    "import_documents": lambda folder: command("import", "markdown", str(folder / "documents")),
+    "import_records": lambda folder: command("import", "jsonl", str(folder / "export.jsonl")),
+    "import_notes": lambda folder: command("import", "obsidian", str(folder / "vault"), "--yes"),
+    "undo_import": undo_import,
+    "rebuild": rebuild,
+    "read_past": read_past,
+    "erase": erase,
+    "redact": redact,
+    "roll_back": roll_back,
+    "retain": retain,
+    "back_up": back_up,
+    "adopt": bundle("whole.bundle", "adopted"),
+    "forward": bundle("longer.bundle", "adopted"),
+    "merge": bundle("whole.bundle", PROJECT),
+}
+MOVES: dict[str, Operation] = {
     "move_to_server": moving("--to", "second"),
     "undo_move": moving("--undo", "--to", "second"),
     "move_to_files": moving("--to", "sqlite"),
@@ -215,11 +202,17 @@ MOVES: dict[str, Callable[[Path], None]] = {
     "move_on": moving("--to", "second"),
     "confirm_server": moving("--confirm", "--to", "second"),
 }
-OF_HUB: dict[str, Callable[[Path], None]] = {
-    operation.__name__: operation
-    for operation in (upgrade, organize, publish, make_sample, remove_sample, back_up_all, prepare_hub)
+OPERATIONS: dict[str, Operation] = {
+    **IN_PROJECT,
+    **MOVES,
+    "upgrade": upgrade,
+    "organize": organize,
+    "publish": publish,
+    "make_sample": make_sample,
+    "remove_sample": remove_sample,
+    "back_up_all": lambda _folder: run_command("backup"),
+    "prepare_hub": prepare_hub,
 }
-OPERATIONS = {**IN_PROJECT, **MOVES, **OF_HUB}
 
 
 class Counter:
@@ -247,7 +240,6 @@ class Counter:
         os.kill(own, signal.SIGKILL)
 
     def watch(self, owner: Any, name: str) -> None:
-        """Count the calls of a function."""
         function = getattr(owner, name)
 
         def counted(*arguments: Any, **options: Any) -> Any:

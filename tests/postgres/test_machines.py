@@ -5,8 +5,8 @@ from __future__ import annotations
 import http.client
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
+from functools import partial
 from typing import Any
 from unittest import TestCase, mock
 
@@ -20,7 +20,7 @@ from tests.postgres import machines
 from tests.postgresql import hub_template, shared_cluster
 from tests.programs import needs
 from tests.server_processes import free_port
-from tests.web.server import Reply, Server, poll
+from tests.web.server import Server, poll
 
 _LEASES = """
 from memoryhub.core.backends.postgresql import leases
@@ -90,47 +90,45 @@ class MachinesTests(TestCase):
         with machines.new_home() as home:
             return machines.run_python(program, home, self.url)
 
-    def test_a_project_and_a_memory_of_one_machine_are_on_the_other_at_once(self) -> None:
-        written = self.one.api("POST", "projects/alpha/memories", {"title": "Shared", "content": "seen by both"})
-        self.assertEqual(written.status, 201)
-        read = self.other.api("GET", f"projects/alpha/memories/{written.json()['id']}")
-        self.assertEqual((read.status, read.json()["title"]), (200, "Shared"))
-
-    def test_secrets_are_the_same_on_all_machines(self) -> None:
-        for name in ("token", "secret_key", "redaction.key"):
-            self.assertEqual((self.one.home / name).read_text(), (self.other.home / name).read_text(), name)
-        self.assertEqual(self.python(_SHARED_TAG), self.python(_SHARED_TAG))
-        log = self.one.text + self.other.text
-        self.assertNotIn(self.one.token, log)
-
-    def test_a_session_of_one_machine_holds_on_the_other_until_it_ends_there(self) -> None:
-        path = self.one.link.removeprefix(self.one.address)
-        signed_in = self.one.request("GET", path)
-        cookie = "; ".join(value.split(";")[0] for value in signed_in.headers.get_all("Set-Cookie") or [])
-        self.assertEqual(self.page(self.other, "/jobs", cookie).status, 200)
-        self.assertNotEqual(self.page(self.other, "/jobs", "").status, 200)
-        self.assertNotEqual(self.other.request("GET", path).status, 302, "a link signs in once")
-
-    def page(self, server: Server, path: str, cookie: str) -> Reply:
-        return server.request("GET", path, Cookie=cookie)
-
-    def test_a_token_made_on_one_machine_is_revoked_on_the_other_for_both(self) -> None:
-        made = self.command(self.one, "token", "create", "--name", "ci")
-        token = made.strip().splitlines()[-1]
-        headers = {"Authorization": f"Bearer {token}"}
-        self.assertEqual(self.other.request("GET", "/api/v1/projects", **headers).status, 200)
-        self.command(self.other, "token", "revoke", "ci")
-        self.assertEqual(self.one.request("GET", "/api/v1/projects", **headers).status, 401)
-
     def command(self, server: Server, *arguments: str) -> str:
         code, output = machines.run(*arguments, home=server.home, url=self.url)
         self.assertEqual(code, 0, output)
         return output
 
+    def sign_in(self, server: Server) -> tuple[str, str]:
+        """Follow a new link of a machine, and return its path and the cookies."""
+        path = "/signin/" + self.command(server, "signin").strip().rpartition("/signin/")[2]
+        cookies = server.request("GET", path).headers.get_all("Set-Cookie") or []
+        return path, "; ".join(cookie.split(";")[0] for cookie in cookies)
+
+    def test_what_one_machine_has_is_on_the_other_at_once(self) -> None:
+        written = self.one.api("POST", "projects/alpha/memories", {"title": "Shared", "content": "seen by both"})
+        self.assertEqual(written.status, 201)
+        read = self.other.api("GET", f"projects/alpha/memories/{written.json()['id']}")
+        self.assertEqual((read.status, read.json()["title"]), (200, "Shared"))
+        for name in ("token", "secret_key", "redaction.key"):
+            self.assertEqual((self.one.home / name).read_text(), (self.other.home / name).read_text(), name)
+        self.assertEqual(self.python(_SHARED_TAG), self.python(_SHARED_TAG))
+        self.assertNotIn(self.one.token, self.one.text + self.other.text)
+        parts = self.other.api("GET", "health").json()["parts"]
+        self.assertEqual((parts["the hub's database"], parts["project alpha"]), ("ok", "ok"))
+        self.assertNotIn("hub.db", parts)
+
+    def test_a_session_and_a_token_of_one_machine_hold_on_the_other_until_they_end_there(self) -> None:
+        path, cookie = self.sign_in(self.one)
+        self.assertEqual(self.other.request("GET", "/jobs", Cookie=cookie).status, 200)
+        self.assertNotEqual(self.other.request("GET", "/jobs").status, 200)
+        self.assertNotEqual(self.other.request("GET", path).status, 302, "a link signs in once")
+        token = self.command(self.one, "token", "create", "--name", "ci").strip().splitlines()[-1]
+        headers = {"Authorization": f"Bearer {token}"}
+        self.assertEqual(self.other.request("GET", "/api/v1/projects", **headers).status, 200)
+        self.command(self.other, "token", "revoke", "ci")
+        self.assertEqual(self.one.request("GET", "/api/v1/projects", **headers).status, 401)
+
     def test_a_page_open_on_one_machine_follows_a_write_on_the_other_within_a_second(self) -> None:
-        path = self.sign_in(self.one)
+        headers = {"Cookie": self.sign_in(self.one)[1], "Accept": "text/event-stream"}
         with closing(http.client.HTTPConnection(*self.one.place, timeout=30)) as connection:
-            connection.request("GET", "/p/alpha/admin/live/", headers={"Cookie": path, "Accept": "text/event-stream"})
+            connection.request("GET", "/p/alpha/admin/live/", headers=headers)
             stream = connection.getresponse()
             self.assertEqual(stream.status, 200)
             before = self.next_version(stream)
@@ -150,11 +148,6 @@ class MachinesTests(TestCase):
         while not (line := stream.readline().decode()).startswith("data:"):
             self.assertTrue(line, "the stream ended")
         return line
-
-    def sign_in(self, server: Server) -> str:
-        link = self.command(server, "signin").strip().splitlines()[-1]
-        reply = server.request("GET", "/signin/" + link.rpartition("/signin/")[2])
-        return "; ".join(value.split(";")[0] for value in reply.headers.get_all("Set-Cookie") or [])
 
     def test_a_lease_has_one_holder_and_the_next_learns_what_one_that_died_has_left(self) -> None:
         held, again, at_once, left, lost, after_set_back = self.python(_LEASES)
@@ -179,11 +172,6 @@ class MachinesTests(TestCase):
             code, output = machines.run("doctor", home=home, url=gone)
         self.assertEqual(code, 15, output)
         self.assertIn("it can't be reached", output)
-
-    def test_health_names_the_database(self) -> None:
-        parts = self.other.api("GET", "health").json()["parts"]
-        self.assertEqual((parts["the hub's database"], parts["project alpha"]), ("ok", "ok"))
-        self.assertNotIn("hub.db", parts)
 
 
 @needs("postgresql", "pgbouncer")
@@ -229,39 +217,29 @@ class HeadsTests(TestCase):
     def setUp(self) -> None:
         from memoryhub.core.backends.postgresql import machines, servers
 
-        self.machines = machines
         self.anchors: dict[str, Any] = {MAIN: [], MARS: []}
         self.assigned: dict[str, str] = {}
-        self.asked: list[str] = []
+        self.queried: list[str] = []
         for module, name, value in (
             (servers, "all_urls", lambda: [MAIN, MARS]),
             (servers, "assigned", lambda: self.assigned),
             (env, "servers", lambda: {"mars": MARS}),
             (env, "database_url", lambda: MAIN),
-            (machines, "Direct", self.direct),
+            (machines, "Direct", lambda url: mock.Mock(rows=partial(self.rows, url))),
+            (threading.Thread, "start", mock.Mock()),  # no thread is started by a question
         ):
             self.enterContext(mock.patch.object(module, name, value))
         self.heads = machines._Heads()
 
-    def direct(self, url: str) -> Any:
-        def rows(_sql: str) -> Any:
-            self.asked.append(url)
-            if isinstance(self.anchors[url], Exception):
-                raise self.anchors[url]
-            return self.anchors[url]
+    def rows(self, url: str, _sql: str) -> Any:
+        self.queried.append(url)
+        if isinstance(self.anchors[url], Exception):
+            raise self.anchors[url]
+        return self.anchors[url]
 
-        return mock.Mock(rows=rows)
-
-    def seen(self, *stores: StoreId) -> list[Any]:
+    def heads_of(self, *stores: StoreId) -> list[Any]:
         self.heads._look()
-        with self.unread():
-            return [self.heads.of(store) for store in stores]
-
-    @contextmanager
-    def unread(self) -> Iterator[None]:
-        """Let no thread be started by asking."""
-        with mock.patch.object(threading.Thread, "start"):
-            yield
+        return [self.heads.of(store) for store in stores]
 
     def test_an_anchor_counts_on_the_server_that_has_the_store(self) -> None:
         self.anchors = {
@@ -269,22 +247,22 @@ class HeadsTests(TestCase):
             MARS: [("project:alpha", 5, "left behind"), ("project:beta", 3, "now")],
         }
         self.assigned = {"project:beta": "mars"}
-        self.assertEqual(self.seen(ALPHA, BETA), [[9, "now"], [3, "now"]])
+        self.assertEqual(self.heads_of(ALPHA, BETA), [[9, "now"], [3, "now"]])
 
     def test_a_further_server_that_is_away_is_left_alone_for_a_while(self) -> None:
         self.anchors = {MAIN: [("project:alpha", 9, "now")], MARS: OperationalError("it can't be reached")}
         with self.assertLogs("memoryhub", "WARNING") as logged:
             for _ in range(2):
-                self.assertEqual(self.seen(ALPHA), [[9, "now"]])
+                self.assertEqual(self.heads_of(ALPHA), [[9, "now"]])
         self.assertEqual(len(logged.output), 1)
-        self.assertEqual(self.asked, [MAIN, MARS, MAIN])
+        self.assertEqual(self.queried, [MAIN, MARS, MAIN])
 
     def test_reading_goes_on_after_any_error(self) -> None:
         self.anchors[MAIN] = RuntimeError("unforeseen")
         with self.assertLogs("memoryhub", "WARNING"):
-            self.assertEqual(self.seen(ALPHA), [None])
+            self.assertEqual(self.heads_of(ALPHA), [None])
         self.anchors[MAIN] = [("project:alpha", 9, "now")]
-        self.assertEqual(self.seen(ALPHA), [[9, "now"]])
+        self.assertEqual(self.heads_of(ALPHA), [[9, "now"]])
         with mock.patch.object(self.heads, "_look", side_effect=KeyError), self.assertRaises(KeyError):
             self.heads._reads = True
             self.heads._read()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -12,10 +10,9 @@ from unittest import TestCase
 import psycopg
 from django.test import tag
 
-from tests.postgres import machines
-from tests.postgres.machines import run_python
-from tests.postgresql import URL_VARIABLE, Cluster, shared_cluster
-from tests.programs import ROOT, needs
+from tests.postgres.machines import begin_python, run_python
+from tests.postgresql import Cluster, shared_cluster
+from tests.programs import needs
 
 _WRITE = """
 
@@ -119,7 +116,7 @@ class SchemaTests(TestCase):
         self.url = self.cluster.url(self.database)
 
     def python(self, program: str) -> Any:
-        return machines.run_python(program, self.home, self.url)
+        return run_python(program, self.home, self.url)
 
     def test_every_id_of_a_project_can_be_a_schema(self) -> None:
         names, titles = self.python(_MANY_NAMES)
@@ -133,7 +130,7 @@ class SchemaTests(TestCase):
 
     def test_connections_that_a_restart_has_ended_fail_nothing(self) -> None:
         with Cluster(durable=False) as cluster, cluster.database() as url:
-            process = machines.begin_python(_AFTER_RESTART, self.home, url)
+            process = begin_python(_AFTER_RESTART, self.home, url)
             self.assertEqual(process.stdout.readline(), "idle\n")
             cluster.kill()
             output, _ = process.communicate("\n")
@@ -157,7 +154,6 @@ WRITE = f"""
 with use_store(project_store("alpha"), create=True):
     for number in range(40):
         text = "{TEXT}" if number % 3 else "harmless"
-
         write_memory(command=MemoryWrite(title=f"{{text}} {{number}}", content=f"about {{text}}, {{number}}"))
     print(json.dumps(None))
 """
@@ -206,19 +202,10 @@ with use_store(project_store("alpha")):
 
 @needs("postgresql")
 class ServerTests(TestCase):
-    """The server of the tests is as strict as a managed one."""
-
     def test_the_role_of_the_hub_is_no_superuser(self) -> None:
         with shared_cluster().database() as url, psycopg.connect(url) as connection:
             role = connection.execute("SELECT rolsuper, rolcreaterole FROM pg_roles WHERE rolname = current_user")
             self.assertEqual(role.fetchall(), [(False, True)])
-
-    def test_a_command_gets_the_url_of_an_empty_database_and_returns_its_code(self) -> None:
-        program = f"import os; print(os.environ['{URL_VARIABLE}']); raise SystemExit(7)"
-        command = [sys.executable, "-m", "tests.postgresql", sys.executable, "-c", program]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        self.assertEqual((done.returncode, done.stderr), (7, ""))
-        self.assertRegex(done.stdout, r"^postgresql://hub@127\.0\.0\.1:\d+/hub\n$")
 
 
 @needs("postgresql")
@@ -242,9 +229,7 @@ class RedactionTests(TestCase):
     def test_no_data_file_has_the_text_and_what_may_have_it_is_named(self) -> None:
         self.cluster.execute("ANALYZE", database=self.database)
         self.assertNotEqual(self.files_with_text(), [])
-
         finds, left, unproven = run_python(REDACT, self.home, self.url)
-
         self.assertGreater(finds, 26)
         self.assertEqual(left, [])
         self.assertEqual(self.files_with_text(), [])
@@ -255,9 +240,7 @@ class RedactionTests(TestCase):
         self.cluster.execute("ANALYZE", database=self.database)
         before = {form: self.files_with_text(form) for form in NAME_FORMS}
         self.assertTrue(all(before.values()), before)
-
         _, left, _ = run_python(REDACT.replace(TEXT, NAME), self.home, self.url)
-
         self.assertEqual(left, [])
         self.assertEqual({form: self.files_with_text(form) for form in NAME_FORMS}, {form: [] for form in NAME_FORMS})
         homes = [path.name for path in self.home.rglob("*") if path.is_file()]
@@ -269,9 +252,7 @@ class RedactionTests(TestCase):
                 other.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
                 other.execute("SELECT pg_current_xact_id()")
                 run_python(WRITE, self.home, self.url)
-
                 _, left, _ = run_python(REDACT, self.home, self.url)
-
                 self.assertEqual(left, ["deleted rows of the server's data files"])
                 self.assertNotEqual(self.files_with_text(), [])
             self.assertIs(run_python(WIPE, self.home, self.url), True)

@@ -1,18 +1,12 @@
-"""Every page of a hub, found by following its links, and a picture of each.
-
-``python -m tests.web.all_pages FOLDER [CHECKOUT]`` takes the pictures at 1440 and 400 pixels, light and dark. A hub
-with the sample project, an empty one and one with a long name runs from the checkout, by default this one.
-"""
+"""Every page of a hub with the sample project, an empty one and one with a long name, found by following its links."""
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,7 +16,6 @@ from urllib.parse import urlsplit
 
 from selenium import webdriver
 
-from tests.admin.browser import quitting, start_browser
 from tests.web.server import ROOT, Server
 
 LONG = "a-project-with-the-longest-name-that-anyone-would-ever-give-it"
@@ -86,9 +79,8 @@ return [...document.querySelectorAll('a[href]:not([download])')]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page that the browser shows, its name, and the address that led to it."""
+    """A page that the browser shows, and its address."""
 
-    name: str
     path: str
     # Whether no page with its template was shown before
     is_first: bool = True
@@ -101,12 +93,12 @@ class Walk:
     browser: webdriver.Chrome
     address: str
     # Whether to show only what is of the sample project, or only the rest
-    is_of_sample: bool | None = None
+    is_of_sample: bool
     seen: set[str] = field(default_factory=set)
     templates: set[str] = field(default_factory=set)
 
     def is_wanted(self, path: str) -> bool:
-        return self.is_of_sample in (None, path.startswith(DEMO))
+        return self.is_of_sample == path.startswith(DEMO)
 
     def pages(self) -> Iterator[Page]:
         """Open each page and yield it, while the browser shows it."""
@@ -125,7 +117,7 @@ class Walk:
                 continue
             template = re.sub("^/[po]/[^/]+|^/global", "/place", kind)
             self.seen |= {kind, _kind(path)}
-            yield Page(_name(path if path in STARTS else kind), shown, template not in self.templates)
+            yield Page(shown, template not in self.templates)
             self.templates.add(template)
             found = [link for link in self.browser.execute_script(_LINKS) if _FOLLOWED.match(link)]
             coming += [link for link in dict.fromkeys(found) if link not in asked and self.is_wanted(link)]
@@ -139,42 +131,22 @@ def _kind(path: str) -> str:
     return re.sub(r"/\d+(?=/|$)", "/n", place)
 
 
-def _name(path: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", path.replace("/p/demo/admin", "/demo").lower()).strip("-") or "home"
-
-
-_WIDTHS = (1440, 400)
-_SCHEMES = ("light", "dark")
-_TALLEST = 6000
-
-
 @contextlib.contextmanager
-def sample_hub(home: Path, checkout: Path = ROOT) -> Iterator[Server]:
+def sample_hub(home: Path) -> Iterator[Server]:
     """Serve the sample project, an empty project and one with a long name."""
-    environment = {
-        **os.environ,
-        "MEMORY_HUB_HOME": str(home),
-        "MEMORY_HUB_AUTOSTART": "off",
-        "MEMORY_HUB_EMBEDDING_MODEL": "none",
-        "PYTHONUNBUFFERED": "1",
-    }
-    program = [str(checkout / ".venv/bin/python"), str(checkout / "manage.py")]
-    subprocess.run([*program, "demo"], env=environment, cwd=checkout, check=True, stdout=subprocess.DEVNULL)
-    process = subprocess.Popen(
-        [*program, "serve", "--port", "0"],
-        env=environment,
-        cwd=checkout,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    variables = {"MEMORY_HUB_HOME": str(home), "MEMORY_HUB_AUTOSTART": "off", "MEMORY_HUB_EMBEDDING_MODEL": "none"}
+    options: Any = {"env": {**os.environ, **variables, "PYTHONUNBUFFERED": "1"}, "cwd": ROOT}
+    program = [sys.executable, str(ROOT / "manage.py")]
+    subprocess.run([*program, "demo"], check=True, stdout=subprocess.DEVNULL, **options)
+    output: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    process = subprocess.Popen([*program, "serve", "--port", "0"], **output, **options)
     server = Server(home, process=process)
     try:
         server.wait_until_ready()
         _fill(server)
-        imported = [str(ROOT / "tests/transfer/data/server-memory/memory.jsonl"), "--project", LONG]
-        arguments = ["import", "server-memory", *imported]
-        subprocess.run([*program, *arguments], env=environment, check=True, capture_output=True)
+        path = str(ROOT / "tests/transfer/data/server-memory/memory.jsonl")
+        words = ["import", "server-memory", path, "--project", LONG]
+        subprocess.run([*program, *words], check=True, capture_output=True, **options)
         yield server
     finally:
         server.close()
@@ -200,39 +172,9 @@ def _fill(server: Server) -> None:
     post(f"projects/{LONG}/holds", {"stream_id": f"memory:{memory}", "reason": "Evidence"})
 
 
-def take_pictures(browser: webdriver.Chrome, folder: Path, name: str) -> None:
-    for width in _WIDTHS:
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        height = min(browser.execute_script("return document.documentElement.scrollHeight"), _TALLEST)
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {**size, "height": max(height, 900)})
-        for scheme in _SCHEMES:
-            emulate_scheme(browser, scheme)
-            clip = {"x": 0, "y": 0, "width": width, "height": max(height, 900), "scale": 1}
-            picture = browser.execute_cdp_cmd(
-                "Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip, "optimizeForSpeed": True}
-            )
-            (folder / f"{name}.{width}.{scheme}.png").write_bytes(base64.b64decode(picture["data"]))
-
-
 def emulate_scheme(browser: webdriver.Chrome, scheme: str) -> None:
     features = [
         {"name": "prefers-color-scheme", "value": scheme},
         {"name": "prefers-reduced-motion", "value": "reduce"},
     ]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-
-
-def main(folder: Path, checkout: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as place, sample_hub(Path(place, "home"), checkout) as server:
-        browser = start_browser(f"{place}/browser")
-        with quitting(browser):
-            browser.get(server.link)
-            for page in Walk(browser, server.address).pages():
-                take_pictures(browser, folder, page.name)
-                print(page.name, page.path, flush=True)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT)

@@ -75,8 +75,7 @@ def send(server: Server, method: str, path: str, body: Any = None, *, client: st
 
 def send_raw(server: Server, *lines: str, body: bytes = b"", **headers: str) -> bytes:
     """Send a request as it is, and return all that comes until the server closes the connection."""
-    named = {name.replace("_", "-"): value for name, value in forwarded(**headers).items()}
-    head = [*lines, *(f"{name}: {value}" for name, value in named.items()), "Connection: close", "", ""]
+    head = [*lines, *_lines(headers), "Connection: close", "", ""]
     return exchange(server, "\r\n".join(head).encode("latin-1") + body)
 
 
@@ -86,13 +85,16 @@ def exchange(server: Server, content: bytes) -> bytes:
         return read_all(client)
 
 
-def first_status(server: Server, method: str, path: str, **headers: str) -> int:
-    """Return the status of an answer that may be a stream."""
-    named = {name.replace("_", "-"): value for name, value in forwarded(**headers).items()}
-    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in named.items()), "", ""]
-    with socket.create_connection(server.place, DEADLINE_SECONDS) as client:
-        client.sendall("\r\n".join(lines).encode())
-        return status_of(client.recv(1000))
+def begin_request(server: Server, method: str, path: str, *, body: bytes = b"", **headers: str) -> socket.socket:
+    """Send a request, and return its connection, which stays open."""
+    client = socket.create_connection(server.place, DEADLINE_SECONDS)
+    with contextlib.suppress(ConnectionError):  # refused before all of it is sent
+        client.sendall("\r\n".join([f"{method} {path} HTTP/1.1", *_lines(headers), "", ""]).encode() + body)
+    return client
+
+
+def _lines(headers: dict[str, str]) -> list[str]:
+    return [f"{name.replace('_', '-')}: {value}" for name, value in forwarded(**headers).items()]
 
 
 def read_all(client: socket.socket) -> bytes:

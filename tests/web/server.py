@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 from memoryhub.env import DATABASE_FILE
 from tests.databases import remove_home, variables_of
 from tests.home import RUN_HOME_VARIABLE, UNMEASURED, run_home
+from tests.server_processes import children_of, is_alive
 
 ROOT = Path(__file__).parent.parent.parent
 # How long what must come is waited for; it costs nothing where it comes early.
@@ -76,9 +77,7 @@ class Reply:
 
 
 class Server:
-    def __init__(
-        self, home: Path, *options: str, program: str = "", process: subprocess.Popen[str] | None = None
-    ) -> None:
+    def __init__(self, home: Path, *options: str, program: str = "", process: Any = None) -> None:
         self.home = home
         # The address at which a proxy reaches it, where it has one of its own for that
         self.upstream = ""
@@ -136,8 +135,9 @@ class Server:
         return self.request(method, f"/api/v1/{path}", body, Authorization=f"Bearer {self.token}", **headers)
 
     def worker_pids(self) -> list[int]:
-        groups = {int(pid) for pid in _children(self.process.pid)}
-        return [pid for pid in _all_pids() if _group(pid) in groups]
+        groups = children_of(self.process.pid)
+        pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+        return [pid for pid in alive(pids) if _group(pid) in groups]
 
     def end(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
@@ -240,26 +240,11 @@ def serving(*options: str, home: Path | None = None, program: str = "") -> Itera
             server.close()
 
 
-def _all_pids() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-
-
-def _stat(pid: int) -> list[str]:
-    """The fields after the name: state, parent, group, …; empty for a process that is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-
-
 def _group(pid: int) -> int | None:
-    fields = _stat(pid)
-    return int(fields[2]) if fields and fields[0] != "Z" else None
-
-
-def _children(parent: int) -> list[int]:
-    return [pid for pid in _all_pids() if (fields := _stat(pid)) and int(fields[1]) == parent]
+    with contextlib.suppress(ProcessLookupError):
+        return os.getpgid(pid)
+    return None
 
 
 def alive(pids: list[int]) -> list[int]:
-    return [pid for pid in pids if _group(pid) is not None]
+    return [pid for pid in pids if is_alive(pid)]

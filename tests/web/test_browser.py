@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
@@ -51,7 +49,9 @@ return [...document.querySelectorAll('a[href], button, input, select, textarea, 
 """
 
 
-class AccessibilityTestCase(SimpleTestCase):
+@needs("chromium", "node tools")
+@tag("browser")
+class AccessibilityTests(SimpleTestCase):
     """Each page passes axe in light and dark, fits a wide and a narrow window, and is reached by keyboard."""
 
     def setUp(self) -> None:
@@ -59,6 +59,12 @@ class AccessibilityTestCase(SimpleTestCase):
         self.server = self.enterContext(sample_hub(place / "home"))
         self.browser = this_process_browser()
         self.browser.get(self.server.link)
+
+    def test_the_pages_of_the_sample_project(self) -> None:
+        self.check(is_of_sample=True, least=50)
+
+    def test_the_pages_of_the_hub_of_an_empty_place_and_of_one_with_a_long_name(self) -> None:
+        self.check(is_of_sample=False, least=20)
 
     def check(self, *, is_of_sample: bool, least: int) -> None:
         source = AXE.read_text("utf-8")
@@ -77,14 +83,14 @@ class AccessibilityTestCase(SimpleTestCase):
         self.browser.get(f"{self.server.address}{DEMO}settings/")
         self.browser.find_element(By.NAME, "review_sample_percent-value").send_keys("500", Keys.ENTER)
         self.wait_for(".errornote")
-        yield Page("settings-error", "settings with an error")
+        yield Page("settings with an error")
         self.browser.get(f"{self.server.address}/tokens")
         self.browser.find_element(By.CSS_SELECTOR, "[name=projects][value=demo]").send_keys(Keys.SPACE)
         self.browser.find_element(By.NAME, "name").send_keys("ci", Keys.ENTER)
         self.wait_for("#shown-once")
-        yield Page("token", "a new token")
+        yield Page("a new token")
         self.browser.get(f"{self.server.address}/tokens/ci/revoke")
-        yield Page("revoke", "the revocation of a token")
+        yield Page("the revocation of a token")
 
     def wait_for(self, selector: str) -> None:
         WebDriverWait(self.browser, SECONDS).until(lambda browser: browser.find_elements(By.CSS_SELECTOR, selector))
@@ -108,33 +114,15 @@ class AccessibilityTestCase(SimpleTestCase):
         return lines
 
     def found_by_axe(self, page: Page, mode: str, rules: Counter[str]) -> list[str]:
-        found: Any = self.browser.execute_async_script(_RUN, mode)
-        self.assertIsInstance(found, list, f"{page.path}: {found}")
-        for violation in found:
-            rules[violation["id"]] += len(violation["nodes"])
-        return [
-            f"{page.path} {mode} {violation['id']}: {' | '.join(node)}"
-            for violation in found
-            for node in violation["nodes"]
-        ]
-
-
-@needs("chromium", "node tools")
-@tag("browser")
-class SampleAccessibilityTests(AccessibilityTestCase):
-    def test_the_pages_of_the_sample_project(self) -> None:
-        self.check(is_of_sample=True, least=50)
-
-
-@needs("chromium", "node tools")
-@tag("browser")
-class OtherAccessibilityTests(AccessibilityTestCase):
-    def test_the_pages_of_the_hub_of_an_empty_place_and_of_one_with_a_long_name(self) -> None:
-        self.check(is_of_sample=False, least=20)
+        violations: Any = self.browser.execute_async_script(_RUN, mode)
+        self.assertIsInstance(violations, list, f"{page.path}: {violations}")
+        rules.update({violation["id"]: len(violation["nodes"]) for violation in violations})
+        nodes = [(violation["id"], node) for violation in violations for node in violation["nodes"]]
+        return [f"{page.path} {mode} {rule}: {' | '.join(node)}" for rule, node in nodes]
 
 
 class PersonTests(BrowserTestCase):
-    """What each task takes in clicks and keys, from the overview; ``MEMORY_HUB_TEST_TASKS`` names a file for it."""
+    """What each task takes in clicks and keys, from the overview."""
 
     acts = 0
 
@@ -155,11 +143,7 @@ class PersonTests(BrowserTestCase):
         super().press(*keys)
 
     def done(self, task: str, *, most: int) -> None:
-        seconds = time.perf_counter() - self.started
-        if file := os.environ.get("MEMORY_HUB_TEST_TASKS"):
-            with Path(file).open("a") as results:
-                results.write(f"{task}\t{self.acts}\t{seconds:.1f}\n")
-        self.assertLessEqual(self.acts, most)
+        self.assertLessEqual(self.acts, most, task)
 
     def go(self, *keys: str) -> None:
         with self.new_page():
@@ -183,7 +167,6 @@ class PersonTests(BrowserTestCase):
     def begin(self) -> None:
         self.open("")
         self.acts = 0
-        self.started = time.perf_counter()
 
     def test_each_verdict_of_a_review_is_one_key(self) -> None:
         self.project = "reviewed"
@@ -224,7 +207,6 @@ class PersonTests(BrowserTestCase):
 
     def test_redact_a_secret_roll_back_a_session_and_run_retention(self) -> None:
         self.rest("POST", "projects/demo/memories", {"title": "The pump's door", "content": "Its code is 8841-tide."})
-        self.started = time.perf_counter()
         self.palette("pump's door", "The pump's door")
         self.follow("Redact…")
         self.type_into("wanted", "8841-tide")
@@ -363,18 +345,15 @@ class LivePageTests(BrowserTestCase):
         first = self.find(".entry.is-memory summary")
         first.click()
         self.script("window.isSamePage = true")
-
         self.see("Not used yet", "#given")
         self.agent.say("memory_get", ids=[memory])
         self.see("Used", f"#given li:has(a[href$='memory:{memory}/'])")
-
         self.remember("The pump stops")
         self.see("The pump stops", "#rail")
         self.see("1 new row", ".visually-hidden[role=status]")
         self.assertTrue(self.script("return window.isSamePage && document.activeElement.closest('details').open"))
         self.assertEqual(self.script("return document.activeElement"), first)
         self.assertEqual(self.counts(), (1, 1))
-
         page = self.browser.current_window_handle
         self.browser.switch_to.new_window("tab")
         poll(lambda: self.counts() == (0, 0), what="the end of the stream of a hidden page")
@@ -385,7 +364,6 @@ class LivePageTests(BrowserTestCase):
         self.browser.switch_to.window(page)
         self.see("The pump is repaired", "#rail")
         self.see_live()
-
         self.browser.get("about:blank")
         poll(lambda: self.counts() == (0, 0), what="the end of the stream of a closed page")
         self.assertLessEqual(len(list(Path(f"/proc/{self.server.process.pid}/task").iterdir())), threads + 8)

@@ -52,25 +52,20 @@ class Proxy:
         connection.sock = self._tls.wrap_socket(plain, server_hostname=HOST)
         return connection
 
-    def request(
-        self, method: str, path: str, body: Any = None, **headers: str
-    ) -> tuple[int, http.client.HTTPMessage, bytes]:
-        with contextlib.closing(self.connect()) as connection:
-            named = {name.replace("_", "-"): value for name, value in headers.items()}
-            connection.request(method, path, body, {"Host": HOST, **named})
-            answer = connection.getresponse()
-            return answer.status, answer.headers, answer.read()
+    def request(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.send(method, path, body, named)
 
-    def send(self, headers: dict[str, str]) -> Reply:
-        """Get the home page with headers that are sent as they are written."""
+    def send(self, method: str, path: str, body: Any, headers: dict[str, str]) -> Reply:
+        """Send headers as they are written."""
         with contextlib.closing(self.connect()) as connection:
-            connection.request("GET", "/", headers={"Host": HOST, **headers})
+            connection.request(method, path, body, {"Host": HOST, **headers})
             answer = connection.getresponse()
             return Reply(answer.status, answer.headers, answer.read())
 
     def is_ready(self) -> bool:
         try:
-            return self.request("GET", "/api/v1/health", Authorization="Bearer x")[0] == 200
+            return self.request("GET", "/api/v1/health", Authorization="Bearer x").status == 200
         except (OSError, http.client.HTTPException):
             return False
 
@@ -187,9 +182,8 @@ class FileTests(TestCase):
 
     def test_every_variable_is_documented(self):
         used = {name for path in DEPLOY.iterdir() for name in re.findall(r"MEMORY_HUB_[A-Z_]+", path.read_text())}
-        documented = set(
-            re.findall(r"^\| `(MEMORY_HUB_[A-Z_]+)`", (ROOT / "docs/reference/settings.md").read_text(), re.M)
-        )
+        reference = (ROOT / "docs/reference/settings.md").read_text()
+        documented = set(re.findall(r"^\| `(MEMORY_HUB_[A-Z_]+)`", reference, re.M))
         self.assertEqual(used - documented - {"MEMORY_HUB_UPSTREAM"}, set())
 
 
@@ -217,22 +211,21 @@ class ProxyTests(Shared):
 
     def sign_in(self) -> str:
         link = run("signin", home=self.server.home)[1].strip()
-        status, headers, _ = self.proxy.request("GET", link.removeprefix(URL))
-        self.assertEqual(status, 302)
-        cookies = headers.get_all("Set-Cookie") or []
+        reply = self.proxy.request("GET", link.removeprefix(URL))
+        self.assertEqual(reply.status, 302)
+        cookies = reply.headers.get_all("Set-Cookie") or []
         self.assertTrue(all("; Secure" in cookie for cookie in cookies))
         return "; ".join(cookie.split(";")[0] for cookie in cookies)
 
     def test_pages_rest_and_mcp_are_served(self) -> None:
-        cookie = self.sign_in()
-        status, headers, body = self.proxy.request("GET", "/", Cookie=cookie)
-        self.assertEqual((status, headers["Strict-Transport-Security"]), (200, "max-age=31536000"))
-        self.assertIn(b"alpha", body)
-        self.assertEqual(self.proxy.request("GET", "/static/memoryhub/hub.css")[0], 200)
-        self.assertEqual(self.proxy.request("GET", "/api/v1/projects", **self.bearer)[0], 200)
+        page = self.proxy.request("GET", "/", Cookie=self.sign_in())
+        self.assertEqual((page.status, page.headers["Strict-Transport-Security"]), (200, "max-age=31536000"))
+        self.assertIn(b"alpha", page.body)
+        self.assertEqual(self.proxy.request("GET", "/static/memoryhub/hub.css").status, 200)
+        self.assertEqual(self.proxy.request("GET", "/api/v1/projects", **self.bearer).status, 200)
         ping = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
         accept = {"Accept": "application/json, text/event-stream"}
-        self.assertNotIn(self.proxy.request("POST", "/p/alpha/mcp", ping, **accept, **self.bearer)[0], (404, 502))
+        self.assertNotIn(self.proxy.request("POST", "/p/alpha/mcp", ping, **accept, **self.bearer).status, (404, 502))
 
     def test_a_stream_is_not_buffered(self) -> None:
         with contextlib.closing(self.proxy.connect()) as connection:
@@ -241,28 +234,39 @@ class ProxyTests(Shared):
             answer = connection.getresponse()
             first = answer.readline()
             answer.readline()
-            self.server.api(
-                "POST", "projects/alpha/memories", {"title": f"New {self.id()}", "content": f"text of {self.id()}"}
-            )
+            note = {"title": f"New {self.id()}", "content": f"text of {self.id()}"}
+            self.server.api("POST", "projects/alpha/memories", note)
             self.assertNotEqual(answer.readline(), first)
 
     def test_long_bodies_pass_and_longer_ones_do_not(self) -> None:
         for size, statuses in ((1_900_000, (201, 422)), (4_000_000, (413,))):
             body = json.dumps({"title": f"Long {self.id()}", "content": f"{self.id()} " + "word " * (size // 5)})
-            status, _, answer = self.proxy.request("POST", "/api/v1/projects/alpha/memories", body, **self.bearer)
-            self.assertIn(status, statuses, answer[:200])
+            reply = self.proxy.request("POST", "/api/v1/projects/alpha/memories", body, **self.bearer)
+            self.assertIn(reply.status, statuses, reply.body[:200])
 
     def test_what_a_client_makes_up_does_not_reach_the_hub(self) -> None:
         token = create_token(self.server, type(self).__name__.lower())
-        made_up = {"X_Forwarded_For": "198.51.100.9", "X_Forwarded_Proto": "http", "Forwarded": "for=198.51.100.9"}
-        status, _, _ = self.proxy.request("GET", "/api/v1/projects", Authorization=f"Bearer {token}", **made_up)
-        self.assertEqual(status, 200)
+        forged = {"X_Forwarded_For": "198.51.100.9", "X_Forwarded_Proto": "http", "Forwarded": "for=198.51.100.9"}
+        reply = self.proxy.request("GET", "/api/v1/projects", Authorization=f"Bearer {token}", **forged)
+        self.assertEqual(reply.status, 200)
         self.assertIn(OTHER_ADDRESS, run("token", "list", home=self.server.home)[1])
         for name in REMOTE_USER:
-            answer = self.proxy.send({name: "owner"})
-            self.assertEqual((answer.status, answer.headers["Location"]), (302, "/admin/login/"))
-        status, _, body = self.proxy.request("GET", "/", X_Forwarded_Host="evil.example", Host=HOST)
-        self.assertNotIn(b"evil.example", body)
+            reply = self.proxy.send("GET", "/", None, {name: "owner"})
+            self.assertEqual((reply.status, reply.headers["Location"]), (302, "/admin/login/"))
+        reply = self.proxy.request("GET", "/", X_Forwarded_Host="evil.example", Host=HOST)
+        self.assertNotIn(b"evil.example", reply.body)
+
+
+@needs("nginx")
+@tag("proxy")
+class NginxTests(ProxyTests, TestCase):
+    running = staticmethod(nginx)
+
+
+@needs("caddy")
+@tag("proxy")
+class CaddyTests(ProxyTests, TestCase):
+    running = staticmethod(caddy)
 
 
 class Service(BaseHTTPRequestHandler):
@@ -293,46 +297,6 @@ def service() -> Iterator[str]:
             thread.join()
 
 
-class SignInTests(TestCase):
-    """The guide's example of nginx with an authentication service; Caddy's is below."""
-
-    def example(self, first_line: str) -> str:
-        text = (ROOT / "docs/guides/run-for-a-team.md").read_text()
-        found = re.search(rf"```\n({re.escape(first_line)}.*?)```", text, re.DOTALL)
-        assert found
-        return found[1]
-
-    def check(self, proxy: Proxy) -> None:
-        self.assertEqual(proxy.request("GET", "/")[0], 401)
-        self.assertEqual(proxy.request("GET", "/", Remote_User="owner")[0], 401)
-        self.assertEqual(proxy.request("GET", "/", Cookie="who=owner")[0], 200)
-        self.assertEqual(proxy.request("GET", "/", Cookie="who=bob")[0], 403)
-        self.assertEqual(proxy.request("GET", "/", Cookie="who=bob", Remote_User="owner")[0], 403)
-        bearer = {"Authorization": f"Bearer {proxy.server.token}"}
-        self.assertEqual(proxy.request("GET", "/api/v1/projects", **bearer)[0], 200)
-        self.assertEqual(proxy.request("GET", "/api/v1/projects", Remote_User="owner")[0], 401)
-
-    @needs("nginx")
-    @tag("proxy")
-    def test_nginx_asks_a_service_and_lets_tokens_through(self):
-        asked = self.enterContext(service())
-        lines = self.example("    location /oauth2/").replace("127.0.0.1:4180", asked)
-        with before_the_hub(lambda *given: nginx(*given, sign_in=lines)) as proxy:
-            self.check(proxy)
-
-
-@needs("nginx")
-@tag("proxy")
-class NginxTests(ProxyTests, TestCase):
-    running = staticmethod(nginx)
-
-
-@needs("caddy")
-@tag("proxy")
-class CaddyTests(ProxyTests, TestCase):
-    running = staticmethod(caddy)
-
-
 @contextlib.contextmanager
 def asking_caddy(folder: Path, cert: Path, key: Path, port: int, upstream: str, *, asked: str) -> Iterator[None]:
     """Run Caddy with the example that asks an authentication service."""
@@ -349,47 +313,56 @@ def asking_caddy(folder: Path, cert: Path, key: Path, port: int, upstream: str, 
         yield
 
 
-@needs("caddy")
 @tag("proxy")
-class SignInProxyTests(TestCase):
-    proxy: Proxy
+class SignInTests(TestCase):
+    """The guide's example of nginx with an authentication service, and Caddy's."""
 
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        asked = cls.enterClassContext(service())
-        cls.proxy = cls.enterClassContext(before_the_hub(partial(asking_caddy, asked=asked)))
+    def example(self, first_line: str) -> str:
+        text = (ROOT / "docs/guides/run-for-a-team.md").read_text()
+        lines = re.search(rf"```\n({re.escape(first_line)}.*?)```", text, re.DOTALL)
+        assert lines
+        return lines[1]
 
-    def get(self, path: str, **headers: str) -> Reply:
-        return Reply(*self.proxy.request("GET", path, **headers))
-
-    def test_the_services_person_is_signed_in(self):
-        page = self.get("/", Cookie="who=owner")
-        self.assertEqual(page.status, 200)
-        self.assertIn("memoryhub_session", str(page.headers))
-
-    def test_without_the_service_nobody_gets_a_page(self):
+    def check(self, proxy: Proxy) -> None:
+        """The service alone says who gets a page; a token needs no service, and is nobody but itself."""
+        bearer = {"Authorization": f"Bearer {proxy.server.token}"}
+        wrong = {"Authorization": "Bearer wrong", "Remote_User": "owner"}
+        for path, headers, status in (
+            ("/", {}, 401),
+            ("/", {"Cookie": "who=owner"}, 200),
+            ("/", {"Cookie": "who=bob"}, 403),
+            ("/", {"Cookie": "who=bob", "Remote_User": "owner"}, 403),
+            ("/api/v1/projects", bearer, 200),
+            ("/api/v1/projects", {"Remote_User": "owner"}, 401),
+            ("/api/v1/projects", wrong, 401),
+        ):
+            with self.subTest(path=path, headers=headers):
+                self.assertEqual(proxy.request("GET", path, **headers).status, status)
         for name in REMOTE_USER:
-            self.assertEqual(self.proxy.send({name: "owner"}).status, 401)
+            self.assertEqual(proxy.send("GET", "/", None, {name: "owner"}).status, 401)
+        self.assertIn("memoryhub_session", str(proxy.request("GET", "/", Cookie="who=owner").headers))
 
-    def test_a_client_cannot_add_a_name_where_the_service_gave_none(self):
+    @needs("nginx")
+    def test_nginx_asks_a_service_and_lets_tokens_through(self):
+        lines = self.example("    location /oauth2/").replace("127.0.0.1:4180", self.enterContext(service()))
+        with before_the_hub(partial(nginx, sign_in=lines)) as proxy:
+            self.check(proxy)
+
+    @needs("caddy")
+    def test_caddy_asks_a_service_and_lets_tokens_through(self):
+        asked = self.enterContext(service())
+        proxy = self.enterContext(before_the_hub(partial(asking_caddy, asked=asked)))
+        self.check(proxy)
         for name in REMOTE_USER:
             # Some versions of Caddy then send the placeholder's own name, which is nobody's.
-            page = self.proxy.send({name: "owner", "Cookie": "who=nobody"})
+            page = proxy.send("GET", "/", None, {name: "owner", "Cookie": "who=nobody"})
             self.assertIn(page.status, (302, 403))
             self.assertNotIn("memoryhub_session", str(page.headers))
             self.assertNotIn("as owner", page.body.decode())
-
-    def test_a_name_that_a_connection_header_removes_signs_nobody_in(self):
-        page = self.get("/", Cookie="who=owner", Connection="close, Remote-User")
+        # A name that a Connection header removes signs nobody in
+        page = proxy.request("GET", "/", Cookie="who=owner", Connection="close, Remote-User")
         self.assertNotIn("memoryhub_session", str(page.headers.get_all("Set-Cookie")))
-        spared = self.get("/", Cookie="who=owner", Connection="close, X-Forwarded-For, X-Forwarded-Proto")
-        self.assertEqual(spared.status, 200)
-
-    def test_a_token_needs_no_service_and_is_nobody_but_itself(self):
-        token = {"Authorization": f"Bearer {self.proxy.server.token}"}
-        self.assertEqual(self.get("/api/v1/projects", **token).status, 200)
-        wrong = {"Authorization": "Bearer wrong", "Remote_User": "owner"}
-        self.assertEqual(self.get("/api/v1/projects", **wrong).status, 401)
-        page = self.get("/", **wrong)
+        page = proxy.request("GET", "/", Cookie="who=owner", Connection="close, X-Forwarded-For, X-Forwarded-Proto")
+        self.assertEqual(page.status, 200)
+        page = proxy.request("GET", "/", Authorization="Bearer wrong", Remote_User="owner")
         self.assertEqual((page.status, page.headers["Location"]), (302, "/admin/login/"))

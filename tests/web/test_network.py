@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import http.client
-import json
 import os
 import resource
 import select
@@ -13,6 +12,7 @@ import socket
 import tempfile
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from unittest import TestCase, mock
 
 from django.test import tag
@@ -47,6 +47,45 @@ OPEN = {"listen": "0.0.0.0:8443"}
 PROXY = {"trusted_proxy": ["10.0.0.5"]}
 
 
+HEADERS = (
+    *("Host", "Remote_User", "Cookie", "X-CSRFToken", "Accept-Language", "Cache-Control", "Mcp-Session-Id"),
+    *("User-Agent", "X-Forwarded-For", "X-CSRF-Token", "a b"),
+)
+# What is refused, and the options that are
+REFUSED: dict[str, list[dict[str, Any]]] = {
+    "write scheme and host alone": [
+        {"public_url": text, **PROXY}
+        for text in (
+            HOST,
+            f"{URL}/hub",
+            f"{URL}?a=1",
+            f"https://ann@{HOST}",
+            "ftp://x.org",
+            "https://a:b",
+            f"https://.{HOST}",
+        )
+    ],
+    "would send tokens and memories unencrypted": [{"public_url": URL, **OPEN}],
+    "use https://": [{"public_url": f"http://{HOST}", **OPEN, **PROXY}],
+    "is reached from this one only": [{"public_url": "http://127.0.0.1:8443", **OPEN, **PROXY}],
+    "needs? --public-url": [OPEN, {**OPEN, **PROXY}],
+    "needs --tls-cert and --tls-key, or --trusted-proxy": [{"public_url": URL}],
+    "would trust everybody": [
+        {"public_url": URL, "trusted_proxy": [network]}
+        for network in ("0.0.0.0/0", "128.0.0.0/8", "10.0.0.0/15", "::/0", "fd00::/16")
+    ],
+    "write an address or a network": [
+        {"public_url": URL, "trusted_proxy": [text]} for text in ("proxy.example.org", "10.0.0.1/8", "*")
+    ],
+    "needs --trusted-proxy": [{"remote_user_header": "Remote-User"}],
+    "a header of the proxy's own": [{"public_url": URL, "remote_user_header": name, **PROXY} for name in HEADERS],
+    "--listen": [
+        {"listen": text, "public_url": URL, **PROXY}
+        for text in ("8443", "0.0.0.0", "example.org:8443", "[::1]", "0.0.0.0:port")
+    ],
+}
+
+
 class OptionTests(TestCase):
     def setUp(self) -> None:
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory(dir=run_home())))
@@ -55,67 +94,35 @@ class OptionTests(TestCase):
         with self.subTest(options=options), self.assertRaisesRegex(Invalid, sentence):
             Network.from_options(options, {})
 
-    def test_without_options_it_is_a_hub_for_this_machine(self):
+    def test_nothing_leaves_the_machine_unencrypted_and_only_named_proxies_are_trusted(self):
+        for sentence, rows in REFUSED.items():
+            for options in rows:
+                self.assert_refused(sentence, **options)
+
+    def test_hosts_and_origins_come_from_the_address_and_the_public_url_alone(self):
         network = Network.from_options({}, {})
         self.assertEqual(network, Network())
         self.assertEqual(network.hosts, ["127.0.0.1", "[::1]", "localhost"])
         self.assertFalse(network.is_public)
-
-    def test_hosts_and_origins_come_from_the_address_and_the_public_url_alone(self):
-        network = Network.from_options({"listen": "192.0.2.4:8443", "public_url": URL, **PROXY}, {})
+        network = Network.from_options({"listen": "192.0.2.4:8443", "public_url": f"{URL}:443/", **PROXY}, {})
         self.assertEqual(network.hosts, ["127.0.0.1", "192.0.2.4", "[::1]", HOST, "localhost"])
-        self.assertEqual(network.origins, [URL])
+        self.assertEqual((network.origins, network.public_url), ([URL], URL))
         self.assertNotIn("0.0.0.0", Network.from_options({**OPEN, "public_url": URL, **PROXY}, {}).hosts)
-
-    def test_a_public_url_has_scheme_and_host_alone(self):
-        for text in (
-            "hub.example.org",
-            f"{URL}/hub",
-            f"{URL}?a=1",
-            f"https://ann@{HOST}",
-            "ftp://x.org",
-            "https://a:b",
-            f"https://.{HOST}",
-        ):
-            self.assert_refused("write scheme and host alone", public_url=text, **PROXY)
-        with_port = Network.from_options({"public_url": f"{URL}:443/", **PROXY}, {})
-        self.assertEqual(with_port.public_url, URL)
-
-    def test_nothing_leaves_the_machine_unencrypted(self):
-        self.assert_refused("would send tokens and memories unencrypted", public_url=URL, **OPEN)
-        self.assert_refused("use https://", public_url=f"http://{HOST}", **OPEN, **PROXY)
-        self.assert_refused("is reached from this one only", public_url="http://127.0.0.1:8443", **OPEN, **PROXY)
-        self.assert_refused("needs --public-url", **OPEN)
-        self.assert_refused("need --public-url", **OPEN, **PROXY)
-        self.assert_refused("needs --tls-cert and --tls-key, or --trusted-proxy", public_url=URL)
-
-    def test_only_named_proxies_are_trusted(self):
-        for proxies in ("0.0.0.0/0", "128.0.0.0/8", "10.0.0.0/15", "::/0", "fd00::/16"):
-            self.assert_refused("would trust everybody", public_url=URL, trusted_proxy=[proxies])
-        for proxies in ("proxy.example.org", "10.0.0.1/8", "*"):
-            self.assert_refused("write an address or a network", public_url=URL, trusted_proxy=[proxies])
-        self.assert_refused("needs --trusted-proxy", remote_user_header="Remote-User")
-        taken = ("Accept-Language", "Cache-Control", "Mcp-Session-Id", "User-Agent", "X-Forwarded-For", "X-CSRF-Token")
-        for header in ("Host", "Remote_User", "Cookie", "X-CSRFToken", *taken, "a b"):
-            self.assert_refused("a header of the proxy's own", public_url=URL, remote_user_header=header, **PROXY)
-
-    def test_an_address_that_is_none_is_refused(self):
-        for text in ("8443", "0.0.0.0", "example.org:8443", "[::1]", "0.0.0.0:port"):
-            self.assert_refused("--listen", listen=text, public_url=URL, **PROXY)
 
     def test_a_certificate_must_be_usable(self):
         cert, key = make_certificate(self.folder, HOST)
         options = {"public_url": URL, **OPEN, "tls_cert": str(cert), "tls_key": str(key)}
         self.assertIsNotNone(Network.from_options(options, {}).certificate)
-        self.assert_refused("need each other", **{**options, "tls_cert": ""})
-        self.assert_refused("need each other", **{**options, "tls_key": ""})
-        self.assert_refused("can't be read", **{**options, "tls_cert": str(self.folder / "none")})
-        self.assert_refused("is not a certificate", **{**options, "tls_cert": str(key)})
-        self.assert_refused(f"is for {HOST}, not for", **{**options, "public_url": "https://other.example.org"})
+        for sentence, change in (
+            ("need each other", {"tls_cert": ""}),
+            ("need each other", {"tls_key": ""}),
+            ("can't be read", {"tls_cert": str(self.folder / "none")}),
+            ("is not a certificate", {"tls_cert": str(key)}),
+            (f"is for {HOST}, not for", {"public_url": "https://other.example.org"}),
+        ):
+            self.assert_refused(sentence, **{**options, **change})
         key.chmod(0o644)
         self.assert_refused("others may read the key .* chmod 600", **options)
-
-    def test_a_certificate_must_be_valid_now_and_belong_to_its_key(self):
         cert, key = make_certificate(self.folder, HOST, days=-1)
         with self.assertRaisesRegex(Invalid, "expired on"):
             tls.load(cert, key, host=HOST)
@@ -128,19 +135,20 @@ class OptionTests(TestCase):
         environment = {"MEMORY_HUB_PUBLIC_URL": URL, "MEMORY_HUB_TRUSTED_PROXIES": "10.0.0.5, 172.18.0.0/16"}
         network = Network.from_options({}, environment)
         self.assertEqual((network.public_url, len(network.proxies)), (URL, 2))
-        self.assertTrue(network.is_proxy("172.18.3.4") and network.is_proxy("::ffff:10.0.0.5"))
-        self.assertFalse(network.is_proxy("10.0.0.6") or network.is_proxy("not an address"))
+        addresses = ("172.18.3.4", "::ffff:10.0.0.5", "10.0.0.6", "not an address")
+        self.assertEqual([network.is_proxy(address) for address in addresses], [True, True, False, False])
         other = Network.from_options({"public_url": "https://other.org"}, environment)
         self.assertEqual(other.public_url, "https://other.org")
 
-    def test_the_default_port_of_this_machine_s_hubs_is_named(self) -> None:
-        with mock.patch.object(socket.socket, "bind", side_effect=OSError(errno.EADDRINUSE, "Address already in use")):
-            with self.assertRaisesRegex(Unavailable, "with --listen 0.0.0.0:8320: 8321 is the default port of every"):
-                web.listen_publicly(Network(listen=("0.0.0.0", 8321)))
-            with self.assertRaisesRegex(
-                Unavailable, r"port 8443 \(Address already in use\); choose another with --listen$"
-            ):
-                web.listen_publicly(Network(listen=("0.0.0.0", 8443)))
+    def test_a_port_in_use_names_the_option_and_the_default_port_of_this_machine_s_hubs(self) -> None:
+        busy = OSError(errno.EADDRINUSE, "Address already in use")
+        self.enterContext(mock.patch.object(socket.socket, "bind", side_effect=busy))
+        for port, sentence in (
+            (8321, "with --listen 0.0.0.0:8320: 8321 is the default port of every"),
+            (8443, r"port 8443 \(Address already in use\); choose another with --listen$"),
+        ):
+            with self.assertRaisesRegex(Unavailable, sentence):
+                web.listen_publicly(Network(listen=("0.0.0.0", port)))
 
 
 class LimitTests(TestCase):
@@ -151,8 +159,7 @@ class LimitTests(TestCase):
         self.assertEqual(Limits.from_text('{"streams": 3}').streams, 3)
 
     def test_fifty_clients_of_one_address_never_meet_the_defaults(self):
-        now = 0.0
-        limits = Limits()
+        now, limits = 0.0, Limits()
         buckets = Buckets(limits.requests_per_second, limits.requests_burst, now=lambda: now)
         for _ in range(10 * 60):
             for _ in range(50 * 5):
@@ -175,47 +182,40 @@ class StartTests(TestCase):
     def test_a_refusal_is_one_sentence_of_the_command(self):
         with temporary_home() as home:
             code, output = run("serve", "--port", "0", "--listen", "0.0.0.0:0", home=home)
-        self.assertEqual(code, 2)
-        self.assertEqual(
-            output.strip(), "memory-hub: --listen 0.0.0.0 needs --public-url, the address that people and clients use"
-        )
-
-    def test_a_port_in_use_is_one_sentence(self):
-        with temporary_home() as home, closing(socket.create_server(("127.0.0.1", 0))) as taken:
-            place = f"127.0.0.1:{taken.getsockname()[1]}"
-            options = ("--public-url", URL, "--trusted-proxy", "127.0.0.1", "--listen", place)
-            code, output = run("serve", "--port", "0", *options, home=home)
-        self.assertEqual(code, 8)
-        self.assertIn("(Address already in use); choose another with --listen", output)
+        sentence = "--listen 0.0.0.0 needs --public-url, the address that people and clients use"
+        self.assertEqual((code, output.strip()), (2, f"memory-hub: {sentence}"))
 
     def test_people_use_tls_and_this_machine_its_own_address(self):
-        with temporary_home() as home, tempfile.TemporaryDirectory(dir=run_home()) as folder:
-            cert, key = make_certificate(Path(folder), "127.0.0.1")
-            port = free_port()
-            url = f"https://127.0.0.1:{port}"
-            options = ("--listen", f"127.0.0.1:{port}", "--tls-cert", str(cert), "--tls-key", str(key))
-            with serving("--no-worker", "--public-url", url, *options, home=home) as server:
-                self.assertTrue(server.link.startswith(f"{url}/signin/"))
-                connection = http.client.HTTPSConnection("127.0.0.1", port, context=trusting(cert))
-                connection.request("GET", server.link.removeprefix(url))
-                answer = connection.getresponse()
-                answer.read()
-                cookies = answer.headers.get_all("Set-Cookie") or []
-                connection.close()
-                self.assertEqual(answer.status, 302)
-                self.assertTrue(cookies and all("; Secure" in cookie for cookie in cookies))
-                self.assertEqual(answer.headers["Strict-Transport-Security"], "max-age=31536000")
-                self.assertEqual(server.api("GET", "projects").status, 200)
-                self.assertNotIn("Strict-Transport-Security", server.request("GET", "/").headers)
-                self.assertIn(server.address, run("status", home=home)[1])
-                self.assertTrue(run("signin", home=home)[1].startswith(f"{url}/signin/"))
+        """Handshakes that are not made count as connections, and leave the machine its own."""
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory(dir=run_home())))
+        cert, key = make_certificate(folder, "127.0.0.1")
+        place = ("127.0.0.1", free_port())
+        url = f"https://127.0.0.1:{place[1]}"
+        options = ("--listen", f"127.0.0.1:{place[1]}", "--tls-cert", str(cert), "--tls-key", str(key))
+        self.enterContext(mock.patch.dict(os.environ, MEMORY_HUB_LIMITS='{"connections": 3}'))
+        server = self.enterContext(serving("--no-worker", "--public-url", url, *options))
+        self.assertTrue(server.link.startswith(f"{url}/signin/"))
+        with closing(http.client.HTTPSConnection(*place, context=trusting(cert))) as connection:
+            connection.request("GET", server.link.removeprefix(url))
+            answer = connection.getresponse()
+            answer.read()
+        cookies = answer.headers.get_all("Set-Cookie") or []
+        self.assertEqual(answer.status, 302)
+        self.assertTrue(cookies and all("; Secure" in cookie for cookie in cookies))
+        self.assertEqual(answer.headers["Strict-Transport-Security"], "max-age=31536000")
+        self.assertNotIn("Strict-Transport-Security", server.request("GET", "/").headers)
+        self.assertIn(server.address, run("status", home=server.home)[1])
+        self.assertTrue(run("signin", home=server.home)[1].startswith(f"{url}/signin/"))
+        silent = [self.enterContext(socket.create_connection(place, DEADLINE_SECONDS)) for _ in range(4)]
+        self.assertEqual(select.select(silent, [], [], DEADLINE_SECONDS)[0], [silent[3]])
+        self.assertEqual(read_all(silent[3]), b"")
+        self.assertEqual(server.api("GET", "projects").status, 200)
 
     def test_a_hub_that_a_client_starts_ignores_the_network(self):
-        network = {"MEMORY_HUB_LISTEN": "0.0.0.0:1", "MEMORY_HUB_PUBLIC_URL": URL}
+        network = {"MEMORY_HUB_LISTEN": "0.0.0.0:1", "MEMORY_HUB_PUBLIC_URL": URL, "MEMORY_HUB_IDLE_SECONDS": "0.1"}
         with mock.patch.dict(os.environ, network), temporary_home() as home:
             self.assertEqual(run("serve", "--port", "0", home=home)[0], 2)
-            with mock.patch.dict(os.environ, MEMORY_HUB_IDLE_SECONDS="0.1"):
-                code, output = run("serve", "--no-worker", "--on-demand", home=home)
+            code, output = run("serve", "--no-worker", "--on-demand", home=home)
             self.assertEqual(code, 0, output)
 
 
@@ -230,14 +230,18 @@ class ProxySignInTests(TestCase):
     def test_a_person_whom_the_proxy_names_is_signed_in_and_out_and_refused_once_deactivated(self):
         sign_in(self.server, "bea", role="viewer")
         page = self.get("/", Remote_User="bea")
-        cookie = cookie_of(page)
         self.assertEqual(page.status, 200)
+        cookie = {"Cookie": cookie_of(page)}
         # The session ends when the header is gone, or names somebody else.
-        self.assertEqual(self.get("/", Cookie=cookie).headers["Location"], "/admin/login/")
-        self.assertEqual(self.get("/", Cookie=cookie, Remote_User="bea").status, 200)
-        self.assertEqual(self.get("/api/v1/projects", Cookie=cookie).status, 401)
-        self.assertEqual(self.get("/", Cookie=cookie, Remote_User="bob").status, 403)
-        self.assertEqual(self.get("/people", Remote_User="bea").status, 403)
+        self.assertEqual(self.get("/", **cookie).headers["Location"], "/admin/login/")
+        for path, headers, status in (
+            ("/", {**cookie, "Remote_User": "bea"}, 200),
+            ("/api/v1/projects", cookie, 401),
+            ("/", {**cookie, "Remote_User": "bob"}, 403),
+            ("/people", {"Remote_User": "bea"}, 403),
+        ):
+            with self.subTest(path=path, headers=headers):
+                self.assertEqual(self.get(path, **headers).status, status)
         form = {"Content_Type": FORM, "Origin": URL, **team_owner()}
         self.assertEqual(send(self.server, "POST", "/people/bea/deactivate", b"", **form).status, 302)
         self.assertEqual(self.get("/", Remote_User="bea").status, 403)
@@ -330,20 +334,3 @@ class FileLimitTests(TestCase):
         ):
             wiping.keep(stop)
         self.assertEqual(shorten_all.call_count, 2)
-
-
-@tag("process")
-class HandshakeTests(TestCase):
-    def test_handshakes_that_are_not_made_count_and_leave_the_machine_its_own(self):
-        with tempfile.TemporaryDirectory(dir=run_home()) as folder, contextlib.ExitStack() as stack:
-            cert, key = make_certificate(Path(folder), "127.0.0.1")
-            port = free_port()
-            options = ("--listen", f"127.0.0.1:{port}", "--tls-cert", str(cert), "--tls-key", str(key))
-            limits = json.dumps({"connections": 3})
-            stack.enter_context(mock.patch.dict("os.environ", MEMORY_HUB_LIMITS=limits))
-            server = stack.enter_context(serving("--no-worker", "--public-url", f"https://127.0.0.1:{port}", *options))
-            place = ("127.0.0.1", port)
-            silent = [stack.enter_context(socket.create_connection(place, DEADLINE_SECONDS)) for _ in range(4)]
-            self.assertEqual(select.select(silent, [], [], DEADLINE_SECONDS)[0], [silent[3]])
-            self.assertEqual(read_all(silent[3]), b"")
-            self.assertEqual(server.api("GET", "projects").status, 200)

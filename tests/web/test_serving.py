@@ -37,22 +37,29 @@ SCOPE = {
 }
 
 
+def _part(content: bytes, *, more: bool = False) -> dict[str, Any]:
+    return {"type": "http.request", "body": content, "more_body": more}
+
+
 class BridgeTests(TestCase):
-    def _exchange(
-        self, application: Any, messages: list[dict[str, Any]], *, max_body: int = 10, **scope: Any
-    ) -> list[dict[str, Any]]:
-        bridge = WsgiBridge(application, max_body=max_body, threads=2)
+    def exchange(self, application: Any, *messages: dict[str, Any], **scope: Any) -> list[dict[str, Any]]:
+        bridge = WsgiBridge(application, max_body=10, threads=2)
         self.addCleanup(bridge.close)
-        sent: list[dict[str, Any]] = []
-
-        async def receive() -> dict[str, Any]:
-            return messages.pop(0)
-
-        async def send(message: dict[str, Any]) -> None:
-            sent.append(message)
-
+        receive, send = mock.AsyncMock(side_effect=messages), mock.AsyncMock()
         asyncio.run(bridge({**SCOPE, **scope}, receive, send))
-        return sent
+        return [call.args[0] for call in send.call_args_list]
+
+    def environment_of(self, *messages: dict[str, Any], **scope: Any) -> dict[str, Any]:
+        """Return the environment that an application gets for a request, with its body."""
+        environment: dict[str, Any] = {}
+
+        def application(environ, start_response):
+            environment.update(environ, body=environ["wsgi.input"].read())
+            start_response("200 OK", [])
+            return []
+
+        self.exchange(application, *messages, **scope)
+        return environment
 
     def test_an_application_sees_a_request_as_the_standard_says(self) -> None:
         seen: dict[str, Any] = {}
@@ -60,12 +67,11 @@ class BridgeTests(TestCase):
         @validator
         def application(environ, start_response):
             seen.update(environ, body=environ["wsgi.input"].read(5), thread=threading.current_thread().name)
-            start_response(
-                "201 Created", [("Content-Type", "text/plain"), ("Set-Cookie", "a=1"), ("Set-Cookie", "b=2")]
-            )
+            headers = [("Content-Type", "text/plain"), ("Set-Cookie", "a=1"), ("Set-Cookie", "b=2")]
+            start_response("201 Created", headers)
             return [b"one ", b"two"]
 
-        sent = self._exchange(application, [_part(b"he", more=True), _part(b"llo")])
+        sent = self.exchange(application, _part(b"he", more=True), _part(b"llo"))
         self.assertEqual(seen["PATH_INFO"].encode("latin-1").decode(), "/p/ü")
         self.assertEqual((seen["QUERY_STRING"], seen["HTTP_X_MANY"], seen["body"]), ("a=1", "1,2", b"hello"))
         self.assertEqual(seen["CONTENT_LENGTH"], "5")
@@ -76,80 +82,56 @@ class BridgeTests(TestCase):
         self.assertFalse(sent[-1]["more_body"])
 
     def test_of_a_body_that_is_too_long_no_more_than_one_byte_over_is_kept(self) -> None:
-        seen: dict[str, Any] = {}
-
-        def application(environ, start_response):
-            seen.update(length=int(environ["CONTENT_LENGTH"]), body=environ["wsgi.input"].read())
-            start_response("413 Content Too Large", [])
-            return []
-
-        self._exchange(application, [_part(b"x" * 8, more=True)] * 2, max_body=10)
-        self.assertEqual((seen["length"], seen["body"]), (11, b"x" * 11))
+        environment = self.environment_of(*[_part(b"x" * 8, more=True)] * 2)
+        self.assertEqual((environment["CONTENT_LENGTH"], environment["body"]), ("11", b"x" * 11))
 
     def test_a_client_that_goes_away_reaches_no_application(self) -> None:
-        sent = self._exchange(self.fail, [_part(b"x", more=True), {"type": "http.disconnect"}])
+        sent = self.exchange(self.fail, _part(b"x", more=True), {"type": "http.disconnect"})
         self.assertEqual(sent, [])
 
     def test_a_header_with_an_underscore_cannot_pass_for_one_with_a_hyphen(self) -> None:
-        seen: dict[str, Any] = {}
-
-        def application(environ, start_response):
-            seen.update(environ)
-            start_response("200 OK", [])
-            return []
-
-        self._exchange(
-            application, [_part(b"")], headers=[(b"x_session_id", b"forged"), (b"cookie", b"a=1"), (b"cookie", b"b=2")]
-        )
-        self.assertNotIn("HTTP_X_SESSION_ID", seen)
-        self.assertEqual(seen["HTTP_COOKIE"], "a=1; b=2")
+        headers = [(b"x_session_id", b"forged"), (b"cookie", b"a=1"), (b"cookie", b"b=2")]
+        environment = self.environment_of(_part(b""), headers=headers)
+        self.assertNotIn("HTTP_X_SESSION_ID", environment)
+        self.assertEqual(environment["HTTP_COOKIE"], "a=1; b=2")
 
     def test_an_answer_is_closed_even_when_it_fails(self) -> None:
-        class Broken:
-            closed = False
-
-            def __iter__(self):
-                raise RuntimeError("broken")
-
-            def close(self) -> None:
-                Broken.closed = True
+        broken = mock.MagicMock(spec=["__iter__", "close"])
+        broken.__iter__.side_effect = RuntimeError("broken")
 
         def application(environ, start_response):
             start_response("200 OK", [])
-            return Broken()
+            return broken
 
         with self.assertRaisesRegex(RuntimeError, "broken"):
-            self._exchange(application, [_part(b"")])
-        self.assertTrue(Broken.closed)
+            self.exchange(application, _part(b""))
+        broken.close.assert_called()
 
 
 class UnreadTests(TestCase):
     """One thread, and a client that reads nothing until the others have their answers."""
 
-    def exchange_two(self, slow: Any, spool: Spool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    def exchange_two(self, answer: Any, **limits: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]], Spool]:
+        """Return the messages to the client that reads late, those to another, and the spool."""
+
         def application(environ, start_response):
             start_response("200 OK", [])
-            return slow() if environ["REQUEST_METHOD"] == "GET" else [b"quick"]
+            return answer() if environ["REQUEST_METHOD"] == "GET" else [b"quick"]
 
+        spool = Spool(Path(self.enterContext(tempfile.TemporaryDirectory(dir=run_home()))), **limits)
         bridge = WsgiBridge(application, max_body=10, threads=1, spool=spool)
         self.addCleanup(bridge.close)
-        unread: list[dict[str, Any]] = []
-        quick: list[dict[str, Any]] = []
-
-        async def receive() -> dict[str, Any]:
-            return _part(b"")
+        late: list[dict[str, Any]] = []
+        receive, send = mock.AsyncMock(return_value=_part(b"")), mock.AsyncMock()
 
         async def main() -> None:
             reads = asyncio.Event()
 
-            async def send_slowly(message: dict[str, Any]) -> None:
+            async def send_late(message: dict[str, Any]) -> None:
                 await reads.wait()
-                unread.append(message)
+                late.append(message)
 
-            async def send(message: dict[str, Any]) -> None:
-                quick.append(message)
-
-            waiting = asyncio.ensure_future(bridge({**SCOPE, "method": "GET"}, receive, send_slowly))
+            waiting = asyncio.ensure_future(bridge({**SCOPE, "method": "GET"}, receive, send_late))
             await asyncio.sleep(0)
             async with asyncio.timeout(DEADLINE_SECONDS):
                 await bridge(dict(SCOPE), receive, send)
@@ -157,33 +139,23 @@ class UnreadTests(TestCase):
                 await waiting
 
         asyncio.run(main())
-        return unread, quick
-
-    def spool(self, **given: int) -> Spool:
-        return Spool(Path(self.enterContext(tempfile.TemporaryDirectory(dir=run_home()))), **given)
+        return late, [call.args[0] for call in send.call_args_list], spool
 
     def test_an_answer_that_is_not_read_holds_no_thread(self) -> None:
         chunk = bytes(range(256)) * 256
         answers = {"streamed": lambda: (chunk for _ in range(50)), "whole": lambda: [chunk] * 50}
-        for name, slow in answers.items():
+        for name, answer in answers.items():
             with self.subTest(name):
-                spool = self.spool()
-                unread, quick = self.exchange_two(slow, spool)
+                late, quick, spool = self.exchange_two(answer)
                 self.assertEqual([message.get("body") for message in quick], [None, b"quick"])
-                self.assertEqual(b"".join(message.get("body", b"") for message in unread), chunk * 50)
-                self.assertFalse(unread[-1]["more_body"])
+                self.assertEqual(b"".join(message.get("body", b"") for message in late), chunk * 50)
+                self.assertFalse(late[-1]["more_body"])
                 self.assertEqual((spool.bytes, list(spool.folder.iterdir())), (0, []))
 
     def test_what_waits_for_all_clients_is_bounded(self) -> None:
-        spool = self.spool(most_bytes=1_000_000)
         with self.assertLogs("memoryhub.ops.serving.bridge", "WARNING"):
-            unread, quick = self.exchange_two(lambda: [b"x" * 3_000_000], spool)
-        self.assertEqual((unread[0]["status"], quick[0]["status"]), (503, 200))
-        self.assertEqual(spool.bytes, 0)
-
-
-def _part(content: bytes, *, more: bool = False) -> dict[str, Any]:
-    return {"type": "http.request", "body": content, "more_body": more}
+            late, quick, spool = self.exchange_two(lambda: [b"x" * 3_000_000], most_bytes=1_000_000)
+        self.assertEqual((late[0]["status"], quick[0]["status"], spool.bytes), (503, 200, 0))
 
 
 class StreamTests(TestCase):
@@ -272,38 +244,112 @@ class StreamTests(TestCase):
 
 
 HEAD = b"POST / HTTP/1.1\r\nHost: localhost\r\n"
-
-
-class StrictConnectionTests(TestCase):
-    def event_of(self, *parts: bytes) -> object:
-        connection = StrictConnection()
-        event: object = h11.NEED_DATA
-        for part in parts:
-            connection.receive_data(part)
-            event = connection.next_event()
-        return event
-
-    def assert_refused(self, *parts: bytes) -> None:
-        with self.subTest(parts=[part[:80] for part in parts]), self.assertRaises(h11.RemoteProtocolError):
-            self.event_of(*parts)
-
-    def test_a_length_is_given_once(self):
+HOST = b"\r\nHost: localhost\r\n\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+# Each has a text that is refused, whatever the protocol's own parser makes of it
+REFUSED = {
+    "a length that is given twice": [
+        HEAD + lengths + b"\r\nbody"
         for lengths in (
             b"Content-Length: 4\r\nContent-Length: 4\r\n",
             b"Content-Length: 4\r\ncontent-length: 4\r\n",
             b"Content-Length: 4\nX: y\nContent-Length:4\n",
             b"Content-Length: 4, 4\r\n",
             b"Content-Length: 4,\r\n 4\r\n",
+        )
+    ],
+    "a version other than 1.0 and 1.1": [
+        *(b"GET / " + version + HOST for version in b"HTTP/9.9 HTTP/0.9 HTTP/2.0 HTTP/1.2 HTTP/1.10 http/1.1".split()),
+        b"GET / " + HOST,
+        b"GET /\r\n\r\n",
+    ],
+    "a request line without two single spaces": [
+        line + HOST
+        for line in (b"GET  / HTTP/1.1", b"GET /  HTTP/1.1", b" GET / HTTP/1.1", b"GET / HTTP/1.1 ", b"GET\t/ HTTP/1.1")
+    ],
+    "a line without CRLF, folded, or with a control character": [
+        b"GET / HTTP/1.1" + lines
+        for lines in (
+            b"\nHost: localhost\r\n\r\n",
+            b"\r\nHost: localhost\n\r\n",
+            b"\r\nHost: localhost\r\n\n",
+            b"\r\nHost: localhost\n\n",
+            b"\r\nHost: localhost\rX: y\r\n\r\n",
+            b"\r\nHost: localhost\r\nX: y\r\n z\r\n\r\n",
+            b"\r\nHost: localhost\r\nX: y\r\n\tz\r\n\r\n",
+            b"\r\nHost: localhost\r\nX: a\0b\r\n\r\n",
+            b"\r\nHost: localhost\r\nX\0: y\r\n\r\n",
+        )
+    ],
+    "a body with two encodings or no length": [
+        b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        HEAD + b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+        HEAD + b"Transfer-Encoding: identity\r\n\r\n0\r\n\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        *(HEAD + b"Content-Length: " + length + b"\r\n\r\n" for length in (b"+5", b"-5", b"0x5", b"5, 5", b"9" * 21)),
+    ],
+    "a size of a chunk that is no short hexadecimal number": [
+        CHUNKED + size + b"\r\nbody\r\n0\r\n\r\n"
+        for size in (
+            *(b"0" * 19 + b"4", b"f" * 20, b"000000004", b"-4", b"+4", b"0x4", b" 4", b"4_", b""),
+            *(b"4;" + b"a" * 1000, b"4;a\rb", b"4;a\0b"),
+        )
+    ],
+    "a chunk whose lines do not end with CRLF": [
+        CHUNKED + chunks
+        for chunks in (b"4\nbody\r\n0\r\n\r\n", b"4\r\nbody\n0\r\n\r\n", b"4\r\nbody\r\n0\r\nX: y\n\n", b"0\r\n\n")
+    ],
+    "a header over 16 KiB": [
+        HEAD + b"X: " + b"a" * (16 * 1024 - len(HEAD + b"X: \r\n\r\n") + 1) + b"\r\n\r\n",
+        HEAD + b"X: " + b"a" * 120_000 + b"\r\n\r\n",
+        b"GET /" + b"a" * 16 * 1024 + b" HTTP/1.1" + HOST,
+    ],
+}
+
+
+class StrictConnectionTests(TestCase):
+    def body_of(self, *parts: bytes) -> bytes:
+        """Return the body of the request in the parts that arrive."""
+        connection, body = StrictConnection(), b""
+        for part in parts:
+            connection.receive_data(part)
+            while (event := connection.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
+                body += event.data if isinstance(event, h11.Data) else b""
+                if isinstance(event, h11.EndOfMessage):
+                    return bytes(body)
+        raise AssertionError("the request has no end")
+
+    def test_what_a_proxy_may_read_otherwise_is_refused_however_it_arrives(self):
+        for rule, texts in REFUSED.items():
+            for text in texts:
+                for parts in ((text,), (text[:1000], text[1000:]), (text[: len(HEAD) + 19], text[len(HEAD) + 19 :])):
+                    with (
+                        self.subTest(rule, text=text[:80], parts=len(parts)),
+                        self.assertRaises(h11.RemoteProtocolError),
+                    ):
+                        self.body_of(*parts)
+
+    def test_a_sound_request_is_read(self):
+        self.assertEqual(HEADER_BYTES, 16 * 1024)
+        room = HEADER_BYTES - len(HEAD + b"X: \r\n\r\n")
+        long = b"Content-Length: 4\r\n" * 5000
+        for text, body in (
+            (b"GET / HTTP/1.0" + HOST, b""),
+            (b"GET / HTTP/1.1" + HOST, b""),
+            (HEAD + b"X: " + b"a" * room + b"\r\n\r\n", b""),
+            (HEAD + b"X-Content-Length: 4\r\nContent-Length: %d\r\n\r\n" % len(long) + long, long),
+            (CHUNKED + b"4\r\nbody\r\n0\r\n\r\n", b"body"),
+            (CHUNKED + b"00000004\r\nbody\r\n0\r\n\r\n", b"body"),
+            (CHUNKED + b"4;name=value\r\nbody\r\n0\r\n\r\n", b"body"),
+            (CHUNKED + b"4 \r\nbody\r\n0\r\nTrailer: x\r\n\r\n", b"body"),
         ):
-            self.assert_refused(HEAD + lengths + b"\r\nbody")
-        self.assert_refused(HEAD + b"Content-Length: 4\r\n", b"Content-Length: 4\r\n\r\n")
-        once = HEAD + b"X-Content-Length: 4\r\nContent-Length: 4\r\n\r\nContent-Length: 4\r\nContent-Length: 4\r\n"
-        self.assertIsInstance(self.event_of(once), h11.Request)
+            with self.subTest(text=text[:80]):
+                self.assertEqual(self.body_of(text), body)
 
     def test_the_next_request_of_a_connection_is_checked_too(self):
         connection = StrictConnection()
         twice = HEAD + b"Content-Length: 1\r\nContent-Length: 1\r\n\r\nx"
-        connection.receive_data(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" + twice)
+        connection.receive_data(b"GET / HTTP/1.1" + HOST + twice)
         self.assertIsInstance(connection.next_event(), h11.Request)
         self.assertIsInstance(connection.next_event(), h11.EndOfMessage)
         connection.send(h11.Response(status_code=204, headers=[]))
@@ -312,122 +358,25 @@ class StrictConnectionTests(TestCase):
         with self.assertRaises(h11.RemoteProtocolError):
             connection.next_event()
 
-    def test_headers_have_at_most_16_kib_however_they_arrive(self):
-        self.assertEqual(HEADER_BYTES, 16 * 1024)
-        room = HEADER_BYTES - len(HEAD + b"X: \r\n\r\n")
-        for size, is_allowed in ((room, True), (room + 1, False), (120_000, False)):
-            text = HEAD + b"X: " + b"a" * size + b"\r\n\r\n"
-            if is_allowed:
-                self.assertIsInstance(self.event_of(text), h11.Request)
-            else:
-                self.assert_refused(text)
-                self.assert_refused(text[:1000], text[1000:])
-        self.assert_refused(b"GET /" + b"a" * HEADER_BYTES + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        self.assertIsInstance(self.event_of(HEAD + b"Content-Length: 100000\r\n\r\n" + b"a" * 100_000), h11.Request)
-
-    def test_versions_other_than_1_0_and_1_1_are_refused(self):
-        for version in (b"HTTP/9.9", b"HTTP/0.9", b"HTTP/2.0", b"HTTP/1.2", b"HTTP/1.10", b"http/1.1", b""):
-            self.assert_refused(b"GET / " + version + b"\r\nHost: localhost\r\n\r\n")
-        self.assert_refused(b"GET /\r\n\r\n")
-        for version in (b"1.0", b"1.1"):
-            self.assertIsInstance(self.event_of(b"GET / HTTP/" + version + b"\r\nHost: localhost\r\n\r\n"), h11.Request)
-
-    def test_the_request_line_has_two_single_spaces(self):
-        for line in (
-            b"GET  / HTTP/1.1",
-            b"GET /  HTTP/1.1",
-            b" GET / HTTP/1.1",
-            b"GET / HTTP/1.1 ",
-            b"GET\t/ HTTP/1.1",
-        ):
-            self.assert_refused(line + b"\r\nHost: localhost\r\n\r\n")
-
-    def test_lines_end_with_crlf_and_are_not_folded(self):
-        for text in (
-            b"GET / HTTP/1.1\nHost: localhost\r\n\r\n",
-            b"GET / HTTP/1.1\r\nHost: localhost\n\r\n",
-            b"GET / HTTP/1.1\r\nHost: localhost\r\n\n",
-            b"GET / HTTP/1.1\r\nHost: localhost\n\n",
-            b"GET / HTTP/1.1\r\nHost: localhost\rX: y\r\n\r\n",
-            b"GET / HTTP/1.1\r\nHost: localhost\r\nX: y\r\n z\r\n\r\n",
-            b"GET / HTTP/1.1\r\nHost: localhost\r\nX: y\r\n\tz\r\n\r\n",
-            b"GET / HTTP/1.1\r\nHost: localhost\r\nX: a\0b\r\n\r\n",
-            b"GET / HTTP/1.1\r\nHost: localhost\r\nX\0: y\r\n\r\n",
-        ):
-            self.assert_refused(text)
-
-    def test_a_body_has_one_encoding(self):
-        for headers in (
-            b"Transfer-Encoding: chunked, identity",
-            b"Transfer-Encoding: identity",
-            b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
-            b"Content-Length: +5",
-            b"Content-Length: -5",
-            b"Content-Length: 0x5",
-            b"Content-Length: 5, 5",
-            b"Content-Length: 999999999999999999999",
-        ):
-            self.assert_refused(HEAD + headers + b"\r\n\r\n0\r\n\r\n")
-        self.assert_refused(b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
-
-    def body_of(self, chunks: bytes) -> bytes:
-        connection = StrictConnection()
-        connection.receive_data(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
-        body = bytearray()
-        while not isinstance(event := connection.next_event(), h11.EndOfMessage):
-            self.assertIsNot(event, h11.NEED_DATA)
-            body += event.data if isinstance(event, h11.Data) else b""
-        return bytes(body)
-
-    def test_the_sizes_of_chunks_are_short_hexadecimal_numbers(self):
-        for chunks in (
-            b"4\r\nbody\r\n0\r\n\r\n",
-            b"00000004\r\nbody\r\n0\r\n\r\n",
-            b"4;name=value\r\nbody\r\n0\r\n\r\n",
-            b"4 \r\nbody\r\n0\r\nTrailer: x\r\n\r\n",
-        ):
-            self.assertEqual(self.body_of(chunks), b"body")
-        for size in (
-            b"0" * 19 + b"4",
-            b"f" * 20,
-            b"000000004",
-            b"-4",
-            b"+4",
-            b"0x4",
-            b" 4",
-            b"4_",
-            b"",
-            b"4;" + b"a" * 1000,
-            b"4;a\rb",
-            b"4;a\0b",
-        ):
-            with self.subTest(size=size[:30]), self.assertRaises(h11.RemoteProtocolError):
-                self.body_of(size + b"\r\nbody\r\n0\r\n\r\n")
-        for end in (b"4\nbody\r\n0\r\n\r\n", b"4\r\nbody\n0\r\n\r\n", b"4\r\nbody\r\n0\r\nX: y\n\n", b"0\r\n\n"):
-            with self.subTest(end=end), self.assertRaises(h11.RemoteProtocolError):
-                self.body_of(end)
-
 
 class RecordTests(TestCase):
     def line_of(self, name: str, message: str, *args: object) -> str:
         stream = io.StringIO()
-        handler = logs.line_handler(stream)
-        handler.handle(logging.LogRecord(name, logging.WARNING, "", 0, message, args, None))
+        logs.line_handler(stream).handle(logging.LogRecord(name, logging.WARNING, "", 0, message, args, None))
         return stream.getvalue()
 
-    def test_a_long_path_is_cut(self):
+    def test_a_long_path_is_cut_and_a_sign_in_link_masked(self):
+        path = "/" + "a" * 100_000
         for name, message, args in (
-            ("django.request", "%s: %s", ("Not Found", "/" + "a" * 100_000)),
-            ("django.request", "Method Not Allowed (%s): %s", ("PUT", "/" + "a" * 100_000)),
-            ("django.security.csrf", "Forbidden (%s): %s", ("CSRF cookie not set.", "/" + "a" * 100_000)),
+            ("django.request", "%s: %s", ("Not Found", path)),
+            ("django.request", "Method Not Allowed (%s): %s", ("PUT", path)),
+            ("django.security.csrf", "Forbidden (%s): %s", ("CSRF cookie not set.", path)),
         ):
             line = self.line_of(name, message, *args)
             self.assertLess(len(line), 400)
-            self.assertIn(str(args[0]), line)
+            self.assertIn(args[0], line)
             self.assertIn("/aaa", line)
         self.assertIn("b" * 1_000, self.line_of("memoryhub.jobs", "%s", "b" * 1_000))
-
-    def test_a_sign_in_link_is_masked(self):
         for text in ("/signin/kT5-_x", "http://localhost/signin/kT5-_x?a=1", "'/signin/kT5-_x'"):
             line = self.line_of("django.request", "%s: %s", "Gone", text)
             self.assertNotIn("kT5-_x", line)

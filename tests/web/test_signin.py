@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import timedelta
+from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import User
@@ -21,19 +22,28 @@ from tests.api.client import RestTestCase
 from tests.support import HubTestCase
 
 
-class LinkTests(HubTestCase):
+class SignInTestCase(HubTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.client = Client(headers={"host": "localhost"})
-        signin.ensure_owner()
+        self.client = self.browser()
+        self.owner = signin.ensure_owner()
+
+    def browser(self, **options: Any) -> Client:
+        return Client(headers={"host": "localhost"}, **options)
+
+
+class LinkTests(SignInTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.token = signin.create_link_token()
+        self.path = f"/signin/{self.token}"
 
     def test_a_link_signs_the_owner_in_once(self) -> None:
-        path = f"/signin/{signin.create_link_token()}"
-        self.assertRedirects(self.client.get(path), "/")
-        self.assertContains(Client(headers={"host": "localhost"}).get(path), "already used", status_code=410)
+        self.assertRedirects(self.client.get(self.path), "/")
+        self.assertContains(self.browser().get(self.path), "already used", status_code=410)
         self.assertEqual(self.client.get("/").context["user"].get_username(), "owner")
 
-    def test_a_link_expires_after_a_quarter_of_an_hour(self) -> None:
+    def test_a_link_expires_after_a_quarter_of_an_hour_and_is_forgotten(self) -> None:
         now = clock.now()
         with clock.frozen(now):
             late, in_time = signin.create_link_token(), signin.create_link_token()
@@ -41,70 +51,47 @@ class LinkTests(HubTestCase):
             self.assertEqual(signin.redeem_link_token(in_time).get_username(), "owner")
         with clock.frozen(now + timedelta(minutes=15)), self.assertRaises(Gone):
             signin.redeem_link_token(late)
-
-    def test_only_the_hash_of_256_bits_is_kept(self) -> None:
-        token = signin.create_link_token()
-        self.assertGreaterEqual(len(token) * 6, 256)
-        kept = SignInLink.objects.get()
-        self.assertEqual(kept.token_hash, hashlib.sha256(token.encode()).hexdigest())
-        self.assertNotIn(token, " ".join(map(str, vars(kept).values())))
-
-    def test_links_that_expired_are_forgotten(self) -> None:
-        with clock.frozen(clock.now() - timedelta(hours=1)):
+        with clock.frozen(now + timedelta(hours=1)):
             signin.create_link_token()
-        signin.create_link_token()
         self.assertEqual(SignInLink.objects.count(), 1)
 
-    def test_a_preview_of_the_link_uses_nothing_up(self) -> None:
-        path = f"/signin/{signin.create_link_token()}"
-        self.assertEqual(self.client.head(path).status_code, 200)
-        self.assertNotIn("memoryhub_session", self.client.cookies)
-        self.assertRedirects(self.client.get(path), "/")
+    def test_only_the_hash_of_256_bits_is_kept(self) -> None:
+        self.assertGreaterEqual(len(self.token) * 6, 256)
+        link = SignInLink.objects.get()
+        self.assertEqual(link.token_hash, hashlib.sha256(self.token.encode()).hexdigest())
+        self.assertNotIn(self.token, " ".join(map(str, vars(link).values())))
 
-    def test_a_page_that_is_fetched_ahead_uses_nothing_up(self) -> None:
-        path = f"/signin/{signin.create_link_token()}"
+    def test_a_preview_or_a_page_that_is_fetched_ahead_uses_nothing_up(self) -> None:
+        self.assertEqual(self.client.head(self.path).status_code, 200)
         for headers in ({"sec-purpose": "prefetch;prerender"}, {"purpose": "prefetch"}, {"x-moz": "prefetch"}):
             with self.subTest(headers=headers):
-                self.assertEqual(self.client.get(path, headers=headers).status_code, 425)
+                self.assertEqual(self.client.get(self.path, headers=headers).status_code, 425)
         for method in ("put", "delete", "options", "patch"):
-            self.assertEqual(getattr(self.client, method)(path).status_code, 405)
+            self.assertEqual(getattr(self.client, method)(self.path).status_code, 405)
         self.assertNotIn("memoryhub_session", self.client.cookies)
-        self.assertRedirects(self.client.get(path), "/")
+        self.assertRedirects(self.client.get(self.path), "/")
 
     def test_a_link_on_another_sites_page_asks_before_it_signs_in(self) -> None:
-        strict = Client(headers={"host": "localhost"}, enforce_csrf_checks=True)
-        path = f"/signin/{signin.create_link_token()}"
-        page = strict.get(path, headers={"sec-fetch-site": "cross-site"})
+        strict = self.browser(enforce_csrf_checks=True)
+        page = strict.get(self.path, headers={"sec-fetch-site": "cross-site"})
         self.assertContains(page, '<form method="post"')
         self.assertNotIn("memoryhub_session", strict.cookies)
-        self.assertEqual(strict.post(path).status_code, 403)
-        token = strict.cookies["memoryhub_csrf"].value
-        self.assertRedirects(strict.post(path, {"csrfmiddlewaretoken": token}), "/", fetch_redirect_response=False)
-        self.assertEqual(strict.get("/").context["user"].get_username(), "owner")
-        token = strict.cookies["memoryhub_csrf"].value
-        self.assertEqual(strict.post(path, {"csrfmiddlewaretoken": token}).status_code, 410)
+        self.assertEqual(strict.post(self.path).status_code, 403)
+        for status in (302, 410):
+            form = {"csrfmiddlewaretoken": strict.cookies["memoryhub_csrf"].value}
+            self.assertEqual(strict.post(self.path, form).status_code, status)
+            self.assertEqual(strict.get("/").context["user"].get_username(), "owner")
 
     def test_a_link_that_never_was_is_gone_too(self) -> None:
         for token in ("x", "%00", "ü", "a" * 5000):
             with self.subTest(token=token[:5]):
                 self.assertEqual(self.client.get(f"/signin/{token}").status_code, 410)
 
-    def test_the_owner_has_no_password_and_is_made_once(self) -> None:
-        owner = signin.ensure_owner()
-        self.assertFalse(owner.has_usable_password())
-        self.assertTrue(owner.is_superuser and owner.is_staff)
-        self.assertEqual(get_user_model().objects.count(), 1)
-        self.assertFalse(self.client.login(username="owner", password=""))
 
-
-class SignedOutTests(HubTestCase):
-    def setUp(self) -> None:
-        super().setUp()
-        self.client = Client(headers={"host": "localhost"})
+class SignedOutTests(SignInTestCase):
+    def test_who_is_signed_out_is_told_how_to_get_a_link(self) -> None:
         with self.store("alpha"):
             pass
-
-    def test_who_is_signed_out_is_told_how_to_get_a_link(self) -> None:
         for path in ("/", "/p/alpha/admin/", "/p/alpha/admin/memories/memory/"):
             with self.subTest(path=path):
                 page = self.client.get(path, follow=True)
@@ -112,13 +99,17 @@ class SignedOutTests(HubTestCase):
                 self.assertNotContains(page, "alpha</")
                 self.assertNotContains(page, 'type="password"')
 
-    def test_a_password_is_not_asked_for_and_not_taken(self) -> None:
+    def test_the_owner_is_made_once_and_no_password_signs_in(self) -> None:
+        self.assertEqual(signin.ensure_owner(), self.owner)
+        self.assertFalse(self.owner.has_usable_password())
+        self.assertTrue(self.owner.is_superuser and self.owner.is_staff)
+        self.assertFalse(self.client.login(username="owner", password=""))
         get_user_model().objects.create_superuser("boss", password="secret")
         self.client.post("/p/alpha/admin/login/", {"username": "boss", "password": "secret"})
         self.assertNotIn("memoryhub_session", self.client.cookies)
 
     def test_signing_out_ends_the_session(self) -> None:
-        self.client.force_login(signin.ensure_owner())
+        self.client.force_login(self.owner)
         self.assertEqual(self.client.get("/signout").status_code, 405)
         self.assertRedirects(self.client.post("/signout"), "/admin/login/")
         self.assertRedirects(self.client.get("/"), "/admin/login/", fetch_redirect_response=False)
