@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import os
@@ -9,8 +8,9 @@ import select
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import TestCase, mock
@@ -19,9 +19,18 @@ import httpx2
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.mcp.client import CLIENT, DEADLINE_SECONDS, HANDSHAKE, ROOT, Message, command, environment
+from tests.mcp.client import (
+    CLIENT,
+    DEADLINE_SECONDS,
+    FIXTURES,
+    HANDSHAKE,
+    ROOT,
+    Message,
+    command,
+    environment,
+    wait_until,
+)
 from tests.web.server import Server, Shell, serving
-from tests.web.server import Server as Hub
 
 ADDRESS = re.compile(r"http://(\S+):(\d+)/mcp")
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Connection": "close"}
@@ -105,7 +114,7 @@ class HttpServer:
 class HubProject(HttpServer):
     """A project's address in a hub, with the hub's own token or another."""
 
-    def __init__(self, hub: Hub, project: str = "alpha", token: str = "") -> None:
+    def __init__(self, hub: Server, project: str = "alpha", token: str = "") -> None:
         self.home = hub.home
         self.host, self.port = hub.place
         self.path = f"/p/{project}/mcp"
@@ -169,10 +178,7 @@ def text_of(response: http.client.HTTPResponse) -> str:
     return text
 
 
-FIXTURES = "tests.mcp.fixture_tools"
-
-
-@contextlib.contextmanager
+@contextmanager
 def hub_with(*projects: str, program: str = "") -> Iterator[Server]:
     with mock.patch.dict(os.environ, MEMORY_HUB_TEST_TOOLS=FIXTURES), serving("--no-worker", program=program) as hub:
         for project in projects:
@@ -188,7 +194,7 @@ class HubTestCase(TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        stack = contextlib.ExitStack()
+        stack = ExitStack()
         cls.addClassCleanup(stack.close)
         cls.hub = stack.enter_context(hub_with("alpha", "beta", program=cls.program))
         cls.shell = Shell(cls.hub.home)
@@ -197,6 +203,20 @@ class HubTestCase(TestCase):
     def setUp(self) -> None:
         self.alpha, self.beta = HubProject(self.hub), HubProject(self.hub, "beta")
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.go, self.trace = self.folder / "go", self.folder / "trace"
+
+    @contextmanager
+    def blocked(self, sessions: Sequence[HttpSession]) -> Iterator[list[Future[str]]]:
+        """Yield a call of each session; they wait until the block ends."""
+        with ThreadPoolExecutor(len(sessions)) as pool:
+            wait = {"path": str(self.trace), "until": str(self.go)}
+            try:
+                yield [pool.submit(session.say, "test_wait", **wait) for session in sessions]
+            finally:
+                self.go.touch()
+
+    def wait_for_begun(self, count: int) -> None:
+        wait_until(lambda: self.trace.exists() and self.trace.read_text() == "begun\n" * count)
 
     def run_token(self, *words: str) -> str:
         code, output = self.shell.run("token", *words)

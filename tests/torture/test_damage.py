@@ -303,8 +303,7 @@ _TEXT = "no database " * 999
 
 def _make_secrets(at: Attacked) -> None:
     """Do what the next start of `memory-hub serve` does, as `doctor` says; only what was removed is made."""
-    if all((at.home / name).exists() for name in SECRET_FILES):
-        raise AssertionError("the remedy removed no secret file")
+    assert not all((at.home / name).exists() for name in SECRET_FILES), "the remedy removed no secret file"
     at.succeed(
         "from memoryhub.core.secret_files import SECRET_FILES, read_or_create_secret as make\n"
         "for name in SECRET_FILES: make(name)"
@@ -421,15 +420,15 @@ _NO_REMEDY = ("memory-hub serve", "memory-hub doctor", "memory-hub verify")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Finding:
     says: str
     repair: str
 
     @property
     def commands(self) -> list[str]:
         """The first command of the remedy that changes anything, and those that it says to run then."""
-        found = [(then, text) for then, text in _COMMANDS.findall(self.repair) if _changes_anything(text)]
-        return [text for number, (then, text) in enumerate(found) if not number or then]
+        commands = [(then, text) for then, text in _COMMANDS.findall(self.repair) if _changes_anything(text)]
+        return [text for number, (then, text) in enumerate(commands) if not number or then]
 
 
 def _changes_anything(command: str) -> bool:
@@ -460,14 +459,14 @@ class DamageTestCase(SimpleTestCase):
             damage.by_hand(at)
         self.assert_whole(damage)
 
-    def doctor(self) -> list[Found]:
+    def doctor(self) -> list[Finding]:
         code, output = self.hub.run("doctor")
         self.assertNotIn("Traceback", output)
-        found = [Found(*match.groups()) for match in _FINDING.finditer(output)]
+        found = [Finding(*match.groups()) for match in _FINDING.finditer(output)]
         self.assertEqual(code, 15 if found else 0, output)
         return found
 
-    def assert_named(self, found: Sequence[Found], damage: Damage) -> None:
+    def assert_named(self, found: Sequence[Finding], damage: Damage) -> None:
         named = [each for each in found if re.search(damage.says, each.says)]
         self.assertTrue(named, f"doctor does not say {damage.says!r}; it says {found}")
         repairs = " | ".join(each.repair for each in named)
@@ -475,7 +474,7 @@ class DamageTestCase(SimpleTestCase):
         if damage.loses:
             self.assertIn(damage.loses, " ".join(each.says for each in named))
 
-    def repair(self, found: Sequence[Found]) -> None:
+    def repair(self, found: Sequence[Finding]) -> None:
         for command in dict.fromkeys(command for each in found for command in each.commands):
             if command.startswith("memory-hub "):
                 _, output = self.hub.run(*shlex.split(command)[1:])
@@ -508,20 +507,16 @@ class DamageTestCase(SimpleTestCase):
         self.assertEqual([name for name in whole if whole[name] != mended.get(name)], [], folder)
 
 
-def _test_of(damage: Damage) -> Callable[[DamageTestCase], None]:
-    def test(self: DamageTestCase) -> None:
-        self.attack(damage)
-
-    return test
-
-
 def _tests(*tables: Sequence[Damage]) -> Callable[[type[DamageTestCase]], type[DamageTestCase]]:
     def add(case: type[DamageTestCase]) -> type[DamageTestCase]:
         for damage in (damage for table in tables for damage in table):
             name = f"test_{re.sub(r'[^a-z0-9]+', '_', damage.name.lower()).strip('_')}"
-            if hasattr(case, name):
-                raise ValueError(f"two rows of the table are called {damage.name!r}")
-            setattr(case, name, _test_of(damage))
+            assert not hasattr(case, name), f"two rows of the table are called {damage.name!r}"
+
+            def test(self: DamageTestCase, damage: Damage = damage) -> None:
+                self.attack(damage)
+
+            setattr(case, name, test)
         return case
 
     return add

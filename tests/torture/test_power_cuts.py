@@ -93,12 +93,11 @@ class PowerCutTests(HubTestCase):
         self.assert_same(disk, home)
 
     def open_after_cut(self, disk: Disk, lines: list[dict[str, Any]], chance: random.Random) -> None:
-        left = Path(tempfile.mkdtemp(prefix="left-", dir=self.folder))
-        disk.write_after_power_cut(left, chance)
+        home = Path(tempfile.mkdtemp(prefix="left-", dir=self.folder))
+        disk.write_after_power_cut(home, chance)
         thorough = is_long() or chance.random() < 0.25
-        found = problems(left, expected(lines), thorough=thorough)
-        self.assertEqual(found[:5], [])
-        shutil.rmtree(left)
+        self.assertEqual(problems(home, expected(lines), thorough=thorough)[:5], [])
+        shutil.rmtree(home)
 
     def assert_same(self, disk: Disk, home: Path) -> None:
         """The calls, applied without a power cut, must give the files that the processes left."""
