@@ -9,10 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-import mcp_types as types
 from django.test import SimpleTestCase
-from mcp.client.client import Client
-from mcp.client.stdio import stdio_client
 from pydantic import BaseModel, Field
 
 from memoryhub.core.kinds.definition import all_kinds
@@ -24,7 +21,7 @@ from memoryhub.mcp.options import PROFILES, parse
 from memoryhub.mcp.registry import load_tools
 from memoryhub.mcp.schema import input_schema
 from tests.mcp.case import McpTestCase, Server, SharedServerTestCase, more_tools
-from tests.mcp.client import ENVELOPE, MODERN, ROOT, parameters, run_async
+from tests.mcp.client import ENVELOPE, ROOT
 
 
 class CallingTools(SharedServerTestCase):
@@ -562,28 +559,3 @@ class AClientWithoutHandshake(ConfirmationTestCase):
         self.assertEqual(asked["resultType"], "input_required")
         asked = self.answer("accept", inputResponses={"another": {"action": "accept"}})["result"]
         self.assertEqual(asked["resultType"], "input_required")
-
-
-class TheSdksClient(ConfirmationTestCase):
-    def run_client(self, mode: str, action: Action) -> types.CallToolResult:
-        async def ask(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
-            self.assertEqual(params.message, QUESTION)
-            return types.ElicitResult(action=action, content={} if action == "accept" else None)
-
-        async def converse() -> types.CallToolResult:
-            started = stdio_client(parameters(self.home, "--project", "alpha", "--profile", "full"))
-            async with Client(started, mode=mode, elicitation_callback=ask) as client:
-                return await client.call_tool("test_shred", {"path": str(self.path)})
-
-        return run_async(converse)
-
-    def test_asks_its_user_in_both_eras(self) -> None:
-        for mode in ("legacy", MODERN):
-            with self.subTest(mode=mode):
-                self.path.write_text("again")
-                declined = self.run_client(mode, "decline")
-                self.assertTrue(declined.is_error)
-                self.assertTrue(self.path.exists())
-                accepted = self.run_client(mode, "accept")
-                self.assertEqual(accepted.content, [types.TextContent(text="deleted")])
-                self.assertFalse(self.path.exists())

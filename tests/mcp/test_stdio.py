@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -123,22 +123,27 @@ class TheWireCarriesOnlyTheProtocol(ProcessTestCase):
         self.assertIn("this is not for the wire", server.wait()[1])
 
     def test_a_file_can_be_the_input(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            script = Path(folder) / "requests.jsonl"
-            hello = {"protocolVersion": HANDSHAKE[0], "capabilities": {}, "clientInfo": CLIENT}
-            lines = [("initialize", hello), *[("tools/call", _echo(str(number))) for number in range(5)]]
-            messages = [
-                {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-                for number, (method, params) in enumerate(lines)
-            ]
-            script.write_text("\n".join(map(json.dumps, messages)))
-            self.connect().say("test_echo", text="a store that exists")  # to make one takes long on a busy machine
-            with script.open() as file:
-                server = self.start(stdin=file.fileno())
-            answers = {answer["id"]: answer for answer in server.rest()}
-            self.assertEqual(sorted(answers), list(range(6)))
-            self.assertEqual(answers[5]["result"]["content"][0]["text"], "4")
-            self.assertEqual(server.wait()[0], 0)
+        script = Path(self.enterContext(tempfile.TemporaryDirectory())) / "requests.jsonl"
+        requests = [("initialize", _hello()), *[("tools/call", _echo(str(number))) for number in range(5)]]
+        script.write_text("\n".join(map(json.dumps, _messages(requests))))
+        self.connect().say("test_echo", text="a store that exists")  # to make one takes long on a busy machine
+        with script.open() as file:
+            server = self.start(stdin=file.fileno())
+        answers = {answer["id"]: answer for answer in server.rest()}
+        self.assertEqual(sorted(answers), list(range(6)))
+        self.assertEqual(answers[5]["result"]["content"][0]["text"], "4")
+        self.assertEqual(server.wait()[0], 0)
+
+
+def _hello(version: str = HANDSHAKE[0], **capabilities: Any) -> dict[str, Any]:
+    return {"protocolVersion": version, "capabilities": capabilities, "clientInfo": CLIENT}
+
+
+def _messages(requests: Iterable[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    return [
+        {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        for number, (method, params) in enumerate(requests)
+    ]
 
 
 def _echo(text: str, **arguments: Any) -> dict[str, Any]:
@@ -309,14 +314,13 @@ class TheFrontAnswersAsTheServerDoes(ProcessTestCase, StoresTestCase):
         if version == MODERN:
             answers = [server.ask("server/discover", envelope)]
         else:
-            hello = {"protocolVersion": version, "capabilities": {"roots": {"listChanged": True}}, "clientInfo": CLIENT}
-            answers = [server.ask("initialize", hello)]
+            answers = [server.ask("initialize", _hello(version, roots={"listChanged": True}))]
             server.notify("notifications/initialized")
         answers += [server.ask(method, envelope or None) for method in ("ping", *LIST_METHODS)]
         answers += [server.ask(method, {**envelope, "cursor": "x"}) for method in LIST_METHODS]
         # Messages of the other era are refused, after either kind of opening.
         answers.append(server.ask("tools/list", {} if version == MODERN else {"_meta": ENVELOPE}))
-        answers.append(server.ask("initialize", {"protocolVersion": version, "capabilities": {}, "clientInfo": CLIENT}))
+        answers.append(server.ask("initialize", _hello(version)))
         answers.append(server.ask("tools/call", {"name": "test_origin", "arguments": {}, **envelope}))
         return answers
 
@@ -345,8 +349,7 @@ class TheFrontAnswersAsTheServerDoes(ProcessTestCase, StoresTestCase):
     def test_requests_sent_all_at_once_are_each_answered_once(self) -> None:
         self.keep_snapshot()
         server = self.start()
-        hello = {"protocolVersion": HANDSHAKE[0], "capabilities": {}, "clientInfo": CLIENT}
-        ids = [server.request("initialize", hello)]
+        ids = [server.request("initialize", _hello())]
         server.notify("notifications/initialized")
         ids += [server.request("tools/list"), server.request("tools/call", {"name": "test_origin", "arguments": {}})]
         ids += [server.request("resources/list"), server.request("ping")]
@@ -388,16 +391,9 @@ class TheSdksClientIsServed(ProcessTestCase):
 
 
 def _opening_messages(version: str) -> list[dict[str, Any]]:
-    requests: list[tuple[str, dict[str, Any]]]
     if version == MODERN:
-        requests = [(method, {"_meta": ENVELOPE}) for method in ("server/discover", "ping", *LIST_METHODS)]
-    else:
-        hello: dict[str, Any] = {"protocolVersion": version, "capabilities": {}, "clientInfo": CLIENT}
-        requests = [("initialize", hello), *((method, {}) for method in ("ping", *LIST_METHODS))]
-    return [
-        {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-        for number, (method, params) in enumerate(requests)
-    ]
+        return _messages((method, {"_meta": ENVELOPE}) for method in ("server/discover", "ping", *LIST_METHODS))
+    return _messages([("initialize", _hello(version)), *((method, {}) for method in ("ping", *LIST_METHODS))])
 
 
 MARK = "answered by the front"
@@ -606,16 +602,3 @@ class AStoreThatFails(McpTestCase):
         self.assertIn("unavailable: memory database unavailable", self.failure())
         away.rename(self.store.parent)
         self.write("the third")
-
-    @sqlite_only("the header of a file")
-    def test_a_header_that_is_overwritten(self) -> None:
-        self.server.end()
-        kept = self.store.with_suffix(".kept")
-        shutil.copy(self.store, kept)
-        with self.store.open("r+b") as file:
-            file.write(b"no database at all" * 10)
-        self.server = self.connect()
-        self.assertIn("unavailable: memory database unavailable", self.failure())
-        self.assertTrue(self.server.ask("tools/list")["result"]["tools"])
-        kept.replace(self.store)
-        self.write("the fourth")
