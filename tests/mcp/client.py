@@ -189,12 +189,17 @@ class Process(Client):
         return code, self.errors.decode()
 
     def destroy(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
-            if pipe:
-                pipe.close()
+        destroy(self.process)
+
+
+def destroy(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process unless it has ended, and close its pipes."""
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe:
+            pipe.close()
 
 
 def run_async(work: Callable[..., Awaitable[T]], *arguments: Any) -> T:

@@ -7,7 +7,6 @@ import re
 import select
 import subprocess
 import tempfile
-import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
@@ -27,6 +26,7 @@ from tests.mcp.client import (
     ROOT,
     Message,
     command,
+    destroy,
     environment,
     wait_until,
 )
@@ -90,25 +90,12 @@ class HttpServer:
         return self.process.wait(DEADLINE_SECONDS)
 
     def destroy(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdout, self.process.stderr):
-            if pipe:
-                pipe.close()
+        destroy(self.process)
 
     def _first_line(self) -> str:
         assert self.process.stderr
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        line = b""
-        while not line.endswith(b"\n"):
-            left = deadline - time.monotonic()
-            assert left > 0 and select.select([self.process.stderr], [], [], left)[0], f"no address came: {line!r}"
-            byte = self.process.stderr.read(1)
-            if not byte:
-                break
-            line += byte
-        return line.decode()
+        assert select.select([self.process.stderr], [], [], DEADLINE_SECONDS)[0], "no address came"
+        return self.process.stderr.readline().decode()
 
 
 class HubProject(HttpServer):
@@ -124,6 +111,18 @@ class HubProject(HttpServer):
     @property
     def authorization(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._token}"} if self._token else super().authorization
+
+
+@contextmanager
+def half_a_post(server: HttpServer, headers: dict[str, str]) -> Iterator[http.client.HTTPConnection]:
+    """Send the head of a request; yield the connection."""
+    connection = http.client.HTTPConnection(server.host, server.port, timeout=DEADLINE_SECONDS)
+    with closing(connection):
+        connection.putrequest("POST", server.path)
+        for name, value in {**server.authorization, **headers}.items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        yield connection
 
 
 class HttpSession:
@@ -149,14 +148,9 @@ class HttpSession:
         """Send a call but for its last byte, once the server waits for the body; yield the connection and the byte."""
         call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
         body = json.dumps(call).encode()
-        connection = http.client.HTTPConnection(self._server.host, self._server.port, timeout=DEADLINE_SECONDS)
-        with closing(connection):
-            connection.putrequest("POST", self._server.path)
-            # The server sends "100 Continue" when it begins to read the body, after it has admitted the caller.
-            length = {"Content-Length": str(len(body)), "Expect": "100-continue"}
-            for name, value in {**HEADERS, **self._headers, **length}.items():
-                connection.putheader(name, value)
-            connection.endheaders()
+        # The server sends "100 Continue" when it begins to read the body, after it has admitted the caller.
+        length = {"Content-Length": str(len(body)), "Expect": "100-continue"}
+        with half_a_post(self._server, {**HEADERS, **self._headers, **length}) as connection:
             assert connection.sock.recv(1_000).startswith(b"HTTP/1.1 100 ")
             connection.send(body[:-1])
             yield connection, body[-1:]

@@ -85,12 +85,6 @@ class CallingTools(SharedServerTestCase):
 
 
 class BoundToOneProject(McpTestCase):
-    def test_naming_the_bound_project_is_allowed_and_another_is_refused(self) -> None:
-        server = self.connect("--project", "alpha")
-        self.assertEqual(server.say("test_echo", text="hi", project_id="alpha"), "hi")
-        refusal = server.refusal("test_echo", text="hi", project_id="beta")
-        self.assertIn("forbidden: this server is bound to project 'alpha'", refusal)
-
     def test_the_folder_names_the_project_without_an_option(self) -> None:
         folders = [self.home / place / "shop" for place in ("here", "there")]
         for folder in folders:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import tempfile
 import warnings
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -24,8 +23,17 @@ from memoryhub.mcp import sessions
 from memoryhub.mcp.caller import Admitted
 from tests.databases import sqlite_only
 from tests.mcp.case import McpTestCase
-from tests.mcp.client import DEADLINE_SECONDS, HANDSHAKE, MODERN, ROOT, command, environment, run_async, wait_until
-from tests.mcp.http_server import HttpServer, HttpSession, HubProject, HubTestCase, hello, hub_with, text_of
+from tests.mcp.client import HANDSHAKE, MODERN, ROOT, command, environment, run_async, wait_until
+from tests.mcp.http_server import (
+    HttpServer,
+    HttpSession,
+    HubProject,
+    HubTestCase,
+    half_a_post,
+    hello,
+    hub_with,
+    text_of,
+)
 from tests.web.server import Server, poll
 
 
@@ -157,10 +165,8 @@ class StartingOverHttp(HttpTestCase):
         self.assertEqual(server.status(Host="evil.example"), 421)
 
     def test_a_port_in_use_is_an_error(self) -> None:
-        program = command("--http", f"127.0.0.1:{self.serve().port}")
-        done = subprocess.run(
-            program, env=environment(self.home), cwd=ROOT, capture_output=True, text=True, check=False
-        )
+        program, variables = command("--http", f"127.0.0.1:{self.serve().port}"), environment(self.home)
+        done = subprocess.run(program, env=variables, cwd=ROOT, capture_output=True, text=True, check=False)
         self.assertEqual((done.returncode, done.stdout), (8, ""))
         self.assertRegex(done.stderr, r"^can.t listen on 127.0.0.1 port \d+ \(Address already in use\); choose another")
 
@@ -200,18 +206,6 @@ def _event(response: http.client.HTTPResponse) -> str:
     return line
 
 
-@contextlib.contextmanager
-def half_a_post(server: HttpServer, headers: dict[str, str]) -> Iterator[http.client.HTTPConnection]:
-    """Send the head of a request; yield the connection."""
-    connection = http.client.HTTPConnection(server.host, server.port, timeout=DEADLINE_SECONDS)
-    with contextlib.closing(connection):
-        connection.putrequest("POST", server.path)
-        for name, value in {**server.authorization, **headers}.items():
-            connection.putheader(name, value)
-        connection.endheaders()
-        yield connection
-
-
 class ServingAllProjects(HubTestCase):
     def test_the_sdks_client_works_in_both_eras_and_in_two_projects_at_once(self) -> None:
         for mode in ("legacy", MODERN):
@@ -245,26 +239,12 @@ class ServingAllProjects(HubTestCase):
 
     def test_a_project_that_a_token_may_not_see_is_as_unknown_as_one_that_is_not_there(self) -> None:
         token = self.token("limited", "admin", "--project", "alpha")
-        self.assertEqual(HubProject(self.hub, "alpha", token).status(**self.bearer(token)), 200)
-        answers = {
-            name: self.refused(HubProject(self.hub, name).send("POST", hello(), **self.bearer(token)))
-            for name in ("beta", "nowhere")
-        }
-        self.assertEqual(answers["beta"], (404, "there is no project 'beta' in this hub; known: alpha"))
-        self.assertEqual(answers["nowhere"], (404, answers["beta"][1].replace("beta", "nowhere")))
+        alpha, *unknown = (HubProject(self.hub, name, token) for name in ("alpha", "beta", "nowhere"))
+        self.assertEqual(alpha.status(**alpha.authorization), 200)
+        for project, name in zip(unknown, ("beta", "nowhere"), strict=True):
+            answer = self.refused(project.send("POST", hello(), **project.authorization))
+            self.assertEqual(answer, (404, f"there is no project '{name}' in this hub; known: alpha"))
         self.assertFalse((self.hub.home / "projects" / "nowhere").exists())
-
-    def bearer(self, token: str) -> dict[str, str]:
-        return {"Authorization": f"Bearer {token}"}
-
-    def test_events_name_the_token_and_the_session_has_no_folder(self) -> None:
-        session = HttpSession(HubProject(self.hub, "alpha", self.token("writer")))
-        started = json.loads(session.say("session_start", session_id="far", purpose="work", format="json"))
-        self.assertEqual(started["directory"], "")
-        session.say("memory_write", title="From afar", content="over HTTP")
-        events = self.hub.api("GET", "projects/alpha/events?type=memory.written").json()["results"]
-        writers = [(event["source"], event["actor"]) for event in events if event["session_id"] == "far"]
-        self.assertEqual(writers, [("mcp", "token:writer")])
 
     def test_a_body_that_ends_after_its_token_was_revoked_writes_nothing(self) -> None:
         server = HubProject(self.hub, "alpha", self.token("slow"))
@@ -365,7 +345,7 @@ class ServingAllProjects(HubTestCase):
             self.wait_for_begun(2)
             self.assertEqual(HttpSession(self.beta).say("test_echo", text="at once"), "at once")
             self.assertFalse(any(call.done() for call in calls))
-            self.wait_for_begun(2)
+            self.assertEqual(self.trace.read_text(), "begun\n" * 2)
         self.assertEqual([call.result() for call in calls], ["waited"] * 5)
 
     @tag("process")
@@ -423,13 +403,14 @@ class Limits(HubTestCase):
 
     def test_one_token_has_so_many_sessions(self) -> None:
         token = self.token("many")
-        sessions = [HttpSession(HubProject(self.hub, "alpha", token)) for _ in range(8)]
-        refused = HubProject(self.hub, "alpha", token).send("POST", hello(), Authorization=f"Bearer {token}")
+        server = HubProject(self.hub, "alpha", token)
+        sessions = [HttpSession(server) for _ in range(8)]
+        refused = server.send("POST", hello(), **server.authorization)
         self.assertEqual(refused.headers["Retry-After"], "1")
         self.assertEqual(self.refused(refused), (429, "you have 8 sessions; end some of them"))
         with sessions[0].send("DELETE") as response:
             self.assertEqual(response.status, 200)
-        HttpSession(HubProject(self.hub, "alpha", token))
+        HttpSession(server)
         HttpSession(HubProject(self.hub, "alpha", self.token("another")))
 
     def test_one_token_has_so_many_streams_and_a_revoked_one_has_none(self) -> None:
@@ -471,11 +452,11 @@ class Limits(HubTestCase):
         with self.blocked([HttpSession(server) for server in (alpha, beta) for _ in range(3)]) as calls:
             self.wait_for_begun(4)
             # The other two calls may arrive later than these four.
-            poll(lambda: self.is_full(alpha, token), what="a refusal")
+            poll(lambda: self.is_full(alpha), what="a refusal")
         self.assertEqual([call.result() for call in calls], ["waited"] * 6)
 
-    def is_full(self, server: HubProject, token: str) -> bool:
-        with server.send("POST", hello(), Authorization=f"Bearer {token}") as response:
+    def is_full(self, server: HubProject) -> bool:
+        with server.send("POST", hello(), **server.authorization) as response:
             return response.status == 429 and b"this token has 6 calls open at once" in response.read()
 
 

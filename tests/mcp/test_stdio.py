@@ -445,15 +445,11 @@ class ASnapshotCountsWhileNothingHasChanged(ProcessTestCase):
         self.assertNotEqual(hello["instructions"], MARK)
         self.assertFalse(self.is_front_answering(MEMORY_HUB_TEST_TOOLS=""))
 
-    def test_one_with_another_key_or_a_broken_one_is_ignored_and_replaced(self) -> None:
+    def test_one_with_another_key_is_ignored_and_replaced(self) -> None:
         self.mark(key=[*json.loads(self.path.read_text())["key"], "/somewhere/pydantic-99.dist-info"])
         self.assertFalse(self.is_front_answering())
         self.keep_snapshot()
         self.assertNotIn(MARK, self.path.read_text())
-        self.path.write_bytes(b"{")
-        self.assertFalse(self.is_front_answering())
-        self.keep_snapshot()
-        self.assertTrue(json.loads(self.path.read_text())["answers"])
 
 
 class WhatCounts(McpTestCase):

@@ -91,21 +91,16 @@ async def _unchanged(_: Any, params: Any) -> Result:
     return text_result(f"called with {params.arguments}")
 
 
-_ADDRESS: Result = {
-    "$anchor": "addressDef",
-    "type": "object",
-    "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
-}
+_TEXT = {"type": "string"}
+_ADDRESS: Result = {"$anchor": "addressDef", "type": "object", "properties": {"street": _TEXT, "city": _TEXT}}
 _SCHEMA: Result = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
     "$defs": {"address": _ADDRESS},
     "properties": {
-        "name": {"type": "string"},
+        **dict.fromkeys(("name", "phone", "email"), _TEXT),
         "address": {"$ref": "#/$defs/address"},
-        "contactMethod": {"type": "string", "enum": ["phone", "email"]},
-        "phone": {"type": "string"},
-        "email": {"type": "string"},
+        "contactMethod": {**_TEXT, "enum": ["phone", "email"]},
     },
     "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
     "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
@@ -296,7 +291,7 @@ _DEFAULTS: Result = {
     "verified": {"type": "boolean", "default": True},
 }
 _ENUMS: Result = {
-    "untitledSingle": {"type": "string", "enum": _PLAIN},
+    "untitledSingle": {**_TEXT, "enum": _PLAIN},
     "titledSingle": {"type": "string", "oneOf": _TITLED},
     "legacyEnum": {
         "type": "string",
@@ -306,8 +301,6 @@ _ENUMS: Result = {
     "untitledMulti": {"type": "array", "items": {"type": "string", "enum": _PLAIN}},
     "titledMulti": {"type": "array", "items": {"anyOf": _TITLED}},
 }
-_TEXT = {"type": "string"}
-
 _SPEAKING_TOOLS = {
     **tool("test_tool_with_logging", _log),
     **tool("test_logging_tool", _log),
