@@ -93,10 +93,10 @@ class McpTestCase(StoresTestCase):
         cls.enterClassContext(more_tools(cls.tools_module))
 
     @classmethod
-    def share_server(cls, *options: str, cwd: Path | None = None) -> Server:
+    def share_server(cls, *options: str, cwd: Path | None = None, **capabilities: Any) -> Server:
         server = Server(*options, cwd=cwd)
         cls.addClassCleanup(server.destroy)
-        server.initialize()
+        server.initialize(**capabilities)
         return server
 
     def start(self, *options: str, cwd: Path | None = None, **changes: str) -> Server:
@@ -110,6 +110,19 @@ class McpTestCase(StoresTestCase):
         server = self.start(*options, cwd=cwd, **changes)
         server.initialize()
         return server
+
+
+class SharedServerTestCase(McpTestCase):
+    """Tests that share one server."""
+
+    options: ClassVar[tuple[str, ...]] = ()
+    capabilities: ClassVar[dict[str, Any]] = {}
+    server: Server
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.server = cls.share_server(*cls.options, **cls.capabilities)
 
 
 class ProcessTestCase(SimpleTestCase):

@@ -86,8 +86,7 @@ class Client:
         line = self._line(time.monotonic() + seconds)
         if not line:
             raise AssertionError(f"the server closed its output; it said: {self.wait()[1]}")
-        message = json.loads(line)
-        assert isinstance(message, dict)
+        message: Message = json.loads(line)
         return message
 
     def ask(self, method: str, params: Message | None = None) -> Message:
@@ -101,21 +100,30 @@ class Client:
         hello = {"protocolVersion": version, "capabilities": capabilities, "clientInfo": CLIENT}
         answer = self.ask("initialize", hello)
         self.notify("notifications/initialized")
-        result = answer["result"]
-        assert isinstance(result, dict)
+        result: Message = answer["result"]
         return result
 
     def call(self, tool: str, **arguments: Any) -> Message:
         answer = self.ask("tools/call", {"name": tool, "arguments": arguments})
         assert "result" in answer, answer
-        result = answer["result"]
-        assert isinstance(result, dict)
+        result: Message = answer["result"]
         return result
 
     def say(self, tool: str, **arguments: Any) -> str:
-        text = self.call(tool, **arguments)["content"][0]["text"]
-        assert isinstance(text, str)
-        return text
+        return str(self.call(tool, **arguments)["content"][0]["text"])
+
+    def refusal(self, tool: str, **arguments: Any) -> str:
+        """Return the text of an answer, which must be an error."""
+        result = self.call(tool, **arguments)
+        assert result["isError"], result
+        return str(result["content"][0]["text"])
+
+    def data(self, tool: str, **arguments: Any) -> Message:
+        """Return an answer as data; it must be no error."""
+        result = self.call(tool, **arguments, format="json")
+        assert not result["isError"], result
+        data: Message = result["structuredContent"]
+        return data
 
     def rest(self) -> list[Message]:
         messages = []
@@ -181,12 +189,17 @@ class Process(Client):
         return code, self.errors.decode()
 
     def destroy(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
-            if pipe:
-                pipe.close()
+        destroy(self.process)
+
+
+def destroy(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process unless it has ended, and close its pipes."""
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe:
+            pipe.close()
 
 
 def run_async(work: Callable[..., Awaitable[T]], *arguments: Any) -> T:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from django.db import connections
 from pydantic import BaseModel, Field
@@ -110,6 +110,8 @@ def _read_item(parameters: dict[str, str]) -> dict[str, object]:
     return {"parameters": parameters, "store": current_store().name}
 
 
+_DESTRUCTIVE: dict[str, Any] = {"group": ToolGroup.QUERY, "writes": True, "destructive": True}
+
 register_tools(
     Tool("test_echo", "Say it again.", EchoInput, _echo, aliases=("old_echo",), renamed={"utterance": "text"}),
     Tool("test_origin", "Say who calls.", NothingInput, _origin),
@@ -119,25 +121,7 @@ register_tools(
     Tool("test_endless", "Read for ever.", NothingInput, _endless, group=ToolGroup.QUERY),
     Tool("test_wait", "Read until a file exists.", FileInput, _wait, group=ToolGroup.QUERY),
     Tool("test_slow_write", "Write slowly.", FileInput, _slow_write, group=ToolGroup.QUERY, writes=True),
-    Tool(
-        "test_forget",
-        "Empty a file.",
-        FileInput,
-        _forget,
-        group=ToolGroup.QUERY,
-        writes=True,
-        destructive=True,
-        idempotent=True,
-    ),
-    Tool(
-        "test_shred",
-        "Delete a file for good.",
-        ShredInput,
-        _shred,
-        group=ToolGroup.QUERY,
-        writes=True,
-        destructive=True,
-        aliases=("old_shred",),
-    ),
+    Tool("test_forget", "Empty a file.", FileInput, _forget, idempotent=True, **_DESTRUCTIVE),
+    Tool("test_shred", "Delete a file for good.", ShredInput, _shred, aliases=("old_shred",), **_DESTRUCTIVE),
 )
 register_resources(Resource("test://item/{id}{?a,b}", "item", "One item.", _read_item))

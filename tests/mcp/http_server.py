@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import os
@@ -8,9 +7,9 @@ import re
 import select
 import subprocess
 import tempfile
-import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import TestCase, mock
@@ -19,9 +18,19 @@ import httpx2
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.mcp.client import CLIENT, DEADLINE_SECONDS, HANDSHAKE, ROOT, Message, command, environment
+from tests.mcp.client import (
+    CLIENT,
+    DEADLINE_SECONDS,
+    FIXTURES,
+    HANDSHAKE,
+    ROOT,
+    Message,
+    command,
+    destroy,
+    environment,
+    wait_until,
+)
 from tests.web.server import Server, Shell, serving
-from tests.web.server import Server as Hub
 
 ADDRESS = re.compile(r"http://(\S+):(\d+)/mcp")
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Connection": "close"}
@@ -81,31 +90,18 @@ class HttpServer:
         return self.process.wait(DEADLINE_SECONDS)
 
     def destroy(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdout, self.process.stderr):
-            if pipe:
-                pipe.close()
+        destroy(self.process)
 
     def _first_line(self) -> str:
         assert self.process.stderr
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        line = b""
-        while not line.endswith(b"\n"):
-            left = deadline - time.monotonic()
-            assert left > 0 and select.select([self.process.stderr], [], [], left)[0], f"no address came: {line!r}"
-            byte = self.process.stderr.read(1)
-            if not byte:
-                break
-            line += byte
-        return line.decode()
+        assert select.select([self.process.stderr], [], [], DEADLINE_SECONDS)[0], "no address came"
+        return self.process.stderr.readline().decode()
 
 
 class HubProject(HttpServer):
     """A project's address in a hub, with the hub's own token or another."""
 
-    def __init__(self, hub: Hub, project: str = "alpha", token: str = "") -> None:
+    def __init__(self, hub: Server, project: str = "alpha", token: str = "") -> None:
         self.home = hub.home
         self.host, self.port = hub.place
         self.path = f"/p/{project}/mcp"
@@ -115,6 +111,18 @@ class HubProject(HttpServer):
     @property
     def authorization(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._token}"} if self._token else super().authorization
+
+
+@contextmanager
+def half_a_post(server: HttpServer, headers: dict[str, str]) -> Iterator[http.client.HTTPConnection]:
+    """Send the head of a request; yield the connection."""
+    connection = http.client.HTTPConnection(server.host, server.port, timeout=DEADLINE_SECONDS)
+    with closing(connection):
+        connection.putrequest("POST", server.path)
+        for name, value in {**server.authorization, **headers}.items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        yield connection
 
 
 class HttpSession:
@@ -140,14 +148,9 @@ class HttpSession:
         """Send a call but for its last byte, once the server waits for the body; yield the connection and the byte."""
         call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
         body = json.dumps(call).encode()
-        connection = http.client.HTTPConnection(self._server.host, self._server.port, timeout=DEADLINE_SECONDS)
-        with closing(connection):
-            connection.putrequest("POST", self._server.path)
-            # The server sends "100 Continue" when it begins to read the body, after it has admitted the caller.
-            length = {"Content-Length": str(len(body)), "Expect": "100-continue"}
-            for name, value in {**HEADERS, **self._headers, **length}.items():
-                connection.putheader(name, value)
-            connection.endheaders()
+        # The server sends "100 Continue" when it begins to read the body, after it has admitted the caller.
+        length = {"Content-Length": str(len(body)), "Expect": "100-continue"}
+        with half_a_post(self._server, {**HEADERS, **self._headers, **length}) as connection:
             assert connection.sock.recv(1_000).startswith(b"HTTP/1.1 100 ")
             connection.send(body[:-1])
             yield connection, body[-1:]
@@ -169,10 +172,7 @@ def text_of(response: http.client.HTTPResponse) -> str:
     return text
 
 
-FIXTURES = "tests.mcp.fixture_tools"
-
-
-@contextlib.contextmanager
+@contextmanager
 def hub_with(*projects: str, program: str = "") -> Iterator[Server]:
     with mock.patch.dict(os.environ, MEMORY_HUB_TEST_TOOLS=FIXTURES), serving("--no-worker", program=program) as hub:
         for project in projects:
@@ -188,7 +188,7 @@ class HubTestCase(TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        stack = contextlib.ExitStack()
+        stack = ExitStack()
         cls.addClassCleanup(stack.close)
         cls.hub = stack.enter_context(hub_with("alpha", "beta", program=cls.program))
         cls.shell = Shell(cls.hub.home)
@@ -197,6 +197,20 @@ class HubTestCase(TestCase):
     def setUp(self) -> None:
         self.alpha, self.beta = HubProject(self.hub), HubProject(self.hub, "beta")
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.go, self.trace = self.folder / "go", self.folder / "trace"
+
+    @contextmanager
+    def blocked(self, sessions: Sequence[HttpSession]) -> Iterator[list[Future[str]]]:
+        """Yield a call of each session; they wait until the block ends."""
+        with ThreadPoolExecutor(len(sessions)) as pool:
+            wait = {"path": str(self.trace), "until": str(self.go)}
+            try:
+                yield [pool.submit(session.say, "test_wait", **wait) for session in sessions]
+            finally:
+                self.go.touch()
+
+    def wait_for_begun(self, count: int) -> None:
+        wait_until(lambda: self.trace.exists() and self.trace.read_text() == "begun\n" * count)
 
     def run_token(self, *words: str) -> str:
         code, output = self.shell.run("token", *words)

@@ -7,12 +7,9 @@ import tempfile
 from contextlib import redirect_stderr, redirect_stdout
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-import mcp_types as types
 from django.test import SimpleTestCase
-from mcp.client.client import Client
-from mcp.client.stdio import stdio_client
 from pydantic import BaseModel, Field
 
 from memoryhub.core.kinds.definition import all_kinds
@@ -23,93 +20,64 @@ from memoryhub.mcp import options as mcp_options
 from memoryhub.mcp.options import PROFILES, parse
 from memoryhub.mcp.registry import load_tools
 from memoryhub.mcp.schema import input_schema
-from tests.mcp.case import McpTestCase, Server, more_tools
-from tests.mcp.client import ENVELOPE, MODERN, ROOT, parameters, run_async
+from tests.mcp.case import McpTestCase, Server, SharedServerTestCase, more_tools
+from tests.mcp.client import ENVELOPE, ROOT
 
 
-class CallingTools(McpTestCase):
-    server: Server
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        cls.server = cls.share_server()
-
-    def failure(self, tool: str, **arguments: object) -> str:
-        result = self.server.call(tool, **arguments)
-        self.assertTrue(result["isError"])
-        text = result["content"][0]["text"]
-        assert isinstance(text, str)
-        return text
-
-    def test_an_answer_is_only_text_by_default(self) -> None:
+class CallingTools(SharedServerTestCase):
+    def test_an_answer_is_text_by_default_and_with_format_json_the_same_as_data(self) -> None:
         result = self.server.call("test_echo", text="hi", times=2)
         self.assertEqual(result, {"content": [{"type": "text", "text": "hi hi"}], "isError": False})
-
-    def test_format_json_gives_the_same_as_data(self) -> None:
         result = self.server.call("test_echo", text="hi", tags=["a"], format="json")
         self.assertEqual(result["structuredContent"], {"text": "hi", "tags": ["a"]})
         self.assertEqual(json.loads(result["content"][0]["text"]), result["structuredContent"])
 
-    def test_aliases_dots_and_other_profiles_tools_can_be_called(self) -> None:
-        self.assertEqual(self.server.say("old_echo", text="hi"), "hi")
-        self.assertEqual(self.server.say("test.echo", text="hi"), "hi")
-        self.assertEqual(self.server.say("old.echo", text="hi"), "hi")
-        self.assertIn("conflict", self.failure("test_fail"))
-
-    def test_an_argument_may_have_its_older_name_but_not_both(self) -> None:
+    def test_aliases_dots_other_profiles_tools_and_older_names_of_arguments_are_accepted(self) -> None:
+        for name in ("old_echo", "test.echo", "old.echo"):
+            self.assertEqual(self.server.say(name, text="hi"), "hi")
         self.assertEqual(self.server.say("old_echo", utterance="hi"), "hi")
-        expected = "invalid: test_echo got 'text' twice, once under an older name; send only 'text'"
-        self.assertEqual(self.failure("test_echo", text="hi", utterance="ho"), expected)
         self.assertNotIn("utterance", json.dumps(self.server.ask("tools/list")))
 
     def test_an_unknown_tool_names_the_nearest(self) -> None:
-        error = self.server.ask("tools/call", {"name": "test_ecko", "arguments": {}})["error"]
-        self.assertEqual(error["code"], -32602)
-        self.assertIn("did you mean test_echo", error["message"])
-        self.assertEqual(error["data"]["nearest"][0], "test_echo")
-        error = self.server.ask("tools/call", {"name": "xyzzy", "arguments": {}})["error"]
-        self.assertIn("tools/list", error["message"])
+        for name, sentence in (("test_ecko", "did you mean test_echo"), ("xyzzy", "tools/list")):
+            error = self.server.ask("tools/call", {"name": name, "arguments": {}})["error"]
+            self.assertEqual(error["code"], -32602)
+            self.assertIn(sentence, error["message"])
+            self.assertEqual(name == "test_ecko", error["data"]["nearest"][:1] == ["test_echo"])
 
     def test_bad_arguments_name_the_field_and_what_is_accepted(self) -> None:
         for arguments, expected in (
-            ({}, "invalid: test_echo: 'text' is required"),
-            ({"text": "x", "times": 9}, "invalid: test_echo: 'times' must be at most 5, not 9"),
-            ({"text": "x", "times": "many"}, "invalid: test_echo: 'times' must be a whole number, not 'many'"),
-            ({"text": "x", "mode": "soft"}, "invalid: test_echo: 'mode' must be one of 'plain' or 'loud', not 'soft'"),
-            ({"text": ["x"]}, "invalid: test_echo: 'text' must be a text"),
-            ({"text": "x", "tags": ["a", 1]}, "invalid: test_echo: 'tags[1]' must be a text, not 1"),
-            ({"times": 0, "mode": ""}, "invalid: test_echo: 'text' is required; also invalid: 'times', 'mode'"),
-            ({"text": "x", "format": "xml"}, "invalid: 'format' must be one of 'text', 'json'"),
+            ({}, "test_echo: 'text' is required"),
+            ({"text": "x", "times": 9}, "test_echo: 'times' must be at most 5, not 9"),
+            ({"text": "x", "times": "many"}, "test_echo: 'times' must be a whole number, not 'many'"),
+            ({"text": "x", "mode": "soft"}, "test_echo: 'mode' must be one of 'plain' or 'loud', not 'soft'"),
+            ({"text": ["x"]}, "test_echo: 'text' must be a text"),
+            ({"text": "x", "tags": ["a", 1]}, "test_echo: 'tags[1]' must be a text, not 1"),
+            ({"times": 0, "mode": ""}, "test_echo: 'text' is required; also invalid: 'times', 'mode'"),
+            ({"text": "x", "format": "xml"}, "'format' must be one of 'text', 'json'"),
+            ({"text": "x", "utterance": "y"}, "test_echo got 'text' twice, once under an older name; send only 'text'"),
+            ({"text": "x", "hue": 1}, "test_echo has no argument 'hue'; it takes: text, times, mode, tags, format"),
         ):
             with self.subTest(arguments=arguments):
-                self.assertEqual(self.failure("test_echo", **arguments), expected)
-
-    def test_an_unknown_argument_is_refused_with_those_that_are_known(self) -> None:
-        expected = "invalid: test_echo has no argument 'colour'; it takes: text, times, mode, tags, format"
-        self.assertEqual(self.failure("test_echo", text="x", colour="red"), expected)
+                self.assertEqual(self.server.refusal("test_echo", **arguments), f"invalid: {expected}")
 
     def test_an_error_of_the_hub_includes_its_data(self) -> None:
-        self.assertEqual(
-            self.failure("test_fail"),
-            "conflict: there is one already; update it instead\nid: 412\nchoices: alpha, beta",
-        )
+        text = "conflict: there is one already; update it instead\nid: 412\nchoices: alpha, beta"
+        self.assertEqual(self.server.refusal("test_fail"), text)
         result = self.server.call("test_fail", format="json")
         self.assertTrue(result["isError"])
-        self.assertEqual(result["structuredContent"]["id"], 412)
-        self.assertEqual(result["structuredContent"]["code"], "conflict")
+        data = result["structuredContent"]
+        self.assertEqual((data["id"], data["code"]), (412, "conflict"))
         self.assertIn("id: 412", result["content"][0]["text"])
 
     def test_an_unexpected_error_is_logged_and_the_server_continues(self) -> None:
-        expected = "internal error: ZeroDivisionError; the server's log has the details"
         with self.assertLogs("memoryhub.mcp") as logged:
-            result = self.server.call("test_crash")
-        self.assertEqual((result["isError"], result["content"][0]["text"]), (True, expected))
+            text = self.server.refusal("test_crash")
+        self.assertEqual(text, "internal error: ZeroDivisionError; the server's log has the details")
         self.assertEqual(self.server.say("test_echo", text="on"), "on")
         self.assertIn("ZeroDivisionError: on purpose", logged.output[0])
 
     def test_the_caller_is_named_in_the_origin(self) -> None:
-        self.assertEqual(self.server.say("test_origin"), "mcp plain client  alpha")
         server = self.start("--project=beta", "--session", "s-9")
         hello = {"protocolVersion": "2025-06-18", "capabilities": {}}
         server.ask("initialize", {**hello, "clientInfo": {"name": "a\nb" + "c" * 200, "version": "1"}})
@@ -117,50 +85,28 @@ class CallingTools(McpTestCase):
 
 
 class BoundToOneProject(McpTestCase):
-    def test_naming_the_bound_project_is_allowed_and_another_is_refused(self) -> None:
-        server = self.connect("--project", "alpha")
-        self.assertEqual(server.say("test_echo", text="hi", project_id="alpha"), "hi")
-        refusal = server.call("test_echo", text="hi", project_id="beta")
-        self.assertTrue(refusal["isError"])
-        self.assertIn("forbidden: this server is bound to project 'alpha'", refusal["content"][0]["text"])
-
     def test_the_folder_names_the_project_without_an_option(self) -> None:
         folders = [self.home / place / "shop" for place in ("here", "there")]
         for folder in folders:
             folder.mkdir(parents=True)
-        self.assertEqual(self.connect(cwd=folders[0]).say("test_origin"), "mcp plain client  shop")
-        self.assertEqual(self.connect(cwd=folders[0]).say("test_origin"), "mcp plain client  shop")
-        answer = self.connect(cwd=folders[1]).call("test_origin")
-        self.assertTrue(answer["isError"])
-        self.assertIn("\nchoices: shop, ", answer["content"][0]["text"])
+        for _ in range(2):
+            self.assertEqual(self.connect(cwd=folders[0]).say("test_origin"), "mcp plain client  shop")
+        self.assertIn("\nchoices: shop, ", self.connect(cwd=folders[1]).refusal("test_origin"))
 
     def test_with_an_ambiguous_project_lists_work_and_calls_fail(self) -> None:
         server = self.connect("--project", "No such slug!")
         self.assertTrue(server.ask("tools/list")["result"]["tools"])
         for _ in range(2):
-            answer = server.call("test_echo", text="hi")
-            self.assertTrue(answer["isError"])
-            self.assertIn("No such slug!", answer["content"][0]["text"])
+            self.assertIn("No such slug!", server.refusal("test_echo", text="hi"))
         error = server.ask("resources/read", {"uri": "test://item/1"})["error"]
         self.assertIn("No such slug!", error["message"])
 
 
 class Listing(McpTestCase):
-    def names(self, profile: str) -> list[str]:
-        return [tool["name"] for tool in self.tools(profile)]
-
     def tools(self, profile: str) -> list[dict[str, Any]]:
         tools = self.connect("--project", "alpha", "--profile", profile).ask("tools/list")["result"]["tools"]
         assert isinstance(tools, list)
         return tools
-
-    def test_each_profile_lists_what_the_one_before_lists_and_more(self) -> None:
-        core, work, full = (set(self.names(profile)) for profile in ("core", "work", "full"))
-        self.assertIn("test_echo", core)
-        self.assertLess(core, work)
-        self.assertLess(work, full)
-        self.assertNotIn("test_crash", core)
-        self.assertNotIn("test_fail", work)
 
     def test_profiles_stay_within_their_tokens(self) -> None:
         for profile, most_tokens, most_tools in (("core", 1_050, 8), ("full", 7_500, 64)):
@@ -171,10 +117,13 @@ class Listing(McpTestCase):
             self.assertLessEqual(tokens, most_tokens, profile)
 
     def test_annotations_say_what_a_tool_may_do(self) -> None:
-        found = {tool["name"]: tool["annotations"] for tool in self.tools("full")}
-        self.assertEqual(found["test_echo"], {"readOnlyHint": True, "openWorldHint": False})
-        self.assertEqual(found["test_slow_write"], {"destructiveHint": False, "openWorldHint": False})
-        self.assertEqual(found["test_forget"], {"idempotentHint": True, "openWorldHint": False})
+        annotations = {tool["name"]: tool["annotations"] for tool in self.tools("full")}
+        for name, hints in (
+            ("test_echo", {"readOnlyHint": True}),
+            ("test_slow_write", {"destructiveHint": False}),
+            ("test_forget", {"idempotentHint": True}),
+        ):
+            self.assertEqual(annotations[name], {**hints, "openWorldHint": False})
 
 
 class ReadingResources(McpTestCase):
@@ -197,13 +146,11 @@ class ReadingResources(McpTestCase):
 
 
 class Options(SimpleTestCase):
-    def test_defaults(self) -> None:
-        options = parse([])
-        self.assertEqual((options.project, options.session, options.profile), (None, "", "core"))
-
-    def test_both_ways_of_writing_a_value(self) -> None:
-        options = parse(["--project=alpha", "--session", "s-1", "--profile", "full"])
-        self.assertEqual((options.project, options.session, options.profile), ("alpha", "s-1", "full"))
+    def test_defaults_and_both_ways_of_writing_a_value(self) -> None:
+        written = ["--project=alpha", "--session", "s-1", "--profile", "full"]
+        for arguments, expected in (([], (None, "", "core")), (written, ("alpha", "s-1", "full"))):
+            options = parse(arguments)
+            self.assertEqual((options.project, options.session, options.profile), expected)
 
     def test_an_address_is_a_host_and_a_port(self) -> None:
         for given, expected in (
@@ -217,20 +164,12 @@ class Options(SimpleTestCase):
         self.assertFalse(parse(["--http", "[::1]:1", "--no-token"]).token)
 
     def test_wrong_options_are_explained(self) -> None:
-        for given in (
-            ["--profile", "huge"],
-            ["--colour", "red"],
-            ["--project"],
-            ["alpha"],
-            ["--project", "--profile"],
-            ["--http", "localhost"],
-            ["--http", "::1:80"],
-            ["--no-token"],
-            ["--http", "0.0.0.0:8322", "--no-token"],
-        ):
-            with self.subTest(given=given):
-                self.assertEqual(self.ended(given)[:2], (2, ""))
-                self.assertIn("usage: memory-hub mcp", self.ended(given)[2])
+        for options in ("--profile huge", "--colour red", "--project", "alpha", "--project --profile", "--no-token",
+                        "--http localhost", "--http ::1:80", "--http 0.0.0.0:8322 --no-token"):  # fmt: skip
+            with self.subTest(options=options):
+                code, output, errors = self.ended(options.split())
+                self.assertEqual((code, output), (2, ""))
+                self.assertIn("usage: memory-hub mcp", errors)
 
     def test_help_names_every_option(self) -> None:
         code, shown, _ = self.ended(["--help"])
@@ -331,43 +270,35 @@ class Differs(BaseModel):
 
 
 class SlimSchemas(SimpleTestCase):
-    def setUp(self) -> None:
-        self.schema = input_schema(Whole)
-        self.properties = self.schema["properties"]
-
-    def test_only_what_is_required_is_required(self) -> None:
-        self.assertEqual(self.schema["required"], ["title"])
-        self.assertEqual(self.schema["type"], "object")
-
-    def test_descriptions_and_useful_defaults_are_listed(self) -> None:
-        self.assertEqual(self.properties["title"], {"type": "string", "description": "What it says."})
-        self.assertEqual(self.properties["count"], {"type": "integer", "default": 10})
-
-    def test_an_argument_can_be_accepted_without_being_listed(self) -> None:
-        self.assertNotIn("key", self.properties)
-
-    def test_null_and_empty_defaults_are_left_out(self) -> None:
-        self.assertEqual(self.properties["mode"], {"enum": ["a", "b"]})
-        self.assertEqual(self.properties["mild"], {"type": "boolean"})
-        self.assertEqual(self.properties["id"], {"type": "integer"})
-        self.assertEqual(set(self.properties["parts"]), {"type", "items"})
-        self.assertEqual(self.properties["attributes"], {"type": "object"})
-        self.assertEqual(
-            self.properties["ids"], {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}}]}
-        )
-
-    def test_references_are_resolved_in_place(self) -> None:
-        self.assertEqual(self.properties["kind"], {"enum": ["one", "two"], "default": "one"})
-        items = self.properties["parts"]["items"]
+    def test_a_schema_lists_only_what_a_model_needs(self) -> None:
+        schema = input_schema(Whole)
+        self.assertEqual((schema["required"], schema["type"]), (["title"], "object"))
+        self.assertNotIn("$", str(schema))
+        properties = schema["properties"]
+        numbers = [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}}]
+        for name, expected in (
+            # Descriptions and useful defaults, but not null, empty ones or limits
+            ("title", {"type": "string", "description": "What it says."}),
+            ("count", {"type": "integer", "default": 10}),
+            ("mode", {"enum": ["a", "b"]}),
+            ("mild", {"type": "boolean"}),
+            ("id", {"type": "integer"}),
+            ("attributes", {"type": "object"}),
+            ("ids", {"anyOf": numbers}),
+            # References are resolved in place
+            ("kind", {"enum": ["one", "two"], "default": "one"}),
+            # What the instructions explain
+            ("limit", {"type": "integer"}),
+            ("scope", {"type": "string"}),
+        ):
+            with self.subTest(name):
+                self.assertEqual(properties[name], expected)
+        self.assertEqual(set(properties["parts"]), {"type", "items"})
+        items = properties["parts"]["items"]
         self.assertEqual(set(items), {"type", "properties", "required"})
         self.assertEqual(items["properties"], {"name": {"type": "string"}, "kind": {"enum": ["one", "two"]}})
-        self.assertNotIn("$", str(self.schema))
-
-    def test_what_the_instructions_explain_is_listed_by_name_and_type_or_not_at_all(self) -> None:
-        self.assertEqual(self.properties["limit"], {"type": "integer"})
-        self.assertEqual(self.properties["scope"], {"type": "string"})
-        for name in ("format", "compact", "max_tokens"):
-            self.assertNotIn(name, self.properties)
+        # Accepted without being listed
+        self.assertEqual(properties.keys() & {"key", "format", "compact", "max_tokens"}, set())
 
     def test_an_argument_that_differs_from_the_instructions_is_listed_in_full(self) -> None:
         properties = input_schema(Differs)["properties"]
@@ -378,23 +309,16 @@ class SlimSchemas(SimpleTestCase):
 # How each kind that has tools of its own names its title and its text
 ENTRIES = {name: kind.entry for name, kind in all_kinds().items() if kind.entry}
 BUDGETS = (50, 120, 400, 2_000)
+WITHOUT_ARGUMENTS = (
+    "memory_list memory_conflicts decision_list session_list org_list project_list tag_list relation_list "
+    "audit_replay memory_stale memory_get"
+).split()
 # Tools that take a budget, with arguments that match more than fits
 CALLS: dict[str, dict[str, Any]] = {
-    "memory_search": {"query": "pump"},
-    "memory_get": {"ids": []},
-    "memory_list": {},
+    **{name: {} for name in WITHOUT_ARGUMENTS},
+    **{name: {"query": "pump"} for name in ("memory_search", "memory_context")},
     "memory_query": {"search": "pump"},
-    "memory_context": {"query": "pump"},
-    "memory_conflicts": {},
     "decision_get": {"topic": "water"},
-    "decision_list": {},
-    "session_list": {},
-    "org_list": {},
-    "project_list": {},
-    "tag_list": {},
-    "relation_list": {},
-    "audit_replay": {},
-    "memory_stale": {},
     **{f"{kind}_list": {} for kind in ENTRIES},
     **{f"{kind}_history": {"name": f"{kind} 1"} for kind in ENTRIES},
 }
@@ -464,11 +388,9 @@ class FolderSettingsTests(McpTestCase):
         server.say("memory_write", title="Readers", content="never wait")
         self.file.unlink()
         self.assertIn("mode: basic", server.say("memory_search", query="reader"))
-        for tool, arguments in (("decision_record", {"title": "Use WAL"}), ("memory_log_decision", {"title": "Tea"})):
-            refused = server.call(tool, chosen="that", **arguments)
-            self.assertTrue(refused["isError"])
-            output = f"forbidden: agents cannot record decisions here: capture_decisions is false, set by {self.file}"
-            self.assertIn(output, refused["content"][0]["text"])
+        refusal = f"forbidden: agents cannot record decisions here: capture_decisions is false, set by {self.file}"
+        for tool, title in (("decision_record", "Use WAL"), ("memory_log_decision", "Tea")):
+            self.assertIn(refusal, server.refusal(tool, chosen="that", title=title))
         self.assertNotIn("WAL", server.say("memory_search", query="WAL"))
         server.end()
 
@@ -488,7 +410,7 @@ CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 Action = Literal["accept", "decline", "cancel"]
 
 
-class ConfirmationTestCase(McpTestCase):
+class ConfirmationTestCase(SharedServerTestCase):
     def setUp(self) -> None:
         with tempfile.NamedTemporaryFile(dir=self.home, delete=False) as file:
             self.path = Path(file.name)
@@ -505,14 +427,7 @@ class ConfirmationTestCase(McpTestCase):
 
 
 class AClientWithHandshake(ConfirmationTestCase):
-    server: Server
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        cls.server = Server()
-        cls.addClassCleanup(cls.server.destroy)
-        cls.server.initialize(elicitation={})
+    capabilities: ClassVar = {"elicitation": {}}
 
     def ask_for_it(self, server: Server | None = None) -> tuple[Server, int, dict[str, Any]]:
         """Call the tool; return the call's id and the question."""
@@ -533,12 +448,10 @@ class AClientWithHandshake(ConfirmationTestCase):
         assert isinstance(result, dict)
         return result
 
-    def test_is_asked_and_accepting_deletes(self) -> None:
+    def test_is_asked_and_only_accepting_deletes(self) -> None:
+        for action, sentence in (("decline", "the user declined"), ("cancel", "the user dismissed the question")):
+            self.assert_refused(self.answer({"result": {"action": action}}), f"forbidden: {sentence}")
         self.assert_deleted(self.answer({"result": {"action": "accept", "content": {}}}))
-
-    def test_declining_deletes_nothing(self) -> None:
-        self.assert_refused(self.answer({"result": {"action": "decline"}}), "forbidden: the user declined")
-        self.assert_refused(self.answer({"result": {"action": "cancel"}}), "forbidden: the user dismissed the question")
 
     def test_a_client_that_fails_to_ask_gets_the_token(self) -> None:
         result = self.answer({"error": {"code": -32603, "message": "no window"}})
@@ -576,28 +489,22 @@ class AClientWithHandshake(ConfirmationTestCase):
 
 class AClientWithoutElicitation(ConfirmationTestCase):
     def test_gets_the_question_the_token_and_how_to_call_again(self) -> None:
-        server = self.share_server()
         by_addresses_alone = self.start()
         by_addresses_alone.initialize(elicitation={"url": {}})
-        for client in (server, by_addresses_alone):
-            code, lines = self.refusal(client)
-            self.assertEqual(code, "confirmation_required")
+        for client in (self.server, by_addresses_alone):
+            result = client.call("test_shred", path=str(self.path), format="json")
+            self.assertTrue(result["isError"])
+            lines = result["content"][0]["text"].splitlines()
+            token = lines[2].removeprefix("confirm_token: ")
+            data = result["structuredContent"]
+            self.assertEqual(
+                [data[name] for name in ("id", "confirm_token", "code")], [412, token, "confirmation_required"]
+            )
             self.assertEqual(lines[0], f"confirmation_required: {QUESTION}")
-            self.assertIn("next: nothing was deleted yet: ask the user", lines[3])
-            self.assertIn("call test_shred again", lines[3])
-        token = lines[2].removeprefix("confirm_token: ")
-        wrong = server.call("test_shred", path=str(self.path), confirm_token="shred-0")
-        self.assertTrue(wrong["isError"])
+            self.assertRegex(lines[3], "next: nothing was deleted yet: ask the user.*call test_shred again")
+        self.server.refusal("test_shred", path=str(self.path), confirm_token="shred-0")
         self.assertTrue(self.path.exists())
-        self.assert_deleted(server.call("old_shred", path=str(self.path), confirm_token=token))
-
-    def refusal(self, server: Server) -> tuple[str, list[str]]:
-        result = server.call("test_shred", path=str(self.path), format="json")
-        self.assertTrue(result["isError"])
-        self.assertEqual(result["structuredContent"]["id"], 412)
-        lines = result["content"][0]["text"].splitlines()
-        self.assertEqual(result["structuredContent"]["confirm_token"], lines[2].removeprefix("confirm_token: "))
-        return result["structuredContent"]["code"], lines
+        self.assert_deleted(self.server.call("old_shred", path=str(self.path), confirm_token=token))
 
     def test_is_refused_in_the_revision_without_handshake_too(self) -> None:
         arguments = {"path": str(self.path)}
@@ -606,13 +513,11 @@ class AClientWithoutElicitation(ConfirmationTestCase):
 
 
 class AClientWithoutHandshake(ConfirmationTestCase):
-    server: Server
-
     @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        cls.server = Server()
-        cls.addClassCleanup(cls.server.destroy)
+    def share_server(cls, *_options: str, **_settings: Any) -> Server:
+        server = Server()
+        cls.addClassCleanup(server.destroy)
+        return server
 
     def call(self, tool: str = "test_shred", path: Path | None = None, **more: Any) -> dict[str, Any]:
         envelope = {**ENVELOPE, CAPABILITIES: {"elicitation": {}}}
@@ -648,28 +553,3 @@ class AClientWithoutHandshake(ConfirmationTestCase):
         self.assertEqual(asked["resultType"], "input_required")
         asked = self.answer("accept", inputResponses={"another": {"action": "accept"}})["result"]
         self.assertEqual(asked["resultType"], "input_required")
-
-
-class TheSdksClient(ConfirmationTestCase):
-    def run_client(self, mode: str, action: Action) -> types.CallToolResult:
-        async def ask(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
-            self.assertEqual(params.message, QUESTION)
-            return types.ElicitResult(action=action, content={} if action == "accept" else None)
-
-        async def converse() -> types.CallToolResult:
-            started = stdio_client(parameters(self.home, "--project", "alpha", "--profile", "full"))
-            async with Client(started, mode=mode, elicitation_callback=ask) as client:
-                return await client.call_tool("test_shred", {"path": str(self.path)})
-
-        return run_async(converse)
-
-    def test_asks_its_user_in_both_eras(self) -> None:
-        for mode in ("legacy", MODERN):
-            with self.subTest(mode=mode):
-                self.path.write_text("again")
-                declined = self.run_client(mode, "decline")
-                self.assertTrue(declined.is_error)
-                self.assertTrue(self.path.exists())
-                accepted = self.run_client(mode, "accept")
-                self.assertEqual(accepted.content, [types.TextContent(text="deleted")])
-                self.assertFalse(self.path.exists())

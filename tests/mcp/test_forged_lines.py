@@ -17,8 +17,8 @@ from memoryhub.mcp.calls import _arguments, _present, error_result
 from memoryhub.mcp.registry import load_tools
 from memoryhub.mcp.resources import Resources
 from tests.hostile import BREAKS, FORGED, Hostile, fill, forged_lines, forging, ids_at_line_starts
-from tests.mcp.case import Server
-from tests.support import HubTestCase, forget_all_stores
+from tests.mcp.case import SharedServerTestCase
+from tests.support import HubTestCase
 
 QUESTION = "guideline x"
 EVERY = {"limit": 50}
@@ -26,48 +26,37 @@ EVERY = {"limit": 50}
 Calls = dict[str, list[dict[str, Any]]]
 
 
+# Lists that are called whole and compact
+LISTS = ("memory_list", "memory_stale", "tag_list", "relation_list", "session_list")
+
+
 def questions(known: Hostile) -> Calls:
     """Return sample calls by tool, for tools that need arguments to show or write data; others are called without."""
-    return {**_entry_reads(known), **_registry_calls(known), **_list_calls(known), **_writes(known)}
-
-
-def _registry_calls(known: Hostile) -> Calls:
-    calls: Calls = {}
-    for name, kind in all_kinds().items():
-        if entry := kind.entry:
-            which = getattr(known, name, known.guideline)
-            calls[f"{name}_add"] = [{entry.name: "new", entry.text: "new"}]
-            calls[f"{name}_list"] = [EVERY, {"compact": True}]
-            calls |= {f"{name}_{verb}": [{"id": which}] for verb in ("update", "get", "history", "deactivate")}
-    return calls
-
-
-def _entry_reads(known: Hostile) -> Calls:
-    return {
+    compact = {"compact": True}
+    calls: Calls = {
         "memory_context": [{}, {"query": QUESTION, "max_tokens": 20_000}],
-        "memory_search": [{"query": QUESTION, **EVERY}, {"query": QUESTION, "compact": True}],
+        "memory_search": [{"query": QUESTION, **EVERY}, {"query": QUESTION, **compact}],
         "memory_get": [
             {"ids": [known.memory, known.guideline], "versions": True, "relations": True, "use": True},
             {"name": known.title},
         ],
-        "memory_list": [EVERY, {"compact": True}],
         "memory_timeline": [{"before": 100}, {"id": known.memory}],
-        "memory_query": [{**EVERY, "include_versions": True}, {"search": QUESTION}, {"compact": True}],
-        "memory_conflicts": [{}, {"compact": True}],
+        "memory_query": [{**EVERY, "include_versions": True}, {"search": QUESTION}, compact],
+        "memory_conflicts": [{}, compact],
         "memory_blame": [{"file": "README.md"}],
-        "memory_stale": [EVERY, {"compact": True}, {"diff": True}],
-    }
-
-
-def _list_calls(known: Hostile) -> Calls:
-    return {
-        "tag_list": [EVERY, {"compact": True}],
-        "relation_list": [EVERY, {"compact": True}],
-        "project_list": [{}, {"compact": True}],
-        "audit_replay": [{"limit": 200}, {"compact": True}],
-        "session_list": [EVERY, {"compact": True}],
+        **{name: [EVERY, compact] for name in LISTS},
+        "project_list": [{}, compact],
+        "audit_replay": [{"limit": 200}, compact],
         "decision_get": [{"ids": [known.decision, known.later_decision], "lineage": True}],
     }
+    calls["memory_stale"].append({"diff": True})
+    for name, kind in all_kinds().items():
+        if entry := kind.entry:
+            entry_id = getattr(known, name, known.guideline)
+            calls[f"{name}_add"] = [{entry.name: "new", entry.text: "new"}]
+            calls[f"{name}_list"] = [EVERY, compact]
+            calls |= {f"{name}_{verb}": [{"id": entry_id}] for verb in ("update", "get", "history", "deactivate")}
+    return {**calls, **_writes(known)}
 
 
 def _writes(known: Hostile) -> Calls:
@@ -77,8 +66,7 @@ def _writes(known: Hostile) -> Calls:
         "memory_update": [{"id": known.memory}, {"id": known.memory, "base_version": 1, "content": "another"}],
         "memory_conflict_resolve": [{"id": 1, "resolution": "keep_a"}],
         "tag_create": [{"name": "new"}],
-        "tag_attach": [{"id": str(known.memory), "tags": ["new"]}],
-        "tag_detach": [{"id": str(known.memory), "tags": ["new"]}],
+        **{name: [{"id": str(known.memory), "tags": ["new"]}] for name in ("tag_attach", "tag_detach")},
         "relation_create": [ends, {**ends, "relation": "related_to", "target": str(known.decision)}],
         "relation_delete": [{"id": known.relation}],
         "org_create": [{"id": "acme"}],
@@ -90,10 +78,9 @@ def _writes(known: Hostile) -> Calls:
         "iteration_advance": [{"phase": "last"}],
         "iteration_complete": [{"outcome": "done"}],
         "iteration_start": [{"command": "fix"}],
-        "session_start": [{"session_id": "s-2"}],
-        "session_pause": [{"session_id": "s-2"}],
-        "session_resume": [{"session_id": "s-2"}],
-        "turn_begin": [{"session_id": "s-2"}],
+        **{
+            name: [{"session_id": "s-2"}] for name in ("session_start", "session_pause", "session_resume", "turn_begin")
+        },
         "event_append": [{"type": "note.added", "payload": {"content": "new"}}],
         "turn_end": [{}],
         "session_end": [{"session_id": "s-2"}],
@@ -173,9 +160,9 @@ class EveryToolTests(HubTestCase):
             f"decisions://get/{known.decision}",
             "context://pack",
         ):
-            found = Resources().find(uri)
-            assert found, uri
-            self.check_text(uri, found.read())
+            resource = Resources().find(uri)
+            assert resource, uri
+            self.check_text(uri, resource.read())
 
     def test_arguments_of_prompts_forge_no_line(self) -> None:
         for prompt in all_prompts():
@@ -195,50 +182,29 @@ def numbers(data: Any) -> Iterator[int]:
         yield from ids_at_line_starts(data)
 
 
-class OverPipesTests(HubTestCase):
-    """Over a real connection, with a store written by an earlier version."""
-
-    def setUp(self) -> None:
-        super().setUp()
-        with self.store("alpha", actor="ada", session_id="s-hostile"):
-            self.known = fill(forging("\n"))
-        forget_all_stores()
-        load_tools()
-        self.server = Server("--project", "alpha")
-        self.addCleanup(self.server.destroy)
-        self.server.initialize()
-
-    def test_text_of_an_earlier_version_forges_nothing(self) -> None:
-        for name in ("memory_search", "memory_list", "memory_timeline", "session_list", "decision_get", "memory_get",
-                     "memory_context", "session_start"):  # fmt: skip
-            for arguments in questions(self.known)[name]:
-                text = self.server.say(name, **arguments)
-                with self.subTest(name=name, arguments=arguments):
-                    self.assertNotIn("invalid", text[:20])
-                    self.assertEqual(forged_lines(text), [], text)
-
+class OverPipesTests(SharedServerTestCase):
     def test_a_line_break_in_a_field_of_one_line_is_refused_by_name(self) -> None:
-        for name, arguments, field in (
-            ("memory_write", {"title": "a%sb", "content": "x"}, "title"),
-            ("memory_write", {"title": "a", "content": "x", "tags": ["a%sb"]}, "tags[0]"),
-            ("memory_write", {"title": "a", "content": "x", "topic_key": "a%sb"}, "topic_key"),
-            ("memory_write", {"title": "a", "content": "x", "source": "a%sb"}, "source"),
-            ("session_start", {"purpose": "a%sb"}, "purpose"),
-            ("session_start", {"directory": "a%sb"}, "directory"),
-            ("session_start", {"agent": "a%sb"}, "agent"),
-            ("decision_record", {"title": "a%sb", "chosen": "x"}, "title"),
-            ("decision_record", {"title": "a", "chosen": "x", "files": ["a%sb"]}, "files[0]"),
-            ("project_create", {"id": "alpha", "if_exists": "update", "name": "a%sb"}, "name"),
-            ("tag_create", {"name": "a%sb"}, "name"),
-            ("iteration_start", {"command": "a%sb"}, "command"),
+        memory, decision = {"title": "a", "content": "x"}, {"title": "a", "chosen": "x"}
+        for tool, field, arguments in (
+            ("memory_write", "title", memory),
+            ("memory_write", "tags[0]", memory),
+            ("memory_write", "topic_key", memory),
+            ("memory_write", "source", memory),
+            ("session_start", "purpose", {}),
+            ("session_start", "directory", {}),
+            ("session_start", "agent", {}),
+            ("decision_record", "title", decision),
+            ("decision_record", "files[0]", decision),
+            ("project_create", "name", {"id": "alpha", "if_exists": "update"}),
+            ("tag_create", "name", {}),
+            ("iteration_start", "command", {}),
         ):
+            name, is_list = field.removesuffix("[0]"), field.endswith("[0]")
             for line_break in BREAKS:
-                with self.subTest(name=name, field=field, line_break=ascii(line_break)):
-                    hostile = json.loads(json.dumps(arguments).replace("%s", json.dumps(line_break)[1:-1]))
-                    output = self.server.say(name, **hostile)
-                    self.assertRegex(
-                        output, rf"^invalid: {name}: '{field.replace('[', chr(92) + '[')}' must be one line"
-                    )
+                with self.subTest(tool=tool, field=field, line_break=ascii(line_break)):
+                    text = f"a{line_break}b"
+                    output = self.server.say(tool, **{**arguments, name: [text] if is_list else text})
+                    self.assertIn(f"invalid: {tool}: '{field}' must be one line", output)
 
     def test_a_trailing_line_break_is_stripped(self) -> None:
         self.assertIn("created #", self.server.say("memory_write", title="Port\n", content="It is 8321."))

@@ -13,7 +13,7 @@ from memoryhub.core.errors import HubError
 from memoryhub.core.tools import Tool, all_resources, all_tools
 from memoryhub.mcp.registry import load_tools
 from tests.databases import on_postgresql, variables_of
-from tests.mcp.case import McpTestCase, Server
+from tests.mcp.case import Server, SharedServerTestCase
 from tests.mcp.client import Message
 from tests.postgresql import URL_VARIABLE
 from tests.torture.rounds import is_long
@@ -56,8 +56,7 @@ CODES = {error.code for error in HubError.__subclasses__()}
 
 
 @tag("attack")
-class FuzzTests(McpTestCase):
-    server: Server
+class FuzzTests(SharedServerTestCase):
     ids: ClassVar[dict[str, int]]
     database: ClassVar[Any]
 
@@ -65,7 +64,6 @@ class FuzzTests(McpTestCase):
     def setUpClass(cls) -> None:
         super().setUpClass()
         load_tools()
-        cls.server = cls.share_server()
         cls.ids = _fill(cls.server)
         if on_postgresql():
             import psycopg
@@ -167,19 +165,12 @@ def _fill(server: Server) -> dict[str, int]:
         "knowledge": ("knowledge_add", {"title": "Ports", "content": "8321", "source": "README"}),
         "tag": ("tag_create", {"name": "tides", "description": "of the sea"}),
     }
-    ids = {kind: _call(server, name, arguments)["id"] for kind, (name, arguments) in calls.items()}
+    ids = {kind: server.data(name, **arguments)["id"] for kind, (name, arguments) in calls.items()}
     ends = {"source": ids["memory"], "target": ids["decision"]}
-    ids["relation"] = _call(server, "relation_create", {**ends, "relation": "related_to"})["id"]
+    ids["relation"] = server.data("relation_create", **ends, relation="related_to")["id"]
     for content in ("readers never wait", "writers wait"):  # both from the first version
         change = {"id": ids["memory"], "content": content, "base_version": 1}
-        ids["conflict"] = _call(server, "memory_update", change)["conflict"]
+        ids["conflict"] = server.data("memory_update", **change)["conflict"]
     assert ids["conflict"], ids
     # The kind is the first one in the tool's name.
     return {kind: ids[kind] for kind in ("conflict", "relation", *calls)}
-
-
-def _call(server: Server, tool: str, arguments: Message) -> Message:
-    result = server.call(tool, **arguments, format="json")
-    assert not result["isError"], result
-    content: Message = result["structuredContent"]
-    return content

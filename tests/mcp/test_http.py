@@ -23,9 +23,37 @@ from memoryhub.mcp import sessions
 from memoryhub.mcp.caller import Admitted
 from tests.databases import sqlite_only
 from tests.mcp.case import McpTestCase
-from tests.mcp.client import DEADLINE_SECONDS, HANDSHAKE, MODERN, ROOT, command, environment, run_async, wait_until
-from tests.mcp.http_server import HttpServer, HttpSession, HubProject, HubTestCase, hello, hub_with, text_of
+from tests.mcp.client import HANDSHAKE, MODERN, ROOT, command, environment, run_async, wait_until
+from tests.mcp.http_server import (
+    HttpServer,
+    HttpSession,
+    HubProject,
+    HubTestCase,
+    half_a_post,
+    hello,
+    hub_with,
+    text_of,
+)
 from tests.web.server import Server, poll
+
+
+async def agree(_context: Any, _params: types.ElicitRequestParams) -> types.ElicitResult:
+    return types.ElicitResult(action="accept", content={})
+
+
+def text_in(result: types.CallToolResult) -> str:
+    (content,) = result.content
+    assert isinstance(content, types.TextContent)
+    return content.text
+
+
+def assert_foreign_refused(test: TestCase, server: HttpServer, *hosts: str, origins: tuple[str, ...] = ()) -> None:
+    known, address = server.authorization, f"localhost:{server.port}"
+    test.assertEqual(server.status(**known, Host=address, Origin=f"http://{address}"), 200)
+    for host in hosts:
+        test.assertEqual(server.status(**known, Host=host), 421, host)
+    for origin in ("https://evil.example", "http://localhost:3000", "null", *origins):
+        test.assertEqual(server.status(**known, Origin=origin), 403, origin)
 
 
 @tag("process")
@@ -53,14 +81,9 @@ class ServingOverHttp(HttpTestCase):
                 self.assertFalse(Path(file.name).exists())
 
     async def converse(self, mode: str, path: Path) -> None:
-        async def agree(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
-            return types.ElicitResult(action="accept", content={})
-
         async with self.server.client(mode, elicitation_callback=agree) as client:
-            output = await client.call_tool("test_echo", {"text": "hi"})
-            self.assertEqual(output.content, [types.TextContent(text="hi")])
-            deleted = await client.call_tool("test_shred", {"path": str(path)})
-            self.assertEqual(deleted.content, [types.TextContent(text="deleted")])
+            self.assertEqual(text_in(await client.call_tool("test_echo", {"text": "hi"})), "hi")
+            self.assertEqual(text_in(await client.call_tool("test_shred", {"path": str(path)})), "deleted")
 
     @sqlite_only("with a database, its machines agree on the token there, for a minute without asking again")
     def test_an_empty_token_file_admits_nobody(self) -> None:
@@ -101,12 +124,7 @@ class ServingOverHttp(HttpTestCase):
             self.assertEqual(response.status, 421)
 
     def test_foreign_hosts_and_pages_are_refused(self) -> None:
-        known, own = self.server.authorization, f"localhost:{self.server.port}"
-        self.assertEqual(self.server.status(**known, Host=own, Origin=f"http://{own}"), 200)
-        for host in ("evil.example", "127.0.0.1:1", f"evil.example:{self.server.port}"):
-            self.assertEqual(self.server.status(**known, Host=host), 421, host)
-        for origin in ("https://evil.example", "http://localhost:3000", "null"):
-            self.assertEqual(self.server.status(**known, Origin=origin), 403, origin)
+        assert_foreign_refused(self, self.server, "evil.example", "127.0.0.1:1", f"evil.example:{self.server.port}")
 
     def test_each_client_has_a_session_of_its_own(self) -> None:
         first, second = HttpSession(self.server), HttpSession(self.server)
@@ -125,9 +143,7 @@ class ServingOverHttp(HttpTestCase):
         info = types.Implementation(name=name, version="1")
         async with self.server.client(MODERN, client_info=info) as client:
             await client.call_tool("memory_write", {"title": f"By {name}", "content": f"of {name}"})
-            output = (await client.call_tool("test_origin", {})).content[0]
-            assert isinstance(output, types.TextContent)
-            return output.text
+            return text_in(await client.call_tool("test_origin", {}))
 
     def test_a_client_that_leaves_ends_its_turn(self) -> None:
         leaving, staying = HttpSession(self.server), HttpSession(self.server)
@@ -149,10 +165,8 @@ class StartingOverHttp(HttpTestCase):
         self.assertEqual(server.status(Host="evil.example"), 421)
 
     def test_a_port_in_use_is_an_error(self) -> None:
-        taken = f"127.0.0.1:{self.serve().port}"
-        done = subprocess.run(
-            command("--http", taken), env=environment(self.home), cwd=ROOT, capture_output=True, text=True, check=False
-        )
+        program, variables = command("--http", f"127.0.0.1:{self.serve().port}"), environment(self.home)
+        done = subprocess.run(program, env=variables, cwd=ROOT, capture_output=True, text=True, check=False)
         self.assertEqual((done.returncode, done.stdout), (8, ""))
         self.assertRegex(done.stderr, r"^can.t listen on 127.0.0.1 port \d+ \(Address already in use\); choose another")
 
@@ -199,9 +213,6 @@ class ServingAllProjects(HubTestCase):
                 run_async(self.converse, mode)
 
     async def converse(self, mode: str) -> None:
-        async def agree(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
-            return types.ElicitResult(action="accept", content={})
-
         path = self.folder / mode
         path.touch()
         async with self.alpha.client(mode, elicitation_callback=agree) as first, self.beta.client(mode) as second:
@@ -211,13 +222,10 @@ class ServingAllProjects(HubTestCase):
                 written = await client.call_tool("memory_write", {"title": f"{mode} of {project}", "content": project})
                 self.assertFalse(written.is_error, written)
             for client, project, other in ((first, "alpha", "beta"), (second, "beta", "alpha")):
-                origin = (await client.call_tool("test_origin", {})).content[0]
-                assert isinstance(origin, types.TextContent)
-                self.assertTrue(origin.text.endswith(f" {project}"), origin.text)
-                found = (await client.call_tool("memory_search", {"query": f"{mode} of"})).content[0]
-                assert isinstance(found, types.TextContent)
-                self.assertIn(f"of {project}", found.text)
-                self.assertNotIn(f"of {other}", found.text)
+                self.assertRegex(text_in(await client.call_tool("test_origin", {})), f" {project}$")
+                results = text_in(await client.call_tool("memory_search", {"query": f"{mode} of"}))
+                self.assertIn(f"of {project}", results)
+                self.assertNotIn(f"of {other}", results)
 
     def test_a_missing_or_wrong_token_is_asked_for_and_no_sign_in_server_is_offered(self) -> None:
         for wrong in ({}, {"Authorization": "Bearer x"}, {"Authorization": f"Bearer mh_{'a' * 8}_{'b' * 43}"}):
@@ -231,26 +239,12 @@ class ServingAllProjects(HubTestCase):
 
     def test_a_project_that_a_token_may_not_see_is_as_unknown_as_one_that_is_not_there(self) -> None:
         token = self.token("limited", "admin", "--project", "alpha")
-        self.assertEqual(HubProject(self.hub, "alpha", token).status(**self.bearer(token)), 200)
-        answers = {
-            name: self.refused(HubProject(self.hub, name).send("POST", hello(), **self.bearer(token)))
-            for name in ("beta", "nowhere")
-        }
-        self.assertEqual(answers["beta"], (404, "there is no project 'beta' in this hub; known: alpha"))
-        self.assertEqual(answers["nowhere"], (404, answers["beta"][1].replace("beta", "nowhere")))
+        alpha, *unknown = (HubProject(self.hub, name, token) for name in ("alpha", "beta", "nowhere"))
+        self.assertEqual(alpha.status(**alpha.authorization), 200)
+        for project, name in zip(unknown, ("beta", "nowhere"), strict=True):
+            answer = self.refused(project.send("POST", hello(), **project.authorization))
+            self.assertEqual(answer, (404, f"there is no project '{name}' in this hub; known: alpha"))
         self.assertFalse((self.hub.home / "projects" / "nowhere").exists())
-
-    def bearer(self, token: str) -> dict[str, str]:
-        return {"Authorization": f"Bearer {token}"}
-
-    def test_events_name_the_token_and_the_session_has_no_folder(self) -> None:
-        session = HttpSession(HubProject(self.hub, "alpha", self.token("writer")))
-        started = json.loads(session.say("session_start", session_id="far", purpose="work", format="json"))
-        self.assertEqual(started["directory"], "")
-        session.say("memory_write", title="From afar", content="over HTTP")
-        events = self.hub.api("GET", "projects/alpha/events?type=memory.written").json()["results"]
-        found = [(event["source"], event["actor"]) for event in events if event["session_id"] == "far"]
-        self.assertEqual(found, [("mcp", "token:writer")])
 
     def test_a_body_that_ends_after_its_token_was_revoked_writes_nothing(self) -> None:
         server = HubProject(self.hub, "alpha", self.token("slow"))
@@ -275,20 +269,11 @@ class ServingAllProjects(HubTestCase):
         self.assertIn("forbidden: this server is bound to project 'alpha'; use the address /p/beta/mcp", said)
 
     def test_foreign_hosts_and_pages_are_refused(self) -> None:
-        known, own = self.alpha.authorization, f"localhost:{self.alpha.port}"
-        self.assertEqual(self.alpha.status(**known, Host=own, Origin=f"http://{own}"), 200)
-        for host in ("evil.example", f"evil.example:{self.alpha.port}", ""):
-            self.assertEqual(self.alpha.status(**known, Host=host), 421, host)
-        for origin in ("https://evil.example", "http://localhost:3000", "null", ""):
-            self.assertEqual(self.alpha.status(**known, Origin=origin), 403, origin)
+        hosts = ("evil.example", f"evil.example:{self.alpha.port}", "")
+        assert_foreign_refused(self, self.alpha, *hosts, origins=("",))
 
     def test_a_body_that_is_too_long_is_refused(self) -> None:
-        connection = http.client.HTTPConnection(*self.hub.place)
-        with contextlib.closing(connection):
-            connection.putrequest("POST", self.alpha.path)
-            for name, value in {**self.alpha.authorization, "Transfer-Encoding": "chunked"}.items():
-                connection.putheader(name, value)
-            connection.endheaders()
+        with half_a_post(self.alpha, {"Transfer-Encoding": "chunked"}) as connection:
             with contextlib.suppress(ConnectionError):
                 for _ in range(40):
                     connection.send(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
@@ -356,25 +341,19 @@ class ServingAllProjects(HubTestCase):
 
     @tag("process")
     def test_slow_reads_of_one_project_do_not_keep_another_from_reading(self) -> None:
-        go, trace = self.folder / "go", self.folder / "trace"
-        with ThreadPoolExecutor(5) as pool:
-            sessions = [HttpSession(self.alpha) for _ in range(5)]
-            blocked = [pool.submit(each.say, "test_wait", path=str(trace), until=str(go)) for each in sessions]
-            wait_until(lambda: trace.exists() and trace.read_text() == "begun\n" * 2)
-            try:
-                self.assertEqual(HttpSession(self.beta).say("test_echo", text="at once"), "at once")
-                self.assertFalse(any(each.done() for each in blocked))
-                self.assertEqual(trace.read_text(), "begun\n" * 2)
-            finally:
-                go.touch()
-            self.assertEqual([each.result() for each in blocked], ["waited"] * 5)
+        with self.blocked([HttpSession(self.alpha) for _ in range(5)]) as calls:
+            self.wait_for_begun(2)
+            self.assertEqual(HttpSession(self.beta).say("test_echo", text="at once"), "at once")
+            self.assertFalse(any(call.done() for call in calls))
+            self.assertEqual(self.trace.read_text(), "begun\n" * 2)
+        self.assertEqual([call.result() for call in calls], ["waited"] * 5)
 
     @tag("process")
     def test_a_slow_write_to_one_project_delays_its_other_writes_only(self) -> None:
-        go, first, second = self.folder / "go", self.folder / "first", self.folder / "second"
+        first, second = self.folder / "first", self.folder / "second"
         with ThreadPoolExecutor(2) as pool:
             slow, next_one = HttpSession(self.alpha), HttpSession(self.alpha)
-            begun = pool.submit(slow.say, "test_slow_write", path=str(first), until=str(go))
+            begun = pool.submit(slow.say, "test_slow_write", path=str(first), until=str(self.go))
             wait_until(lambda: first.exists() and first.read_text() == "begun")
             waiting = pool.submit(next_one.say, "test_slow_write", path=str(second))
             try:
@@ -382,7 +361,7 @@ class ServingAllProjects(HubTestCase):
                 self.assertEqual(HttpSession(self.alpha).say("test_echo", text="read"), "read")
                 self.assertFalse(second.exists())
             finally:
-                go.touch()
+                self.go.touch()
             self.assertEqual((begun.result(), waiting.result()), ("written", "written"))
 
 
@@ -424,13 +403,14 @@ class Limits(HubTestCase):
 
     def test_one_token_has_so_many_sessions(self) -> None:
         token = self.token("many")
-        sessions = [HttpSession(HubProject(self.hub, "alpha", token)) for _ in range(8)]
-        refused = HubProject(self.hub, "alpha", token).send("POST", hello(), Authorization=f"Bearer {token}")
+        server = HubProject(self.hub, "alpha", token)
+        sessions = [HttpSession(server) for _ in range(8)]
+        refused = server.send("POST", hello(), **server.authorization)
         self.assertEqual(refused.headers["Retry-After"], "1")
         self.assertEqual(self.refused(refused), (429, "you have 8 sessions; end some of them"))
         with sessions[0].send("DELETE") as response:
             self.assertEqual(response.status, 200)
-        HttpSession(HubProject(self.hub, "alpha", token))
+        HttpSession(server)
         HttpSession(HubProject(self.hub, "alpha", self.token("another")))
 
     def test_one_token_has_so_many_streams_and_a_revoked_one_has_none(self) -> None:
@@ -446,20 +426,12 @@ class Limits(HubTestCase):
                 self.assertNotIn(b"data:", stream.read())
 
     def test_calls_beyond_the_queue_of_a_project_are_answered_with_busy(self) -> None:
-        go, trace = self.folder / "go", self.folder / "trace"
-        sessions = [HttpSession(self.alpha) for _ in range(5)]
-        with ThreadPoolExecutor(5) as pool:
-            blocked = [pool.submit(each.say, "test_wait", path=str(trace), until=str(go)) for each in sessions]
-            try:
-                poll(lambda: any(each.done() for each in blocked), what="an answer")
-                (refused,) = [each.result() for each in blocked if each.done()]
-                self.assertEqual(
-                    refused, "busy: 2 calls of this project are waiting already; repeat the call in a moment"
-                )
-                self.assertEqual(HttpSession(self.beta).say("test_echo", text="beta"), "beta")
-            finally:
-                go.touch()
-            self.assertEqual(sorted(each.result() for each in blocked)[1:], ["waited"] * 4)
+        with self.blocked([HttpSession(self.alpha) for _ in range(5)]) as calls:
+            poll(lambda: any(call.done() for call in calls), what="an answer")
+            (refusal,) = [call.result() for call in calls if call.done()]
+            self.assertEqual(refusal, "busy: 2 calls of this project are waiting already; repeat the call in a moment")
+            self.assertEqual(HttpSession(self.beta).say("test_echo", text="beta"), "beta")
+        self.assertEqual(sorted(call.result() for call in calls)[1:], ["waited"] * 4)
 
     def test_bodies_have_limits_of_time_and_of_their_sum(self) -> None:
         self.assertEqual(self.send_body(b" ", length=1_000), (408, b"The body took too long\n"))
@@ -468,34 +440,23 @@ class Limits(HubTestCase):
         self.assertEqual(HttpSession(self.alpha).say("test_echo", text="on"), "on")
 
     def send_body(self, content: bytes, *, length: int) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(*self.hub.place, timeout=DEADLINE_SECONDS)
-        with contextlib.closing(connection):
-            connection.putrequest("POST", self.alpha.path)
-            for name, value in {**self.alpha.authorization, "Content-Length": str(length)}.items():
-                connection.putheader(name, value)
-            connection.endheaders()
+        with half_a_post(self.alpha, {"Content-Length": str(length)}) as connection:
             with contextlib.suppress(ConnectionError):
                 connection.send(content)
             response = connection.getresponse()
             return response.status, response.read()
 
     def test_one_token_has_so_many_calls_at_once(self) -> None:
-        go, trace = self.folder / "go", self.folder / "trace"
         token = self.token("caller")
         alpha, beta = (HubProject(self.hub, project, token) for project in ("alpha", "beta"))
-        sessions = [*(HttpSession(alpha) for _ in range(3)), *(HttpSession(beta) for _ in range(3))]
-        with ThreadPoolExecutor(6) as pool:
-            blocked = [pool.submit(each.say, "test_wait", path=str(trace), until=str(go)) for each in sessions]
-            try:
-                wait_until(lambda: trace.exists() and trace.read_text() == "begun\n" * 4)
-                # The other two calls may arrive later than these four.
-                poll(lambda: self.is_full(alpha, token), what="a refusal")
-            finally:
-                go.touch()
-            self.assertEqual([each.result() for each in blocked], ["waited"] * 6)
+        with self.blocked([HttpSession(server) for server in (alpha, beta) for _ in range(3)]) as calls:
+            self.wait_for_begun(4)
+            # The other two calls may arrive later than these four.
+            poll(lambda: self.is_full(alpha), what="a refusal")
+        self.assertEqual([call.result() for call in calls], ["waited"] * 6)
 
-    def is_full(self, server: HubProject, token: str) -> bool:
-        with server.send("POST", hello(), Authorization=f"Bearer {token}") as response:
+    def is_full(self, server: HubProject) -> bool:
+        with server.send("POST", hello(), **server.authorization) as response:
             return response.status == 429 and b"this token has 6 calls open at once" in response.read()
 
 
@@ -569,12 +530,8 @@ class EndingTheHub(TestCase):
         with hub_with("alpha") as hub:
             alpha = HubProject(hub)
             HttpSession(alpha)
-            connection = http.client.HTTPConnection(*hub.place)
-            with contextlib.closing(connection):
-                connection.putrequest("POST", alpha.path)
-                for name, value in {**alpha.authorization, "Content-Length": "1000"}.items():
-                    connection.putheader(name, value)
-                connection.endheaders(b"{")
+            with half_a_post(alpha, {"Content-Length": "1000"}) as connection:
+                connection.send(b"{")
                 self.assertEqual(hub.end(), 0)
                 self.assertNotIn("were not answered", hub.text)
 

@@ -2,25 +2,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 from memoryhub.core.tools import all_prompts, all_tools
 from memoryhub.mcp.prompts import completion_of
 from memoryhub.mcp.registry import load_tools
-from tests.mcp.case import McpTestCase, Server
+from tests.mcp.case import SharedServerTestCase
 from tests.mcp.client import ENVELOPE, ROOT
 
 LIST = "memories://list{?memory_type,tags,limit,offset,include_deleted}"
 
 
-class PromptsTests(McpTestCase):
-    server: Server
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        cls.server = cls.share_server()
-
+class PromptsTests(SharedServerTestCase):
     def test_a_prompt_lists_its_arguments(self) -> None:
         listed = self.server.ask("prompts/list")["result"]["prompts"]
         names = ["librarian", "record-decision", "session-start", "session-summary"]
@@ -73,52 +65,52 @@ class PromptsTests(McpTestCase):
         return text
 
 
-class CompletionsTests(McpTestCase):
-    server: Server
+class CompletionsTests(SharedServerTestCase):
     ids: list[str]
 
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        cls.server = cls.share_server()
         cls.ids = []
         for number, tags in enumerate((["web", "work"], ["web"], ["disk"])):
             output = cls.server.say("memory_write", title=f"Memory {number}", content=f"text {number}", tags=tags)
             cls.ids.append(output.split("#")[1].split()[0])
 
-    def complete(self, argument: str, value: str, uri: str = LIST, **more: Any) -> dict[str, Any]:
-        params = {"ref": {"type": "ref/resource", "uri": uri}, "argument": {"name": argument, "value": value}, **more}
+    def complete(self, argument: str, value: str, uri: str = LIST) -> list[str]:
+        params = {"ref": {"type": "ref/resource", "uri": uri}, "argument": {"name": argument, "value": value}}
         completion = self.server.ask("completion/complete", params)["result"]["completion"]
-        assert isinstance(completion, dict)
-        return completion
+        self.assertFalse(completion["hasMore"])
+        values: list[str] = completion["values"]
+        return values
 
     def test_ids_with_the_prefix_come_newest_first(self) -> None:
         newest = [*reversed(self.ids)]
-        found = self.complete("id", "", "memories://get/{id}")
-        self.assertEqual(found, {"values": newest, "hasMore": False})
-        for begun in ("", "#"):
-            typed = f"{begun}{newest[0]}"
-            self.assertEqual(self.complete("id", typed, "memories://get/{id}")["values"], [newest[0]])
-        expected = [known for known in newest if known.startswith(newest[-1][0])]
-        self.assertEqual(self.complete("id", newest[-1][0], "memories://get/{id}")["values"], expected)
-        for nonsense in ("x", "-1", "1" * 40, "²"):
-            self.assertEqual(self.complete("id", nonsense, "memories://get/{id}")["values"], [])
-
-    def test_ids_of_decisions(self) -> None:
+        oldest = newest[-1][0]
+        for typed, expected in (
+            ("", newest),
+            (newest[0], newest[:1]),
+            (f"#{newest[0]}", newest[:1]),
+            (oldest, [number for number in newest if number.startswith(oldest)]),
+            *((nonsense, []) for nonsense in ("x", "-1", "1" * 40, "²")),
+        ):
+            with self.subTest(typed=typed):
+                self.assertEqual(self.complete("id", typed, "memories://get/{id}"), expected)
         decision = self.server.say("decision_record", title="Use WAL", chosen="WAL").split("#")[1].split()[0]
-        self.assertEqual(self.complete("id", decision, "decisions://get/{id}")["values"], [decision])
+        self.assertEqual(self.complete("id", decision, "decisions://get/{id}"), [decision])
 
-    def test_tags_come_most_used_first_and_complete_the_last_of_a_list(self) -> None:
-        self.assertEqual(self.complete("tags", "")["values"], ["web", "disk", "work"])
-        self.assertEqual(self.complete("tags", "W")["values"], ["web", "work"])
-        self.assertEqual(self.complete("tags", "disk,wo")["values"], ["disk,work"])
+    def test_tags_come_most_used_first_and_types_are_those_in_use(self) -> None:
+        for argument, typed, expected in (
+            ("tags", "", ["web", "disk", "work"]),
+            ("tags", "W", ["web", "work"]),
+            ("tags", "disk,wo", ["disk,work"]),
+            ("memory_type", "n", ["note"]),
+            ("memory_type", "x", []),
+            ("limit", "1", []),
+        ):
+            with self.subTest(argument=argument, typed=typed):
+                self.assertEqual(self.complete(argument, typed), expected)
 
-    def test_types_in_use(self) -> None:
-        self.assertEqual(self.complete("memory_type", "n")["values"], ["note"])
-        self.assertEqual(self.complete("memory_type", "x")["values"], [])
-
-    def test_arguments_without_completions(self) -> None:
-        self.assertEqual(self.complete("limit", "1"), {"values": [], "hasMore": False})
+    def test_a_prompts_argument_has_no_completions_and_what_is_unknown_is_an_error(self) -> None:
         ref = {"ref": {"type": "ref/prompt", "name": "session-start"}, "argument": {"name": "purpose", "value": "a"}}
         self.assertEqual(self.server.ask("completion/complete", ref)["result"]["completion"]["values"], [])
         for unknown in ({"type": "ref/prompt", "name": "x"}, {"type": "ref/resource", "uri": "x://y"}):

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from memoryhub.mcp.server import INSTRUCTIONS
 from memoryhub.mcp.wire import MAX_LINE_BYTES
 from tests import tampering
 from tests.databases import at_home, sqlite_only
-from tests.mcp.case import McpTestCase, ProcessTestCase, Server, more_tools
+from tests.mcp.case import McpTestCase, ProcessTestCase, Server, SharedServerTestCase, more_tools
 from tests.mcp.client import (
     CLIENT,
     ENVELOPE,
@@ -41,15 +41,7 @@ from tests.mcp.client import (
 from tests.support import StoresTestCase, forget_all_stores
 
 
-class MalformedInputIsAnswered(McpTestCase):
-    server: Server
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        cls.server = cls.share_server()
-        assert cls.server.say("test_echo", text="up") == "up"
-
+class MalformedInputIsAnswered(SharedServerTestCase):
     def refusal(self, line: bytes) -> dict[str, Any]:
         """Send a line and return the error; the server must go on serving."""
         self.server.send_bytes(line + b"\n")
@@ -58,19 +50,25 @@ class MalformedInputIsAnswered(McpTestCase):
         self.assertEqual(answer["jsonrpc"], "2.0")
         return {"id": answer["id"], **answer["error"]}
 
-    def test_what_is_no_json_is_an_error_with_its_id_where_one_can_be_read(self) -> None:
-        for line, request_id in (
-            (b"hello", None),
-            (b'{"jsonrpc": "2.0", "id": 77, "method": "tools/', 77),
-            (b'{"method": "x", "params": {]}, "jsonrpc": "2.0", "id": "a-1"}', "a-1"),
-            (b'{"jsonrpc":"2.0","id":5,"method":"ping","params":{"x":NaN}}', 5),
-            (b"[" * 200_000, None),
+    def test_what_breaks_json_or_json_rpc_is_an_error_with_its_id_where_one_can_be_read(self) -> None:
+        for code, line, request_id in (
+            (-32700, b"hello", None),
+            (-32700, b'{"jsonrpc": "2.0", "id": 77, "method": "tools/', 77),
+            (-32700, b'{"method": "x", "params": {]}, "jsonrpc": "2.0", "id": "a-1"}', "a-1"),
+            (-32700, b'{"jsonrpc":"2.0","id":5,"method":"ping","params":{"x":NaN}}', 5),
+            (-32700, b"[" * 200_000, None),
+            (-32600, b"[]", None),
+            (-32600, b"5", None),
+            (-32600, b'{"id": 1, "method": "ping"}', 1),
+            (-32600, b'{"jsonrpc": "2.0", "id": null, "method": "ping"}', None),
+            (-32600, b'{"jsonrpc": "2.0", "id": true, "method": "ping"}', None),
+            (-32600, b'{"jsonrpc": "2.0", "id": 2, "method": 7}', 2),
+            (-32600, b'{"jsonrpc": "2.0", "id": 3, "method": "ping", "params": [1]}', 3),
+            (-32600, b'{"jsonrpc": "2.0", "id": 4}', 4),
         ):
-            with self.subTest(line=line[:40]):
+            with self.subTest(line=line[:60]):
                 error = self.refusal(line)
-                self.assertEqual((error["id"], error["code"]), (request_id, -32700))
-
-    def test_invalid_utf8(self) -> None:
+                self.assertEqual((error["id"], error["code"]), (request_id, code))
         error = self.refusal(b'{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"\xff\xfe"}}')
         self.assertEqual((error["id"], error["code"]), (8, -32700))
         self.assertIn("UTF-8", error["message"])
@@ -87,21 +85,6 @@ class MalformedInputIsAnswered(McpTestCase):
         answers = [self.server.receive() for _ in range(2)]
         self.assertEqual([answer["id"] for answer in answers], [31, 32])
         self.assertTrue(all("batch" in answer["error"]["message"] for answer in answers))
-        self.assertEqual(self.refusal(b"[]")["id"], None)
-
-    def test_messages_that_break_json_rpc(self) -> None:
-        for line, request_id in (
-            (b"5", None),
-            (b'{"id": 1, "method": "ping"}', 1),
-            (b'{"jsonrpc": "2.0", "id": null, "method": "ping"}', None),
-            (b'{"jsonrpc": "2.0", "id": true, "method": "ping"}', None),
-            (b'{"jsonrpc": "2.0", "id": 2, "method": 7}', 2),
-            (b'{"jsonrpc": "2.0", "id": 3, "method": "ping", "params": [1]}', 3),
-            (b'{"jsonrpc": "2.0", "id": 4}', 4),
-        ):
-            with self.subTest(line=line):
-                error = self.refusal(line)
-                self.assertEqual((error["id"], error["code"]), (request_id, -32600))
 
     def test_a_line_that_is_too_long_gets_its_id_back_from_either_end(self) -> None:
         filler = b"x" * (MAX_LINE_BYTES + 1000)
@@ -110,26 +93,21 @@ class MalformedInputIsAnswered(McpTestCase):
         self.assertEqual((first["id"], last["id"]), (41, 42))
         self.assertIn(str(MAX_LINE_BYTES), first["message"])
 
-    def test_blank_lines_are_nothing(self) -> None:
+    def test_blank_lines_and_responses_that_nobody_asked_for_are_dropped(self) -> None:
         self.server.send_bytes(b"\n  \n\r\n")
-        self.assertEqual(self.server.say("test_echo", text="on"), "on")
-
-    def test_a_response_that_nobody_asked_for_is_dropped(self) -> None:
         self.server.send({"jsonrpc": "2.0", "id": 99, "result": {}})
         self.server.send({"jsonrpc": "2.0", "id": 99, "error": "nonsense"})
         self.assertEqual(self.server.say("test_echo", text="on"), "on")
 
-    def test_long_texts_pass_in_both_directions(self) -> None:
+    def test_long_texts_pass_in_both_directions_and_to_a_client_that_reads_late(self) -> None:
         text = "Grüße, 世界 \N{GRINNING FACE} " * 100_000
         self.assertEqual(self.server.say("test_echo", text=text), text)
-
-    def test_a_client_that_reads_late_gets_everything(self) -> None:
         ids = {self.server.request("tools/call", _echo("y" * 50_000, times=5)) for _ in range(20)}
         self.assertEqual({self.server.receive()["id"] for _ in ids}, ids)
 
 
-class TheFrontRefusesTheSame(ProcessTestCase):
-    def test_malformed_lines_before_the_server_is_up(self) -> None:
+class TheWireCarriesOnlyTheProtocol(ProcessTestCase):
+    def test_malformed_lines_before_the_server_is_up_are_refused_the_same(self) -> None:
         self.keep_snapshot()
         server = self.start()
         server.send_bytes(b"hello\n[1]\n")
@@ -137,47 +115,66 @@ class TheFrontRefusesTheSame(ProcessTestCase):
         server.initialize()
         self.assertEqual(server.say("test_echo", text="on"), "on")
 
-
-class TheWireCarriesOnlyTheProtocol(ProcessTestCase):
-    def rest_after_end(self, server: Client) -> list[dict[str, Any]]:
-        server.close_input()
-        return server.rest()
-
     def test_what_a_tool_prints_goes_to_stderr(self) -> None:
         server = self.connect()
         self.assertEqual(server.say("test_print"), "printed")
-        self.assertEqual(self.rest_after_end(server), [])
+        server.close_input()
+        self.assertEqual(server.rest(), [])
         self.assertIn("this is not for the wire", server.wait()[1])
 
     def test_a_file_can_be_the_input(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            script = Path(folder) / "requests.jsonl"
-            hello = {"protocolVersion": HANDSHAKE[0], "capabilities": {}, "clientInfo": CLIENT}
-            lines = [("initialize", hello), *[("tools/call", _echo(str(number))) for number in range(5)]]
-            messages = [
-                {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-                for number, (method, params) in enumerate(lines)
-            ]
-            script.write_text("\n".join(map(json.dumps, messages)))
-            self.connect().say("test_echo", text="a store that exists")  # to make one takes long on a busy machine
-            with script.open() as file:
-                server = self.start(stdin=file.fileno())
-            answers = {answer["id"]: answer for answer in server.rest()}
-            self.assertEqual(sorted(answers), list(range(6)))
-            self.assertEqual(answers[5]["result"]["content"][0]["text"], "4")
-            self.assertEqual(server.wait()[0], 0)
+        script = Path(self.enterContext(tempfile.TemporaryDirectory())) / "requests.jsonl"
+        requests = [("initialize", _hello()), *[("tools/call", _echo(str(number))) for number in range(5)]]
+        script.write_text("\n".join(map(json.dumps, _messages(requests))))
+        self.connect().say("test_echo", text="a store that exists")  # to make one takes long on a busy machine
+        with script.open() as file:
+            server = self.start(stdin=file.fileno())
+        answers = {answer["id"]: answer for answer in server.rest()}
+        self.assertEqual(sorted(answers), list(range(6)))
+        self.assertEqual(answers[5]["result"]["content"][0]["text"], "4")
+        self.assertEqual(server.wait()[0], 0)
+
+
+def _hello(version: str = HANDSHAKE[0], **capabilities: Any) -> dict[str, Any]:
+    return {"protocolVersion": version, "capabilities": capabilities, "clientInfo": CLIENT}
+
+
+def _messages(requests: Iterable[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    return [
+        {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        for number, (method, params) in enumerate(requests)
+    ]
 
 
 def _echo(text: str, **arguments: Any) -> dict[str, Any]:
     return {"name": "test_echo", "arguments": {"text": text, **arguments}}
 
 
-class CancellingCalls(McpTestCase):
+class SlowWrites(SimpleTestCase):
+    """The tool that writes slowly, and the file in which it notes what it does."""
+
+    def trace(self) -> Path:
+        path = Path(self.enterContext(tempfile.TemporaryDirectory())) / "trace"
+        path.write_text("")
+        return path
+
+    def write_slowly(self, server: Client, path: Path, *, seconds: float = 0, until: Path | None = None) -> int:
+        """Start a write that takes ``seconds`` or waits for a file; return the request's id once it runs."""
+        arguments = {"path": str(path), "seconds": seconds, "until": str(until or "")}
+        number = server.request("tools/call", {"name": "test_slow_write", "arguments": arguments})
+        wait_until(lambda: path.read_text() == "begun")
+        return number
+
+    def read_forever(self, server: Client, count: int) -> list[int]:
+        return [server.request("tools/call", {"name": "test_endless", "arguments": {}}) for _ in range(count)]
+
+
+class CancellingCalls(McpTestCase, SlowWrites):
     @tag("backend")
     def test_a_cancelled_read_frees_its_thread(self) -> None:
         server = self.connect()
-        endless = [server.request("tools/call", {"name": "test_endless", "arguments": {}}) for _ in range(2)]
-        waiting = server.request("tools/call", {"name": "test_echo", "arguments": {"text": "at last"}})
+        endless = self.read_forever(server, 2)
+        waiting = server.request("tools/call", _echo("at last"))
         server.ask("ping")
         for number in endless:
             server.notify("notifications/cancelled", {"requestId": number, "reason": "too slow"})
@@ -186,80 +183,71 @@ class CancellingCalls(McpTestCase):
         self.assertEqual(server.say("test_echo", text="on"), "on")
 
     def test_a_cancelled_write_finishes(self) -> None:
-        with _trace() as path:
-            server = self.connect()
-            number = _write_slowly(server, path, until=_go(path))
-            server.notify("notifications/cancelled", {"requestId": number})
-            self.assertEqual(server.say("test_echo", text="on"), "on")
-            _go(path).touch()
-            wait_until(lambda: path.read_text() == "done")
-            self.assertEqual(server.end()[0], 0)
+        server, path = self.connect(), self.trace()
+        number = self.write_slowly(server, path, until=_go(path))
+        server.notify("notifications/cancelled", {"requestId": number})
+        self.assertEqual(server.say("test_echo", text="on"), "on")
+        _go(path).touch()
+        wait_until(lambda: path.read_text() == "done")
+        self.assertEqual(server.end()[0], 0)
 
     @tag("backend")
     def test_slow_reads_do_not_delay_a_write(self) -> None:
-        with _trace() as path:
-            server = self.connect()
-            for _ in range(2):
-                server.request("tools/call", {"name": "test_endless", "arguments": {}})
-            self.assertEqual(server.say("test_slow_write", path=str(path)), "written")
+        server = self.connect()
+        self.read_forever(server, 2)
+        self.assertEqual(server.say("test_slow_write", path=str(self.trace())), "written")
+
+
+def _go(path: Path) -> Path:
+    return path.with_name("go")
 
 
 @tag("process")
-class EndingTheProcess(ProcessTestCase):
-    def test_a_signal_during_a_write_lets_it_finish_and_answer(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            with self.subTest(signal=number), _trace() as path:
-                server = self.connect()
-                request = _write_slowly(server, path, seconds=1)
-                server.process.send_signal(number)
+class EndingTheProcess(ProcessTestCase, SlowWrites):
+    def test_a_signal_or_the_end_of_input_during_a_write_lets_it_finish_and_answer(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT, None):
+            with self.subTest(signal=number):
+                server, path = self.connect(), self.trace()
+                request = self.write_slowly(server, path, seconds=1)
+                if number:
+                    server.process.send_signal(number)
+                else:
+                    server.close_input()
                 self.assertEqual([answer["id"] for answer in server.rest()], [request])
                 self.assertEqual(path.read_text(), "done")
                 self.assertEqual(server.wait()[0], 0)
 
-    def test_the_end_of_input_during_a_write_lets_it_finish_and_answer(self) -> None:
-        with _trace() as path:
-            server = self.connect()
-            request = _write_slowly(server, path, seconds=2)
-            server.close_input()
-            self.assertEqual([answer["id"] for answer in server.rest()], [request])
-            self.assertEqual(path.read_text(), "done")
-            self.assertEqual(server.wait()[0], 0)
-
     def test_a_write_that_its_caller_cancelled_outlives_signals_too(self) -> None:
-        with _trace() as path:
-            server = self.connect()
-            request = _write_slowly(server, path, until=_go(path))
-            server.notify("notifications/cancelled", {"requestId": request})
-            server.ask("ping")
-            server.close_input()
-            for _ in range(3):
-                server.process.terminate()
-            _go(path).touch()
-            self.assertEqual((server.rest(), server.wait()[0]), ([], 0))
-            self.assertEqual(path.read_text(), "done")
+        server, path = self.connect(), self.trace()
+        request = self.write_slowly(server, path, until=_go(path))
+        server.notify("notifications/cancelled", {"requestId": request})
+        server.ask("ping")
+        server.close_input()
+        for _ in range(3):
+            server.process.terminate()
+        _go(path).touch()
+        self.assertEqual((server.rest(), server.wait()[0]), ([], 0))
+        self.assertEqual(path.read_text(), "done")
 
     def test_a_signal_ends_reads_with_an_answer_and_drops_what_has_not_begun(self) -> None:
-        with _trace() as begun, _trace() as queued:
-            server = self.connect()
-            reads = [server.request("tools/call", {"name": "test_endless", "arguments": {}}) for _ in range(3)]
-            write = _write_slowly(server, begun, until=_go(begun))
-            arguments = {"path": str(queued)}
-            later = server.request("tools/call", {"name": "test_slow_write", "arguments": arguments})
-            self.assertEqual(server.ask("ping")["result"], {})
-            server.process.terminate()
-            dropped = [server.receive() for _ in (*reads, later)]
-            _go(begun).touch()
-            answers = {answer["id"]: answer["result"] for answer in [*dropped, *server.rest()]}
-            self.assertEqual(set(answers), {*reads, write, later})
-            self.assertEqual(answers[write]["content"][0]["text"], "written")
-            self.assertTrue(all("the server is stopping" in str(answers[number]) for number in (*reads, later)))
-            self.assertEqual(queued.read_text(), "")
-            self.assertEqual(server.wait()[0], 0)
+        server, begun, queued = self.connect(), self.trace(), self.trace()
+        reads = self.read_forever(server, 3)
+        write = self.write_slowly(server, begun, until=_go(begun))
+        later = server.request("tools/call", {"name": "test_slow_write", "arguments": {"path": str(queued)}})
+        self.assertEqual(server.ask("ping")["result"], {})
+        server.process.terminate()
+        dropped = [server.receive() for _ in (*reads, later)]
+        _go(begun).touch()
+        answers = {answer["id"]: answer["result"] for answer in [*dropped, *server.rest()]}
+        self.assertEqual(set(answers), {*reads, write, later})
+        self.assertEqual(answers[write]["content"][0]["text"], "written")
+        self.assertTrue(all("the server is stopping" in str(answers[number]) for number in (*reads, later)))
+        self.assertEqual(queued.read_text(), "")
+        self.assertEqual(server.wait()[0], 0)
 
     def test_a_signal_while_idle_and_one_before_the_server_is_up(self) -> None:
-        server = self.connect()
+        server, early = self.connect(), self.start()
         server.say("test_echo", text="up")
-        early = self.start()
         early.initialize()
         for running in (server, early):
             running.process.terminate()
@@ -272,40 +260,17 @@ class EndingTheProcess(ProcessTestCase):
         server = self.connect()
         assert server.process.stdout
         for _ in range(20):
-            server.request("tools/call", {"name": "test_echo", "arguments": {"text": "x" * 100_000}})
+            server.request("tools/call", _echo("x" * 100_000))
         server.process.stdout.close()
         self.assertEqual(server.wait()[0], 0)
 
     def test_calls_sent_before_the_end_of_input_are_answered(self) -> None:
         server = self.start()
         server.initialize(HANDSHAKE[0])
-        ids = [server.request("tools/call", {"name": "test_echo", "arguments": {"text": "x"}}) for _ in range(30)]
+        ids = [server.request("tools/call", _echo("x")) for _ in range(30)]
         server.close_input()
         self.assertEqual(sorted(answer["id"] for answer in server.rest()), ids)
         self.assertEqual(server.wait(), (0, ""))
-
-
-class _trace:  # noqa: N801
-    def __enter__(self) -> Path:
-        self._folder = tempfile.TemporaryDirectory()
-        path = Path(self._folder.name) / "trace"
-        path.write_text("")
-        return path
-
-    def __exit__(self, *_: object) -> None:
-        self._folder.cleanup()
-
-
-def _go(path: Path) -> Path:
-    return path.with_name("go")
-
-
-def _write_slowly(server: Client, path: Path, *, seconds: float = 0, until: Path | None = None) -> int:
-    """Start a write that takes ``seconds`` or waits for a file; return the request's id once it runs."""
-    arguments = {"path": str(path), "seconds": seconds, "until": str(until or "")}
-    number = server.request("tools/call", {"name": "test_slow_write", "arguments": arguments})
-    wait_until(lambda: path.read_text() == "begun")
-    return number
 
 
 class EveryRevisionIsServed(McpTestCase):
@@ -335,11 +300,6 @@ class EveryRevisionIsServed(McpTestCase):
         self.assertEqual(result["content"][0]["text"], "mcp plain client  alpha")
         self.assertEqual(result["resultType"], "complete")
 
-    def test_a_call_can_be_the_first_message_of_that_revision(self) -> None:
-        server = self.start()
-        answer = server.ask("tools/call", {"name": "test_echo", "arguments": {"text": "hi"}, "_meta": ENVELOPE})
-        self.assertEqual(answer["result"]["content"][0]["text"], "hi")
-
     def test_the_instructions_fit_what_clients_keep(self) -> None:
         self.assertLessEqual(len(INSTRUCTIONS), 2048)
 
@@ -354,14 +314,13 @@ class TheFrontAnswersAsTheServerDoes(ProcessTestCase, StoresTestCase):
         if version == MODERN:
             answers = [server.ask("server/discover", envelope)]
         else:
-            hello = {"protocolVersion": version, "capabilities": {"roots": {"listChanged": True}}, "clientInfo": CLIENT}
-            answers = [server.ask("initialize", hello)]
+            answers = [server.ask("initialize", _hello(version, roots={"listChanged": True}))]
             server.notify("notifications/initialized")
         answers += [server.ask(method, envelope or None) for method in ("ping", *LIST_METHODS)]
         answers += [server.ask(method, {**envelope, "cursor": "x"}) for method in LIST_METHODS]
         # Messages of the other era are refused, after either kind of opening.
         answers.append(server.ask("tools/list", {} if version == MODERN else {"_meta": ENVELOPE}))
-        answers.append(server.ask("initialize", {"protocolVersion": version, "capabilities": {}, "clientInfo": CLIENT}))
+        answers.append(server.ask("initialize", _hello(version)))
         answers.append(server.ask("tools/call", {"name": "test_origin", "arguments": {}, **envelope}))
         return answers
 
@@ -390,8 +349,7 @@ class TheFrontAnswersAsTheServerDoes(ProcessTestCase, StoresTestCase):
     def test_requests_sent_all_at_once_are_each_answered_once(self) -> None:
         self.keep_snapshot()
         server = self.start()
-        hello = {"protocolVersion": HANDSHAKE[0], "capabilities": {}, "clientInfo": CLIENT}
-        ids = [server.request("initialize", hello)]
+        ids = [server.request("initialize", _hello())]
         server.notify("notifications/initialized")
         ids += [server.request("tools/list"), server.request("tools/call", {"name": "test_origin", "arguments": {}})]
         ids += [server.request("resources/list"), server.request("ping")]
@@ -426,28 +384,16 @@ class TheSdksClientIsServed(ProcessTestCase):
         with self.assertRaises(MCPError):
             await client.read_resource("test://item/404")
 
-    def test_by_handshake(self) -> None:
-        self.run_client("legacy")
-
-    def test_without_handshake(self) -> None:
-        self.run_client(MODERN)
-
-    def test_finding_out_by_itself_without_and_with_a_snapshot(self) -> None:
-        self.run_client("auto")
-        self.run_client("auto")
+    def test_by_handshake_without_and_by_itself_without_and_with_a_snapshot(self) -> None:
+        for mode in ("legacy", MODERN, "auto", "auto"):
+            with self.subTest(mode=mode):
+                self.run_client(mode)
 
 
 def _opening_messages(version: str) -> list[dict[str, Any]]:
-    requests: list[tuple[str, dict[str, Any]]]
     if version == MODERN:
-        requests = [(method, {"_meta": ENVELOPE}) for method in ("server/discover", "ping", *LIST_METHODS)]
-    else:
-        hello: dict[str, Any] = {"protocolVersion": version, "capabilities": {}, "clientInfo": CLIENT}
-        requests = [("initialize", hello), *((method, {}) for method in ("ping", *LIST_METHODS))]
-    return [
-        {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-        for number, (method, params) in enumerate(requests)
-    ]
+        return _messages((method, {"_meta": ENVELOPE}) for method in ("server/discover", "ping", *LIST_METHODS))
+    return _messages([("initialize", _hello(version)), *((method, {}) for method in ("ping", *LIST_METHODS))])
 
 
 MARK = "answered by the front"
@@ -494,24 +440,16 @@ class ASnapshotCountsWhileNothingHasChanged(ProcessTestCase):
         self.assertEqual(path.parent.stat().st_mode & 0o777, 0o700)
         self.assertEqual(list(path.parent.iterdir()), [path])
 
-    def test_another_profile_has_another(self) -> None:
+    def test_another_profile_has_another_and_changed_tools_make_it_stale(self) -> None:
         hello = self.start("--project", "alpha", "--profile", "full").initialize()
         self.assertNotEqual(hello["instructions"], MARK)
-
-    def test_changed_tools_make_it_stale(self) -> None:
         self.assertFalse(self.is_front_answering(MEMORY_HUB_TEST_TOOLS=""))
 
-    def test_a_key_that_differs_makes_it_stale_and_it_is_replaced(self) -> None:
+    def test_one_with_another_key_is_ignored_and_replaced(self) -> None:
         self.mark(key=[*json.loads(self.path.read_text())["key"], "/somewhere/pydantic-99.dist-info"])
         self.assertFalse(self.is_front_answering())
         self.keep_snapshot()
         self.assertNotIn(MARK, self.path.read_text())
-
-    def test_a_broken_file_is_ignored_and_replaced(self) -> None:
-        self.path.write_bytes(b"{")
-        self.assertFalse(self.is_front_answering())
-        self.keep_snapshot()
-        self.assertTrue(json.loads(self.path.read_text())["answers"])
 
 
 class WhatCounts(McpTestCase):
@@ -619,9 +557,7 @@ class AHomeThatCannotBeUsed(ProcessTestCase):
             with self.subTest(home=home):
                 server = self.start(home=home)
                 self.assertIn(reason, server.initialize()["instructions"])
-                result = server.call("memory_search", query="anything")
-                self.assertTrue(result["isError"])
-                self.assertRegex(result["content"][0]["text"], f"^unavailable: .*{reason}")
+                self.assertRegex(server.refusal("memory_search", query="anything"), f"^unavailable: .*{reason}")
                 code, output = server.end()
                 self.assertEqual((code, len(output.splitlines())), (0, 1), output)
                 self.assertIn(reason, output)
@@ -644,15 +580,10 @@ class AStoreThatFails(McpTestCase):
         self.store: Path = self.home / "projects" / "alpha" / "events.db"
 
     def write(self, title: str) -> None:
-        result = self.server.call("memory_write", title=title, content=f"about {title}")
-        self.assertFalse(result["isError"], result)
+        self.server.data("memory_write", title=title, content=f"about {title}")
 
-    def failure(self, server: Server | None = None) -> str:
-        result = (server or self.server).call("memory_write", title="lost", content="never kept")
-        self.assertTrue(result["isError"], result)
-        text = result["content"][0]["text"]
-        assert isinstance(text, str)
-        return text
+    def failure(self) -> str:
+        return self.server.refusal("memory_write", title="lost", content="never kept")
 
     @tag("backend")
     def test_locked_by_another_process(self) -> None:
@@ -667,16 +598,3 @@ class AStoreThatFails(McpTestCase):
         self.assertIn("unavailable: memory database unavailable", self.failure())
         away.rename(self.store.parent)
         self.write("the third")
-
-    @sqlite_only("the header of a file")
-    def test_a_header_that_is_overwritten(self) -> None:
-        self.server.end()
-        kept = self.store.with_suffix(".kept")
-        shutil.copy(self.store, kept)
-        with self.store.open("r+b") as file:
-            file.write(b"no database at all" * 10)
-        self.server = self.connect()
-        self.assertIn("unavailable: memory database unavailable", self.failure())
-        self.assertTrue(self.server.ask("tools/list")["result"]["tools"])
-        kept.replace(self.store)
-        self.write("the fourth")

@@ -45,7 +45,7 @@ class Call:
         self.kept = patterns
         return self
 
-    def make(self, server: Server, values: Values) -> list[str]:
+    def problems(self, server: Server, values: Values) -> list[str]:
         """Make the call, keep its values, and return what is wrong with the answer."""
         text, is_error = self._answer(server, values)
         problems = [] if is_error == self.is_error else ["it failed" if is_error else "it did not fail"]
@@ -313,10 +313,6 @@ JOURNAL = [
         files=["core/sqlite.py"]),
     Call("memory_write", title="Journal on network drives", content="The database journal fails on NFS")
         .keeps(memory=ID),
-    Call("memory_stats", format="json")
-        .says(r'"superseded":1\b', r'"commits":\{"with_decision":1,"without_decision":0\}'),
-    Call("memory_context", query="database journal")
-        .says(r"Decisions in force:\n- #$current decided \d{4}-\d\d-\d\d Journal").never("#$earlier "),
     Call("decision_get", ids=["$current"], lineage=True, format="json")
         .says('"status":"accepted"', r'"ancestors":\[\{"id":$earlier\b', '"sha":"abcdef1234abcdef'),
     Call("decisions://get/$current").says('"ancestor_count":1'),
@@ -333,12 +329,9 @@ JOURNAL = [
         .fails("not_found: #$current is a decision, not a memory; decision_get shows it"),
     Call("decision_get", ids=["$memory"])
         .fails("not_found: #$memory is a memory, not a decision; memory_get shows it"),
-    Call("memory_delete", id="$current").fails("is a decision"),
-    Call("commit_record", sha="abcdef1234" * 4, decision_ids=["$memory"]).fails("is a memory, not a decision"),
     Call("relation_create", source="$memory", relation="derived_from", target="$current")
         .says("derived_from decision #$current"),
     Call("memory_get", ids=["$memory"], relations=True).says("decision #$current"),
-    Call("decision_record", title="T", chosen="C", format="json").says('"status":"accepted"', '"is_new":true'),
 ]  # fmt: skip
 
 
@@ -351,7 +344,7 @@ class StoryTests(McpTestCase):
         values: Values = {}
         for number, call in enumerate(story):
             with self.subTest(number=number, name=call.name):
-                self.assertEqual(call.make(server, values), [])
+                self.assertEqual(call.problems(server, values), [])
 
     @tag("backend")
     def test_every_call_gets_the_expected_answer_in_alpha(self) -> None:

@@ -34,40 +34,25 @@ class ScopeToolsTests(McpTestCase):
         beta.end()
         cls.server = cls.share_server()
 
-    def refused(self, tool: str, **arguments: Any) -> str:
-        result = self.server.call(tool, **arguments)
-        self.assertTrue(result["isError"], result)
-        return str(result["content"][0]["text"])
-
-    def data(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        result = self.server.call(tool, **arguments, format="json")
-        self.assertFalse(result["isError"], result)
-        found: dict[str, Any] = result["structuredContent"]
-        return found
-
     @tag("backend")
     def test_another_project_shows_only_its_card(self) -> None:
         card = "beta (Beta) of umbrella: Pets."
         self.assertEqual(self.server.say("memory_project_get", id="beta"), card)
         self.assertIn(card, self.server.say("memory_project_list"))
-        for tool, arguments in (
-            ("project_get", {"id": "beta"}),
-            ("project_list", {}),
-            ("project_list", {"org_id": "umbrella"}),
-        ):
-            output = str(self.data(tool, **arguments))
+        for tool, arguments in (("project_get", {"id": "beta"}), ("project_list", {"org_id": "umbrella"})):
+            output = str(self.server.data(tool, **arguments))
             self.assertIn("'beta'", output)
             for hidden in ("zebrafish", "metadata", "memories", "last_activity"):
                 self.assertNotIn(hidden, output)
-        self.assertIn("not_found", self.refused("project_get", id="gamma"))
+        self.assertIn("not_found", self.server.refusal("project_get", id="gamma"))
 
     def test_another_project_can_be_created_but_not_changed(self) -> None:
         self.assertEqual(self.server.say("project_create", id="delta", name="Delta"), "delta (Delta)")
-        again = self.refused("project_create", id="delta", name="Other", if_exists="update")
+        again = self.server.refusal("project_create", id="delta", name="Other", if_exists="update")
         self.assertIn("forbidden: project 'delta' can be described only from inside it", again)
-        self.assertIn("forbidden", self.refused("org_create", id="umbrella", name="x", if_exists="update"))
-        self.assertIn("no organisation 'nobody'", self.refused("project_create", id="epsilon", org_id="nobody"))
-        self.assertIn("must match", self.refused("project_create", id="../epsilon"))
+        self.assertIn("forbidden", self.server.refusal("org_create", id="umbrella", name="x", if_exists="update"))
+        self.assertIn("no organisation 'nobody'", self.server.refusal("project_create", id="epsilon", org_id="nobody"))
+        self.assertIn("must match", self.server.refusal("project_create", id="../epsilon"))
         with at_home(self.home):
             self.assertEqual(list_projects(), ["alpha", "beta", "delta"])
 
@@ -75,7 +60,7 @@ class ScopeToolsTests(McpTestCase):
         self.assertIn("umbrella (Umbrella)", self.server.say("memory_org_list"))
         page = self.server.say("project_list", limit=1, compact=True)
         self.assertRegex(page, r"\(1 of \d; more: cursor=\S+\)$")
-        self.assertEqual(len(self.data("project_list", limit=1)["results"]), 1)
+        self.assertEqual(len(self.server.data("project_list", limit=1)["results"]), 1)
         self.assertEqual(self.server.say("project_list", org_id="nobody"), "no project matches")
 
     def test_hub_db_is_neither_needed_nor_created(self) -> None:
@@ -88,10 +73,9 @@ class StrictClientTests(McpTestCase):
         self.server = self.connect(MEMORY_HUB_TURN_POLICY="strict")
 
     def begin(self, turn: str) -> str:
-        answer = self.server.say("turn_begin", turn_id=turn)
-        found = re.search(r"ack_token=(\S+)", answer)
-        assert found, answer
-        return found[1]
+        match = re.search(r"ack_token=(\S+)", self.server.say("turn_begin", turn_id=turn))
+        assert match
+        return match[1]
 
     @tag("backend")
     def test_a_clients_whole_piece_of_work(self) -> None:
@@ -131,53 +115,47 @@ class StrictClientTests(McpTestCase):
         self.assertIn("session work completed", say("session_list"))
 
 
+BEGINNING = ["session.started", "turn.began"]
+
+
 class AutomaticTurnTests(McpTestCase):
+    def events(self, server: Server) -> list[str]:
+        return [line.split()[2] for line in server.say("audit_replay").splitlines()[:-1]]
+
     def test_a_client_that_knows_no_turns_has_them_all_the_same(self) -> None:
         server = self.connect()
-        server.say("memory_write", title="first", content="one")
-        server.say("memory_write", title="second", content="two")
+        for title in ("first", "second"):
+            server.say("memory_write", title=title, content=title)
         events = server.say("memory_timeline", before=20)
-        self.assertEqual(
-            [events.count(name) for name in ("session.started", "turn.began", "memory.written")], [1, 1, 2]
-        )
+        self.assertEqual([events.count(name) for name in (*BEGINNING, "memory.written")], [1, 1, 2])
         server.end()
-        after = self.connect().say("memory_timeline", before=20)
-        self.assertIn("turn.ended", after)
-
-    def test_reading_opens_no_turn(self) -> None:
-        server = self.connect_to("other")
-        server.say("memory_search", query="anything")
-        self.assertIn("no events yet", server.say("memory_timeline"))
+        self.assertIn("turn.ended", self.connect().say("memory_timeline", before=20))
 
     @tag("backend")
-    def test_a_call_that_is_refused_or_changes_nothing_opens_no_turn(self) -> None:
-        server = self.connect_to("refused")
+    def test_a_call_that_reads_is_refused_or_changes_nothing_opens_no_turn(self) -> None:
+        server = self.connect("--project", "refused")
+        server.say("memory_search", query="anything")
         self.assertIn("not_found", server.say("memory_update", id=99, content="x"))
         self.assertIn("invalid", server.say("memory_write", title="T", content="x", related_chunks="no list"))
         self.assertIn("not_found", server.say("memory_conflict_resolve", id=99, resolution="keep_a"))
         self.assertIn("no events yet", server.say("memory_timeline"))
         server.say("memory_write", title="T", content="x")
-        events = server.say("audit_replay").splitlines()
-        self.assertEqual([line.split()[2] for line in events[:3]], ["session.started", "turn.began", "memory.written"])
+        self.assertEqual(self.events(server)[:3], [*BEGINNING, "memory.written"])
 
     def test_a_first_write_to_another_store_opens_the_turn_in_the_projects_own(self) -> None:
-        server = self.connect_to("elsewhere")
+        server = self.connect("--project", "elsewhere")
         self.assertIn("created", server.say("memory_write", title="T", content="for all", scope="global"))
-        events = server.say("audit_replay").splitlines()
-        self.assertEqual([line.split()[2] for line in events[:2]], ["session.started", "turn.began"])
+        self.assertEqual(self.events(server)[:2], BEGINNING)
 
     def test_a_write_after_a_pause_resumes_the_session(self) -> None:
-        server = self.connect_to("paused")
+        server = self.connect("--project", "paused")
         server.say("memory_write", title="first", content="one")
         self.assertIn("paused", server.say("session_pause"))
         server.say("memory_write", title="second", content="two")
-        self.assertRegex(server.say("session_list"), r"active")
-        events = [line.split()[2] for line in server.say("audit_replay").splitlines()]
+        self.assertIn("active", server.say("session_list"))
+        events = self.events(server)
         self.assertEqual(events.count("session.started"), 1)
         self.assertEqual(events[4:8], ["session.paused", "session.resumed", "turn.began", "memory.written"])
-
-    def connect_to(self, home: str) -> Server:
-        return self.connect("--project", home)
 
 
 SHA = "abcdef1234" * 4
@@ -185,39 +163,27 @@ SECRETS = ("ghp_" + "a1B2" * 9, "AKIA" + "Q7ZX" * 4, "glpat-" + "x9Y8z7W6v5" * 2
 
 
 def id_of(answer: str) -> int:
-    found = re.search(r"#(\d+)", answer)
-    assert found, answer
-    return int(found[1])
+    match = re.search(r"#(\d+)", answer)
+    assert match, answer
+    return int(match[1])
 
 
 def record_journal(server: Server) -> tuple[int, int]:
     """Record a decision and its replacement, implemented by a commit with other words; return their ids."""
-    earlier = id_of(
-        server.say(
-            "memory_log_decision",
-            title="Journal of the database",
-            context="Readers wait while one writes",
-            chosen="Rollback journal with retries",
-            alternatives=["WAL", "A server"],
-            rationale="Simple",
-            impact="high",
-            phase="design",
-        )
-    )
-    standing = id_of(
-        server.say("decision.supersede", id=earlier, chosen="Write-ahead log", context="Retries were slow")
-    )
-    commit = {"sha": SHA, "message": "Set a PRAGMA at opening", "decision_ids": [standing], "files": ["core/sqlite.py"]}
+    first = {"title": "Journal of the database", "context": "Readers wait while one writes", "rationale": "Simple"}
+    earlier = id_of(server.say("memory_log_decision", **first, chosen="Rollback journal with retries"))
+    later = id_of(server.say("decision.supersede", id=earlier, chosen="Write-ahead log", context="Retries were slow"))
+    commit = {"sha": SHA, "message": "Set a PRAGMA at opening", "decision_ids": [later], "files": ["core/sqlite.py"]}
     server.say("memory_log_commit", **commit)
     server.say("memory_write", title="Journal on network drives", content="The database journal fails on NFS")
-    return earlier, standing
+    return earlier, later
 
 
 class AcceptanceTests(McpTestCase):
     server: Server
     iteration: int
     earlier: int
-    standing: int
+    current: int
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -227,7 +193,7 @@ class AcceptanceTests(McpTestCase):
         cls.server = cls.share_server("--project", "alpha", cwd=Path(folder.name))
         described = "Let people read while others write"
         cls.iteration = id_of(cls.server.say("iteration_start", command="feature", description=described))
-        cls.earlier, cls.standing = record_journal(cls.server)
+        cls.earlier, cls.current = record_journal(cls.server)
 
     def lines(self, **question: Any) -> list[str]:
         return self.server.say("memory_search", **question).split("\n")[:-1]
@@ -240,12 +206,12 @@ class AcceptanceTests(McpTestCase):
             "decisions on the journal",
         ):
             first, *others = self.lines(query=question)
-            self.assertRegex(first, rf"^#{self.standing} decision \d{{4}}-\d\d-\d\d .*Journal of the database")
+            self.assertRegex(first, rf"^#{self.current} decision \d{{4}}-\d\d-\d\d .*Journal of the database")
             evidence = (f"supersedes #{self.earlier}", f"iteration #{self.iteration}", "commits abcdef1")
-            for part in ("accepted", *evidence, "Write-ahead log"):
+            for part in ("accepted", "Write-ahead log", *evidence):
                 self.assertIn(part, first)
             replaced = next(line for line in others if line.startswith(f"#{self.earlier} "))
-            self.assertIn(f"superseded, now #{self.standing}", replaced)
+            self.assertIn(f"superseded, now #{self.current}", replaced)
 
     @tag("backend")
     def test_2_commits_are_found_by_theme_and_not_only_by_message(self) -> None:
@@ -257,7 +223,7 @@ class AcceptanceTests(McpTestCase):
     @sqlite_only("its full-text index")
     def test_3_without_fts5_everything_works_in_basic_mode(self) -> None:
         server = self.connect("--project", "basic")
-        earlier, standing = record_journal(server)
+        earlier, current = record_journal(server)
         server.end()
         with sqlite3.connect(self.home / "projects/basic/events.db") as store:
             store.execute("DROP TABLE search_fts")
@@ -265,9 +231,9 @@ class AcceptanceTests(McpTestCase):
         server = self.connect("--project", "basic")
         self.assertIn("mode: basic", server.say("memory_stats"))
         found = server.say("memory_search", query="what did we decide about the database journal?")
-        self.assertRegex(found, rf"^#{standing} decision .*supersedes #{earlier}")
+        self.assertRegex(found, rf"^#{current} decision .*supersedes #{earlier}")
         self.assertIn("mode: basic", found)
-        third = id_of(server.say("decision_supersede", id=standing, chosen="A log of our own"))
+        third = id_of(server.say("decision_supersede", id=current, chosen="A log of our own"))
         self.assertIn("implements", server.say("commit_record", sha=SHA, decision_ids=[third]))
         self.assertRegex(server.say("memory_search", query="log own"), rf"(?m)^#{third} decision .*commits abcdef1")
         self.assertIn(f"ancestor 2: #{earlier}", server.say("decision_get", ids=[third], lineage=True))
@@ -275,13 +241,8 @@ class AcceptanceTests(McpTestCase):
     def test_6_no_secret_is_stored(self) -> None:
         output = " ".join(SECRETS)
         fields = dict.fromkeys(("title", "context", "chosen", "rationale"), output)
-        answer = self.server.say(
-            "decision_record",
-            **fields,
-            alternatives=[{"option": output, "why_not": output}],
-            notes=[output],
-            files=[output],
-        )
+        lists = {"alternatives": [{"option": output, "why_not": output}], "notes": [output], "files": [output]}
+        answer = self.server.say("decision_record", **fields, **lists)
         self.assertIn("redacted before storing", answer)
         commit = {"sha": "b" * 40, "message": f"Deploy with {output}", "author": output, "files": [output]}
         self.server.say("commit_record", **commit, decision_ids=[id_of(answer)])
@@ -303,9 +264,8 @@ class SwitchedOffTests(ProcessTestCase):
             server = self.start(home=home, cwd=folder)
             self.assertIn("switched off here by enabled = false", server.initialize()["instructions"])
             self.assertEqual(server.ask("tools/list")["result"]["tools"], [])
-            refused = server.call("memory_write", title="T", content="x")
-            self.assertTrue(refused["isError"])
-            self.assertIn(".memory-hub.toml; nothing is stored or found", refused["content"][0]["text"])
+            refusal = server.refusal("memory_write", title="T", content="x")
+            self.assertIn(".memory-hub.toml; nothing is stored or found", refusal)
             self.assertEqual(server.end(), (0, ""))
             hook_input = json.dumps({"cwd": str(folder), "session_id": "s", "prompt": "x"}).encode()
             for event in ("SessionStart", "UserPromptSubmit", "PostToolUse"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,47 +60,37 @@ class Expected:
 
 
 def expected(lines: Iterable[dict[str, Any]]) -> Expected:
-    found = Expected()
+    result = Expected()
     for line in lines:
-        values = dict(line)
-        _NOTES[values.pop("kind")](found, **values)
-    return found
+        _note(result, line)
+    return result
 
 
-def _memory(found: Expected, *, id: int, **values: Any) -> None:  # noqa: A002 - as the answer calls it
-    found.memories[id] = Kept(**values)
-
-
-def _decision(found: Expected, *, id: int, title: str) -> None:  # noqa: A002
-    found.decisions[id] = title
-
-
-def _restoring(found: Expected, *, position: int) -> None:
-    found.restoring = position
-
-
-def _restored(found: Expected, *, position: int) -> None:
-    found.restoring = None
-    found.memories = {key: kept for key, kept in found.memories.items() if key <= position}
-    found.decisions = {key: title for key, title in found.decisions.items() if key <= position}
-
-
-def _redacted(found: Expected, *, text: str) -> None:
-    found.going.discard(text)
-    found.gone.add(text)
-
-
-_NOTES: dict[str, Callable[..., None]] = {
-    "memory": _memory,
-    "decision": _decision,
-    "backup": lambda found, *, path: found.backups.append(path),
-    "token": lambda found, *, text: setattr(found, "token", text),
-    "agent token": lambda found, *, name: found.agent_tokens.add(name),
-    "redacting": lambda found, *, text: found.going.add(text),
-    "redacted": _redacted,
-    "restoring": _restoring,
-    "restored": _restored,
-}
+def _note(result: Expected, line: dict[str, Any]) -> None:
+    match line:
+        case {"kind": "memory", "id": key, **values}:
+            result.memories[key] = Kept(**values)
+        case {"kind": "decision", "id": key, "title": title}:
+            result.decisions[key] = title
+        case {"kind": "backup", "path": path}:
+            result.backups.append(path)
+        case {"kind": "token", "text": text}:
+            result.token = text
+        case {"kind": "agent token", "name": name}:
+            result.agent_tokens.add(name)
+        case {"kind": "redacting", "text": text}:
+            result.going.add(text)
+        case {"kind": "redacted", "text": text}:
+            result.going.discard(text)
+            result.gone.add(text)
+        case {"kind": "restoring", "position": position}:
+            result.restoring = position
+        case {"kind": "restored", "position": position}:
+            result.restoring = None
+            result.memories = {key: kept for key, kept in result.memories.items() if key <= position}
+            result.decisions = {key: title for key, title in result.decisions.items() if key <= position}
+        case _:
+            raise ValueError(f"no note of this kind: {line}")
 
 
 SECRETS = ("token", "secret_key", "redaction.key")
@@ -194,20 +184,17 @@ def _anchor_problem(store: StoreId) -> str:
 
 
 def _losses(wanted: Expected) -> list[str]:
-    have = {memory.id: memory for memory in Memory.objects.all()}
+    memories = {memory.id: memory for memory in Memory.objects.all()}
     decisions = dict(Decision.objects.values_list("id", "title"))
-    undone = wanted.restoring
-    lost = [
-        f"memory #{key} {kept.title!r} is {_state(have.get(key))}, not {kept}"
+    lost = {
+        key: f"memory #{key} {kept.title!r} is {_state(memories.get(key))}, not {kept}"
         for key, kept in wanted.memories.items()
-        if not _is_kept(have.get(key), kept, wanted) and (undone is None or key <= undone)
-    ]
-    lost += [
-        f"decision #{key} {title!r} is lost"
-        for key, title in wanted.decisions.items()
-        if decisions.get(key) != title and (undone is None or key <= undone)
-    ]
-    return lost
+        if not _is_kept(memories.get(key), kept, wanted)
+    }
+    for key, title in wanted.decisions.items():
+        if decisions.get(key) != title:
+            lost[key] = f"decision #{key} {title!r} is lost"
+    return [problem for key, problem in lost.items() if wanted.restoring is None or key <= wanted.restoring]
 
 
 def _state(memory: Memory | None) -> str:

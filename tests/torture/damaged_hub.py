@@ -189,12 +189,10 @@ class Attacked:
     def write_and_die(self) -> None:
         """Have a process write twenty memories that stay in the WAL, as it is killed right afterwards."""
         self.hub.python(_WRITER_THAT_DIES)
-        wal = self.wal()
-        if not wal.stat().st_size:
-            raise AssertionError("nothing is in the write-ahead log")
+        assert self.wal().stat().st_size, "nothing is in the write-ahead log"
 
-    def wal(self, folder: str = DEMO) -> Path:
-        return self.home / folder / "events.db-wal"
+    def wal(self) -> Path:
+        return self.home / DEMO / "events.db-wal"
 
     def garble_page_of(self, name: str, *, deep: bool = False, path: Path | None = None) -> None:
         """Invert every byte of the root page of a table or an index, or of its first leaf."""
@@ -206,8 +204,7 @@ class Attacked:
     def garble_free_page(self) -> None:
         self.sql("CREATE TABLE spare AS SELECT hex(randomblob(3000)) FROM raw_events LIMIT 9", "DROP TABLE spare")
         trunk = int.from_bytes(self.store().read_bytes()[32:36], "big")
-        if not trunk:
-            raise AssertionError("the file has no free page")
+        assert trunk, "the file has no free page"
         self.garble(self.store(), trunk - 1)
 
     def garble(self, path: Path, page: int, *, skip: int = 0) -> None:

@@ -127,10 +127,6 @@ def resize(data: bytearray, length: int) -> None:
     data.extend(bytes(length - len(data)))
 
 
-_CALLS = (
-    "open openat creat write pwrite64 writev pwritev pwritev2 ftruncate truncate fallocate fsync fdatasync rename "
-    "renameat renameat2 link linkat unlink unlinkat mkdir mkdirat rmdir lseek"
-).split()
 _REFUSED = ("sendfile", "copy_file_range")
 _LONGEST_WRITE = 1 << 24
 
@@ -164,7 +160,7 @@ def recording(command: Sequence[str], output: Path) -> list[str]:
     """Return the command that runs another one, and all that it starts, and records them to a file."""
     return [
         *("strace", "-f", "-qq", "-y", "-xx", "--seccomp-bpf", "-s", str(_LONGEST_WRITE), "-o", str(output)),
-        *("-e", "signal=none", "-e", "trace=" + ",".join(f"?{name}" for name in (*_CALLS, *_REFUSED))),
+        *("-e", "signal=none", "-e", "trace=" + ",".join(f"?{name}" for name in (*_HANDLERS, *_REFUSED))),
         *(part for name in _REFUSED for part in ("-e", f"inject=?{name}:error=ENOSYS")),
         *command,
     ]
@@ -190,7 +186,7 @@ def read_calls(output: Path, *, under: Path) -> Iterator[Call]:
 
 def _parsed(text: str, began: int) -> Call | None:
     match = _WHOLE.match(text)
-    if match is None or match[1] not in _CALLS or match[3].startswith("-"):
+    if match is None or match[1] not in _HANDLERS or match[3].startswith("-"):
         return None
     name, arguments, result = match[1], match[2], int(match[3])
     data, files = b"", arguments

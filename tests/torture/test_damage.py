@@ -167,218 +167,143 @@ def _page_of(name: str, *, deep: bool = False) -> Act:
 
 
 LOG_FILES = (
-    *remedied_by(
-        COMMAND, ("wal deleted", _lose_wal, LOST_TAIL), ("wal overwritten", _garble_wal, LOST_TAIL), loses="#187"
-    ),
-    *remedied_by(
-        REBUILD,
+    *remedied_by(COMMAND,
+        ("wal deleted", _lose_wal, LOST_TAIL),
+        ("wal overwritten", _garble_wal, LOST_TAIL),
+        loses="#187"),
+    *remedied_by(REBUILD,
         ("header overwritten", lambda at: at.garble(at.store(), 0), "not a database"),
         ("schema page overwritten", lambda at: at.garble(at.store(), 0, skip=100), DAMAGED),
-        by_hand=lambda at: at.succeed(_EMBEDDER),
-        forgets=True,
-    ),
-    *remedied_by(
-        RESTORE,
+        by_hand=lambda at: at.succeed(_EMBEDDER), forgets=True),
+    *remedied_by(RESTORE,
         ("tail of the file cut", _cut_tail, DAMAGED),
         ("page of the log changed", _page_of("raw_events", deep=True), DAMAGED),
-        ("letter of a payload changed", _change_a_letter, "payload is not the one that was written"),
-    ),
-    *remedied_by(
-        REBUILD,
+        ("letter of a payload changed", _change_a_letter, "payload is not the one that was written")),
+    *remedied_by(REBUILD,
         ("header counts free pages wrongly", lambda at: at.put_bytes(at.store(), 36, b"\0\0\0c"), DAMAGED),
         ("page of a read model changed", _page_of("memories_memory"), DAMAGED),
         ("page of an index of the log changed", _page_of("raw_events_type"), DAMAGED),
         ("page of an index of a read model changed", _page_of("memory_title"), DAMAGED),
         ("page of the full text changed", _page_of("search_fts_data"), DAMAGED),
-        ("free page changed", Attacked.garble_free_page, DAMAGED),
-    ),
-)
+        ("free page changed", Attacked.garble_free_page, DAMAGED)),
+)  # fmt: skip
 
 REPLACED_STORES = (
-    *remedied_by(
-        RESTORE,
+    *remedied_by(RESTORE,
         ("older store put back", lambda at: at.replace_with_older("events.db"), r"ends at #161, but #167"),
-        (
-            "older store put back with its anchor",
-            lambda at: at.replace_with_older("events.db", "head"),
-            r"ends at #161.*backup.*#167",
-        ),
+        ("older store put back with its anchor", lambda at: at.replace_with_older("events.db", "head"),
+         r"ends at #161.*backup.*#167"),
         ("store of 0 bytes", put(b""), EMPTY),
         ("store missing", lambda at: at.store().unlink(), GONE),
         ("folder of a store missing", lambda at: shutil.rmtree(at.store().parent), GONE),
         ("directory in a store's place", _directory, "unavailable|directory|no file"),
         ("text file in a store's place", put("no log " * 999), "not a database"),
         ("store of another project in place", _of_beta("events.db"), "the log is of 'beta'"),
-        ("folder of another project in place", _of_beta("events.db", "head"), "the log is of 'beta'"),
-    ),
-    *remedied_by(RESTORE, ("store missing beside its write-ahead log", _lose_store_but_not_wal, GONE), loses="gone"),
-    *remedied_by(
-        "remove|mv|rm",
+        ("folder of another project in place", _of_beta("events.db", "head"), "the log is of 'beta'")),
+    *remedied_by(RESTORE,
+        ("store missing beside its write-ahead log", _lose_store_but_not_wal, GONE),
+        loses="gone"),
+    *remedied_by("remove|mv|rm",
         ("store copied under another id", _copied_as("projects/copied"), "the log is of 'demo'"),
-        (
-            "store copied under a name that is no id",
-            _copied_as("projects/Demo (copy)"),
-            r"Demo \(copy\).* is not a valid store id",
-        ),
-    ),
+        ("store copied under a name that is no id", _copied_as("projects/Demo (copy)"),
+         r"Demo \(copy\).* is not a valid store id")),
     Damage("symbolic link in a store's place", lambda at: at.link(at.store()), "symbolic link", "`memory-hub restore"),
-    Damage(
-        "store of a newer version",
-        sql(
-            "INSERT INTO django_migrations (app, name, applied) VALUES ('memories', '0099_later', '2099-01-01')",
-            "UPDATE store_meta SET value = 'of a later version' WHERE key = 'fingerprint'",
-        ),
-        "newer Memory Hub",
-        "upgrade",
-        by_hand=_upgrade,
-    ),
-    *remedied_by(
-        r"restore \S+ --org acme",
+    Damage("store of a newer version",
+        sql("INSERT INTO django_migrations (app, name, applied) VALUES ('memories', '0099_later', '2099-01-01')",
+            "UPDATE store_meta SET value = 'of a later version' WHERE key = 'fingerprint'"),
+        "newer Memory Hub", "upgrade", by_hand=_upgrade),
+    *remedied_by(r"restore \S+ --org acme",
         ("store of an organisation missing", lambda at: at.store(ORG).unlink(), GONE),
-        store=ORG,
-    ),
-    *remedied_by(
-        r"restore \S+ --global",
+        store=ORG),
+    *remedied_by(r"restore \S+ --global",
         ("global store of 0 bytes", put(b"", lambda at: at.store(GLOBAL)), EMPTY),
-        store=GLOBAL,
-    ),
-)
+        store=GLOBAL),
+)  # fmt: skip
 
 ANCHORS = (
-    *remedied_by(
-        ACCEPT,
+    *remedied_by(ACCEPT,
         ("anchor deleted", lambda at: at.head().unlink(), "the file `head` .*, which shows a cut tail, is missing"),
         ("anchor emptied", put(b"", Attacked.head), "`head`.* missing"),
-        accepted=True,
-    ),
-    *remedied_by(
-        COMMAND,
+        accepted=True),
+    *remedied_by(COMMAND,
         ("anchor overwritten", put(b"\xff" * 128, Attacked.head), "anchor|`head`"),
         ("anchor of another store", lambda at: shutil.copyfile(at.head(BETA), at.head()), OTHER_DIGEST),
-        ("anchor behind the log with another digest", _anchor(50), OTHER_DIGEST),
-    ),
-    *remedied_by(COMMAND, ("anchor ahead of the log", _anchor(999), "ends at #167, but #999"), loses="#999"),
-)
+        ("anchor behind the log with another digest", _anchor(50), OTHER_DIGEST)),
+    *remedied_by(COMMAND,
+        ("anchor ahead of the log", _anchor(999), "ends at #167, but #999"),
+        loses="#999"),
+)  # fmt: skip
 
 LOG_ROWS = (
-    *remedied_by(
-        RESTORE,
+    *remedied_by(RESTORE,
         ("event updated", forge("UPDATE raw_events SET actor = 'mallory' WHERE position = 40"), "broken at #40"),
         ("event deleted", forge("DELETE FROM raw_events WHERE position = 40"), "#40"),
         ("event inserted", _insert_event, "broken at #168"),
         ("last events deleted", forge("DELETE FROM raw_events WHERE position > 150"), "ends at #150, but #167"),
-        (
-            "last events deleted and the anchor set back",
-            _cut_log_and_anchor,
-            r"ends at #150, but #16\d is in the read models",
-        ),
-        (
-            "gap in the positions",
-            forge(
-                "UPDATE raw_events SET position = position + 5 WHERE position = (SELECT max(position) FROM raw_events)"
-            ),
-            "broken at #167: it is missing",
-        ),
+        ("last events deleted and the anchor set back", _cut_log_and_anchor,
+         r"ends at #150, but #16\d is in the read models"),
+        ("gap in the positions",
+         forge("UPDATE raw_events SET position = position + 5 WHERE position = (SELECT max(position) FROM raw_events)"),
+         "broken at #167: it is missing"),
         ("chain recomputed after forging", Attacked.forge_with_new_chain, OTHER_DIGEST),
-        (
-            "chain and anchor recomputed after forging",
-            _forge_with_new_anchor,
-            "#167 is not the event that the backup",
-        ),
-        (
-            "payload erased without an event",
-            sql("UPDATE raw_events SET payload_json = NULL, salt = NULL WHERE position = 163"),
-            "#163: its payload is missing, and no event",
-        ),
-    ),
-    *remedied_by(
-        REBUILD,
-        (
-            "trigger that empties tables",
-            sql("CREATE TRIGGER more AFTER INSERT ON raw_events BEGIN DELETE FROM memories_relation; END"),
-            "trigger more was added",
-        ),
-        ("triggers dropped", lambda at: at.forge(triggers=False), "the log can be changed: its triggers are missing"),
-        (
-            "trigger without effect",
-            sql(
-                "DROP TRIGGER raw_events_no_delete",
-                "CREATE TRIGGER raw_events_no_delete BEFORE DELETE ON raw_events BEGIN SELECT 1; END",
-            ),
-            "trigger raw_events_no_delete was changed",
-        ),
-    ),
-)
+        ("chain and anchor recomputed after forging", _forge_with_new_anchor,
+         "#167 is not the event that the backup"),
+        ("payload erased without an event",
+         sql("UPDATE raw_events SET payload_json = NULL, salt = NULL WHERE position = 163"),
+         "#163: its payload is missing, and no event")),
+    *remedied_by(REBUILD,
+        ("trigger that empties tables",
+         sql("CREATE TRIGGER more AFTER INSERT ON raw_events BEGIN DELETE FROM memories_relation; END"),
+         "trigger more was added"),
+        ("triggers dropped", lambda at: at.forge(triggers=False),
+         "the log can be changed: its triggers are missing"),
+        ("trigger without effect",
+         sql("DROP TRIGGER raw_events_no_delete",
+             "CREATE TRIGGER raw_events_no_delete BEFORE DELETE ON raw_events BEGIN SELECT 1; END"),
+         "trigger raw_events_no_delete was changed")),
+)  # fmt: skip
 
 _A_MEMORY = "(SELECT max(id) FROM memories_memory WHERE deleted_at IS NULL)"
 
 READ_MODELS = (
-    *remedied_by(
-        REBUILD,
-        (
-            "memory's row changed",
-            sql(f"UPDATE memories_memory SET content = 'forged' WHERE id = {_A_MEMORY}"),
-            "memories_memory",
-        ),
-        (
-            "memory's row deleted",
-            sql("DELETE FROM memories_memory WHERE id = (SELECT min(id) FROM memories_memory)"),
-            "memories_memory",
-        ),
-        (
-            "memory's row added",
-            sql(
-                "CREATE TEMP TABLE one AS SELECT * FROM memories_memory LIMIT 1",
-                "UPDATE one SET id = 9999, topic_key = 'forged', content = 'forged'",
-                "INSERT INTO memories_memory SELECT * FROM one",
-            ),
-            "memories_memory",
-        ),
-        (
-            "decision's status forged",
-            sql("UPDATE decisions_decision SET status = 'active' WHERE status = 'superseded'"),
-            "decisions_decision",
-        ),
+    *remedied_by(REBUILD,
+        ("memory's row changed", sql(f"UPDATE memories_memory SET content = 'forged' WHERE id = {_A_MEMORY}"),
+         "memories_memory"),
+        ("memory's row deleted",
+         sql("DELETE FROM memories_memory WHERE id = (SELECT min(id) FROM memories_memory)"), "memories_memory"),
+        ("memory's row added",
+         sql("CREATE TEMP TABLE one AS SELECT * FROM memories_memory LIMIT 1",
+             "UPDATE one SET id = 9999, topic_key = 'forged', content = 'forged'",
+             "INSERT INTO memories_memory SELECT * FROM one"),
+         "memories_memory"),
+        ("decision's status forged",
+         sql("UPDATE decisions_decision SET status = 'active' WHERE status = 'superseded'"), "decisions_decision"),
         ("decisions' edges deleted", sql("DELETE FROM decisions_decisionedge"), "decisions_decisionedge"),
-        (
-            "session's row changed",
-            sql("UPDATE sessions_app_session SET summary = 'forged' WHERE id = 3 OR 1"),
-            "sessions_app_session",
-        ),
+        ("session's row changed", sql("UPDATE sessions_app_session SET summary = 'forged' WHERE id = 3 OR 1"),
+         "sessions_app_session"),
         ("tags deleted", sql("DELETE FROM memories_memorytag"), "memories_memorytag"),
         ("relations deleted", sql("DELETE FROM memories_relation"), "memories_relation"),
         ("index of a read model dropped", sql("DROP INDEX memory_title"), "index memory_title is missing"),
-        (
-            "table of a read model dropped",
-            sql("DROP TABLE decisions_artifactlink"),
-            "table decisions_artifactlink is missing",
-        ),
-        ("list of migrations emptied", sql("DELETE FROM django_migrations"), "django_migrations"),
-    ),
-    *remedied_by(
-        REINDEX,
-        (
-            "search documents deleted",
-            sql("DELETE FROM memories_searchdocument WHERE id < 100"),
-            "memories_searchdocument|search index",
-        ),
-        ("words deleted from the full text", sql("DELETE FROM search_fts WHERE rowid < 100"), "full-text|search_fts"),
-        (
-            "words changed in the full text",
-            sql("INSERT OR REPLACE INTO search_fts (rowid, title, body) VALUES (165, 'forged', 'forged')"),
-            "full-text|search_fts",
-        ),
-        ("full-text index dropped", sql("DROP TABLE search_fts"), "the full-text index is missing"),
-    ),
-)
+        ("table of a read model dropped", sql("DROP TABLE decisions_artifactlink"),
+         "table decisions_artifactlink is missing"),
+        ("list of migrations emptied", sql("DELETE FROM django_migrations"), "django_migrations")),
+    *remedied_by(REINDEX,
+        ("search documents deleted", sql("DELETE FROM memories_searchdocument WHERE id < 100"),
+         "memories_searchdocument|search index"),
+        ("words deleted from the full text", sql("DELETE FROM search_fts WHERE rowid < 100"),
+         "full-text|search_fts"),
+        ("words changed in the full text",
+         sql("INSERT OR REPLACE INTO search_fts (rowid, title, body) VALUES (165, 'forged', 'forged')"),
+         "full-text|search_fts"),
+        ("full-text index dropped", sql("DROP TABLE search_fts"), "the full-text index is missing")),
+)  # fmt: skip
 
 _TEXT = "no database " * 999
 
 
 def _make_secrets(at: Attacked) -> None:
     """Do what the next start of `memory-hub serve` does, as `doctor` says; only what was removed is made."""
-    if all((at.home / name).exists() for name in SECRET_FILES):
-        raise AssertionError("the remedy removed no secret file")
+    assert not all((at.home / name).exists() for name in SECRET_FILES), "the remedy removed no secret file"
     at.succeed(
         "from memoryhub.core.secret_files import SECRET_FILES, read_or_create_secret as make\n"
         "for name in SECRET_FILES: make(name)"
@@ -422,18 +347,15 @@ def _left(path: str, *, folder: bool = False) -> Act:
 
 
 SECRETS = (
-    *remedied_by(
-        REMOVE,
+    *remedied_by(REMOVE,
         *((f"{name} of 0 bytes", put(b"", in_home(name)), f"{name}: the file is empty") for name in SECRET_FILES),
-        *(
-            (f"{name} of three letters", put("abc\n", in_home(name)), f"{name}: the file holds 3 characters")
-            for name in SECRET_FILES
-        ),
-        ("token of other characters", put(b"\xff" * 43, in_home("token")), "token: .*characters that are not allowed"),
-        by_hand=_make_secrets,
-    ),
+        *((f"{name} of three letters", put("abc\n", in_home(name)), f"{name}: the file holds 3 characters")
+          for name in SECRET_FILES),
+        ("token of other characters", put(b"\xff" * 43, in_home("token")),
+         "token: .*characters that are not allowed"),
+        by_hand=_make_secrets),
     Damage("token is a symbolic link", lambda at: at.link(at.home / "token"), "token.* symbolic link", MOVE),
-)
+)  # fmt: skip
 
 MODES = remedied_by(
     CHMOD,
@@ -443,78 +365,53 @@ MODES = remedied_by(
 )
 
 DATABASES = (
-    *remedied_by(
-        RESTORE_HUB,
+    *remedied_by(RESTORE_HUB,
         ("page of hub.db changed", lambda at: at.garble(at.home / "hub.db", 1), "hub.db: the file"),
         ("hub.db of 0 bytes", put(b"", in_home("hub.db")), "hub.db: .*empty"),
         ("text file in hub.db's place", put(_TEXT, in_home("hub.db")), "hub.db: .*not a"),
         ("hub.db missing", lambda at: (at.home / "hub.db").unlink(), "hub.db: .*(gone|missing)"),
-        ("another database in hub.db's place", _other_database, "hub.db: .*not the hub's"),
-    ),
-    *remedied_by(
-        REMOVE,
+        ("another database in hub.db's place", _other_database, "hub.db: .*not the hub's")),
+    *remedied_by(REMOVE,
         ("page of jobs.db changed", lambda at: at.garble(at.home / "jobs.db", 1), "jobs.db: the file"),
         ("text file in jobs.db's place", put(_TEXT, in_home("jobs.db")), "jobs.db: .*not a"),
         ("jobs.db of 0 bytes", put(b"", in_home("jobs.db")), "jobs.db"),
         ("page of the template changed", lambda at: at.garble(at.template(), 5), "template"),
         ("text file in the template's place", put(_TEXT, Attacked.template), "template"),
         ("template of 0 bytes", put(b"", Attacked.template), "template"),
-        ("template with an event", _event_in_template, "template"),
-    ),
+        ("template with an event", _event_in_template, "template")),
     Damage("jobs.db missing", lambda at: (at.home / "jobs.db").unlink(), "jobs.db: .*missing", "`memory-hub jobs`"),
     Damage("hub.db is a symbolic link", lambda at: at.link(at.home / "hub.db"), "hub.db is a symbolic", MOVE),
-)
+)  # fmt: skip
 
 BACKUPS = (
-    *remedied_by(
-        REMOVE,
-        (
-            "page of a backup changed",
-            lambda at: at.garble_page_of("raw_events", deep=True, path=at.backup()),
-            "backup .*malformed|damaged",
-        ),
+    *remedied_by(REMOVE,
+        ("page of a backup changed", lambda at: at.garble_page_of("raw_events", deep=True, path=at.backup()),
+         "backup .*malformed|damaged"),
         ("backup of 0 bytes", put(b"", Attacked.backup), "backup .*"),
         ("text file in a backup's place", put(_TEXT, Attacked.backup), "backup .*not a"),
-        (
-            "backup of another store",
-            lambda at: shutil.copyfile(at.backup("project-beta"), at.backup()),
-            "backup .*of 'beta'",
-        ),
-        ("page of the hub's backup changed", lambda at: at.garble(at.backup("hub"), 1), "backup .*damaged"),
-    ),
-    *remedied_by(
-        "`memory-hub backup`",
-        ("backups missing", lambda at: shutil.rmtree(at.home / "backups"), "there is no backup"),
-    ),
-)
+        ("backup of another store", lambda at: shutil.copyfile(at.backup("project-beta"), at.backup()),
+         "backup .*of 'beta'"),
+        ("page of the hub's backup changed", lambda at: at.garble(at.backup("hub"), 1), "backup .*damaged")),
+    *remedied_by("`memory-hub backup`",
+        ("backups missing", lambda at: shutil.rmtree(at.home / "backups"), "there is no backup")),
+)  # fmt: skip
 
 BESIDE = (
-    Damage(
-        "garbage in the spool",
-        _put_private("spool/2026-01-01.jsonl", b'\xff\xfe no event\n{"id": 5}\n'),
-        "2 lines",
-        "memory-hub serve",
-        by_hand=_drain,
-    ),
-    *remedied_by(
-        "fix it|repair it|remove it",
+    Damage("garbage in the spool", _put_private("spool/2026-01-01.jsonl", b'\xff\xfe no event\n{"id": 5}\n'),
+        "2 lines", "memory-hub serve", by_hand=_drain),
+    *remedied_by("fix it|repair it|remove it",
         ("config.toml that is no TOML", _put_private("config.toml", b"turn_policy = = broken\n"), "config.toml"),
         ("config.toml with an unknown name", _put_private("config.toml", b"serch_mode = 'auto'\n"), "config.toml"),
-        by_hand=put('search_mode = "auto"\n', in_home("config.toml")),
-    ),
+        by_hand=put('search_mode = "auto"\n', in_home("config.toml"))),
     Damage("vector index changed", _damaged_vectors, "vector index", "`rm |`memory-hub jobs reindex"),
-    *remedied_by(
-        REMOVE,
+    *remedied_by(REMOVE,
         ("link that leads nowhere", lambda at: (at.home / "notes").symlink_to("nowhere"), "notes is a symbolic"),
         ("draft of a store left", _left("projects/demo/.events.db.{pid}.12345"), LEFT),
         ("draft of a backup left", _left("backups/project-demo/.20260101T000000000Z.db.{pid}.draft"), LEFT),
-        ("draft of a vector index left", _left("projects/demo/index/.vectors-1.bin.{pid}.140000"), LEFT),
-    ),
-    *remedied_by(
-        "`rm -r ",
-        ("draft of a view left", _left("cache/views/.draft-0123456789-{pid}-12345", folder=True), LEFT),
-    ),
-)
+        ("draft of a vector index left", _left("projects/demo/index/.vectors-1.bin.{pid}.140000"), LEFT)),
+    *remedied_by("`rm -r ",
+        ("draft of a view left", _left("cache/views/.draft-0123456789-{pid}-12345", folder=True), LEFT)),
+)  # fmt: skip
 
 OPTIONS = {DEMO: "--project demo", BETA: "--project beta", ORG: "--org acme", GLOBAL: "--global"}
 _FINDING = re.compile(r"^(?P<says>\S.*)\n  repair: (?P<repair>.*)$", re.MULTILINE)
@@ -523,15 +420,15 @@ _NO_REMEDY = ("memory-hub serve", "memory-hub doctor", "memory-hub verify")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Finding:
     says: str
     repair: str
 
     @property
     def commands(self) -> list[str]:
         """The first command of the remedy that changes anything, and those that it says to run then."""
-        found = [(then, text) for then, text in _COMMANDS.findall(self.repair) if _changes_anything(text)]
-        return [text for number, (then, text) in enumerate(found) if not number or then]
+        commands = [(then, text) for then, text in _COMMANDS.findall(self.repair) if _changes_anything(text)]
+        return [text for number, (then, text) in enumerate(commands) if not number or then]
 
 
 def _changes_anything(command: str) -> bool:
@@ -562,14 +459,14 @@ class DamageTestCase(SimpleTestCase):
             damage.by_hand(at)
         self.assert_whole(damage)
 
-    def doctor(self) -> list[Found]:
+    def doctor(self) -> list[Finding]:
         code, output = self.hub.run("doctor")
         self.assertNotIn("Traceback", output)
-        found = [Found(*match.groups()) for match in _FINDING.finditer(output)]
+        found = [Finding(*match.groups()) for match in _FINDING.finditer(output)]
         self.assertEqual(code, 15 if found else 0, output)
         return found
 
-    def assert_named(self, found: Sequence[Found], damage: Damage) -> None:
+    def assert_named(self, found: Sequence[Finding], damage: Damage) -> None:
         named = [each for each in found if re.search(damage.says, each.says)]
         self.assertTrue(named, f"doctor does not say {damage.says!r}; it says {found}")
         repairs = " | ".join(each.repair for each in named)
@@ -577,7 +474,7 @@ class DamageTestCase(SimpleTestCase):
         if damage.loses:
             self.assertIn(damage.loses, " ".join(each.says for each in named))
 
-    def repair(self, found: Sequence[Found]) -> None:
+    def repair(self, found: Sequence[Finding]) -> None:
         for command in dict.fromkeys(command for each in found for command in each.commands):
             if command.startswith("memory-hub "):
                 _, output = self.hub.run(*shlex.split(command)[1:])
@@ -610,20 +507,16 @@ class DamageTestCase(SimpleTestCase):
         self.assertEqual([name for name in whole if whole[name] != mended.get(name)], [], folder)
 
 
-def _test_of(damage: Damage) -> Callable[[DamageTestCase], None]:
-    def test(self: DamageTestCase) -> None:
-        self.attack(damage)
-
-    return test
-
-
 def _tests(*tables: Sequence[Damage]) -> Callable[[type[DamageTestCase]], type[DamageTestCase]]:
     def add(case: type[DamageTestCase]) -> type[DamageTestCase]:
         for damage in (damage for table in tables for damage in table):
             name = f"test_{re.sub(r'[^a-z0-9]+', '_', damage.name.lower()).strip('_')}"
-            if hasattr(case, name):
-                raise ValueError(f"two rows of the table are called {damage.name!r}")
-            setattr(case, name, _test_of(damage))
+            assert not hasattr(case, name), f"two rows of the table are called {damage.name!r}"
+
+            def test(self: DamageTestCase, damage: Damage = damage) -> None:
+                self.attack(damage)
+
+            setattr(case, name, test)
         return case
 
     return add

@@ -116,8 +116,9 @@ class CaptureKillTests(AutostartTestCase):
             # Seconds until the hook is killed; it usually ends by itself.
             self.send(f"prompt {number:03}-{event}", random.uniform(0, 0.3) if random.random() < 0.2 else None)
         attack = random.choice(["hub", "server", "nothing"])
-        if attack == "hub":
-            self.kill_hub()
+        hub = self.running()
+        if attack == "hub" and hub:
+            os.kill(hub.pid, signal.SIGKILL)
         elif attack == "server":
             self.search_and_kill(random.uniform(0, 1.5))
 
@@ -144,25 +145,21 @@ class CaptureKillTests(AutostartTestCase):
             hook.kill()
         (self.acknowledged if hook.wait() == 0 else self.killed).append(text)
 
-    def kill_hub(self) -> None:
-        running = self.running()
-        if running:
-            os.kill(running.pid, signal.SIGKILL)
-
     def search_and_kill(self, seconds: float) -> None:
         """Start an MCP server whose first read imports waiting events, and kill it at some moment of that."""
-        call = {"name": "memory_search", "arguments": {"query": "prompt"}}
         hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "window", "version": "1"}}
-        lines = [
-            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
-            {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call},
+        requests = [
+            ("initialize", hello),
+            ("tools/call", {"name": "memory_search", "arguments": {"query": "prompt"}}),
         ]
         server = subprocess.Popen(
             [sys.executable, MANAGE, "mcp"],
             cwd=self.folder, env=environment_of(self.home), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
         )  # fmt: skip
         assert server.stdin
-        server.stdin.write(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+        for number, (method, params) in enumerate(requests):
+            message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            server.stdin.write(json.dumps(message).encode() + b"\n")
         server.stdin.flush()
         time.sleep(seconds)
         server.kill()

@@ -59,23 +59,23 @@ class Agent:
 
     def write(self, *, words: int = 5, also: str = "") -> None:
         title, content = f"{self._name} {self._number} {also}".strip(), text(self._chance, words=words)
-        written = self._call("memory_write", title=title, content=content)
+        written = self._server.data("memory_write", title=title, content=content)
         self._note(written, title, content)
         if self._number % 4 == 1:
             content = text(self._chance, words=words)
-            self._note(self._call("memory_update", id=written["id"], content=content), title, content)
+            self._note(self._server.data("memory_update", id=written["id"], content=content), title, content)
         if self._number % 5 == 2:
-            self._note(self._call("memory_delete", id=written["id"]), title, content, deleted=True)
+            self._note(self._server.data("memory_delete", id=written["id"]), title, content, deleted=True)
 
     def write_secret(self) -> None:
         title, secret = f"{self._name}'s secret", _SECRET
-        written = self._call("memory_write", title=title, content=secret)
-        content = self._call("memory_get", ids=[written["id"]])["results"][0]["content"]
+        written = self._server.data("memory_write", title=title, content=secret)
+        content = self._server.data("memory_get", ids=[written["id"]])["results"][0]["content"]
         self._note(written, title, content, secret=secret)
 
     def record_decision(self) -> None:
         title = f"{self._name} decides {self._number}"
-        recorded = self._call("decision_record", title=title, context="c", chosen="this", rationale="it holds")
+        recorded = self._server.data("decision_record", title=title, context="c", chosen="this", rationale="it holds")
         self._ledger.note("decision", id=recorded["id"], title=title)
 
     def end(self) -> None:
@@ -84,13 +84,6 @@ class Agent:
 
     def _note(self, answer: dict[str, Any], title: str, content: str, **more: Any) -> None:
         self._ledger.note("memory", id=answer["id"], version=answer["version"], title=title, content=content, **more)
-
-    def _call(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        result = self._server.call(tool, **arguments, format="json")
-        assert not result.get("isError"), result
-        found = result["structuredContent"]
-        assert isinstance(found, dict)
-        return found
 
 
 def agents(home: Path, ledger: Ledger) -> None:

@@ -74,21 +74,11 @@ def _embedded(uri: str, words: str, mime_type: str = "text/plain") -> Result:
     return {"type": "resource", "resource": {"uri": uri, "mimeType": mime_type, "text": words}}
 
 
-async def _image(_context: Any, _params: Any) -> Result:
-    return text_result(IMAGE)
+def _fixed(result: Result) -> Answering:
+    async def answer(_context: Any, _params: Any) -> Result:
+        return result
 
-
-async def _audio(_context: Any, _params: Any) -> Result:
-    return text_result({"type": "audio", "data": WAV, "mimeType": "audio/wav"})
-
-
-async def _resource(_context: Any, _params: Any) -> Result:
-    return text_result(_embedded("test://embedded-resource", "This is an embedded resource content."))
-
-
-async def _mixed(_context: Any, _params: Any) -> Result:
-    data = _embedded("test://mixed-content-resource", '{"test":"data","value":123}', "application/json")
-    return text_result("Multiple content types test:", IMAGE, data)
+    return answer
 
 
 async def _prompt_with_resource(_: Any, params: Any) -> Result:
@@ -97,29 +87,20 @@ async def _prompt_with_resource(_: Any, params: Any) -> Result:
     return prompted(words, text("Please process the embedded resource above."))
 
 
-async def _prompt_with_image(_context: Any, _params: Any) -> Result:
-    return prompted(IMAGE, text("Please analyze the image above."))
-
-
 async def _unchanged(_: Any, params: Any) -> Result:
     return text_result(f"called with {params.arguments}")
 
 
-_ADDRESS: Result = {
-    "$anchor": "addressDef",
-    "type": "object",
-    "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
-}
+_TEXT = {"type": "string"}
+_ADDRESS: Result = {"$anchor": "addressDef", "type": "object", "properties": {"street": _TEXT, "city": _TEXT}}
 _SCHEMA: Result = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
     "$defs": {"address": _ADDRESS},
     "properties": {
-        "name": {"type": "string"},
+        **dict.fromkeys(("name", "phone", "email"), _TEXT),
         "address": {"$ref": "#/$defs/address"},
-        "contactMethod": {"type": "string", "enum": ["phone", "email"]},
-        "phone": {"type": "string"},
-        "email": {"type": "string"},
+        "contactMethod": {**_TEXT, "enum": ["phone", "email"]},
     },
     "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
     "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
@@ -129,17 +110,19 @@ _SCHEMA: Result = {
 }
 _BY_HEADER: Result = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
 
+_EMBEDDED = _embedded("test://embedded-resource", "This is an embedded resource content.")
+_DATA = _embedded("test://mixed-content-resource", '{"test":"data","value":123}', "application/json")
 _MEDIA_TOOLS = {
-    **tool("test_image_content", _image),
-    **tool("test_audio_content", _audio),
-    **tool("test_embedded_resource", _resource),
-    **tool("test_multiple_content_types", _mixed),
+    **tool("test_image_content", _fixed(text_result(IMAGE))),
+    **tool("test_audio_content", _fixed(text_result({"type": "audio", "data": WAV, "mimeType": "audio/wav"}))),
+    **tool("test_embedded_resource", _fixed(text_result(_EMBEDDED))),
+    **tool("test_multiple_content_types", _fixed(text_result("Multiple content types test:", IMAGE, _DATA))),
     **tool("json_schema_2020_12_tool", _unchanged, _SCHEMA),
     **tool("test_custom_headers", _unchanged, _BY_HEADER),
 }
 _MEDIA_PROMPTS = {
     **prompt("test_prompt_with_embedded_resource", _prompt_with_resource, "resourceUri"),
-    **prompt("test_prompt_with_image", _prompt_with_image),
+    **prompt("test_prompt_with_image", _fixed(prompted(IMAGE, text("Please analyze the image above.")))),
 }
 
 
@@ -271,17 +254,12 @@ async def _elicit(context: Any, params: Any) -> Result:
     return text_result(f"User response: action={answer.action}, content={answer.content}")
 
 
-async def _elicit_defaults(context: Any, _params: Any) -> Result:
-    return await _completed(context, _DEFAULTS)
+def _completing(fields: Result) -> Answering:
+    async def answer(context: Any, _params: Any) -> Result:
+        reply = await _ask(context, "Please answer", _object(fields))
+        return text_result(f"Elicitation completed: action={reply.action}, content={reply.content}")
 
-
-async def _elicit_enums(context: Any, _params: Any) -> Result:
-    return await _completed(context, _ENUMS)
-
-
-async def _completed(context: Any, fields: Result) -> Result:
-    answer = await _ask(context, "Please answer", _object(fields))
-    return text_result(f"Elicitation completed: action={answer.action}, content={answer.content}")
+    return answer
 
 
 async def _ask(context: Any, message: str, schema: Result) -> Any:
@@ -313,7 +291,7 @@ _DEFAULTS: Result = {
     "verified": {"type": "boolean", "default": True},
 }
 _ENUMS: Result = {
-    "untitledSingle": {"type": "string", "enum": _PLAIN},
+    "untitledSingle": {**_TEXT, "enum": _PLAIN},
     "titledSingle": {"type": "string", "oneOf": _TITLED},
     "legacyEnum": {
         "type": "string",
@@ -323,8 +301,6 @@ _ENUMS: Result = {
     "untitledMulti": {"type": "array", "items": {"type": "string", "enum": _PLAIN}},
     "titledMulti": {"type": "array", "items": {"anyOf": _TITLED}},
 }
-_TEXT = {"type": "string"}
-
 _SPEAKING_TOOLS = {
     **tool("test_tool_with_logging", _log),
     **tool("test_logging_tool", _log),
@@ -332,8 +308,8 @@ _SPEAKING_TOOLS = {
     **tool("test_streaming_elicitation", _progress),
     **tool("test_sampling", _sample, {**_object({"prompt": _TEXT}), "required": ["prompt"]}),
     **tool("test_elicitation", _elicit, {**_object({"message": _TEXT}), "required": ["message"]}),
-    **tool("test_elicitation_sep1034_defaults", _elicit_defaults),
-    **tool("test_elicitation_sep1330_enums", _elicit_enums),
+    **tool("test_elicitation_sep1034_defaults", _completing(_DEFAULTS)),
+    **tool("test_elicitation_sep1330_enums", _completing(_ENUMS)),
     **tool("test_missing_capability", _need_sampling),
 }
 

@@ -99,18 +99,15 @@ def required_of_servers(revision: str) -> set[str]:
 
 class InspectorTests(NodeTestCase):
     def inspect(self, method: str, *words: str) -> dict[str, Any]:
-        env = [
-            "-e",
+        settings = (
             f"MEMORY_HUB_HOME={self.home}",
-            "-e",
             "MEMORY_HUB_AUTOSTART=off",
-            "-e",
             "DJANGO_SETTINGS_MODULE=memoryhub.settings_store",
-        ]
-        server = command("--project", "alpha", "--profile", "full")
-        done = self.run_node(
-            INSPECTOR, "--cli", "--connect-timeout", "100000", "--method", method, *words, *env, *server
         )
+        environment = [word for setting in settings for word in ("-e", setting)]
+        server = command("--project", "alpha", "--profile", "full")
+        options = ("--cli", "--connect-timeout", "100000", "--method", method)
+        done = self.run_node(INSPECTOR, *options, *words, *environment, *server)
         self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr[-2000:])
         result = json.loads(done.stdout)
         assert isinstance(result, dict)
