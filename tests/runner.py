@@ -97,7 +97,8 @@ class PicklingTestResult(RemoteTestResult):
         """Send a new instance of the test, because this one may hold what cannot be pickled."""
         if err is not None:
             err = self._sendable(err)
-            subtest = type(subtest)(type(test)(test._testMethodName), subtest._subDescription(), {})
+            description = subtest._subDescription().removeprefix("[").removesuffix("]")
+            subtest = type(subtest)(type(test)(test._testMethodName), description, {})
         super().addSubTest(test, subtest, err)
 
     def _sendable(self, err: Any) -> Any:

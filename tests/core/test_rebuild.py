@@ -12,7 +12,7 @@ from io import StringIO
 
 from django.core.management import call_command
 from django.db import connections
-from django.test import tag
+from django.test import SimpleTestCase, tag
 
 from governance.redaction.copies import search_home
 from memories import services
@@ -27,6 +27,7 @@ from memoryhub.core.backends.base import HERE
 from memoryhub.core.backends.selected import differences
 from memoryhub.core.errors import Damaged, Invalid
 from memoryhub.core.events.projection import read_models
+from memoryhub.core.log import comparing
 from memoryhub.core.log.copy import follow
 from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
 from memoryhub.core.secrets.custom_rules import CustomRule, compile_rules
@@ -395,3 +396,13 @@ class WithOthersTests(StoreTestCase):
         self.assertEqual(len(payloads_without(WORD)), 300)
         write("Coffee", "Black, at nine.")
         self.assert_sound()
+
+
+class SampleTests(SimpleTestCase):
+    def test_a_sample_has_the_newest_events_and_others_of_the_log(self) -> None:
+        for last in (1, 7, 5_000):
+            positions = comparing._positions(last)
+            self.assertEqual({*positions} - {*range(1, last + 1)}, set())
+            self.assertEqual({*range(last, max(0, last - 50), -1)} - {*positions}, set())
+        self.assertGreater(len(positions), 200)
+        self.assertLess(positions[0], 2_500)

@@ -141,6 +141,9 @@ class ResolutionTests(ConflictsTestCase):
                 resolved = Conflict.objects.get(id=conflict)
                 self.assertEqual((resolved.resolution, resolved.resolved_by), (resolution, "eve"))
                 self.assertEqual(resolved.reason, fields.get("reason", ""))
+                if version == 4:
+                    reason = fields.get("reason", f"conflict #{conflict}: {resolution}")
+                    self.assertEqual(self.memory()["versions"][0]["reason"], reason)
                 with self.refuses(errors.Conflict, f"was resolved with {resolution} by eve"):
                     self.settle(conflict, "keep_a")
 
@@ -153,6 +156,19 @@ class ResolutionTests(ConflictsTestCase):
         self.assertEqual(self.settle(self.conflict, "both", idempotency_key="k-1"), result)
         self.assertIn(f"the earlier version is now #{result.split_id}", resolved_text(result))
         self.assert_rebuilds()
+
+    def test_a_memory_of_a_session_is_split_into_one_of_the_project(self):
+        for scope, split_scope in (("session", "project"), ("project", "project")):
+            with self.subTest(scope), use_origin(session_id="s-1"):
+                self.memory_id = self.write(f"Port of a {scope}", f"{scope}: the hub listens on 8321.", scope=scope)
+                split = self.settle(self.at_once(), "both").split_id
+                self.assertEqual(Memory.objects.get(id=split).scope, split_scope)
+
+    def test_a_title_that_is_taken_is_refused(self):
+        self.write("Socket", "The hub listens on a socket.")
+        for resolution, fields in (("both", {}), ("merge", {"content": "9000 and 7000"})):
+            with self.subTest(resolution), self.refuses(errors.Conflict, "exists as #"):
+                self.settle(self.conflict, resolution, title="Socket", **fields)
 
     def test_bad_calls_are_refused_and_change_nothing(self):
         refused: list[tuple[type[errors.HubError], str, dict[str, Any]]] = [

@@ -225,7 +225,7 @@ class MergingTests(TwoHubsTestCase):
         self.update(wal, "WAL, they say")
         self.update(wal, "WAL, they say again")
         self.update(locks, "Only they changed this")
-        self.write("New there")
+        self.write("New there", idempotency_key="k-1")
         bundle = self.bundle()
         with self.other_hub():
             self.update(wal, "WAL, we say")
@@ -243,6 +243,7 @@ class MergingTests(TwoHubsTestCase):
             with self.store("alpha"):
                 self.assertEqual(RawEvent.objects.get(position=before[0][0]).chain_digest, before[0][1])
                 merged = json.loads(RawEvent.objects.get(event_type="log.merged").payload_json)
+                self.assertIn("New there", RawEvent.objects.get(idempotency_key="k-1").payload_json)
             fork, fork_digest = self.common
             manifest = bundle.manifest
             origin = {"fork": fork, "fork_digest": fork_digest, "head": manifest.head, "events": manifest.events}

@@ -49,9 +49,7 @@ return [...document.querySelectorAll('a[href], button, input, select, textarea, 
 """
 
 
-@needs("chromium", "node tools")
-@tag("browser")
-class AccessibilityTests(SimpleTestCase):
+class AccessibilityTestCase(SimpleTestCase):
     """Each page passes axe in light and dark, fits a wide and a narrow window, and is reached by keyboard."""
 
     def setUp(self) -> None:
@@ -59,12 +57,6 @@ class AccessibilityTests(SimpleTestCase):
         self.server = self.enterContext(sample_hub(place / "home"))
         self.browser = this_process_browser()
         self.browser.get(self.server.link)
-
-    def test_the_pages_of_the_sample_project(self) -> None:
-        self.check(is_of_sample=True, least=50)
-
-    def test_the_pages_of_the_hub_of_an_empty_place_and_of_one_with_a_long_name(self) -> None:
-        self.check(is_of_sample=False, least=20)
 
     def check(self, *, is_of_sample: bool, least: int) -> None:
         source = AXE.read_text("utf-8")
@@ -119,6 +111,21 @@ class AccessibilityTests(SimpleTestCase):
         rules.update({violation["id"]: len(violation["nodes"]) for violation in violations})
         nodes = [(violation["id"], node) for violation in violations for node in violation["nodes"]]
         return [f"{page.path} {mode} {rule}: {' | '.join(node)}" for rule, node in nodes]
+
+
+# Two classes, because parallel processes take whole classes
+@needs("chromium", "node tools")
+@tag("browser")
+class SampleAccessibilityTests(AccessibilityTestCase):
+    def test_the_pages_of_the_sample_project(self) -> None:
+        self.check(is_of_sample=True, least=50)
+
+
+@needs("chromium", "node tools")
+@tag("browser")
+class OtherAccessibilityTests(AccessibilityTestCase):
+    def test_the_pages_of_the_hub_of_an_empty_place_and_of_one_with_a_long_name(self) -> None:
+        self.check(is_of_sample=False, least=20)
 
 
 class PersonTests(BrowserTestCase):
