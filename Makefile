@@ -3,6 +3,7 @@
 # make test     test it: what a change can break, on SQLite and on PostgreSQL; TESTS=tests.core runs a part
 # make check    what CI checks: style, types, layers, `make test` with coverage, and `make outside`
 # make outside  test it from outside: a browser, proxies, the protocol's own tools, processes, short attacks
+# make coverage measure what all tests cover
 # make torture  attack it for longer, and test everything on PostgreSQL; MEMORY_HUB_TORTURE_SEED repeats a run
 # make docs     write the tables of the docs that derive from declarations
 
@@ -12,7 +13,7 @@ BIN := $(VENV)/bin
 PORT ?= 8321
 PROJECT ?= memory-hub
 
-.PHONY: run test outside torture check docs lint coverage bench clean
+.PHONY: run test outside check coverage torture docs lint bench clean
 
 $(BIN)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -84,12 +85,17 @@ lint: $(BIN)/.installed-dev
 	$(BIN)/mypy .
 	$(BIN)/lint-imports
 
-coverage:
+check: lint
 	$(MAKE) test COVERAGE=1
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+	$(MAKE) outside
 
-check: lint coverage outside
+coverage:
+	$(MAKE) test COVERAGE=1
+	$(MAKE) outside COVERAGE=1
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --fail-under 95
 
 bench: $(BIN)/.installed
 	$(BIN)/python -m benchmarks speed $(ARGS)

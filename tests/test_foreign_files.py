@@ -13,14 +13,15 @@ from unittest import mock
 
 from memoryhub.core.foreign_files import holds, read_foreign
 from tests.foreign_files import FILES, READERS, Case, faults_of
+from tests.home import UNMEASURED
 from tests.hook.client import HookTestCase, environment_of, folder, replayed, run_hook, spooled, wait_for_spooled
 from tests.web.server import DEADLINE_SECONDS, ROOT, poll, serving
 
 
 class ReadersTests(unittest.TestCase):
     def test_no_reader_hangs_or_takes_much_time_or_memory(self):
-        command = [sys.executable, "-m", "tests.foreign_files"]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        command, environment = [sys.executable, "-m", "tests.foreign_files"], {**os.environ, **UNMEASURED}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         cases = [Case(**json.loads(line)) for line in done.stdout.splitlines()]
         self.assertEqual(len(cases), len(READERS) * len(FILES))
