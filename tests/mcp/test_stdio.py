@@ -81,10 +81,13 @@ class MalformedInputIsAnswered(SharedServerTestCase):
         self.assertEqual(self.server.receive()["result"]["content"][0]["text"], "\N{GRINNING FACE}")
 
     def test_a_batch_is_refused_for_each_request_in_it(self) -> None:
-        self.server.send([{"jsonrpc": "2.0", "id": number, "method": "ping"} for number in (31, 32)])
+        first, last = ({"jsonrpc": "2.0", "id": number, "method": "ping"} for number in (31, 32))
+        batch: list[Any] = [first, {"jsonrpc": "2.0", "id": 33, "result": {}}, 5, last]
+        self.server.send(batch)
         answers = [self.server.receive() for _ in range(2)]
         self.assertEqual([answer["id"] for answer in answers], [31, 32])
         self.assertTrue(all("batch" in answer["error"]["message"] for answer in answers))
+        self.assertEqual(self.server.say("test_echo", text="on"), "on")
 
     def test_a_line_that_is_too_long_gets_its_id_back_from_either_end(self) -> None:
         filler = b"x" * (MAX_LINE_BYTES + 1000)
