@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 RUN_HOME_VARIABLE = "MEMORY_HUB_TEST_HOME"
+# Variables that turn coverage off in processes that are killed, because it would be lost, and in hundreds of short
+# ones, because it takes most of their time
 UNMEASURED: dict[str, Any] = {"COVERAGE_PROCESS_CONFIG": "", "COVERAGE_PROCESS_START": ""}
-"""What the environment of processes is given that are killed: their coverage would be lost, and costs a third more."""
 
 
 def use_temporary_home() -> None:

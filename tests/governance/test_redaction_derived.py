@@ -163,7 +163,7 @@ class SingleWordTests(DerivedNamesCase):
         self.assertEqual(self.preview(text=MAYA).finds, 1)
 
     def test_a_key_that_was_cut_within_the_name_loses_its_rest_and_its_digest(self):
-        headings = (f"# {'x' * size} {MAYA} and her friends\n\nNotes.\n" for size in range(146, 155))
+        headings = (f"# {'x' * size} {MAYA} and their friends\n\nNotes.\n" for size in range(146, 155))
         self.import_document("\n".join(headings))
         (cut,) = [topic for topic in self.topics() if topic.partition("~")[0].endswith("maya-quok")]
         self.redact(text=MAYA)

@@ -337,7 +337,7 @@ class RecordTests(RecallTestCase):
     def test_it_is_not_stored_as_a_memory_and_what_was_erased_since_is_counted(self) -> None:
         text = self.recall()
         lines = "\n".join(line for line in text.splitlines() if line.startswith("- "))
-        for content in (text, f"I was told:\n{text}", lines):
+        for content in (text, f"The hub answered:\n{text}", lines):
             with self.refuses(Invalid, "comes from a Memory Hub context pack"):
                 self.write("An echo", content)
         replay = ContextReplay(id=int(text.partition("#")[2].split()[0]))

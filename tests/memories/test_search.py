@@ -679,7 +679,7 @@ class FoldingTests(SimpleTestCase):
 
 class MarkedTests(SimpleTestCase):
     def test_words_are_marked_as_they_are_written_in_whatever_form(self):
-        forms = unicodedata.normalize("NFD", "Her résumé, ") + "ｄｅｐｌｏｙ by ﬁnance … ｶﾞｲﾄﾞ。"
+        forms = unicodedata.normalize("NFD", "The résumé, ") + "ｄｅｐｌｏｙ by ﬁnance … ｶﾞｲﾄﾞ。"
         long = "filler words " * 100 + "the coffee machine is here " + "more filler " * 100
         decomposed = unicodedata.normalize("NFD", "é" * 300 + " " + "mañana ïs … " * 60 + "the résumé is here")
         machines = "The machines were descaled; logging in to the catalogue is another matter."

@@ -346,7 +346,7 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "a time that is none": (changed(1, occurred_at="yesterday"), "line 2: 'occurred_at' is not valid"),
     "half a character": (lambda lines: "".join(lines).encode().replace(b"Use WAL", b"\\ud800"), "line 2: "),
 }
-# Numbers are assigned anew in a store with events, and an event that it knows is left out
+# A store with events assigns new numbers, and leaves out an event that it has
 FITTING = ("a number twice in a stream", "the same event twice")
 
 

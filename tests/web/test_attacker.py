@@ -164,7 +164,7 @@ class CrossSiteTests(AttackerTests):
     def test_a_session_is_of_one_person_or_token(self):
         ann = sign_in(self.server, "ann", role="viewer")
         self.assertEqual(self.send("GET", "/people", **ann).status, 403)
-        # A session that began at the proxy as ann, but is sent without her name
+        # A session that began at the proxy as ann, but is sent without that name
         cookie = cookie_of(self.send("GET", "/", Remote_User="ann"))
         self.assertEqual(self.send("GET", "/people", Cookie=cookie).status, 302)
         one, other = ({"Authorization": f"Bearer {create_token(self.server, name)}"} for name in ("one", "two"))
