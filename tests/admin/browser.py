@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from django.test import SimpleTestCase, tag
 from selenium import webdriver
-from selenium.common.exceptions import WebDriverException
+from selenium.common.exceptions import TimeoutException, WebDriverException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -151,7 +151,10 @@ class BrowserTestCase(SimpleTestCase):
         return self.browser.find_elements(By.CSS_SELECTOR, selector)
 
     def see(self, text: str, within: str = "body") -> None:
-        self.wait(lambda: text in self.browser.find_element(By.CSS_SELECTOR, within).text, f"{text!r} in {within}")
+        try:
+            self.wait(lambda: text in self.browser.find_element(By.CSS_SELECTOR, within).text, f"{text!r} in {within}")
+        except TimeoutException as error:
+            raise AssertionError(f"{error.msg}; the page:\n{self.find('body').text}") from error
 
     def click(self, text: str, within: str = "main") -> None:
         """Press the button or the link with exactly this text, which leads to no other page."""

@@ -333,6 +333,13 @@ class LivePageTests(BrowserTestCase):
     def remember(self, title: str) -> None:
         self.agent.say("memory_write", title=title, content=f"{title}, in full")
 
+    def fail_fetches(self, *answers: str) -> None:
+        """Let the next requests of the page have these answers."""
+        self.script(
+            f"const real = fetch, answers = [{', '.join(answers)}];"
+            "window.fetch = (...asked) => (answers.shift() ?? real)(...asked);"
+        )
+
     def see_live(self) -> None:
         self.wait(lambda: self.script("return document.querySelector('[data-live]').dataset.state") == "on", "Live")
 
@@ -355,8 +362,12 @@ class LivePageTests(BrowserTestCase):
         self.see("Not used yet", "#given")
         self.agent.say("memory_get", ids=[memory])
         self.see("Used", f"#given li:has(a[href$='memory:{memory}/'])")
+        self.fail_fetches(
+            "() => Promise.reject(new TypeError('a lost connection'))", "() => new Response('', {status: 503})"
+        )
         self.remember("The pump stops")
         self.see("The pump stops", "#rail")
+        self.see_live()
         self.see("1 new row", ".visually-hidden[role=status]")
         self.assertTrue(self.script("return window.isSamePage && document.activeElement.closest('details').open"))
         self.assertEqual(self.script("return document.activeElement"), first)

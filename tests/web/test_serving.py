@@ -16,6 +16,7 @@ import h11
 from django.test import tag
 
 from memoryhub import logs
+from memoryhub.core.errors import Unavailable
 from memoryhub.ops.serving import live
 from memoryhub.ops.serving.bridge import WsgiBridge
 from memoryhub.ops.serving.outbox import Spool
@@ -231,6 +232,21 @@ class StreamTests(TestCase):
             self.assertEqual(self.bridge.streams.counts, (0, 0))
 
         asyncio.run(follow())
+
+    def test_a_change_that_cannot_be_read_at_once_is_sent_later(self) -> None:
+        async def follow() -> None:
+            closed = asyncio.Event()
+            sent: list[Any] = []
+            page = asyncio.ensure_future(self.open(sent, closed))
+            await self.until(lambda: sent[-1:] == [b"data: 2\n\n"])
+            self.assertEqual(sent, [200, b"data: 2\n\n"])
+            closed.set()
+            await page
+
+        version = mock.Mock(side_effect=[Unavailable("the store is locked"), Unavailable("the store is locked"), "2"])
+        self.response.source = live.Source("locked", lambda: "same", version)
+        with mock.patch.object(live, "RETRY_SECONDS", 0.01):
+            asyncio.run(follow())
 
     async def until(self, condition: Any) -> None:
         async with asyncio.timeout(60):

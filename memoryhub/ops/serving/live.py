@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 # Streams of one process, and of a person in it; one more is refused, and its page shows that it is not live
 MOST_STREAMS, MOST_STREAMS_OF_A_PERSON = 200, 50
 LOOK_SECONDS = 0.25
+# Until a source that could not be read, such as a locked store, is read again
+RETRY_SECONDS = 2.0
 HEARTBEAT_SECONDS = 15.0
 # Then the browser connects again
 LIFE_SECONDS = 60.0
@@ -84,19 +86,21 @@ class Watcher:
             stamp = self._source.stamp()
             if stamp != seen:
                 seen = stamp
-                await self._read()
+                while not await self._read():
+                    await asyncio.sleep(RETRY_SECONDS)
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _read(self) -> None:
+    async def _read(self) -> bool:
         try:
             version = await asyncio.get_running_loop().run_in_executor(self._threads, self._source.version)
         except HubError as error:
             logger.info("%s cannot be followed: %s", self._source.name, error)
-            return
+            return False
         if version != self.version:
             self.version = version
             async with self._changed:
                 self._changed.notify_all()
+        return True
 
     async def version_after(self, seen: str) -> str:
         """Return the version as soon as it differs from ``seen``."""

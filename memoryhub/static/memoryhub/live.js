@@ -3,7 +3,7 @@
 // again and renew the elements with data-live-part. Nothing is open while the page is hidden.
 {
     const mark = document.querySelector('[data-live]');
-    const LEAST_PAUSE = 400, NEW_FOR = 4000, ANNOUNCE_EVERY = 5000, NEAR_END = 120;
+    const LEAST_PAUSE = 400, RETRY_PAUSE = 2000, NEW_FOR = 4000, ANNOUNCE_EVERY = 5000, NEAR_END = 120;
     const pause = time => new Promise(resolve => setTimeout(resolve, time));
     let stream = null, version = mark.dataset.version, wanted = version, isRenewing = false, renewedAt = -LEAST_PAUSE;
 
@@ -50,17 +50,29 @@
             while (stream && wanted !== version) {
                 await pause(Math.max(renewedAt + LEAST_PAUSE - performance.now(), 0));
                 renewedAt = performance.now();
-                await fetchPage(wanted);
+                const asked = wanted, answer = await fetchPage();
+                if (answer) {
+                    showPage(answer, asked);
+                } else {
+                    show('wait', 'Reconnecting');
+                    await pause(RETRY_PAUSE);
+                }
             }
-        } catch {
-            // The stream reports that the hub is gone; when it is back, the next message leads here again.
         } finally {
             isRenewing = false;
         }
     };
-    const fetchPage = async asked => {
-        const answer = await fetch(location.href, {headers: {'Hub-Live': '1'}});
-        const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+    // A failure may pass, as while the store is locked or the hub restarts.
+    const fetchPage = async () => {
+        try {
+            const answer = await fetch(location.href, {headers: {'Hub-Live': '1'}});
+            return answer.status < 500 && {answer, text: await answer.text()};
+        } catch {
+            return null;
+        }
+    };
+    const showPage = ({answer, text}, asked) => {
+        const page = new DOMParser().parseFromString(text, 'text/html');
         const fresh = page.querySelector('[data-live]');
         if (!answer.ok || answer.redirected || !fresh) { // what the page shows is gone
             stop();
@@ -77,6 +89,7 @@
                 morph(part, found);
             }
         }
+        show('on', 'Live');
         version = fresh.dataset.version;
         wanted = wanted === asked ? version : wanted;
         showNew(isAtEnd && document.querySelector('[data-live-tail]'));
