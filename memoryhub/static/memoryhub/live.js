@@ -50,9 +50,12 @@
             while (stream && wanted !== version) {
                 await pause(Math.max(renewedAt + LEAST_PAUSE - performance.now(), 0));
                 renewedAt = performance.now();
-                const asked = wanted, answer = await fetchPage();
-                if (answer) {
-                    showPage(answer, asked);
+                const asked = wanted, fetched = await fetchPage();
+                if (!stream) { // it was refused, or the page was hidden, meanwhile
+                    return;
+                }
+                if (fetched) {
+                    showPage(fetched, asked);
                 } else {
                     show('wait', 'Reconnecting');
                     await pause(RETRY_PAUSE);
@@ -62,11 +65,11 @@
             isRenewing = false;
         }
     };
-    // A failure may pass, as while the store is locked or the hub restarts.
+    // Return null where the failure may pass, as while the store is locked or the hub restarts.
     const fetchPage = async () => {
         try {
             const answer = await fetch(location.href, {headers: {'Hub-Live': '1'}});
-            return answer.status < 500 && {answer, text: await answer.text()};
+            return answer.status > 500 ? null : {answer, text: await answer.text()};
         } catch {
             return null;
         }
@@ -89,7 +92,9 @@
                 morph(part, found);
             }
         }
-        show('on', 'Live');
+        if (stream.readyState === EventSource.OPEN) {
+            show('on', 'Live');
+        }
         version = fresh.dataset.version;
         wanted = wanted === asked ? version : wanted;
         showNew(isAtEnd && document.querySelector('[data-live-tail]'));
