@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +13,8 @@ from sessions_app import git
 from sessions_app.events.client import COMMAND_RUN
 from sessions_app.hook_parser import HookEvent
 from sessions_app.schemas import CommitRecord
+
+logger = logging.getLogger(__name__)
 
 _COMMITS = re.compile(r"\bgit\b[^|;&\n]*\bcommit\b")
 # git's message for a new commit: `[main 1a2b3c4] Subject`.
@@ -30,7 +33,8 @@ def find_commits(event: HookEvent) -> list[CommitRecord]:
         shas = dict.fromkeys(_NEW_COMMIT.findall(event.payload.get("output", "")))
         commits = [git.read_commit(folder, sha) for sha in list(shas)[:_MOST]]
         return [commit for commit in commits if commit] or _latest(folder)
-    except Unavailable:
+    except Unavailable as error:
+        logger.warning("the commits of a command are not recorded: %s", error.message)
         return []
 
 

@@ -86,6 +86,17 @@ class ImportCommandTest(HubTestCase):
             self.assertEqual([memory.title for memory in Memory.objects.all()], ["docs/a.md › One"])
         self.assertFalse((self.home / "projects/alpha").exists())
 
+    def test_where_git_refuses_no_file_is_imported(self) -> None:
+        self.repository.write(".gitignore", b"secret.md\n")
+        self.repository.write("secret.md", b"# Private\n\nThe gate code is on the ignored list.\n")
+        self.repository.write("docs/adr/0001-use-wal.md", b"# Use WAL\n\n## Decision\n\nWAL.\n")
+        self.repository.git("config", "core.repositoryformatversion", "99")
+        for words in (["markdown", "."], ["adr", "docs/adr"], ["git", "."]):
+            with self.assertRaisesRegex(CommandError, "found 99") as refused:
+                self.run_import(*words, "--project", "alpha")
+            self.assertEqual(refused.exception.returncode, 8, words)
+        self.assertFalse((self.home / "projects/alpha").exists())
+
     def test_files_of_excluded_paths_are_left_out_and_their_memories_removed(self) -> None:
         for path in ("tests/data/gauge.md", "tests/notes.md", "lib/tests/more.md"):
             self.repository.write(

@@ -52,9 +52,8 @@ def find_files(directory: Path) -> list[str]:
 
     Raises:
         Invalid: there is no such folder.
+        Unavailable: it is in a repository that git cannot read.
     """
-    if not directory.is_dir():
-        raise Invalid(f"{directory} is not a folder; name one that contains Markdown or text files")
     return sorted(name for name in _listing(directory) if _is_wanted(Path(name)) and _is_own_file(directory / name))
 
 
@@ -66,9 +65,12 @@ def left_out(directory: Path) -> list[tuple[str, str]]:
     return sorted({**folders, **links}.items())
 
 
-# git lists nothing of an ignored folder, but it was named on purpose
+# An ignored folder was named on purpose
 def _listing(directory: Path) -> Iterable[str]:
-    return git.list_files(directory) or _walk(directory)
+    if not directory.is_dir():
+        raise Invalid(f"{directory} is not a folder; name one that contains Markdown or text files")
+    listed = git.list_files(directory)
+    return _walk(directory) if listed is None else listed
 
 
 def path_of_folder(directory: Path, within: str) -> str:

@@ -14,7 +14,7 @@ from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.text import flat
 from sessions_app.events import FileChange
 from sessions_app.events.work import MAX_LINES
-from sessions_app.git.process import MAX_AUTHOR, last_line, moment_of, run, stream, text_of
+from sessions_app.git.process import MAX_AUTHOR, moment_of, reason_of, run, run_in_repository, stream, text_of
 from sessions_app.schemas import CommitRecord
 
 _START = b"commit"
@@ -70,11 +70,16 @@ def read_commits(repository: Path, *, limit: int | None = None, since: str | Non
 
 
 def read_commit(repository: Path, revision: str) -> CommitRecord | None:
-    """Return the commit of a hash, a short hash or ``HEAD``; None if there is no such commit or repository."""
+    """Return the commit of a hash, a short hash or ``HEAD``; None if there is no such commit or repository.
+
+    Raises:
+        Unavailable: git is not installed, or cannot read the repository.
+    """
     if not is_folder(repository):
         return None
-    found = run(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-    if found.returncode:
+    revision = f"{revision}^{{commit}}"
+    found = run_in_repository(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", revision)
+    if found is None or found.returncode:
         return None
     sha = found.stdout.decode("ascii").strip()
     # Without counts where contents of files are absent
@@ -83,7 +88,7 @@ def read_commit(repository: Path, revision: str) -> CommitRecord | None:
         if done.returncode == 0:
             break
     else:
-        raise Unavailable(f"git log ended with code {done.returncode} in {repository}: {last_line(done.stderr)}")
+        raise Unavailable(f"git log ended with code {done.returncode} in {repository}: {reason_of(done.stderr)}")
     return next(_commits(_tokens(iter([done.stdout]))), None)
 
 
@@ -132,9 +137,8 @@ def _date(since: str) -> str:
 def _has_commits(repository: Path) -> bool:
     if not is_folder(repository):
         raise Invalid(f"{repository} is not a folder")
-    done = run(repository, "rev-parse", "--git-dir")
-    if done.returncode:
-        raise Invalid(f"{repository} is not in a git repository: {last_line(done.stderr)}")
+    if run_in_repository(repository, "rev-parse", "--git-dir") is None:
+        raise Invalid(f"{repository} is not in a git repository; name the folder of one")
     return run(repository, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").returncode == 0
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.text import flat
-from sessions_app.git.process import MAX_AUTHOR, last_line, moment_of, run, text_of
+from sessions_app.git.process import MAX_AUTHOR, moment_of, reason_of, run, text_of
 
 _BLAME_OPTIONS = ("--porcelain", "-w", "-M", "-C", "--no-textconv")
 _BLAME_HEADER = re.compile(rb"([0-9a-f]{40,64}) \d+ (\d+)(?: \d+)?")
@@ -77,7 +77,7 @@ def _committed(repository: Path, path: str) -> bytes:
         return done.stdout
     if run(repository, "ls-files", "--error-unmatch", "--", f":(literal){path}").returncode == 0:
         return b""
-    raise Invalid(f"git can't blame {path}: {last_line(done.stderr).removeprefix('fatal: ')}")
+    raise Invalid(f"git can't blame {path}: {reason_of(done.stderr)}")
 
 
 def _numbers_before(old: bytes, new: bytes, lines: range) -> dict[int, int]:
@@ -101,7 +101,7 @@ def _hunks(old: bytes, new: bytes) -> list[tuple[int, int, int, int]]:
         (folder / "new").write_bytes(new)
         done = run(folder, "diff", *_DIFF_OPTIONS, "old", "new")
     if done.returncode > 1:
-        raise Unavailable(f"git cannot compare the file with its last commit: {last_line(done.stderr)}")
+        raise Unavailable(f"git cannot compare the file with its last commit: {reason_of(done.stderr)}")
     hunks = [[1 if part is None else int(part) for part in match.groups()] for match in _HUNK.finditer(done.stdout)]
     return [(hunk[0], hunk[1], hunk[2], hunk[3]) for hunk in hunks]
 
@@ -110,7 +110,7 @@ def _blamed(repository: Path, path: str, numbers: list[int]) -> dict[int, Line]:
     window = f"{numbers[0]},{numbers[-1]}"
     done = run(repository, "blame", *_BLAME_OPTIONS, "-L", window, "HEAD", "--", path)
     if done.returncode:
-        raise Invalid(f"git can't blame {path}: {last_line(done.stderr).removeprefix('fatal: ')}")
+        raise Invalid(f"git can't blame {path}: {reason_of(done.stderr)}")
     return {line.number: line for line in _parsed(done.stdout)}
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from memoryhub.config.repository import find_repository
+from memoryhub.config.repository import find_repository, resolved
 from memoryhub.core.errors import Unavailable
 
 MAX_AUTHOR = 300
@@ -28,6 +28,9 @@ _MAX_REASON = 8_192
 # Bytes that git may allocate; files that it maps, such as packs, do not count
 _MAX_MEMORY = 2**30
 _CHUNK = 1 << 16
+# Exit codes that are an answer, yes or no; with any other, git could not tell
+_ANSWERS = (0, 1)
+_NO_REPOSITORY = b"not a git repository"
 # A repository's configuration names programs for all of these, and files that git reads whole. What git offers no
 # setting for, an option of the command switches off: see the callers. The test of hostile repositories tries each.
 _SETTINGS = {
@@ -72,6 +75,32 @@ def run(directory: Path, *arguments: str, max_output: int = MAX_OUTPUT) -> subpr
         return subprocess.CompletedProcess(process.args, answer.exit_code(), bytes(output), bytes(answer.reason))
 
 
+def run_in_repository(directory: Path, *arguments: str) -> subprocess.CompletedProcess[bytes] | None:
+    """Run git in a folder, as ``run``; None if the folder is in no repository.
+
+    Raises:
+        Unavailable: the folder is in a repository, and git is not installed, refuses it or cannot read it.
+    """
+    try:
+        done = run(directory, *arguments)
+    except Unavailable:
+        if _is_in_repository(directory):
+            raise
+        return None
+    if done.returncode in _ANSWERS:
+        return done
+    if _NO_REPOSITORY in done.stderr and not _is_in_repository(directory):
+        return None
+    raise Unavailable(f"git cannot read the repository of {directory}: {reason_of(done.stderr)}")
+
+
+# As git, from the folder without symbolic links
+def _is_in_repository(directory: Path) -> bool:
+    folder = resolved(directory)
+    has_git = any(os.path.lexists(above / ".git") for above in (folder, *folder.parents))
+    return has_git or find_repository(folder) is not None
+
+
 @contextmanager
 def stream(directory: Path, *arguments: str) -> Iterator[Iterator[bytes]]:
     """Yield git's output in chunks; after the last one, they raise git's reason if it failed.
@@ -113,7 +142,7 @@ class _Answer:
     def checked_chunks(self) -> Iterator[bytes]:
         yield from self.chunks()
         if code := self.exit_code():
-            reason = last_line(bytes(self.reason))
+            reason = reason_of(bytes(self.reason))
             raise Unavailable(f"git ended with code {code} in {self._directory}: {reason}; try `git fsck` there")
 
     def exit_code(self) -> int:
@@ -203,6 +232,8 @@ def moment_of(seconds: bytes) -> datetime:
         return datetime.fromtimestamp(0, UTC)
 
 
-def last_line(output: bytes) -> str:
-    lines = text_of(output).strip().splitlines()
-    return lines[-1] if lines else "git gave no reason"
+def reason_of(errors: bytes) -> str:
+    """Return git's own reason in one sentence, with the command that it names for a cure."""
+    lines = [line.strip() for line in text_of(errors).splitlines() if line.strip()]
+    fatal = next((number for number, line in enumerate(lines) if line.startswith("fatal: ")), len(lines) - 1)
+    return " ".join(lines[max(fatal, 0) :]).removeprefix("fatal: ") or "git gave no reason"

@@ -98,7 +98,7 @@ class FilesTest(TestCase):
 
     def test_text_files_are_found_and_hidden_or_foreign_folders_are_not(self) -> None:
         kept = ["a.md", "b/c.MARKDOWN", "b/d.mdx", "e.rst", "f.txt"]
-        for path in [*kept, "g.py", ".h.md", ".git/i.md", "node_modules/j/k.md", "b/.venv/l.md", "venv/m.txt"]:
+        for path in [*kept, "g.py", ".h.md", "b/.git/i.md", "node_modules/j/k.md", "b/.venv/l.md", "venv/m.txt"]:
             self.write(path)
         (self.root / "link.md").symlink_to(self.root / "a.md")
         self.assertEqual(find_files(self.root), kept)

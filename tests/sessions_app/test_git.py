@@ -12,7 +12,16 @@ from unittest import TestCase, mock, skipUnless
 
 from memoryhub.core.errors import Invalid, Unavailable
 from sessions_app.events import FileChange
-from sessions_app.git import blame, count_commits, list_files, path_in_worktree, process, read_commit, read_commits
+from sessions_app.git import (
+    blame,
+    count_commits,
+    list_files,
+    path_in_worktree,
+    process,
+    read_commit,
+    read_commits,
+    top_of_worktree,
+)
 from sessions_app.git.commits import _tokens
 from sessions_app.git.process import run
 from sessions_app.schemas import CommitRecord
@@ -199,6 +208,92 @@ class ListFilesTest(GitTestCase):
         self.assertEqual(path_in_worktree(self.repository.folder / "docs"), "docs/")
         self.assertIsNone(list_files(self.root))
         self.assertEqual(path_in_worktree(self.root), "")
+
+    def test_a_folder_of_ignored_files_has_none_and_an_ignored_folder_is_not_git_s(self) -> None:
+        self.repository.write(".gitignore", b"drafts/\n*.md\n")
+        self.repository.write("notes/a.md")
+        self.repository.write("drafts/b.md")
+        self.assertEqual(list_files(self.repository.folder / "notes"), [])
+        self.assertIsNone(list_files(self.repository.folder / "drafts"))
+
+    def test_variables_of_another_repository_are_not_heeded(self) -> None:
+        self.repository.write(".gitignore", b"*.log\n")
+        self.repository.write("x.log")
+        other = Repository(self.root / "beta")
+        other.commit("Other", b=b"1")
+        variables = {
+            "GIT_DIR": str(other.folder / ".git"), "GIT_WORK_TREE": str(other.folder),
+            "GIT_INDEX_FILE": str(other.folder / ".git/index"), "GIT_COMMON_DIR": str(other.folder / ".git"),
+            "GIT_OBJECT_DIRECTORY": str(other.folder / ".git/objects"), "GIT_CEILING_DIRECTORIES": str(self.root),
+            "GIT_PREFIX": "docs/",
+        }  # fmt: skip
+        with mock.patch.dict(os.environ, variables):
+            self.assertEqual(list_files(self.repository.folder), [".gitignore"])
+            self.repository.write("docs/a")
+            self.assertEqual(path_in_worktree(self.repository.folder / "docs"), "docs/")
+            self.assertEqual(top_of_worktree(self.repository.folder / "docs"), self.repository.folder)
+            self.assertEqual(self.commits(), [])
+            self.assertIsNone(read_commit(self.repository.folder, "HEAD"))
+
+
+class RefusedRepositoryTest(GitTestCase):
+    """What git cannot read is in a repository all the same, and its ignored files stay ignored."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.folder = self.repository.folder
+        self.repository.commit("one", a=b"1")
+
+    def refusals(self) -> list[str]:
+        readers = (
+            list_files,
+            path_in_worktree,
+            top_of_worktree,
+            count_commits,
+            lambda folder: read_commit(folder, "HEAD"),
+        )
+        sentences = []
+        for reader in readers:
+            with self.assertRaises(Unavailable) as refused:
+                reader(self.folder)
+            sentences.append(refused.exception.message)
+        return sentences
+
+    def test_a_format_that_git_does_not_know(self) -> None:
+        self.repository.git("config", "core.repositoryformatversion", "99")
+        for sentence in self.refusals():
+            self.assertIn("Expected git repo version <= 1, found 99", sentence)
+
+    def test_a_pointer_to_a_git_folder_that_is_gone(self) -> None:
+        (self.folder / ".git").rename(self.root / "gone")
+        (self.folder / ".git").write_text("gitdir: ../nowhere\n")
+        for sentence in self.refusals():
+            self.assertIn("not a git repository", sentence)
+
+    @skipUnless(os.geteuid() == 0, "only root can give files away")
+    def test_a_repository_of_another_user(self) -> None:
+        for path in (self.folder, self.folder / ".git"):
+            os.chown(path, 1234, 1234)
+        with mock.patch.dict(os.environ, {"HOME": str(self.root)}):
+            for sentence in self.refusals():
+                self.assertIn("dubious ownership", sentence)
+                self.assertIn("safe.directory", sentence)
+
+    def test_a_damaged_index(self) -> None:
+        (self.folder / ".git/index").write_bytes(b"no index")
+        with self.assertRaisesRegex(Unavailable, "index"):
+            list_files(self.folder)
+
+    def test_without_git_only_a_folder_in_no_repository_can_be_read(self) -> None:
+        with mock.patch.dict(os.environ, {"PATH": "/nonexistent"}):
+            for sentence in self.refusals():
+                self.assertIn("git is not installed", sentence)
+            self.assertIsNone(list_files(self.root))
+            self.assertEqual(path_in_worktree(self.root), "")
+
+    def test_the_inside_of_a_git_folder_is_no_folder_of_files(self) -> None:
+        with self.assertRaisesRegex(Unavailable, "bare repository|work tree"):
+            list_files(self.folder / ".git")
 
 
 class BlameTest(GitTestCase):
