@@ -3,13 +3,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from memories.events import MEMORY_DELETED
 from memories.models import Memory
 from memories.schemas import MemoryWrite
+from memoryhub.core import clock
 from memoryhub.core.errors import Invalid
 from memoryhub.core.foreign_files import read_foreign
 from memoryhub.core.models import RawEvent
@@ -28,6 +30,8 @@ _DATA_NAMES = re.compile(
     r"(?:[-_.].*)?\.txt",
     re.IGNORECASE,
 )
+# Keys of front matter with the time at which a text was written, and last changed
+_WRITTEN, _CHANGED = ("created", "date"), ("modified", "updated", "last_modified", "lastmod")
 # What a generator says of its file, not what a text says about generators
 _GENERATED = re.compile(
     r"@generated\b|\bthis (?:file|document|page|table|list) (?:is|was|has been) (?:automatically |auto-?)?generated\b"
@@ -75,6 +79,40 @@ def path_of_folder(directory: Path, within: str) -> str:
     """Return the folder's path in its git worktree, such as ``docs/``, below ``within/`` if that is given."""
     above = git.path_in_worktree(directory)
     return f"{within}/{above}" if within else above
+
+
+def changed_times(directory: Path, names: Collection[str]) -> dict[str, datetime]:
+    """Map files to when they were last changed: in their last commit, or outside git as the file system has it."""
+    return {name: _modified(directory / name) for name in names} | git.last_changes(directory, names)
+
+
+def _modified(path: Path) -> datetime:
+    try:
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except (OSError, OverflowError, ValueError):
+        return clock.now()
+
+
+def times_of(matter: Mapping[str, Any], changed: datetime | None) -> tuple[datetime | None, datetime | None]:
+    """Return when a text was written and last changed, by its front matter, or ``changed`` if that has no time."""
+    written = next(filter(None, (_moment(matter.get(name)) for name in _WRITTEN)), None)
+    revised = next(filter(None, (_moment(matter.get(name)) for name in _CHANGED)), None)
+    return written, (revised if written or revised else changed)
+
+
+def _moment(value: object) -> datetime | None:
+    try:
+        return clock.from_text(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+# A clock of the past may have been ahead
+def imported_times(written: datetime | None, revised: datetime | None) -> dict[str, str]:
+    """Return the fields of ``ImportedMemory`` with the times of the source."""
+    times = {"written_at": written or revised, "revised_at": revised}
+    now = clock.now()
+    return {name: clock.to_text(min(clock.in_utc(moment), now)) for name, moment in times.items() if moment}
 
 
 def read_text(path: Path) -> str | None:

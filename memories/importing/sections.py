@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any
@@ -50,6 +50,8 @@ class Section:
 class Document:
     sections: list[Section]
     tags: list[str]
+    # The front matter
+    matter: Mapping[str, Any]
 
 
 def parse_document(text: str, ending: str, *, max_headings: int | None = None) -> Document:
@@ -66,7 +68,7 @@ def parse_document(text: str, ending: str, *, max_headings: int | None = None) -
     headings = list(_headings(body, lines, ending))
     if max_headings is not None:
         _require_few(len(headings), max_headings)
-    return Document(list(_sections(lines, headings)), _tags(matter))
+    return Document(list(_sections(lines, headings)), _tags(matter), matter)
 
 
 def _require_few(headings: int, limit: int) -> None:

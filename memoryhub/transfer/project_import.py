@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from governance.imports.batches import begin_import, end_import, in_batch
 from memories.duplicates import Existing, ExistingMemories, current_topic
 from memories.events import MEMORY_WRITTEN, MemoryWritten
-from memories.importing.files import without_deleted
+from memories.importing.files import imported_times, without_deleted
 from memories.kinds import check_attributes, check_type
 from memories.models import Memory, RelationType
 from memories.pack.echo import is_echo
@@ -24,7 +24,7 @@ from memories.selectors.versions import imported_states
 from memories.services import write_memories
 from memories.services.relations import create_relation
 from memoryhub.config.folder import NO_FOLDER, use_folder
-from memoryhub.core import clock, log
+from memoryhub.core import log
 from memoryhub.core.errors import Conflict, HubError, Invalid
 from memoryhub.core.origin import use_origin
 from memoryhub.core.secrets.sanitize import sanitize_text
@@ -230,19 +230,12 @@ def _command(record: MemoryRecord, topic: str) -> ImportedMemory:
         source=shortened(flat(record.place), _MAX_PLACE),
         attributes=dict(record.attributes),
         **fields,
-        **_times(record),
+        **imported_times(record.created, record.updated),
     )
     if command.type:
         check_type(command.kind, command.type)
     check_attributes(command.kind, command.attributes)
     return command
-
-
-# A source's clock may be ahead
-def _times(record: MemoryRecord) -> dict[str, str]:
-    times = {"written_at": record.created or record.updated, "revised_at": record.updated}
-    now = clock.now()
-    return {name: clock.to_text(min(clock.in_utc(moment), now)) for name, moment in times.items() if moment}
 
 
 # Tags of another tool can be longer, or sentences

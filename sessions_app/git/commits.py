@@ -39,6 +39,8 @@ _CHANGED_NAMES = (
     *("log", "--max-count=20000", "-z", "--name-only", "--no-renames", "--relative", *_DIFF_OPTIONS),
     "--format=tformat:%x00/%x00%ct%x00",
 )
+# Files that are named to git one by one
+_FEW_FILES = 100
 _HEAD_OF_CHANGE = re.compile(rb"\x00([0-9a-f]{40,64})\n")
 # Bounds the size of a diff: git prints no content of binary files.
 _BIG_IS_BINARY = ("-c", "core.bigFileThreshold=512k")
@@ -129,7 +131,8 @@ def last_changes(directory: Path, names: Collection[str]) -> dict[str, datetime]
         if not pending:
             return changes
         moment = None
-        with stream(directory, *_CHANGED_NAMES, "HEAD", "--", ".") as chunks:
+        few = [f":(literal){name}" for name in pending] if len(pending) <= _FEW_FILES else ["."]
+        with stream(directory, *_CHANGED_NAMES, "HEAD", "--", *few) as chunks:
             for token in (tokens := _tokens(chunks)):
                 if token == _SLASH:
                     moment = moment_of(next(tokens, b""))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -179,6 +180,22 @@ class ImportMarkdownTest(HubTestCase):
             delete_memory(command=MemoryTouch(id=run.id, reason="no use"))
         report = self.bring_in()
         self.assertEqual((self.counts(report), report.left_deleted), ((0, 0, 1, 0), 1), "a person deleted it")
+
+    def test_a_section_is_as_old_as_its_text(self) -> None:
+        repository = Repository(self.docs)
+        self.write("dated.md", "---\ndate: 2024-02-03\nmodified: 2024-02-04T05:00\n---\nWritten long ago.\n")
+        repository.commit("Describe the setup")
+        self.write("new.md", "Not committed.")
+        os.utime(self.docs / "new.md", (1_772_352_000, 1_772_352_000))
+        self.bring_in()
+        days = {memory.source: memory.updated_at.date().isoformat() for memory in self.memories()}
+        self.assertEqual(days, {"dated.md": "2024-02-04", "guide/setup.md": "2023-11-14", "new.md": "2026-03-01"})
+        self.assertEqual(self.memories()[0].created_at.date().isoformat(), "2024-02-03")
+        self.write("guide/setup.md", "Install it again.")
+        repository.hours = 10_000
+        repository.commit("Install it again")
+        self.bring_in()
+        self.assertEqual(self.memories()[-1].updated_at.date().isoformat(), "2025-01-04")
 
     def test_files_that_are_not_read_again_keep_their_memories(self) -> None:
         self.write("other.md", "# Other\n\ntext")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePosixPath
@@ -18,7 +18,6 @@ from memoryhub.config.repository import find_repository, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.core.secrets.private import private_spans
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record
-from memoryhub.transfer.sources.databases import moment_of
 from memoryhub.transfer.sources.reading import read_text
 
 BETWEEN = " › "
@@ -41,6 +40,8 @@ class TextFile:
     type: str = ""
     tags: tuple[str, ...] = ()
     project: str = ""
+    # When its text was last changed
+    changed: datetime | None = None
 
 
 def section_records(file: TextFile) -> Iterator[Record]:
@@ -83,6 +84,7 @@ def part_records(file: TextFile, key: str, title: str, text: str, tags: Sequence
             type=file.type,
             tags=clean_tags((*file.tags, *tags)),
             project=file.project,
+            updated=file.changed,
             place=str(file.path),
         )
 
@@ -162,11 +164,6 @@ def hash_tags(text: str) -> list[str]:
 
 def is_visible(path: PurePosixPath) -> bool:
     return not path.name.startswith(".")
-
-
-def written_at(matter: Mapping[str, Any]) -> datetime | None:
-    """Return the time in front matter at which a note was written."""
-    return moment_of(matter.get("created") or matter.get("date") or matter.get("modified"))
 
 
 def own_relation(name: str) -> str:
