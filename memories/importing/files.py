@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from memories.events import MEMORY_DELETED
+from memories.importing.encodings import decode
 from memories.models import Memory
 from memories.schemas import MemoryWrite
 from memoryhub.core import clock
@@ -21,7 +23,7 @@ W = TypeVar("W", bound=MemoryWrite)
 
 MARKDOWN = (".md", ".markdown", ".mdx")
 ENDINGS = (*MARKDOWN, ".rst", ".txt")
-MAX_BYTES = 2_000_000
+MAX_BYTES = 2 * 2**20
 _SKIPPED_FOLDER = "hidden, or a folder of installed packages"
 _LINK = "a link, which may lead out of the folder, or not a file"
 # Names of text files that hold data
@@ -115,18 +117,17 @@ def imported_times(written: datetime | None, revised: datetime | None) -> dict[s
     return {name: clock.to_text(min(clock.in_utc(moment), now)) for name, moment in times.items() if moment}
 
 
-def read_text(path: Path) -> str | None:
-    """Return the text of a file, or None if it is binary, a link, unreadable or larger than 2 MB."""
+def read_text(path: Path) -> str:
+    """Return the text of a file, with line feeds as line ends.
+
+    Raises:
+        Invalid: it is binary, a link, unreadable, larger than 2 MB or in an unknown encoding.
+    """
     try:
-        raw = read_foreign(path, limit=MAX_BYTES, follows_links=False)
-    except OSError:
-        return None
-    if b"\0" in raw:
-        return None
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = raw.decode("latin-1")
+        text = decode(read_foreign(path, limit=MAX_BYTES, follows_links=False))
+    except OSError as error:
+        is_large = error.errno == errno.EFBIG
+        raise Invalid(str(error.strerror) if is_large else f"it can't be read: {error.strerror}") from error
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -175,6 +176,9 @@ _KEY = re.compile(r"([^\s:#'\"\-][^:]*):(?:[ \t]+(.*))?")
 _ITEM = re.compile(r"[ \t]*-[ \t]+(.*)")
 _IN_LIST = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'|[^,]+")
 _COMMENT = re.compile(r"(?:\A|\s)#.*\Z")
+_TAGS = ("tags", "tag")
+# Keys by which a second block is front matter, and no text between two lines
+_USUAL = {"title", "name", "description", "tags", "type", "date", "created", "modified", "updated", "aliases", "status"}
 # Levels of nested lists and objects in a value; Python's own recursion limit is a thousand calls
 _DEEPEST = 32
 _BLOCKS = {"|": "\n", "|-": "\n", ">": " ", ">-": " "}
@@ -183,15 +187,21 @@ _BLOCKS = {"|": "\n", "|-": "\n", ">": " ", ">-": " "}
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     """Return the front matter, with keys in lower case, and the rest of the document.
 
-    Values are strings, lists or JSON. A subset of YAML: nested mappings, anchors and tags are not interpreted.
+    Values are strings, lists or JSON. A subset of YAML: nested mappings, anchors and tags are not interpreted. A second
+    block below the first, as tools leave it that put their own above a text's, takes precedence.
 
     Raises:
         Invalid: a value is nested too deeply.
     """
-    found = _FRONT_MATTER.match(text)
-    if found is None:
-        return {}, text
-    return _values(found[1].split("\n")), text[found.end() :]
+    values: dict[str, Any] = {}
+    for _ in range(2):
+        block = _FRONT_MATTER.match(text if not values else text.lstrip("\n"))
+        more = _values(block[1].split("\n")) if block else {}
+        if block is None or (values and not _USUAL.intersection(more)):
+            break
+        values |= more
+        text = block.string[block.end() :]
+    return values, text
 
 
 def front_matter_lines(text: str) -> dict[str, str]:
@@ -214,9 +224,18 @@ def _values(lines: list[str]) -> dict[str, Any]:
         if match is None:
             continue
         if key:
-            values[key] = _value(lines[start], lines[start + 1 : number])
+            block = lines[start:number]
+            block = [_without_marks(line) for line in block] if key in _TAGS else block
+            values[key] = _value(block[0], block[1:])
         key, start = match[1].rstrip().lower(), number
     return values
+
+
+# Notes write tags as in their text: ``#tag``, which YAML takes for a comment, and ``[[tag]]``
+def _without_marks(line: str) -> str:
+    line = re.sub(r"^([ \t]*-[ \t]+)#(?=\w)", r"\1", line)
+    line = re.sub(r"\[\[([^\[\]|]+)(?:\|[^\[\]]*)?\]\]", r"\1", line)
+    return re.sub(r"(?:\s*,)?(\s|\[)#(?=\w)", lambda mark: "[" if mark[1] == "[" else ", ", line).replace(":, ", ": ")
 
 
 def _value(key_line: str, below: list[str]) -> Any:

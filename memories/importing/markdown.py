@@ -40,7 +40,6 @@ _MAX_PATH_IN_KEY = 110
 _MAX_TAGS = 32
 _BATCH = 500
 MAX_HEADINGS = 2_000  # of one file: each becomes a memory, and a file with more is a listing, not a text
-_UNREADABLE = "binary, unreadable or larger than 2 MB"
 _EXCLUDED = "excluded"
 _DATA = "a list, generated, or a few words: data, not text"
 _BETWEEN = " › "
@@ -165,8 +164,6 @@ def _commands(
 # None for data. Sanitised before it is split: a private block may span headings
 def _document(file: Path, max_headings: int) -> Document | None:
     text = read_text(file)
-    if text is None:
-        raise Invalid(_UNREADABLE)
     if is_data(file.name, text):
         return None
     return parse_document(sanitize_text(text)[0], file.suffix.lower(), max_headings=max_headings)

@@ -314,7 +314,7 @@ class Mem0Tests(DatabaseTestCase):
             (path, raw[:4096] + b"\xff" * 8192 + raw[12288:], "can't read"),
             (path, raw.replace(b"TABLE history", b"TABLE histury"), ""),
             (export, bytes(range(256)), "is no JSON"),
-            (export, json.dumps([entry]).encode("utf-16"), "is no JSON"),
+            (export, json.dumps([entry]).encode("utf-16")[:-9], "is no JSON"),
             (export, json.dumps([entry]).encode()[:-9], "is no JSON"),
             (export, b"[" * 1_000_000, "is no JSON"),
             (export, b"", "is no JSON"),
@@ -337,7 +337,8 @@ class Mem0Tests(DatabaseTestCase):
 
     def test_entries_of_an_export_that_are_none_are_left_out(self) -> None:
         path, entry = self.home / "export.json", {"id": "1", "memory": "Depths in metres."}
-        path.write_text(json.dumps([entry, {**entry, "memory": "Newer.", "metadata": [], "created_at": 1e400}, None]))
+        entries = [entry, {**entry, "memory": "Newer.", "metadata": [], "created_at": 1e400}, None]
+        path.write_bytes(json.dumps(entries).encode("utf-16"))  # as PowerShell writes it
         self.assertEqual(self.memories("mem0", path)["1"].content, "Newer.")
         why = "entries that have no id and memory, or the id of another: 2"
         self.assertEqual(self.reasons("mem0", path)[0], why)

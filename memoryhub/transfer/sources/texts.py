@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from memories.importing import MAX_HEADINGS
-from memories.importing.files import split_front_matter
+from memories.importing.files import read_text, split_front_matter
 from memories.importing.sections import Document, parse_document, split_text
 from memories.models import RelationType
 from memories.schemas import MAX_CONTENT
@@ -18,7 +18,6 @@ from memoryhub.config.repository import find_repository, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.core.secrets.private import private_spans
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record
-from memoryhub.transfer.sources.reading import read_text
 
 BETWEEN = " › "
 _MAX_TAGS = 32
