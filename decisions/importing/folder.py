@@ -20,7 +20,6 @@ from memoryhub.core.text import flat
 _NOT_RECORDS = {"readme", "index", "toc", "template", "adr-template", "changelog", "contributing"}
 _NUMBER = re.compile(r"\A(?:adr[-_ ]?)?0*(\d+)(?=\D|\Z)", re.IGNORECASE)
 _NO_RECORD = "not a decision record by its name"
-_UNREADABLE = "binary, unreadable or larger than 2 MB"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -55,12 +54,9 @@ def read_records(directory: Path, within: str = "") -> Records:
     above = path_of_folder(directory, within)
     for name in record_names(directory):
         path = flat(above + PurePath(name).as_posix())
-        text = read_text(directory / name)
-        if text is None:
-            records.problems.append((path, _UNREADABLE))
-            continue
         try:
-            records.adrs[path] = read_adr(sanitize_text(text)[0], otherwise_title=_title_of(path))
+            text = sanitize_text(read_text(directory / name))[0]
+            records.adrs[path] = read_adr(text, otherwise_title=_title_of(path))
         except HubError as error:
             records.problems.append((path, error.message))
     return records

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from memories.events import MEMORY_DELETED
+from memories.importing.encodings import decode
 from memories.models import Memory
 from memories.schemas import MemoryWrite
+from memoryhub.core import clock
 from memoryhub.core.errors import Invalid
 from memoryhub.core.foreign_files import read_foreign
 from memoryhub.core.models import RawEvent
@@ -19,7 +23,7 @@ W = TypeVar("W", bound=MemoryWrite)
 
 MARKDOWN = (".md", ".markdown", ".mdx")
 ENDINGS = (*MARKDOWN, ".rst", ".txt")
-MAX_BYTES = 2_000_000
+MAX_BYTES = 2 * 2**20
 _SKIPPED_FOLDER = "hidden, or a folder of installed packages"
 _LINK = "a link, which may lead out of the folder, or not a file"
 # Names of text files that hold data
@@ -28,6 +32,8 @@ _DATA_NAMES = re.compile(
     r"(?:[-_.].*)?\.txt",
     re.IGNORECASE,
 )
+# Keys of front matter with the time at which a text was written, and last changed
+_WRITTEN, _CHANGED = ("created", "date"), ("modified", "updated", "last_modified", "lastmod")
 # What a generator says of its file, not what a text says about generators
 _GENERATED = re.compile(
     r"@generated\b|\bthis (?:file|document|page|table|list) (?:is|was|has been) (?:automatically |auto-?)?generated\b"
@@ -79,18 +85,51 @@ def path_of_folder(directory: Path, within: str) -> str:
     return f"{within}/{above}" if within else above
 
 
-def read_text(path: Path) -> str | None:
-    """Return the text of a file, or None if it is binary, a link, unreadable or larger than 2 MB."""
+def changed_times(directory: Path, names: Collection[str]) -> dict[str, datetime]:
+    """Map files to when they were last changed: in their last commit, or outside git as the file system has it."""
+    return {name: _modified(directory / name) for name in names} | git.last_changes(directory, names)
+
+
+def _modified(path: Path) -> datetime:
     try:
-        raw = read_foreign(path, limit=MAX_BYTES, follows_links=False)
-    except OSError:
-        return None
-    if b"\0" in raw:
-        return None
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except (OSError, OverflowError, ValueError):
+        return clock.now()
+
+
+def times_of(matter: Mapping[str, Any], changed: datetime | None) -> tuple[datetime | None, datetime | None]:
+    """Return when a text was written and last changed, by its front matter, or ``changed`` if that has no time."""
+    written = next(filter(None, (_moment(matter.get(name)) for name in _WRITTEN)), None)
+    revised = next(filter(None, (_moment(matter.get(name)) for name in _CHANGED)), None)
+    return written, (revised if written or revised else changed)
+
+
+def _moment(value: object) -> datetime | None:
     try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = raw.decode("latin-1")
+        return clock.from_text(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+# A clock of the past may have been ahead
+def imported_times(written: datetime | None, revised: datetime | None) -> dict[str, str]:
+    """Return the fields of ``ImportedMemory`` with the times of the source."""
+    times = {"written_at": written or revised, "revised_at": revised}
+    now = clock.now()
+    return {name: clock.to_text(min(clock.in_utc(moment), now)) for name, moment in times.items() if moment}
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file, with line feeds as line ends.
+
+    Raises:
+        Invalid: it is binary, a link, unreadable, larger than 2 MB or in an unknown encoding.
+    """
+    try:
+        text = decode(read_foreign(path, limit=MAX_BYTES, follows_links=False))
+    except OSError as error:
+        is_large = error.errno == errno.EFBIG
+        raise Invalid(str(error.strerror) if is_large else f"it can't be read: {error.strerror}") from error
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -139,6 +178,9 @@ _KEY = re.compile(r"([^\s:#'\"\-][^:]*):(?:[ \t]+(.*))?")
 _ITEM = re.compile(r"[ \t]*-[ \t]+(.*)")
 _IN_LIST = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'|[^,]+")
 _COMMENT = re.compile(r"(?:\A|\s)#.*\Z")
+_TAGS = ("tags", "tag")
+# Keys by which a second block is front matter, and no text between two lines
+_USUAL = {"title", "name", "description", "tags", "type", "date", "created", "modified", "updated", "aliases", "status"}
 # Levels of nested lists and objects in a value; Python's own recursion limit is a thousand calls
 _DEEPEST = 32
 _BLOCKS = {"|": "\n", "|-": "\n", ">": " ", ">-": " "}
@@ -147,15 +189,21 @@ _BLOCKS = {"|": "\n", "|-": "\n", ">": " ", ">-": " "}
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     """Return the front matter, with keys in lower case, and the rest of the document.
 
-    Values are strings, lists or JSON. A subset of YAML: nested mappings, anchors and tags are not interpreted.
+    Values are strings, lists or JSON. A subset of YAML: nested mappings, anchors and tags are not interpreted. A second
+    block below the first, as tools leave it that put their own above a text's, takes precedence.
 
     Raises:
         Invalid: a value is nested too deeply.
     """
-    found = _FRONT_MATTER.match(text)
-    if found is None:
-        return {}, text
-    return _values(found[1].split("\n")), text[found.end() :]
+    values: dict[str, Any] = {}
+    for _ in range(2):
+        block = _FRONT_MATTER.match(text if not values else text.lstrip("\n"))
+        more = _values(block[1].split("\n")) if block else {}
+        if block is None or (values and not _USUAL.intersection(more)):
+            break
+        values |= more
+        text = block.string[block.end() :]
+    return values, text
 
 
 def front_matter_lines(text: str) -> dict[str, str]:
@@ -178,9 +226,18 @@ def _values(lines: list[str]) -> dict[str, Any]:
         if match is None:
             continue
         if key:
-            values[key] = _value(lines[start], lines[start + 1 : number])
+            block = lines[start:number]
+            block = [_without_marks(line) for line in block] if key in _TAGS else block
+            values[key] = _value(block[0], block[1:])
         key, start = match[1].rstrip().lower(), number
     return values
+
+
+# Notes write tags as in their text: ``#tag``, which YAML takes for a comment, and ``[[tag]]``
+def _without_marks(line: str) -> str:
+    line = re.sub(r"^([ \t]*-[ \t]+)#(?=\w)", r"\1", line)
+    line = re.sub(r"\[\[([^\[\]|]+)(?:\|[^\[\]]*)?\]\]", r"\1", line)
+    return re.sub(r"(?:\s*,)?(\s|\[)#(?=\w)", lambda mark: "[" if mark[1] == "[" else ", ", line).replace(":, ", ": ")
 
 
 def _value(key_line: str, below: list[str]) -> Any:

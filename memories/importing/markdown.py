@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from itertools import islice
@@ -12,17 +13,20 @@ from pathlib import Path, PurePath
 from memories.duplicates import current_topic
 from memories.importing.files import (
     GONE_FROM_FILE,
+    changed_times,
     find_files,
+    imported_times,
     is_data,
     left_out,
     path_of_folder,
     read_text,
+    times_of,
     without_deleted,
 )
 from memories.importing.sections import Document, Section, parse_document, split_text
 from memories.models import Memory
 from memories.pack.echo import is_echo
-from memories.schemas import MAX_CONTENT, MemoryTouch, MemoryWrite, WriteStatus
+from memories.schemas import MAX_CONTENT, ImportedMemory, MemoryTouch, MemoryWrite, WriteStatus
 from memories.services import delete_memory, write_memories
 from memoryhub.core.errors import Invalid
 from memoryhub.core.secrets.sanitize import sanitize_text
@@ -36,7 +40,6 @@ _MAX_PATH_IN_KEY = 110
 _MAX_TAGS = 32
 _BATCH = 500
 MAX_HEADINGS = 2_000  # of one file: each becomes a memory, and a file with more is a listing, not a text
-_UNREADABLE = "binary, unreadable or larger than 2 MB"
 _EXCLUDED = "excluded"
 _DATA = "a list, generated, or a few words: data, not text"
 _BETWEEN = " › "
@@ -134,11 +137,14 @@ class _Options:
         return any(fnmatchcase(PurePath(name).as_posix(), pattern) for pattern in self.exclude)
 
 
-def _commands(options: _Options, report: MarkdownReport, read: list[str], progress: Progress) -> Iterator[MemoryWrite]:
+def _commands(
+    options: _Options, report: MarkdownReport, read: list[str], progress: Progress
+) -> Iterator[ImportedMemory]:
     above = path_of_folder(options.directory, options.within)
     paths = {flat(above + PurePath(name).as_posix()): name for name in find_files(options.directory)}
     without = {path: why for known in _known_files for path, why in known(list(paths)).items()}
     without |= {path: _EXCLUDED for path, name in paths.items() if options.leaves_out(name)}
+    changed = changed_times(options.directory, paths.values())
     used: set[str] = set()
     for done, (path, name) in enumerate(paths.items(), 1):
         try:
@@ -151,32 +157,34 @@ def _commands(options: _Options, report: MarkdownReport, read: list[str], progre
                 report.skipped.append((path, without.get(path, _DATA)))
             else:
                 report.files += 1
-                yield from _commands_of_file(path, document, options.tags, used)
+                yield from _commands_of_file(path, document, options.tags, used, changed[name])
         progress(done)
 
 
 # None for data. Sanitised before it is split: a private block may span headings
 def _document(file: Path, max_headings: int) -> Document | None:
     text = read_text(file)
-    if text is None:
-        raise Invalid(_UNREADABLE)
     if is_data(file.name, text):
         return None
     return parse_document(sanitize_text(text)[0], file.suffix.lower(), max_headings=max_headings)
 
 
-def _commands_of_file(path: str, document: Document, tags: Sequence[str], used: set[str]) -> Iterator[MemoryWrite]:
+def _commands_of_file(
+    path: str, document: Document, tags: Sequence[str], used: set[str], changed: datetime
+) -> Iterator[ImportedMemory]:
     all_tags = _tags(path, document, tags)
+    times = imported_times(*times_of(document.matter, changed))
     for section in document.sections:
         parts = split_text(section.text, MAX_CONTENT)
         for number, part in enumerate(parts, 1):
-            yield MemoryWrite(
+            yield ImportedMemory(
                 title=_title(path, section, number, len(parts)),
                 content=part,
                 type="reference",
                 tags=all_tags,
                 topic_key=_topic_key(path, section.key if number == 1 else f"{section.key}~{number}", used),
                 source=path,
+                **times,
             )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import Any
 
@@ -50,6 +50,8 @@ class Section:
 class Document:
     sections: list[Section]
     tags: list[str]
+    # The front matter
+    matter: Mapping[str, Any]
 
 
 def parse_document(text: str, ending: str, *, max_headings: int | None = None) -> Document:
@@ -66,7 +68,16 @@ def parse_document(text: str, ending: str, *, max_headings: int | None = None) -
     headings = list(_headings(body, lines, ending))
     if max_headings is not None:
         _require_few(len(headings), max_headings)
-    return Document(list(_sections(lines, headings)), _tags(matter))
+    return Document(_described(list(_sections(lines, headings)), matter), _tags(matter), matter)
+
+
+# The description of a text is often what one searches for
+def _described(sections: list[Section], matter: Mapping[str, Any]) -> list[Section]:
+    description = matter.get("description")
+    if not isinstance(description, str) or not sections or description in sections[0].text:
+        return sections
+    first = sections[0]
+    return [replace(first, text=f"{description}\n\n{first.text}".strip()), *sections[1:]]
 
 
 def _require_few(headings: int, limit: int) -> None:
@@ -87,6 +98,7 @@ def split_text(text: str, limit: int) -> list[str]:
 def _tags(matter: dict[str, Any]) -> list[str]:
     tags = matter.get("tags") or []
     tags = tags.split(",") if isinstance(tags, str) else tags
+    tags = tags if isinstance(tags, list) else [tags]
     return [text for tag in tags if (text := str(tag).strip().strip("\"'"))]
 
 

@@ -23,6 +23,7 @@ NOT_BLANK = r"\S"
 INDENT = "  "
 
 _REFERENCE = re.compile(r"\s*\w*#\d")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _BREAK = re.compile("[\n-\r\x1c-\x1e\x85\u2028\u2029]")
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029]")
 # Controls except tab, newline and the CR of a CRLF; line separators; bidirectional characters (Unicode TR 9).
@@ -43,10 +44,20 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def flat(text: str) -> str:
-    """Return ``text`` on one line: line breaks and the space around them become one space."""
+    r"""Return ``text`` on one line: line breaks and the space around them become one space.
+
+    A byte of a file's name that is no UTF-8 is written as ``\xe9``, so that different names stay different.
+    """
+    if _SURROGATE.search(text):
+        text = _SURROGATE.sub(lambda half: _byte(ord(half[0])), text)
     if not _BREAK.search(text):
         return text
     return " ".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+# Python reads the bytes 80 to FF of a name as halves of surrogate pairs; other halves are no characters
+def _byte(half: int) -> str:
+    return f"\\x{half - 0xDC00:02x}" if 0xDC80 <= half <= 0xDCFF else "\ufffd"
 
 
 def first_line(text: object, longest: int = 200) -> str:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from governance.imports.batches import begin_import, end_import, in_batch
 from memories.duplicates import Existing, ExistingMemories, current_topic
 from memories.events import MEMORY_WRITTEN, MemoryWritten
-from memories.importing.files import without_deleted
+from memories.importing.files import imported_times, without_deleted
 from memories.kinds import check_attributes, check_type
 from memories.models import Memory, RelationType
 from memories.pack.echo import is_echo
@@ -24,7 +24,7 @@ from memories.selectors.versions import imported_states
 from memories.services import write_memories
 from memories.services.relations import create_relation
 from memoryhub.config.folder import NO_FOLDER, use_folder
-from memoryhub.core import clock, log
+from memoryhub.core import log
 from memoryhub.core.errors import Conflict, HubError, Invalid
 from memoryhub.core.origin import use_origin
 from memoryhub.core.secrets.sanitize import sanitize_text
@@ -221,7 +221,6 @@ def _why(error: ValidationError | HubError) -> str:
 
 def _command(record: MemoryRecord, topic: str) -> ImportedMemory:
     fields = {"type": record.type} if record.type else {}
-    written = clock.to_text(min(clock.in_utc(record.created), clock.now())) if record.created else None
     command = ImportedMemory(
         title=shortened(flat(record.title) or flat(record.content), _MAX_TITLE),
         content=record.content,
@@ -231,7 +230,7 @@ def _command(record: MemoryRecord, topic: str) -> ImportedMemory:
         source=shortened(flat(record.place), _MAX_PLACE),
         attributes=dict(record.attributes),
         **fields,
-        **({"written_at": written} if written else {}),
+        **imported_times(record.created, record.updated),
     )
     if command.type:
         check_type(command.kind, command.type)

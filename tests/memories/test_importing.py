@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,24 @@ class SectionsTest(TestCase):
             self.assertEqual(document.tags, ["Alpha", "beta x"])
             self.assertEqual([section.text for section in document.sections], ["text"])
 
+    def test_two_blocks_of_front_matter_count_as_one(self) -> None:
+        second = "---\ndescription: How the alarm is silenced\ntags: [freezer]\n---\n\n# Freezer\n\nPress twice.\n"
+        document = parse_document(f"---\npermalink: shop/two\n---\n\n{second}", ".md")
+        self.assertEqual([section.text for section in document.sections], ["How the alarm is silenced\n\nPress twice."])
+        self.assertEqual((document.tags, document.matter["permalink"]), (["freezer"], "shop/two"))
+        self.assertEqual(sections("---\ntitle: A\n---\n---\nNote: this is text\n---\nx")[0][0], ("Note: this is text",))
+
+    def test_tags_are_read_as_notes_write_them(self) -> None:
+        for line, tags in (
+            ("tags: [[x]], #y", ["x", "y"]),
+            ("tags: #a #b/c # the rest is a comment", ["a", "b/c"]),
+            ("tags: [#a, b]", ["a", "b"]),
+            ('tags: ["a, b", c]', ["a, b", "c"]),
+            ("tags:\n  - #a\n  - [[b|shown]]", ["a", "b"]),
+            ("tags: 7", ["7"]),
+        ):
+            self.assertEqual(parse_document(f"---\n{line}\n---\ntext", ".md").tags, tags, line)
+
     def test_long_texts_are_split_between_paragraphs_lines_or_words(self) -> None:
         for gap in ("\n\n", "\n", " "):
             text = gap.join(["word" * 5] * 50)
@@ -115,13 +134,35 @@ class FilesTest(TestCase):
 
     def test_texts_are_decoded_and_binary_and_large_files_have_none(self) -> None:
         for content, text in (
-            (b"a\0b", None),
-            (b"x" * (MAX_BYTES + 1), None),
             (b"\xef\xbb\xbfa\r\nb\rc", "a\nb\nc"),
+            ("# Wärme\r\n".encode("utf-16"), "# Wärme\n"),
+            (b"\xfe\xff" + "Ventile".encode("utf-16-be"), "Ventile"),
             (b"caf\xe9", "café"),
+            (
+                "Vérifiez les soupapes, déjà à l'été – „ici“.".encode("cp1252"),
+                "Vérifiez les soupapes, déjà à l'été – „ici“.",
+            ),
+            ("# Правила\n\nПроверьте клапаны.".encode("cp1251"), "# Правила\n\nПроверьте клапаны."),
+            ("# Правила\n\nПроверьте клапаны.".encode("koi8_r"), "# Правила\n\nПроверьте клапаны."),
+            ("# 規則\n\n毎朝ポンプの試験".encode("cp932"), "# 規則\n\n毎朝ポンプの試験"),
+            ("# 规则\n\n每天早上检查水泵。".encode("gb18030"), "# 规则\n\n每天早上检查水泵。"),
+            (
+                "Każdego ranka sprawdź zawory, łącznie z pompą.".encode("cp1250"),
+                "Każdego ranka sprawdź zawory, łącznie z pompą.",
+            ),
         ):
             self.assertEqual(read_text(self.write("a.md", content)), text, content[:20])
-        self.assertIsNone(read_text(self.root / "none.md"))
+        for content, reason in (
+            (b"a\0b", "it is binary"),
+            (b"\xff\xfea\0\0\0", "it is binary"),
+            (b"x" * (MAX_BYTES + 1), "larger than"),
+            ("בדקו את השסתומים".encode("cp1255"), "not in UTF-8"),
+            (bytes(range(128, 256)), "not in UTF-8"),
+        ):
+            with self.assertRaisesRegex(Invalid, reason):
+                read_text(self.write("a.md", content))
+        with self.assertRaisesRegex(Invalid, "No such file"):
+            read_text(self.root / "none.md")
 
 
 class ImportMarkdownTest(HubTestCase):
@@ -180,12 +221,36 @@ class ImportMarkdownTest(HubTestCase):
         report = self.bring_in()
         self.assertEqual((self.counts(report), report.left_deleted), ((0, 0, 1, 0), 1), "a person deleted it")
 
+    def test_a_name_that_is_no_utf_8_stays_readable_and_the_same(self) -> None:
+        for name in ("caf\udce9.md", "caf\udce8.md"):
+            self.write(name, "# T\n\nThe boiler is here.\n")
+        report = self.bring_in()
+        self.assertEqual((report.created, report.skipped), (4, []))
+        self.assertEqual([memory.source for memory in self.memories()][:2], ["caf\\xe8.md", "caf\\xe9.md"])
+        self.assertEqual(self.counts(self.bring_in()), (0, 0, 4, 0))
+
+    def test_a_section_is_as_old_as_its_text(self) -> None:
+        repository = Repository(self.docs)
+        self.write("dated.md", "---\ndate: 2024-02-03\nmodified: 2024-02-04T05:00\n---\nWritten long ago.\n")
+        repository.commit("Describe the setup")
+        self.write("new.md", "Not committed.")
+        os.utime(self.docs / "new.md", (1_772_352_000, 1_772_352_000))
+        self.bring_in()
+        days = {memory.source: memory.updated_at.date().isoformat() for memory in self.memories()}
+        self.assertEqual(days, {"dated.md": "2024-02-04", "guide/setup.md": "2023-11-14", "new.md": "2026-03-01"})
+        self.assertEqual(self.memories()[0].created_at.date().isoformat(), "2024-02-03")
+        self.write("guide/setup.md", "Install it again.")
+        repository.hours = 10_000
+        repository.commit("Install it again")
+        self.bring_in()
+        self.assertEqual(self.memories()[-1].updated_at.date().isoformat(), "2025-01-04")
+
     def test_files_that_are_not_read_again_keep_their_memories(self) -> None:
         self.write("other.md", "# Other\n\ntext")
         self.bring_in()
         (self.docs / "other.md").write_bytes(b"\0")
         report = self.bring_in()
-        self.assertEqual(report.skipped, [("other.md", "binary, unreadable or larger than 2 MB")])
+        self.assertEqual(report.skipped, [("other.md", "it is binary, or its text is not in UTF-8")])
         self.assertEqual((report.deleted, len(self.memories())), (0, 3))
 
     def test_data_files_are_left_out_and_earlier_memories_of_them_deleted(self) -> None:

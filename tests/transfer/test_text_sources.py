@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -97,13 +98,17 @@ class RulesTests(SourceTestCase):
         title = "AGENTS.md › Harbour › Build"
         place = str(folder / "AGENTS.md")
         self.assertEqual(
-            before[f"{key}/build"], MemoryRecord(f"{key}/build", title, content, kind="guideline", place=place)
+            replace(before[f"{key}/build"], updated=None),
+            MemoryRecord(f"{key}/build", title, content, kind="guideline", place=place),
         )
         file = folder / "AGENTS.md"
         text = file.read_text().replace("a second", "two seconds").replace("# Harbour", "# Harbour\n\n## New\n\nNew.")
         file.write_text(text)
+        os.utime(file, (1_772_352_000, 1_772_352_000))
         after = self.memories("agents-md", folder)
-        changed = {key for key, record in after.items() if before.get(key) != record}
+        self.assertEqual(after[f"{key}/build"].updated, datetime(2026, 3, 1, 8, tzinfo=UTC))
+        contents = {key: record.content for key, record in before.items()}
+        changed = {key for key, record in after.items() if contents.get(key) != record.content}
         self.assertEqual(changed, {f"{key}/new", f"{key}/tests"})
         self.assertLessEqual(before.keys(), after.keys())
 
@@ -222,8 +227,30 @@ class ClaudeCodeTests(SourceTestCase):
         self.assert_record(local, key="harbour/CLAUDE.local.md", kind="guideline", content="Answer in Danish.")
         self.assert_record(tests, key="harbour/CLAUDE.md#tests", content="Use recorded gauges. See @AGENTS.md.")
         self.assertEqual(rule.content, "Applies to `feeds/*.py`.\n\nRetry after an hour.")
-        imports = LeftOut(str(folder / "CLAUDE.md"), "files that it imports with @: 2")
-        self.assertEqual(self.left("claude-code", folder), [imports])
+        why = "it imports files that are not in its folder (2): @docs/berths.md, @AGENTS.md"
+        self.assertEqual(self.left("claude-code", folder), [LeftOut(str(folder / "CLAUDE.md"), why)])
+
+    def test_instructions_that_are_a_link_or_an_import_are_those_of_the_other_file_once(self) -> None:
+        for make in (lambda file: file.symlink_to("AGENTS.md"), lambda file: file.write_text("@AGENTS.md\n")):
+            folder = self.folder() / "harbour"
+            write_files(folder, {"AGENTS.md": "# Tests\n\nUse recorded gauges.\n\n@docs/a.md\n"})
+            write_files(folder, {"docs/a.md": "Moor at noon. @b.md @../CLAUDE.md", "docs/b.md": "Weigh anchor."})
+            write_files(folder, {"docs/CLAUDE.md": "@b.md @../../secret.md"})
+            (folder.parent / "secret.md").write_text("secret")
+            make(folder / "CLAUDE.md")
+            keys = ["AGENTS.md#tests", "docs/a.md", "docs/b.md"]
+            records = self.memories("claude-code", folder)
+            self.assertCountEqual(records, [f"harbour/{key}" for key in keys])
+            why = "it imports files that are not in its folder (1): @../../secret.md"
+            self.assertEqual(self.left("claude-code", folder), [LeftOut(str(folder / "docs/CLAUDE.md"), why)])
+            self.assertEqual(list(self.memories("agents-md", folder)), ["harbour/AGENTS.md#tests"])
+
+    def test_a_link_among_the_rules_of_a_repository_is_left_out_beside_its_file(self) -> None:
+        folder = self.folder() / "harbour"
+        write_files(folder, {"AGENTS.md": "Use recorded gauges.", "pilot/x.md": "", ".git/AGENTS.md": "Hidden."})
+        (folder / "pilot/AGENTS.md").symlink_to("../AGENTS.md")
+        self.assertEqual(list(self.memories("agents-md", folder)), ["harbour/AGENTS.md"])
+        self.assertEqual(self.reasons("agents-md", folder), ["a link to AGENTS.md, which is imported itself"])
 
     def test_one_project_is_read_with_the_keys_that_it_has_among_all(self) -> None:
         folder = self.copy("claude-code")
@@ -327,7 +354,7 @@ class BasicMemoryTests(BasicMemoryTestCase):
             "## Relations\n- depends_on [[Tide feed]]\n- part_of [[Berths]]\n- relates to [[Pier 9]]",
             tags=("gauges", "harbour", "level", "feed"),
             project="harbour",
-            created=datetime(2026, 3, 1, 8, tzinfo=UTC),
+            updated=datetime(2026, 3, 1, 8, tzinfo=UTC),
             place=str(folder / "Harbour/Tide gauge.md"),
         )
         types = {
@@ -412,7 +439,7 @@ class HostileTests(BasicMemoryTestCase):
         binary, headings = "it is binary, or its text is not in UTF-8", "it has 22,000 headings, more than 21,999"
         cases = {
             "binary": (bytes(range(256)) * 20, binary),
-            "another encoding": ("Depths in metres.".encode("utf-16"), binary),
+            "another encoding": (b"\xe0\xe1\xe2 \xf0\xf1", "its text is not in UTF-8, and in which other encoding"),
             "without a mark": ("Depths".encode("utf-16-le"), binary),
             "huge": (b"x" * (2 * 2**20 + 1), "it is larger than 2 MB"),
             "deep": (b"---\na: " + b"[" * 5000 + b"\n---\nx", "its front matter is nested too deeply"),
@@ -600,4 +627,4 @@ class ImportTests(HubTestCase):
         entries = {"1": "\ud800", "\ud800\n": "Depths.", "3": "x" * 100_001, "4": "Berths."}
         path.write_text(json.dumps([{"id": key, "memory": text} for key, text in entries.items()]))
         report = self.report("mem0", path)
-        self.assertEqual((report.created, report.left_out_count), (1, 3))
+        self.assertEqual((report.created, report.left_out_count), (2, 2))

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from memories.importing.files import split_front_matter
+from memories.importing.files import changed_times, split_front_matter, times_of
 from memories.models import RelationType
 from memories.schemas import MAX_CONTENT
 from memoryhub.config.repository import is_folder, resolved
@@ -32,7 +32,6 @@ from memoryhub.transfer.sources.texts import (
     texts,
     wiki_links,
     without_code,
-    written_at,
 )
 
 # A list item that begins with one word, or several in quotes; possessive, so that long lines take linear time
@@ -147,12 +146,14 @@ class _Project:
 
     def _all(self, folder: Path, notes: list[_Note], left: list[LeftOut]) -> Iterator[Record]:
         yield from left
-        for note in notes:
-            yield from self._records(note)
+        names = {note.path.relative_to(self._folder).as_posix(): note for note in notes}
+        changed = changed_times(self._folder, names)
+        for name, note in names.items():
+            yield from self._records(note, changed[name])
         if self._missing:
             yield LeftOut(str(folder), f"links to notes that are not in this project: {self._missing}")
 
-    def _records(self, note: _Note) -> Iterator[Record]:
+    def _records(self, note: _Note, changed: datetime) -> Iterator[Record]:
         try:
             text = read_markdown(note.path)
             matter, body = split_front_matter(text)
@@ -161,10 +162,11 @@ class _Project:
             yield LeftOut(str(note.path), error.message)
             return
         relations = self._relations(note, without_code(body))
+        created, updated = times_of(matter, changed)
         for key, title, part in parts:
             file = self._file(note, title, matter)
             for record in part_records(file, key, title, part, hash_tags(part)):
-                yield replace(record, created=_created(note.path, matter), relations=relations)
+                yield replace(record, created=created, updated=updated, relations=relations)
                 relations = ()
 
     def _file(self, note: _Note, title: str, matter: dict[str, Any]) -> TextFile:
@@ -210,10 +212,6 @@ def _sections(note: _Note, text: str) -> list[tuple[str, str, str]]:
         (section.key if number else "", BETWEEN.join((note.title, *section.headings)), section.text)
         for number, section in enumerate(sections)
     ]
-
-
-def _created(path: Path, matter: dict[str, Any]) -> datetime:
-    return written_at(matter) or datetime.fromtimestamp(path.stat().st_mtime, UTC)
 
 
 BASIC_MEMORY = Source("basic-memory", "the notes of Basic Memory, with their relations", _find, _read)

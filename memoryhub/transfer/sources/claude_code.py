@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from memories.importing.files import split_front_matter
+from memories.importing.files import changed_times, split_front_matter
 from memories.models import RelationType
 from memoryhub.config.repository import is_folder, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Source
 from memoryhub.transfer.sources.claude_transcripts import folder_of, session_records
 from memoryhub.transfer.sources.reading import files_below
-from memoryhub.transfer.sources.rules import enters_repository, repository_files
+from memoryhub.transfer.sources.rules import enters_repository, file_within, repository_files
 from memoryhub.transfer.sources.texts import (
+    Base,
     TextFile,
+    base_of,
     current_repository,
     part_records,
     read_markdown,
     rule_records,
     section_records,
     wiki_links,
+    without_code,
 )
 
 _INSTRUCTIONS = ("CLAUDE.md", "CLAUDE.local.md")
@@ -37,6 +41,8 @@ _KINDS = {
     "reference": ("knowledge", "reference"),
 }
 _POINTER = re.compile(r"\s*[-*] \[[^\]]*\]\([^)\s]+\.md\).*")
+# Files that import one another, as deep as the tool reads them, and those that a reason names
+_MAX_IMPORTS, _MOST_NAMED = 5, 5
 _IMPORT = re.compile(r"(?:(?<=\s)|^)@[~.\w/-]+\.md\b", re.MULTILINE)
 
 
@@ -68,6 +74,7 @@ def _is_config(folder: Path) -> bool:
 
 def _read_config(folder: Path, only: str) -> Iterator[Record]:
     memory, top = None, "~/.claude" if folder.name == ".claude" else folder.name
+    instructions = _Instructions(Base(folder, top))
     for found in files_below(folder, wanted=lambda path: _wants(path, only), entered=lambda path: _enters(path, only)):
         if isinstance(found, LeftOut):
             yield found
@@ -81,7 +88,7 @@ def _read_config(folder: Path, only: str) -> Iterator[Record]:
             memory = memory if memory and memory.folder == project else _Memory(project)
             yield from memory.records(found, "/".join(parts[1:]))
         else:
-            yield from _instructions(TextFile(found, name, name))
+            yield from instructions.records(TextFile(found, name, name, changed=_modified(found)))
 
 
 def _wants(path: PurePosixPath, only: str) -> bool:
@@ -111,30 +118,54 @@ def _read_repository(folder: Path) -> Iterator[Record]:
         entered=lambda path: _is_in_rules(path) or path.name == ".claude" or enters_repository(path),
         named="CLAUDE.md, and nothing else of Claude Code,",
     )
-    for found in files:
-        if isinstance(found, LeftOut):
-            yield found
-        else:
-            base, file = found
-            yield from _instructions(TextFile(file, base.name_of(file), base.title_of(file)))
+    instructions = _Instructions(base_of(folder))
+    for file in files:
+        yield from [file] if isinstance(file, LeftOut) else instructions.records(file)
 
 
 def _is_in_rules(path: PurePosixPath) -> bool:
     return (".claude", "rules") in zip(path.parts, path.parts[1:], strict=False)
 
 
-# Other files that a text names stay where they are: they may be anywhere
-def _instructions(file: TextFile) -> Iterator[Record]:
-    is_rule = file.path.name not in _INSTRUCTIONS
-    imported = 0
-    for record in rule_records(file, globs="paths") if is_rule else section_records(file):
-        if isinstance(record, MemoryRecord):
-            imported += len(_IMPORT.findall(record.content))
-            if not _IMPORT.sub("", record.content).strip():
-                continue
-        yield record
-    if imported:
-        yield LeftOut(str(file.path), f"files that it imports with @: {imported}")
+@dataclass
+class _Instructions:
+    """The instructions of a folder, with the files of the folder that they import with @, each file once."""
+
+    base: Base
+    _done: set[Path] = field(default_factory=set)
+
+    def records(self, file: TextFile, depth: int = 0) -> Iterator[Record]:
+        if file.path in self._done:
+            return
+        self._done.add(file.path)
+        is_rule = not depth and file.path.name not in (*_INSTRUCTIONS, "AGENTS.md")
+        imports: dict[str, None] = {}
+        for record in rule_records(file, globs="paths") if is_rule else section_records(file):
+            if isinstance(record, MemoryRecord):
+                imports |= dict.fromkeys(_IMPORT.findall(without_code(record.content)))
+                if not _IMPORT.sub("", record.content).strip():
+                    continue
+            yield record
+        yield from self._imported(file, imports, depth)
+
+    def _imported(self, file: TextFile, imports: Iterable[str], depth: int) -> Iterator[Record]:
+        outside = []
+        for name in imports:
+            place = Path(name[1:]).expanduser() if name.startswith("@~/") else file.path.parent / name[1:]
+            target = file_within(self.base.folder, place)
+            if target is None or depth == _MAX_IMPORTS:
+                outside.append(name)
+            else:
+                title = self.base.title_of(target)
+                imported = TextFile(target, self.base.name_of(target), title, changed=_modified(target))
+                yield from self.records(imported, depth + 1)
+        if outside:
+            named = ", ".join(outside[:_MOST_NAMED])
+            yield LeftOut(str(file.path), f"it imports files that are not in its folder ({len(outside)}): {named}")
+
+
+def _modified(path: Path) -> datetime:
+    return changed_times(path.parent, [path.name])[path.name]
 
 
 @dataclass
@@ -144,7 +175,7 @@ class _Memory:
     folder: Path
 
     def records(self, path: Path, name: str) -> Iterator[Record]:
-        file = TextFile(path, name, path.name, kind="observation", project=self._project)
+        file = TextFile(path, name, path.name, kind="observation", project=self._project, changed=_modified(path))
         try:
             matter, body = split_front_matter(read_markdown(path))
         except Invalid as error:

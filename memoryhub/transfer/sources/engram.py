@@ -16,8 +16,9 @@ from memoryhub.transfer.sources.reading import is_sqlite, read_json
 _TOOL = "engram"
 _FILE = "engram.db"
 _SESSION = ("id", "project", "started_at", "ended_at", "summary")
+_TIMES = ("created_at", "updated_at")
 _IDS = ("id", "sync_id", "session_id")
-_OBSERVATION = (*_IDS, "type", "title", "content", "project", "scope", "topic_key", "created_at", "deleted_at")
+_OBSERVATION = (*_IDS, "type", "title", "content", "project", "scope", "topic_key", *_TIMES, "deleted_at")
 _PROMPT = ("id", "session_id", "content", "created_at")
 _TABLES = {
     "sessions": _SESSION[:2],
@@ -131,6 +132,7 @@ def _observation(row: Row, path: Path) -> Record:
         project=text_of(row["project"]),
         session=text_of(row["session_id"]),
         created=moment_of(row["created_at"]),
+        updated=moment_of(row["updated_at"]),
         place=place,
     )
 

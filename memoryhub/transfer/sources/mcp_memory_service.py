@@ -15,7 +15,8 @@ from memoryhub.transfer.sources.texts import clean_tags, own_relation
 
 _TOOL = "mcp-memory-service"
 _FILE = "sqlite_vec.db"
-_COLUMNS = ("content_hash", "content", "tags", "memory_type", "metadata", "created_at", "deleted_at", "superseded_by")
+_REQUIRED = ("content_hash", "content", "tags", "memory_type")
+_COLUMNS = (*_REQUIRED, "metadata", "created_at", "updated_at", "deleted_at", "superseded_by")
 _GRAPH = ("source_hash", "target_hash", "relationship_type")
 _TITLE = 120
 # Its types by kind and type here; any other is a note with the type as a tag
@@ -38,7 +39,7 @@ def _find() -> list[Path]:
 
 
 def _read(path: Path) -> Iterator[Record]:
-    with open_database(path, _TOOL, {"memories": _COLUMNS[:4]}, optional=["memory_graph"]) as database:
+    with open_database(path, _TOOL, {"memories": _REQUIRED}, optional=["memory_graph"]) as database:
         relations = _relations(database)
         for row in database.rows("memories", _COLUMNS):
             yield _record(row, relations, path)
@@ -75,6 +76,7 @@ def _record(row: Mapping[str, Any], relations: Mapping[str, list[tuple[str, str]
         tags=clean_tags(tags if given in _KINDS or not given else [*tags, given]),
         project=_project(row["metadata"]),
         created=moment_of(row["created_at"]),
+        updated=moment_of(row["updated_at"]),
         relations=tuple(relations.get(key, ())),
         place=place,
     )

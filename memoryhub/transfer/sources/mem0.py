@@ -21,6 +21,7 @@ _HISTORY = "history.db"
 _VECTORS = ("storage.sqlite", "collection/*/storage.sqlite", "*/collection/*/storage.sqlite")
 _PICKLED = "its rows are pickled Python objects, which can run code; import history.db or the JSON of get_all()"
 _EVENTS = ("ADD", "UPDATE", "DELETE")
+_TIMES = ("created_at", "updated_at")
 _REQUIRED = ("memory_id", "new_memory", "event")
 
 
@@ -60,7 +61,7 @@ def _history(database: Database, path: Path) -> Iterator[Record]:
         for number, row in enumerate(database.rows("history", ["memory_id", "event"]))
         if row["event"] in _EVENTS
     }
-    columns = (*_REQUIRED, "created_at", "is_deleted")
+    columns = (*_REQUIRED, *_TIMES, "is_deleted")
     for number, row in enumerate(database.rows("history", columns)):
         if newest.get(row["memory_id"]) == number:
             yield _event(row, f"{path}:{text_of(row['memory_id'])}")
@@ -75,7 +76,8 @@ def _event(row: Mapping[str, Any], place: str) -> Record:
         return LeftOut(place, "it was deleted there")
     if not key or not text.strip():
         return LeftOut(place, "it has no id, or no text that can be read")
-    return MemoryRecord(key=key, title="", content=text, created=moment_of(row["created_at"]), place=place)
+    created, updated = (moment_of(row[name]) for name in _TIMES)
+    return MemoryRecord(key=key, title="", content=text, created=created, updated=updated, place=place)
 
 
 def _export(path: Path) -> Iterator[Record]:
@@ -107,6 +109,7 @@ def _item(item: Any, path: Path) -> MemoryRecord | None:
                 project=text_of(item.get("app_id")) or text_of(metadata.get("project")),
                 session=text_of(item.get("run_id")),
                 created=moment_of(item.get("created_at")),
+                updated=moment_of(item.get("updated_at")),
                 place=f"{path}:{key}",
             )
     return None

@@ -6,12 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
 from typing import Any
 from urllib.parse import unquote
 
-from memories.importing.files import split_front_matter
+from memories.importing.files import changed_times, split_front_matter, times_of
 from memories.models import RelationType
 from memoryhub.config.repository import is_folder, resolved
 from memoryhub.core.errors import Invalid
@@ -30,7 +31,6 @@ from memoryhub.transfer.sources.texts import (
     texts,
     wiki_links,
     without_code,
-    written_at,
 )
 
 _CONFIG = ".obsidian"
@@ -111,9 +111,10 @@ class _Vault:
             why = self._learn(note)
             if why:
                 yield LeftOut(str(note.path), why)
+        changed = changed_times(self._folder, [f"{note.name}{note.path.suffix}" for note in notes])
         for note in notes:
             if note.sections:
-                yield from self._records(note)
+                yield from self._records(note, changed[f"{note.name}{note.path.suffix}"])
         if others:
             listed = ", ".join(f"{count} {ending}" for ending, count in sorted(others.items())[:_MOST_NAMED])
             yield LeftOut(str(folder), f"files that are no notes: {listed}")
@@ -148,11 +149,12 @@ class _Vault:
     def _key(self, note: _Note, section: str) -> str:
         return "#".join(filter(None, (f"{self._folder.name}/{note.name}.md", section)))
 
-    def _records(self, note: _Note) -> Iterator[MemoryRecord]:
+    def _records(self, note: _Note, changed: datetime) -> Iterator[MemoryRecord]:
         text = read_markdown(note.path)
         matter, body = split_front_matter(text)
         document = parsed(text)
         file = _file(note, self._key(note, ""), matter, document.tags)
+        created, updated = times_of(matter, changed)
         # Links of the front matter count for the first section
         links = _links(text[: len(text) - len(body)])
         for section in document.sections:
@@ -163,7 +165,7 @@ class _Vault:
             tags = hash_tags(section.text)
             for record in part_records(file, section.key, title, section.text, tags):
                 relations = self._relations(note, record.key, links)
-                yield replace(record, created=written_at(matter), relations=relations)
+                yield replace(record, created=created, updated=updated, relations=relations)
                 links = []
 
     def _relations(self, note: _Note, key: str, links: list[WikiLink]) -> tuple[tuple[str, str], ...]:

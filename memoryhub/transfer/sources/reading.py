@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -11,15 +10,15 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
+from memories.importing.files import read_text
 from memoryhub.config.repository import is_folder
 from memoryhub.core.errors import Invalid
 from memoryhub.core.foreign_files import open_foreign, read_foreign
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import LeftOut
 
-# Bytes of a file that is read whole, of a file of text, and of one line of JSON
+# Bytes of a file that is read whole, and of one line of JSON
 MAX_FILE = 64 * 2**20
-MAX_TEXT = 2 * 2**20
 MAX_LINE = 4 * 2**20
 # Values of a file of JSON: an empty list takes 2 bytes there, and 70 in memory
 MAX_VALUES = 3_000_000
@@ -84,25 +83,6 @@ def _object(line: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def read_text(path: Path) -> str:
-    """Return a file's text, with line feeds as line ends.
-
-    Raises:
-        Invalid: it cannot be read, is a link, larger than 2 MB, binary or not in UTF-8.
-    """
-    try:
-        raw = read_foreign(path, limit=MAX_TEXT, follows_links=False)
-    except OSError as error:
-        raise (Invalid(str(error.strerror)) if error.errno == errno.EFBIG else _unreadable(path, error)) from error
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise Invalid("it is binary, or its text is not in UTF-8") from error
-    if "\0" in text:
-        raise Invalid("it is binary, or its text is not in UTF-8")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
 def read_json(path: Path) -> Any:
     """Return the value of a file of JSON.
 
@@ -116,7 +96,7 @@ def read_json(path: Path) -> Any:
     if sum(map(raw.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise Invalid(f"{flat(str(path))} has more than {MAX_VALUES:,} values; export less at once")
     try:
-        return json.loads(raw.decode("utf-8-sig"))
+        return json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise Invalid(f"{flat(str(path))} is no JSON; is this the right file?") from error
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from memories.importing.files import MARKDOWN, changed_times
 from memoryhub.config.repository import resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import LeftOut, Record, Source
 from memoryhub.transfer.sources.reading import Wanted, files_below
-from memoryhub.transfer.sources.texts import Base, TextFile, base_of, current_repository, rule_records, section_records
+from memoryhub.transfer.sources.texts import TextFile, base_of, current_repository, rule_records, section_records
 
 _PACKAGES = {"node_modules", "venv", "__pycache__", "site-packages"}
 
@@ -20,46 +21,58 @@ def enters_repository(path: PurePosixPath) -> bool:
     return path.name not in _PACKAGES and not path.name.startswith(".")
 
 
-def repository_files(
-    path: Path, *, wanted: Wanted, entered: Wanted, named: str
-) -> Iterator[tuple[Base, Path] | LeftOut]:
-    """Yield the files below a folder of a repository, with the base of their names.
+def repository_files(path: Path, *, wanted: Wanted, entered: Wanted, named: str) -> Iterator[TextFile | LeftOut]:
+    """Yield the files below a folder of a repository, each once; a link to a file of the repository is that file.
 
     Raises:
         Invalid: it is no folder, or has no such file; ``named`` says which.
     """
     folder = resolved(path)
-    base, is_empty = base_of(folder), True
-    for found in files_below(folder, wanted=wanted, entered=entered):
-        is_empty = False
-        yield found if isinstance(found, LeftOut) else (base, found)
-    if is_empty:
+    base = base_of(folder)
+    entries = list(files_below(folder, wanted=wanted, entered=entered))
+    if not entries:
         raise Invalid(f"there is no {named} in {flat(str(path))}")
+    files = {entry: base.title_of(entry) for entry in entries if isinstance(entry, Path)}
+    for entry in entries:
+        target = file_within(base.folder, Path(entry.place)) if isinstance(entry, LeftOut) else entry
+        if target is None or (target is not entry and target in files):
+            yield _left_out(entry, files.get(target) if target else None)
+        elif target is not entry:
+            files[target] = base.title_of(target)
+    changed = changed_times(base.folder, files.values())
+    for file, title in files.items():
+        yield TextFile(file, base.name_of(file), title, changed=changed[title])
+
+
+def file_within(folder: Path, path: Path) -> Path | None:
+    """Return the Markdown file of a folder that a path or a link leads to; None if it leads elsewhere."""
+    target = resolved(path)
+    is_inside = target.is_relative_to(folder) and ".git" not in target.relative_to(folder).parts
+    return target if is_inside and target.suffix.lower() in MARKDOWN and target.is_file() else None
+
+
+def _left_out(entry: Path | LeftOut, title: str | None) -> LeftOut:
+    place, why = (entry.place, entry.why) if isinstance(entry, LeftOut) else (str(entry), "")
+    return LeftOut(place, f"a link to {title}, which is imported itself" if title else why)
 
 
 def _read_agents(path: Path) -> Iterator[Record]:
     files = repository_files(
         path, wanted=lambda file: file.name == "AGENTS.md", entered=enters_repository, named="AGENTS.md"
     )
-    for found in files:
-        if isinstance(found, LeftOut):
-            yield found
-            continue
-        base, file = found
-        yield from section_records(TextFile(file, base.name_of(file), base.title_of(file)))
+    for file in files:
+        yield from [file] if isinstance(file, LeftOut) else section_records(file)
 
 
 def _read_cursor(path: Path) -> Iterator[Record]:
     files = repository_files(
         path, wanted=_is_cursor_rule, entered=_enters_cursor, named=".cursorrules and no .cursor/rules/*.mdc"
     )
-    for found in files:
-        if isinstance(found, LeftOut):
-            yield found
-            continue
-        base, file = found
-        text = TextFile(file, base.name_of(file), base.title_of(file))
-        yield from section_records(text) if file.suffix != ".mdc" else rule_records(text, globs="globs")
+    for file in files:
+        if isinstance(file, LeftOut):
+            yield file
+        else:
+            yield from rule_records(file, globs="globs") if file.path.suffix == ".mdc" else section_records(file)
 
 
 def _is_cursor_rule(path: PurePosixPath) -> bool:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from memories.importing import MAX_HEADINGS
-from memories.importing.files import split_front_matter
+from memories.importing.files import read_text, split_front_matter
 from memories.importing.sections import Document, parse_document, split_text
 from memories.models import RelationType
 from memories.schemas import MAX_CONTENT
@@ -18,8 +18,6 @@ from memoryhub.config.repository import find_repository, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.core.secrets.private import private_spans
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record
-from memoryhub.transfer.sources.databases import moment_of
-from memoryhub.transfer.sources.reading import read_text
 
 BETWEEN = " › "
 _MAX_TAGS = 32
@@ -41,6 +39,8 @@ class TextFile:
     type: str = ""
     tags: tuple[str, ...] = ()
     project: str = ""
+    # When its text was last changed
+    changed: datetime | None = None
 
 
 def section_records(file: TextFile) -> Iterator[Record]:
@@ -83,6 +83,7 @@ def part_records(file: TextFile, key: str, title: str, text: str, tags: Sequence
             type=file.type,
             tags=clean_tags((*file.tags, *tags)),
             project=file.project,
+            updated=file.changed,
             place=str(file.path),
         )
 
@@ -162,11 +163,6 @@ def hash_tags(text: str) -> list[str]:
 
 def is_visible(path: PurePosixPath) -> bool:
     return not path.name.startswith(".")
-
-
-def written_at(matter: Mapping[str, Any]) -> datetime | None:
-    """Return the time in front matter at which a note was written."""
-    return moment_of(matter.get("created") or matter.get("date") or matter.get("modified"))
 
 
 def own_relation(name: str) -> str:
