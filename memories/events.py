@@ -66,8 +66,9 @@ class ReviewStatus(Payload):
 class MemoryWritten(MemoryState):
     # Set only if the memory is not accepted
     review: ReviewStatus | None = None
-    # When another tool wrote it; set only if it is imported
+    # When another tool wrote it, and last changed it; set only if it is imported
     written_at: Instant | None = None
+    revised_at: Instant | None = None
 
 
 class MemoryRevised(MemoryState):
@@ -81,6 +82,8 @@ class MemoryRevised(MemoryState):
     conflicts_with: int | None = None
     # Set only if the memory is not accepted
     review: ReviewStatus | None = None
+    # When another tool changed it; set only if it is imported
+    revised_at: Instant | None = None
 
 
 class Verdict(StrEnum):

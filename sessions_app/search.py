@@ -143,8 +143,13 @@ _BEFORE, _AFTER = ("<", "DESC"), (">", "ASC")
 _EXCERPT = f"substr({json_text('n.payload_json', 'content')}, 1, {_NEAR_CHARACTERS})"
 _THESE = f"FROM raw_events e WHERE e.position IN {IDS} AND e.{{is_message}}"
 _AROUND = f"SELECT {_beside('n.position', *_BEFORE)}, {_beside('n.position', *_AFTER)} {_THESE}"
+# Another tool's messages are as old as they were there; a clock that is ahead makes none newer than its event
+_SAID_AT = (
+    f"CASE WHEN {json_text('e.payload_json', 'written_at')} < e.occurred_at "
+    f"THEN {json_text('e.payload_json', 'written_at')} ELSE e.occurred_at END"
+)
 _MESSAGES = (
-    f"SELECT e.position, e.event_type, e.session_id, e.occurred_at, {json_text('e.payload_json', 'content')}, "
+    f"SELECT e.position, e.event_type, e.session_id, {_SAID_AT}, {json_text('e.payload_json', 'content')}, "
     f"{_beside(_EXCERPT, *_BEFORE)}, {_beside(_EXCERPT, *_AFTER)} {_THESE} AND e.payload_json IS NOT NULL"
 )
 
@@ -163,10 +168,10 @@ def _messages(positions: Sequence[int]) -> list[Document]:
             title=first_line(content, 120),
             body=content,
             near="\n".join(filter(None, (before, after))),
-            created_at=clock.from_text(occurred_at),
+            created_at=clock.from_text(said_at),
             session_id=session_id,
         )
-        for position, event_type, session_id, occurred_at, content, before, after in rows.fetch(
+        for position, event_type, session_id, said_at, content, before, after in rows.fetch(
             _MESSAGES.format(is_message=_is_message(), void=void_sql()), [json.dumps(list(positions))]
         )
     ]

@@ -29,6 +29,8 @@ from sessions_app.models import Iteration, Session, Turn, TurnStatus
 PAGE = 200
 # The user's prompt is among the first events of a turn.
 _PROMPT_WITHIN = 8
+# Payload fields with the time at which an imported event happened
+_TIMES = ("written_at", "began_at", "started_at", "ended_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,7 @@ def _days(events: list[RawEvent]) -> list[Day]:
     prompts = first_prompts(turns.values())
     titles = _titles(events)
     days = []
-    for day, of_day in groupby(events, key=lambda event: event.occurred_at[:10]):
+    for day, of_day in groupby(events, key=lambda event: happened_at(event)[:10]):
         days.append(Day(date.fromisoformat(day), _parts(of_day, turns, prompts, titles)))
     with_turn = [part for day in days for part in day.parts if part.turn]
     if with_turn:
@@ -235,13 +237,20 @@ def entries_of(events: list[RawEvent]) -> list[Entry]:
     return [_entry(event, titles.get(entity_of(event), "")) for event in events]
 
 
+def happened_at(event: RawEvent) -> str:
+    """Return when something happened that another tool recorded before it was imported, else when it was appended."""
+    payload = json.loads(event.payload_json or "{}")
+    times = [str(payload[name]) for name in _TIMES if payload.get(name)]
+    return min([event.occurred_at, *times])
+
+
 def _entry(event: RawEvent, title: str) -> Entry:
     payload = json.loads(event.payload_json or "{}")
     text, rest = body(event.event_type, payload)
     return Entry(
         position=event.position,
         type=event.event_type,
-        occurred_at=clock.from_text(event.occurred_at),
+        occurred_at=clock.from_text(happened_at(event)),
         actor=event.actor,
         source=event.source,
         stream_id=event.stream_id,

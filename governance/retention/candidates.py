@@ -63,6 +63,11 @@ _MEMORY = (
     "SELECT id, kind AS sub, 'memory:' || id AS stream, CAST({at} AS text) AS at, kind, type, scope "
     "FROM memories_memory WHERE deleted_at IS {deleted} {{only}}"
 )
+# When the store got its text, which can be years after another tool wrote it
+_STORED_AT = (
+    "(SELECT v.created_at FROM memories_memoryversion v WHERE v.memory_id = memories_memory.id "
+    "AND v.version = memories_memory.version)"
+)
 _LAST = "(SELECT max(e.occurred_at) FROM raw_events e WHERE e.stream_id = 'decision:' || d.id)"
 
 CAPTURED = Source(
@@ -82,7 +87,7 @@ THINGS = (
     Source(
         What.DELETED, _MEMORY.format(at="deleted_at", deleted="NOT NULL"), "id", _OF_MEMORY, columns=_MEMORY_COLUMNS
     ),
-    Source(What.MEMORY, _MEMORY.format(at="updated_at", deleted="NULL"), "id", _OF_MEMORY, columns=_MEMORY_COLUMNS),
+    Source(What.MEMORY, _MEMORY.format(at=_STORED_AT, deleted="NULL"), "id", _OF_MEMORY, columns=_MEMORY_COLUMNS),
     Source(
         What.SESSION,
         "SELECT id, '' AS sub, 'session:' || session_id AS stream, CAST(ended_at AS text) AS at "

@@ -67,6 +67,11 @@ def created_at(event: Event[MemoryWritten]) -> datetime:
     return clock.from_text(event.payload.written_at) if event.payload.written_at else event.occurred_at
 
 
+# Packs and lists order by it, so that an old note is not the newest because it was imported last
+def _revised_at(event: Event[MemoryWritten] | Event[MemoryRevised]) -> datetime | None:
+    return clock.from_text(event.payload.revised_at) if event.payload.revised_at else None
+
+
 @projects(MEMORY_WRITTEN)
 def write(event: Event[MemoryWritten]) -> None:
     rows.insert(
@@ -77,8 +82,7 @@ def write(event: Event[MemoryWritten]) -> None:
         ephemeral=_in_scratch_session(event.session_id),
         session_id=event.session_id,
         created_at=created_at(event),
-        # Retention counts from the time when the store got it
-        updated_at=event.occurred_at,
+        updated_at=_revised_at(event) or created_at(event),
         deleted_at=None,
         **review_columns(event.payload.review),
         **_state_columns(event.payload),
@@ -94,7 +98,7 @@ def revise(event: Event[MemoryRevised]) -> None:
         Memory,
         payload.memory_id,
         version=payload.version,
-        updated_at=event.occurred_at,
+        updated_at=_revised_at(event) or event.occurred_at,
         **review_columns(payload.review),
         **_state_columns(payload),
     )

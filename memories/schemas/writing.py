@@ -106,9 +106,10 @@ class MemoryWrite(AboutCode):
 
 
 class ImportedMemory(MemoryWrite):
-    """A memory of another tool."""
+    """A memory of another tool: when it was written there, and last changed."""
 
     written_at: Instant | None = None
+    revised_at: Instant | None = None
 
 
 class MemoryUpdate(AboutCode):

@@ -97,6 +97,7 @@ def append_version(
     key: str | None,
     unseen: int | None = None,
     review: ReviewStatus | None = None,
+    revised_at: str | None = None,
 ) -> WriteResult:
     """Append the next version of ``existing``; needs an open transaction of the log.
 
@@ -108,6 +109,7 @@ def append_version(
         key: idempotency key of the call.
         unseen: the version that the writer missed, which makes it a conflict.
         review: review status; default: as the project's policy decides.
+        revised_at: when another tool made the change; default: now.
     """
     review = review or Policy.current().of_revision(existing, state)
     fields = state.columns() | {"attributes": state.attributes}
@@ -119,6 +121,7 @@ def append_version(
         reason=reason,
         **({} if unseen is None else {"conflicts_with": unseen}),
         **({} if review in (None, ACCEPTED) else {"review": review}),
+        **({"revised_at": revised_at} if revised_at else {}),
     )
     draft = log.prepare(MEMORY_REVISED, payload)
     event = log.append(draft, stream=f"memory:{existing.id}", idempotency_key=key)

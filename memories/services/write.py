@@ -29,6 +29,7 @@ from memoryhub.core.origin import current_origin
 
 _BATCH = 500
 _NOT_STATE = {"if_exists", "named", "related_chunks", "idempotency_key"}
+_NOT_REVISED = {"review", "written_at", "revised_at"}
 
 
 def write_memory(*, command: MemoryWrite) -> WriteResult:
@@ -148,8 +149,9 @@ def _count_up(existing: Existing, key: str | None) -> WriteResult:
 def _revise(existing: Existing, draft: Draft[MemoryWritten], key: str | None) -> WriteResult:
     merged = {
         **existing.state.columns(),
-        **draft.payload.model_dump(exclude={"review", "written_at"}, exclude_unset=True),
+        **draft.payload.model_dump(exclude=_NOT_REVISED, exclude_unset=True),
     }
     state = MemoryState(**merged)
-    result = append_version(existing, state, base=existing.version, reason="", key=key)
+    revised_at = draft.payload.revised_at
+    result = append_version(existing, state, base=existing.version, reason="", key=key, revised_at=revised_at)
     return result.model_copy(update={"redacted": list(draft.redactions)})

@@ -221,7 +221,6 @@ def _why(error: ValidationError | HubError) -> str:
 
 def _command(record: MemoryRecord, topic: str) -> ImportedMemory:
     fields = {"type": record.type} if record.type else {}
-    written = clock.to_text(min(clock.in_utc(record.created), clock.now())) if record.created else None
     command = ImportedMemory(
         title=shortened(flat(record.title) or flat(record.content), _MAX_TITLE),
         content=record.content,
@@ -231,12 +230,19 @@ def _command(record: MemoryRecord, topic: str) -> ImportedMemory:
         source=shortened(flat(record.place), _MAX_PLACE),
         attributes=dict(record.attributes),
         **fields,
-        **({"written_at": written} if written else {}),
+        **_times(record),
     )
     if command.type:
         check_type(command.kind, command.type)
     check_attributes(command.kind, command.attributes)
     return command
+
+
+# A source's clock may be ahead
+def _times(record: MemoryRecord) -> dict[str, str]:
+    times = {"written_at": record.created or record.updated, "revised_at": record.updated}
+    now = clock.now()
+    return {name: clock.to_text(min(clock.in_utc(moment), now)) for name, moment in times.items() if moment}
 
 
 # Tags of another tool can be longer, or sentences

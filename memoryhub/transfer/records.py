@@ -25,8 +25,9 @@ class MemoryRecord:
     project: str = ""
     # The source's id of the session that it was written in
     session: str = ""
-    # When the source wrote it
+    # When the source wrote it, and last changed it
     created: datetime | None = None
+    updated: datetime | None = None
     # As ``MemoryWrite`` has them
     attributes: Mapping[str, Any] = field(default_factory=dict)
     # (relation, key of the other record)

@@ -18,7 +18,7 @@ from memoryhub.core.events.event_types import (
     event_types,
 )
 from memoryhub.core.events.rollback import sets_aside
-from memoryhub.core.schemas import Payload
+from memoryhub.core.schemas import Instant, Payload
 from sessions_app.event_summaries import joined
 from sessions_app.events.work import WORK
 
@@ -27,6 +27,8 @@ MAX_TEXT = 100_000
 
 class Message(Payload):
     content: str = Field(min_length=1, max_length=MAX_TEXT)
+    # When it was said, if it was recorded later, such as by an import
+    written_at: Instant | None = None
 
 
 class ToolMessage(Payload):

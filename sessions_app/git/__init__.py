@@ -1,6 +1,6 @@
 """Read files and commits of a repository with the git binary."""
 
-from sessions_app.git.commits import count_commits, read_changes, read_commit, read_commits
+from sessions_app.git.commits import count_commits, last_changes, read_changes, read_commit, read_commits
 from sessions_app.git.lines import Line, blame
 from sessions_app.git.worktree import list_files, path_in_worktree, top_of_worktree
 
@@ -8,6 +8,7 @@ __all__ = [
     "Line",
     "blame",
     "count_commits",
+    "last_changes",
     "list_files",
     "path_in_worktree",
     "read_changes",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
@@ -32,6 +33,12 @@ _MOST_COUNTED = ("-c", "core.bigFileThreshold=16m")
 _COUNTED, _UNCOUNTED = ("--numstat",), ("--raw", "--find-renames=100%")
 # Fields are separated by NUL bytes, which no message, author or path can contain.
 _FORMAT = "--format=tformat:%x00commit%x00%H%x00%aN <%aE>%x00%ct%x00%B%x00"
+# A slash is no path: after it comes the time of a commit, then the files that it changed
+_SLASH = b"/"
+_CHANGED_NAMES = (
+    *("log", "--max-count=20000", "-z", "--name-only", "--no-renames", "--relative", *_DIFF_OPTIONS),
+    "--format=tformat:%x00/%x00%ct%x00",
+)
 _HEAD_OF_CHANGE = re.compile(rb"\x00([0-9a-f]{40,64})\n")
 # Bounds the size of a diff: git prints no content of binary files.
 _BIG_IS_BINARY = ("-c", "core.bigFileThreshold=512k")
@@ -103,6 +110,37 @@ def read_changes(repository: Path, shas: Sequence[str], paths: Sequence[str]) ->
     _, *parts = _HEAD_OF_CHANGE.split(done.stdout)
     found = {sha.decode("ascii"): text_of(diff).strip("\n") for sha, diff in zip(parts[::2], parts[1::2], strict=True)}
     return {sha: diff for sha, diff in found.items() if sha in shas}
+
+
+def last_changes(directory: Path, names: Collection[str]) -> dict[str, datetime]:
+    """Map files to the time of the last commit that changed them; files that git does not track are left out.
+
+    One call of git for all files. A file that none of the newest 20,000 commits changed gets the time of the oldest of
+    them.
+
+    Args:
+        directory: a folder in a repository; outside one, and where git fails, the answer is empty.
+        names: paths relative to the folder.
+    """
+    changes: dict[str, datetime] = {}
+    try:
+        tracked = run(directory, "ls-files", "-z", "--cached").stdout.split(b"\0")
+        pending = {os.fsdecode(path) for path in tracked}.intersection(names)
+        if not pending:
+            return changes
+        moment = None
+        with stream(directory, *_CHANGED_NAMES, "HEAD", "--", ".") as chunks:
+            for token in (tokens := _tokens(chunks)):
+                if token == _SLASH:
+                    moment = moment_of(next(tokens, b""))
+                elif moment and (name := os.fsdecode(token.lstrip(b"\n"))) in pending:
+                    pending.remove(name)
+                    changes[name] = moment
+                if not pending:
+                    break
+        return changes | (dict.fromkeys(pending, moment) if moment else {})
+    except Unavailable:
+        return changes
 
 
 def _log(files: Sequence[str]) -> list[str]:

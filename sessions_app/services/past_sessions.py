@@ -123,16 +123,19 @@ def _drafts_of_turn(session: PastSession, name: str, turn: PastTurn) -> list[tup
     names = {"session_id": session.session_id, "turn_id": name}
     began = TurnBegan(**names, ack_seconds=0, automatic=True, **_at("began_at", turn.began_at))
     ended = TurnEnded(**names, **_at("ended_at", turn.ended_at or turn.began_at))
-    messages = [_message(USER_MESSAGE, turn.prompt), _message(ASSISTANT_MESSAGE, turn.answer)]
+    messages = [
+        _message(USER_MESSAGE, turn.prompt, turn.began_at),
+        _message(ASSISTANT_MESSAGE, turn.answer, turn.ended_at or turn.began_at),
+    ]
     drafts = [log.prepare(TURN_BEGAN, began), *filter(None, messages), log.prepare(TURN_ENDED, ended)]
     return [(name, stream, draft) for draft in drafts]  # type: ignore[misc]
 
 
-def _message(event_type: EventType[Message], text: str) -> Draft[Message] | None:
+def _message(event_type: EventType[Message], text: str, moment: datetime | None) -> Draft[Message] | None:
     if not text.strip():
         return None
     try:
-        return log.prepare(event_type, Message(content=shortened(text, MAX_TEXT)))
+        return log.prepare(event_type, Message(content=shortened(text, MAX_TEXT), **_at("written_at", moment)))
     except Invalid:
         return None  # nothing is left of it without its private parts
 

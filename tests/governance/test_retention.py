@@ -23,7 +23,7 @@ from governance.retention.selectors import lift_hold, place_hold
 from memories import selectors, services
 from memories.models import ContextPack, Memory, MemoryUse
 from memories.pack import pack_context, replay_pack
-from memories.schemas import MemoryDelete, MemorySearch
+from memories.schemas import ImportedMemory, MemoryDelete, MemorySearch
 from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest, ContextReplay
 from memories.services.relations import create_relation
@@ -72,6 +72,15 @@ class PlanTests(RetentionTestCase):
         self.assertEqual(list(Memory.objects.values_list("id", flat=True)), [guideline])
         self.assertEqual(rows.fetch("SELECT id FROM memories_searchdocument"), [(guideline,)])
         self.assert_sound()
+
+    def test_an_imported_memory_ages_from_its_import(self):
+        written = clock.to_text(NOW - timedelta(days=900))
+        for key, imported in (("recent", 30), ("old", 500)):
+            with days_ago(imported):
+                command = ImportedMemory(title=key, content=f"text of {key}", written_at=written)
+                services.write_memories(commands=[command])
+        self.settings(retention=[{"what": "memory", "after_days": 400}])
+        self.assertEqual(self.going(), {"memory observation": 1})
 
     def test_a_group_has_its_size_its_age_and_samples(self):
         positions = self.session("s", *[f"message {number}" for number in range(9)], days=400)

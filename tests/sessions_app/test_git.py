@@ -12,7 +12,16 @@ from unittest import TestCase, mock, skipUnless
 
 from memoryhub.core.errors import Invalid, Unavailable
 from sessions_app.events import FileChange
-from sessions_app.git import blame, count_commits, list_files, path_in_worktree, process, read_commit, read_commits
+from sessions_app.git import (
+    blame,
+    count_commits,
+    last_changes,
+    list_files,
+    path_in_worktree,
+    process,
+    read_commit,
+    read_commits,
+)
 from sessions_app.git.commits import _tokens
 from sessions_app.git.process import run
 from sessions_app.schemas import CommitRecord
@@ -178,6 +187,16 @@ class ReadCommitsTest(GitTestCase):
         old, new, other = (FileChange(path=path, insertions=None, deletions=None) for path in ("old", "new", "other"))
         self.assertEqual([commit.files for commit in commits], [[old], [new, other]])
         self.assertEqual(read_commit(Path(clone), "HEAD"), commits[-1])
+
+    def test_each_file_has_the_time_of_its_last_commit(self) -> None:
+        self.repository.commit("Begin", a=b"1\n", **{"docs/commit": b"1\n", "docs/caf\udce9.md": b"1\n"})
+        self.repository.commit("Change", **{"docs/commit": b"2\n"})
+        self.repository.write("docs/new.md")
+        names = ["commit", "caf\udce9.md", "new.md", "gone.md"]
+        hours = [datetime.fromtimestamp(1_700_000_000 + 3600 * hour, UTC) for hour in (2, 1)]
+        times = last_changes(self.repository.folder / "docs", names)
+        self.assertEqual(times, dict(zip(names[:2], hours, strict=True)))
+        self.assertEqual(last_changes(self.root, names), {})
 
     def test_stopping_early_leaves_no_process_behind(self) -> None:
         for number in range(3):

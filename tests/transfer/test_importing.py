@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 from unittest import mock
@@ -14,17 +15,19 @@ from django.test import tag
 
 from governance.imports.batches import begin_import, end_import, find_batch, in_batch, list_batches
 from governance.imports.undo import preview_undo, undo_import
-from memories.models import Memory, Relation
+from memories.models import Memory, Relation, SearchDocument
 from memories.pack import compose_pack
-from memories.schemas import MemoryWrite
+from memories.schemas import MemoryList, MemoryWrite
 from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest
+from memories.selectors import list_memories
 from memories.services import write_memories
 from memories.services.relations import create_relation
-from memoryhub.core import log
+from memoryhub.core import clock, log
 from memoryhub.core.errors import Conflict, Invalid, NotFound, PreconditionFailed
 from memoryhub.core.log import table_digests
 from memoryhub.core.models import RawEvent
+from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import list_projects
 from memoryhub.transfer.importing import Importer, project_of
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Report, SessionRecord, TurnRecord
@@ -32,10 +35,12 @@ from memoryhub.transfer.sources import SOURCES
 from sessions_app.models import Session, Turn
 from sessions_app.schemas import TurnBegin
 from sessions_app.services.turns import begin_turn
+from sessions_app.timeline import session_events, timeline_page
 from tests.memories.base import MemoriesTestCase
 from tests.support import HubTestCase
 
 WRITTEN = datetime(2024, 3, 1, 8, 30, tzinfo=UTC)
+CHANGED = datetime(2024, 5, 1, 8, 30, tzinfo=UTC)
 TOKEN = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 
 
@@ -144,13 +149,37 @@ class MemoryImportTests(ImportTestCase):
         self.run_import(session(KEY, "Why?"), memory("a", "Because.", created=WRITTEN, session=KEY))
         entry = self.imported("a")
         self.assertEqual((entry.created_at, entry.session_id), (WRITTEN, KEY))
-        self.assertGreater(entry.updated_at, WRITTEN)
         fast_clock = datetime(2999, 1, 1, tzinfo=UTC)
         self.run_import(memory("b", "From a fast clock.", created=fast_clock))
         self.assertLess(self.imported("b").created_at, fast_clock)
         self.run_import(memory("c", "Many tags.", tags=("x" * 90, "two\nlines", " ", *map(str, range(60)))))
         tags = self.imported("c").tags
         self.assertEqual((len(tags), "two lines" in tags), (32, True))
+
+    @tag("backend")
+    def test_what_is_imported_is_as_old_as_it_was_in_the_other_tool(self) -> None:
+        self.run_import(session("s1", "Where is the buoy?"), memory("a", "Old.", created=WRITTEN))
+        self.run_import(memory("b", "Changed there.", created=WRITTEN, updated=CHANGED))
+        updated = {key: self.imported(key).updated_at for key in ("a", "b")}
+        self.assertEqual(updated, {"a": WRITTEN, "b": CHANGED})
+        last = list_memories(command=MemoryList()).results[-2:]
+        self.assertEqual([item["id"] for item in last], [self.imported("b").id, self.imported("a").id])
+        self.run_import(memory("a", "New text.", created=WRITTEN, updated=CHANGED))
+        self.assertEqual((self.imported("a").updated_at, self.imported("a").created_at), (CHANGED, WRITTEN))
+        messages = SearchDocument.objects.filter(source="message").values_list("created_at", flat=True)
+        self.assertEqual(set(messages), {WRITTEN})
+        days = [day.date for day in timeline_page(session_events(Session.objects.get())).days]
+        self.assertEqual(days, [WRITTEN.date()])
+        self.assert_rebuilds()
+
+    @tag("backend")
+    def test_memories_that_an_earlier_version_imported_get_the_time_of_the_other_tool(self) -> None:
+        self.run_import(memory("a", "Old.", created=WRITTEN))
+        rows.execute("UPDATE memories_memory SET updated_at = %s WHERE id = %s", [clock.now(), self.imported("a").id])
+        migration = import_module("memories.migrations.0011_updated_when_written").Migration
+        rows.execute(migration.operations[0].sql, [])
+        self.assertEqual(self.imported("a").updated_at, WRITTEN)
+        self.assert_rebuilds()
 
     def test_many_records_are_written_in_transactions(self) -> None:
         done: list[int] = []
