@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from memories import selectors
 from memories.embeddings.choice import use_engine
 from memories.embeddings.remote import RemoteEngine
-from memories.models import SearchDocument
+from memories.models import SearchDocument, Vector
 from memories.query import query
 from memories.resources import SearchByOffset, search_by_offset
 from memories.schemas import MemoryList, MemorySearch, Stats
@@ -30,7 +30,7 @@ from memories.schemas.query import MemoryQuery
 from memories.search import engine, fulltext
 from memories.search.blend import Ranker, RankingAnswer, RankingRequest, _rankers, blend
 from memories.search.folding import folded, folded_with_places
-from memories.search.index import forget_removed, text_row
+from memories.search.index import forget_removed, put, text_row
 from memories.search.parsed_query import parse, parse_search
 from memories.search.pipeline import USUAL, Pipeline
 from memories.search.shaping import date_words, shaped
@@ -49,8 +49,8 @@ from memoryhub.core.search.searchable import Document
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store, forget, use_store
 from memoryhub.core.stores.wiping import wipe_free_space
-from sessions_app.schemas import CommitRecord, SessionStart, SettingsChange
-from sessions_app.services import record_commits, start_session
+from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart, SettingsChange
+from sessions_app.services import end_session, record_commits, start_session
 from sessions_app.services.profile import change_settings
 from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
 from tests import tampering
@@ -401,6 +401,23 @@ class HybridTests(EmbeddingTestCase):
                 self.assertEqual(listing.meta.mode, "fts5")
                 self.assertIn(f"by words alone: {note}", listing.meta.note or "")
 
+    def test_what_has_no_text_is_no_hit_and_has_no_vector(self):
+        fact = self.write("Use WAL", "SQLite writes ahead.")
+        for number in range(8):
+            start_session(command=SessionStart(session_id=f"wal-{number}"))
+        say("s", " \n", "Said nothing?")
+        self.embed()
+        self.assertEqual(self.hits("WAL"), [fact])
+        self.assertEqual(self.hits("session wal-3", sources=["session"]), [])
+        others = SearchDocument.objects.exclude(source="memory").values_list("title", flat=True)
+        self.assertEqual(list(others), ["Said nothing?"])
+        self.assertEqual(set(Vector.objects.values_list("document_id")), set(SearchDocument.objects.values_list("id")))
+        end_session(command=SessionEnd(session_id="wal-3", summary="The readers no longer wait for the writer."))
+        self.embed()
+        (hit,) = self.search("do readers wait for the writer").results
+        self.assertEqual((hit["source"], hit["title"]), ("session", "session wal-3"))
+        self.assert_rebuilds()
+
     def test_the_session_weight_is_halved_with_meaning(self):
         say("s", "The heron nests on the roof.", "Herons nest again?")
         self.embed()
@@ -739,3 +756,13 @@ class OldFormTests(MessagesTestCase):
             self.assertEqual(rows.fetch("SELECT value FROM store_meta WHERE key = 'search_form'"), [("3",)])
             self.assert_rebuilds()
             self.assertEqual(self.found("deploy"), [memory])
+
+    def test_sessions_without_text_leave_an_old_index_when_the_store_is_opened(self):
+        session = start_session(command=SessionStart(session_id="empty")).id
+        put(Document(session, "session", "session empty", "", clock.now()))
+        rows.execute("UPDATE store_meta SET value = '1' WHERE key = 'fingerprint'")
+        store = current_store()
+        forget(store)
+        with use_store(store):
+            self.assertEqual(self.found("empty"), [])
+            self.assert_rebuilds()
