@@ -24,6 +24,7 @@ from memories.schemas import SearchSourceName
 from memories.scopes import Level
 from memories.search.snippets import snippet
 from memories.search.words import words_in
+from memories.substance import section_says_nothing
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
 from memoryhub.core.kinds.builtin import KINDS, type_name
 from memoryhub.core.kinds.definition import Kind, PackSection
@@ -156,7 +157,7 @@ def _text(request: Request, memory: PackEntry) -> str:
     return " ".join([memory.title.rpartition(BETWEEN_HEADINGS)[2], *memory.content.split()])
 
 
-# The best answers to the question first, then the latest changes
+# The best answers to the question first, then the latest changes, and then lists of links
 def _facts(request: Request) -> list[Item]:
     return without_repeats([*_answering(request), *_latest(request)])
 
@@ -172,6 +173,8 @@ def _count_memories(condition: str, request: Request) -> int:
 def _latest(request: Request) -> list[Item]:
     found = list(_memories(request, _IS_FACT, "m.updated_at DESC, m.id DESC"))
     found.sort(key=lambda entry: (entry[1].updated_at, entry[1].id), reverse=True)
+    if request.edition is Edition.PRESENT:
+        found.sort(key=lambda entry: section_says_nothing(entry[1].title, entry[1].content))
     return [_fact(request, level, memory) for level, memory in found]
 
 

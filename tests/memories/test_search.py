@@ -22,11 +22,12 @@ from memories import selectors
 from memories.embeddings.choice import use_engine
 from memories.embeddings.remote import RemoteEngine
 from memories.models import SearchDocument, Vector
+from memories.pack import pack_context
 from memories.query import query
 from memories.resources import SearchByOffset, search_by_offset
 from memories.schemas import MemoryList, MemorySearch, Stats
 from memories.schemas.links import RelationCreate
-from memories.schemas.query import MemoryQuery
+from memories.schemas.query import ContextPackRequest, MemoryQuery
 from memories.search import engine, fulltext
 from memories.search.blend import Ranker, RankingAnswer, RankingRequest, _rankers, blend
 from memories.search.folding import folded, folded_with_places
@@ -42,6 +43,7 @@ from memories.services.relations import create_relation
 from memories.timeline import stats
 from memories.tools.core import search, search_text
 from memoryhub.core import clock, log
+from memoryhub.core.contributions import recall_of
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import as_lines
@@ -216,6 +218,40 @@ class ChangeTests(SearchTestCase):
         self.write("Changelog 1.0", "gizmo gizmo works\ngizmo is fast")
         self.write("Changelog 2.0", "Added\n- Dropped gizmo\n- Much more")
         self.assertEqual(self.found("when was gizmo dropped", sources=["memory"])[0], "Changelog 2.0")
+
+    def test_sections_that_say_nothing_do_not_outrank_the_text_they_belong_to(self):
+        notes = {"a": "False Alarms", "b": "Config", "c": "Calibration", "d": "Display", "e": "Wiring"}
+        links = {name: f"[parcel-scale-{name}](parcel-scale-{title.lower()}.md)" for name, title in notes.items()}
+        texts = {}
+        for name, title in notes.items():
+            heading = f"{name}.md › Parcel Scale {title}"
+            statement = "When it raises a false alarm, tare it twice." if name == "a" else f"The {title} is fine."
+            texts[f"{heading} › Statement"] = f"{statement} The parcel scale is by the door, beside the other one."
+            texts[f"{heading} › Status"] = "**Accepted** 2023-06-05"
+            texts[f"{heading} › Related"] = "\n".join(f"- {link}" for key, link in links.items() if key != name)
+        self.write_all(texts)
+        question = "parcel scale false alarms"
+        for mode in ("auto", "basic"):
+            with self.subTest(mode):
+                best = self.found(question, mode=mode)
+                self.assertEqual(best[0], "a.md › Parcel Scale False Alarms › Statement")
+                for name, title in notes.items():
+                    heading = f"{name}.md › Parcel Scale {title}"
+                    found = [part.rpartition(" ")[2] for part in best if part.startswith(heading)]
+                    self.assertEqual(found[0], "Statement", best)
+        (hit,) = [
+            hit
+            for hit in self.search(question).results
+            if hit["title"].startswith("a.md") and "Related" in hit["title"]
+        ]
+        self.assertIn("says little", hit["why"])
+        facts = pack_context(command=ContextPackRequest(query=question, max_tokens=350)).text
+        self.assertIn("tare it twice", facts)
+        facts = pack_context(command=ContextPackRequest()).text
+        self.assertLess(facts.rindex("Statement"), facts.index("Related"))
+        self.assertNotIn(
+            "Related", recall_of("s-9", "What about the parcel scale config, calibration, display and wiring?")
+        )
 
     def test_a_superseded_memory_is_lowered_below_what_replaces_it(self):
         old = self.write("Session length", "Sessions last an hour.")
