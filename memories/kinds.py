@@ -16,6 +16,8 @@ MAX_ATTRIBUTES = 50_000
 # Factors on the score of expired and of proposed memories
 EXPIRED_WEIGHT = 0.5
 PROPOSED_WEIGHT = 0.7
+# In the titles of imported sections, between a file and its headings
+BETWEEN_HEADINGS = " › "
 
 
 def check_type(kind: str, given: str) -> str:

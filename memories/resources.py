@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
+from memories import scopes
 from memories.embeddings.meaning import model_name
 from memories.models import MemoryScope
 from memories.schemas import MemoryList, MemorySearch, SearchSourceName, Tags, TypeName
@@ -14,6 +15,7 @@ from memories.search import engine
 from memories.search.parsed_query import parse_search
 from memories.search.pipeline import wanted_mode
 from memories.selectors import filtered, hits, listed
+from memories.selectors.search import without_hidden
 from memories.uses.events import Use
 from memories.uses.notes import note_read
 from memoryhub.core.schemas import Command
@@ -52,7 +54,8 @@ def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
         query=command.query, type=command.memory_type, tags=command.tags, sources=[SearchSourceName.MEMORY]
     )
     query = parse_search(question)
-    ranked = engine.rank(query, wanted_mode(), others=True)
+    (level,) = scopes.levels(inherit=False)
+    ranked = without_hidden(engine.rank(query, wanted_mode(), level, others=True), level, [level])
     least = ranked.hits[0][1] * command.threshold if ranked.hits else 0.0
     good = [hit for hit in ranked.hits if hit[1] >= least]
     shown = good[command.offset : command.offset + command.limit]

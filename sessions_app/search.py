@@ -94,10 +94,11 @@ def _about_iteration(commit_id: int) -> str:
 @indexed_when(SESSION_STARTED, SESSION_ENDED)
 def session_document(event: Event[SessionStarted] | Event[SessionEnded]) -> Document:
     session = Session.objects.get(session_id=event.payload.session_id)
+    name = f"session {session.session_id}" if session.summary else ""
     return Document(
         id=session.id,
         source="session",
-        title=(session.purpose or f"session {session.session_id}")[:300],
+        title=(session.purpose or name)[:300],
         body=session.summary,
         created_at=session.started_at,
         session_id=session.session_id,

@@ -24,6 +24,7 @@ from memories.importing.files import (
     without_deleted,
 )
 from memories.importing.sections import Document, Section, parse_document, split_text
+from memories.kinds import BETWEEN_HEADINGS
 from memories.models import Memory
 from memories.pack.echo import is_echo
 from memories.schemas import MAX_CONTENT, ImportedMemory, MemoryTouch, MemoryWrite, WriteStatus
@@ -42,7 +43,6 @@ _BATCH = 500
 MAX_HEADINGS = 2_000  # of one file: each becomes a memory, and a file with more is a listing, not a text
 _EXCLUDED = "excluded"
 _DATA = "a list, generated, or a few words: data, not text"
-_BETWEEN = " › "
 Progress = Callable[[int], None]
 # Given paths of files, maps those that the project knows in another form to the reason why they are not imported
 KnownFiles = Callable[[Sequence[str]], Mapping[str, str]]
@@ -190,7 +190,7 @@ def _commands_of_file(
 
 def _title(path: str, section: Section, number: int, parts: int) -> str:
     # Cut at the front: the last heading says most
-    title = flat(_BETWEEN.join((path, *section.headings)))
+    title = flat(BETWEEN_HEADINGS.join((path, *section.headings)))
     part = f" ({number}/{parts})" if parts > 1 else ""
     room = _MAX_TITLE - len(part)
     return (title if len(title) <= room else "…" + title[len(title) - room + 1 :].lstrip()) + part

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 
 from memories.importing.files import MARKDOWN, split_front_matter
+from memories.substance import says_nothing
 from memoryhub.core.errors import Invalid
 from memoryhub.core.slugs import heading_slug
 
@@ -68,7 +69,7 @@ def parse_document(text: str, ending: str, *, max_headings: int | None = None) -
     headings = list(_headings(body, lines, ending))
     if max_headings is not None:
         _require_few(len(headings), max_headings)
-    return Document(_described(list(_sections(lines, headings)), matter), _tags(matter), matter)
+    return Document(_described(_joined(list(_sections(lines, headings))), matter), _tags(matter), matter)
 
 
 # The description of a text is often what one searches for
@@ -151,6 +152,31 @@ def _section(path: list[tuple[int, str, str]], key: str, lines: list[str]) -> It
     is_listing = path and heading_slug(path[-1][1]) in _LISTINGS and all(map(_LISTED.match, text.split("\n")))
     if _NAVIGATION.sub("", text).strip() and not is_listing:
         yield Section(tuple(heading for _, heading, _ in path if heading), key, text)
+
+
+# A section that says nothing is joined to the one before it, else after it, below the same heading
+def _joined(sections: list[Section]) -> list[Section]:
+    empty = [index for index, section in enumerate(sections) if section.headings and _says_nothing(section)]
+    texts = {index: section.text for index, section in enumerate(sections) if index not in empty}
+    for index in empty:
+        target = _target(sections, index, list(texts))
+        if target is None:
+            texts[index] = sections[index].text
+        else:
+            texts[target] += f"\n\n{sections[index].headings[-1]}:\n\n{sections[index].text}"
+    return [replace(sections[index], text=texts[index]) for index in sorted(texts)]
+
+
+def _says_nothing(section: Section) -> bool:
+    return says_nothing(section.headings[-1], section.text)
+
+
+def _target(sections: Sequence[Section], index: int, texts: Sequence[int]) -> int | None:
+    above = sections[index].headings[:-1]
+    near = [other for other in texts if sections[other].headings[: len(above)] == above]
+    below = [other for other in near if sections[other].headings[: len(above) + 1] == sections[index].headings]
+    before = [other for other in near if other < index]
+    return next(iter(below or before[-1:] or near), None)
 
 
 def _unused(key: str, used: set[str]) -> str:

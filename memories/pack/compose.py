@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from memories.models import RECALL
-from memories.pack.sections import Item, Request, Section, all_sections
+from memories.pack.sections import Edition, Item, Request, Section, all_sections
 from memories.search.parsed_query import parse
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.text import one_line
@@ -73,6 +73,8 @@ class Found(NamedTuple):
 
 def gather(request: Request) -> list[Found]:
     """Return the sections that have items, with as many of their items as could fit."""
+    if request.edition is Edition.WITH_SUPERSEDED:
+        return _gather_with_superseded(request)
     found = [(section, section.items(request)) for section in all_sections()]
     return [Found(section, items, _total(section, items, request)) for section, items in found if items]
 
@@ -82,9 +84,8 @@ _BY_QUESTION = ("facts", "decisions")
 _COMMITS_BEFORE = 8
 
 
-def gather_as_before(request: Request) -> list[Found]:
-    """Return the sections as packs that were sent before decision 49 had them."""
-    asked = replace(request, most=_LEAST_CANDIDATES, as_before=True)
+def _gather_with_superseded(request: Request) -> list[Found]:
+    asked = replace(request, most=_LEAST_CANDIDATES)
     plain = replace(asked, query=parse(""))
     found = [(section, section.items(asked if section.name in _BY_QUESTION else plain)) for section in all_sections()]
     return [Found(section, items, _total_before(section, items)) for section, items in found if items]
@@ -113,13 +114,14 @@ def compose(found: Sequence[Found], max_tokens: int, *, sent: Mapping[str, str] 
     """
     budget = max(_LEAST_TOKENS, max_tokens - _FRAME_TOKENS)
     drafts: list[_Draft] = []
+    texts: set[str] = set()
     for section, items, total in found:
-        draft = _Draft(section, items if sent is None else _as_sent(section, items, sent), total)
+        draft = _Draft(section, items if sent is None else _as_sent(section, items, sent), total, texts)
         budget -= draft.begin(int(budget * section.share), budget)
         drafts.append(draft)
     _use_up(drafts, budget)
     filled = [draft.filled() for draft in drafts]
-    return Body([section for section in filled if section.items], any(section.left_out for section in filled))
+    return Body([section for section in filled if section.items], any(draft.is_cut for draft in drafts))
 
 
 def _as_sent(section: Section, items: Sequence[Item], sent: Mapping[str, str]) -> list[Item]:
@@ -140,7 +142,7 @@ def _use_up(drafts: Sequence[_Draft], budget: int) -> None:
     waiting = [draft for draft in drafts if draft.kept and draft.rest()]
     while waiting:
         for draft in list(waiting):
-            cost = draft.take(budget) or draft.take_cut(budget)
+            cost = (draft.take(budget) or draft.take_cut(budget)) if draft.rest() else 0
             budget -= cost
             if not cost or not draft.rest():
                 waiting.remove(draft)
@@ -166,11 +168,24 @@ class _Draft:
     section: Section
     items: Sequence[Item]
     total: int
+    # Those of all sections so far
+    texts: set[str]
     kept: list[Item] = field(default_factory=list)
+    repeated: int = 0
     tokens: int = 0
 
+    @property
+    def is_cut(self) -> bool:
+        return self.total > len(self.kept) + self.repeated
+
     def rest(self) -> bool:
-        return len(self.kept) < len(self.items)
+        while self._at < len(self.items) and self.items[self._at].text in self.texts:
+            self.repeated += 1
+        return self._at < len(self.items)
+
+    @property
+    def _at(self) -> int:
+        return len(self.kept) + self.repeated
 
     # Takes items until the share is used up; the first one is cut to the remaining budget if needed
     def begin(self, share: int, budget: int) -> int:
@@ -198,9 +213,11 @@ class _Draft:
         return Filled(self.section, self.kept, self.total - len(self.kept), self.tokens)
 
     def _next(self) -> Item:
-        return _cut(self.items[len(self.kept)], self.section.longest)
+        return _cut(self.items[self._at], self.section.longest)
 
     def _keep(self, item: Item) -> int:
+        if text := self.items[self._at].text:
+            self.texts.add(text)
         self.kept.append(item)
         self.tokens += _cost(item)
         return _cost(item)

@@ -4,10 +4,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
+from memories.kinds import BETWEEN_HEADINGS
 from memories.models import MemoryScope
 from memories.pack.sections import (
+    Edition,
     Item,
     Request,
     Section,
@@ -21,6 +24,7 @@ from memories.schemas import SearchSourceName
 from memories.scopes import Level
 from memories.search.snippets import snippet
 from memories.search.words import words_in
+from memories.substance import section_says_nothing
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
 from memoryhub.core.kinds.builtin import KINDS, type_name
 from memoryhub.core.kinds.definition import Kind, PackSection
@@ -66,6 +70,12 @@ _NEAR_BEST, _NEWEST = 0.5, 2
 _RECENT = 0.5
 # A line of a commit is so many times shorter than one of a memory
 _SHORTER = 3
+# Guidelines are put in order by their folders: so many times the candidates of other sections
+_MOST_RULES = 4
+_BY_PRIORITY = "m.priority DESC, length(m.source) - length(replace(m.source, '/', '')), m.id"
+# Depth of the deepest folder in which a client looks for rules, as in ``.cursor/rules/api``
+_CLIENT_FOLDERS = 3
+_Placed = tuple[Level, PackEntry]
 # Share of the question's words from which a guideline concerns it
 _CONCERNS = 0.6
 
@@ -73,15 +83,51 @@ _CONCERNS = 0.6
 # Those that concern the question first; then by priority where the kind is ordered so, else by last change. Of equal
 # names, the nearest scope wins.
 def _of_kind(kind: Kind, text_length: int, request: Request) -> list[Item]:
-    by_priority = kind.order == "priority"
-    order = "m.priority DESC" if by_priority else "m.updated_at DESC"
+    if kind.order == "priority" and request.edition is Edition.PRESENT:
+        memories = list(_memories(request, _is_of(kind), _BY_PRIORITY, most=_MOST_RULES * request.most))
+        memories = _by_folder(memories, request)
+    else:
+        order = "m.priority DESC" if kind.order == "priority" else "m.updated_at DESC"
+        memories = list(_memories(request, _is_of(kind), f"{order}, m.id DESC"))
     found: dict[Any, tuple[float, int, Item]] = {}
-    for level, memory in _memories(request, _is_of(kind), order):
+    for level, memory in memories:
         name = memory.title if kind.entry else (level.store, memory.id)
-        priority = (memory.priority or 0) if by_priority else 0
-        ranked = (_concern(request, memory), priority, _of_kind_item(level, memory, text_length))
+        priority = (memory.priority or 0) if kind.order == "priority" else 0
+        ranked = (_concern(request, memory), priority, _of_kind_item(request, level, memory, text_length))
         found.setdefault(name, ranked)
     return [item for *_, item in sorted(found.values(), key=lambda ranked: (-ranked[0], -ranked[1]))]
+
+
+# Of one scope and priority: those of the folder that one works in and of the folders above it come first, the upper
+# ones before the lower ones; in a folder, in the order in which they were written
+def _by_folder(memories: list[_Placed], request: Request) -> list[_Placed]:
+    rank = {level.store: number for number, level in enumerate(request.chain)}
+    folders = _folders_of_session(request)
+
+    def order(placed: _Placed) -> tuple[int, bool, bool, int, int]:
+        level, memory = placed
+        folder = _folder_of_rule(memory.source)
+        is_elsewhere = bool(folder.parts) and folder not in folders
+        return rank[level.store], memory.scope != MemoryScope.SESSION, is_elsewhere, len(folder.parts), memory.id
+
+    return sorted(memories, key=order)
+
+
+# Where the session began, and the folders above
+def _folders_of_session(request: Request) -> set[PurePosixPath]:
+    found = rows.fetch("SELECT directory FROM sessions_app_session WHERE session_id = %s", [request.session_id])
+    directories = [PurePosixPath(directory) for (directory,) in found if directory]
+    return {folder for directory in directories for folder in (directory, *directory.parents)}
+
+
+# The folder that a file of rules is about: a client's own folders, such as ``.cursor/rules``, are about the one above.
+# Without a path it is the empty one.
+def _folder_of_rule(source: str) -> PurePosixPath:
+    folder = PurePosixPath(source).parent
+    for own in (folder, *folder.parents)[:_CLIENT_FOLDERS]:
+        if own.name.startswith("."):
+            return own.parent
+    return folder if folder.name else PurePosixPath()
 
 
 def _is_of(kind: Kind) -> str:
@@ -94,13 +140,24 @@ def _concern(request: Request, memory: PackEntry) -> float:
     return share if share >= _CONCERNS else 0
 
 
-def _of_kind_item(level: Level, memory: PackEntry, text_length: int) -> Item:
+def _of_kind_item(request: Request, level: Level, memory: PackEntry, text_length: int) -> Item:
+    name = _name(level, memory)
+    return Item(name, partial(_of_kind_line, name, memory, text_length), _text(request, memory))
+
+
+def _of_kind_line(name: str, memory: PackEntry, text_length: int) -> str:
     priority = "" if memory.priority is None else f" p{memory.priority}"
-    text = _titled(memory.title, memory.content, text_length)
-    return Item(_name(level, memory), f"- {_name(level, memory)}{priority} {memory.type}: {text}")
+    return f"- {name}{priority} {memory.type}: {_titled(memory.title, memory.content, text_length)}"
 
 
-# The best answers to the question first, then the latest changes
+# The last heading and the text: two files with the same section, or a section as a note and as a guideline
+def _text(request: Request, memory: PackEntry) -> str:
+    if request.edition is not Edition.PRESENT:
+        return ""
+    return " ".join([memory.title.rpartition(BETWEEN_HEADINGS)[2], *memory.content.split()])
+
+
+# The best answers to the question first, then the latest changes, and then lists of links
 def _facts(request: Request) -> list[Item]:
     return without_repeats([*_answering(request), *_latest(request)])
 
@@ -114,9 +171,11 @@ def _count_memories(condition: str, request: Request) -> int:
 
 
 def _latest(request: Request) -> list[Item]:
-    found = list(_memories(request, _IS_FACT, "m.updated_at DESC"))
+    found = list(_memories(request, _IS_FACT, "m.updated_at DESC, m.id DESC"))
     found.sort(key=lambda entry: (entry[1].updated_at, entry[1].id), reverse=True)
-    return [_fact(level, memory) for level, memory in found]
+    if request.edition is Edition.PRESENT:
+        found.sort(key=lambda entry: section_says_nothing(entry[1].title, entry[1].content))
+    return [_fact(request, level, memory) for level, memory in found]
 
 
 def _answering(request: Request) -> list[Item]:
@@ -124,28 +183,29 @@ def _answering(request: Request) -> list[Item]:
     for level in request.chain:
         with use_store(level.store):
             scores = request.matching(level, SearchSourceName.MEMORY)
-            ids, words = json.dumps(list(scores)), () if request.as_before else request.query.terms
-            memories = pack_entries(f"m.id IN {IDS} AND {_IS_FACT}", [ids], with_superseded=request.as_before)
-            found += [(scores[memory.id], _fact(level, memory, words)) for memory in memories]
+            ids, words = json.dumps(list(scores)), () if request.has_superseded else request.query.terms
+            memories = pack_entries(f"m.id IN {IDS} AND {_IS_FACT}", [ids], with_superseded=request.has_superseded)
+            visible = _without_hidden(request, level, memories)
+            found += [(scores[memory.id], _fact(request, level, memory, words)) for memory in visible]
     return [item for _, item in sorted(found, key=lambda scored: (-scored[0], scored[1].reference))]
 
 
 def _recallable(level: Level, ids: Sequence[int], now: datetime) -> dict[int, Item]:
     found = pack_entries(f"m.id IN {IDS}", [json.dumps(list(ids))], now=now)
-    return {memory.id: _any_kind(level, memory) for memory in found}
+    return {memory.id: _any_kind(_name(level, memory), memory) for memory in found}
 
 
-def _any_kind(level: Level, memory: PackEntry) -> Item:
+def _any_kind(name: str, memory: PackEntry) -> Item:
     own = KINDS[memory.kind].pack
-    return _of_kind_item(level, memory, own.text_length) if own else _fact(level, memory)
+    return Item(name, _of_kind_line(name, memory, own.text_length) if own else _fact_line(name, memory, ()))
 
 
 define_recallable(SearchSourceName.MEMORY, _recallable)
 
 
-def _fact(level: Level, memory: PackEntry, words: Sequence[str] = ()) -> Item:
+def _fact(request: Request, level: Level, memory: PackEntry, words: Sequence[str] = ()) -> Item:
     name = _name(level, memory)
-    return Item(name, partial(_fact_line, name, memory, words))
+    return Item(name, partial(_fact_line, name, memory, words), _text(request, memory))
 
 
 # The passage that has the most of the words
@@ -244,21 +304,26 @@ def _count_work(_: Request) -> int:
 
 
 # The visible memories of each store in turn, those of the session before those of the project
-def _memories(request: Request, condition: str, order: str) -> Iterator[tuple[Level, PackEntry]]:
+def _memories(request: Request, condition: str, order: str, *, most: int = 0) -> Iterator[_Placed]:
     for level in request.chain:
         with use_store(level.store):
-            order_by = f"{order}, m.id DESC"
             visible = _visible(condition)
             found = pack_entries(
                 visible,
                 [level.session_id],
-                order=order_by,
-                most=request.most,
+                order=order,
+                most=most or request.most,
                 now=request.now,
-                with_superseded=request.as_before,
+                with_superseded=request.has_superseded,
             )
+            found = _without_hidden(request, level, found)
         found.sort(key=lambda memory: memory.scope != MemoryScope.SESSION)
         yield from ((level, memory) for memory in found)
+
+
+def _without_hidden(request: Request, level: Level, memories: Sequence[PackEntry]) -> list[PackEntry]:
+    hidden = request.hidden(level, [memory.id for memory in memories])
+    return [memory for memory in memories if memory.id not in hidden]
 
 
 # Takes the session as parameter

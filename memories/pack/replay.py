@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from memories.models import ContextPack, MemoryScope
-from memories.pack.compose import Body, compose, gather, gather_as_before, most_items
+from memories.pack.compose import Body, compose, gather, most_items
 from memories.pack.recall import ids_at, recalled_body
-from memories.pack.sections import Request
+from memories.pack.sections import Edition, Request
 from memories.pack.service import Pack, find_pack, pack_text
 from memories.schemas.query import ContextReplay
 from memories.scopes import Level
@@ -51,11 +52,15 @@ def replay_pack(*, command: ContextReplay) -> Pack:
 
 # The digest tells which version sent the pack
 def _composed(request: Request, sent: ContextPack) -> Body:
-    body = compose(gather(request), sent.max_tokens, sent=sent.marks)
-    if body.digest != sent.digest:
-        earlier = compose(gather_as_before(request), sent.max_tokens, sent=sent.marks)
-        return earlier if earlier.digest == sent.digest else body
-    return body
+    bodies = (_composed_in(edition, request, sent) for edition in sorted(Edition, reverse=True))
+    present = next(bodies)
+    if present.digest == sent.digest:
+        return present
+    return next((body for body in bodies if body.digest == sent.digest), present)
+
+
+def _composed_in(edition: Edition, request: Request, sent: ContextPack) -> Body:
+    return compose(gather(replace(request, edition=edition)), sent.max_tokens, sent=sent.marks)
 
 
 def _positions(sent: ContextPack) -> list[tuple[StoreId, int]]:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import IntEnum
 from functools import cached_property
 
+from memories.inheritance import hidden_among
 from memories.models import MemoryScope
 from memories.pack.echo import mark_of
 from memories.schemas import SearchSourceName
@@ -12,6 +14,16 @@ from memories.scopes import Level
 from memories.search import engine
 from memories.search.parsed_query import ParsedQuery
 from memoryhub.core.text import flat
+
+
+class Edition(IntEnum):
+    """Ways in which packs were composed; a pack is replayed in the one in which it was sent."""
+
+    # With superseded memories, and facts by the beginning of their text (until decision 49)
+    WITH_SUPERSEDED = 1
+    # With memories that a nearer one hides and with repeated texts; of equal guidelines, the newest first
+    WITH_HIDDEN = 2
+    PRESENT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +36,15 @@ class Request:
     session_id: str = ""
     # Candidates per section and store
     most: int = 40
-    # As in packs sent before decision 49: with superseded memories, and facts by the beginning of their text
-    as_before: bool = False
+    edition: Edition = Edition.PRESENT
+
+    @property
+    def has_superseded(self) -> bool:
+        return self.edition is Edition.WITH_SUPERSEDED
+
+    def hidden(self, level: Level, ids: Collection[int]) -> set[int]:
+        """Return the memories of the current store that a nearer one hides, among ``ids``."""
+        return hidden_among(ids, level, self.chain) if self.edition is Edition.PRESENT else set()
 
     def matching(self, level: Level, source: SearchSourceName) -> dict[int, float]:
         """Return the entries of a source in the current store that match the query, best first, with their scores."""
@@ -37,9 +56,11 @@ class Request:
 class Item:
     """One line of a pack. ``line`` may be a function: most items find no room, and formatting them all is slow."""
 
-    def __init__(self, reference: str, line: str | Callable[[], str]) -> None:
+    def __init__(self, reference: str, line: str | Callable[[], str], text: str = "") -> None:
         # ``#412``, or ``global#12``
         self.reference = reference
+        # A pack has one item of each text; "" is no text
+        self.text = text
         self._line = line
 
     @cached_property

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from memories.inheritance import Name, Place, names_by_id, store_key
 from memories.kinds import EXPIRED_WEIGHT, PROPOSED_WEIGHT
-from memories.query import names
 from memories.query.cursor import Question
-from memories.query.names import NAMED
 from memories.query.related import related_ids, tags_at
-from memories.query.scope_ranges import PROXIMITY, Place, store_key
-from memories.query.sql import LIVE, Sql, every, joined
 from memories.schemas.query import QueryOrder
+from memories.scopes import NEAREST_FIRST
+from memories.search.text_index import text_index
+from memories.sql import LIVE, NOT_LIVE, Sql, every, joined
 from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, TEXTS, days_between, greatest, json_list
+from memoryhub.core.stores.dialect import IDS, LIKE, TEXTS, days_between, elements, greatest, json_list
 
 # Age at which the recency of a memory is one half
 RECENT_DAYS = 30
 
 # Characters of a name that order results: the cursor has to carry them
 NAME_CHARACTERS = 40
+
+# The scope part of the score
+_PROXIMITY = dict(zip(NEAREST_FIRST, (1.0, 2 / 3, 1 / 3, 0.0), strict=True))
 
 PARTS = ("relation", "tags", "scope", "priority", "text", "recency")
 
@@ -49,12 +52,8 @@ class Candidates:
         self._basic = basic
         self._command = question.command
 
-    def named(self) -> list[tuple[int, str, str]]:
-        kinds = set(self._command.types or NAMED) & set(NAMED)
-        if not kinds:
-            return []
-        among = Sql(f"m.kind IN {TEXTS}", (json_list(sorted(kinds)),))
-        return joined("{}", self._select(Sql("m.id, m.kind, m.title"), [among])).fetch()
+    def names(self) -> dict[int, set[Name]]:
+        return names_by_id(self._select(Sql("m.id, m.kind, m.title, m.topic_key"), []))
 
     def page(self, hidden: Collection[int]) -> tuple[int, list[Scored]]:
         """Return the total, and the next results in order: one more than the page takes."""
@@ -83,7 +82,7 @@ class Candidates:
         where = every([*self._conditions(), *among])
         if not self._command.search:
             return joined("SELECT {} FROM memories_memory m WHERE {}", columns, where)
-        shares = names.shares(self._question.words, basic=self._basic, include_deleted=self._command.include_inactive)
+        shares = word_shares(self._question.words, basic=self._basic, include_deleted=self._command.include_inactive)
         template = "SELECT {} FROM memories_memory m JOIN ({}) AS t ON t.id = m.id WHERE {}"
         return joined(template, columns, shares, where)
 
@@ -154,7 +153,7 @@ class Candidates:
 
     def _score(self) -> Sql:
         weights = self._question.weights
-        fixed = {"relation": 1.0 if self._question.related else 0.0, "scope": PROXIMITY[self._place.scope]}
+        fixed = {"relation": 1.0 if self._question.related else 0.0, "scope": _PROXIMITY[self._place.scope]}
         terms = [f"{getattr(weights, part)!r} * {part}" for part in PARTS]
         lowered = f"CASE WHEN expired THEN {EXPIRED_WEIGHT} WHEN proposed THEN {PROPOSED_WEIGHT} ELSE 1.0 END"
         score = f"({' + '.join(terms)}) * {lowered}"
@@ -182,3 +181,33 @@ def _relation_of(question: Question) -> str | None:
 def can_have(question: Question, place: Place) -> bool:
     """Return whether a place can have candidates: relations never leave their store."""
     return question.related is None or question.related.store == store_key(place.store)
+
+
+_BODY = f"(m.content {LIKE} {{0}} OR m.tags {LIKE} {{0}} OR m.attributes {LIKE} {{0}})"
+
+
+def word_shares(words: Sequence[str], *, basic: bool, include_deleted: bool) -> Sql:
+    """Return a query of ``id, share`` (0 to 1) for all memories that have any of the words.
+
+    A word in the title counts as one, in the body as half.
+    """
+    if not words:
+        return Sql("SELECT 0 AS id, 0.0 AS share WHERE false")
+    if basic:
+        return _like(words, "" if include_deleted else LIVE)
+    found = Sql(*text_index.shares(words))
+    if not include_deleted:
+        return found
+    # The full-text index contains live memories only
+    deleted = _like(words, NOT_LIVE)
+    return Sql(f"{found.text} UNION ALL {deleted.text}", (*found.parameters, *deleted.parameters))
+
+
+# Matches parts of words too; tags are matched in their stored JSON
+def _like(words: Sequence[str], condition: str) -> Sql:
+    has = f"CASE WHEN m.title {LIKE} w.value THEN 2 WHEN {_BODY.format('w.value')} THEN 1 ELSE 0 END"
+    text = (
+        f"SELECT id, share FROM (SELECT m.id AS id, (SELECT sum({has}) FROM {elements()} AS w) * 0.5 / {len(words)} "
+        f"AS share FROM memories_memory m WHERE {condition or 'true'}) AS s WHERE share > 0"
+    )
+    return Sql(text, (json_list(f"%{word}%" for word in words),))

@@ -9,9 +9,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from memories import scopes
+from memories.inheritance import Place, places_of, positions_of
+from memories.models import MemoryScope
 from memories.query.related import End, resolve
-from memories.query.scope_ranges import Place, levels_of, places_of, positions_of
-from memories.schemas.query import MemoryQuery
+from memories.schemas.query import MemoryQuery, QueryScope
 from memories.search.parsed_query import parse
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.project_settings import Ranking
@@ -90,7 +92,7 @@ def open_question(command: MemoryQuery) -> Question:
         Invalid: the cursor is of another question, or the scope is not visible here.
         NotFound: there is no entity of the id or name in ``related_to``.
     """
-    levels = levels_of(command.scope)
+    levels = _levels(command.scope)
     state = _state(command)
     words = parse(command.search).terms
     if state:
@@ -99,6 +101,13 @@ def open_question(command: MemoryQuery) -> Question:
     related = resolve(command.related_to) if command.related_to else None
     places = places_of(levels, positions)
     return Question(command, clock.now(), positions, places, project_settings().ranking, related, None, words)
+
+
+def _levels(scope: QueryScope | None) -> list[scopes.Level]:
+    if scope is None:
+        return scopes.levels()
+    here = scope.type is MemoryScope.PROJECT and scope.id == viewed_store().name
+    return scopes.levels(scope.type, inherit=scope.inherit, scope_id="" if here else scope.id)
 
 
 def _continued(command: MemoryQuery, state: _State, places: list[Place], words: tuple[str, ...]) -> Question:

@@ -7,10 +7,10 @@ import re
 from dataclasses import dataclass
 
 from memories import scopes
+from memories.inheritance import Place, places_of, positions_of, store_key
 from memories.models import PROJECT, EndType, MemoryScope
-from memories.query.scope_ranges import Place, places_of, positions_of, store_key
-from memories.query.sql import LIVE, Sql
 from memories.schemas.query import RelatedTo, RelatedType
+from memories.sql import LIVE, Sql
 from memoryhub.core.entities import find_entities
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.log.event_view import viewed_store

@@ -5,12 +5,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from memories.inheritance import Place, hidden_by, occupied
 from memories.models import Memory
 from memories.present import memory_line, version_line
-from memories.query import names
 from memories.query.candidates import PARTS, Candidates, Scored, can_have
 from memories.query.cursor import Question
-from memories.query.scope_ranges import Place
 from memories.schemas.query import QueryOrder
 from memories.search.pipeline import by_index
 from memories.search.snippets import snippet
@@ -50,7 +49,8 @@ def answer(question: Question, *, mode: str) -> Page:
             with use_store(place.store):
                 basic = not by_index(mode) if question.command.search else False
                 candidates = Candidates(question, place, basic=basic)
-                count, page = candidates.page(_hidden(candidates, question.places[:index]))
+                nearer = occupied(question.places[:index])
+                count, page = candidates.page(hidden_by(nearer, candidates.names()) if nearer else ())
             total += count
             pages.append([Hit(place, scored) for scored in page])
             used.add("basic" if basic else "fts5")
@@ -58,15 +58,6 @@ def answer(question: Question, *, mode: str) -> Page:
     limit = question.command.limit
     mode_used = min(used, default="fts5") if question.command.search else None
     return Page(hits[:limit], total, len(hits) > limit, mode_used)
-
-
-# The nearest scope wins: candidates whose name a nearer memory has
-def _hidden(candidates: Candidates, nearer: Sequence[Place]) -> set[int]:
-    if not nearer:
-        return set()
-    named = candidates.named()
-    taken = names.taken(nearer, ((kind, title) for _, kind, title in named))
-    return {memory_id for memory_id, kind, title in named if (kind, title) in taken}
 
 
 def _merged(question: Question, pages: list[list[Hit]]) -> Iterable[Hit]:

@@ -42,9 +42,11 @@ class PackEntry(NamedTuple):
     priority: int | None
     # In the stored format, which sorts by time
     updated_at: str
+    # Where it comes from, such as the path of an imported file
+    source: str
 
 
-_SHOWN = "m.id, m.kind, m.type, m.scope, m.title, m.content, m.priority, m.updated_at || ''"
+_SHOWN = "m.id, m.kind, m.type, m.scope, m.title, m.content, m.priority, m.updated_at || '', m.source"
 _LIVE = f"m.deleted_at IS NULL AND NOT (m.review = 'rejected') AND m.id {OUTSIDE}"
 _MEMORIES = f"SELECT {_SHOWN} FROM memories_memory m WHERE {_LIVE}"
 # The accepted version, from its event, of each memory with a later proposed one; written as in the partial index of
@@ -137,6 +139,7 @@ def _as_it_was(memory_id: int, moment: str, state: dict[str, Any]) -> tuple[Pack
         content=state["content"],
         priority=own["priority"],
         updated_at=moment,
+        source=state.get("source", ""),
     )
     return memory, own["valid_until"]
 

@@ -69,7 +69,13 @@ def _indexed_ahead() -> set[int]:
 
 
 def put(document: Document, *, is_new: bool = False) -> None:
-    """Index a document as it is now. ``is_new`` skips the replacement of an older row, which is faster."""
+    """Index a document as it is now; one without text is removed.
+
+    ``is_new`` skips the replacement of an older row, which is faster.
+    """
+    if not (document.title.strip() or document.body.strip()):
+        remove(document.id)
+        return
     rows.put(
         "memories_searchdocument",
         _PUT,
@@ -148,6 +154,20 @@ def renew_index() -> None:
             if event.payload is not None:
                 index_event(event)
         rows.execute(upsert("store_meta", "key", ["value"]), ["search_form", FORM])
+
+
+_SESSIONS_WITHOUT_TEXT = (
+    "SELECT d.id FROM memories_searchdocument d JOIN sessions_app_session s ON s.id = d.id "
+    "WHERE d.source = 'session' AND s.purpose = '' AND s.summary = ''"
+)
+
+
+# Earlier versions indexed them by the word "session" and their name
+@after_ensuring
+def remove_sessions_without_text() -> None:
+    with transaction.atomic(using=require_current_alias()):
+        for (session,) in rows.fetch(_SESSIONS_WITHOUT_TEXT):
+            remove(session)
 
 
 define_check("the full-text index", text_index.differing)

@@ -16,6 +16,7 @@ from memories.search import engine
 from memories.search.index import has_full_text
 from memories.search.parsed_query import ParsedQuery, one_of
 from memories.search.text_index import text_index
+from memories.search.weights import SAYS_LITTLE
 from memoryhub.core.stores import rows
 
 # Best hits that are looked at
@@ -49,7 +50,8 @@ def relevant_entries(
     if len(prompt.terms) < _LEAST_WORDS or not has_full_text():
         return {}
     ranked = engine.rank(replace(prompt, filters=(one_of("d.source", list(sources)),)), level=level, others=True)
-    candidates = [hit for hit, _ in ranked.hits if hit not in without][:_CANDIDATES]
+    empty = {hit for hit, factors in ranked.factors.items() if SAYS_LITTLE in factors}
+    candidates = [hit for hit, _ in ranked.hits if hit not in without and hit not in empty][:_CANDIDATES]
     near = ranked.scores.get(MEANING, {})
     shares = _shares(prompt.terms, candidates) if candidates else {}
     found = {hit: shares.get(hit, 0) + _BY_MEANING * max(0, near.get(hit, 0) - _NEAR) for hit in candidates}

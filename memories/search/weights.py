@@ -6,16 +6,17 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from memories.kinds import EXPIRED_WEIGHT, PROPOSED_WEIGHT
+from memories.kinds import BETWEEN_HEADINGS, EXPIRED_WEIGHT, PROPOSED_WEIGHT
 from memories.search.changes import change_weights
 from memories.search.parsed_query import ParsedQuery
 from memories.search.snippets import Factors, Hits
 from memories.selectors.relations import superseded_by
+from memories.substance import section_says_nothing
 from memories.superseded import SUPERSEDED_WEIGHT, is_superseded
 from memories.uses.selectors import use_weights
 from memoryhub.core import clock
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS
+from memoryhub.core.stores.dialect import IDS, LIKE
 
 Successors = Callable[[Sequence[int]], Mapping[int, Sequence[int]]]
 Reason = tuple[str, Mapping[int, float]]
@@ -32,7 +33,11 @@ _SAYS_LITTLE = (
     "SELECT id FROM sessions_app_commit WHERE length(message) < 20 OR lower(substr(message, 1, 6)) = 'merge ' "
     "OR (length(message) < 60 AND replace(lower(message), 'bump', '') <> lower(message))"
 )
-_demotions = [_Demotion("says little", 0.6, _SAYS_LITTLE)]
+# Shown with short commits, and with sections of which other sections have the text
+SAYS_LITTLE = "says little"
+_demotions = [_Demotion(SAYS_LITTLE, 0.6, _SAYS_LITTLE)]
+# Lists of links and statuses that earlier versions imported as memories of their own
+_LINKS_ONLY, _BELOW = 0.2, 0.99
 _successors: list[Successors] = []
 
 # Top hits that are weighed
@@ -71,7 +76,7 @@ def successors_of(ids: Sequence[int]) -> dict[int, list[int]]:
 
 def weigh(hits: Hits, query: ParsedQuery, factors: Factors) -> Hits:
     weights: dict[int, float] = {}
-    for why, reason in _reasons([hit_id for hit_id, _ in hits[:_WEIGHED]], query) if hits else ():
+    for why, reason in _reasons(hits[:_WEIGHED], query) if hits else ():
         for hit_id, weight in reason.items():
             weights[hit_id] = weights.get(hit_id, 1.0) * weight
             factors.setdefault(hit_id, {})[why] = weight
@@ -80,12 +85,14 @@ def weigh(hits: Hits, query: ParsedQuery, factors: Factors) -> Hits:
     return sorted(((hit_id, score * weights.get(hit_id, 1.0)) for hit_id, score in hits), key=lambda hit: -hit[1])
 
 
-def _reasons(ids: list[int], query: ParsedQuery) -> Iterator[Reason]:
+def _reasons(hits: Hits, query: ParsedQuery) -> Iterator[Reason]:
+    ids = [hit_id for hit_id, _ in hits]
     yield "expired", dict.fromkeys(_expired().intersection(ids), EXPIRED_WEIGHT)
     yield "proposed", dict.fromkeys(_proposed().intersection(ids), PROPOSED_WEIGHT)
     superseded = _among(ids[:_SHOWN_FIRST], f"SELECT m.id FROM memories_memory m WHERE {is_superseded()}")
     yield "superseded", dict.fromkeys(superseded, SUPERSEDED_WEIGHT)
     yield from _demoted(ids)
+    yield SAYS_LITTLE, _weights_of_empty_sections(hits)
     for hint in query.hints:
         of_source = "SELECT id FROM memories_searchdocument WHERE source = %s"
         yield "asked for", dict.fromkeys(_among(ids, of_source, hint.source), hint.weight)
@@ -104,6 +111,30 @@ def _demoted(ids: list[int]) -> Iterator[Reason]:
         found.setdefault(number, []).append(entry)
     for number, entries in found.items():
         yield _demotions[number].why, dict.fromkeys(entries, _demotions[number].weight)
+
+
+# Such a section also ranks below the best section of the same chapter
+def _weights_of_empty_sections(hits: Hits) -> dict[int, float]:
+    scores = dict(hits)
+    sections = rows.fetch(
+        f"SELECT id, title, content FROM memories_memory WHERE title {LIKE} %s AND id IN {IDS}",
+        [f"%{BETWEEN_HEADINGS}%", json.dumps(list(scores))],
+    )
+    empty = {memory: _chapter(title) for memory, title, content in sections if section_says_nothing(title, content)}
+    best: dict[str, float] = {}
+    for memory, title, _ in sections:
+        if memory not in empty:
+            best[_chapter(title)] = max(scores[memory], best.get(_chapter(title), 0.0))
+    least = {memory: best.get(chapter, scores[memory]) for memory, chapter in empty.items()}
+    return {
+        memory: min(_LINKS_ONLY, _BELOW * score / scores[memory])
+        for memory, score in least.items()
+        if scores[memory] > 0
+    }
+
+
+def _chapter(title: str) -> str:
+    return title.rpartition(BETWEEN_HEADINGS)[0]
 
 
 # Fetches all expired ids: few memories expire, and the partial index has only those

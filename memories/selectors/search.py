@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from memories import scopes
-from memories.models import MemoryScope
+from memories.inheritance import hidden_among
+from memories.models import Memory, MemoryScope
 from memories.present import hit_line
 from memories.schemas import MemorySearch
 from memories.search import engine
@@ -84,7 +85,7 @@ def search(
             note=f"by words alone: {answer.problems[0]}" if answer.problems else None,
             cursor_after=lambda kept: encode_cursor(start + kept),
         )
-        note_found(listing.results, {_scope_of(level): level.store for level in chain})
+        note_found(listing.results, {scope: level.store for level in chain for scope in _scopes_of(level)})
         return listing
 
 
@@ -100,12 +101,18 @@ def _ranked(chain: Sequence[scopes.Level], query: ParsedQuery, mode: str) -> _An
     ranked, found = [], []
     for place, level in enumerate(chain):
         with use_store(level.store):
-            ranked.append(engine.rank(query, mode, level, others=True))
+            ranked.append(without_hidden(engine.rank(query, mode, level, others=True), level, chain))
             scale = _scale(ranked[-1]) if len(chain) > 1 else 1.0
         found += [(score * scale, place, hit_id) for hit_id, score in ranked[-1].hits]
     if len(chain) > 1:
         found.sort(key=lambda hit: (-hit[0], hit[1]))
     return _Answer(found, ranked)
+
+
+def without_hidden(ranked: engine.Ranked, level: scopes.Level, chain: Sequence[scopes.Level]) -> engine.Ranked:
+    """Return the ranking of the current store without memories that a nearer one in the chain hides."""
+    hidden = hidden_among([hit_id for hit_id, _ in ranked.hits], level, chain)
+    return replace(ranked, hits=[hit for hit in ranked.hits if hit[0] not in hidden]) if hidden else ranked
 
 
 # Makes scores of stores comparable. A word score depends on how rare the words are in a store: in a store of two
@@ -135,22 +142,32 @@ def _hits(
         if local:
             with use_store(level.store):
                 found_here = (
-                    compact_hits(local, _scope_of(level))
+                    compact_hits(local, _scopes_of(level)[-1])
                     if compact
-                    else hits(local, _scope_of(level), ranked, explained=explained)
+                    else hits(local, _scopes_of(level)[-1], ranked, explained=explained)
                 )
             by_place[place] = {hit["id"]: hit for hit in found_here}
     return [by_place[place][hit_id] for _, place, hit_id in shown]
 
 
-def _scope_of(level: scopes.Level) -> MemoryScope:
-    return level.scopes[-1] if level.scopes else scopes.own_scope()
+def _scopes_of(level: scopes.Level) -> tuple[MemoryScope, ...]:
+    return level.scopes or (MemoryScope.SESSION, scopes.own_scope())
 
 
 def compact_hits(shown: Sequence[tuple[int, float]], scope: MemoryScope) -> list[dict[str, Any]]:
     """Return ranked ids of the current store with their titles."""
-    documents = engine.documents_of([hit_id for hit_id, _ in shown])
-    return [{"id": hit_id, "scope": scope.value, "title": documents[hit_id]["title"]} for hit_id, _ in shown]
+    ids = [hit_id for hit_id, _ in shown]
+    documents, own_scopes = engine.documents_of(ids), _own_scopes(ids, scope)
+    return [{"id": hit_id, "scope": own_scopes[hit_id], "title": documents[hit_id]["title"]} for hit_id in ids]
+
+
+# A project's store has the memories of its sessions, too
+def _own_scopes(ids: Sequence[int], scope: MemoryScope) -> dict[int, str]:
+    found = dict.fromkeys(ids, scope.value)
+    if scope is MemoryScope.PROJECT:
+        of_session = Memory.objects.filter(id__in=ids, scope=MemoryScope.SESSION).values_list("id", flat=True)
+        found |= dict.fromkeys(of_session, MemoryScope.SESSION.value)
+    return found
 
 
 def hits(
@@ -171,12 +188,12 @@ def hits(
     ids = [document_id for document_id, _ in shown]
     documents, conflicts = engine.documents_of(ids), open_conflicts(ids)
     texts = engine.texts_of(documents)
-    notes, successors = notes_of(documents), superseded_by(ids)
+    notes, successors, own_scopes = notes_of(documents), superseded_by(ids), _own_scopes(ids, scope)
     excerpts = {hit_id: excerpt(texts.get(hit_id, ""), ranked.terms) for hit_id in ids}
     found = [
         {
             **documents[document_id],
-            "scope": scope.value,
+            "scope": own_scopes[document_id],
             "snippet": excerpts[document_id].text,
             "score": round(score, 6),
             "event": document_id,

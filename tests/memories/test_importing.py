@@ -67,6 +67,26 @@ class SectionsTest(TestCase):
         for text in ("# a comment\nrequests==1\n# another\ndjango", "Licence\n-------\ntext"):
             self.assertEqual(sections(text, ".txt"), [((), "", text)], "no headings without blank lines around")
 
+    def test_a_section_that_says_nothing_is_joined_to_the_text_that_it_belongs_to(self) -> None:
+        links = "- [scale-config](scale-config.md)\n- [[false alarms]], see also `tare.md`"
+        related = f"Tare it.\n\nRelated:\n\n{links}"
+        record = "# 1. Use X\nDate: 2016-02-12\n\n## Status\nAccepted\n\n## Context\nWhy.\n\n## Decision\nX."
+        why = "Why.\n\n1. Use X:\n\nDate: 2016-02-12\n\nStatus:\n\nAccepted"
+        accepted, sentence = "a\n\nStatus:\n\n**Accepted** 2023-06-05", "The port is not open yet."
+        said = "- [Grafana](https://grafana.example.com)\n- [CONTRIBUTING](c.md) for how to run the tests"
+        for case, text, expected in (
+            ("links", f"# A\n\n## Statement\nTare it.\n\n## Related\n{links}", {"a/statement": related}),
+            ("links first", f"# A\n## Related\n{links}\n## Statement\nTare it.", {"a/statement": related}),
+            ("another chapter", "# A\na\n# B\n## Related\n[x](x.md)", {"a": "a", "b/related": "[x](x.md)"}),
+            ("a record", record, {"1-use-x/context": why, "1-use-x/decision": "X."}),
+            ("a date below", "# A\na\n## Status\n**Accepted** 2023-06-05", {"a": accepted}),
+            ("nothing else", "# Related\n[x](x.md)", {"related": "[x](x.md)"}),
+            ("links that say something", f"# A\na\n# Links\n{said}", {"a": "a", "links": said}),
+            ("a short fact", f"# Port\n8321\n# Status\n{sentence}", {"port": "8321", "status": sentence}),
+        ):
+            with self.subTest(case):
+                self.assertEqual({key: body for _, key, body in sections(text)}, expected)
+
     def test_front_matter_gives_tags_and_is_not_imported(self) -> None:
         for front in (
             "tags: [Alpha, 'beta x']",

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any, ClassVar
 from unittest import mock
 
@@ -11,8 +13,9 @@ from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
 from memories.models import ContextPack, MemoryUse
 from memories.pack import pack_context, replay_pack
-from memories.pack.compose import gather_as_before
+from memories.pack.compose import Found, gather
 from memories.pack.recall import MAX_TOKENS
+from memories.pack.sections import Edition, Request
 from memories.pack.service import HELD_OUT, Pack
 from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest, ContextReplay
@@ -58,6 +61,10 @@ class PackTestCase(MemoriesTestCase):
         return self.write(title, kind="guideline", attributes={"priority": priority}, **fields)
 
 
+def _gathered(request: Request, edition: Edition) -> list[Found]:
+    return gather(replace(request, edition=edition))
+
+
 class ContentTests(PackTestCase):
     def test_guidelines_are_ordered_by_priority_and_the_nearest_of_a_name_wins(self):
         self.guideline("Commit often", 10)
@@ -67,6 +74,47 @@ class ContentTests(PackTestCase):
         self.assertLess(text.index("No secrets"), text.index("Commit often"))
         self.assertIn("global#1 p95 general: No secrets", text)
         self.assertNotIn("Hidden by", text)
+
+    def test_equal_guidelines_are_ordered_by_folder_and_then_as_they_were_written(self):
+        paths = ("zz/deep/AGENTS.md", "zz/AGENTS.md", "AGENTS.md", "aa/AGENTS.md", ".cursor/rules/api/style.mdc", "")
+        for path in paths:
+            for number in (1, 2):
+                source = f"/home/ada/shop/{path}" if path else ""
+                self.guideline(f"Rule {number} of {path or 'ada'}", 50, source=source)
+        self.guideline("Important rule", 90, source="/home/ada/shop/zz/AGENTS.md")
+        root = ["ada", "AGENTS.md", ".cursor/rules/api/style.mdc"]
+        for session, directory, folders in (
+            ("s-5", "", [*root, "zz/AGENTS.md", "aa/AGENTS.md", "zz/deep/AGENTS.md"]),
+            ("s-6", "/home/ada/shop/aa/src", [*root, "aa/AGENTS.md", "zz/AGENTS.md", "zz/deep/AGENTS.md"]),
+            ("s-7", "/home/ada/shop/zz/deep", [*root, "zz/AGENTS.md", "zz/deep/AGENTS.md", "aa/AGENTS.md"]),
+        ):
+            with self.subTest(directory=directory), use_origin(session_id=session):
+                start_session(command=SessionStart(session_id=session, directory=directory))
+                items = self.pack(max_tokens=2_000).data()["sections"]["guidelines"]["items"]
+                titles = [item.partition("general: ")[2].partition(":")[0] for item in items]
+                expected = [f"Rule {number} of {folder}" for folder in folders for number in (1, 2)]
+                self.assertEqual(titles, ["Important rule", *expected])
+
+    def test_rules_of_the_root_are_in_the_pack_before_many_of_a_folder(self):
+        self.guideline("AGENTS.md › Forbidden", 50, source="/shop/AGENTS.md", content="Never print names.")
+        for number in range(200):
+            self.guideline(f"zz/AGENTS.md › Topic {number}", 50, source="/shop/zz/AGENTS.md")
+        (first, second, *_) = self.pack().data()["sections"]["guidelines"]["items"]
+        self.assertIn("Never print names", first)
+        self.assertIn("Topic 0", second)
+
+    def test_a_text_is_in_a_pack_once_whatever_its_kind_and_file(self):
+        text = "Number the migrations,\nand never change an old one."
+        self.write("AGENTS.md › Migrations", text)
+        self.write("README.md › Tests", "Number the migrations of tests.")
+        for file in ("AGENTS.md", "CLAUDE.md"):
+            self.guideline(f"{file} › Migrations", 50, content=text, source=f"/shop/{file}")
+        sent = self.pack(query="add a database migration")
+        self.assertEqual(sent.text.count("Migrations: Number the migrations"), 1)
+        self.assertIn("AGENTS.md › Migrations", sent.data()["sections"]["guidelines"]["items"][0])
+        self.assertIn("README.md › Tests", sent.text)
+        self.assertFalse(sent.body.truncated)
+        self.assertEqual(self.replay(sent.id).text, sent.text)
 
     def test_facts_answer_the_question_and_recent_changes_fill_the_rest(self):
         self.fill("Filler", 30)
@@ -196,17 +244,23 @@ class ReplayTests(PackTestCase):
         again = self.replay(sent.id)
         self.assertEqual((again.as_sent, again.differs), (False, True))
 
-    def test_a_pack_from_before_decision_49_is_replayed_byte_for_byte(self):
+    def test_a_pack_that_an_earlier_version_sent_is_replayed_byte_for_byte(self):
         self.fill("Fact", 60)
         self.write("Notes", f"{'Much was tidied. ' * 60}The port rings.{' More.' * 90}")
         old, new = self.write("Port is 8000"), self.write("Port is 8321")
+        self.write("Port is 8321", "Everywhere.", scope="global")
+        for number in range(3):
+            self.guideline(f"Rule {number}", 50, content="The same text.", source=f"/{'a/' * number}AGENTS.md")
         self.commits(20, "Open port {}")
         create_relation(command=RelationCreate(source=str(new), relation="supersedes", target=str(old)))
-        with mock.patch("memories.pack.service.gather", gather_as_before):
-            sent = self.pack(query="port", max_tokens=900)
-        self.assertIn("8000", sent.text)
-        again = self.replay(sent.id)
-        self.assertEqual((again.text, again.as_sent, again.differs), (sent.text, True, False))
+        for edition, line in ((Edition.WITH_SUPERSEDED, "8000"), (Edition.WITH_HIDDEN, "Everywhere")):
+            with self.subTest(edition=edition):
+                earlier = partial(_gathered, edition=edition)
+                with mock.patch("memories.pack.service.gather", earlier):
+                    sent = self.pack(query="port", max_tokens=1200)
+                self.assertIn(line, sent.text)
+                again = self.replay(sent.id)
+                self.assertEqual((again.text, again.as_sent, again.differs), (sent.text, True, False))
 
     def test_a_pack_whose_question_has_a_secret_is_replayed_as_sent(self):
         secret = "kX3vR9pLm2Qw7TzB4nYs8HcJ5dFg"

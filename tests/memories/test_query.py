@@ -141,7 +141,8 @@ class NameTests(QueryTestCase):
         self.assertEqual(self.found(), [("global", "Naming")])
         for scope in ("project", "org"):
             self.write("Seen", scope, kind="observation")
-        self.assertEqual(len(self.found(types=["observation"])), 2)
+        self.assertEqual(self.found(types=["observation"]), [("project", "Seen")])
+        self.assertEqual(self.found(types=["observation"], scope="org"), [("org", "Seen")])
 
 
 class RelationTests(QueryTestCase):

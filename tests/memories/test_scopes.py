@@ -8,13 +8,16 @@ from django.test import tag
 
 from memories import selectors, services
 from memories.models import Memory
+from memories.pack import pack_context
 from memories.query import query
+from memories.resources import SearchByOffset, search_by_offset
 from memories.schemas import MemoryGet, MemoryList, MemorySearch, MemoryWrite, WriteResult
-from memories.schemas.query import MemoryQuery
+from memories.schemas.query import ContextPackRequest, MemoryQuery
 from memories.search.text import terms_without
 from memories.selectors import search
 from memoryhub.core import log
 from memoryhub.core.backends.selected import stores
+from memoryhub.core.contributions import recall_of
 from memoryhub.core.errors import Conflict, Invalid, NotFound, PreconditionFailed
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
@@ -104,23 +107,59 @@ class InheritanceTests(ScopesTestCase):
         self.assertEqual(self.get(1, scope="global")["scope"], "global")
 
     @tag("backend")
-    def test_a_search_covers_all_visible_scopes(self):
-        for project, session, filters, scopes in (
-            ("alpha", "s-1", {}, ["global", "org", "project", "project"]),
-            ("alpha", "s-2", {}, ["global", "org", "project"]),
-            ("alpha", "s-1", {"scope": "global"}, ["global"]),
-            ("alpha", "s-1", {"scope": "project"}, ["project"]),
-            ("alpha", "s-1", {"as_of": log.head()[0]}, ["project", "project"]),
-            ("beta", "s-1", {}, ["global", "org"]),
-            ("gamma", "s-1", {}, ["global"]),
+    def test_a_search_covers_all_visible_scopes_and_the_nearest_of_a_name_hides_others(self):
+        every_scope = ("global", "org", "project", "session")
+        for scope in every_scope:
+            self.written(f"Port of {scope}", scope=scope)
+        for project, session, filters, nearest, scopes in (
+            ("alpha", "s-1", {}, "session", every_scope),
+            ("alpha", "s-2", {}, "project", every_scope[:3]),
+            ("alpha", "s-1", {"scope": "global"}, "global", ["global"]),
+            ("alpha", "s-1", {"scope": "project"}, "project", ["project"]),
+            ("alpha", "s-1", {"as_of": log.head()[0]}, "session", ["project", "session"]),
+            ("beta", "s-1", {}, "org", ["global", "org"]),
+            ("gamma", "s-1", {}, "global", ["global"]),
         ):
             with self.subTest(project=project, session=session, **filters), self.store(project, session_id=session):
-                self.assertEqual(sorted(scope for scope, _ in self.found("port", **filters)), scopes)
+                expected = sorted([(nearest, "Port"), *((scope, f"Port of {scope}") for scope in scopes)])
+                for compact in (False, True):
+                    self.assertEqual(sorted(self.found("port", compact=compact, **filters)), expected)
         answers = pages(partial(self.search, "port"), limit=1)
-        self.assertEqual([(len(answer.results), answer.meta.total_count) for answer in answers], [(1, 4)] * 4)
+        self.assertEqual([(len(answer.results), answer.meta.total_count) for answer in answers], [(1, 5)] * 5)
         with use_origin(session_id="s-2"):
             listed = selectors.list_memories(command=MemoryList()).results
-            self.assertEqual([memory["scope"] for memory in listed], ["project"])
+            self.assertEqual({memory["scope"] for memory in listed}, {"project"})
+
+    def test_the_resource_of_searches_has_the_nearest_of_a_name_and_nothing_of_other_sessions(self):
+        for session, scopes in (("s-1", ["session"]), ("s-2", ["project"])):
+            with self.subTest(session=session), use_origin(session_id=session):
+                answer = search_by_offset(command=SearchByOffset(query="port"))
+                self.assertEqual([memory["scope"] for memory in answer["memories"]], scopes)
+
+    @tag("backend")
+    def test_a_nearer_memory_of_the_same_topic_hides_others_whatever_its_title_and_kind(self):
+        for kind in ("observation", "guideline", "tool", "knowledge"):
+            with self.subTest(kind=kind):
+                port = {"kind": kind, "topic_key": f"dev-port-{kind}"}
+                self.written(f"{kind}: the server listens on 8000 everywhere", scope="global", **port)
+                near = self.written(f"{kind}: the server listens on 9000 here", **port)
+                (hit,) = self.search("server listens", kind=kind).results
+                self.assertEqual((hit["id"], hit["scope"]), (near.id, "project"))
+                self.assertEqual(len(self.search("server listens", kind=kind, scope="global").results), 1)
+                text = pack_context(command=ContextPackRequest()).text
+                self.assertIn("9000 here", text)
+                self.assertNotIn(f"{kind}: the server listens on 8000", text)
+                self.delete(near.id)
+                self.assertEqual([hit["scope"] for hit in self.search("server listens", kind=kind).results], ["global"])
+
+    @tag("backend")
+    def test_a_prompt_recalls_the_nearest_of_a_name_only(self):
+        for scope, port in (("global", 8000), ("project", 9000)):
+            self.written("Dev server port", content=f"The dev server listens on port {port}.", scope=scope)
+        text = recall_of("s-1", "On which port does the dev server listen?")
+        self.assertIn("9000", text)
+        self.assertNotIn("8000", text)
+        self.assertNotIn("8000", recall_of("s-1", "On which port does the dev server listen?"))
 
     def test_hits_of_a_small_store_can_outrank_those_of_a_large_one(self):
         common = "of servers, in words that are rare elsewhere."
@@ -130,6 +169,7 @@ class InheritanceTests(ScopesTestCase):
             self.assertEqual(self.found("which port has the server")[0], ("project", "Port of the server"))
 
     def test_the_question_is_parsed_once_for_all_scopes(self):
+        self.written("Port of the office", scope="global")
         for ask in (self.found, lambda words: query(command=MemoryQuery(search=words)).results):
             with mock.patch("memories.search.parsed_query.terms_without", wraps=terms_without) as parse:
                 self.assertGreater(len(ask("port of the server")), 1)

@@ -21,16 +21,17 @@ from hypothesis import strategies as st
 from memories import selectors
 from memories.embeddings.choice import use_engine
 from memories.embeddings.remote import RemoteEngine
-from memories.models import SearchDocument
+from memories.models import SearchDocument, Vector
+from memories.pack import pack_context
 from memories.query import query
 from memories.resources import SearchByOffset, search_by_offset
 from memories.schemas import MemoryList, MemorySearch, Stats
 from memories.schemas.links import RelationCreate
-from memories.schemas.query import MemoryQuery
+from memories.schemas.query import ContextPackRequest, MemoryQuery
 from memories.search import engine, fulltext
 from memories.search.blend import Ranker, RankingAnswer, RankingRequest, _rankers, blend
 from memories.search.folding import folded, folded_with_places
-from memories.search.index import forget_removed, text_row
+from memories.search.index import forget_removed, put, text_row
 from memories.search.parsed_query import parse, parse_search
 from memories.search.pipeline import USUAL, Pipeline
 from memories.search.shaping import date_words, shaped
@@ -42,6 +43,7 @@ from memories.services.relations import create_relation
 from memories.timeline import stats
 from memories.tools.core import search, search_text
 from memoryhub.core import clock, log
+from memoryhub.core.contributions import recall_of
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import as_lines
@@ -49,8 +51,8 @@ from memoryhub.core.search.searchable import Document
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store, forget, use_store
 from memoryhub.core.stores.wiping import wipe_free_space
-from sessions_app.schemas import CommitRecord, SessionStart, SettingsChange
-from sessions_app.services import record_commits, start_session
+from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart, SettingsChange
+from sessions_app.services import end_session, record_commits, start_session
 from sessions_app.services.profile import change_settings
 from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
 from tests import tampering
@@ -216,6 +218,40 @@ class ChangeTests(SearchTestCase):
         self.write("Changelog 1.0", "gizmo gizmo works\ngizmo is fast")
         self.write("Changelog 2.0", "Added\n- Dropped gizmo\n- Much more")
         self.assertEqual(self.found("when was gizmo dropped", sources=["memory"])[0], "Changelog 2.0")
+
+    def test_sections_that_say_nothing_do_not_outrank_the_text_they_belong_to(self):
+        notes = {"a": "False Alarms", "b": "Config", "c": "Calibration", "d": "Display", "e": "Wiring"}
+        links = {name: f"[parcel-scale-{name}](parcel-scale-{title.lower()}.md)" for name, title in notes.items()}
+        texts = {}
+        for name, title in notes.items():
+            heading = f"{name}.md › Parcel Scale {title}"
+            statement = "When it raises a false alarm, tare it twice." if name == "a" else f"The {title} is fine."
+            texts[f"{heading} › Statement"] = f"{statement} The parcel scale is by the door, beside the other one."
+            texts[f"{heading} › Status"] = "**Accepted** 2023-06-05"
+            texts[f"{heading} › Related"] = "\n".join(f"- {link}" for key, link in links.items() if key != name)
+        self.write_all(texts)
+        question = "parcel scale false alarms"
+        for mode in ("auto", "basic"):
+            with self.subTest(mode):
+                best = self.found(question, mode=mode)
+                self.assertEqual(best[0], "a.md › Parcel Scale False Alarms › Statement")
+                for name, title in notes.items():
+                    heading = f"{name}.md › Parcel Scale {title}"
+                    found = [part.rpartition(" ")[2] for part in best if part.startswith(heading)]
+                    self.assertEqual(found[0], "Statement", best)
+        (hit,) = [
+            hit
+            for hit in self.search(question).results
+            if hit["title"].startswith("a.md") and "Related" in hit["title"]
+        ]
+        self.assertIn("says little", hit["why"])
+        facts = pack_context(command=ContextPackRequest(query=question, max_tokens=350)).text
+        self.assertIn("tare it twice", facts)
+        facts = pack_context(command=ContextPackRequest()).text
+        self.assertLess(facts.rindex("Statement"), facts.index("Related"))
+        self.assertNotIn(
+            "Related", recall_of("s-9", "What about the parcel scale config, calibration, display and wiring?")
+        )
 
     def test_a_superseded_memory_is_lowered_below_what_replaces_it(self):
         old = self.write("Session length", "Sessions last an hour.")
@@ -400,6 +436,23 @@ class HybridTests(EmbeddingTestCase):
                 self.assertEqual([hit["id"] for hit in listing.results], [self.cats])
                 self.assertEqual(listing.meta.mode, "fts5")
                 self.assertIn(f"by words alone: {note}", listing.meta.note or "")
+
+    def test_what_has_no_text_is_no_hit_and_has_no_vector(self):
+        fact = self.write("Use WAL", "SQLite writes ahead.")
+        for number in range(8):
+            start_session(command=SessionStart(session_id=f"wal-{number}"))
+        say("s", " \n", "Said nothing?")
+        self.embed()
+        self.assertEqual(self.hits("WAL"), [fact])
+        self.assertEqual(self.hits("session wal-3", sources=["session"]), [])
+        others = SearchDocument.objects.exclude(source="memory").values_list("title", flat=True)
+        self.assertEqual(list(others), ["Said nothing?"])
+        self.assertEqual(set(Vector.objects.values_list("document_id")), set(SearchDocument.objects.values_list("id")))
+        end_session(command=SessionEnd(session_id="wal-3", summary="The readers no longer wait for the writer."))
+        self.embed()
+        (hit,) = self.search("do readers wait for the writer").results
+        self.assertEqual((hit["source"], hit["title"]), ("session", "session wal-3"))
+        self.assert_rebuilds()
 
     def test_the_session_weight_is_halved_with_meaning(self):
         say("s", "The heron nests on the roof.", "Herons nest again?")
@@ -739,3 +792,13 @@ class OldFormTests(MessagesTestCase):
             self.assertEqual(rows.fetch("SELECT value FROM store_meta WHERE key = 'search_form'"), [("3",)])
             self.assert_rebuilds()
             self.assertEqual(self.found("deploy"), [memory])
+
+    def test_sessions_without_text_leave_an_old_index_when_the_store_is_opened(self):
+        session = start_session(command=SessionStart(session_id="empty")).id
+        put(Document(session, "session", "session empty", "", clock.now()))
+        rows.execute("UPDATE store_meta SET value = '1' WHERE key = 'fingerprint'")
+        store = current_store()
+        forget(store)
+        with use_store(store):
+            self.assertEqual(self.found("empty"), [])
+            self.assert_rebuilds()

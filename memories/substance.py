@@ -1,0 +1,54 @@
+"""Recognise sections that say nothing without the text they belong to: lists of links, a status, a date."""
+
+from __future__ import annotations
+
+import re
+
+from memories.kinds import BETWEEN_HEADINGS
+from memoryhub.core.slugs import heading_slug
+
+# Headings of lists of links; under others, links to other sites are content
+_LINK_LISTS = frozenset(
+    "related see-also links external-links further-reading references backlinks more-information siehe-auch "
+    "verweise voir-aussi liens véase-también enlaces 相关 参考 関連".split()
+)
+# Headings and names of values
+_VALUES = frozenset("status date created updated last-updated version id tags datum stand statut fecha estado".split())
+_PLACEHOLDERS = frozenset("none nothing n/a na tbd tba todo keine aucun ninguno".split())
+# A Markdown or wiki link, an address, or the path of a document
+_LINK = re.compile(
+    r"!?\[\[[^\]\n]+\]\]|!?\[[^\]\[\n]*\](?:\([^()\n]*\)|\[[^\]\n]*\])|<?https?://[^\s>]+>?|`?[\w./-]+\.(?:md|rst|adoc)`?"
+)
+_VALUE = re.compile(r"\W*([^\W\d_][\w -]{0,20}?)\W*:\W*(.*)")
+_WORD = re.compile(r"[^\W\d_]+")
+# Words beside the links of a line or in a value: more are a sentence
+_MOST_WORDS = 4
+
+
+def section_says_nothing(title: str, text: str) -> bool:
+    """Return whether an imported section says nothing, given its title, such as ``notes.md › Port › Related``."""
+    _, between, heading = title.rpartition(BETWEEN_HEADINGS)
+    return bool(between) and says_nothing(heading, text)
+
+
+def says_nothing(heading: str, text: str) -> bool:
+    """Return whether the text under a heading has only links, values such as a status, or a placeholder."""
+    slug = heading_slug(heading)
+    is_value = slug in _VALUES
+    is_list = slug in _LINK_LISTS or slug.startswith("related-")
+    return all(_is_empty(line, is_value=is_value, is_list=is_list) for line in text.split("\n"))
+
+
+def _is_empty(line: str, *, is_value: bool, is_list: bool) -> bool:
+    links = _LINK.findall(line)
+    if links and (is_list or "://" not in line) and _has_few_words(_LINK.sub(" ", line), 2 * len(links)):
+        return True
+    value = _VALUE.fullmatch(line)
+    if value and heading_slug(value[1]) in _VALUES:
+        return _has_few_words(_LINK.sub(" ", value[2]), _MOST_WORDS)
+    words = line.strip(" \t-*_.").lower()
+    return not words or words in _PLACEHOLDERS or (is_value and _has_few_words(_LINK.sub(" ", line), _MOST_WORDS))
+
+
+def _has_few_words(text: str, most: int) -> bool:
+    return len(_WORD.findall(text)) <= min(most, _MOST_WORDS)
