@@ -126,5 +126,7 @@ def result_text(result: DecisionResult) -> str:
     if not result.is_new:
         return flat(f"#{result.id} is already {result.status}: {result.title}")
     replaced = f", superseding {_listed(result.superseded)}" if result.superseded else ""
+    if result.supersedes_once_accepted:
+        replaced += f", superseding {_listed(result.supersedes_once_accepted)} once it is accepted"
     redacted = f" (redacted before storing: {', '.join(result.redacted)})" if result.redacted else ""
     return flat(f"#{result.id} {result.status}{replaced}: {result.title}{redacted}")

@@ -231,6 +231,8 @@ class DecisionResult(BaseModel):
     status: str
     title: str
     superseded: list[int] = Field(default_factory=list)
+    # For a proposed decision.
+    supersedes_once_accepted: list[int] = Field(default_factory=list)
     is_new: bool = True
     # Types of the secrets that were replaced before storing.
     redacted: list[str] = Field(default_factory=list)

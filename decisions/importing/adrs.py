@@ -100,6 +100,7 @@ class _Import:
             return
         if earlier is not None:
             self._refuse_superseded(earlier)
+            self._mark_earlier(earlier, adr.status)
         decision_id = self._record(path, fields, earlier)
         if earlier is None:
             self.report.created += 1
@@ -154,14 +155,20 @@ class _Import:
         return named
 
     def _mark(self, decision_id: int, status: DecisionStatus) -> None:
-        if self.imported.statuses[decision_id] == status or self.imported.existing[decision_id].status in (
-            status,
-            "superseded",
-        ):
+        if self._is_marked(decision_id, status):
             self.report.unchanged += 1
             return
         mark_decision(command=DecisionMark(id=decision_id, status=status, reason=STATUS_OF_FILE))
         self.report.marked += 1
+
+    # Only an accepted text retires an accepted one; the file's earlier text is not in force in any case.
+    def _mark_earlier(self, decision_id: int, status: DecisionStatus) -> None:
+        if status is not DecisionStatus.ACCEPTED and not self._is_marked(decision_id, status):
+            mark_decision(command=DecisionMark(id=decision_id, status=status, reason=STATUS_OF_FILE))
+
+    def _is_marked(self, decision_id: int, status: DecisionStatus) -> bool:
+        current = self.imported.existing[decision_id].status
+        return self.imported.statuses[decision_id] == status or current in (status, DecisionStatus.SUPERSEDED)
 
     def link(self) -> None:
         existing = existing_edges(self.imported)
