@@ -19,7 +19,8 @@ def decision_line(decision: dict[str, Any]) -> str:
     chosen = " ".join(decision["chosen"].split())
     cut = f"{chosen[:_FIRST]} …" if len(chosen) > _FIRST else chosen
     notes = "; ".join(filter(None, [_now(decision), *_evidence(decision)]))
-    return flat(f"{_head(decision)} {decision['title']}: {cut}{f' ({notes})' if notes else ''}")
+    subject = f"{decision['title']}: {cut}" if cut else decision["title"]
+    return flat(f"{_head(decision)} {subject}{f' ({notes})' if notes else ''}")
 
 
 # Only the answer's own lines begin at the margin; the texts of decisions are indented (decision 33).

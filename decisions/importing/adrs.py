@@ -111,9 +111,8 @@ class _Import:
     def _fields(self, path: str, adr: Adr) -> dict[str, Any]:
         command = DecisionRecord.model_validate(
             {
-                **{
-                    name: getattr(adr, name) for name in ("title", "context", "chosen", "rationale", "status", "author")
-                },
+                **{name: getattr(adr, name) for name in ("title", "context", "rationale", "status", "author")},
+                **({"chosen": adr.chosen} if adr.chosen.strip() else {}),
                 "alternatives": [alternative.model_dump() for alternative in adr.alternatives],
                 "decided_at": adr.decided_at,
                 "topic": topic_of(path, self.records.adrs, self.edges),
@@ -141,7 +140,8 @@ class _Import:
         if earlier is not None:
             named["supersedes"] = [earlier]
         key = key_of(path, earlier, named, [fields[name] for name in _CONTENT])
-        command = DecisionRecord.model_validate({**fields, **named, "branch": True, "idempotency_key": key})
+        filled = {name: value for name, value in fields.items() if name != "chosen" or value}
+        command = DecisionRecord.model_validate({**filled, **named, "branch": True, "idempotency_key": key})
         return record_decision(command=command).id
 
     # A changed file does not supersede again what its first version superseded.

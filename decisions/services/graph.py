@@ -52,7 +52,7 @@ def mark_decision(*, command: DecisionMark) -> DecisionResult:
 
     Raises:
         NotFound: there is no such decision.
-        Conflict: it is superseded.
+        Conflict: it is superseded, or is to be accepted without a choice.
         Invalid: the status is ``superseded``, or nothing is to change.
     """
     if command.status is DecisionStatus.SUPERSEDED:
@@ -65,6 +65,8 @@ def mark_decision(*, command: DecisionMark) -> DecisionResult:
             return _answer(decision, is_new=False)
         if command.status is not None and superseded_among([decision.id]):
             raise Conflict(f"#{decision.id} is superseded; mark the decision that replaces it", id=decision.id)
+        if command.status is DecisionStatus.ACCEPTED and not decision.chosen:
+            raise Conflict(f"#{decision.id} names no choice; supersede it with the decision that does", id=decision.id)
         named = list(visible_edges().filter(from_id=decision.id, relation="supersedes").values_list("to_id", flat=True))
         before = replaced_by(decision.id, named)
         payload = DecisionMarked(

@@ -532,6 +532,18 @@ class MadrTests(DecisionsTestCase):
         (text,) = madr_files(chosen_decisions()).values()
         self.assertIn('title: "Use `WAL`"\ncontext: "## Context\\n\\n```\\nopen"\n', text)
 
+    def test_a_proposal_without_a_choice_comes_back(self):
+        for fields in ({"context": "Why"}, {"rationale": "Because"}, {"alternatives": ["YAML"]}, {}):
+            services.record_decision(command=DecisionRecord.model_validate({"title": "XML?", **fields}))
+        before = chosen_decisions()
+        with tempfile.TemporaryDirectory() as folder, self.store("another"):
+            for name, text in madr_files(before).items():
+                (Path(folder) / name).write_text(text)
+            self.assertEqual(import_adrs(directory=Path(folder)).problems, [])
+            after = chosen_decisions()
+        for name in ("title", "status", "context", "chosen", "rationale", "alternatives"):
+            self.assertEqual([view[name] for view in after], [view[name] for view in before])
+
     def test_a_lineage_has_ancestors_and_descendants(self):
         first = self.record("One").id
         second = self.record("Two", refines=[first]).id

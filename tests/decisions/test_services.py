@@ -206,6 +206,25 @@ class RecordTests(DecisionsTestCase):
         self.assertEqual(log.head()[0], 0)
 
 
+class ProposalTests(DecisionsTestCase):
+    def test_a_decision_without_a_choice_is_proposed_and_not_accepted_as_it_is(self):
+        earlier = self.record("JSON").id
+        result = record_decision(command=DecisionRecord.model_validate({"title": "XML?", "supersedes": [earlier]}))
+        view = self.get(result.id)
+        self.assertEqual((view["status"], view["chosen"]), ("proposed", ""))
+        self.assertEqual(self.get(earlier)["status"], "accepted")
+        self.assertRegex(pack_context(command=ContextPackRequest()).body.text, r"decided proposed \S+ XML\?\n")
+        with self.assertRaisesRegex(Conflict, f"#{result.id} names no choice; supersede it"):
+            services.mark_decision(command=DecisionMark(id=result.id, status="accepted"))
+        with self.assertRaisesRegex(ValueError, "status accepted needs a choice"):
+            DecisionRecord.model_validate({"title": "XML?", "status": "accepted"})
+        command = DecisionSupersede.model_validate({"id": result.id, "chosen": "XML"})
+        chosen = services.supersede_decision(command=command).id
+        statuses = [self.get(number)["status"] for number in (earlier, result.id, chosen)]
+        self.assertEqual(statuses, ["superseded", "superseded", "accepted"])
+        self.assert_rebuilds()
+
+
 class SupersedeTests(DecisionsTestCase):
     def supersede(self, decision_id: int, chosen: str, **fields: object) -> int:
         command = DecisionSupersede.model_validate({"id": decision_id, "chosen": chosen, **fields})
