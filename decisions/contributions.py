@@ -83,7 +83,8 @@ def _item(decision: _Decision, name: str = "") -> Item:
     name = name or f"#{decision.id}"
     status = "" if decision.status == DecisionStatus.ACCEPTED else f" {decision.status}"
     title, chosen = one_line(decision.title, _TITLE), one_line(decision.chosen, _CHOSEN)
-    return Item(name, f"- {name} decided{status} {decision.decided_at[:10]} {title}: {chosen}")
+    subject = f"{title}: {chosen}" if chosen else title
+    return Item(name, f"- {name} decided{status} {decision.decided_at[:10]} {subject}")
 
 
 def _recallable(level: Level, ids: Sequence[int], _: datetime) -> dict[int, Item]:

@@ -43,7 +43,8 @@ class CommitEvidence(Payload):
 class DecisionRecorded(Payload):
     title: str = Field(min_length=1, max_length=300)
     context: str = ""
-    chosen: str = Field(min_length=1)
+    # Empty for a proposal that names no choice yet.
+    chosen: str = ""
     alternatives: list[Alternative] = Field(default_factory=list)
     rationale: str = ""
     impact: Impact = Impact.MEDIUM

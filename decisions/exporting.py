@@ -199,13 +199,21 @@ def _body(decision: Mapping[str, Any], links: Sequence[str]) -> Iterator[str]:
     is_short = _is_short(decision["chosen"])
     options = [alternative["option"] for alternative in decision["alternatives"]]
     if options:
-        listed = [decision["chosen"], *options] if is_short else options
+        listed = [decision["chosen"], *options] if is_short and decision["chosen"] else options
         yield "## Considered Options\n\n" + "\n".join(f"* {option}" for option in listed) + "\n"
-    yield "## Decision Outcome\n"
-    yield (_short_outcome if is_short else _long_outcome)(decision["chosen"], decision["rationale"])
+    yield from _outcome(decision, is_short=is_short)
     yield from _pros(decision["alternatives"])
     if links:
         yield "## More Information\n\n" + "\n".join(f"* {link}" for link in links) + "\n"
+
+
+# A proposal may have no choice yet.
+def _outcome(decision: Mapping[str, Any], *, is_short: bool) -> Iterator[str]:
+    if decision["chosen"]:
+        yield "## Decision Outcome\n"
+        yield (_short_outcome if is_short else _long_outcome)(decision["chosen"], decision["rationale"])
+    elif decision["rationale"]:
+        yield f"## Rationale\n\n{decision['rationale']}\n"
 
 
 def _is_short(chosen: str) -> bool:

@@ -19,7 +19,8 @@ def decision_line(decision: dict[str, Any]) -> str:
     chosen = " ".join(decision["chosen"].split())
     cut = f"{chosen[:_FIRST]} …" if len(chosen) > _FIRST else chosen
     notes = "; ".join(filter(None, [_now(decision), *_evidence(decision)]))
-    return flat(f"{_head(decision)} {decision['title']}: {cut}{f' ({notes})' if notes else ''}")
+    subject = f"{decision['title']}: {cut}" if cut else decision["title"]
+    return flat(f"{_head(decision)} {subject}{f' ({notes})' if notes else ''}")
 
 
 # Only the answer's own lines begin at the margin; the texts of decisions are indented (decision 33).
@@ -126,5 +127,7 @@ def result_text(result: DecisionResult) -> str:
     if not result.is_new:
         return flat(f"#{result.id} is already {result.status}: {result.title}")
     replaced = f", superseding {_listed(result.superseded)}" if result.superseded else ""
+    if result.supersedes_once_accepted:
+        replaced += f", superseding {_listed(result.supersedes_once_accepted)} once it is accepted"
     redacted = f" (redacted before storing: {', '.join(result.redacted)})" if result.redacted else ""
     return flat(f"#{result.id} {result.status}{replaced}: {result.title}{redacted}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from decisions.events import (
@@ -21,6 +21,7 @@ from decisions.events import (
     Edge,
 )
 from decisions.models import ArtifactKind, Decision, EdgeRelation, LinkType
+from decisions.selectors.edges import Succession
 from memoryhub.core import clock
 from memoryhub.core.events.projection import Event, projects
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
@@ -95,6 +96,7 @@ def mark(event: Event[DecisionMarked]) -> None:
     payload = event.payload
     if payload.status is not None:
         rows.update(Decision, payload.decision_id, status=payload.status)
+        settle_statuses(event.position, [payload.decision_id, *_superseded_by([payload.decision_id])])
     if payload.review is not None:
         rows.update(Decision, payload.decision_id, review=payload.review)
 
@@ -161,10 +163,32 @@ def _add_edge(event: Event[Any], from_id: int, edge: Edge) -> None:
         [from_id, edge.relation, edge.to, event.position],
     )
     if edge.relation is EdgeRelation.SUPERSEDES:
-        rows.execute(
-            "UPDATE decisions_decision SET status = 'superseded' WHERE id = %s AND status IN ('proposed', 'accepted')",
-            [edge.to],
-        )
+        settle_statuses(event.position, [edge.to])
+
+
+def settle_statuses(position: int, decision_ids: Sequence[int]) -> None:
+    """Set the status that follows from the log up to a position, of these decisions and of those below them.
+
+    What a decision supersedes is settled too unless the decision takes effect by itself: then nothing above it matters.
+    """
+    while decision_ids:
+        succession = Succession(decision_ids, until=position)
+        unsettled = []
+        for decision_id in filter(succession.statuses.__contains__, decision_ids):
+            status = succession.status(decision_id)
+            if status != succession.statuses[decision_id]:
+                rows.update(Decision, decision_id, status=status)
+            if not succession.takes_effect(decision_id):
+                unsettled.append(decision_id)
+        decision_ids = _superseded_by(unsettled)
+
+
+def _superseded_by(decision_ids: Sequence[int]) -> list[int]:
+    found = rows.fetch(
+        f"SELECT DISTINCT to_id FROM decisions_decisionedge WHERE relation = 'supersedes' AND from_id IN {IDS}",
+        [json.dumps(list(decision_ids))],
+    )
+    return [decision_id for (decision_id,) in found]
 
 
 def _add_evidence(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
 from decisions.events import DECISION_EVIDENCED, DECISION_LINKED
-from decisions.selectors.edges import heads
+from decisions.projectors import settle_statuses
 from memoryhub.core.events.projection import Event, projects
 from memoryhub.core.log.quarantine import (
     OUTSIDE,
@@ -18,23 +17,10 @@ from memoryhub.core.log.quarantine import (
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, elements, json_int, json_text
 
-# The decisions that the given ids and events supersede, at any depth.
-_BELOW = f"""
-WITH RECURSIVE below(id) AS (
-    SELECT to_id FROM decisions_decisionedge WHERE relation = 'supersedes'
-        AND (from_id IN {IDS} OR event IN {IDS})
-    UNION SELECT e.to_id FROM below JOIN decisions_decisionedge e ON e.from_id = below.id AND e.relation = 'supersedes'
-)
-SELECT id FROM below
-"""
-
-# The status that a decision had before it was superseded: the last one that its own events set.
-_EARLIER_STATUS = (
-    f"coalesce((SELECT {json_text('e.payload_json', 'status')} FROM raw_events e "
-    "WHERE e.stream_id = 'decision:' || decisions_decision.id AND e.position < %s "
-    "AND e.event_type IN ('decision.recorded', 'decision.marked') "
-    f"AND {json_text('e.payload_json', 'status')} IN ('proposed', 'accepted') "
-    "ORDER BY e.stream_seq DESC LIMIT 1), 'accepted')"
+# The decisions that the given ids and events supersede.
+_SUPERSEDED = (
+    "SELECT DISTINCT to_id FROM decisions_decisionedge WHERE relation = 'supersedes' "
+    f"AND (from_id IN {IDS} OR event IN {IDS})"
 )
 
 # Streams of the decisions to which the given events added evidence or edges.
@@ -78,18 +64,6 @@ def settle_sources(event: Event[QuarantinePlaced | QuarantineLifted]) -> None:
 
 # Decisions that a quarantined one superseded are in force again, and the reverse.
 @projects(QUARANTINE_PLACED, QUARANTINE_LIFTED)
-def settle_status(event: Event[QuarantinePlaced | QuarantineLifted]) -> None:
+def settle_superseded(event: Event[QuarantinePlaced | QuarantineLifted]) -> None:
     ids = json.dumps(event.payload.ids)
-    below = [row[0] for row in rows.fetch(_BELOW, [ids, ids])]
-    current = heads(below)
-    up = [decision_id for decision_id in below if current.get(decision_id) == [decision_id]]
-    _update(f"status = {_EARLIER_STATUS}", "status = 'superseded'", up, event.position)
-    down = [decision_id for decision_id in below if current.get(decision_id, []) not in ([], [decision_id])]
-    _update("status = 'superseded'", "status IN ('proposed', 'accepted')", down)
-
-
-def _update(change: str, condition: str, ids: Sequence[int], *parameters: int) -> None:
-    rows.execute(
-        f"UPDATE decisions_decision SET {change} WHERE {condition} AND id IN {IDS}",
-        [*parameters, json.dumps(ids)],
-    )
+    settle_statuses(event.position, [row[0] for row in rows.fetch(_SUPERSEDED, [ids, ids])])

@@ -119,15 +119,19 @@ class DecisionFields(Evidence):
 class DecisionRecord(DecisionFields):
     """Record a decision. It is immutable: a change is a new decision that supersedes it."""
 
-    chosen: Chosen = Field("", description="what was chosen; default: the title", json_schema_extra=self_evident)
+    chosen: Chosen = Field("", description="choice; proposed without", json_schema_extra=self_evident)
     supersedes: Ids = Field(default_factory=list, description="ids it replaces", json_schema_extra=self_evident)
 
     @model_validator(mode="before")
     @classmethod
-    def _choose_title(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or "chosen" in given or "title" not in given:
+    def _propose_without_choice(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or "chosen" in given:
             return given
-        return {**given, "chosen": given["title"]}
+        if given.get("status") in (DecisionStatus.ACCEPTED, DecisionStatus.DEPRECATED):
+            raise ValueError(
+                f"'chosen' is missing: status {given['status']} needs a choice; omit the status to propose"
+            )
+        return {"status": DecisionStatus.PROPOSED, **given}
 
 
 class DecisionSupersede(DecisionFields):
@@ -231,6 +235,8 @@ class DecisionResult(BaseModel):
     status: str
     title: str
     superseded: list[int] = Field(default_factory=list)
+    # For a proposed decision.
+    supersedes_once_accepted: list[int] = Field(default_factory=list)
     is_new: bool = True
     # Types of the secrets that were replaced before storing.
     redacted: list[str] = Field(default_factory=list)

@@ -16,10 +16,11 @@ from decisions.models import EdgeRelation
 from decisions.present import note_text
 from decisions.selectors.decisions import find_decisions, views
 from decisions.selectors.edges import heads
+from memories.models import EndType
 from memories.search.pipeline import define_notes
 from memories.search.text import define_source_hint
 from memories.search.weights import define_demotion, define_successors
-from memories.superseded import SUPERSEDED_WEIGHT, define_superseded
+from memories.superseded import SUPERSEDED_WEIGHT, define_successor, define_superseded
 from memoryhub.core import clock
 from memoryhub.core.events.projection import Event
 from memoryhub.core.log.quarantine import OUTSIDE
@@ -122,6 +123,12 @@ def section_notes(ids: Sequence[int]) -> dict[int, str]:
     return {memory_id: f"superseded by decision #{decision_id}" for memory_id, decision_id in found}
 
 
+# A memory that a decision supersedes stays until the decision is accepted.
+define_successor(
+    EndType.DECISION,
+    "NOT EXISTS (SELECT 1 FROM decisions_decision AS successor WHERE successor.id = r.source_id "
+    "AND successor.status IN ('proposed', 'rejected'))",
+)
 define_superseded(_SECTION_OF_RECORD)
 define_notes("memory", section_notes)
 

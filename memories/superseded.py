@@ -8,14 +8,27 @@ from memoryhub.core.log.quarantine import OUTSIDE
 # Score factor of a superseded entry
 SUPERSEDED_WEIGHT = 0.3
 
-# SQL predicate on `r`, a relation: it supersedes a memory. Only live, accepted successors count
-SUPERSEDES = (
-    f"r.relation = '{RelationType.SUPERSEDES.value}' AND r.target_type = '{EndType.MEMORY.value}' "
-    f"AND r.source_id {OUTSIDE} AND (r.source_type <> '{EndType.MEMORY.value}' OR EXISTS (SELECT 1 "
-    "FROM memories_memory AS successor WHERE successor.id = r.source_id AND successor.deleted_at IS NULL "
-    "AND (successor.review = 'accepted' OR successor.accepted_version IS NOT NULL)))"
-)
-_predicates = [f"EXISTS (SELECT 1 FROM memories_relation r WHERE r.target_id = m.id AND {SUPERSEDES})"]
+# SQL predicates on `r`, a relation, by the type of its source: that supersedes a memory. Only live, accepted
+# memories do
+_successors = {
+    EndType.MEMORY.value: "EXISTS (SELECT 1 FROM memories_memory AS successor WHERE successor.id = r.source_id "
+    "AND successor.deleted_at IS NULL AND (successor.review = 'accepted' OR successor.accepted_version IS NOT NULL))"
+}
+_predicates: list[str] = []
+
+
+def define_successor(source_type: EndType, predicate: str) -> None:
+    """Register an SQL predicate on ``r``, a relation whose source has that type: it supersedes its target."""
+    _successors[source_type.value] = predicate
+
+
+def supersedes() -> str:
+    """Return the SQL predicate on ``r``, a relation, that is true if it supersedes a memory now."""
+    conditions = "".join(f" AND (r.source_type <> '{name}' OR {sql})" for name, sql in _successors.items())
+    return (
+        f"r.relation = '{RelationType.SUPERSEDES.value}' AND r.target_type = '{EndType.MEMORY.value}' "
+        f"AND r.source_id {OUTSIDE}{conditions}"
+    )
 
 
 def define_superseded(predicate: str) -> None:
@@ -25,4 +38,5 @@ def define_superseded(predicate: str) -> None:
 
 def is_superseded() -> str:
     """Return the SQL predicate on ``m``, a memory, that is true if it is superseded."""
-    return f"({' OR '.join(f'({predicate})' for predicate in _predicates)})"
+    related = f"EXISTS (SELECT 1 FROM memories_relation r WHERE r.target_id = m.id AND {supersedes()})"
+    return f"({' OR '.join(f'({predicate})' for predicate in (related, *_predicates))})"

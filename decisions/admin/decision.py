@@ -37,6 +37,7 @@ _INVERSE_NAMES = {
     EdgeRelation.CONFLICTS_WITH: "conflicts with",
     EdgeRelation.RELATES_TO: "relates to",
 }
+_NEVER_ACCEPTED = (DecisionStatus.PROPOSED, DecisionStatus.REJECTED)
 # "supersedes" changes the other decision's status, so it comes last.
 _OFFERED = [
     *(relation for relation in EdgeRelation if relation is not EdgeRelation.SUPERSEDES),
@@ -68,13 +69,19 @@ def _shown(
     is_out = start == decision_id
     other = others[end if is_out else start]
     return {
-        "name": str(relation.label).lower() if is_out else _INVERSE_NAMES[relation],
+        "name": str(relation.label).lower() if is_out else _inverse_name(relation, other.status),
         "id": other.id,
         "title": other.title,
         "struck": listing.is_struck(other.status),
         "mark": listing.status(other.status, is_quarantined=other.id in quarantined),
         "decided_at": other.decided_at,
     }
+
+
+def _inverse_name(relation: EdgeRelation, status: str) -> str:
+    if relation is EdgeRelation.SUPERSEDES and status in _NEVER_ACCEPTED:
+        return f"{status} successor"
+    return _INVERSE_NAMES[relation]
 
 
 def lineage_shown(decision: Decision) -> dict[str, Any]:

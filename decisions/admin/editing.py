@@ -72,7 +72,11 @@ class DecisionEditing(DecisionListAdmin):
 
     def _recorded(self, request: HttpRequest, result: DecisionResult) -> HttpResponse:
         replaced = ", ".join(f"#{decision_id}" for decision_id in result.superseded)
-        messages.success(request, f"Recorded #{result.id}{f', which supersedes {replaced}' if replaced else ''}.")
+        effect = f", which supersedes {replaced}" if replaced else ""
+        if result.supersedes_once_accepted:
+            waiting = ", ".join(f"#{decision_id}" for decision_id in result.supersedes_once_accepted)
+            effect += f", which will supersede {waiting} once it is accepted"
+        messages.success(request, f"Recorded #{result.id}{effect}.")
         warn_of_redactions(request, result.redacted)
         return redirect(self.url("change", result.id))
 

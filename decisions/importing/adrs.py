@@ -100,6 +100,7 @@ class _Import:
             return
         if earlier is not None:
             self._refuse_superseded(earlier)
+            self._mark_earlier(earlier, adr.status)
         decision_id = self._record(path, fields, earlier)
         if earlier is None:
             self.report.created += 1
@@ -110,9 +111,8 @@ class _Import:
     def _fields(self, path: str, adr: Adr) -> dict[str, Any]:
         command = DecisionRecord.model_validate(
             {
-                **{
-                    name: getattr(adr, name) for name in ("title", "context", "chosen", "rationale", "status", "author")
-                },
+                **{name: getattr(adr, name) for name in ("title", "context", "rationale", "status", "author")},
+                **({"chosen": adr.chosen} if adr.chosen.strip() else {}),
                 "alternatives": [alternative.model_dump() for alternative in adr.alternatives],
                 "decided_at": adr.decided_at,
                 "topic": topic_of(path, self.records.adrs, self.edges),
@@ -140,7 +140,8 @@ class _Import:
         if earlier is not None:
             named["supersedes"] = [earlier]
         key = key_of(path, earlier, named, [fields[name] for name in _CONTENT])
-        command = DecisionRecord.model_validate({**fields, **named, "branch": True, "idempotency_key": key})
+        filled = {name: value for name, value in fields.items() if name != "chosen" or value}
+        command = DecisionRecord.model_validate({**filled, **named, "branch": True, "idempotency_key": key})
         return record_decision(command=command).id
 
     # A changed file does not supersede again what its first version superseded.
@@ -154,14 +155,20 @@ class _Import:
         return named
 
     def _mark(self, decision_id: int, status: DecisionStatus) -> None:
-        if self.imported.statuses[decision_id] == status or self.imported.existing[decision_id].status in (
-            status,
-            "superseded",
-        ):
+        if self._is_marked(decision_id, status):
             self.report.unchanged += 1
             return
         mark_decision(command=DecisionMark(id=decision_id, status=status, reason=STATUS_OF_FILE))
         self.report.marked += 1
+
+    # Only an accepted text retires an accepted one; the file's earlier text is not in force in any case.
+    def _mark_earlier(self, decision_id: int, status: DecisionStatus) -> None:
+        if status is not DecisionStatus.ACCEPTED and not self._is_marked(decision_id, status):
+            mark_decision(command=DecisionMark(id=decision_id, status=status, reason=STATUS_OF_FILE))
+
+    def _is_marked(self, decision_id: int, status: DecisionStatus) -> bool:
+        current = self.imported.existing[decision_id].status
+        return self.imported.statuses[decision_id] == status or current in (status, DecisionStatus.SUPERSEDED)
 
     def link(self) -> None:
         existing = existing_edges(self.imported)

@@ -65,7 +65,7 @@ def read_records(directory: Path, within: str = "") -> Records:
 def resolve(records: Records, earlier: Collection[str]) -> set[FileEdge]:
     """Return the edges between records, declared by either file; links without a target are reported.
 
-    A superseded record whose successor is missing counts as deprecated.
+    A superseded record whose successor is missing or not accepted counts as deprecated.
     """
     edges: set[FileEdge] = set()
     paths = [*records.adrs, *(path for path in earlier if path not in records.adrs)]
@@ -78,19 +78,30 @@ def resolve(records: Records, earlier: Collection[str]) -> set[FileEdge]:
                 )
             elif to != path:
                 edges.add(FileEdge(to, link.relation, path) if link.is_backward else FileEdge(path, link.relation, to))
-    _deprecate_orphans(records, edges)
+    _settle_superseded(records, edges)
     return edges
 
 
-def _deprecate_orphans(records: Records, edges: Iterable[FileEdge]) -> None:
-    replaced = {edge.to for edge in edges if edge.relation is EdgeRelation.SUPERSEDES}
-    for path, adr in records.adrs.items():
+# A record that calls itself superseded was accepted if its successor, or a later one, is accepted. Otherwise it is not
+# in force, and nothing retires it.
+def _settle_superseded(records: Records, edges: Iterable[FileEdge]) -> None:
+    below: dict[str, list[str]] = {}
+    for edge in sorted(edges):
+        if edge.relation is EdgeRelation.SUPERSEDES:
+            below.setdefault(edge.path, []).append(edge.to)
+    adrs = records.adrs
+    accepted = [path for path in below if path not in adrs or adrs[path].status is DecisionStatus.ACCEPTED]
+    while accepted:
+        for path in below.get(accepted.pop(), ()):
+            if path in adrs and adrs[path].status is DecisionStatus.SUPERSEDED:
+                adrs[path].status = DecisionStatus.ACCEPTED
+                accepted.append(path)
+    replaced = {path for paths in below.values() for path in paths}
+    for path, adr in adrs.items():
         if adr.status is DecisionStatus.SUPERSEDED:
-            adr.status = DecisionStatus.ACCEPTED if path in replaced else DecisionStatus.DEPRECATED
-            if path not in replaced:
-                records.problems.append(
-                    (path, "the record that supersedes it is missing; it is imported as deprecated")
-                )
+            adr.status = DecisionStatus.DEPRECATED
+            reason = "not accepted" if path in replaced else "missing"
+            records.problems.append((path, f"the record that supersedes it is {reason}; it is imported as deprecated"))
 
 
 # By path, or by the number of the file's name.

@@ -53,7 +53,7 @@ def read_adr(text: str, *, otherwise_title: str = "") -> Adr:
     status = _first(matter, outline, ("status",), Part.STATUS)
     fields = _body(outline)
     fields |= {name: str(matter[name]) for name in _TEXTS if name in matter}
-    if not fields["chosen"].strip():
+    if not fields["chosen"].strip() and not _is_proposal(status):
         raise Invalid("there is no section Decision or Decision Outcome")
     return Adr(
         title=flat(fields["title"]) or otherwise_title,
@@ -68,6 +68,14 @@ def read_adr(text: str, *, otherwise_title: str = "") -> Adr:
         topic=flat(str(matter["topic"])) if "topic" in matter else None,
         more={name: _more(name, matter[name]) for name in (*_NAMED, *_LISTS) if matter.get(name)},
     )
+
+
+# A proposal may have no choice yet, but a text without both is no record.
+def _is_proposal(status: str) -> bool:
+    try:
+        return bool(status.strip()) and status_of(status) is DecisionStatus.PROPOSED
+    except Invalid:
+        return False
 
 
 # Texts of one line, except notes and validations.

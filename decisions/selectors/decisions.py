@@ -16,6 +16,9 @@ _STORED = [
     if name not in ("edges", "superseded_by", "heads", "commits", "artifacts", "quarantine")
 ]
 
+_OPEN = (DecisionStatus.PROPOSED, DecisionStatus.ACCEPTED)
+_NEVER_ACCEPTED = (DecisionStatus.PROPOSED, DecisionStatus.REJECTED)
+
 
 def find_decision(decision_id: int) -> Decision:
     """Return the decision of that id.
@@ -45,7 +48,7 @@ def views(decisions: Sequence[Decision], *, with_heads: bool = True) -> list[dic
     ``with_heads=False`` skips the replacements of superseded ones: their chains may be long.
     """
     ids = [decision.id for decision in decisions]
-    edges, superseded_by = _edges(ids), _superseded_by(ids)
+    edges, superseded_by = _edges(ids), _superseded_by(decisions)
     commits, artifacts = commits_of(ids), _artifacts(ids)
     quarantine = quarantine_marks(ids)
     superseded = {decision.id for decision in decisions if decision.status == DecisionStatus.SUPERSEDED}
@@ -112,13 +115,20 @@ def _edges(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     return _grouped((start, {"relation": relation, "to": to, "title": title}) for start, relation, to, title in found)
 
 
-def _superseded_by(ids: Sequence[int]) -> dict[int, list[int]]:
+# A decision in force has none: those that name it are proposed or rejected. A proposal may give way to another.
+def _superseded_by(decisions: Sequence[Decision]) -> dict[int, list[int]]:
+    retired = [decision.id for decision in decisions if decision.status not in _OPEN]
     found = _for_each(
-        "SELECT e.to_id, e.from_id FROM decisions_decisionedge e WHERE e.relation = 'supersedes' "
+        "SELECT e.to_id, e.from_id, heir.status FROM decisions_decisionedge e "
+        "JOIN decisions_decision heir ON heir.id = e.from_id WHERE e.relation = 'supersedes' "
         f"AND e.to_id IN ({{marks}}) AND {VISIBLE} ORDER BY e.from_id",
-        ids,
+        retired,
     )
-    return _grouped(found)
+    accepted = [(end, start) for end, start, status in found if status not in _NEVER_ACCEPTED]
+    replaced = {end for end, _ in accepted}
+    proposed = [row[:2] for row in found if row[2] == DecisionStatus.PROPOSED and row[0] not in replaced]
+    superseded = {decision.id for decision in decisions if decision.status == DecisionStatus.SUPERSEDED}
+    return _grouped([*accepted, *(row for row in proposed if row[0] in superseded)])
 
 
 def _artifacts(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from django.db.models import QuerySet
 
-from decisions.models import LINEAGE, DecisionEdge, EdgeRelation
+from decisions.models import LINEAGE, DecisionEdge, DecisionStatus, EdgeRelation
 from memoryhub.core.log.quarantine import OUTSIDE, outside_quarantine, quarantined_among
 from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, json_text
 
 # SQL predicate: neither edge `e` nor its ends are in quarantine.
 VISIBLE = f"e.event {OUTSIDE} AND e.from_id {OUTSIDE} AND e.to_id {OUTSIDE}"
@@ -20,6 +22,18 @@ _UP = (
     "decisions_decisionedge e ON e.to_id = up.id AND e.relation = 'supersedes' "
     f"AND (e.event = e.from_id OR e.event {OUTSIDE})"
 )
+
+# The last status but deprecated and superseded that a decision's own events set, up to a position. A decision
+# recorded without a status was accepted.
+_STATUS = json_text("payload_json", "status")
+_EARLIER_STATUS = (
+    "SELECT status FROM (SELECT stream_seq, CASE event_type WHEN 'decision.recorded' "
+    f"THEN coalesce({_STATUS}, 'accepted') ELSE {_STATUS} END AS status FROM raw_events WHERE stream_id = %s "
+    "AND position <= %s AND event_type IN ('decision.recorded', 'decision.marked')) AS settings "
+    "WHERE status IN ('proposed', 'accepted', 'rejected') ORDER BY stream_seq DESC LIMIT 1"
+)
+# Above every position
+_NEWEST = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,48 +60,114 @@ def descendants(decision_id: int, relations: Sequence[str] = LINEAGE) -> list[St
     return _walk(decision_id, ((end, relation, start) for start, relation, end in found))
 
 
+class Succession:
+    """The decisions that supersede some decisions, directly or indirectly, and which of them take effect.
+
+    A decision takes effect once it, or one that supersedes it, is accepted, and while that is not in quarantine. A
+    deprecated one does if it was accepted before. A proposed or rejected one retires no accepted decision.
+    """
+
+    def __init__(self, decision_ids: Sequence[int], until: int = _NEWEST) -> None:
+        self._until = until
+        found = rows.fetch(
+            f"WITH RECURSIVE up(id) AS (SELECT id FROM decisions_decision WHERE id IN {IDS} "
+            f"UNION SELECT e.from_id FROM up JOIN {_UP}) SELECT up.id, d.status, e.from_id FROM up "
+            f"JOIN decisions_decision d ON d.id = up.id LEFT JOIN {_UP}",
+            [json.dumps(list(decision_ids))],
+        )
+        self.statuses: dict[int, str] = {decision_id: status for decision_id, status, _ in found}
+        self._heirs: dict[int, list[int]] = {decision_id: [] for decision_id in self.statuses}
+        for decision_id, _, heir in found:
+            if heir in self.statuses:
+                self._heirs[decision_id].append(heir)
+        self._quarantined = quarantined_among(list(self.statuses))
+        self._in_effect: dict[int, frozenset[int]] = {}
+        self._proposals: dict[int, frozenset[int]] = {}
+
+    def heads(self, decision_id: int) -> frozenset[int]:
+        """Return the decisions that apply instead of this one: itself if none does."""
+        itself = frozenset(() if self._is_quarantined(decision_id) else (decision_id,))
+        return self._successors(decision_id) or itself
+
+    def status(self, decision_id: int) -> str:
+        """Return the status that follows from the decision's own events and from its successors."""
+        own = self._own_status(decision_id)
+        is_open = own in (DecisionStatus.PROPOSED, DecisionStatus.ACCEPTED)
+        return DecisionStatus.SUPERSEDED if is_open and self._successors(decision_id) else own
+
+    def takes_effect(self, decision_id: int) -> bool:
+        """Return whether the decision takes effect by itself, whatever supersedes it."""
+        if self._is_quarantined(decision_id):
+            return False
+        if self.statuses[decision_id] == DecisionStatus.DEPRECATED:
+            return self._earlier_status(decision_id) == DecisionStatus.ACCEPTED
+        return self._own_status(decision_id) == DecisionStatus.ACCEPTED
+
+    def _successors(self, decision_id: int) -> frozenset[int]:
+        successors = self._above(decision_id, self._in_effect, self.takes_effect)
+        if not successors and self._own_status(decision_id) == DecisionStatus.PROPOSED:
+            return self._above(decision_id, self._proposals, self._is_proposal)
+        return successors
+
+    # Iterative depth-first search: chains may be longer than Python's recursion limit.
+    def _above(
+        self, decision_id: int, memory: dict[int, frozenset[int]], counts: Callable[[int], bool]
+    ) -> frozenset[int]:
+        stack = list(self._heirs[decision_id])
+        while stack:
+            here = stack[-1]
+            unknown = [heir for heir in self._heirs[here] if heir not in memory]
+            if unknown:
+                stack += unknown
+                continue
+            stack.pop()
+            above = _union(memory[heir] for heir in self._heirs[here])
+            memory[here] = above or frozenset([here] if counts(here) else ())
+        return _union(memory[heir] for heir in self._heirs[decision_id])
+
+    def _is_proposal(self, decision_id: int) -> bool:
+        return self._own_status(decision_id) == DecisionStatus.PROPOSED and not self._is_quarantined(decision_id)
+
+    def _is_quarantined(self, decision_id: int) -> bool:
+        return decision_id in self._quarantined
+
+    def _own_status(self, decision_id: int) -> str:
+        status = self.statuses[decision_id]
+        if status != DecisionStatus.SUPERSEDED:
+            return status
+        return self._earlier_status(decision_id) or DecisionStatus.ACCEPTED
+
+    def _earlier_status(self, decision_id: int) -> str:
+        found = rows.fetch(_EARLIER_STATUS, [f"decision:{decision_id}", self._until])
+        return str(found[0][0]) if found else ""
+
+
+# Equal sets are not copied: each decision of a long chain has the same head.
+def _union(sets: Iterable[frozenset[int]]) -> frozenset[int]:
+    distinct = set(sets)
+    return distinct.pop() if len(distinct) == 1 else frozenset().union(*distinct)
+
+
 def heads(decision_ids: Sequence[int]) -> dict[int, list[int]]:
     """Map decisions to those now in force instead: themselves if nothing supersedes them.
 
-    Quarantined decisions are not in force and supersede nothing, but decisions that supersede them are followed.
+    Proposed, rejected and quarantined decisions supersede no accepted one, but decisions that supersede them do.
     """
     if not decision_ids:
         return {}
-    marks = ", ".join(["%s"] * len(decision_ids))
-    found = rows.fetch(
-        f"WITH RECURSIVE up(id) AS (SELECT id FROM decisions_decision WHERE id IN ({marks}) "
-        f"UNION SELECT e.from_id FROM up JOIN {_UP}) SELECT up.id, e.from_id FROM up LEFT JOIN {_UP}",
-        list(decision_ids),
-    )
-    void = quarantined_among([reached for reached, _ in found])
-    above: dict[int, list[int]] = {}
-    for decision_id, replacing in found:
-        above.setdefault(decision_id, []).extend([] if replacing is None else [replacing])
-    in_force: dict[int, frozenset[int]] = {}
-    for decision_id in above:
-        _find_in_force(decision_id, above, in_force, void)
-    return {start: sorted(in_force[start], reverse=True) for start in decision_ids if start in in_force}
+    succession = Succession(decision_ids)
+    existing = [decision_id for decision_id in decision_ids if decision_id in succession.statuses]
+    return {decision_id: sorted(succession.heads(decision_id), reverse=True) for decision_id in existing}
 
 
-# Iterative depth-first search: chains may be longer than Python's recursion limit.
-def _find_in_force(
-    decision_id: int, above: dict[int, list[int]], in_force: dict[int, frozenset[int]], void: set[int]
-) -> None:
-    stack = [decision_id]
-    while stack:
-        here = stack[-1]
-        unknown = [replacing for replacing in above[here] if replacing not in in_force]
-        if unknown:
-            stack += unknown
-            continue
-        stack.pop()
-        known = {in_force[replacing] for replacing in above[here]}
-        replaced_by = known.pop() if len(known) == 1 else frozenset().union(*known)
-        in_force[here] = replaced_by or frozenset(() if here in void else (here,))
+def replaced_by(decision_id: int, named: Sequence[int]) -> list[int]:
+    """Return the decisions of ``named``, which the decision supersedes, for which it or a later one is in force."""
+    current = heads([decision_id, *named]) if named else {}
+    return [replaced for replaced in named if set(current[replaced]) & set(current[decision_id])]
 
 
 def superseded_among(decision_ids: Sequence[int]) -> list[int]:
-    """Return the decisions that others supersede, whatever their status, in the given order."""
+    """Return the decisions that others in effect supersede, whatever their own status, in the given order."""
     current = heads(decision_ids)
     return [start for start in decision_ids if current.get(start, [start]) not in ([start], [])]
 

@@ -9,7 +9,7 @@ from decisions.events import DECISION_LINKED, DECISION_MARKED, DECISION_RECORDED
 from decisions.models import LINEAGE, Decision, DecisionStatus, EdgeRelation
 from decisions.schemas import DecisionLink, DecisionMark, DecisionResult
 from decisions.selectors.decisions import find_decision, find_decisions
-from decisions.selectors.edges import heads, path_between, superseded_among, visible_edges
+from decisions.selectors.edges import heads, path_between, replaced_by, superseded_among, visible_edges
 from decisions.services.record import refuse_superseded
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Invalid
@@ -40,16 +40,19 @@ def link_decisions(*, command: DecisionLink) -> DecisionResult:
         refuse_superseded([edge], branch=command.branch)
         draft = log.prepare(DECISION_LINKED, DecisionLinked(decision_id=decision.id, edge=edge))
         log.append(draft, stream=f"decision:{decision.id}", idempotency_key=command.idempotency_key)
-    replaces = [command.to] if command.relation is EdgeRelation.SUPERSEDES else []
-    return _answer(decision).model_copy(update={"superseded": replaces})
+        named = [command.to] if command.relation is EdgeRelation.SUPERSEDES else []
+        superseded = replaced_by(decision.id, named)
+    return _answer(decision).model_copy(update={"superseded": superseded})
 
 
 def mark_decision(*, command: DecisionMark) -> DecisionResult:
     """Set a decision's status, or clear its review note.
 
+    Accepting a decision supersedes those that it names; rejecting it brings them back into force.
+
     Raises:
         NotFound: there is no such decision.
-        Conflict: it is superseded.
+        Conflict: it is superseded, or is to be accepted without a choice.
         Invalid: the status is ``superseded``, or nothing is to change.
     """
     if command.status is DecisionStatus.SUPERSEDED:
@@ -62,6 +65,10 @@ def mark_decision(*, command: DecisionMark) -> DecisionResult:
             return _answer(decision, is_new=False)
         if command.status is not None and superseded_among([decision.id]):
             raise Conflict(f"#{decision.id} is superseded; mark the decision that replaces it", id=decision.id)
+        if command.status is DecisionStatus.ACCEPTED and not decision.chosen:
+            raise Conflict(f"#{decision.id} names no choice; supersede it with the decision that does", id=decision.id)
+        named = list(visible_edges().filter(from_id=decision.id, relation="supersedes").values_list("to_id", flat=True))
+        before = replaced_by(decision.id, named)
         payload = DecisionMarked(
             decision_id=decision.id,
             status=command.status,
@@ -74,7 +81,8 @@ def mark_decision(*, command: DecisionMark) -> DecisionResult:
             idempotency_key=command.idempotency_key,
         )
         decision.refresh_from_db()
-    return _answer(decision)
+        superseded = [replaced for replaced in replaced_by(decision.id, named) if replaced not in before]
+    return _answer(decision).model_copy(update={"superseded": superseded})
 
 
 def _is_there(command: DecisionLink) -> bool:

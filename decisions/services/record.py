@@ -24,7 +24,7 @@ from decisions.schemas import (
     Evidence,
 )
 from decisions.selectors.decisions import find_decision, find_decisions
-from decisions.selectors.edges import heads, superseded_among
+from decisions.selectors.edges import heads, replaced_by, superseded_among
 from memoryhub.core import clock, log
 from memoryhub.core.errors import Conflict, Invalid, NotFound
 from memoryhub.core.models import RawEvent
@@ -101,6 +101,8 @@ _RELATIONS = tuple(EdgeRelation)
 def record_decision(*, command: DecisionRecord) -> DecisionResult:
     """Record a decision with its edges and evidence, and supersede those it replaces.
 
+    A proposed decision supersedes accepted ones once it is accepted, a rejected one never.
+
     Raises:
         NotFound: it names an unknown decision, or an unknown #id of a commit.
         Conflict: it supersedes one that is already superseded, and ``branch`` is off; the data has the heads.
@@ -123,13 +125,22 @@ def record_decision(*, command: DecisionRecord) -> DecisionResult:
         )
         draft = log.prepare(DECISION_RECORDED, payload)
         event = log.append(draft, entity="decision", idempotency_key=command.idempotency_key)
+        named = [edge.to for edge in edges if edge.relation is EdgeRelation.SUPERSEDES]
+        superseded = replaced_by(event.position, named)
     return DecisionResult(
         id=event.position,
         status=draft.payload.status,
         title=draft.payload.title,
-        superseded=[edge.to for edge in edges if edge.relation is EdgeRelation.SUPERSEDES],
+        superseded=superseded,
+        supersedes_once_accepted=_waiting(named, superseded, draft.payload.status),
         redacted=list(draft.redactions),
     )
+
+
+def _waiting(named: Sequence[int], superseded: Sequence[int], status: DecisionStatus) -> list[int]:
+    if status is not DecisionStatus.PROPOSED:
+        return []
+    return [decision_id for decision_id in named if decision_id not in superseded]
 
 
 def supersede_decision(*, command: DecisionSupersede) -> DecisionResult:

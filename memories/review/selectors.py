@@ -18,7 +18,7 @@ from memories.review.schemas import ReviewItem, ReviewList
 from memories.schemas import MemoryView
 from memories.selectors.memories import views
 from memories.selectors.versions import plain_versions_of
-from memories.superseded import SUPERSEDES, is_superseded
+from memories.superseded import is_superseded, supersedes
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core.kinds.builtin import DEFAULT_KIND, KINDS
 from memoryhub.core.log.quarantine import OUTSIDE
@@ -66,7 +66,7 @@ _COUNT = (
     "SELECT id FROM memories_memory WHERE NOT (review = 'accepted') {unless} UNION ALL "
     "SELECT id FROM memories_memory WHERE scope = 'session' AND session_id <> %s UNION ALL "
     "SELECT id FROM memories_memory WHERE valid_until <= %s UNION ALL SELECT id FROM quarantine UNION ALL "
-    f"SELECT r.target_id FROM memories_relation r WHERE {SUPERSEDES})) FROM memories_memory m WHERE {{kinds}}"
+    "SELECT r.target_id FROM memories_relation r WHERE {supersedes})) FROM memories_memory m WHERE {kinds}"
 )
 
 
@@ -109,7 +109,9 @@ def pack_entries(
 def count_pack_entries(kinds: str, session_id: str, now: datetime) -> int:
     """Return how many memories ``pack_entries`` has for a condition on kinds, with those of one session only."""
     unless = "AND accepted_version IS NULL" if project_settings().packs_accepted_only else "AND review = 'rejected'"
-    found = rows.fetch(_COUNT.format(kinds=kinds, unless=unless), [session_id, rows.time_value(now)])
+    found = rows.fetch(
+        _COUNT.format(kinds=kinds, unless=unless, supersedes=supersedes()), [session_id, rows.time_value(now)]
+    )
     return int(found[0][0])
 
 

@@ -12,7 +12,7 @@ from memories.models.link import SYMMETRIC
 from memories.present import relation_line
 from memories.references import end_id, require_ends, view_end
 from memories.schemas.links import Direction, RelationList, RelationView
-from memories.superseded import SUPERSEDES
+from memories.superseded import supersedes
 from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.errors import NotFound
 from memoryhub.core.log.quarantine import outside_quarantine
@@ -184,7 +184,7 @@ def superseded_by(ids: Iterable[int]) -> dict[int, list[int]]:
         return {}
     found = rows.fetch(
         "SELECT r.target_id, r.source_id FROM memories_relation r "
-        f"WHERE r.target_id IN {IDS} AND {SUPERSEDES} ORDER BY r.id",
+        f"WHERE r.target_id IN {IDS} AND {supersedes()} ORDER BY r.id",
         [json.dumps(wanted)],
     )
     grouped: dict[int, list[int]] = {}

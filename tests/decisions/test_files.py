@@ -286,6 +286,37 @@ class ImportingTests(DecisionsTestCase):
         first = Decision.objects.get(chosen="So be it.", source=ONE).id
         self.assertEqual(self.get(first)["heads"], [self.of(TWO).id])
 
+    def test_only_an_accepted_record_retires_the_one_that_it_supersedes(self):
+        for number, status in enumerate(("Proposed", "Rejected", "Deprecated"), 1):
+            self.write(f"000{number}-new.md", nygard("New", status=f"{status}\n\nSupersedes ADR-1{number}"))
+            self.write(f"001{number}-old.md", nygard("Old"))
+        self.write("0020-called.md", nygard("Called superseded", status="Superseded by ADR-1"))
+        report = self.import_again()
+        problem = "the record that supersedes it is not accepted; it is imported as deprecated"
+        self.assertEqual(report.problems, [("0020-called.md", problem)])
+        statuses = [self.of(f"001{number}-old.md").status for number in (1, 2, 3)]
+        self.assertEqual((statuses, self.of("0020-called.md").status), (["accepted"] * 3, "deprecated"))
+        self.write("0001-new.md", nygard("New", status="Accepted\n\nSupersedes ADR-11"))
+        self.assertEqual(self.import_again().marked, 2)
+        statuses = [self.of(name).status for name in ("0011-old.md", "0020-called.md")]
+        self.assertEqual(statuses, ["superseded"] * 2)
+        self.assert_rebuilds()
+
+    def test_a_changed_record_retires_its_earlier_text_whatever_its_status(self):
+        for status in ("Accepted", "Proposed", "Rejected", "Deprecated"):
+            for later in ("Accepted", "Proposed", "Rejected", "Deprecated"):
+                with self.subTest(status=status, later=later):
+                    name = f"{status}-{later}.md"
+                    self.write(name, nygard("1. One", status=status))
+                    self.import_again()
+                    first = self.of(name).id
+                    self.write(name, nygard("1. One", status=later, decision="Otherwise."))
+                    self.import_again()
+                    self.assertEqual(self.of(name).status, later.lower())
+                    before = Decision.objects.get(id=first).status
+                    self.assertNotIn(before, ("accepted", "proposed"))
+        self.assert_rebuilds()
+
     def test_a_changed_status_is_marked_and_what_a_person_has_marked_stays(self):
         self.import_one(status="Proposed")
         self.assertEqual((self.import_one().marked, self.of(ONE).status), (1, "accepted"))
@@ -500,6 +531,18 @@ class MadrTests(DecisionsTestCase):
         self.record("Use `WAL`", context="## Context\n\n```\nopen")
         (text,) = madr_files(chosen_decisions()).values()
         self.assertIn('title: "Use `WAL`"\ncontext: "## Context\\n\\n```\\nopen"\n', text)
+
+    def test_a_proposal_without_a_choice_comes_back(self):
+        for fields in ({"context": "Why"}, {"rationale": "Because"}, {"alternatives": ["YAML"]}, {}):
+            services.record_decision(command=DecisionRecord.model_validate({"title": "XML?", **fields}))
+        before = chosen_decisions()
+        with tempfile.TemporaryDirectory() as folder, self.store("another"):
+            for name, text in madr_files(before).items():
+                (Path(folder) / name).write_text(text)
+            self.assertEqual(import_adrs(directory=Path(folder)).problems, [])
+            after = chosen_decisions()
+        for name in ("title", "status", "context", "chosen", "rationale", "alternatives"):
+            self.assertEqual([view[name] for view in after], [view[name] for view in before])
 
     def test_a_lineage_has_ancestors_and_descendants(self):
         first = self.record("One").id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from django.test import tag
@@ -205,6 +206,25 @@ class RecordTests(DecisionsTestCase):
         self.assertEqual(log.head()[0], 0)
 
 
+class ProposalTests(DecisionsTestCase):
+    def test_a_decision_without_a_choice_is_proposed_and_not_accepted_as_it_is(self):
+        earlier = self.record("JSON").id
+        result = record_decision(command=DecisionRecord.model_validate({"title": "XML?", "supersedes": [earlier]}))
+        view = self.get(result.id)
+        self.assertEqual((view["status"], view["chosen"]), ("proposed", ""))
+        self.assertEqual(self.get(earlier)["status"], "accepted")
+        self.assertRegex(pack_context(command=ContextPackRequest()).body.text, r"decided proposed \S+ XML\?\n")
+        with self.assertRaisesRegex(Conflict, f"#{result.id} names no choice; supersede it"):
+            services.mark_decision(command=DecisionMark(id=result.id, status="accepted"))
+        with self.assertRaisesRegex(ValueError, "status accepted needs a choice"):
+            DecisionRecord.model_validate({"title": "XML?", "status": "accepted"})
+        command = DecisionSupersede.model_validate({"id": result.id, "chosen": "XML"})
+        chosen = services.supersede_decision(command=command).id
+        statuses = [self.get(number)["status"] for number in (earlier, result.id, chosen)]
+        self.assertEqual(statuses, ["superseded", "superseded", "accepted"])
+        self.assert_rebuilds()
+
+
 class SupersedeTests(DecisionsTestCase):
     def supersede(self, decision_id: int, chosen: str, **fields: object) -> int:
         command = DecisionSupersede.model_validate({"id": decision_id, "chosen": chosen, **fields})
@@ -223,6 +243,77 @@ class SupersedeTests(DecisionsTestCase):
         latest = self.get(third)
         self.assertEqual((latest["title"], latest["topic"], latest["impact"]), ("Another", "net", "high"))
         self.assertEqual(Decision.objects.filter(id=first).values("title", "chosen", "context").get(), before)
+
+
+class HeirTests(DecisionsTestCase):
+    """A decision is retired by one that is accepted, never by one that is only proposed or was rejected."""
+
+    def heir(self, status: str, **fields: Any) -> tuple[int, int]:
+        earlier = self.record("JSON").id
+        return earlier, self.record("XML", status=status, supersedes=[earlier], **fields).id
+
+    def mark(self, decision_id: int, status: str) -> DecisionResult:
+        return services.mark_decision(command=DecisionMark.model_validate({"id": decision_id, "status": status}))
+
+    def state(self, decision_id: int) -> tuple[str, list[int], list[int]]:
+        view = self.get(decision_id)
+        return view["status"], view["superseded_by"], view["heads"]
+
+    def test_only_an_accepted_heir_retires_an_accepted_decision(self):
+        for status in ("proposed", "rejected", "deprecated"):
+            with self.subTest(status):
+                earlier, heir = self.heir(status)
+                self.assertEqual(self.state(earlier), ("accepted", [], []))
+                self.assertEqual(selectors.heads([earlier]), {earlier: [earlier]})
+                self.assertEqual(selectors.lineage_of(earlier)["heads"][0]["id"], earlier)
+                self.assertEqual(self.get(heir)["edges"][0]["to"], earlier)
+        earlier, heir = self.heir("accepted")
+        self.assertEqual(self.state(earlier), ("superseded", [heir], [heir]))
+        self.assert_rebuilds()
+
+    def test_the_acceptance_of_the_heir_retires_it_and_its_rejection_does_not(self):
+        earlier, heir = self.heir("proposed")
+        self.assertEqual(self.mark(heir, "rejected").superseded, [])
+        self.assertEqual(self.state(earlier)[0], "accepted")
+        self.assertEqual(self.mark(heir, "accepted").superseded, [earlier])
+        self.assertEqual(self.state(earlier), ("superseded", [heir], [heir]))
+        self.assertEqual(self.mark(heir, "deprecated").superseded, [])
+        self.assertEqual(self.state(earlier), ("superseded", [heir], [heir]))
+        self.mark(heir, "rejected")
+        self.assertEqual(self.state(earlier), ("accepted", [], []))
+        self.assert_rebuilds()
+
+    def test_the_same_holds_for_links_and_for_supersede(self):
+        earlier = self.record("JSON").id
+        command = DecisionSupersede.model_validate({"id": earlier, "chosen": "XML", "status": "proposed"})
+        result = services.supersede_decision(command=command)
+        self.assertEqual((result.superseded, result.supersedes_once_accepted), ([], [earlier]))
+        other = self.record("YAML", status="rejected").id
+        linked = services.link_decisions(command=DecisionLink(id=other, relation="supersedes", to=earlier))
+        self.assertEqual((linked.superseded, self.state(earlier)[0]), ([], "accepted"))
+        again = self.record("TOML", supersedes=[earlier])
+        self.assertEqual(again.superseded, [earlier])
+        self.assertEqual(self.state(earlier), ("superseded", [again.id], [again.id]))
+
+    def test_a_proposal_gives_way_to_another_and_both_to_the_accepted_one(self):
+        earlier, first = self.heir("proposed")
+        second = self.record("XML 2", status="proposed", supersedes=[first]).id
+        self.assertEqual(self.state(first), ("superseded", [second], [second]))
+        self.assertEqual(self.state(earlier)[0], "accepted")
+        self.mark(second, "accepted")
+        self.assertEqual(self.state(earlier), ("superseded", [first], [second]))
+        self.mark(second, "rejected")
+        self.assertEqual([self.state(number)[0] for number in (earlier, first)], ["accepted", "proposed"])
+        self.assert_rebuilds()
+
+    def test_packs_and_searches_give_the_decision_in_force_beside_the_proposal(self):
+        earlier, heir = self.heir("proposed")
+        pack = pack_context(command=ContextPackRequest()).body.text
+        self.assertRegex(pack, rf"#{earlier} decided \d")
+        self.assertRegex(pack, rf"#{heir} decided proposed")
+        notes = {hit["id"]: hit["note"] for hit in search(command=MemorySearch(query="JSON")).results}
+        self.assertTrue(notes[earlier].startswith("accepted"), notes)
+        self.assertNotIn("now", notes[earlier])
 
 
 class EdgeTests(DecisionsTestCase):
@@ -508,26 +599,45 @@ OPEN = ("proposed", "accepted")
 
 class Reference:
     def __init__(self) -> None:
-        self.status: dict[int, str] = {}
+        self.marks: dict[int, str] = {}
+        # Accepted now, or until they were deprecated
+        self.effective: dict[int, bool] = {}
         self.edges: set[Edge] = set()
-        self.branched: set[int] = set()
 
     def record(self, number: int, status: str, edges: set[Edge]) -> None:
-        self.status[number] = status
-        for edge in edges:
-            self.link(edge)
+        self.mark(number, status)
+        self.edges |= edges
 
-    def link(self, edge: Edge) -> None:
-        self.edges.add(edge)
-        if edge[1] == "supersedes" and self.status[edge[2]] in OPEN:
-            self.status[edge[2]] = "superseded"
+    def mark(self, number: int, status: str) -> None:
+        self.marks[number] = status
+        self.effective[number] = status == "accepted" or (status == "deprecated" and self.effective.get(number, False))
+
+    @property
+    def status(self) -> dict[int, str]:
+        return {
+            number: "superseded" if status in OPEN and self.heads(number) != {number} else status
+            for number, status in self.marks.items()
+        }
 
     def superseding(self, number: int) -> set[int]:
-        return {start for start, relation, end in self.edges if relation == "supersedes" and end == number}
+        """Return the decisions by which a decision is superseded now."""
+        return self.heads(number) - {number}
 
     def heads(self, number: int) -> set[int]:
-        above = {step for step, _ in self.walk(number, ("supersedes",), up=True)} | {number}
-        return {node for node in above if not self.superseding(node)}
+        return (
+            self.above(number, lambda node: self.effective[node])
+            or (self.marks[number] == "proposed" and self.above(number, lambda node: self.marks[node] == "proposed"))
+            or {number}
+        )
+
+    def has_branches(self) -> bool:
+        replaced = [end for _, relation, end in self.edges if relation == "supersedes"]
+        return len(set(replaced)) < len(replaced)
+
+    def above(self, number: int, counts: Callable[[int], bool]) -> set[int]:
+        heirs = [start for start, relation, end in self.edges if relation == "supersedes" and end == number]
+        found = {heir: self.above(heir, counts) or ({heir} if counts(heir) else set()) for heir in heirs}
+        return set().union(*found.values())
 
     def walk(self, number: int, relations: tuple[str, ...], *, up: bool) -> set[tuple[int, int]]:
         """Return what can be reached, each with the least number of steps to it."""
@@ -578,7 +688,6 @@ class History(RuleBasedStateMachine):
         if gone and not branch:
             self.refused(lambda: services.record_decision(command=command), gone)
             return
-        self.reference.branched.update(gone)
         self.add(command, wanted)
 
     def add(self, command: DecisionRecord, wanted: set[tuple[str, int]]) -> None:
@@ -594,7 +703,6 @@ class History(RuleBasedStateMachine):
         if gone and not branch:
             self.refused(lambda: services.supersede_decision(command=command), gone)
             return
-        self.reference.branched.update(gone)
         number = services.supersede_decision(command=command).id
         self.ids.append(number)
         self.reference.record(number, "accepted", {(number, "supersedes", before)})
@@ -615,10 +723,8 @@ class History(RuleBasedStateMachine):
             with self.case.assertRaisesRegex(Conflict, "would close a cycle|is already superseded"):
                 services.link_decisions(command=command)
         else:
-            if relation == "supersedes" and self.reference.superseding(far) - {near}:
-                self.reference.branched.add(far)
             services.link_decisions(command=command)
-            self.reference.link(edge)
+            self.reference.edges.add(edge)
 
     @rule(number=PICK, status=STATUS)
     def mark(self, number: int, status: str) -> None:
@@ -629,7 +735,7 @@ class History(RuleBasedStateMachine):
                 services.mark_decision(command=command)
         else:
             services.mark_decision(command=command)
-            self.reference.status[decision] = status
+            self.reference.mark(decision, status)
 
     def refused(self, act: Any, gone: list[int]) -> None:
         before = log.head()
@@ -660,7 +766,7 @@ class History(RuleBasedStateMachine):
         found = selectors.heads(self.ids)
         for number in self.ids:
             self.case.assertEqual(set(found[number]), self.reference.heads(number))
-        if not self.reference.branched:
+        if not self.reference.has_branches():
             self.case.assertEqual({len(heads) for heads in found.values()} - {1}, set())
 
 

@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from decisions.schemas import DecisionRecord
-from decisions.services import record_decision
+from decisions.schemas import DecisionMark, DecisionRecord
+from decisions.services import mark_decision, record_decision
 from memories import services
 from memories.models import Memory, Relation
 from memories.present import hit_line, memory_text
@@ -381,6 +381,15 @@ class ShownWithMemoriesTests(RelationsTestCase):
         text = memory_text(whole)
         self.assertIn(f"\n→ depends_on #{self.two} Two (relation #", text)
         self.assertIn("\n← project alpha related_to this (relation #", text)
+
+    def test_a_decision_supersedes_a_memory_once_it_is_accepted(self) -> None:
+        proposed = DecisionRecord.model_validate({"title": "Use XML", "chosen": "XML", "status": "proposed"})
+        decision = record_decision(command=proposed).id
+        relate(decision, "supersedes", self.one)
+        self.assertEqual(self.get(self.one)["superseded_by"], [])
+        for status, successors in (("rejected", []), ("accepted", [decision]), ("deprecated", [decision])):
+            mark_decision(command=DecisionMark.model_validate({"id": decision, "status": status}))
+            self.assertEqual(self.get(self.one)["superseded_by"], successors, status)
 
     def test_a_memory_is_superseded_until_its_successor_is_deleted(self) -> None:
         relate(self.two, "supersedes", self.one)
