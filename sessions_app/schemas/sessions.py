@@ -74,9 +74,6 @@ class SessionStart(Command):
         return {**rest, "purpose": ": ".join(texts)}
 
 
-_CHOICES = {"completed": "promote", "discarded": "discard"}
-
-
 class SessionEnd(Command):
     """End a session."""
 
@@ -93,7 +90,7 @@ class SessionEnd(Command):
         False, description="move a scratch session's entries to the project", json_schema_extra=unlisted
     )
     status: Literal["completed", "discarded"] | None = Field(
-        None, description="completed is promote=true, discarded is discard=true", json_schema_extra=unlisted
+        None, description="discarded is discard=true; completed leaves the choice open", json_schema_extra=unlisted
     )
     keep: list[EntityId] = Field(default_factory=list, max_length=1_000, description="ids to promote")
     idempotency_key: IdempotencyKey = None
@@ -101,8 +98,8 @@ class SessionEnd(Command):
     @model_validator(mode="before")
     @classmethod
     def _normalize(cls, given: Any) -> Any:
-        choice = _CHOICES.get(str(given.get("status"))) if isinstance(given, dict) else None
-        return {choice: True, **given} if choice else given
+        is_discarded = isinstance(given, dict) and given.get("status") == "discarded"
+        return {"discard": True, **given} if is_discarded else given
 
 
 class SessionList(Paging):

@@ -487,6 +487,58 @@ class AClientWithHandshake(ConfirmationTestCase):
         self.assertEqual(server.wait()[0], 0)
 
 
+class AScratchSession(McpTestCase):
+    """A user chooses what becomes of the entries where the client can ask."""
+
+    def setUp(self) -> None:
+        self.server = self.start("--project", f"scratch-{self._testMethodName[-20:].replace('_', '-')}")
+
+    def begin(self, session: str) -> dict[str, Any]:
+        self.server.say("session_start", session_id=session, mode="scratch")
+        self.server.say("memory_write", title=f"Tried in {session}", content=f"It works with {session}.")
+        return {"name": "session_end", "arguments": {"session_id": session, "status": "completed"}}
+
+    def test_ends_as_the_user_chooses(self) -> None:
+        self.server.initialize(elicitation={})
+        for choice, line in (("promote", "session promote completed"), ("discard", "session discard discarded")):
+            number = self.server.request("tools/call", self.begin(choice))
+            question = self.server.receive()
+            self.assertIn(f"Tried in {choice}", question["params"]["message"])
+            self.assertNotIn("promote=true", question["params"]["message"])
+            (field,) = question["params"]["requestedSchema"]["properties"].values()
+            self.assertEqual(field["enum"], ["promote", "discard"])
+            answer = {"action": "accept", "content": {"choice": choice}}
+            self.server.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+            ended = self.server.receive()
+            self.assertEqual(ended["id"], number)
+            self.assertIn(line, ended["result"]["content"][0]["text"])
+
+    def test_goes_on_where_the_user_declines_or_chooses_nothing(self) -> None:
+        self.server.initialize(elicitation={})
+        call = self.begin("s1")
+        for answer in ({"action": "decline"}, {"action": "accept", "content": {"choice": "burn"}}):
+            self.server.request("tools/call", call)
+            question = self.server.receive()
+            self.server.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+            self.assertTrue(self.server.receive()["result"]["isError"])
+        self.assertIn("session s1 active", self.server.say("session_list"))
+
+    def test_is_chosen_with_the_repeated_call_in_the_revision_without_handshake(self) -> None:
+        name = "session_start"
+        for arguments in ({"session_id": "s2", "mode": "scratch"}, {"title": "Tried", "content": "It works."}):
+            self.server.ask("tools/call", {"name": name, "arguments": arguments, "_meta": ENVELOPE})
+            name = "memory_write"
+        envelope = {**ENVELOPE, CAPABILITIES: {"elicitation": {}}}
+        call = {"name": "session_end", "arguments": {"session_id": "s2"}, "_meta": envelope}
+        asked = self.server.ask("tools/call", call)["result"]
+        self.assertEqual(asked["resultType"], "input_required")
+        (question,) = asked["inputRequests"]
+        answers = {question: {"action": "accept", "content": {"choice": "discard"}}}
+        again = {**call, "inputResponses": answers, "requestState": asked["requestState"]}
+        ended = self.server.ask("tools/call", again)["result"]
+        self.assertIn("session s2 discarded", ended["content"][0]["text"])
+
+
 class AClientWithoutElicitation(ConfirmationTestCase):
     def test_gets_the_question_the_token_and_how_to_call_again(self) -> None:
         by_addresses_alone = self.start()

@@ -147,6 +147,13 @@ class AutomaticTurnTests(McpTestCase):
         self.assertIn("created", server.say("memory_write", title="T", content="for all", scope="global"))
         self.assertEqual(self.events(server)[:2], BEGINNING)
 
+    def test_without_a_session_none_is_paused_or_resumed(self) -> None:
+        server = self.connect("--project", "no-session")
+        for tool in ("session_pause", "session_resume"):
+            refusal = server.refusal(tool)
+            self.assertEqual(refusal.count("this connection has no session; name one in session_id"), 1, refusal)
+        self.assertIn("there is no session 'x'", server.refusal("session_pause", session_id="x"))
+
     def test_a_write_after_a_pause_resumes_the_session(self) -> None:
         server = self.connect("--project", "paused")
         server.say("memory_write", title="first", content="one")
