@@ -26,7 +26,7 @@ from memoryhub.core.tools import Answer, Tool, all_tools
 from memoryhub.core.validation import explain
 from memoryhub.mcp.binding import Binding
 from memoryhub.mcp.caller import Caller
-from memoryhub.mcp.schema import FORMATS
+from memoryhub.mcp.schema import FORMATS, plain_arguments
 from memoryhub.mcp.threads import Job, Workers
 from memoryhub.mcp.turns import TurnKeeper, TurnKeepers
 from memoryhub.ops.serving.drain import drain_before_reading
@@ -153,7 +153,7 @@ def _arguments(tool: Tool, arguments: dict[str, Any]) -> BaseModel:
     if "format" not in fields and arguments.get("format") not in (None, *FORMATS):
         raise Invalid(f"'format' must be one of {', '.join(map(repr, FORMATS))}")
     try:
-        return tool.input.model_validate(_without_nulls(given, fields))
+        return tool.input.model_validate(plain_arguments(tool.input, _without_nulls(given, fields)))
     except ValidationError as error:
         raise Invalid(f"{tool.name}: {explain(error)}") from error
 

@@ -61,6 +61,47 @@ class CallingTools(SharedServerTestCase):
             with self.subTest(arguments=arguments):
                 self.assertEqual(self.server.refusal("test_echo", **arguments), f"invalid: {expected}")
 
+    def test_lists_and_objects_may_be_json_text_and_lists_of_one_their_item(self) -> None:
+        data, say = self.server.data, self.server.say
+        attributes = '{"related_chunks": ["chunk-1"]}'
+        written = data("memory_write", title="Sent as text", content="[1, 2]", tags='["a", "b"]', attributes=attributes)
+        for number in (
+            [written["id"]],
+            written["id"],
+            f"[{written['id']}]",
+            f"#{written['id']}",
+            [f"#{written['id']}"],
+        ):
+            (memory,) = data("memory_get", ids=number)["results"]
+            self.assertEqual((memory["content"], memory["tags"]), ("[1, 2]", ["a", "b"]))
+            self.assertEqual(memory["attributes"], {"related_chunks": ["chunk-1"]})
+        linked = '{"uri": "code://x"}'
+        data("memory_update", id=f"#{written['id']}", tags="c", content='{"d": 1}', resource_links=linked)
+        (memory,) = data("memory_get", ids=written["id"])["results"]
+        self.assertEqual((memory["content"], memory["tags"]), ('{"d": 1}', ["c"]))
+        self.assertEqual(memory["resource_links"][0]["uri"], "code://x")
+        self.assertIn("c, d", say("tag_attach", id=written["id"], tags='["d"]'))
+        found = data("memory_query", types="observations", tags='{"require": "d"}', scope='{"type": "project"}')
+        self.assertEqual([hit["id"] for hit in found["results"]], [written["id"]])
+        first = data("decision_record", title="Keep", chosen="X", alternatives='[{"option": "Y", "why_not": "slow"}]')
+        second = data("decision_record", title="Drop", chosen="Y", supersedes=f"#{first['id']}", files="a.py")
+        self.assertEqual(second["superseded"], [first["id"]])
+
+    def test_what_could_mean_two_things_is_refused(self) -> None:
+        for arguments, expected in (
+            ({"tags": "a, b"}, "'tags' must be a list"),
+            ({"tags": ""}, "'tags' must be a list"),
+            ({"tags": '["a"'}, "'tags' must be a list"),
+            ({"attributes": "[1]"}, "'attributes' must be an object"),
+            ({"attributes": '{"a": NaN}'}, "'attributes' must be an object"),
+            ({"attributes": '{"a": "\\ud800"}'}, "'attributes' must be an object"),
+            ({"tags": "[" * 100_000}, "'tags' must be a list"),
+            ({"tags": True}, "'tags' must be a list"),
+        ):
+            with self.subTest(arguments=str(arguments)[:80]):
+                refusal = self.server.refusal("memory_write", title="T", content="c", **arguments)
+                self.assertTrue(refusal.startswith(f"invalid: memory_write: {expected}"), refusal[:300])
+
     def test_an_error_of_the_hub_includes_its_data(self) -> None:
         text = "conflict: there is one already; update it instead\nid: 412\nchoices: alpha, beta"
         self.assertEqual(self.server.refusal("test_fail"), text)

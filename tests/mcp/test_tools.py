@@ -136,7 +136,7 @@ class AutomaticTurnTests(McpTestCase):
         server = self.connect("--project", "refused")
         server.say("memory_search", query="anything")
         self.assertIn("not_found", server.say("memory_update", id=99, content="x"))
-        self.assertIn("invalid", server.say("memory_write", title="T", content="x", related_chunks="no list"))
+        self.assertIn("invalid", server.say("memory_write", title="T", content="x", related_chunks=[{}]))
         self.assertIn("not_found", server.say("memory_conflict_resolve", id=99, resolution="keep_a"))
         self.assertIn("no events yet", server.say("memory_timeline"))
         server.say("memory_write", title="T", content="x")
