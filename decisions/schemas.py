@@ -12,6 +12,7 @@ from decisions.models import DecisionStatus, EdgeRelation, Impact, LinkType
 from memoryhub.core.schemas import (
     LISTED_AS,
     MAX_AUTHOR,
+    MAX_INTEGER,
     Command,
     EntityId,
     FilledLine,
@@ -19,6 +20,7 @@ from memoryhub.core.schemas import (
     Line,
     Moment,
     Paging,
+    at_most,
     self_evident,
     unlisted,
 )
@@ -179,7 +181,9 @@ class DecisionGet(Retrieval):
     topic: Name = Field("", description="or: the chain of a topic")
     file_path: Line = Field("", max_length=1_000, description="or: those that explain a file or folder")
     lineage: bool = Field(False, description="include what led to each and what followed")
-    limit: int = Field(20, ge=1, le=100, description="maximum number of results")
+    limit: Annotated[int, at_most(100)] = Field(
+        20, ge=1, le=MAX_INTEGER, description="maximum number of results, at most 100"
+    )
     max_tokens: int | None = Field(None, ge=50, le=100_000, description="budget of the whole answer")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -18,7 +18,7 @@ from memories.selectors import filtered, hits, listed
 from memories.selectors.search import without_hidden
 from memories.uses.events import Use
 from memories.uses.notes import note_read
-from memoryhub.core.schemas import Command
+from memoryhub.core.schemas import MAX_INTEGER, Command, at_most
 
 
 class ByOffset(Command):
@@ -28,13 +28,13 @@ class ByOffset(Command):
 
 
 class ListByOffset(ByOffset):
-    limit: int = Field(10, ge=1, le=100)
+    limit: Annotated[int, at_most(100)] = Field(10, ge=1, le=MAX_INTEGER)
     include_deleted: bool = False
 
 
 class SearchByOffset(ByOffset):
     query: str = Field(min_length=1, max_length=2_000)
-    limit: int = Field(5, ge=1, le=50)
+    limit: Annotated[int, at_most(50)] = Field(5, ge=1, le=MAX_INTEGER)
     threshold: float = Field(0.0, ge=0.0, le=1.0)
 
 

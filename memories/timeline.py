@@ -18,7 +18,7 @@ from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import flat
 from sessions_app.selectors import find_iteration
 
-# Newest events of an iteration that are shown; ``iteration_get`` takes another number
+# Newest events of an iteration that are shown by default
 OF_ITERATION = 100
 
 
@@ -28,25 +28,37 @@ def timeline(*, command: Timeline) -> list[dict[str, Any]]:
     Raises:
         NotFound: there is no such event or iteration.
     """
-    events = _of_iteration(command.iteration_id) if command.iteration_id else _around(command)
+    if command.iteration_id:
+        events = _of_iteration(command.iteration_id, command.limit or OF_ITERATION)
+    else:
+        events = _around(command)
     titles = _titles([entity_of(event) for event in events])
     aside = quarantine_notes(events)
     return [timeline_entry(event, aside.get(event.position) or titles.get(entity_of(event))) for event in events]
 
 
 def _around(command: Timeline) -> list[RawEvent]:
-    centre = _centre(command)
-    before = RawEvent.objects.filter(position__lte=centre).order_by("-position")[: command.before + 1]
-    after = RawEvent.objects.filter(position__gt=centre).order_by("position")[: command.after]
-    return [*reversed(before), *after]
+    centre, (before, after) = _centre(command), _window(command)
+    earlier = RawEvent.objects.filter(position__lte=centre).order_by("-position")[: before + 1]
+    later = RawEvent.objects.filter(position__gt=centre).order_by("position")[:after]
+    return [*reversed(earlier), *later]
 
 
-def _of_iteration(iteration_id: int) -> list[RawEvent]:
+def _window(command: Timeline) -> tuple[int, int]:
+    # The numbers of events before and after the centre
+    if command.limit is None:
+        return command.before, command.after
+    is_centred = command.id is not None or command.at is not None
+    after = (command.limit - 1) // 2 if is_centred else 0
+    return command.limit - 1 - after, after
+
+
+def _of_iteration(iteration_id: int, count: int) -> list[RawEvent]:
     iteration = find_iteration(iteration_id)
     events = RawEvent.objects.filter(position__gte=iteration.id)
     if iteration.end_position:
         events = events.filter(position__lte=iteration.end_position)
-    return [*reversed(events.order_by("-position")[:OF_ITERATION])]
+    return [*reversed(events.order_by("-position")[:count])]
 
 
 def _centre(command: Timeline) -> int:

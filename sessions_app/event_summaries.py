@@ -24,7 +24,8 @@ def about(type_name: str, payload: Mapping[str, Any], title: str) -> str:
     found = event_type(type_name)
     if found and found.about:
         return first_line(found.about(payload))
-    return first_line(payload.get("title") or title or main_text(payload))
+    own_title = payload.get("title")
+    return first_line((isinstance(own_title, str) and own_title) or title or main_text(payload))
 
 
 def body(type_name: str, payload: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -39,4 +40,4 @@ def body(type_name: str, payload: Mapping[str, Any]) -> tuple[str, dict[str, Any
 
 def joined(*parts: Any) -> str:
     """Join the first lines of the non-empty parts with colons."""
-    return ": ".join(first_line(part) for part in parts if part)
+    return ": ".join(first_line(part) for part in parts if part and isinstance(part, str))

@@ -12,7 +12,7 @@ from memoryhub.core.log import ReplayWindow
 from memoryhub.core.log.event_view import main_text
 from memoryhub.core.log.read import described
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
-from memoryhub.core.schemas import Command, Listing, Moment, Paging
+from memoryhub.core.schemas import MAX_INTEGER, Command, Listing, Moment, Paging, at_most
 from memoryhub.core.text import NOT_BLANK, flat
 
 EventTypeName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=64, pattern=NOT_BLANK)]
@@ -36,7 +36,7 @@ class EventWindow(Command):
 class AuditReplay(EventWindow, Paging):
     """Replay a part of the log in pages."""
 
-    limit: int = Field(100, ge=1, le=1000, description="events per page")
+    limit: Annotated[int, at_most(1000)] = Field(100, ge=1, le=MAX_INTEGER, description="events per page, at most 1000")
 
 
 def replay_page(*, command: AuditReplay) -> Listing:

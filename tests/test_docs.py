@@ -32,6 +32,7 @@ from memoryhub.mcp.options import PROFILES
 from memoryhub.mcp.registry import listed_tools, load_tools
 from memoryhub.rest.api import api
 from memoryhub.teams import connections, sending
+from sessions_app.events.client import outlines
 from tests.home import run_home
 from tests.programs import needs
 from tests.web.server import Server, Shell, serving, temporary_home
@@ -114,6 +115,10 @@ class DocumentsTests(SimpleTestCase):
         product = (known for known in event_types() if not known.schema.__module__.startswith("tests."))
         known = sorted(product, key=lambda known: (known.group.order, known.name))
         self.assert_table("reference/events.md", "| event |", map(event_row, known))
+
+    def test_every_payload_that_clients_append_has_its_row(self):
+        rows = (f"| {', '.join(f'`{name}`' for name in types)} | `{fields}` |" for fields, types in outlines().items())
+        self.assert_table("reference/events.md", "| appended by clients |", rows)
 
     def test_every_effect_of_roll_back_has_its_row(self):
         rows = (f"| `{effect.step}` | {effect.words} |" for effect in effects().values())

@@ -61,7 +61,8 @@ def _faults(type_name: str, payload: Any) -> list[Mapping[str, Any]]:
     if type_name == PROJECT_CONFIGURED.name:
         faults += _faults_in(ProjectSettings, _set(payload["settings"]), ("settings",))
     kind_of = payload.get("kind", DEFAULT_KIND)
-    if "attributes" in payload and kind_of in KINDS:
+    has_attributes = "attributes" in (kind.schema.model_fields if kind else payload)  # or a client's own field
+    if has_attributes and "attributes" in payload and kind_of in KINDS:
         faults += _faults_in(KINDS[kind_of].attributes, payload["attributes"], ("attributes",))
     return faults
 

@@ -2,13 +2,23 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
 from memories.models import MemoryKind, MemoryScope
 from memories.schemas.writing import Tags, TypeName
-from memoryhub.core.schemas import Command, EntityId, Moment, Paging, self_evident, unlisted
+from memoryhub.core.schemas import (
+    MAX_INTEGER,
+    Command,
+    EntityId,
+    Moment,
+    Paging,
+    at_most,
+    explained_here,
+    self_evident,
+    unlisted,
+)
 from memoryhub.core.search.retrieval import Retrieval
 
 
@@ -145,5 +155,12 @@ class Timeline(Command):
     id: EntityId | None = Field(None, description="around this id; default: the end of the log")
     at: Moment | None = Field(None, description="around this time")
     iteration_id: EntityId | None = Field(None, description="newest 100 events of this iteration")
-    before: int = Field(10, ge=0, le=100, description="events before", json_schema_extra=self_evident)
-    after: int = Field(10, ge=0, le=100, description="events after", json_schema_extra=self_evident)
+    limit: Annotated[int, Field(ge=1, le=MAX_INTEGER), at_most(500)] | None = Field(
+        None, description="number of events in all, instead of before and after", json_schema_extra=explained_here
+    )
+    before: Annotated[int, at_most(100)] = Field(
+        10, ge=0, le=MAX_INTEGER, description="events before", json_schema_extra=self_evident
+    )
+    after: Annotated[int, at_most(100)] = Field(
+        10, ge=0, le=MAX_INTEGER, description="events after", json_schema_extra=self_evident
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 INTERRUPTED_EXIT_CODE = 130  # the shells' code for a process ended by SIGINT
@@ -155,6 +155,19 @@ class ConfirmationRequired(HubError):
 
     def __init__(self, question: str, *, confirm_token: str, id: object, **data: Any) -> None:  # noqa: A002
         super().__init__(question, id=id, confirm_token=confirm_token, **data)
+
+
+class ChoiceRequired(Invalid):
+    """The caller must choose what happens; nothing was changed. The data has what the choice is about."""
+
+    code = "choice_required"
+    exit_code = 21
+
+    def __init__(self, question: str, how: str, *, choices: Sequence[str], **data: Any) -> None:
+        super().__init__(f"{question}; {how}", **data)
+        self.question = question
+        # Names of the true-or-false arguments of which the same call needs one
+        self.choices = tuple(choices)
 
 
 # Errors of HTTP itself, by code.

@@ -214,10 +214,17 @@ class Command(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def at_most(limit: int) -> AfterValidator:
+    """Take a greater number as ``limit``: how much a list returns is bounded, but asking for more is no fault."""
+    return AfterValidator(lambda number: min(number, limit))
+
+
 class Paging(Command):
     """Paging arguments of lists."""
 
-    limit: int = Field(20, ge=1, le=100, description="maximum number of results")
+    limit: Annotated[int, at_most(100)] = Field(
+        20, ge=1, le=MAX_INTEGER, description="maximum number of results, at most 100"
+    )
     cursor: str | None = Field(None, max_length=500, description="next_cursor of the previous answer")
     compact: bool = Field(False, description="ids and names only")
     max_tokens: int | None = Field(None, ge=50, le=100_000, description="budget of the whole answer")

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 from memoryhub.config.folder import use_folder
 from memoryhub.core import log
-from memoryhub.core.errors import ConfirmationRequired, HubError, Invalid, Unavailable
+from memoryhub.core.errors import ChoiceRequired, ConfirmationRequired, HubError, Invalid, Unavailable
 from memoryhub.core.origin import use_origin
 from memoryhub.core.paging import answering
 from memoryhub.core.permissions import use_grant
@@ -26,7 +26,7 @@ from memoryhub.core.tools import Answer, Tool, all_tools
 from memoryhub.core.validation import explain
 from memoryhub.mcp.binding import Binding
 from memoryhub.mcp.caller import Caller
-from memoryhub.mcp.schema import FORMATS
+from memoryhub.mcp.schema import FORMATS, plain_arguments
 from memoryhub.mcp.threads import Job, Workers
 from memoryhub.mcp.turns import TurnKeeper, TurnKeepers
 from memoryhub.ops.serving.drain import drain_before_reading
@@ -50,7 +50,7 @@ class Calls:
         self.describe_client: Callable[[str, str], None] | None = None
 
     async def call(self, tool: Tool, arguments: dict[str, Any], *, caller: Caller) -> Result:
-        """Return the answer or error as a ``CallToolResult``; only ConfirmationRequired is raised."""
+        """Return the answer or error as a ``CallToolResult``; only questions for the user are raised."""
         as_json = arguments.get("format") == "json"
         try:
             given = _arguments(tool, arguments)
@@ -61,7 +61,7 @@ class Calls:
             answer = await self.run(
                 handler, writes=tool.writes or tool.records, caller=caller, project_id=arguments.get("project_id")
             )
-        except ConfirmationRequired:
+        except (ConfirmationRequired, ChoiceRequired):
             raise
         except HubError as error:
             return error_result(error, as_json=as_json)
@@ -153,7 +153,7 @@ def _arguments(tool: Tool, arguments: dict[str, Any]) -> BaseModel:
     if "format" not in fields and arguments.get("format") not in (None, *FORMATS):
         raise Invalid(f"'format' must be one of {', '.join(map(repr, FORMATS))}")
     try:
-        return tool.input.model_validate(_without_nulls(given, fields))
+        return tool.input.model_validate(plain_arguments(tool.input, _without_nulls(given, fields)))
     except ValidationError as error:
         raise Invalid(f"{tool.name}: {explain(error)}") from error
 

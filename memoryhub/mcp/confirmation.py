@@ -1,7 +1,8 @@
-"""Ask the user to confirm what cannot be undone.
+"""Ask the user to confirm what cannot be undone, or to choose.
 
 Clients of the newest protocol revision get the question as the result and repeat the call with the answer. Clients
-with a handshake are asked while the call waits. Clients without elicitation get a token to repeat the call with.
+with a handshake are asked while the call waits. Clients without elicitation get a token to repeat the call with, or
+the choices.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from mcp_types.methods import is_input_required
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from memoryhub.core.errors import ConfirmationRequired, Forbidden, HubError, PreconditionFailed
+from memoryhub.core.errors import ChoiceRequired, ConfirmationRequired, Forbidden, HubError, Invalid, PreconditionFailed
 from memoryhub.core.secret_files import SECRET_KEY, read_or_create_secret
 from memoryhub.mcp.threads import stopping_error
 
@@ -34,8 +35,13 @@ Result = dict[str, Any]
 Arguments = dict[str, Any]
 Call = Callable[[Arguments], Awaitable[Result]]
 
+# What a call raises to have its user asked
+Question = ConfirmationRequired | ChoiceRequired
+
 TOKEN = "confirm_token"  # noqa: S105  (an argument's name)
 _QUESTION = "confirm"
+# The field of a choice, and what the state of one begins with
+_CHOICE = "choice"
 _SEAL = "memory-hub mcp state"
 # The form has no fields; accepting it confirms.
 _NO_FIELDS: Arguments = {"type": "object", "properties": {}}
@@ -55,30 +61,29 @@ class Questions:
             scope.cancel()
 
     async def confirm(self, context: Context, params: types.CallToolRequestParams, call: Call) -> Result:
-        """Call a tool; if it needs confirmation, get it and call again."""
+        """Call a tool; if it needs the user's word, get it and call again."""
         arguments = dict(params.arguments or {})
         answer = _answer_in(params)
         if answer is not None:
-            return await _confirmed(call, arguments, answer.action, params.request_state)
+            return await _confirmed(call, arguments, answer, params.request_state or "")
         try:
             return await call(arguments)
-        except ConfirmationRequired as question:
+        except (ConfirmationRequired, ChoiceRequired) as question:
             if _can_ask(context) and context.protocol_version in MODERN_PROTOCOL_VERSIONS:
                 return _input_required(question)
-            action = await self._ask(context, question) if _can_ask(context) else None
-            if action is None:
+            answer = await self._ask(context, question) if _can_ask(context) else None
+            if answer is None:
                 raise _with_instructions(question, params.name) from question
-            return await _confirmed(call, arguments, action, question.data[TOKEN])
+            return await _confirmed(call, arguments, answer, _state_of(question))
 
-    async def _ask(self, context: Context, question: ConfirmationRequired) -> str | None:
+    async def _ask(self, context: Context, question: Question) -> types.ElicitResult | None:
         # None if the client could not ask after all.
         if self._stopped:
             raise stopping_error()
         with anyio.CancelScope() as scope:
             self._waiting.add(scope)
             try:
-                answer = await context.session.elicit_form(question.message, _NO_FIELDS, context.request_id)
-                return answer.action
+                return await context.session.elicit_form(_text_of(question), _form_of(question), context.request_id)
             except (MCPError, ValidationError):
                 logger.warning("the client could not ask its user", exc_info=True)
                 return None
@@ -93,17 +98,48 @@ def _answer_in(params: types.CallToolRequestParams) -> types.ElicitResult | None
     return answer if isinstance(answer, types.ElicitResult) else None
 
 
-async def _confirmed(call: Call, arguments: Arguments, action: str, token: str | None) -> Result:
-    if action != "accept":
-        did = "declined" if action == "decline" else "dismissed the question"
-        raise Forbidden(f"the user {did}; nothing was deleted")
+async def _confirmed(call: Call, arguments: Arguments, answer: types.ElicitResult, state: str) -> Result:
+    if answer.action != "accept":
+        did = "declined" if answer.action == "decline" else "dismissed the question"
+        raise Forbidden(f"the user {did}; nothing was changed")
     try:
-        return await call({**arguments, TOKEN: token})
+        return await call({**arguments, **_arguments_of(answer, state)})
     except ConfirmationRequired as question:
         # The state has changed, so the user has not seen this question (decision 17).
         raise PreconditionFailed(
             "what the user confirmed has changed meanwhile; call again", id=question.data["id"]
         ) from question
+
+
+def _state_of(question: Question) -> str:
+    if isinstance(question, ChoiceRequired):
+        return ":".join([_CHOICE, *question.choices])
+    token: str = question.data[TOKEN]
+    return token
+
+
+def _arguments_of(answer: types.ElicitResult, state: str) -> Arguments:
+    # The argument that the user's answer adds to the call
+    kind, *choices = state.split(":")
+    if kind != _CHOICE:
+        return {TOKEN: state}
+    choice = (answer.content or {}).get(_CHOICE)
+    if choice not in choices:
+        raise Invalid(f"the user chose none of {', '.join(choices)}; nothing was changed")
+    return {str(choice): True}
+
+
+def _text_of(question: Question) -> str:
+    if isinstance(question, ChoiceRequired):
+        return "\n".join([f"{question.question}. What becomes of it?", *question.data.get("entries", [])])
+    return question.message
+
+
+def _form_of(question: Question) -> Arguments:
+    if not isinstance(question, ChoiceRequired):
+        return _NO_FIELDS
+    field = {"type": "string", "enum": list(question.choices)}
+    return {"type": "object", "properties": {_CHOICE: field}, "required": [_CHOICE]}
 
 
 def _can_ask(context: Context) -> bool:
@@ -112,16 +148,18 @@ def _can_ask(context: Context) -> bool:
     return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
 
-def _input_required(question: ConfirmationRequired) -> Result:
-    params = {"mode": "form", "message": question.message, "requestedSchema": _NO_FIELDS}
+def _input_required(question: Question) -> Result:
+    params = {"mode": "form", "message": _text_of(question), "requestedSchema": _form_of(question)}
     return {
         "resultType": "input_required",
         "inputRequests": {_QUESTION: {"method": "elicitation/create", "params": params}},
-        "requestState": question.data[TOKEN],
+        "requestState": _state_of(question),
     }
 
 
-def _with_instructions(question: ConfirmationRequired, tool: str) -> HubError:
+def _with_instructions(question: Question, tool: str) -> HubError:
+    if isinstance(question, ChoiceRequired):
+        return question
     how = f"nothing was deleted yet: ask the user; if they agree, call {tool} again with this {TOKEN}"
     return ConfirmationRequired(question.message, **question.data, next=how)
 

@@ -1,10 +1,13 @@
-"""Minimal input schemas, because clients send them with every conversation.
+"""Minimal input schemas, because clients send them with every conversation, and arguments as a schema means them.
 
 Titles, null alternatives, empty defaults and limits are left out; an error names the limit. References are inlined.
 """
 
 from __future__ import annotations
 
+import json
+import re
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -30,8 +33,11 @@ _ONLY_IN_INSTRUCTIONS = frozenset({"compact", "max_tokens"})
 _EMPTY_DEFAULTS: tuple[object, ...] = (None, "", [], {}, False)
 
 
+_ID = re.compile(r"#\d{1,15}")
+
+
 def input_schema(model: type[BaseModel]) -> Schema:
-    full = model.model_json_schema()
+    full = _full_schema(model)
     definitions = full.get("$defs", {})
     fields = {name: field for name, field in full.get("properties", {}).items() if _is_listed(name, field)}
     properties = {name: _listed(name, field, definitions) for name, field in fields.items()}
@@ -92,3 +98,68 @@ def _slim_value(key: str, value: Any, definitions: Schema) -> Any:
     if key == "anyOf":
         return [_slim(choice, definitions) for choice in value]
     return _slim(value, definitions) if key == "items" else value
+
+
+def plain_arguments(model: type[BaseModel], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments as ``model`` takes them.
+
+    Some clients send a list or an object as JSON text, the item of a list without the list, or an id as ``#412``. Where
+    the schema leaves no doubt, this is what it stands for; everything else stays as it is.
+    """
+    full = _full_schema(model)
+    plain: dict[str, Any] = _plain(full, arguments, full.get("$defs", {}))
+    return plain
+
+
+@cache
+def _full_schema(model: type[BaseModel]) -> Schema:
+    return model.model_json_schema()
+
+
+def _plain(schema: Schema, value: Any, definitions: Schema) -> Any:
+    resolved = _resolve(schema, definitions)
+    choices = [_resolve(choice, definitions) for choice in resolved.get("anyOf", [resolved])]
+    by_type = {_type_of(choice): choice for choice in choices}
+    if None in by_type:
+        return value  # anything is accepted
+    if isinstance(value, str):
+        value = _read_text(value, frozenset(by_type))
+    if "array" in by_type and _is_item(value, frozenset(by_type)):
+        value = [value]
+    if isinstance(value, list) and "array" in by_type:
+        items = by_type["array"].get("items", {})
+        return [_plain(items, item, definitions) for item in value]
+    if isinstance(value, dict) and "object" in by_type:
+        fields = by_type["object"].get("properties", {})
+        return {name: _plain(fields.get(name, {}), field, definitions) for name, field in value.items()}
+    return value
+
+
+def _type_of(choice: Schema) -> str | None:
+    return choice.get("type") or ("string" if "enum" in choice or "const" in choice else None)
+
+
+def _read_text(text: str, types: frozenset[str | None]) -> Any:
+    if "integer" in types and "string" not in types and _ID.fullmatch(text):
+        return int(text[1:])
+    # A field that takes a text as well as a list keeps every text that is no JSON list
+    is_json = text.lstrip().startswith("[") if "string" in types else bool(types & {"array", "object"})
+    if not is_json or ("string" in types and "array" not in types):
+        return text
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+        json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, list | dict) else text
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _is_item(value: Any, types: frozenset[str | None]) -> bool:
+    if isinstance(value, str):
+        return "string" not in types and bool(value.strip()) and "," not in value and value[0] not in "[{"
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return (is_number and "integer" not in types) or (isinstance(value, dict) and "object" not in types)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from pydantic import Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue, ValidationInfo, model_validator
 
 from memoryhub.core.events.event_types import (
     EventGroup,
@@ -18,20 +19,38 @@ from memoryhub.core.events.event_types import (
     event_types,
 )
 from memoryhub.core.events.rollback import sets_aside
-from memoryhub.core.schemas import Instant, Payload
+from memoryhub.core.schemas import STORED, Instant, Payload
 from sessions_app.event_summaries import joined
 from sessions_app.events.work import WORK
 
 MAX_TEXT = 100_000
 
 
-class Message(Payload):
+def _check_size(data: Mapping[str, Any], info: ValidationInfo) -> None:
+    # Events of earlier versions were checked when they were appended.
+    if info.context != STORED and len(json.dumps(data, ensure_ascii=False)) > MAX_TEXT:
+        raise ValueError(f"fields that the type does not name may have {MAX_TEXT} characters as JSON in all")
+
+
+class ClientPayload(Payload):
+    """Base of the payloads of clients' events: fields that the type does not name are stored too."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, JsonValue]
+
+    @model_validator(mode="after")
+    def _bounded(self, info: ValidationInfo) -> ClientPayload:
+        _check_size(self.__pydantic_extra__, info)
+        return self
+
+
+class Message(ClientPayload):
     content: str = Field(min_length=1, max_length=MAX_TEXT)
     # When it was said, if it was recorded later, such as by an import
     written_at: Instant | None = None
 
 
-class ToolMessage(Payload):
+class ToolMessage(ClientPayload):
     tool: str = Field(min_length=1, max_length=200)
     input: JsonValue = None
     output: JsonValue = None
@@ -40,14 +59,14 @@ class ToolMessage(Payload):
     agent_id: str = Field("", max_length=200)
 
 
-class FileEdited(Payload):
+class FileEdited(ClientPayload):
     path: str = Field(min_length=1, max_length=4_000)
     change: str = Field("", max_length=MAX_TEXT)
     tool: str = Field("", max_length=200)
     agent_id: str = Field("", max_length=200)
 
 
-class CommandRun(Payload):
+class CommandRun(ClientPayload):
     command: str = Field(min_length=1, max_length=MAX_TEXT)
     output: str = Field("", max_length=MAX_TEXT)
     exit_code: int | None = None
@@ -55,18 +74,31 @@ class CommandRun(Payload):
     agent_id: str = Field("", max_length=200)
 
 
-class Note(Payload):
+class Note(ClientPayload):
     content: str = Field(min_length=1, max_length=MAX_TEXT)
 
 
-class PhaseEvent(Payload):
+class PhaseEvent(ClientPayload):
     phase: str = Field(min_length=1, max_length=64)
     detail: str = Field("", max_length=MAX_TEXT)
 
 
-class Approval(Payload):
-    subject: str = Field(min_length=1, max_length=2_000)
+class Approval(ClientPayload):
+    subject: str = Field("", max_length=2_000)
     detail: str = Field("", max_length=MAX_TEXT)
+    phase: str = Field("", max_length=64)
+
+
+class CustomEvent(Payload):
+    """An event of a type that only its client knows."""
+
+    type: str = Field(min_length=1, max_length=64)
+    payload: dict[str, JsonValue] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _bounded(self, info: ValidationInfo) -> CustomEvent:
+        _check_size(self.payload, info)
+        return self
 
 
 def _about_tool(payload: Mapping[str, Any]) -> str:
@@ -82,11 +114,22 @@ _DESCRIPTIVE = ("file_path", "pattern", "query", "path", "url", "command", "titl
 
 
 def _about_phase(payload: Mapping[str, Any]) -> str:
-    return joined(payload.get("phase"), payload.get("detail"))
+    return joined(payload.get("phase"), _detail(payload))
 
 
 def _about_approval(payload: Mapping[str, Any]) -> str:
-    return joined(payload.get("subject"), payload.get("detail"))
+    return joined(payload.get("subject") or payload.get("phase"), _detail(payload))
+
+
+def _about_custom(payload: Mapping[str, Any]) -> str:
+    content = payload.get("payload", {})
+    return joined(payload.get("type"), _about_phase(content))
+
+
+def _detail(payload: Mapping[str, Any]) -> str:
+    # Clients also call it the reason.
+    text = payload.get("detail") or payload.get("reason")
+    return text if isinstance(text, str) else ""
 
 
 MESSAGES = EventGroup("messages", "Messages", 20, "note")
@@ -212,6 +255,16 @@ USER_REJECTED = _define(
 )
 
 
+CUSTOM_RECORDED = _define(
+    "custom.recorded",
+    CustomEvent,
+    label="Custom event",
+    group=WORK,
+    nouns=("custom event", "custom events"),
+    about=_about_custom,
+)
+
+
 def client_events() -> dict[str, EventType[Any]]:
     return {type_.name: type_ for type_ in event_types() if type_.from_clients}
 
@@ -220,3 +273,16 @@ def client_event(name: str) -> EventType[Any] | None:
     """Return the type of that name, written with a dot or an underscore."""
     types = client_events()
     return types.get(name) or types.get(name.replace("_", ".", 1))
+
+
+def outline(schema: type[Payload]) -> str:
+    """Return the fields of a payload in a line: ``phase, detail?``."""
+    return ", ".join(name if field.is_required() else f"{name}?" for name, field in schema.model_fields.items())
+
+
+def outlines() -> dict[str, list[str]]:
+    """Return the types that clients append by the fields of their payloads."""
+    types: dict[str, list[str]] = {}
+    for name, type_ in client_events().items():
+        types.setdefault(outline(type_.schema), []).append(name)
+    return types

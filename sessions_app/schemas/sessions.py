@@ -4,9 +4,19 @@ import json
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StringConstraints,
+    WithJsonSchema,
+    model_validator,
+)
 
 from memoryhub.core.schemas import (
+    LOWERED,
     Command,
     EntityId,
     IdempotencyKey,
@@ -16,6 +26,7 @@ from memoryhub.core.schemas import (
     self_evident,
     unlisted,
 )
+from sessions_app.events.client import outlines
 from sessions_app.models import SessionMode, SessionStatus, TurnStatus
 
 _MODES = {"working_period": SessionMode.WORKING.value, "scratch_space": SessionMode.SCRATCH.value}
@@ -74,9 +85,6 @@ class SessionStart(Command):
         return {**rest, "purpose": ": ".join(texts)}
 
 
-_CHOICES = {"completed": "promote", "discarded": "discard"}
-
-
 class SessionEnd(Command):
     """End a session."""
 
@@ -93,7 +101,7 @@ class SessionEnd(Command):
         False, description="move a scratch session's entries to the project", json_schema_extra=unlisted
     )
     status: Literal["completed", "discarded"] | None = Field(
-        None, description="completed is promote=true, discarded is discard=true", json_schema_extra=unlisted
+        None, description="discarded is discard=true; completed leaves the choice open", json_schema_extra=unlisted
     )
     keep: list[EntityId] = Field(default_factory=list, max_length=1_000, description="ids to promote")
     idempotency_key: IdempotencyKey = None
@@ -101,8 +109,8 @@ class SessionEnd(Command):
     @model_validator(mode="before")
     @classmethod
     def _normalize(cls, given: Any) -> Any:
-        choice = _CHOICES.get(str(given.get("status"))) if isinstance(given, dict) else None
-        return {choice: True, **given} if choice else given
+        is_discarded = isinstance(given, dict) and given.get("status") == "discarded"
+        return {"discard": True, **given} if is_discarded else given
 
 
 class SessionList(Paging):
@@ -161,11 +169,25 @@ def _parsed(value: object) -> object:
 EventData = Annotated[dict[str, Any], BeforeValidator(_parsed)]
 
 
+# No colon or space: the hub's own traces, such as those of imports, have one. Masked secrets don't match either.
+TraceId = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$"),
+    LOWERED,
+]
+
+
+def _fields_of_payloads() -> str:
+    lines = [f"{', '.join(types)}: {fields}" for fields, types in outlines().items()]
+    return f"{'; '.join(lines)}. Other fields are stored too"
+
+
 class EventAppend(TurnCall):
     """Append an event to the open turn."""
 
-    type: Line = Field(max_length=64, description="e.g. message.user, command.run, phase_completed")
-    payload: EventData = Field(description="an error names the fields of the type")
+    type: Line = Field(max_length=64, description="e.g. message.user, phase_completed, or a word of your own")
+    payload: EventData = Field(default_factory=dict, description=_fields_of_payloads())
+    trace_id: TraceId | None = Field(None, description="groups events across systems", json_schema_extra=self_evident)
     idempotency_key: IdempotencyKey = None
 
 

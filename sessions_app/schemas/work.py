@@ -8,6 +8,7 @@ from pydantic import BaseModel, BeforeValidator, Field, JsonValue, StringConstra
 from memoryhub.config.secret_rules import MAX_ALLOWED, MAX_RULES, Allowed, PersonalType, SecretRule
 from memoryhub.core.schemas import (
     LISTED_AS,
+    MAX_INTEGER,
     Command,
     EntityId,
     IdempotencyKey,
@@ -15,6 +16,7 @@ from memoryhub.core.schemas import (
     Moment,
     Paging,
     Tag,
+    at_most,
     self_evident,
     unlisted,
 )
@@ -143,7 +145,9 @@ class IterationGet(Command):
     """Get an iteration with its chronology."""
 
     id: EntityId | None = Field(None, description="default: the latest")
-    events: int = Field(50, ge=0, le=500, description="number of newest events")
+    events: Annotated[int, at_most(500)] = Field(
+        50, ge=0, le=MAX_INTEGER, description="number of newest events, at most 500"
+    )
 
 
 class IterationView(BaseModel):

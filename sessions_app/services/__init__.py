@@ -2,6 +2,7 @@ from sessions_app.services.commits import RecordReport, record_commit, record_co
 from sessions_app.services.sessions import (
     end_idle_sessions,
     end_session,
+    end_unattended,
     find_session,
     pause_session,
     resume_session,
@@ -12,6 +13,7 @@ __all__ = [
     "RecordReport",
     "end_idle_sessions",
     "end_session",
+    "end_unattended",
     "find_session",
     "pause_session",
     "record_commit",

@@ -32,7 +32,7 @@ from sessions_app.hook_parser import HookEvent
 from sessions_app.models import SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart
 from sessions_app.services.commits import record_commits
-from sessions_app.services.sessions import continue_session, end_session
+from sessions_app.services.sessions import continue_session, end_unattended
 from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
 
 _PROMPT_CHARS = 200
@@ -218,8 +218,7 @@ def _stop(event: HookEvent, key: str) -> None:
 def _end(event: HookEvent, key: str) -> None:
     if _is_active(event.session_id):
         summary = digest_session(session_id=event.session_id, reason=event.reason)
-        # Nobody can be asked any more, so a scratch session's entries are kept.
-        end_session(command=SessionEnd(session_id=event.session_id, summary=summary, promote=True, idempotency_key=key))
+        end_unattended(command=SessionEnd(session_id=event.session_id, summary=summary, idempotency_key=key))
 
 
 def _ignore(_event: HookEvent, _key: str) -> None:

@@ -8,7 +8,7 @@ from memoryhub.config.current_settings import project_settings
 from memoryhub.config.retention_rules import EndedWith
 from memoryhub.core import clock, ids, log
 from memoryhub.core.contributions import promote_entries, scratch_entries
-from memoryhub.core.errors import Conflict, Invalid, NotFound
+from memoryhub.core.errors import ChoiceRequired, Conflict, Invalid, NotFound
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import current_origin, kept_folder, use_origin
@@ -88,7 +88,8 @@ def end_session(*, command: SessionEnd) -> Session:
     Raises:
         NotFound: there is no such session, or none is active.
         Conflict: it has already ended.
-        Invalid: several are active and none was named, or a scratch session's entries need a choice: the data has them.
+        Invalid: several are active and none was named.
+        ChoiceRequired: a scratch session's entries, which are in the data, must be promoted or discarded.
         PreconditionFailed: the turn policy is strict, and the caller has no open turn.
     """
     with log.transaction():
@@ -127,19 +128,31 @@ def _fate_of_entries(session: Session, command: SessionEnd) -> EndedWith | None:
         return None
     if command.discard:
         return EndedWith.DISCARD
-    if not command.promote and not metadata_of([session.id]).get(session.id, {}).get("auto_promote"):
-        _ask(session)
+    entries = {} if command.promote else _undecided(session)
+    if entries:
+        raise ChoiceRequired(
+            f"session {session.session_id!r} is a scratch session with {counted(len(entries), 'entry', 'entries')}",
+            "ask the user, then end it with promote=true, or with discard=true and the ids to promote in keep",
+            choices=("promote", "discard"),
+            entries=[f"#{entry} {title}" for entry, title in entries.items()],
+        )
     return EndedWith.PROMOTE
 
 
-def _ask(session: Session) -> None:
-    entries = scratch_entries(session.session_id)
-    if entries:
-        raise Invalid(
-            f"session {session.session_id!r} is a scratch session with {counted(len(entries), 'entry', 'entries')}; "
-            "ask the user, then end it with promote=true, or with discard=true and the ids to promote in keep",
-            entries=[f"#{entry} {title}" for entry, title in entries.items()],
-        )
+def _undecided(session: Session) -> dict[int, str]:
+    """Return the entries of a scratch session that must not be promoted without being asked for."""
+    if session.mode != SessionMode.SCRATCH or metadata_of([session.id]).get(session.id, {}).get("auto_promote"):
+        return {}
+    return scratch_entries(session.session_id)
+
+
+def end_unattended(*, command: SessionEnd) -> Session:
+    """End a session whose client has left, or pause it where somebody must decide about a scratch session's entries."""
+    with log.transaction():
+        session = _session_to_end(command.session_id or "")
+        if _undecided(session):
+            return pause_session(command=SessionTouch(session_id=session.session_id))
+        return end_session(command=command)
 
 
 def _promote(session: Session, ended: SessionEnded) -> None:
@@ -176,7 +189,7 @@ def resume_session(*, command: SessionTouch) -> Session:
 
 def _touch(command: SessionTouch, event_type: EventType[SessionTouched], wanted: SessionStatus) -> Session:
     with log.transaction():
-        session = find_session(session_id=command.session_id or current_origin().session_id)
+        session = _named_or_own(command.session_id)
         if session.status != wanted:
             raise Conflict(f"session {session.session_id!r} is {session.status}, not {wanted}", id=session.id)
         if event_type is SESSION_PAUSED:
@@ -186,8 +199,15 @@ def _touch(command: SessionTouch, event_type: EventType[SessionTouched], wanted:
         return find_session(session_id=session.session_id)
 
 
+def _named_or_own(name: str | None) -> Session:
+    name = name or current_origin().session_id
+    if not name:
+        raise NotFound("this connection has no session; name one in session_id, or begin one with session_start")
+    return find_session(session_id=name)
+
+
 def end_idle_sessions() -> int:
-    """End the sessions without an event for ``session_idle_hours``; return how many."""
+    """End the sessions without an event for ``session_idle_hours``, as ``end_unattended`` does; return how many."""
     timeout = timedelta(hours=project_settings().session_idle_hours)
     with log.transaction():
         limit = clock.now() - timeout
@@ -196,9 +216,7 @@ def end_idle_sessions() -> int:
         idle = [session for session in active if _is_idle(session, limit)]
         for session in idle:
             with use_origin(session_id=session.session_id):
-                end_session(
-                    command=SessionEnd(session_id=session.session_id, summary=_idle_summary(session), promote=True)
-                )
+                end_unattended(command=SessionEnd(session_id=session.session_id, summary=_idle_summary(session)))
     return len(idle)
 
 
@@ -235,7 +253,7 @@ def find_session(*, session_id: str) -> Session:
 
 def _session_to_end(name: str) -> Session:
     session = _named_or_only_active(name)
-    if session.status != SessionStatus.ACTIVE:
+    if session.status not in (SessionStatus.ACTIVE, SessionStatus.PAUSED):
         raise Conflict(f"session {session.session_id!r} is already {session.status}", id=session.id)
     return session
 

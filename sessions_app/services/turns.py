@@ -5,8 +5,10 @@ A turn is ``open`` when it begins; ``turn_end`` makes it ``closed``, a timeout `
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import hmac
+import re
 import secrets
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -19,11 +21,12 @@ from memoryhub.config.current_settings import project_settings
 from memoryhub.config.retention_rules import TurnPolicy
 from memoryhub.core import clock, ids, log
 from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.core.events.event_types import event_type as event_type_named
 from memoryhub.core.events.projection import Event
 from memoryhub.core.origin import Origin, current_origin, use_origin
 from memoryhub.core.stores import rows
 from memoryhub.core.validation import explain
-from sessions_app.events.client import client_event, client_events
+from sessions_app.events.client import CUSTOM_RECORDED, client_event, client_events, outline
 from sessions_app.events.sessions import (
     SESSION_STARTED,
     TURN_BEGAN,
@@ -41,6 +44,9 @@ from sessions_app.schemas import EventAppend, TurnBegin, TurnEnd
 # The sources that the turn policy applies to. The admin and the command line keep no turns.
 CLIENT_DOORS = frozenset({"mcp", "rest"})
 _TOKEN_BYTES = 24
+_CUSTOM_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.:-]{0,63}")
+# Similarity from which an unknown event type is taken for a known one
+_MISSPELT = 0.85
 # Runs at every turn's begin, where a queryset would cost as much as the write.
 _ANY_EXPIRED = "SELECT 1 FROM sessions_app_turn WHERE status = 'open' AND (expires_at <= %s OR expires_at > %s) LIMIT 1"
 # Longer than any turn lasts: it began when the clock was ahead
@@ -114,29 +120,44 @@ def append_event(*, command: EventAppend) -> Event[Any]:
 
     Raises:
         PreconditionFailed: the token is not that of an open turn; the message names the next step.
-        Invalid: the type is unknown (the data lists the known ones), or the payload does not match it.
+        Invalid: the type is one that the hub appends, or a known one misspelt (the data lists them), or the payload
+            does not match it.
     """
     with log.transaction():
         turn = require_open_turn(command.ack_token, session_id=command.session_id, turn_id=command.turn_id)
         first = log.find_by_key(command.idempotency_key, *client_events().values())
         if first:
             return log.event_of(first)
-        with use_origin(ack_token=command.ack_token or ""):
+        trace = {"trace_id": command.trace_id} if command.trace_id else {}
+        with use_origin(ack_token=command.ack_token or "", **trace):
             return _append(turn, command.type, command.payload, command.idempotency_key)
 
 
 def _append(turn: Turn, name: str, payload: dict[str, Any], key: str | None = None) -> Event[Any]:
     event_type = client_event(name)
     if event_type is None:
-        raise Invalid(
-            f"{name[:64]!r} is not an event type that clients append; use a known one", known=sorted(client_events())
-        )
+        event_type, payload = CUSTOM_RECORDED, {"type": _custom_name(name), "payload": payload}
     try:
         draft = log.prepare(event_type, event_type.schema.model_validate(payload))
     except ValidationError as error:
-        raise Invalid(f"payload of {event_type.name}: {explain(error)}") from error
+        fields = f"it takes {outline(event_type.schema)} and fields of your own"
+        raise Invalid(f"payload of {event_type.name}: {explain(error)}; {fields}") from error
     with use_origin(session_id=turn.session_id, turn_id=turn.turn_id):
         return log.append(draft, stream=stream_of_turn(turn.session_id, turn.turn_id), idempotency_key=key)
+
+
+def _custom_name(name: str) -> str:
+    known = sorted(client_events())
+    nearest = difflib.get_close_matches(name.replace("_", ".", 1), known, n=1, cutoff=_MISSPELT)
+    if nearest:
+        raise Invalid(f"{name[:64]!r} is not an event type; did you mean {nearest[0]}?", known=known)
+    if event_type_named(name) or not _CUSTOM_NAME.fullmatch(name):
+        raise Invalid(
+            f"{name[:64]!r} is not an event type that clients append; use a known one, or a word of your own such as "
+            "deploy_started",
+            known=known,
+        )
+    return name
 
 
 def end_turn(*, command: TurnEnd) -> Turn:
@@ -241,7 +262,7 @@ def append_automatically(
     """Append a client's event to an automatic turn.
 
     Raises:
-        Invalid: the type is unknown or the payload does not match it.
+        Invalid: as ``append_event``.
     """
     with log.transaction():
         return _append(turn, type, payload, idempotency_key)

@@ -12,6 +12,7 @@ from memoryhub.core.text import flat
 from memoryhub.core.tools import Answer, Tool, ToolGroup, listed, register_tools
 from sessions_app import selectors, services
 from sessions_app.audit import AuditVerify, verify_log
+from sessions_app.events.client import CUSTOM_RECORDED
 from sessions_app.models import Session
 from sessions_app.present import session_line, turn_line
 from sessions_app.replay import AuditReplay, event_line, replay_page
@@ -113,7 +114,8 @@ def begin(command: TurnBegin) -> Answer:
 def append(command: EventAppend) -> Answer:
     event = turns.append_event(command=command)
     data = {"position": event.position, "type": event.type, "stream_seq": event.stream_seq, "turn_id": event.turn_id}
-    return Answer(f"appended #{event.position} {event.type} to turn {event.turn_id}", data)
+    name = f"{event.type} {event.payload.type}" if event.type == CUSTOM_RECORDED.name else event.type
+    return Answer(f"appended #{event.position} {name} to turn {event.turn_id}", data)
 
 
 def end_this_turn(command: TurnEnd) -> Answer:
@@ -133,7 +135,7 @@ TURN_TOOLS = [
     ),
     Tool(
         "event_append",
-        "Append an event to the open turn: message, tool call, edit, command, phase, approval.",
+        "Append an event to the open turn: message, tool call, edit, command, phase, approval, or your own.",
         EventAppend,
         append,
         group=ToolGroup.TURNS,

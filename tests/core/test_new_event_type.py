@@ -152,7 +152,7 @@ class OtherDoorTests(InventedTestCase, RestTestCase):
         self.assertIn("Is it a zebrafish?", str(timeline))
 
     def test_an_unknown_type_is_answered_with_it_among_the_known(self) -> None:
-        self.assertIn("question.asked", self.append("no.such", expect=422)["known"])
+        self.assertIn("question.asked", self.append("question.askd", expect=422)["known"])
 
     def test_mcp_reads_it(self) -> None:
         position = self.append()

@@ -61,6 +61,47 @@ class CallingTools(SharedServerTestCase):
             with self.subTest(arguments=arguments):
                 self.assertEqual(self.server.refusal("test_echo", **arguments), f"invalid: {expected}")
 
+    def test_lists_and_objects_may_be_json_text_and_lists_of_one_their_item(self) -> None:
+        data, say = self.server.data, self.server.say
+        attributes = '{"related_chunks": ["chunk-1"]}'
+        written = data("memory_write", title="Sent as text", content="[1, 2]", tags='["a", "b"]', attributes=attributes)
+        for number in (
+            [written["id"]],
+            written["id"],
+            f"[{written['id']}]",
+            f"#{written['id']}",
+            [f"#{written['id']}"],
+        ):
+            (memory,) = data("memory_get", ids=number)["results"]
+            self.assertEqual((memory["content"], memory["tags"]), ("[1, 2]", ["a", "b"]))
+            self.assertEqual(memory["attributes"], {"related_chunks": ["chunk-1"]})
+        linked = '{"uri": "code://x"}'
+        data("memory_update", id=f"#{written['id']}", tags="c", content='{"d": 1}', resource_links=linked)
+        (memory,) = data("memory_get", ids=written["id"])["results"]
+        self.assertEqual((memory["content"], memory["tags"]), ('{"d": 1}', ["c"]))
+        self.assertEqual(memory["resource_links"][0]["uri"], "code://x")
+        self.assertIn("c, d", say("tag_attach", id=written["id"], tags='["d"]'))
+        found = data("memory_query", types="observations", tags='{"require": "d"}', scope='{"type": "project"}')
+        self.assertEqual([hit["id"] for hit in found["results"]], [written["id"]])
+        first = data("decision_record", title="Keep", chosen="X", alternatives='[{"option": "Y", "why_not": "slow"}]')
+        second = data("decision_record", title="Drop", chosen="Y", supersedes=f"#{first['id']}", files="a.py")
+        self.assertEqual(second["superseded"], [first["id"]])
+
+    def test_what_could_mean_two_things_is_refused(self) -> None:
+        for arguments, expected in (
+            ({"tags": "a, b"}, "'tags' must be a list"),
+            ({"tags": ""}, "'tags' must be a list"),
+            ({"tags": '["a"'}, "'tags' must be a list"),
+            ({"attributes": "[1]"}, "'attributes' must be an object"),
+            ({"attributes": '{"a": NaN}'}, "'attributes' must be an object"),
+            ({"attributes": '{"a": "\\ud800"}'}, "'attributes' must be an object"),
+            ({"tags": "[" * 100_000}, "'tags' must be a list"),
+            ({"tags": True}, "'tags' must be a list"),
+        ):
+            with self.subTest(arguments=str(arguments)[:80]):
+                refusal = self.server.refusal("memory_write", title="T", content="c", **arguments)
+                self.assertTrue(refusal.startswith(f"invalid: memory_write: {expected}"), refusal[:300])
+
     def test_an_error_of_the_hub_includes_its_data(self) -> None:
         text = "conflict: there is one already; update it instead\nid: 412\nchoices: alpha, beta"
         self.assertEqual(self.server.refusal("test_fail"), text)
@@ -485,6 +526,58 @@ class AClientWithHandshake(ConfirmationTestCase):
         answers = {message["id"]: message for message in server.rest() if "id" in message}
         self.assert_refused(answers[number]["result"], "the server is stopping")
         self.assertEqual(server.wait()[0], 0)
+
+
+class AScratchSession(McpTestCase):
+    """A user chooses what becomes of the entries where the client can ask."""
+
+    def setUp(self) -> None:
+        self.server = self.start("--project", f"scratch-{self._testMethodName[-20:].replace('_', '-')}")
+
+    def begin(self, session: str) -> dict[str, Any]:
+        self.server.say("session_start", session_id=session, mode="scratch")
+        self.server.say("memory_write", title=f"Tried in {session}", content=f"It works with {session}.")
+        return {"name": "session_end", "arguments": {"session_id": session, "status": "completed"}}
+
+    def test_ends_as_the_user_chooses(self) -> None:
+        self.server.initialize(elicitation={})
+        for choice, line in (("promote", "session promote completed"), ("discard", "session discard discarded")):
+            number = self.server.request("tools/call", self.begin(choice))
+            question = self.server.receive()
+            self.assertIn(f"Tried in {choice}", question["params"]["message"])
+            self.assertNotIn("promote=true", question["params"]["message"])
+            (field,) = question["params"]["requestedSchema"]["properties"].values()
+            self.assertEqual(field["enum"], ["promote", "discard"])
+            answer = {"action": "accept", "content": {"choice": choice}}
+            self.server.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+            ended = self.server.receive()
+            self.assertEqual(ended["id"], number)
+            self.assertIn(line, ended["result"]["content"][0]["text"])
+
+    def test_goes_on_where_the_user_declines_or_chooses_nothing(self) -> None:
+        self.server.initialize(elicitation={})
+        call = self.begin("s1")
+        for answer in ({"action": "decline"}, {"action": "accept", "content": {"choice": "burn"}}):
+            self.server.request("tools/call", call)
+            question = self.server.receive()
+            self.server.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+            self.assertTrue(self.server.receive()["result"]["isError"])
+        self.assertIn("session s1 active", self.server.say("session_list"))
+
+    def test_is_chosen_with_the_repeated_call_in_the_revision_without_handshake(self) -> None:
+        name = "session_start"
+        for arguments in ({"session_id": "s2", "mode": "scratch"}, {"title": "Tried", "content": "It works."}):
+            self.server.ask("tools/call", {"name": name, "arguments": arguments, "_meta": ENVELOPE})
+            name = "memory_write"
+        envelope = {**ENVELOPE, CAPABILITIES: {"elicitation": {}}}
+        call = {"name": "session_end", "arguments": {"session_id": "s2"}, "_meta": envelope}
+        asked = self.server.ask("tools/call", call)["result"]
+        self.assertEqual(asked["resultType"], "input_required")
+        (question,) = asked["inputRequests"]
+        answers = {question: {"action": "accept", "content": {"choice": "discard"}}}
+        again = {**call, "inputResponses": answers, "requestState": asked["requestState"]}
+        ended = self.server.ask("tools/call", again)["result"]
+        self.assertIn("session s2 discarded", ended["content"][0]["text"])
 
 
 class AClientWithoutElicitation(ConfirmationTestCase):

@@ -220,7 +220,9 @@ STORY = [
     Call("memory_session_start", metadata={"mode": "scratch"}).keeps(second=r"session (\S+) active"),
     Call("memory_knowledge_add", scope_type="session", scope_id="$second", title="Quiet pump",
         content="The blue pump is quiet.").says(r"\(scope session\)").keeps(promoted=ID),
-    Call("memory_session_end", id="$second", status="completed").says("session $second completed"),
+    Call("memory_session_end", id="$second", status="completed")
+        .fails("1 entry; ask the user", "entries: .*Quiet pump"),
+    Call("memory_session_end", id="$second", promote=True).says("session $second completed"),
     Call("memory_search", query="blue pump").says("^#$promoted knowledge.*Quiet pump"),
     Call("memory_knowledge_get", title="Quiet pump").says("^#$promoted knowledge/fact v2"),
     # Memories of document 001

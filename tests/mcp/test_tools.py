@@ -87,7 +87,7 @@ class StrictClientTests(McpTestCase):
         self.assertIn("created #", say("memory_write", title="T", content="x", ack_token=token))
         approval = {"type": "user_approved", "payload": {"subject": "the plan"}, "ack_token": token}
         self.assertIn("user.approved to turn t1", say("event_append", **approval))
-        self.assertIn("known: command.run", say("event_append", type="mind.read", payload={}, ack_token=token))
+        self.assertIn("known: command.run", say("event_append", type="message.usr", payload={}, ack_token=token))
         self.work_in_an_iteration(token)
         self.assertRegex(say("turn_end", ack_token=token, summary="done"), r"turn t1 closed .* \d+ events: done")
         self.assertIn("reason: closed", say("turn_end", ack_token=token))
@@ -136,7 +136,7 @@ class AutomaticTurnTests(McpTestCase):
         server = self.connect("--project", "refused")
         server.say("memory_search", query="anything")
         self.assertIn("not_found", server.say("memory_update", id=99, content="x"))
-        self.assertIn("invalid", server.say("memory_write", title="T", content="x", related_chunks="no list"))
+        self.assertIn("invalid", server.say("memory_write", title="T", content="x", related_chunks=[{}]))
         self.assertIn("not_found", server.say("memory_conflict_resolve", id=99, resolution="keep_a"))
         self.assertIn("no events yet", server.say("memory_timeline"))
         server.say("memory_write", title="T", content="x")
@@ -146,6 +146,39 @@ class AutomaticTurnTests(McpTestCase):
         server = self.connect("--project", "elsewhere")
         self.assertIn("created", server.say("memory_write", title="T", content="for all", scope="global"))
         self.assertEqual(self.events(server)[:2], BEGINNING)
+
+    def test_a_timeline_has_as_many_events_as_asked_for(self) -> None:
+        server = self.connect("--project", "limits")
+        started = server.data("iteration_start", command="feature")
+        for number in range(9):
+            server.say("memory_write", title=f"Note {number}", content=f"text {number}")
+        last = server.data("memory_timeline", limit=3)["results"][-1]["position"]
+        for arguments, positions in (
+            ({"limit": 3}, range(last - 2, last + 1)),
+            ({"limit": 1}, range(last, last + 1)),
+            ({"id": 6, "limit": 4}, range(4, 8)),
+            ({"iteration_id": started["id"], "limit": 2}, range(last - 1, last + 1)),
+            ({"limit": 10_000}, range(1, last + 1)),
+            ({"before": 10_000, "after": 2**50}, range(last - 100 if last > 100 else 1, last + 1)),
+        ):
+            with self.subTest(arguments=arguments):
+                events = server.data("memory_get_timeline", **arguments)["results"]
+                self.assertEqual([event["position"] for event in events], list(positions))
+
+    def test_a_limit_above_the_maximum_is_the_maximum(self) -> None:
+        server = self.connect("--project", "limits")
+        for tool in ("memory_list", "session_list", "tag_list", "audit_replay", "memory_query"):
+            self.assertIn("results", server.data(tool, limit=100_000), tool)
+        for uri, limit in (("memories://list?limit=500", 100), ("memories://search/text?limit=500", 50)):
+            contents = server.ask("resources/read", {"uri": uri})["result"]["contents"][0]
+            self.assertEqual(json.loads(contents["text"])["pagination"]["limit"], limit)
+
+    def test_without_a_session_none_is_paused_or_resumed(self) -> None:
+        server = self.connect("--project", "no-session")
+        for tool in ("session_pause", "session_resume"):
+            refusal = server.refusal(tool)
+            self.assertEqual(refusal.count("this connection has no session; name one in session_id"), 1, refusal)
+        self.assertIn("there is no session 'x'", server.refusal("session_pause", session_id="x"))
 
     def test_a_write_after_a_pause_resumes_the_session(self) -> None:
         server = self.connect("--project", "paused")

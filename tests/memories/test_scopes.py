@@ -258,6 +258,25 @@ class ScratchTests(MemoriesTestCase):
         self.restore(self.first)
         self.assertEqual(self.found(), {self.lasting, self.first, self.second, third})
 
+    def test_a_status_alone_promotes_nothing_and_lists_the_entries(self) -> None:
+        head = log.head()
+        with self.assertRaisesRegex(Invalid, "2 entries; ask the user") as asked:
+            self.end(status="completed")
+        self.assertEqual(asked.exception.data["entries"], [f"#{self.first} First", f"#{self.second} Second"])
+        self.assertEqual(log.head(), head)
+        self.end(status="completed", promote=True)
+        self.assertFalse(Memory.objects.filter(ephemeral=True).exists())
+
+    def test_a_session_that_nobody_ends_is_paused_until_someone_decides_about_its_entries(self) -> None:
+        ended = session_services.end_unattended(command=SessionEnd(session_id="s1", summary="The client left."))
+        self.assertEqual(ended.status, "paused")
+        self.assertEqual(Memory.objects.filter(ephemeral=True).count(), 2)
+        self.end(promote=True)
+        self.assertEqual(self.found(), {self.lasting, self.first, self.second})
+        session_services.start_session(command=SessionStart(session_id="s2", mode=SessionMode.SCRATCH))
+        ended = session_services.end_unattended(command=SessionEnd(session_id="s2", summary="The client left."))
+        self.assertEqual((ended.status, ended.summary), ("completed", "The client left."))
+
     def test_keeping_and_discarding_are_for_scratch_sessions(self) -> None:
         session_services.start_session(command=SessionStart(session_id="s2"))
         head = log.head()

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from unittest import mock
 
 from django.test import tag
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, rule, run_state_machine_as_test
+from pydantic import ValidationError
 
-from memories.schemas import MemorySearch, MemoryWrite
+from memories.schemas import MemorySearch, MemoryWrite, Timeline
 from memories.selectors import search
 from memories.services import write_memory
+from memories.timeline import timeline
 from memoryhub.core import clock, counters, log
 from memoryhub.core.errors import Conflict, Invalid, PreconditionFailed
 from memoryhub.core.models import RawEvent
@@ -22,6 +27,7 @@ from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store, use_store
 from sessions_app import services
 from sessions_app.models import Turn, TurnStatus
+from sessions_app.replay import AuditReplay, replay_page
 from sessions_app.schemas import EventAppend, SessionEnd, SessionStart, SettingsChange, TurnBegin, TurnEnd
 from sessions_app.services import turns
 from sessions_app.services.profile import change_settings
@@ -124,13 +130,53 @@ class TurnTests(TurnsTestCase):
         with self.assertRaisesRegex(Conflict, "already has a turn 'new'"):
             self.begin(turn_id="new")
 
-    def test_unknown_events_are_refused_with_the_known_ones(self):
-        token = self.begin().ack_token
-        with self.assertRaises(Invalid) as caught:
-            turns.append_event(command=EventAppend(ack_token=token, type="mind.read", payload={}))
-        self.assertIn("message.user", caught.exception.data["known"])
-        with self.assertRaisesRegex(Invalid, "payload of command.run: 'command' is required"):
-            turns.append_event(command=EventAppend(ack_token=token, type="command_run", payload={}))
+    def append(self, name: str, payload: Mapping[str, object], **fields: str) -> tuple[str, dict[str, Any]]:
+        """Append an event to a new turn, and return its type and payload as the log has them."""
+        command = EventAppend(ack_token=self.begin().ack_token, type=name, payload=payload, **fields)
+        row = RawEvent.objects.get(position=turns.append_event(command=command).position)
+        self.assertEqual(row.trace_id, fields.get("trace_id", ""))
+        return row.event_type, json.loads(row.payload_json or "")
+
+    def test_misspelt_events_and_the_hubs_own_are_refused_with_the_known_ones(self):
+        for name, sentence in (
+            ("message.usr", "did you mean message.user?"),
+            ("gate_fail", "did you mean gate.failed?"),
+            ("memory.written", "is not an event type that clients append"),
+            ("two words", "a word of your own such as deploy_started"),
+        ):
+            with self.subTest(name), self.assertRaisesRegex(Invalid, re.escape(sentence)) as caught:
+                self.append(name, {})
+            self.assertIn("message.user", caught.exception.data["known"])
+        with self.assertRaisesRegex(
+            Invalid, "payload of command.run: 'command' is required; it takes command, output[?], .*fields of your own"
+        ):
+            self.append("command_run", {})
+
+    def test_payloads_keep_fields_that_their_type_does_not_name(self):
+        failed = {"phase": "build", "reason": "two tests", "ghp_" + "a1B2" * 9: {"key": "AKIA" + "Q7ZX" * 4}}
+        name, stored = self.append("gate_failed", failed, trace_id="4bf92f3577b34da6a3ce929d0e0e4736")
+        self.assertEqual((name, stored["phase"], stored["reason"]), ("gate.failed", "build", "two tests"))
+        self.assertEqual(str(stored).count("[REDACTED"), 2)
+        self.assertEqual(self.append("user_approved", {"phase": "plan"}), ("user.approved", {"phase": "plan"}))
+        odd = {"content": "so", "title": {"a": 1}, "kind": ["x"], "attributes": 5}
+        self.assertEqual(self.append("note.added", odd), ("note.added", odd))
+        self.assertEqual([entry["title"] for entry in timeline(command=Timeline(before=1, after=0))][-1:], ["so"])
+        for kind in ("note.added", "deploy_started"):
+            with self.assertRaisesRegex(Invalid, "may have 100000 characters"):
+                self.append(kind, {"content": "so", "more": "x" * 100_000})
+        self.assert_rebuilds()
+
+    def test_events_of_a_clients_own_types_are_stored_under_their_name(self):
+        payload = {"phase": "plan", "type": "x"}
+        stored = {"type": "iteration_started", "payload": payload}
+        self.assertEqual(self.append("iteration_started", payload), ("custom.recorded", stored))
+        (event,) = replay_page(command=AuditReplay(type=["custom.recorded"])).results
+        self.assertEqual(event["payload"]["type"], "iteration_started")
+
+    def test_a_trace_is_one_word_and_never_one_of_the_hubs_own(self):
+        for trace in ("import:7", "memory-hub demo", "x" * 65, "ghp_" + "a1B2" * 9):
+            with self.subTest(trace), self.assertRaises(ValidationError):
+                EventAppend(type="note.added", trace_id=trace)
 
     @tag("backend")
     def test_messages_are_found_with_and_without_the_index(self):

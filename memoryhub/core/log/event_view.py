@@ -81,7 +81,7 @@ def _position_at_time(moment: str) -> int:
 # Payload fields that describe what an event is about, the best first.
 _TITLE_FIELDS = (
     "title purpose content message command path tool subject phase description summary outcome reason detail turn_id "
-    "sha name relation"
+    "sha name relation type"
 ).split()
 
 
@@ -118,5 +118,5 @@ def entity_of_stream(stream: str, position: int) -> int:
 
 
 def main_text(payload: Mapping[str, Any]) -> str:
-    text = next((payload[name] for name in _TITLE_FIELDS if payload.get(name)), "")
-    return first_line(text)
+    texts = (payload.get(name) for name in _TITLE_FIELDS)
+    return first_line(next((text for text in texts if text and isinstance(text, str)), ""))
