@@ -30,7 +30,7 @@ class Command(StoreCommand):
         with self.store(options):
             if options["export"]:
                 command = command_from(AuditExport, {**period, "form": options["export"]})
-                cast("TextIO", self.stdout.unfiltered).writelines(export_audit(command=command))
+                cast("TextIO", self.stdout.utf8.unfiltered).writelines(export_audit(command=command))
                 return
             packs = list_packs(command=command_from(AuditRequest, {**period, "limit": options["limit"]}))
             activity = list_activity(command=command_from(AuditPeriod, period))

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ from governance.redaction.service import preview_redaction, redact
 from memoryhub.core.errors import ConfirmationRequired
 from memoryhub.core.text import counted, flat
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import StoreCommand, entity_id
+from memoryhub.management.base import StoreCommand, entity_id, read_input
 
 _SHOWN = 20
 
@@ -43,7 +42,7 @@ class Command(StoreCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["text"] == "-":
-            options["text"] = sys.stdin.read().rstrip("\n")
+            options["text"] = read_input().rstrip("\n")
         with self.store(options):
             if options["confirm_token"]:
                 done = _redacted(command_from(RedactionRun, options))

@@ -28,6 +28,7 @@ class Command(StoreCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         window = command_from(EventWindow, options)
+        output = self.stdout.utf8
         with self.store(options):
             for line in replay_lines(command=window, limit=options["limit"]):
-                self.stdout.write(line)
+                output.write(line)
