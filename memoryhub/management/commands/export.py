@@ -89,8 +89,8 @@ def _add_selection(parser: CommandParser) -> None:
     parser.add_argument("--kind", action="append", dest="kinds", choices=list(Kind), help="only these; may be repeated")
     parser.add_argument("--tag", action="append", help="only memories with this tag; may be repeated")
     parser.add_argument("--scope", choices=list(MemoryScope), help="only memories of this scope")
-    parser.add_argument("--since", metavar="TIME", help="only what was created since (ISO 8601)")
-    parser.add_argument("--until", metavar="TIME", help="only what was created before (ISO 8601)")
+    parser.add_argument("--since", metavar="TIME", help="only what was created since this time or day (ISO 8601)")
+    parser.add_argument("--until", metavar="TIME", help="only what was created before this time or day (ISO 8601)")
 
 
 def _write_lines(path: Path, lines: Iterator[str], *, force: bool) -> int:

@@ -7,6 +7,7 @@ from django.core.management.base import CommandParser
 
 from governance.redaction.schemas import RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
+from memoryhub.core import clock
 from memoryhub.core.errors import ConfirmationRequired
 from memoryhub.core.text import counted, flat
 from memoryhub.core.validation import command_from
@@ -54,7 +55,7 @@ class Command(StoreCommand):
 
 def _preview_lines(preview: RedactionPreview) -> Iterator[str]:
     for place in preview.places[:_SHOWN]:
-        head = flat(f"#{place.position} {place.occurred_at.date()} {place.event_type} {place.field}")
+        head = flat(f"#{place.position} {clock.day(place.occurred_at)} {place.event_type} {place.field}")
         yield f"{head}\n  - {_one_line(place.before)}\n  + {_one_line(place.after)}"
     if len(preview.places) > _SHOWN:
         yield f"… and {counted(len(preview.places) - _SHOWN, 'place')} more"
