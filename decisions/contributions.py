@@ -16,6 +16,7 @@ from memories.pack.sections import Item, Request, Section, define_recallable, de
 from memories.schemas import SearchSourceName
 from memories.scopes import Level
 from memories.uses.counting import define_citing
+from memoryhub.core import clock
 from memoryhub.core.contributions import define_part, define_statistics
 from memoryhub.core.log.quarantine import OUTSIDE, outside_quarantine
 from memoryhub.core.stores import rows
@@ -84,7 +85,7 @@ def _item(decision: _Decision, name: str = "") -> Item:
     status = "" if decision.status == DecisionStatus.ACCEPTED else f" {decision.status}"
     title, chosen = one_line(decision.title, _TITLE), one_line(decision.chosen, _CHOSEN)
     subject = f"{title}: {chosen}" if chosen else title
-    return Item(name, f"- {name} decided{status} {decision.decided_at[:10]} {subject}")
+    return Item(name, f"- {name} decided{status} {clock.day(decision.decided_at)} {subject}")
 
 
 def _recallable(level: Level, ids: Sequence[int], _: datetime) -> dict[int, Item]:

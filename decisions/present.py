@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from decisions.schemas import DecisionResult
+from memoryhub.core import clock
 from memoryhub.core.text import flat, hanging, indented
 
 _FIRST = 120
@@ -73,7 +74,7 @@ _TEXTS = (("context", "context"), ("chosen", "chosen"), ("rationale", "rationale
 
 def _head(decision: dict[str, Any]) -> str:
     quarantine = f" ({decision['quarantine']})" if decision.get("quarantine") else ""
-    return f"#{decision['id']} decision {decision['status']} {decision['decided_at'][:10]}{quarantine}"
+    return f"#{decision['id']} decision {decision['status']} {clock.day(decision['decided_at'])}{quarantine}"
 
 
 def _where(decision: dict[str, Any]) -> str:

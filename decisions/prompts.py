@@ -15,7 +15,7 @@ AGENT_FILE = Path(__file__).with_name("librarian.md")
 
 
 def agent_file() -> str:
-    return AGENT_FILE.read_text()
+    return AGENT_FILE.read_text("utf-8")
 
 
 def instructions() -> str:

@@ -128,9 +128,8 @@ def audit_line(item: dict[str, Any]) -> str:
         return f"#{item['position']} {reader}"
     about = f"; asked for {item['query']}" if item["query"] else ""
     entries = counted(len(item["entries"]), "entry", "entries")
-    return (
-        f"#{item['position']} {item['at'][:16]} {reader} over {item['door']}: {entries}, {item['tokens']} tokens{about}"
-    )
+    head = f"#{item['position']} {clock.minute(item['at'])}"
+    return f"{head} {reader} over {item['door']}: {entries}, {item['tokens']} tokens{about}"
 
 
 def _csv_row(item: dict[str, Any]) -> list[Any]:

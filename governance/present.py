@@ -9,6 +9,7 @@ from typing import Any
 from governance.blame.schemas import BlamedRange, BlameView
 from governance.retention.schemas import Going, HoldView, Kept, Plan, Report, RunView, Share
 from governance.staleness.schemas import AffirmResult
+from memoryhub.core import clock
 from memoryhub.core.text import counted, flat, indented
 
 _NAMES = {
@@ -35,7 +36,7 @@ def run_lines(run: RunView) -> Iterator[str]:
     yield from report_lines(run.report, samples=False, gone=True)
     if run.report.left:
         yield f"skipped: {run.report.left:,}, which became protected during the run"
-    yield f"run #{run.id} finished; ages count from {run.cutoff:%Y-%m-%d}"
+    yield f"run #{run.id} finished; ages count from {clock.day(run.cutoff)}"
 
 
 def report_lines(report: Report, *, samples: bool, gone: bool = False) -> Iterator[str]:
@@ -82,7 +83,7 @@ def _samples(share: Going | Kept) -> Iterator[str]:
 
 
 def _day(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d}"
+    return clock.day(moment)
 
 
 def blame_lines(view: BlameView) -> Iterator[str]:
@@ -107,7 +108,7 @@ def _commit_of(found: BlamedRange) -> str:
     if found.commit is None:
         return "not committed"
     commit = found.commit
-    when = f" {commit.committed_at:%Y-%m-%d}" if commit.committed_at else ""
+    when = f" {clock.day(commit.committed_at)}" if commit.committed_at else ""
     moved = f", then in {commit.path}" if commit.path else ""
     return f"{commit.sha[:10]}{when} “{commit.summary}” by {commit.author}{moved}"
 
@@ -136,7 +137,7 @@ def stale_line(item: dict[str, Any], *, diff: bool = False) -> str:
     commits = [commit_text(commit, diff=diff) for commit in item["commits"]]
     reasons = "; ".join(filter(None, [*(_reason_text(reason) for reason in item["reasons"]), *commits]))
     head = flat(f"#{item['id']} {item['kind']} {item['title']}")
-    return f"{head} — since {item['since'][:10]}: {reasons}"
+    return f"{head} — since {clock.day(item['since'])}: {reasons}"
 
 
 def _reason_text(reason: dict[str, Any]) -> str:

@@ -170,6 +170,8 @@ class ContextPacked(Payload):
     # Position in the log of each store, nearest store first
     positions: list[tuple[StoreName, int]]
     packed_at: Instant
+    # The time zone of its dates; earlier versions used UTC
+    zone: str = "UTC"
 
 
 def _about_pack(payload: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from memories.models import EndType, MemoryScope, ReviewState
 from memories.references import proposed_text, reference
 from memories.schemas import WriteResult, WriteStatus
 from memories.schemas.links import LinkStatus, RelationResult, TagResult, TagsChanged
+from memoryhub.core import clock
 from memoryhub.core.kinds.builtin import DEFAULT_KIND, KINDS, type_name
 from memoryhub.core.text import as_name, counted, flat, hanging, indented
 
@@ -54,7 +55,7 @@ def end_text(end: dict[str, Any], scope: str) -> str:
 def relation_line(relation: dict[str, Any]) -> str:
     scope = relation["scope"]
     ends = f"{end_text(relation['source'], scope)} {relation['relation']} {end_text(relation['target'], scope)}"
-    made = f", {relation['created_at'][:10]} by {relation['actor']}" if "actor" in relation else ""
+    made = f", {clock.day(relation['created_at'])} by {relation['actor']}" if "actor" in relation else ""
     return flat(f"{reference(relation)} {ends}{made}")
 
 
@@ -100,7 +101,7 @@ def memory_line(memory: dict[str, Any]) -> str:
     if "content" not in memory:
         return flat(f"{reference(memory)} {memory['title']}")
     tags = f" [{', '.join(memory['tags'])}]" if memory["tags"] else ""
-    head = f"{reference(memory)} {_what(memory)} {memory['updated_at'][:10]}"
+    head = f"{reference(memory)} {_what(memory)} {clock.day(memory['updated_at'])}"
     return flat(f"{head} {memory['title']}{tags}{warnings(memory)}")
 
 
@@ -112,7 +113,7 @@ def hit_line(hit: dict[str, Any]) -> str:
     session = f" session={hit['session_id']}" if hit["session_id"] else ""
     note = f" ({hit['note']})" if hit["note"] else ""
     shown = "" if hit["snippet"] in ("", hit["title"]) else f": {hit['snippet']}"
-    head = f"{reference(hit)} {what} {hit['created_at'][:10]}{session}"
+    head = f"{reference(hit)} {what} {clock.day(hit['created_at'])}{session}"
     return flat(f"{head} {hit['title']}{warnings(hit)}{note}{shown}")
 
 
@@ -125,7 +126,7 @@ def memory_text(memory: dict[str, Any]) -> str:
     source = f" source={memory['source']}" if memory["source"] else ""
     session = f" session={memory['session_id']}" if memory["session_id"] else ""
     head = (
-        f"{reference(memory)} {_what(memory)} v{memory['version']} {memory['updated_at'][:16]} "
+        f"{reference(memory)} {_what(memory)} v{memory['version']} {clock.minute(memory['updated_at'])} "
         f"by {memory['author'] or 'unknown'}{session}{topic}{tags}{source}{warnings(memory)}"
     )
     own = [f"{name}: {hanging(_shown(value))}" for name, value in memory["attributes"].items()]
@@ -138,7 +139,7 @@ def memory_text(memory: dict[str, Any]) -> str:
 
 def use_line(use: dict[str, Any]) -> str:
     counts = ", ".join(f"{name} {use[name]}" for name in ("given", "found", "fetched", "cited", "updated"))
-    last = f", last used {use['last_used_at'][:16]}" if use["last_used_at"] else ""
+    last = f", last used {clock.minute(use['last_used_at'])}" if use["last_used_at"] else ""
     return f"use: {counts}{last}{' (ignored)' if use['ignored'] else ''}"
 
 
@@ -154,7 +155,9 @@ def version_text(version: dict[str, Any]) -> str:
 def version_line(version: dict[str, Any]) -> str:
     reason = f": {version['reason']}" if version["reason"] else ""
     beside = f" beside v{version['conflicts_with']}" if version["conflicts_with"] else ""
-    head = f"v{version['version']} {version['created_at'][:16]} by {version['actor']} event #{version['event']}"
+    head = (
+        f"v{version['version']} {clock.minute(version['created_at'])} by {version['actor']} event #{version['event']}"
+    )
     return flat(f"{head}{beside}{reason}")
 
 

@@ -6,7 +6,7 @@ from memories.models import SearchDocument
 from memories.schemas import Stats, Timeline
 from memories.search.pipeline import mode_name
 from memories.selectors import count_by_type
-from memoryhub.core import log
+from memoryhub.core import clock, log
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.contributions import statistics
 from memoryhub.core.errors import NotFound
@@ -78,7 +78,7 @@ def _titles(ids: list[int]) -> dict[int, str]:
 
 def timeline_line(event: dict[str, Any]) -> str:
     session = f" session={event['session_id']}" if event["session_id"] else ""
-    head = f"#{event['position']} {event['occurred_at'][:16]} {event['type']}"
+    head = f"#{event['position']} {clock.minute(event['occurred_at'])} {event['type']}"
     return flat(f"{head} #{event['id']} {event['title']}{session}").rstrip()
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from io import TextIOWrapper
 
-from memoryhub.env import DATABASE_VARIABLE, FILES, HomeError, check_home
+from memoryhub.env import DATABASE_VARIABLE, FILES, HomeError, check_home, make_home
 
 TYPE_CHECKING = False  # type checkers know the name; importing typing takes time
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ _OTHERS = "memory-hub help --commands also lists Django's commands, such as migr
 
 def main(argv: list[str] | None = None) -> int:
     argv = list(sys.argv if argv is None else argv)
+    _replace_what_the_terminal_lacks()
     if "_ARGCOMPLETE" in os.environ:
         from memoryhub.management.completion import complete
 
@@ -48,8 +50,17 @@ def main(argv: list[str] | None = None) -> int:
         return INTERRUPTED_EXIT_CODE
 
 
+# A terminal of another encoding than UTF-8 gets a question mark for each character that it cannot show
+def _replace_what_the_terminal_lacks() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.errors in ("strict", "backslashreplace"):
+            stream.reconfigure(errors="replace")
+
+
 # They work in several databases, in none, or in a home of their own
 _OF_ANY_DATABASE = frozenset({"bench", "check", "help", "makemigrations", "move", "setup", "test"})
+# Django's commands that read or change the tables themselves, so nothing migrates these before
+_OF_BARE_DATABASES = frozenset({"dbshell", "flush", "migrate", "showmigrations", "sqlflush", "sqlmigrate"})
 
 
 def _check_home(argv: list[str]) -> None:
@@ -83,7 +94,14 @@ def _run(argv: list[str]) -> int:
         return _run_own(argv, name, known["commands"][name])
     if name not in (*known["others"], "help"):
         return _refuse(name, known)
-    return _run_in_django(argv, "memoryhub.settings")
+    return _run_djangos(argv, name)
+
+
+def _run_djangos(argv: list[str], name: str) -> int:
+    needs_home = name not in _OF_ANY_DATABASE and not _asks_for_help(argv)
+    if needs_home:
+        make_home()
+    return _run_in_django(argv, "memoryhub.settings", migrates=needs_home and name not in _OF_BARE_DATABASES)
 
 
 def _run_own(argv: list[str], name: str, command: dict[str, Any]) -> int:
@@ -100,11 +118,15 @@ def _run_own(argv: list[str], name: str, command: dict[str, Any]) -> int:
     return _run_in_django(argv, "memoryhub.settings_store" if command["slim"] else "memoryhub.settings")
 
 
-def _run_in_django(argv: list[str], settings: str) -> int:
+def _run_in_django(argv: list[str], settings: str, *, migrates: bool = False) -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", settings)
     if argv[1:] and not _asks_for_help(argv):
         _check_home(argv)
     _load_apps()
+    if migrates:
+        from memoryhub.ops.hub_databases import prepare_databases
+
+        prepare_databases()
     from django.core.management import execute_from_command_line
 
     execute_from_command_line(argv)

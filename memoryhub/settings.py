@@ -40,6 +40,7 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
+    "memoryhub.web",  # its `runserver`
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
     "django_q",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tzlocal import get_localzone_name
+
 from memoryhub import env
 from memoryhub.core.backends.postgresql.options import connection_settings as of_schema
 from memoryhub.core.backends.postgresql.options import require_usable
@@ -26,7 +28,8 @@ DATABASE_ROUTERS = ["memoryhub.core.stores.routing.StoreRouter"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 USE_TZ = True
-TIME_ZONE = "UTC"
+# In which dates without a zone are read, and days are shown; in stores and JSON, times are in UTC
+TIME_ZONE = get_localzone_name().replace("Etc/UTC", "UTC")
 USE_I18N = False
 
 LOGGING_CONFIG = "memoryhub.logs.configure"

@@ -41,6 +41,7 @@ urlpatterns = [
     path("signin/<str:token>", signin.follow_link, name="signin"),
     path("help/<path:page>", help_page.show_help, name="help"),
     path("signout", signin.sign_out, name="signout"),
+    path("admin/", projects_page.find_admin, name="admin"),
     path("admin/login/", signin.explain, name="signin-help"),
     # Before the API's own view, which builds the schema for each request
     path("api/v1/openapi.json", partial(show_schema, api=api), name="openapi"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from memoryhub.core import clock
 from memoryhub.core.text import counted, flat, hanging
 
 _VERBS = {"implements": "implements", "reverts": "reverts", "relates": "relates to"}
@@ -14,24 +15,22 @@ def session_line(session: dict[str, Any]) -> str:
         return flat(f"#{session['id']} {session['session_id']}")
     summary = f": {session['summary']}" if session["summary"] else ""
     return flat(
-        f"#{session['id']} session {session['session_id']} {session['status']} {session['started_at'][:16]} "
+        f"#{session['id']} session {session['session_id']} {session['status']} {clock.minute(session['started_at'])} "
         f"by {session['agent']} {session['purpose']}{summary}"
     )
 
 
 def turn_line(turn: dict[str, Any]) -> str:
     summary = f": {turn['summary']}" if turn["summary"] else ""
-    return flat(
-        f"#{turn['id']} turn {turn['turn_id']} {turn['status']} {turn['began_at'][:16]} session={turn['session_id']} "
-        f"{counted(turn['event_count'], 'event')}{summary}"
-    )
+    head = f"#{turn['id']} turn {turn['turn_id']} {turn['status']} {clock.minute(turn['began_at'])}"
+    return flat(f"{head} session={turn['session_id']} {counted(turn['event_count'], 'event')}{summary}")
 
 
 def iteration_line(iteration: dict[str, Any]) -> str:
     done = f" done: {', '.join(iteration['phases_completed'])}" if iteration["phases_completed"] else ""
     phase = f" now: {iteration['phase']}" if iteration["phase"] and iteration["status"] == "active" else ""
     return flat(
-        f"#{iteration['id']} {iteration['command']} {iteration['status']} {iteration['started_at'][:16]} "
+        f"#{iteration['id']} {iteration['command']} {iteration['status']} {clock.minute(iteration['started_at'])} "
         f"{iteration['description']}{done}{phase}"
     )
 
@@ -44,7 +43,7 @@ def iteration_text(iteration: dict[str, Any]) -> str:
         lines.append(flat(f"artifacts: {', '.join(iteration['artifacts'])}"))
     lines += [commit_line(commit) for commit in iteration["commits"]]
     lines += [
-        flat(f"#{event['position']} {event['occurred_at'][:16]} {event['type']} {event['title']}")
+        flat(f"#{event['position']} {clock.minute(event['occurred_at'])} {event['type']} {event['title']}")
         for event in iteration["events"]
     ]
     if iteration["left_out"]:
@@ -57,8 +56,7 @@ def commit_line(commit: dict[str, Any]) -> str:
         return f"#{commit['id']} {commit['sha'][:10]}"
     subject = commit["message"].split("\n", 1)[0]
     change = f"+{commit['insertions']} -{commit['deletions']}"
-    head = (
-        f"#{commit['id']} {commit['sha'][:10]} {commit['committed_at'][:10]} {commit['author']}: {subject} ({change})"
-    )
+    when = clock.day(commit["committed_at"])
+    head = f"#{commit['id']} {commit['sha'][:10]} {when} {commit['author']}: {subject} ({change})"
     decisions = "; ".join(f"{_VERBS[link['link_type']]} #{link['id']} {link['title']}" for link in commit["decisions"])
     return flat(f"{head} → {decisions}" if decisions else head)

@@ -172,7 +172,7 @@ def _days(events: list[RawEvent]) -> list[Day]:
     prompts = first_prompts(turns.values())
     titles = _titles(events)
     days = []
-    for day, of_day in groupby(events, key=lambda event: happened_at(event)[:10]):
+    for day, of_day in groupby(events, key=lambda event: clock.day(happened_at(event))):
         days.append(Day(date.fromisoformat(day), _parts(of_day, turns, prompts, titles)))
     with_turn = [part for day in days for part in day.parts if part.turn]
     if with_turn:

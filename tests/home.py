@@ -20,6 +20,7 @@ def use_temporary_home() -> None:
     """Point ``MEMORY_HUB_HOME`` at a new folder that goes away when this process ends."""
     folder = tempfile.mkdtemp(prefix="memory-hub-tests-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ["TZ"] = "UTC"  # of which the tests' dates are, unless one sets another
     os.environ["MEMORY_HUB_HOME"] = os.environ[RUN_HOME_VARIABLE] = folder
 
 

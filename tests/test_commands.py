@@ -20,7 +20,7 @@ from django.core.management import CommandError, call_command, load_command_clas
 from memories import services
 from memories.models import Memory, MemoryScope
 from memories.schemas import MemoryWrite
-from memories.services import write_memories
+from memories.services import write_memories, write_memory
 from memoryhub import __version__
 from memoryhub.config.identity import bind_project
 from memoryhub.core.stores.store import GLOBAL_STORE, org_store, use_store
@@ -219,6 +219,46 @@ class PipeTests(HubTestCase):
             process.stdout.close()
             said = process.stderr.read()
             self.assertEqual((process.wait(120), said), (0, b""))
+
+
+class TerminalTests(HubTestCase):
+    def run_in_ascii(self, *arguments: str, given: bytes = b"") -> tuple[int, str, str]:
+        command = [sys.executable, str(ROOT / "manage.py"), *arguments]
+        environment = {**os.environ, "PYTHONIOENCODING": "ascii:strict"}
+        done = subprocess.run(command, input=given, capture_output=True, timeout=120, env=environment, check=False)
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    def test_text_that_a_terminal_cannot_show_is_replaced_and_data_stays_whole(self):
+        with self.store("alpha"):
+            write_memory(command=MemoryWrite(title="Kessel", content="Er heißt Kessel."))
+        code, output, errors = self.run_in_ascii("search", "Kessel", *ALPHA)
+        self.assertEqual((code, errors), (0, ""))
+        self.assertIn("Er hei?t Kessel.", output)
+        for arguments in (("search", "Kessel", "--json"), ("replay",), ("export", "jsonl")):
+            with self.subTest(arguments):
+                code, output, errors = self.run_in_ascii(*arguments, *ALPHA)
+                self.assertEqual((code, errors), (0, ""))
+                self.assertIn("Er heißt Kessel.", output)
+
+    def test_sentences_and_help_are_printed_in_any_encoding(self):
+        with self.store("alpha"):
+            pass
+        for arguments, sentence in (
+            (("get", "heißt", *ALPHA), "'hei?t'"),
+            (("zurück",), "'zur?ck'"),
+            (("search", "x", "--größe"), "'--gr??e'"),
+            (("sanitise", "/größe"), "can't read /gr??e: "),
+            (("help",), "COMMAND ?; "),
+        ):
+            with self.subTest(arguments):
+                _, output, errors = self.run_in_ascii(*arguments)
+                self.assertIn(sentence, output + errors)
+                self.assertNotIn("Traceback", errors)
+
+    def test_standard_input_that_is_no_text_is_refused_in_one_sentence(self):
+        code, output, errors = self.run_in_ascii("sanitise", given="heißt".encode())
+        sentence = "memory-hub: standard input is not ascii text; set PYTHONIOENCODING to its encoding, such as utf-8\n"
+        self.assertEqual((code, output, errors), (2, "", sentence))
 
 
 CONTROLS = "\x1b[31m\x07\x08\x7f\x9b2J\u202e\u2066\u200f\u061c"

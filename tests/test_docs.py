@@ -186,6 +186,18 @@ class DocumentsTests(SimpleTestCase):
             document("guides/audit.md"), r"the last pack that it has kept\]\(.*\)\. The audit does not list that"
         )
 
+    def test_every_way_to_install_that_is_recommended_has_the_model(self):
+        for path in (
+            "README.md",
+            "Makefile",
+            "docs/quick-start.md",
+            "deploy/Containerfile",
+            "deploy/memory-hub.service",
+        ):
+            lines = re.findall(r".*\binstall .*(?:memory-hub|editable|/src).*", (ROOT / path).read_text())
+            with self.subTest(path):
+                self.assertIn("[semantic]", lines[0])
+
     def test_every_dependency_has_its_line(self):
         project = (ROOT / "pyproject.toml").read_text()
         names = re.findall(r'^    "([a-zA-Z0-9-]+)[><=]', project, re.MULTILINE)

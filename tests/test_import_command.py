@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -56,9 +57,9 @@ class ImportCommandTest(HubTestCase):
             call_command("import", *arguments, stdout=output)
         return output.getvalue()
 
-    def run_process(self, *arguments: str) -> tuple[int, str, str]:
-        command = [sys.executable, str(MANAGE), "import", *arguments]
-        environment = {**os.environ, "MEMORY_HUB_HOME": str(self.home)}
+    def run_process(self, *arguments: str, name: str = "import", **variables: str) -> tuple[int, str, str]:
+        command = [sys.executable, str(MANAGE), name, *arguments]
+        environment = {**os.environ, "MEMORY_HUB_HOME": str(self.home), **variables}
         environment.pop("DJANGO_SETTINGS_MODULE")
         folder = self.repository.folder
         done = subprocess.run(
@@ -78,6 +79,22 @@ class ImportCommandTest(HubTestCase):
         with self.store("alpha", create=False):
             messages = list(Commit.objects.order_by("id").values_list("message", flat=True))
         self.assertEqual(messages, ["Say one", "Say two", "Say three"])
+
+    def test_a_day_is_that_of_this_machines_zone(self) -> None:
+        for name, moment in (("One", "03T22:00"), ("Two", "04T08:00"), ("Three", "04T22:00"), ("Four", "05T08:00")):
+            when = f"2024-09-{moment}+0900"
+            self.repository.write("day.txt", name.encode())
+            self.repository.git("add", "-A")
+            environment = {**os.environ, "GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when}
+            identity = ("-c", "user.name=Ann", "-c", "user.email=ann@example.org")
+            git = ["git", "-C", str(self.repository.folder), *identity, "commit", "-q", "-m", f"Day {name}"]
+            subprocess.run(git, check=True, timeout=120, env=environment)
+        _, output, _ = self.run_process("git", ".", "--since", "2024-09-04", TZ="Asia/Tokyo")
+        self.assertIn("imported 3 commits", output)
+        _, output, _ = self.run_process("Day", name="search", TZ="Asia/Tokyo")
+        days = dict(re.findall(r"^#\d+ commit (\S+) Day (\w+)", output, re.MULTILINE))
+        self.assertEqual(sorted(days), ["2024-09-04", "2024-09-05"])
+        self.assertEqual(output.count("2024-09-04"), 2, output)
 
     def test_documents_are_brought_in_into_the_project_that_is_named(self) -> None:
         output = self.run_import("markdown", "docs", "--project", "beta", "--tag", "x")

@@ -6,6 +6,7 @@ from typing import Any
 from decisions.models import Decision, DecisionStatus
 from decisions.schemas import DecisionView
 from decisions.selectors.edges import VISIBLE, heads
+from memoryhub.core import clock
 from memoryhub.core.entities import not_found
 from memoryhub.core.log.quarantine import OUTSIDE, quarantine_marks
 from memoryhub.core.stores import rows
@@ -83,7 +84,7 @@ def commits_of(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
                 "id": commit_id,
                 "sha": sha,
                 "message": message.split("\n", 1)[0],
-                "date": str(committed_at)[:10],
+                "date": clock.day(rows.time_text(committed_at)),
                 "link_type": link_type,
             },
         )

@@ -13,6 +13,7 @@ from decisions.selectors.edges import Step, ancestors, descendants, heads
 from memories.selectors.tags import ids_among
 from memories.uses.events import Use
 from memories.uses.notes import note_read
+from memoryhub.core import clock
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.log.quarantine import OUTSIDE, outside_quarantine
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
@@ -114,7 +115,7 @@ def _brief(decision: Decision) -> dict[str, Any]:
         "id": decision.id,
         "title": decision.title,
         "status": decision.status,
-        "decided_at": decision.decided_at.isoformat()[:10],
+        "decided_at": clock.day(decision.decided_at),
     }
 
 

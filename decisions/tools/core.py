@@ -39,7 +39,7 @@ def read_decision(parameters: dict[str, str]) -> dict[str, Any]:
 
 def read_view(_: dict[str, str]) -> str:
     # The page contains no data; it calls decision_get.
-    return Path(__file__).with_name("lineage.html").read_text()
+    return Path(__file__).with_name("lineage.html").read_text("utf-8")
 
 
 LINEAGE_VIEW = "ui://memory-hub/lineage"

@@ -17,6 +17,7 @@ from governance.models import Rollback, RollbackAction
 from governance.rollback.plan import Source, Sources, sources
 from governance.rollback.schemas import Include, Preview, RollbackMake, RollbackPlan, RollbackUndo, RollbackView
 from governance.rollback.services import preview, roll_back, undo_rollback
+from memoryhub.core import clock
 from memoryhub.core.admin import HubModelAdmin, cells
 from memoryhub.core.admin.access import needs
 from memoryhub.core.admin.cells import counted
@@ -111,7 +112,7 @@ def _with_action(data: QueryDict | None) -> QueryDict | None:
 
 
 def _time(source: Source) -> str:
-    return source.last[:16].replace("T", " ")
+    return clock.minute(source.last).replace("T", " ")
 
 
 _LATEST = 20

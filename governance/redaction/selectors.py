@@ -41,4 +41,4 @@ def redaction_line(item: dict[str, Any]) -> str:
     """Return a redaction as one line."""
     reason = f": {item['reason']}" if item["reason"] else ""
     events = counted(item["events"], "event")
-    return f"#{item['id']} {item['redacted_at'][:10]} {item['what']}, {events}, by {item['actor']}{reason}"
+    return f"#{item['id']} {clock.day(item['redacted_at'])} {item['what']}, {events}, by {item['actor']}{reason}"

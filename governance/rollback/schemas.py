@@ -20,7 +20,6 @@ Ids = Annotated[list[EntityId], Field(max_length=10_000)]
 
 
 def _point(value: object) -> object:
-    # A time without a zone is UTC.
     if isinstance(value, int | float | datetime):
         return value
     written = str(value).strip().removeprefix("#")

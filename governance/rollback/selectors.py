@@ -144,4 +144,6 @@ def rollback_line(rollback: dict[str, Any]) -> str:
     done = ", ".join(f"{count} × {do}" for do, count in rollback["counts"].items())
     undone = f" (undone by {rollback['undone_by']})" if rollback["undone_at"] else ""
     why = f": {rollback['reason']}" if rollback["reason"] else ""
-    return f"#{rollback['id']} {rollback['made_at'][:16]} {rollback['action']} of {chosen}: {done}{undone}{why}"
+    return (
+        f"#{rollback['id']} {clock.minute(rollback['made_at'])} {rollback['action']} of {chosen}: {done}{undone}{why}"
+    )

@@ -101,7 +101,7 @@ def _reasons(now: datetime, among: Collection[int] | None) -> Iterator[tuple[int
     for entity_id, review, since in fetch_among(_MARKED, "d.id", among):
         yield entity_id, Reason(Why.REVERTED, since, review)
     for entity_id, ended in fetch_among(_EXPIRED, "m.id", among, [rows.time_value(now)]):
-        yield entity_id, Reason(Why.EXPIRED, ended, f"it was valid until {ended[:10]}")
+        yield entity_id, Reason(Why.EXPIRED, ended, f"it was valid until {clock.day(ended)}")
     yield from _aged(now, among)
 
 

@@ -25,6 +25,7 @@ from memories.scopes import Level
 from memories.search.snippets import snippet
 from memories.search.words import words_in
 from memories.substance import section_says_nothing
+from memoryhub.core import clock
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
 from memoryhub.core.kinds.builtin import KINDS, type_name
 from memoryhub.core.kinds.definition import Kind, PackSection
@@ -212,7 +213,7 @@ def _fact(request: Request, level: Level, memory: PackEntry, words: Sequence[str
 def _fact_line(name: str, memory: PackEntry, words: Sequence[str]) -> str:
     content = snippet(memory.content, words, _FACT) if words else memory.content
     text = _titled(memory.title, content, _FACT)
-    return f"- {name} {type_name(memory.kind, memory.type)} {memory.updated_at[:10]} {text}"
+    return f"- {name} {type_name(memory.kind, memory.type)} {clock.day(memory.updated_at)} {text}"
 
 
 def _conflicts(request: Request) -> list[Item]:
@@ -243,14 +244,14 @@ def _conflict(level: Level, conflict: _Conflict) -> Item:
 
 def _last_session(request: Request) -> list[Item]:
     return [
-        Item(f"#{session}", f"- #{session} {when[:10]} by {agent or 'unknown'}: {one_line(summary, _SUMMARY)}")
+        Item(f"#{session}", f"- #{session} {clock.day(when)} by {agent or 'unknown'}: {one_line(summary, _SUMMARY)}")
         for session, when, agent, summary in rows.fetch(_LAST_SESSION, [request.session_id])
     ]
 
 
 def _turns(request: Request) -> list[Item]:
     return [
-        Item(f"#{position}", f"- #{position} {occurred_at[:16]} {one_line(content, _TURN)}")
+        Item(f"#{position}", f"- #{position} {clock.minute(occurred_at)} {one_line(content, _TURN)}")
         for position, occurred_at, content in rows.fetch(
             _PROMPTS.format(prompts=quoted(names_of_speech(Speech.PROMPT))), [request.most]
         )
@@ -296,7 +297,7 @@ def _commit(row: tuple[Any, ...]) -> Item:
 
 def _commit_line(commit: int, sha: str, message: str, committed_at: str) -> str:
     subject = one_line(message.split("\n", 1)[0], _SHORT)
-    return f"- #{commit} commit {sha[:10]} {committed_at[:10]} {subject}"
+    return f"- #{commit} commit {sha[:10]} {clock.day(committed_at)} {subject}"
 
 
 def _count_work(_: Request) -> int:

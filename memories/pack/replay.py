@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from django.utils import timezone
+
 from memories.models import ContextPack, MemoryScope
 from memories.pack.compose import Body, compose, gather, most_items
 from memories.pack.recall import ids_at, recalled_body
@@ -15,6 +17,7 @@ from memories.scopes import Level
 from memories.search.parsed_query import parse
 from memoryhub.core import clock, log
 from memoryhub.core.log.redact import redacted_digests
+from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, json_list
 from memoryhub.core.stores.store import Scope, StoreId, use_store
@@ -35,19 +38,25 @@ def replay_pack(*, command: ContextReplay) -> Pack:
         NotFound: there is no such pack, or one of its stores is gone.
     """
     sent = find_pack(command.id)
-    with clock.frozen(sent.created_at):
+    with clock.frozen(sent.created_at), timezone.override(_zone_of(sent)):
         chain = [_past(store, position, sent.session_id) for store, position in _positions(sent)]
         with use_store(chain[0].store):
             query = parse(sent.query)
             request = Request(chain, sent.created_at, query, sent.session_id, most_items(sent.max_tokens))
             body = recalled_body(request, sent.marks) if sent.is_recall else _composed(request, sent)
-    marks = body.marks()
+        marks = body.marks()
     lost = {key for key, mark in sent.marks.items() if marks.get(key) != mark}
     erased = _count_erased(sent, lost) if lost else 0
     text = pack_text(sent.id, body, _positions(sent)[0][0].name, erased=erased)
     same = body.digest == sent.digest
     differs = len(lost) > erased or not (lost or same)
     return Pack(sent.id, text, body.digest, body, as_sent=same, erased=erased, differs=differs)
+
+
+# Its dates were those of the zone in which it was sent
+def _zone_of(sent: ContextPack) -> str:
+    payload = log.event_of(RawEvent.objects.get(position=sent.id)).payload
+    return payload.zone if payload else "UTC"
 
 
 # The digest tells which version sent the pack

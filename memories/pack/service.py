@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from django.utils import timezone
+
 from memories import scopes
 from memories.events import CONTEXT_PACKED, ContextPacked
 from memories.models import ContextPack
@@ -226,6 +228,7 @@ def _send(request: Request, body: Body, positions: list[tuple[str, int]], max_to
         marks=body.marks(),
         positions=positions,
         packed_at=clock.to_text(request.now),
+        zone=timezone.get_current_timezone_name(),
     )
     draft = log.prepare(CONTEXT_PACKED, payload)
     # The event belongs to the session that gets the pack, whichever interface sends it

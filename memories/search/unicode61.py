@@ -28,7 +28,7 @@ def tokens(text: str) -> list[str]:
 # The pattern of tokens, and the table that folds their characters
 @cache
 def _unicode() -> tuple[re.Pattern[str], dict[int, int | None]]:
-    tables = dict(re.findall(r"^\[(\w+)\]\n([^#\[]+)", _TABLES.read_text(), re.MULTILINE))
+    tables = dict(re.findall(r"^\[(\w+)\]\n([^#\[]+)", _TABLES.read_text("utf-8"), re.MULTILINE))
     separators = "".join(
         re.escape(chr(first)) + (f"-{re.escape(chr(last))}" if last > first else "")
         for first, last in map(_range, tables["separators"].split())

@@ -10,6 +10,7 @@ from memories.references import reference
 from memories.schemas.query import ConflictGet, ConflictList
 from memories.scopes import NEAREST_FIRST, Level
 from memories.selectors.versions import plain_versions_of
+from memoryhub.core import clock
 from memoryhub.core.errors import NotFound
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
@@ -161,7 +162,7 @@ def _side_line(name: str, side: dict[str, Any]) -> str:
     why = f": {side['reason']}" if side["reason"] else ""
     base = f" from v{side['base_version']}" if side["base_version"] else ""
     session = f" session={side['session_id']}" if side["session_id"] else ""
-    when = side["created_at"][:19]
+    when = clock.minute(side["created_at"])
     return flat(f"{name}: v{side['version']}{base} {when} by {side['actor']}{session} event #{side['event']}{why}")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
+from datetime import time as time_of_day
 from functools import lru_cache
 
 _FILE_STAMP = "%Y%m%dT%H%M%S%f"
@@ -53,6 +54,35 @@ def from_file_stamp(name: str) -> datetime:
 def from_text(text: str) -> datetime:
     """Parse any ISO 8601 time; without a zone it is UTC. Raises ValueError outside the years 1 to 9999."""
     return in_utc(datetime.fromisoformat(text))
+
+
+def from_input(text: str) -> datetime:
+    """Parse a time as people write it: without a zone it is in theirs, and a date is the beginning of the day."""
+    return from_viewer(datetime.fromisoformat(text))
+
+
+def from_viewer(moment: datetime) -> datetime:
+    """Convert to UTC; a time without a zone is in the viewer's: the browser's on pages, else this machine's."""
+    from django.utils import timezone
+
+    return in_utc(moment if moment.tzinfo else timezone.make_aware(moment))
+
+
+def day(moment: datetime | str) -> str:
+    """Return the day in the viewer's zone, such as ``2026-11-20``."""
+    return minute(moment)[:10]
+
+
+def minute(moment: datetime | str) -> str:
+    """Return the time in the viewer's zone, such as ``2026-11-20T08:30``.
+
+    A time at midnight UTC came from a record that gives only a day, which is the same in every zone.
+    """
+    from django.utils import timezone
+
+    exact = from_text(moment) if isinstance(moment, str) else in_utc(moment)
+    is_day = exact.time() == time_of_day.min
+    return (exact if is_day else timezone.localtime(exact)).isoformat()[:16]
 
 
 def in_utc(moment: datetime) -> datetime:

@@ -98,7 +98,7 @@ def _read_ended(folder: Path) -> tuple[Values, list[str]]:
 def _read(path: Path) -> Values:
     # A missing or unreadable file has no counts.
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text("utf-8"))
         return {str(store): dict(values) for store, values in content.items()}
     return {}
 

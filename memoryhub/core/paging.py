@@ -144,17 +144,20 @@ def _frame(meta: Meta) -> int:
 
 def _end(meta: Meta) -> str:
     end = f"{meta.returned_count} of {meta.total_count}"
-    if meta.mode == "basic":
-        end += "; mode: basic (without the full-text index)"
-    elif meta.note:
-        end += f"; mode: {meta.mode}"
+    end += _mode_text(meta)
     if meta.next_cursor:
         end += f"; more: cursor={meta.next_cursor}"
     return f"({end})"
 
 
+def _mode_text(meta: Meta) -> str:
+    if meta.mode == "basic":
+        return "; mode: basic (without the full-text index)"
+    return f"; mode: {meta.mode}" if meta.mode else ""
+
+
 def as_lines(listing: Listing, line: Callable[[dict[str, Any]], str], *, none: str) -> str:
     """Return a page as text: one item per line, with indented further lines, and a last line with counts and cursor."""
     if not listing.results:
-        return none
+        return none + _mode_text(listing.meta)
     return "\n".join([*(hanging(line(item)) for item in listing.results), _end(listing.meta)])

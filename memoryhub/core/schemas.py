@@ -176,12 +176,12 @@ Instant = Annotated[
 ]
 
 
-def _with_zone(moment: datetime) -> datetime:
-    in_utc = clock.in_utc(moment)
+def _with_zone(moment: datetime, info: ValidationInfo) -> datetime:
+    in_utc = clock.in_utc(moment) if info.context == STORED else clock.from_viewer(moment)
     return moment if moment.tzinfo else in_utc
 
 
-# A time in ISO 8601; UTC if it has no zone
+# A time in ISO 8601; without a zone it is in the viewer's, and a date is the beginning of the day
 Moment = Annotated[datetime, BeforeValidator(_not_a_number), AfterValidator(_with_zone)]
 
 # How ``tools/list`` shows a field. It is sent with every conversation, so it has only what a model needs.

@@ -12,6 +12,7 @@ from argparse import ArgumentTypeError, _MutuallyExclusiveGroup, _SubParsersActi
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -51,10 +52,17 @@ class Output(OutputWrapper):
     ) -> None:
         super().write(printable(msg), style_func, ending)
 
-    # For progress bars, which print no stored text
+    # For tables and progress bars, which print no stored text
     @property
     def unfiltered(self) -> Any:
         return self._out
+
+    # For JSON and files, which are UTF-8 whatever the terminal's encoding is
+    @property
+    def utf8(self) -> Output:
+        if isinstance(self._out, TextIOWrapper):
+            self._out.reconfigure(encoding="utf-8")
+        return self
 
 
 class Refusal(CommandError):
@@ -76,6 +84,8 @@ class HubCommand(BaseCommand):
     # Whether the command reads, or which of its sub-commands do: they take ``--json`` and call ``answer``
     reads: ClassVar[bool | tuple[str, ...]] = False
     as_json = False
+    stdout: Output
+    stderr: Output
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         parser = super().create_parser(prog_name, subcommand, **kwargs)
@@ -100,7 +110,7 @@ class HubCommand(BaseCommand):
     def answer(self, data: Any, lines: Iterable[str]) -> None:
         """Print data with ``--json``, in the shape of REST where it has the same answer; otherwise the lines."""
         if self.as_json:
-            self.stdout.write(json.dumps(to_jsonable_python(data), ensure_ascii=False, indent=1))
+            self.stdout.utf8.write(json.dumps(to_jsonable_python(data), ensure_ascii=False, indent=1))
         else:
             for line in lines:
                 self.stdout.write(line)
@@ -127,6 +137,15 @@ class HubCommand(BaseCommand):
             raise Refusal(refused.message, returncode=refused.exit_code) from error
         except OSError as error:
             raise Refusal(_file_error(error), returncode=Unavailable.exit_code) from error
+
+
+def read_input() -> str:
+    """Return standard input; raise Invalid if it is not text in the terminal's encoding."""
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        fix = "set PYTHONIOENCODING to its encoding, such as utf-8"
+        raise Invalid(f"standard input is not {error.encoding} text; {fix}") from error
 
 
 def _file_error(error: OSError) -> str:

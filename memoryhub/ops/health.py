@@ -94,7 +94,7 @@ def _worker() -> str:
         return f"{stores.QUEUE_NAME}: {error}"
     if late is None:
         return _WELL
-    since = clock.to_text(late.next_run)[:16]
+    since = clock.minute(late.next_run)
     return f"job {late.name!r} is overdue since {since}; jobs run in `memory-hub serve` without --no-worker"
 
 

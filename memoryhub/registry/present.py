@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from memoryhub.core import clock
 from memoryhub.core.text import counted, flat, hanging
 
 
@@ -73,4 +74,4 @@ def _description(shown: dict[str, Any]) -> str:
 
 
 def _day(moment: str | None) -> str:
-    return moment[:10] if moment else "never"
+    return clock.day(moment) if moment else "never"

@@ -161,13 +161,13 @@ def describe(token: AgentToken) -> str:
     whole = f"all that {token.person} may see" if token.person else "the whole hub"
     orgs = [f"the organisation {org}" for org in token.orgs]
     where = whole if token.projects is None else ", ".join([*orgs, *token.projects])
-    return f"{token.name} may {' and '.join(token.verbs)} in {where} until {token.expires_at:%Y-%m-%d}"
+    return f"{token.name} may {' and '.join(token.verbs)} in {where} until {clock.day(token.expires_at)}"
 
 
 def token_status(token: AgentToken, now: datetime) -> str:
     if token.revoked_at is not None:
-        return f"revoked on {token.revoked_at:%Y-%m-%d} by {token.revoked_by}"
-    used = f"used last {token.last_used_at:%Y-%m-%d %H:%M} from {token.last_used_from}" if token.last_used_at else ""
+        return f"revoked on {clock.day(token.revoked_at)} by {token.revoked_by}"
+    used = f"used last {clock.minute(token.last_used_at)} from {token.last_used_from}" if token.last_used_at else ""
     return "expired" if token.expires_at <= now else used or "never used"
 
 
@@ -219,9 +219,9 @@ def recognise(text: str) -> AgentToken | None:
     if not hmac.compare_digest(_hash(text), token.token_hash if token else _hash("")) or token is None:
         raise Unauthorized(f"this token doesn't belong to this hub; {_NEXT_STEP}")
     if token.revoked_at is not None:
-        raise Unauthorized(f"the token {token.name!r} was revoked on {token.revoked_at:%Y-%m-%d}; {_NEXT_STEP}")
+        raise Unauthorized(f"the token {token.name!r} was revoked on {clock.day(token.revoked_at)}; {_NEXT_STEP}")
     if token.expires_at <= clock.now():
-        raise Unauthorized(f"the token {token.name!r} expired on {token.expires_at:%Y-%m-%d}; {_NEXT_STEP}")
+        raise Unauthorized(f"the token {token.name!r} expired on {clock.day(token.expires_at)}; {_NEXT_STEP}")
     return token
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from governance.imports.batches import Batch, counts_text
+from memoryhub.core import clock
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import Report
 
@@ -33,7 +34,7 @@ def left_out_lines(report: Report) -> Iterator[str]:
 
 def batch_line(batch: Batch) -> str:
     state = "undone" if batch.is_undone else "interrupted" if batch.counts is None else ""
-    facts = [f"#{batch.id} {batch.tool} {batch.began_at:%Y-%m-%d %H:%M}", batch.place]
+    facts = [f"#{batch.id} {batch.tool} {clock.minute(batch.began_at)}", batch.place]
     return flat("  ".join(filter(None, [*facts, counts_text(batch.counts), state])))
 
 

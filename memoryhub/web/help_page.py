@@ -77,7 +77,7 @@ def show_help(request: HttpRequest, page: str = _START) -> HttpResponse:
         raise Http404("the documentation has no such page")
     if path.suffix != ".md":
         return HttpResponse(path.read_bytes(), content_type=mimetypes.guess_type(path)[0])
-    text = path.read_text()
+    text = path.read_text("utf-8")
     rendered = mark_safe(_renderer().render(text, {"page": page}))  # noqa: S308 - our own text, and HTML is escaped
     title = text.partition("\n")[0].lstrip("# ")
     return render(request, "memoryhub/help.html", {"title": title, "text": rendered, "is_start": page == _START})

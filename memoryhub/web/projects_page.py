@@ -17,7 +17,7 @@ from memories.models import Memory
 from memoryhub.core.admin.charts import BarChart
 from memoryhub.core.errors import HubError
 from memoryhub.core.permissions import Act, may
-from memoryhub.core.stores.store import project_store, use_store
+from memoryhub.core.stores.store import list_projects, project_store, use_store
 from memoryhub.registry.organizations import OrgOverview
 from memoryhub.registry.summaries import ProjectSummary, summarize_orgs, summarize_projects
 from memoryhub.web.addresses import Place
@@ -70,6 +70,14 @@ def show_projects(request: HttpRequest) -> HttpResponse:
     latest = nlargest(_LATEST, entries, key=lambda entry: entry.changed)
     context = {"groups": _grouped(cards), "latest": latest, "clients": client_commands()}
     return render(request, "memoryhub/home.html", context)
+
+
+@never_cache
+@require_safe
+def find_admin(request: HttpRequest) -> HttpResponse:
+    """Redirect to the admin of the only project, else to the list of projects: each has an admin of its own."""
+    projects = list_projects() if may(request.user, Act.VIEW) else []
+    return redirect(Place.of(project_store(projects[0])).url if len(projects) == 1 else "home")
 
 
 def _cards(projects: list[ProjectSummary]) -> list[Card]:

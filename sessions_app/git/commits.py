@@ -170,7 +170,7 @@ def _window(limit: int | None, since: str | None) -> list[str]:
 
 def _date(since: str) -> str:
     try:
-        return clock.from_text(since).isoformat()
+        return clock.from_input(since).isoformat()
     except ValueError as error:
         raise Invalid(f"since is {since!r}; write a date such as 2026-01-31 or 2026-01-31T08:30:00Z") from error
 

@@ -107,7 +107,7 @@ def begin(command: TurnBegin) -> Answer:
     # The only answer that contains the token; just its hash is stored.
     begun = turns.begin_turn(command=command)
     data = {**selectors.view_turn(begun.turn), "ack_token": begun.ack_token}
-    until = clock.to_text(begun.turn.expires_at)[:16]
+    until = clock.minute(begun.turn.expires_at)
     return Answer(f"turn {begun.turn.turn_id} is open until {until}; ack_token={begun.ack_token}", data)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 from memories.admin.pack_page import token_bar
@@ -16,6 +17,7 @@ from memories.selectors import get_memories
 from memories.services import write_memories
 from memories.tools.core import search
 from memories.uses.drain import count_uses
+from memoryhub.core import clock
 from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import estimate_tokens
 from tests.admin.base import AdminTestCase, text_of
@@ -52,6 +54,13 @@ class SearchPageTests(AdminTestCase):
             if not fields:
                 self.assertEqual(shown_text(page), answer)
                 self.assert_shows(page, f"about {estimate_tokens(answer)} tokens", "2 of 2 by full text")
+
+    def test_a_day_is_that_of_the_viewers_zone(self) -> None:
+        with clock.frozen(datetime(2026, 11, 20, 22, 30, tzinfo=UTC)):
+            self.write("Mole", "The mole is at the western berth.")
+        self.assert_shows(self.page(SEARCH, query="mole", since="2026-11-21"), "nothing found")
+        self.client.cookies["hub_time_zone"] = "Asia/Tokyo"
+        self.assert_shows(self.page(SEARCH, query="mole", since="2026-11-21"), "note 2026-11-21 Mole")
 
     def test_each_hit_leads_to_its_page_and_the_index_row_to_what_it_stands_for(self) -> None:
         page = self.page(SEARCH, query="8321")

@@ -1,16 +1,33 @@
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self, get_args
 
 from django.test import SimpleTestCase
+from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core.core_schema import ErrorType
 
+from governance.audit import AuditPeriod
+from governance.rollback.schemas import Selection
+from memories.schemas import MemoryGet, MemorySearch
 from memories.schemas.links import TagAttach
-from memoryhub.core.schemas import EntityId, Line, Tag
-from memoryhub.core.validation import explain, explain_faults
+from memoryhub.core import clock
+from memoryhub.core.schemas import STORED, EntityId, Line, Tag
+from memoryhub.core.validation import command_from, explain, explain_faults
+from memoryhub.transfer.folder import Selection as FolderSelection
+from sessions_app.replay import EventWindow
+from sessions_app.schemas import CommitRecord
+
+# A filter of each door's commands that takes a time, and what else it needs
+DATED: dict[type[Any], dict[str, Any]] = {
+    MemorySearch: {"query": "x"},
+    EventWindow: {},
+    AuditPeriod: {},
+    Selection: {},
+    FolderSelection: {},
+}
 
 # Errors that only a caller in Python can make.
 OF_PYTHON = set(
@@ -25,6 +42,34 @@ CONTEXT = {
     "expected_version": 4,
     "tz_expected": 3600,
 }
+
+
+class TimeTests(SimpleTestCase):
+    def test_a_time_without_a_zone_is_of_the_viewers_zone(self) -> None:
+        times = {"2026-11-20": "19T15:00", "2026-11-20T08:00": "19T23:00", "2026-11-20T08:00Z": "20T08:00"}
+        with timezone.override("Asia/Tokyo"):
+            for schema, fields in DATED.items():
+                for text, utc in times.items():
+                    with self.subTest(schema=schema.__name__, text=text):
+                        moment = command_from(schema, {**fields, "since": text}).since
+                        self.assertEqual(clock.to_text(moment), f"2026-11-{utc}:00.000Z")
+            past = command_from(MemoryGet, {"ids": [1], "as_of": "2026-11-20"}).as_of
+            self.assertEqual(past, datetime(2026, 11, 19, 15, tzinfo=UTC))
+
+    def test_a_time_of_the_log_without_a_zone_is_in_utc(self) -> None:
+        commit = {"sha": "a" * 40, "committed_at": "2026-11-20T08:00"}
+        with timezone.override("Asia/Tokyo"):
+            stored = CommitRecord.model_validate(commit, context=STORED)
+        self.assertEqual(clock.to_text(stored.committed_at), "2026-11-20T08:00:00.000Z")
+
+    def test_a_day_is_shown_in_the_viewers_zone_and_one_without_a_time_as_it_is(self) -> None:
+        for zone, evening, alone in (
+            ("Asia/Tokyo", "2026-11-21", "2026-11-20"),
+            ("America/New_York", "2026-11-20", "2026-11-20"),
+        ):
+            with timezone.override(zone):
+                self.assertEqual(clock.day("2026-11-20T22:30:00.000Z"), evening)
+                self.assertEqual(clock.day(datetime(2026, 11, 20, tzinfo=UTC)), alone)
 
 
 class Size(StrEnum):

@@ -513,6 +513,11 @@ class SearchModeTests(MemoriesTestCase):
         text = as_lines(self.search("reader"), lambda hit: hit["title"], none="")
         self.assertIn("mode: basic", text)
 
+    def test_the_text_of_each_answer_says_how_it_was_found(self):
+        for question in ("reader", "zebra"):
+            text = as_lines(self.search(question), lambda hit: hit["title"], none="nothing found")
+            self.assertIn("; mode: fts5", text)
+
     def test_fts5_uses_words_only(self):
         asked: list[str] = []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import shutil
 import sqlite3
 import threading
 from contextlib import closing
@@ -76,7 +77,7 @@ class AddressTests(WebTestCase):
             with self.subTest(path=path):
                 page = self.client.get(path)
                 self.assertRedirects(page, target, status_code=status, fetch_redirect_response=False)
-        for path in ("/admin/", "/admin/memories/memory/", "/p/alpha/api/v1/health", "/p/alpha/signin/x"):
+        for path in ("/admin/memories/memory/", "/p/alpha/api/v1/health", "/p/alpha/signin/x"):
             with self.subTest(path=path):
                 self.assertEqual(self.client.get(path).status_code, 404)
         for name in ("UPPER", "..", "%2e%2e", "-x", "a%2Fb", "x" * 65):
@@ -85,6 +86,15 @@ class AddressTests(WebTestCase):
         page = self.client.get("/p/gamma/admin/")
         self.assertContains(page, "here is no project &#x27;gamma&#x27;", status_code=404)
         self.assertFalse((self.home / "projects/gamma").exists())
+
+    def test_the_admin_without_a_project_is_that_of_the_only_one_or_the_list(self) -> None:
+        self.assertRedirects(self.client.get("/admin/"), "/", fetch_redirect_response=False)
+        self.assertRedirects(self.client.get("/admin"), "/admin/", status_code=301, fetch_redirect_response=False)
+        forget_all_stores()
+        shutil.rmtree(self.home / "projects/beta")
+        self.assertRedirects(self.client.get("/admin/"), "/p/alpha/admin/", fetch_redirect_response=False)
+        self.client.logout()
+        self.assertRedirects(self.client.get("/admin/"), "/", fetch_redirect_response=False)
 
     def test_a_page_works_and_is_rendered_and_streamed_in_its_store_as_the_signed_in_user(self) -> None:
         def view(_: HttpRequest) -> HttpResponse:

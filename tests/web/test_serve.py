@@ -12,12 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from unittest import TestCase
+from urllib.parse import urlsplit
 
 from django.test import tag
 
 from memoryhub.core.errors import Invalid
 from memoryhub.ops.serving import web
 from memoryhub.ops.serving.listener import UVICORN_OPTIONS
+from tests.server_processes import free_port
 from tests.web.server import DEADLINE_SECONDS, Server, alive, command, poll, run, serving, temporary_home
 
 _SERVER = """
@@ -80,6 +82,43 @@ class FreshHomeTests(TestCase):
             code, output = run("signin", home=home)
         self.assertEqual(code, 8)
         self.assertIn("Memory Hub is not running; start it with `memory-hub serve`", output)
+
+
+@tag("process")
+class DjangosCommandsTests(TestCase):
+    def test_they_work_in_a_home_that_does_not_exist_yet(self) -> None:
+        person = ("--noinput", "--username", "ada", "--email", "ada@example.org")
+        for arguments, sentence in (
+            (("showmigrations", "memoryhub"), "[ ] 0001_initial"),
+            (("migrate",), "Applying memoryhub.0001_initial... OK"),
+            (("createsuperuser", *person), "Superuser created successfully."),
+        ):
+            with self.subTest(arguments[0]), temporary_home(fresh=True) as home:
+                code, output = run(*arguments, home=home)
+                self.assertEqual((code, sentence in output), (0, True), output)
+                self.assertEqual(stat.S_IMODE(home.stat().st_mode), 0o700)
+
+    def test_the_development_server_prints_a_link_that_leads_to_the_admin(self) -> None:
+        port = free_port()
+        with temporary_home(fresh=True) as home:
+            process = command("runserver", "--noreload", str(port), home=home)
+            server = Server(home, process=process)
+            try:
+                server.wait_until_ready()
+                with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE_SECONDS)) as connection:
+                    connection.request("GET", urlsplit(server.link).path)
+                    reply = connection.getresponse()
+                    reply.read()
+                    cookie = "; ".join(one.split(";")[0] for one in reply.headers.get_all("Set-Cookie") or [])
+                    places = []
+                    for path in ("/admin/", "/"):
+                        connection.request("GET", path, headers={"Cookie": cookie})
+                        reply = connection.getresponse()
+                        reply.read()
+                        places.append((reply.status, reply.headers["Location"]))
+                self.assertEqual(places, [(302, "/"), (200, None)])
+            finally:
+                server.close()
 
 
 @tag("process")

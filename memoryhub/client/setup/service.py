@@ -70,7 +70,7 @@ def install(service: Service) -> None:
     running = find_running()
     if running and running.started == BY_HAND:
         raise Conflict(f"a hub that was started by hand runs (process {running.pid}); stop it first")
-    before = service.path.read_text() if service.is_installed else None
+    before = service.path.read_text("utf-8") if service.is_installed else None
     if before not in (None, service.content):
         _run_all(service.stop)
     service.path.parent.mkdir(parents=True, exist_ok=True)

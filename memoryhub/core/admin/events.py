@@ -62,7 +62,7 @@ class TypeFilter(ValueFilter):
 
 
 class DayFilter(ValueFilter):
-    title = "day"
+    title = "day (UTC)"
     parameter_name = "day"
 
     def key(self) -> Any:

@@ -32,7 +32,7 @@ def checkpoint_at(store: StoreId, position: int, digest: str) -> Checkpoint:
 
 def read_checkpoint(path: Path) -> Checkpoint | None:
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text("utf-8"))
         return Checkpoint(**{**content, "position": int(content["position"])})
     except FileNotFoundError:
         return None

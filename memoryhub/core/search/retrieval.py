@@ -22,7 +22,7 @@ def _as_moment(value: object) -> object:
     if text.isascii() and text.isdecimal():
         return text
     try:
-        return clock.from_text(text)
+        return clock.from_input(text)
     except ValueError:
         raise ValueError("give a position such as 412, or an ISO 8601 time such as 2026-11-20T08:30:00Z") from None
 

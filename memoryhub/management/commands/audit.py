@@ -20,8 +20,8 @@ class Command(StoreCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("--person", metavar="NAME", help="only this person, with all their clients")
-        parser.add_argument("--since", metavar="TIME", help="from this ISO 8601 time on")
-        parser.add_argument("--until", metavar="TIME", help="before this ISO 8601 time")
+        parser.add_argument("--since", metavar="TIME", help="from this time or day on (ISO 8601)")
+        parser.add_argument("--until", metavar="TIME", help="before this time or day (ISO 8601)")
         parser.add_argument("--limit", type=int, help="how many packs to show (default: 20)")
         parser.add_argument("--export", choices=("csv", "jsonl"), help="print every pack, oldest first")
 
@@ -30,7 +30,7 @@ class Command(StoreCommand):
         with self.store(options):
             if options["export"]:
                 command = command_from(AuditExport, {**period, "form": options["export"]})
-                cast("TextIO", self.stdout.unfiltered).writelines(export_audit(command=command))
+                cast("TextIO", self.stdout.utf8.unfiltered).writelines(export_audit(command=command))
                 return
             packs = list_packs(command=command_from(AuditRequest, {**period, "limit": options["limit"]}))
             activity = list_activity(command=command_from(AuditPeriod, period))

@@ -61,7 +61,7 @@ class Command(StoreCommand):
     def _jsonl(self, options: dict[str, Any]) -> None:
         with self.store(options):
             if options["out"] is None:
-                cast("TextIO", self.stdout.unfiltered).writelines(export_lines())
+                cast("TextIO", self.stdout.utf8.unfiltered).writelines(export_lines())
                 return
             path: Path = options["out"].expanduser().absolute()
             events = _write_lines(path, export_lines(), force=options["force"]) - 2
@@ -75,7 +75,7 @@ class Command(StoreCommand):
         is_graph = options["format"] == "mermaid"
         files = {_GRAPH: mermaid_graph(decisions)} if is_graph else madr_files(decisions)
         if options["out"] is None:
-            self.stdout.write("\n".join(files.values()), ending="")
+            self.stdout.utf8.write("\n".join(files.values()), ending="")
             return
         folder: Path = options["out"].expanduser().absolute()
         write_files(folder, files.items, force=options["force"])
@@ -89,8 +89,8 @@ def _add_selection(parser: CommandParser) -> None:
     parser.add_argument("--kind", action="append", dest="kinds", choices=list(Kind), help="only these; may be repeated")
     parser.add_argument("--tag", action="append", help="only memories with this tag; may be repeated")
     parser.add_argument("--scope", choices=list(MemoryScope), help="only memories of this scope")
-    parser.add_argument("--since", metavar="TIME", help="only what was created since (ISO 8601)")
-    parser.add_argument("--until", metavar="TIME", help="only what was created before (ISO 8601)")
+    parser.add_argument("--since", metavar="TIME", help="only what was created since this time or day (ISO 8601)")
+    parser.add_argument("--until", metavar="TIME", help="only what was created before this time or day (ISO 8601)")
 
 
 def _write_lines(path: Path, lines: Iterator[str], *, force: bool) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from memoryhub.config.identity import SETTINGS_FILE, check_project_id
+from memoryhub.core import clock
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store, use_store
@@ -106,7 +107,7 @@ def _cells(row: ProjectRow) -> list[str]:
 
 
 def _minute(row: ProjectRow) -> str:
-    return f"{row.last_activity:%Y-%m-%d %H:%M}" if row.last_activity else "never"
+    return clock.minute(row.last_activity).replace("T", " ") if row.last_activity else "never"
 
 
 def _size(count: int) -> str:

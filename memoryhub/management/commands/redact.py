@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,10 +7,11 @@ from django.core.management.base import CommandParser
 
 from governance.redaction.schemas import RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
+from memoryhub.core import clock
 from memoryhub.core.errors import ConfirmationRequired
 from memoryhub.core.text import counted, flat
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import StoreCommand, entity_id
+from memoryhub.management.base import StoreCommand, entity_id, read_input
 
 _SHOWN = 20
 
@@ -43,7 +43,7 @@ class Command(StoreCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["text"] == "-":
-            options["text"] = sys.stdin.read().rstrip("\n")
+            options["text"] = read_input().rstrip("\n")
         with self.store(options):
             if options["confirm_token"]:
                 done = _redacted(command_from(RedactionRun, options))
@@ -55,7 +55,7 @@ class Command(StoreCommand):
 
 def _preview_lines(preview: RedactionPreview) -> Iterator[str]:
     for place in preview.places[:_SHOWN]:
-        head = flat(f"#{place.position} {place.occurred_at.date()} {place.event_type} {place.field}")
+        head = flat(f"#{place.position} {clock.day(place.occurred_at)} {place.event_type} {place.field}")
         yield f"{head}\n  - {_one_line(place.before)}\n  + {_one_line(place.after)}"
     if len(preview.places) > _SHOWN:
         yield f"… and {counted(len(preview.places) - _SHOWN, 'place')} more"

@@ -20,14 +20,15 @@ class Command(StoreCommand):
         parser.add_argument("--session", dest="session_id", metavar="NAME", help="only this session")
         parser.add_argument("--turn", dest="turn_id", metavar="NAME", help="only this turn")
         parser.add_argument("--type", action="append", help="only this type, such as memory.written; may be repeated")
-        parser.add_argument("--since", metavar="TIME", help="at or after this time (ISO 8601, UTC)")
-        parser.add_argument("--until", metavar="TIME", help="before this time (ISO 8601, UTC)")
+        parser.add_argument("--since", metavar="TIME", help="at or after this time or day (ISO 8601)")
+        parser.add_argument("--until", metavar="TIME", help="before this time or day (ISO 8601)")
         parser.add_argument("--after", metavar="N", help="only positions greater than this")
         parser.add_argument("--up-to", metavar="N", help="only positions up to this one")
         parser.add_argument("--limit", metavar="N", type=int, help="maximum number of events")
 
     def handle(self, *args: Any, **options: Any) -> None:
         window = command_from(EventWindow, options)
+        output = self.stdout.utf8
         with self.store(options):
             for line in replay_lines(command=window, limit=options["limit"]):
-                self.stdout.write(line)
+                output.write(line)

@@ -13,6 +13,7 @@ from governance.present import hold_line, plan_lines, run_lines
 from governance.retention.run import run_retention
 from governance.retention.schemas import HoldLift, HoldPlace, Plan, RetentionPlanRequest, RetentionRunRequest, RunView
 from governance.retention.selectors import lift_hold, list_holds, list_runs, place_hold, plan_retention
+from memoryhub.core import clock
 from memoryhub.core.errors import PreconditionFailed
 from memoryhub.core.text import counted, flat
 from memoryhub.core.validation import command_from
@@ -88,7 +89,7 @@ class Command(StoreCommand):
 def _run_line(run: RunView) -> str:
     deleted = f"deleted {counted(run.events, 'event')}"
     ended = deleted if run.ran_at else "interrupted; run retention again to finish it"
-    return flat(f"#{run.id} {run.began_at:%Y-%m-%d %H:%M} by {run.actor} ({run.source}): {ended}")
+    return flat(f"#{run.id} {clock.minute(run.began_at)} by {run.actor} ({run.source}): {ended}")
 
 
 @contextmanager

@@ -26,7 +26,7 @@ class Command(StoreCommand):
         parser.add_argument("--session", dest="session_id", metavar="NAME", help="events of this session")
         parser.add_argument("--actor", metavar="NAME", help="events by this client or person")
         parser.add_argument("--source", metavar="SOURCE", help="events from mcp, rest, hook, import, cli …")
-        parser.add_argument("--since", metavar="POINT", help="from this time (ISO 8601, UTC) or position")
+        parser.add_argument("--since", metavar="POINT", help="from this time or day (ISO 8601), or position")
         parser.add_argument("--until", metavar="POINT", help="before this time, or up to this position")
         parser.add_argument("--include-people", action="store_true", default=None, help="include events from the admin")
         parser.add_argument("--action", choices=["quarantine", "undo"], help="default: quarantine")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ from django.core.management.base import CommandParser
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import counted, flat
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import ProjectCommand, Refusal
+from memoryhub.management.base import ProjectCommand, Refusal, read_input
 from sessions_app.schemas.work import FoundSecret, Sanitise
 from sessions_app.services.profile import try_rules
 
@@ -49,7 +48,7 @@ class Command(ProjectCommand):
 
 def _read(file: Path | None) -> str:
     try:
-        return file.read_text(errors="replace") if file else sys.stdin.read()
+        return file.read_text("utf-8", errors="replace") if file else read_input()
     except OSError as error:
         raise Invalid(f"can't read {file}: {error.strerror}; give a text file, or none for standard input") from error
 

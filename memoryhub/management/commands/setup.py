@@ -43,7 +43,7 @@ from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.home_database import masked, only_of_this_process, require_own
 from memoryhub.core.text import counted
 from memoryhub.env import DATABASE_SETTING, DATABASE_VARIABLE, DatabaseUrlError
-from memoryhub.management.base import Group, HubCommand
+from memoryhub.management.base import Group, HubCommand, read_input
 from memoryhub.ops.serving.state import hub_state
 from memoryhub.teams.connections import TOKEN, VARIABLE, all_connections
 from memoryhub.teams.sending import team_states
@@ -148,7 +148,7 @@ class Command(HubCommand):
     def _token(self, address: Address, options: dict[str, Any]) -> str:
         given = options["token_file"]
         if given:
-            return check_token(sys.stdin.read() if given == "-" else Path(given).read_text("utf-8"))
+            return check_token(read_input() if given == "-" else Path(given).read_text("utf-8"))
         if kept_token(address) or options["dry_run"]:
             return ""
         if not sys.stdin.isatty():

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from memoryhub.core import clock
 from memoryhub.management.base import StoreCommand
 from sessions_app.audit import Audit, verify_log
 
@@ -44,7 +45,7 @@ def _checkpoint_notes(audit: Audit) -> list[str]:
     notes = []
     if audit.compared:
         verb = "agrees with" if audit.found.ok else "was compared with"
-        notes.append(f"{verb} the checkpoint at #{audit.compared.position} of {audit.compared.time[:16]}")
+        notes.append(f"{verb} the checkpoint at #{audit.compared.position} of {clock.minute(audit.compared.time)}")
     if audit.written:
         notes.append(f"checkpoint written at #{audit.written.position}")
     return notes
