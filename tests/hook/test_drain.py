@@ -25,6 +25,7 @@ from memoryhub.core.stores.store import list_projects
 from memoryhub.core.windows import FOLDER, find_process
 from memoryhub.ops.serving import drain
 from memoryhub.ops.serving.drain import Drained
+from sessions_app.hook_parser import place_event
 from sessions_app.models import Session, Turn
 from sessions_app.services.capture import capture_spooled
 from sessions_app.spooled import cleaning
@@ -198,7 +199,6 @@ class DrainTests(DrainTestCase):
             (OSError(errno.EACCES, "not allowed"), Drained(captured=1, rejected=1)),
             (OSError(errno.EMFILE, "too many open files"), Drained(captured=1, left=1)),
         )
-        place_event = drain.place_event
 
         def failing(first, fault, event, **options):
             if event.payload["content"] == first:

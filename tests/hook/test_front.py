@@ -80,7 +80,7 @@ class WithoutHubTests(HookTestCase):
         gone.mkdir()
         code = "import os, sys; os.rmdir(os.getcwd()); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
         command = [sys.executable, "-c", code, str(ROOT / "manage.py")]
-        options = {"cwd": gone, "env": environment_of(self.home, PWD=str(gone)), "capture_output": True}
+        options: Any = {"cwd": gone, "env": environment_of(self.home, PWD=str(gone)), "capture_output": True}
         data = json.dumps(self.hook_data(last_assistant_message="Kept")).encode()
         done = subprocess.run([*command, "hook", "claude-code", "Stop"], input=data, check=False, **options)
         self.assert_harmless(done)

@@ -434,7 +434,7 @@ class PlaceTests(HubTestCase):
         self.send("SessionStart", repositories[0].folder)
         for repository in repositories:
             sha = repository.commit(f"Add to {repository.folder.name}")
-            tool = {
+            tool: Any = {
                 "tool_input": {"command": "git commit -m Add"},
                 "tool_response": {"stdout": f"[main {sha[:8]}] Add"},
             }
