@@ -1,4 +1,4 @@
-"""The hub's home folder. Standard library only, because hooks import it."""
+"""The hub's home folder, and the folder of this process. Standard library only, because hooks import it."""
 
 from __future__ import annotations
 
@@ -51,6 +51,15 @@ def home_text() -> str:
             f"{_VARIABLE} is {named!r}, but must be an absolute path: a relative one is another folder in each process"
         )
     return named
+
+
+def working_folder_text() -> str:
+    """Return the folder that this process works in; if it was deleted, the path that it had, as the shell knows it."""
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except OSError:
+        path = os.environ.get("PWD", "")
+        return path if path.startswith("/") else "/"
 
 
 def database_url() -> str:

@@ -7,6 +7,7 @@ import re
 from datetime import timedelta
 from pathlib import Path
 
+from memoryhub.config.repository import find_repository, resolved
 from memoryhub.core import clock
 from memoryhub.core.errors import Unavailable
 from sessions_app import git
@@ -24,10 +25,15 @@ _JUST_NOW = timedelta(minutes=5)
 
 
 def find_commits(event: HookEvent) -> list[CommitRecord]:
-    """Return the commits of a command with ``git commit``; none if git cannot say."""
+    """Return the commits of a command with ``git commit``; none if git cannot say, or in another repository.
+
+    A session may work in a nested repository, a submodule or a copy of something else: these have other projects.
+    """
     if event.type != COMMAND_RUN.name or not _COMMITS.search(event.payload.get("command", "")):
         return []
-    folder = Path(event.directory)
+    if not event.working_directory or not _is_of_session(event):
+        return []
+    folder = Path(event.working_directory)
     try:
         # A program's output may say so any number of times, and each costs git a look
         shas = dict.fromkeys(_NEW_COMMIT.findall(event.payload.get("output", "")))
@@ -36,6 +42,14 @@ def find_commits(event: HookEvent) -> list[CommitRecord]:
     except Unavailable as error:
         logger.warning("the commits of a command are not recorded: %s", error.message)
         return []
+
+
+def _is_of_session(event: HookEvent) -> bool:
+    session = find_repository(resolved(Path(event.directory or event.working_directory)))
+    if session is None:
+        return True
+    current = find_repository(resolved(Path(event.working_directory)))
+    return current is not None and current.common_dir == session.common_dir
 
 
 # A quiet command prints neither a hash nor a failure: HEAD counts if it is recent.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ from memoryhub.config.clients import Command, Edit, Effect, Hook, Hooks, hook_cl
 from memoryhub.config.hook_answer import hook_answer
 from memoryhub.config.identity import identify_project
 from memoryhub.config.json_path import value_at as _at
+from memoryhub.config.session_project import begin_session, peek_session, place_session
 from memoryhub.core.errors import Invalid, NotFound
+from memoryhub.core.session_places import ROOT_KEY, find_place, session_name
 from memoryhub.core.text import flat
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED, TOOL_MESSAGE
 from sessions_app.transcript import with_last_message
@@ -27,13 +29,16 @@ _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE
 
 @dataclass(frozen=True, slots=True)
 class HookEvent:
-    """A parsed hook event: its effect, session, folder, and the type and payload of the event to append."""
+    """A parsed hook event: its effect, session, folders, and the type and payload of the event to append."""
 
     effect: Effect
     # Whether the client adds the answer to its model's context.
     answers: bool
     session_id: str
+    # Where the session began, once the event is placed; until then the root that the client names, or its folder.
     directory: str
+    # Where the client works now.
+    working_directory: str
     reason: str
     type: str
     # Empty if nothing is appended.
@@ -52,28 +57,49 @@ def parse_hook(*, client: str, event: str, data: Mapping[str, Any], is_remote: b
     hook = _hook(table, client, event)
     if _is_unrecorded(table, hook, data):
         hook = Hook(effect=Effect.NOTHING)
-    session = flat(_word(_at(data, table.session)).strip())
+    session = session_name(_at(data, table.session))
     if not session and hook.effect is not Effect.NOTHING:
         raise Invalid(f"{table.session!r} is missing in the data from {client}; it names the session")
     if hook.transcript and not is_remote:
         data = with_last_message(data, path=hook.content[0], transcript=hook.transcript)
     event_type, payload = _turn_event(table, hook, data)
+    folder = _folder(_at(data, table.directory))
     return HookEvent(
         effect=hook.effect,
         answers=hook.effect in (Effect.START, Effect.PROMPT) and hook.takes_context,
-        session_id=session[:200],
-        directory=_folder(_at(data, table.directory)),
+        session_id=session,
+        directory=_folder(_at(data, ROOT_KEY)) or folder,
+        working_directory=folder,
         reason=flat(_word(_at(data, table.reason)))[:100],
         type=event_type,
         payload=_without_empty(payload),
     )
 
 
-def project_of(event: HookEvent, project: str | None) -> str:
-    """Return the named project, or that of the event's folder."""
-    if not project and not event.directory.startswith("/"):
+def place_event(event: HookEvent, *, client: str, project: str | None) -> tuple[str, HookEvent]:
+    """Return the project of an event, the named one or that of its session, and the event in the session's folder.
+
+    The first event of a session decides where it began, and notes it.
+
+    Raises:
+        NotFound: the session began in a folder that has no project.
+        Invalid: the event names no folder, several projects are possible, or a settings file cannot be read.
+    """
+    folder = event.directory if event.directory.startswith("/") else ""
+    if project:
+        project = identify_project(project=project, directory=Path("/"))
+        if folder:
+            folder = begin_session(client, event.session_id, folder).folder
+        return project, replace(event, directory=folder)
+    if not folder and find_place(client, event.session_id) is None:
         raise Invalid("the event names no folder, so its project is unknown; send 'cwd', or name the project")
-    return identify_project(project=project or None, directory=Path(event.directory or "/"))
+    place = place_session(client, event.session_id, folder)
+    return place.project, replace(event, directory=place.folder)
+
+
+def owner_of(event: HookEvent, *, client: str, project: str) -> str:
+    """Return the project of an event that is not captured yet, "" if it is unknown."""
+    return project or peek_session(client, event.session_id, event.directory or "/").project
 
 
 # Clients in JavaScript may cut a text inside a surrogate pair; the halves become question marks.

@@ -15,9 +15,10 @@ from typing import Any
 from memoryhub.config.clients import hook_clients
 from memoryhub.core import spool
 from memoryhub.core.errors import HubError
+from memoryhub.core.session_places import ROOT_KEY
 from memoryhub.core.spool import SpooledEvent
 from memoryhub.core.stores.store import Scope, StoreId, current_store, use_store
-from sessions_app.hook_parser import parse_hook, project_of
+from sessions_app.hook_parser import owner_of, parse_hook
 
 # Takes JSON data; returns a copy without some text, and the texts that were removed.
 Cleaner = Callable[[Any], tuple[Any, list[str]]]
@@ -34,7 +35,7 @@ class Spooled:
 @cache
 def hook_names() -> frozenset[str]:
     """Return the JSON keys by which hook events are parsed; they are names, not user text."""
-    paths: set[str] = set()
+    paths = {ROOT_KEY}
     for hooks in hook_clients().values():
         paths |= {hooks.session, hooks.directory, hooks.tool, hooks.call, hooks.input}
         paths.update(path for hook in hooks.events.values() for path in hook.paths())
@@ -126,6 +127,7 @@ def _is_ours(line: str) -> bool:
 # "" if the project is unknown: then every project may clean the event.
 def _owner(event: SpooledEvent) -> str:
     try:
-        return project_of(parse_hook(client=event.client, event=event.event, data=event.payload), event.project)
+        parsed = parse_hook(client=event.client, event=event.event, data=event.payload)
+        return owner_of(parsed, client=event.client, project=event.project)
     except HubError:
         return ""

@@ -75,6 +75,13 @@ class HubTestCase(StoresTestCase, TestCase):
         self.assert_rebuilds()
 
 
+def make_git_folder(folder: Path) -> Path:
+    """Make a folder that is a repository to the hub, so that hooks are recorded there, and return it."""
+    (folder / ".git").mkdir(parents=True)
+    (folder / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    return folder
+
+
 def forget_all_stores() -> None:
     for alias in store_connections.open_aliases():
         store_connections.drop(alias)

@@ -109,6 +109,7 @@ class Hooks(_Declared):
     events: dict[str, Hook]
     session: str = "session_id"
     directory: str = "cwd"
+    root: str = ""
     agent: str = "agent_id"
     tool: str = "tool_name"
     call: str = "tool_use_id"

@@ -25,7 +25,7 @@ def switched_off_by(folder: str | None = None) -> str:
     value = os.environ.get(VARIABLE)
     if value is not None:
         return f"{VARIABLE}={value}" if value.strip().lower() in _OFF else ""
-    return switched_off_in(os.getcwd() if folder is None else folder)  # noqa: PTH109 - pathlib takes too long to import
+    return switched_off_in(env.working_folder_text() if folder is None else folder)
 
 
 def switched_off_in(folder: str) -> str:

@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memoryhub.config.repository import Repository, find_repository, is_file, remote_identity, remote_name, resolved
+from memoryhub.config.repository import (
+    Repository,
+    find_repository,
+    is_file,
+    is_folder,
+    remote_identity,
+    remote_name,
+    resolved,
+)
 from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Invalid
 from memoryhub.core.foreign_files import check_toml, read_foreign
@@ -43,6 +51,8 @@ def identify_project(*, project: str | None, directory: Path) -> str:
     settings = _settings(directory, repository)
     if settings.project is not None:
         return settings.project
+    if repository is None and not is_folder(directory):
+        raise Invalid(f"the folder {directory} no longer exists, so its project is unknown; {_HOW}")
     if repository is None:
         longer = f"{directory.parent.name}-{directory.name}"
         return _unless_taken(_slug_of(directory.name, directory), _origin(directory, None), [longer])
@@ -84,6 +94,15 @@ def bound_folders(project_id: str) -> list[Path]:
     """Return the existing folders that are recorded for a project; for a repository, its main folder."""
     places = [Path(origin.get("directory") or origin.get("common_dir") or "/") for origin in _bound_origins(project_id)]
     return [folder for place in places if (folder := place.parent if place.name == ".git" else place).is_dir()]
+
+
+def is_project_folder(directory: Path, project_id: str) -> bool:
+    """Return whether a folder is that project's for sure: a repository, named by a settings file, or used before."""
+    directory = resolved(directory)
+    repository = find_repository(directory)
+    if repository or "project" in _nearest(directory, repository)[1] or is_file(directory / SETTINGS_FILE):
+        return True
+    return _owner(project_id, _origin(directory, None)) in ("mine", "unknown")
 
 
 def settings_of_folder(directory: Path) -> tuple[Path | None, dict[str, Any]]:

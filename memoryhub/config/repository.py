@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from memoryhub.core.foreign_files import read_foreign
+from memoryhub.env import working_folder_text
 
 _SECTION = re.compile(r'\s*\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
 _SETTING = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*(.*)")
@@ -90,6 +91,14 @@ def resolved(path: Path) -> Path:
         return path.resolve()
     except (OSError, RuntimeError, ValueError):  # a RuntimeError for a loop (Python 3.12 and older)
         return path.absolute()
+
+
+def working_folder() -> Path:
+    """Return the folder that this process works in, which may be deleted."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path(working_folder_text())
 
 
 def is_folder(path: Path) -> bool:

@@ -116,9 +116,12 @@ def session_of(key: str) -> str:
 
 
 def keep(stop: threading.Event, *, every: float = CHECK_SECONDS) -> None:
-    """Remove the notes of windows that have closed, until ``stop`` is set. For every hub, however it was started."""
+    """Remove the notes of closed windows and old sessions, until ``stop`` is set. For every hub, however started."""
+    from memoryhub.core.session_places import forget_old_places  # here, because every hook imports this module
+
     while True:
         forget_closed()
+        forget_old_places()
         if stop.wait(every):
             return
 

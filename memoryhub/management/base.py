@@ -22,6 +22,7 @@ from pydantic_core import to_jsonable_python
 
 from memoryhub.config.folder import read_folder, use_folder
 from memoryhub.config.identity import identify_project
+from memoryhub.config.repository import working_folder
 from memoryhub.core.backends.selected import faults, stores
 from memoryhub.core.errors import INTERRUPTED_EXIT_CODE, HubError, Invalid, Locked, Unavailable
 from memoryhub.core.log import anchor_warning
@@ -151,6 +152,8 @@ def read_input() -> str:
 def _file_error(error: OSError) -> str:
     if error.strerror is None:  # the hub's own errors are sentences already
         return str(error)
+    if isinstance(error, FileNotFoundError) and not error.filename:
+        return f"the folder {working_folder()} no longer exists; change to another one"
     return f"can't use {error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
@@ -207,8 +210,8 @@ def store_or_folders(options: dict[str, Any]) -> StoreId:
     named = store_option(options)
     if named:
         return named
-    project = identify_project(project=None, directory=Path.cwd())
-    require_project_of(Path.cwd(), project)
+    project = identify_project(project=None, directory=working_folder())
+    require_project_of(working_folder(), project)
     return project_store(project)
 
 
@@ -228,12 +231,12 @@ class ProjectCommand(HubCommand):
 
     @contextmanager
     def store(self, options: dict[str, Any], directory: Path | None = None) -> Iterator[str]:
-        project = identify_project(project=options["project"], directory=directory or Path.cwd())
+        project = identify_project(project=options["project"], directory=directory or working_folder())
         drain_before_reading(project)
         if options["project"] is None and not self.creates_store:
-            require_project_of(directory or Path.cwd(), project)
+            require_project_of(directory or working_folder(), project)
         origin = use_origin(source="cli", actor=getpass.getuser())
-        folder = use_folder(read_folder(directory or Path.cwd(), project))
+        folder = use_folder(read_folder(directory or working_folder(), project))
         with use_store(project_store(project), create=self.creates_store), folder, origin:
             self._warn()
             yield project
@@ -242,11 +245,11 @@ class ProjectCommand(HubCommand):
     def store_or_none(self, options: dict[str, Any]) -> Iterator[None]:
         """Open the store if the folder has a project; otherwise only the hub's and the folder's settings apply."""
         try:
-            project = identify_project(project=options["project"], directory=Path.cwd())
+            project = identify_project(project=options["project"], directory=working_folder())
         except Invalid:
             project = ""
         if options["project"] is None and project not in list_projects():
-            with use_folder(read_folder(Path.cwd(), project)):
+            with use_folder(read_folder(working_folder(), project)):
                 yield
             return
         with self.store(options):

@@ -9,12 +9,12 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvicorn
 
 from memoryhub import env
+from memoryhub.config.repository import working_folder
 from memoryhub.core.errors import Forbidden, HubError
 from memoryhub.core.secret_files import TOKEN, read_or_create_secret
 from memoryhub.mcp.options import LOOPBACK, Options
@@ -40,7 +40,7 @@ def serve_http(options: Options, address: tuple[str, int]) -> int:
             load(http=True)
             from memoryhub.mcp.binding import Binding  # needs Django
 
-            binding = Binding(options.project, Path.cwd())
+            binding = Binding(options.project, working_folder())
             _announce(binding.store().name, listener, options)
             return _run(binding, options, listener)
     except HubError as error:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memoryhub.config.repository import working_folder
 from memoryhub.mcp import sdk, snapshot
 from memoryhub.mcp.options import Options
 
@@ -38,7 +39,7 @@ _SNAPSHOT_DELAY_SECONDS = 1.0
 def build(options: Options, key: list[str]) -> Hub:
     with sdk.uncollected():
         load()
-        return assemble(options, Path.cwd(), key)
+        return assemble(options, working_folder(), key)
 
 
 def assemble(options: Options, directory: Path, key: list[str]) -> Hub:

@@ -12,6 +12,7 @@ from pydantic import Field
 from memoryhub.config import enabled
 from memoryhub.config.clients import Effect
 from memoryhub.core import ids
+from memoryhub.core.errors import NotFound
 from memoryhub.core.permissions import demand_everywhere
 from memoryhub.core.rest import problems
 from memoryhub.core.schemas import Command
@@ -19,7 +20,7 @@ from memoryhub.core.stores.store import current_store
 from memoryhub.ops.serving.drain import drain_before_reading
 from memoryhub.rest.framework import header_of
 from sessions_app.events.work import Slug
-from sessions_app.hook_parser import answer_for_client, parse_hook, project_of
+from sessions_app.hook_parser import HookEvent, answer_for_client, parse_hook, place_event
 from sessions_app.schemas import HookContext, HookDelivery
 from sessions_app.services.capture import note_window, take_event
 from sessions_app.services.deliveries import take_delivery
@@ -51,10 +52,18 @@ def take_hook(
     hook_event = parse_hook(client=client, event=event, data=data)
     if hook_event.effect is Effect.NOTHING:
         return Status(204, None)
-    if "Memory-Hub-Enabled" not in request.headers and _is_switched_off(hook_event.directory):
+    is_checked = "Memory-Hub-Enabled" in request.headers
+    if not is_checked and _is_switched_off(hook_event):
+        return Status(204, None)
+    try:
+        project, hook_event = place_event(hook_event, client=client, project=place.project)
+    except NotFound:
+        if hook_event.effect is Effect.START:  # one sentence for a session is enough
+            raise
+        return Status(204, None)
+    if not is_checked and _is_switched_off(hook_event):
         return Status(204, None)
     key = header_of(request, "Idempotency-Key") or f"hook-{ids.short_id()}"
-    project = project_of(hook_event, place.project)
     drain_before_reading(project)
     text = take_event(event=hook_event, client=client, project=project, idempotency_key=key)
     note_window(event=hook_event, window=request.headers.get("Memory-Hub-Window", ""))
@@ -62,8 +71,9 @@ def take_hook(
 
 
 # The hook has checked the folder that it runs in, which may be another, such as the client's own.
-def _is_switched_off(directory: str) -> bool:
-    return directory.startswith("/") and bool(enabled.switched_off_in(os.path.realpath(directory)))
+def _is_switched_off(event: HookEvent) -> bool:
+    folders = {event.directory, event.working_directory}
+    return any(enabled.switched_off_in(os.path.realpath(folder)) for folder in folders if folder.startswith("/"))
 
 
 @deliveries.post(

@@ -236,4 +236,5 @@ def reason_of(errors: bytes) -> str:
     """Return git's own reason in one sentence, with the command that it names for a cure."""
     lines = [line.strip() for line in text_of(errors).splitlines() if line.strip()]
     fatal = next((number for number, line in enumerate(lines) if line.startswith("fatal: ")), len(lines) - 1)
-    return " ".join(lines[max(fatal, 0) :]).removeprefix("fatal: ") or "git gave no reason"
+    reason = "; ".join(lines[max(fatal, 0) :]).replace(":; ", ": ").removeprefix("fatal: ")
+    return reason or "git gave no reason"

@@ -100,10 +100,14 @@ def capture(*, event: HookEvent, idempotency_key: str) -> None:
 
     Needs an origin whose actor is the client.
     """
-    event = replace(event, directory=os.path.realpath(event.directory) if event.directory else "")
+    event = replace(event, directory=_real_path(event.directory), working_directory=_real_path(event.working_directory))
     record_hook(event, idempotency_key)
     # After the event, which must not wait for git: the next one may end its turn.
     record_commits_of(event, idempotency_key, _commits(event))
+
+
+def _real_path(folder: str) -> str:
+    return os.path.realpath(folder) if folder else ""
 
 
 def record_hook(event: HookEvent, key: str) -> None:

@@ -56,7 +56,8 @@ def _of_sender(event: HookEvent) -> HookEvent:
     known = rows.fetch("SELECT agent FROM sessions_app_session WHERE session_id = %s", [event.session_id])
     is_other = bool(known) and _person(known[0][0]) != _person(actor)
     session_id = f"{event.session_id[:_NAME_CHARS]}@{_person(sender)}" if is_other else event.session_id
-    return replace(event, session_id=session_id, directory=f"{sender}:{event.directory}" if event.directory else "")
+    folder = f"{sender}:{event.directory}" if event.directory else ""
+    return replace(event, session_id=session_id, directory=folder, working_directory="")
 
 
 # The actor of a person's token is `ann/laptop`.

@@ -60,7 +60,7 @@ from tests.admin.browser import BrowserTestCase
 from tests.api.client import RestTestCase
 from tests.databases import on_postgresql, sqlite_only
 from tests.hook.client import run_hook, spooled, wait_for_spooled
-from tests.support import HubTestCase
+from tests.support import HubTestCase, make_git_folder
 
 
 class RedactionTestCase(HubTestCase):
@@ -264,14 +264,15 @@ class SpoolTests(RedactionTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        (self.home / "work" / "alpha").mkdir(parents=True)
-        (self.home / "work" / "beta").mkdir()
+        for project in ("alpha", "beta"):
+            make_git_folder(self.home / "work" / project)
         self.keep(1, f"Ask {WORD} about it")
         self.keep(2, "Ask nobody")
         self.keep(3, f"Of another project: {WORD}", project="beta")
 
     def keep(self, number: int, prompt: str, *, project: str = "alpha", **payload: object) -> None:
-        data = {"prompt": prompt, "session_id": "s-1", "cwd": str(self.home / "work" / project), **payload}
+        folder = str(self.home / "work" / project)
+        data = {"prompt": prompt, "session_id": f"s-{project}", "cwd": folder, **payload}
         event: dict[str, Any] = {"client": "claude-code", "event": "UserPromptSubmit", "payload": data}
         spool.append(spool.SpooledEvent(id=f"hook-{number}", at=number, **event))
 

@@ -17,7 +17,7 @@ from memoryhub.core.stores.store import project_store, use_store
 from sessions_app.replay import EventWindow, replay_lines
 from tests.databases import at_home, variables_of
 from tests.home import RUN_HOME_VARIABLE
-from tests.support import forget_all_stores
+from tests.support import forget_all_stores, make_git_folder
 from tests.web.server import DEADLINE_SECONDS, ROOT, poll
 
 
@@ -134,8 +134,7 @@ class HookTestCase(unittest.TestCase):
         super().setUp()
         place = self.enterContext(folder())
         self.home = place / "home"
-        self.work = place / "alpha"
-        self.work.mkdir()
+        self.work = make_git_folder(place / "alpha")
 
     def hook_data(self, **fields: Any) -> dict[str, Any]:
         return {"session_id": "s1", "cwd": str(self.work), **fields}

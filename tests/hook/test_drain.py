@@ -10,6 +10,7 @@ import random
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -24,11 +25,12 @@ from memoryhub.core.stores.store import list_projects
 from memoryhub.core.windows import FOLDER, find_process
 from memoryhub.ops.serving import drain
 from memoryhub.ops.serving.drain import Drained
+from sessions_app.hook_parser import place_event
 from sessions_app.models import Session, Turn
 from sessions_app.services.capture import capture_spooled
 from sessions_app.spooled import cleaning
 from tests.home import UNMEASURED
-from tests.support import HubTestCase, forget_all_stores
+from tests.support import HubTestCase, forget_all_stores, make_git_folder
 from tests.web.server import ROOT, poll
 
 EVENTS = int(os.environ.get("MEMORY_HUB_TEST_EVENTS", "300"))
@@ -55,13 +57,13 @@ django.setup()
 from memoryhub.core import spool
 from memoryhub.ops.serving import drain
 real = drain.{place}
-def fatal(event, more):
+def fatal(event, *more, **options):
     if event.payload["content"] == {prompt!r}:
         before = os.stat(spool.folder() / spool.ATTEMPTS).st_size
         while os.stat(spool.folder() / spool.ATTEMPTS).st_size == before:
             pass
         os.kill(os.getpid(), signal.SIGKILL)
-    return real(event, more)
+    return real(event, *more, **options)
 drain.{place} = fatal
 drain.drain()
 """
@@ -83,11 +85,13 @@ class DrainTestCase(HubTestCase):
         super().setUp()
         logging.getLogger("memoryhub.ops.serving.drain").setLevel(logging.CRITICAL)
         self.addCleanup(logging.getLogger("memoryhub.ops.serving.drain").setLevel, logging.NOTSET)
-        (self.home / "work" / "alpha").mkdir(parents=True)
-        (self.home / "work" / "beta").mkdir()
+        for project in ("alpha", "beta"):
+            make_git_folder(self.home / "work" / project)
 
     def keep(self, number: int, *, event: str = "UserPromptSubmit", project: str = "alpha", **fields: object) -> None:
-        data = {"session_id": "s1", "cwd": str(self.home / "work" / project), "prompt": f"Question {number}", **fields}
+        session = "s1" if project == "alpha" else project
+        folder = str(self.home / "work" / project)
+        data = {"session_id": session, "cwd": folder, "prompt": f"Question {number}", **fields}
         event_id = f"{project}-{number}"
         spool.append(
             spool.SpooledEvent(id=event_id, at=START + number, client="claude-code", event=event, payload=data)
@@ -137,7 +141,7 @@ class DrainTests(DrainTestCase):
         self.keep(1)
         self.keep(2, event="Unheard")
         self.keep(3, session_id="")
-        self.keep(4, cwd="relative")
+        self.keep(4, cwd="relative", session_id="s4")
         self.keep(5, project="beta")
         with next(spool.folder().glob("*.jsonl")).open("a") as file:
             file.write('nonsense\n{"id": 1}\n[]\n{"id":"x","at":1,"client":"c","event":"e","payload":7}\n')
@@ -163,13 +167,13 @@ class DrainTests(DrainTestCase):
     def test_a_folder_that_cannot_be_resolved_does_not_block_the_others(self):
         loop = self.home / "work" / "loop"
         loop.symlink_to(loop)
-        (self.home / "work" / "beta" / ".git").write_text(f"gitdir: {loop}\n")
-        self.keep(1, cwd=str(loop))
+        (self.home / "work" / "pointer").mkdir()
+        (self.home / "work" / "pointer" / ".git").write_text(f"gitdir: {loop}\n")
+        self.keep(1, project="loop")
         self.keep(2)
-        self.keep(3, project="beta")
-        self.assertEqual(drain.drain(), Drained(captured=3))
-        for number, project in ((1, "loop"), (2, "alpha"), (3, "beta")):
-            self.assertEqual(self.prompts(project), self.questions(number))
+        self.keep(3, project="pointer")
+        self.assertEqual(drain.drain(), Drained(captured=1))
+        self.assertEqual((self.prompts(), list_projects()), (self.questions(2), ["alpha"]))
 
     def test_a_note_of_a_window_that_cannot_be_written_rejects_no_event(self):
         process = find_process(os.getpid())
@@ -195,10 +199,16 @@ class DrainTests(DrainTestCase):
             (OSError(errno.EACCES, "not allowed"), Drained(captured=1, rejected=1)),
             (OSError(errno.EMFILE, "too many open files"), Drained(captured=1, left=1)),
         )
+
+        def failing(first, fault, event, **options):
+            if event.payload["content"] == first:
+                raise fault
+            return place_event(event, **options)
+
         for number, (fault, expected) in enumerate(faults):
             self.keep(2 * number)
             self.keep(2 * number + 1)
-            with mock.patch.object(drain, "project_of", side_effect=[fault, "alpha"]):
+            with mock.patch.object(drain, "place_event", partial(failing, f"Question {2 * number}", fault)):
                 self.assertEqual(drain.drain(), expected)
         self.assertEqual(drain.drain(), Drained(captured=1))
         self.assertEqual(self.prompts(), self.questions(1, 3, 5, 4))
@@ -224,10 +234,10 @@ class DrainTests(DrainTestCase):
 
     @tag("process")
     def test_an_event_at_which_two_processes_were_killed_is_set_aside_and_the_others_arrive(self):
-        for place in ("project_of", "capture_spooled"):
+        for place in ("place_event", "capture_spooled"):
             with self.subTest(place):
                 project = place.replace("_", "-")
-                (self.home / "work" / project).mkdir()
+                make_git_folder(self.home / "work" / project)
                 for number in range(3):
                     self.keep(number, project=project)
                 for _ in range(2):
@@ -241,7 +251,7 @@ class DrainTests(DrainTestCase):
     def test_an_event_at_which_one_process_was_killed_is_captured(self):
         for number in range(2):
             self.keep(number)
-        self.assertEqual(self.killed_at("project_of", "Question 0"), -signal.SIGKILL)
+        self.assertEqual(self.killed_at("place_event", "Question 0"), -signal.SIGKILL)
         self.assertEqual(self.killed_at("capture_spooled", "Question 1"), -signal.SIGKILL)
         self.assertEqual(drain.drain(), Drained(captured=2))
         self.assertEqual(self.prompts(), self.questions(0, 1))

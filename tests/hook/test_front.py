@@ -55,6 +55,45 @@ class WithoutHubTests(HookTestCase):
         for path in (self.home, *self.home.rglob("*")):
             self.assertEqual(path.stat().st_mode & 0o077, 0, path)
 
+    def test_the_root_that_the_client_names_is_added_to_the_event_in_any_spelling(self):
+        for root in ("/work/alpha", '/a "b"/\\c', "/é/プ", "/a\nb"):
+            for body in (b"{}", b' {"a": 1} ', b"{ }"):
+                added = json.loads(front._with_root(body, root))
+                self.assertEqual(added.pop("memory_hub_root"), root)
+                self.assertEqual(added, json.loads(body))
+        self.assertEqual(front._with_root(b"{}", "relative"), b"{}")
+
+    def test_the_root_that_the_client_names_decides_and_a_plain_folder_is_not_recorded(self):
+        plain = self.work.parent / "plain"
+        plain.mkdir()
+        data = {**self.hook_data(), "cwd": str(plain)}
+        self.assert_harmless(run_hook(self.home, "SessionStart", data), message="is in no git repository")
+        self.assert_harmless(run_hook(self.home, "UserPromptSubmit", {**data, "prompt": "x"}))
+        self.assertFalse((self.home / "projects").exists())
+        data["session_id"] = "s2"
+        done = run_hook(self.home, "UserPromptSubmit", {**data, "prompt": "x"}, CLAUDE_PROJECT_DIR=str(self.work))
+        self.assert_harmless(done)
+        self.assertEqual([path.name for path in (self.home / "projects").iterdir()], ["alpha"])
+
+    def test_an_event_is_kept_by_a_process_whose_folder_was_deleted(self):
+        gone = self.work.parent / "gone"
+        gone.mkdir()
+        code = "import os, sys; os.rmdir(os.getcwd()); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+        command = [sys.executable, "-c", code, str(ROOT / "manage.py")]
+        options: Any = {"cwd": gone, "env": environment_of(self.home, PWD=str(gone)), "capture_output": True}
+        data = json.dumps(self.hook_data(last_assistant_message="Kept")).encode()
+        done = subprocess.run([*command, "hook", "claude-code", "Stop"], input=data, check=False, **options)
+        self.assert_harmless(done)
+        self.assertEqual(wait_for_spooled(self.home)[0]["payload"]["last_assistant_message"], "Kept")
+        for words, answer in (
+            (["search", "kept", "--project", "alpha"], "Kept"),
+            (["search", "x"], "no longer exists"),
+        ):
+            gone.mkdir()
+            done = subprocess.run([*command, *words], check=False, **options)
+            self.assertIn(answer, (done.stdout + done.stderr).decode())
+            self.assertNotIn(b"Traceback", done.stderr)
+
     def test_what_is_no_event_is_dropped_with_one_line(self):
         for content in (b"", b"   ", b"nonsense", b'"text"', b"[1]", b"\xff\xfe", b"{"):
             self.assertFalse(front._is_object(content), content)

@@ -143,19 +143,30 @@ class TeamTests(TeamTestCase):
     def test_a_folder_and_its_worktrees_send_to_the_team_unless_they_are_switched_off(self) -> None:
         self.join()
         other = Repository(self.work.parent / "private").folder
-        self.client(folder=other).send("Stop", last_assistant_message="Mine")
+        self.client("s0", folder=other).send("Stop", last_assistant_message="Mine")
         poll(lambda: any((self.home / "spool").glob("*.jsonl")), what="the event in this machine's spool")
         self.assertEqual(self.network.requests, [])
         self.repository.commit("a", "a", "First")
         linked = self.work.parent / "linked"
         self.repository.git("worktree", "add", str(linked))
-        self.client(folder=linked).prompt("From the worktree")
+        self.client("s2", folder=linked).prompt("From the worktree")
         self.assertEqual(self.recorded(), ["From the worktree"])
         (self.work / ".memory-hub.toml").write_text("enabled = false\n")
         self.network.requests.clear()
         self.assertEqual(self.client().start(), "")
         self.client().send("Stop", last_assistant_message="Private")
         self.assertEqual((self.network.requests, self.waiting()), ([], []))
+
+    def test_a_session_goes_where_it_began_whatever_folder_it_works_in_later(self) -> None:
+        self.join()
+        private = Repository(self.work.parent / "private").folder
+        for session, began, later in (("s1", private, self.work), ("s2", self.work, private)):
+            self.client(session, folder=began).prompt(f"{session} begins")
+            self.client(session, folder=later).prompt(f"{session} goes on")
+        self.wait_until_sent()
+        self.assertEqual(self.recorded(), ["s2 begins", "s2 goes on"])
+        own = [event for event in replayed(self.home, "private") if event["event_type"] == "message.user"]
+        self.assertEqual([event["payload"]["content"] for event in own], ["s1 begins", "s1 goes on"])
 
     def test_the_hub_reads_no_file_that_the_event_names(self) -> None:
         transcript = self.work / "t.jsonl"

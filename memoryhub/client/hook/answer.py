@@ -26,11 +26,11 @@ def answer(event: Event) -> bytes:
     from memoryhub.core.origin import use_origin
     from memoryhub.core.stores.store import project_store, use_store
     from memoryhub.ops.serving.drain import drain
-    from sessions_app.hook_parser import answer_for_client, parse_hook, project_of
+    from sessions_app.hook_parser import answer_for_client, parse_hook, place_event
     from sessions_app.services.capture import answer_to, folder_settings_of
 
     parsed = parse_hook(client=event.client, event=event.name, data=payload.read(event.body))
-    project = project_of(parsed, event.project or None)
+    project, parsed = place_event(parsed, client=event.client, project=event.project or None)
     drain(project=project, wait=WAIT_SECONDS)
     folder, problem = folder_settings_of(project, parsed)
     with use_store(project_store(project)), use_folder(folder), use_origin(source="hook", actor=event.client):

@@ -87,11 +87,12 @@ def _take(argv: list[str]) -> None:
     setitimer(ITIMER_REAL, 0)  # from here on, every wait has its own timeout
     if enabled.switched_off_by():
         return
-    event.effect, event.takes_context = declared(event.client, event.name)
+    event.effect, event.takes_context, root = declared(event.client, event.name)
     event.deadline = time.monotonic() + max(_seconds(), PATIENT_SECONDS if event.takes_context else 0)
     if not _is_object(event.body):
         complain("standard input is not a JSON object; the event is not kept")
         return
+    event.body = _with_root(event.body, os.environ.get(root, ""))
     if len(event.body) > MAX_BODY:
         from memoryhub.client.hook import payload
 
@@ -99,18 +100,36 @@ def _take(argv: list[str]) -> None:
     _hand_over(event)
 
 
-# The effect that the client's table declares for an event, "" if it is unknown, and whether the client adds the answer
-# to its model's context. Searches the text: importing a TOML parser takes longer than the hook may take.
-def declared(client: str, event: str) -> tuple[str, bool]:
+# The effect that the client's table declares for an event, "" if it is unknown; whether the client adds the answer to
+# its model's context; and the variable in which it names the root of its session, or "". Searches the text: importing
+# a TOML parser takes longer than the hook may take.
+def declared(client: str, event: str) -> tuple[str, bool, str]:
     try:
         with open(post.CLIENTS_FILE, "rb") as file:  # noqa: PTH123  (importing pathlib takes longer than this)
             text = file.read().decode()
     except OSError:
-        return "", False
+        return "", False, ""
     name = f'"{event}"' if "." in event else event
     table = text.partition(f'[{client}.hooks.events.{name}]\neffect = "')[2].partition("\n[")[0]
     effect = table.partition('"')[0]
-    return effect, effect in ANSWERED and "\ntakes_context = false" not in table
+    hooks = text.partition(f"\n[{client}.hooks]\n")[2].partition("\n[")[0]
+    root = hooks.partition('\nroot = "')[2].partition('"')[0]
+    return effect, effect in ANSWERED and "\ntakes_context = false" not in table, root
+
+
+# Adds the root to the event, which is not parsed here. As text, because importing ``json`` takes too long.
+def _with_root(body: bytes, root: str) -> bytes:
+    if not root.startswith("/"):
+        return body
+    if not root.isprintable() or '"' in root or "\\" in root:
+        import json
+
+        text = json.dumps(root)
+    else:
+        text = f'"{root}"'
+    fields = body.strip()[1:].lstrip()
+    comma = b"" if fields.startswith(b"}") else b", "
+    return b'{"memory_hub_root": ' + text.encode() + comma + fields
 
 
 def _seconds() -> float:
@@ -200,13 +219,19 @@ def _is_for_a_team(event: Event) -> bool:
 # Without a hub, the answer is made in this process: the event is spooled first, so that nothing is lost if that fails.
 def _answer_alone(event: Event) -> None:
     from memoryhub.client.hook import answer, keep, payload
+    from memoryhub.core.errors import NotFound
     from memoryhub.core.home_database import require_own
 
     if payload.is_switched_off(event):
         return
     until = time.monotonic() + max(_seconds(), ALONE_SECONDS)
     make_home()
-    keep.keep(event)
+    try:
+        keep.keep(event)
+    except NotFound as error:
+        if event.effect == "start":  # one sentence for a session is enough
+            complain(error.message)
+        return
     setitimer(ITIMER_REAL, max(0.1, until - time.monotonic()))
     try:
         require_own(by_client=True)
@@ -268,12 +293,16 @@ def _wait_or_keep(event: Event, connection: Connection | None) -> None:
     answer = post.receive(connection, time.monotonic() + CHILD_SECONDS) if connection else None
     if answer is None or answer.is_passing:
         from memoryhub.client.hook import keep, payload
+        from memoryhub.core.errors import NotFound
 
         if payload.is_switched_off(event):
             return
         if connection:
             _mark_arriving()
-        keep.keep(event)
+        try:
+            keep.keep(event)
+        except NotFound:
+            return  # its session began in a folder without a project
     if connection is None:
         autostart.start_hub()
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import tomllib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from memoryhub.client.hook import payload
 from memoryhub.client.hook.post import CLIENTS_FILE, Event
+from memoryhub.config.session_project import place_session
 from memoryhub.core import spool
+from memoryhub.core.errors import Invalid
 from memoryhub.core.secrets.sanitize import sanitize
 from sessions_app.transcript import with_last_message
 
@@ -25,6 +28,9 @@ def keep(event: Event, connection: Connection | None = None) -> None:
     """Append the event to the spool, without secrets; one that is not JSON is counted and dropped.
 
     With a connection, it is the spool of that team's project, and what git says of the event's commits is kept too.
+
+    Raises:
+        NotFound: the event's session began in a folder that has no project.
     """
     place = connection.spool if connection else None
     try:
@@ -32,6 +38,8 @@ def keep(event: Event, connection: Connection | None = None) -> None:
     except ValueError as error:
         spool.reject(event.key, str(error), at=place)
         return
+    if not connection:
+        _place(event)
     if event.effect == "stop":
         # Read it now: the transcript will have changed when the hub drains the spool.
         with open(CLIENTS_FILE, "rb") as file:  # noqa: PTH123
@@ -48,14 +56,25 @@ def keep(event: Event, connection: Connection | None = None) -> None:
             project=event.project,
             payload=clean,
             window=event.window,
-            commits=_commits(event, content) if connection else [],
+            commits=_commits(event, content, connection) if connection else [],
         ),
         at=place,
     )
 
 
+# Now, because the folder may be gone when the hub drains the spool
+def _place(event: Event) -> None:
+    folder, session = payload.folder_of(event), payload.session_of(event)
+    if event.project or not folder.startswith("/") or not session:
+        return
+    try:
+        place_session(event.client, session, folder)
+    except Invalid:
+        return  # the drain sets the event aside, with the reason
+
+
 # The hub of another machine cannot ask git here. Importing Django for it takes longer than all else in the hook.
-def _commits(event: Event, content: dict[str, Any]) -> list[dict[str, Any]]:
+def _commits(event: Event, content: dict[str, Any], connection: Connection) -> list[dict[str, Any]]:
     if event.effect != "tool" or b"commit" not in event.body:
         return []
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryhub.settings_store")
@@ -67,7 +86,8 @@ def _commits(event: Event, content: dict[str, Any]) -> list[dict[str, Any]]:
     from sessions_app.hook_parser import parse_hook
 
     try:
-        found = find_commits(parse_hook(client=event.client, event=event.name, data=content))
+        parsed = parse_hook(client=event.client, event=event.name, data=content)
+        found = find_commits(replace(parsed, directory=connection.folder))
     except HubError:
         return []  # the hub says why it refuses the event
     commits = [commit.model_dump(mode="json") for commit in found[:_MOST_COMMITS]]

@@ -59,49 +59,80 @@ def cut_text(text: str, longest: int) -> str:
 
 
 def project_of(event: Event) -> str:
-    """Return the project of the event's folder, by this process's environment."""
-    from pathlib import Path
+    """Return the project of the event's session, by this process's environment; "" if its folder has none.
 
-    from memoryhub.config.identity import identify_project
+    Raises:
+        ValueError: the event is not JSON, or names no folder.
+        Invalid: several projects are possible, or a settings file cannot be read.
+    """
+    from memoryhub.config.session_project import place_session
+    from memoryhub.core.errors import NotFound
 
-    path, directory = _path_and_directory(event)
-    if not directory:
+    folder, session = folder_of(event), session_of(event)
+    if not folder:
+        path = path_of(event.client, "directory", "cwd")
         raise ValueError(f"the event names no folder ({path!r}), so its project is unknown; it is not kept")
-    return identify_project(project=None, directory=Path(directory))
+    try:
+        return place_session(event.client, session, folder).project
+    except NotFound:
+        return ""
 
 
 def is_switched_off(event: Event) -> bool:
-    """Return whether the hub is disabled for the event's folder, which may be another than this process's."""
+    """Return whether the hub is disabled for a folder of the event, which may be another than this process's."""
+    from memoryhub.core.session_places import find_place
+
     try:
-        directory = directory_of(event)
+        place = find_place(event.client, session_of(event))
+        folders = {folder_of(event), working_directory_of(event), place.folder if place else ""}
     except ValueError:
         return False
-    return directory.startswith("/") and bool(enabled.switched_off_by(os.path.realpath(directory)))
+    return any(enabled.switched_off_by(os.path.realpath(folder)) for folder in folders if folder.startswith("/"))
 
 
-def directory_of(event: Event) -> str:
-    """Return the folder that the event names, "" if it names none.
+def folder_of(event: Event) -> str:
+    """Return the root that the client names for its session, or else the folder in which it works now, or "".
 
     Raises:
         ValueError: the event is not JSON.
     """
-    return _path_and_directory(event)[1]
+    from memoryhub.core.session_places import ROOT_KEY
+
+    return _folder(read(event.body).get(ROOT_KEY)) or working_directory_of(event)
 
 
-# The path of the folder in the event, and the folder; "" if the event names none.
-def _path_and_directory(event: Event) -> tuple[str, str]:
+def working_directory_of(event: Event) -> str:
+    """Return the folder that the event itself names, "" if it names none.
+
+    Raises:
+        ValueError: the event is not JSON.
+    """
     from memoryhub.config.json_path import value_at
 
-    path = path_of_directory(event.client)
-    directory = value_at(read(event.body), path)
-    return path, directory if isinstance(directory, str) and "\0" not in directory else ""
+    return _folder(value_at(read(event.body), path_of(event.client, "directory", "cwd")))
 
 
-def path_of_directory(client: str) -> str:
-    """Return the path of the folder in a client's events. Searches the text, which parsing as TOML takes long."""
+def session_of(event: Event) -> str:
+    """Return the name of the event's session, "" if it has none.
+
+    Raises:
+        ValueError: the event is not JSON.
+    """
+    from memoryhub.config.json_path import value_at
+    from memoryhub.core.session_places import session_name
+
+    return session_name(value_at(read(event.body), path_of(event.client, "session", "session_id")))
+
+
+def _folder(value: object) -> str:
+    return value if isinstance(value, str) and "\0" not in value else ""
+
+
+def path_of(client: str, name: str, usual: str) -> str:
+    """Return a path in a client's events by its name in the client's table. Parsing that as TOML takes long."""
     from memoryhub.client.hook.post import CLIENTS_FILE
 
     with open(CLIENTS_FILE, encoding="utf-8") as file:  # noqa: PTH123
         text = file.read()
     table = text.partition(f"\n[{client}.hooks]\n")[2].partition("\n[")[0]
-    return f"\n{table}".partition('\ndirectory = "')[2].partition('"')[0] or "cwd"
+    return f"\n{table}".partition(f'\n{name} = "')[2].partition('"')[0] or usual

@@ -13,9 +13,11 @@ from _signal import signal as on_signal
 
 from memoryhub.client.hook import payload
 from memoryhub.client.hook.post import CLIENTS_FILE, MAX_ANSWER
+from memoryhub.config.session_project import begin_session
 from memoryhub.core import autostart
 from memoryhub.core.file_locks import share_lock, try_lock, unlock
-from memoryhub.env import make_home
+from memoryhub.core.session_places import find_place
+from memoryhub.env import make_home, working_folder_text
 from memoryhub.teams.connections import connection_of
 
 TYPE_CHECKING = False  # type checkers know the name; importing typing takes time
@@ -34,12 +36,18 @@ _PATIENCE_SECONDS = 30.0
 
 
 def find_connection(event: Event) -> Connection | None:
-    """Return the connection of the event's folder, or of this process's if it names none."""
+    """Return the connection of the folder in which the event's session began; if it names none, of this process's."""
     try:
-        directory = payload.directory_of(event)
+        folder, session = payload.folder_of(event), payload.session_of(event)
     except ValueError:
-        directory = ""
-    return connection_of(directory or os.getcwd())  # noqa: PTH109
+        folder = session = ""
+    folder = folder or working_folder_text()
+    if place := find_place(event.client, session):
+        folder = place.folder
+    elif session and not payload.is_switched_off(event):
+        make_home()
+        folder = begin_session(event.client, session, folder).folder
+    return connection_of(folder)
 
 
 def hand_over(event: Event, connection: Connection) -> str:

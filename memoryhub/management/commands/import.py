@@ -20,7 +20,7 @@ from governance.imports.batches import list_batches
 from governance.imports.undo import preview_undo, undo_import
 from memories.importing import MAX_HEADINGS, find_files, import_markdown
 from memoryhub.config.identity import bind_project, identify_project
-from memoryhub.config.repository import find_repository
+from memoryhub.config.repository import find_repository, working_folder
 from memoryhub.core.errors import Invalid
 from memoryhub.core.origin import use_origin
 from memoryhub.core.text import counted, flat
@@ -107,12 +107,12 @@ class Command(ProjectCommand):
         importer = {"markdown": self._markdown, "adr": self._adr, "git": self._git, "jsonl": self._jsonl}[
             options["kind"]
         ]
-        project = identify_project(project=options["project"], directory=Path.cwd())
+        project = identify_project(project=options["project"], directory=working_folder())
         self._within = "" if options["project"] else _name_of_other(path, project)
         self.stdout.write(f"importing {flat(str(path))} into {project}")
         with self.store(options):
             if options["project"] is None:
-                bind_project(project, Path.cwd())
+                bind_project(project, working_folder())
             line = importer(path, project, total, options)
         self.stdout.write(f"{line} in {time.perf_counter() - start:.1f} s")
 
@@ -120,7 +120,7 @@ class Command(ProjectCommand):
         found = [options["path"].expanduser().absolute()] if options["path"] else source.find()
         if not found:
             raise Invalid(f"no data of {source.name} was found in its usual places; name the file or folder")
-        project = identify_project(project=options["project"], directory=Path.cwd())
+        project = identify_project(project=options["project"], directory=working_folder())
         with use_origin(source="cli", actor=getpass.getuser()):
             for path in found:
                 self._import_path(source, path, project, options)
@@ -139,7 +139,7 @@ class Command(ProjectCommand):
         with _progress("records", total) as advance:
             reports = importer().run(source.read(path), place=str(path), progress=advance)
         if options["project"] is None:
-            bind_project(project, Path.cwd())
+            bind_project(project, working_folder())
         for report in reports:
             if report.batch:
                 self.stdout.write(

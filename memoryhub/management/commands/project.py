@@ -10,6 +10,7 @@ from django.core.management.base import CommandParser
 
 from memoryhub.config.identity import SETTINGS_FILE, check_project_id
 from memoryhub.core import clock
+from memoryhub.config.repository import working_folder
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store, use_store
@@ -53,7 +54,7 @@ class Command(HubCommand):
             project, because = check_project_id(options["id"], "ID"), ""
             project_lookup.require_project(project)
         else:
-            found = project_lookup.locate(Path.cwd())
+            found = project_lookup.locate(working_folder())
             project, because = found.project, found.because
         head = [project, *([flat(f"  because   {because}")] if because else [])]
         row = project_lookup.row_of(project)

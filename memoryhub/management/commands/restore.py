@@ -7,6 +7,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from memoryhub.config.identity import identify_project
+from memoryhub.config.repository import working_folder
 from memoryhub.core.errors import Conflict
 from memoryhub.core.stores.store import project_store
 from memoryhub.core.text import counted
@@ -33,7 +34,7 @@ class Command(HubCommand):
         if options["hub"]:
             self._restore_hub(options["file"])
             return
-        store = store_option(options) or project_store(identify_project(project=None, directory=Path.cwd()))
+        store = store_option(options) or project_store(identify_project(project=None, directory=working_folder()))
         done = restore(store=store, source=options["file"], replace=options["replace"])
         self.stdout.write(f"{store.scope} {store.name}: {'; '.join(_parts(done))}")
 

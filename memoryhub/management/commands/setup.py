@@ -38,6 +38,7 @@ from memoryhub.client.setup.trial_http import try_url
 from memoryhub.config.clients import Client, all_clients, find_client
 from memoryhub.config.identity import check_project_id
 from memoryhub.config.layers import config_path, set_of_the_hub
+from memoryhub.config.repository import working_folder
 from memoryhub.core.autostart import SETTING
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.home_database import masked, only_of_this_process, require_own
@@ -86,7 +87,7 @@ class Command(HubCommand):
         return {"client": all_clients()}
 
     def handle(self, *args: Any, **options: Any) -> None:
-        repository = repository_of(Path.cwd()) if options["repository"] else None
+        repository = repository_of(working_folder()) if options["repository"] else None
         if options["url"]:
             self._with_team(repository, options)
         elif options["token_file"] or options["ca_file"] or options["token_variable"]:
@@ -182,12 +183,12 @@ class Command(HubCommand):
         self.answer({"results": found}, lines)
 
     def _check(self, client: Client, repository: Path | None) -> None:
-        target = repository_target(client, repository) if repository else scopes.target_in_use(client, Path.cwd())
+        target = repository_target(client, repository) if repository else scopes.target_in_use(client, working_folder())
         entry = find_server(target.client, read_document(target.config)) or {}
         if url := server_url(client, entry):
             self._check_url(url, scopes.named_variable(target, url), "")
             return
-        answer = try_client(target, directory=repository or Path.cwd())
+        answer = try_client(target, directory=repository or working_folder())
         state = hub_state()
         captured = state.last_captures.get(client.id)
         lines = [
@@ -240,7 +241,7 @@ class Command(HubCommand):
         return changes
 
     def _planned_removal(self, target: Target) -> list[Change]:
-        stay = scopes.needs_hooks(target, project_folder(Path.cwd()))
+        stay = scopes.needs_hooks(target, project_folder(working_folder()))
         if stay and target.client.hooks:
             self.stdout.write(f"The hooks of {target.client.name} stay: other folders need them.")
         return plan.plan_removal(target, hooks=not stay)
@@ -286,21 +287,21 @@ def _target(options: dict[str, Any], repository: Path | None) -> Target:
     client = find_client(options["client"])
     if repository:
         return repository_target(client, repository)
-    return folder_target(client, Path.cwd()) if options["url"] else user_target(client)
+    return folder_target(client, working_folder()) if options["url"] else user_target(client)
 
 
 def _status(client: Client, repository: Path | None) -> str:
     if repository:
         return plan.status_of(repository_target(client, repository))
     try:
-        return plan.status_of(scopes.target_in_use(client, Path.cwd()))
+        return plan.status_of(scopes.target_in_use(client, working_folder()))
     except HubError as error:
         return error.message
 
 
 # A client without a configuration for a folder is connected once, in the person's home.
 def _connected_folder(target: Target | None) -> Path:
-    return Path.home() if target and target.is_for_all else project_folder(Path.cwd())
+    return Path.home() if target and target.is_for_all else project_folder(working_folder())
 
 
 # As chosen, else as the client's entry for the project names it, else as the other clients' do.

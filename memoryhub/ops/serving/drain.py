@@ -19,10 +19,10 @@ from django.db import OperationalError
 
 from memoryhub.config.clients import Effect
 from memoryhub.core import log, spool
-from memoryhub.core.errors import HubError, Locked, Unavailable
+from memoryhub.core.errors import HubError, Locked, NotFound, Unavailable
 from memoryhub.core.spool import Attempts, Broken, SpooledEvent
 from memoryhub.core.stores.store import project_store, use_store
-from sessions_app.hook_parser import HookEvent, parse_hook, project_of
+from sessions_app.hook_parser import HookEvent, parse_hook, place_event
 from sessions_app.services.capture import capture_spooled
 
 logger = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ class _File:
             with self._attempts.handling(event):
                 hook_event = parse_hook(client=event.client, event=event.event, data=event.payload)
                 if hook_event.effect is not Effect.NOTHING:
-                    return _Placed(project_of(hook_event, event.project), hook_event, event)
+                    return self._place_in_project(hook_event, event)
         except HubError as error:
             self._set_aside(event, error.message)
         except Exception as error:
@@ -146,6 +146,15 @@ class _File:
                 logger.exception("the project of a line of the spool could not be found")
                 self._set_aside(event, f"{type(error).__name__}: {error}")
         return None
+
+    # An event of a folder without a project is dropped, as by a hub that runs
+    def _place_in_project(self, hook_event: HookEvent, event: SpooledEvent) -> _Placed | None:
+        try:
+            project, hook_event = place_event(hook_event, client=event.client, project=event.project)
+        except NotFound as error:
+            logger.info("dropped an event of the spool: %s", error.message)
+            return None
+        return _Placed(project, hook_event, event)
 
     def _take(self, project: str, events: list[_Placed]) -> None:
         if project in self._closed or self._project not in (None, project):

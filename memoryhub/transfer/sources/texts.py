@@ -14,7 +14,7 @@ from memories.importing.files import read_text, split_front_matter
 from memories.importing.sections import Document, parse_document, split_text
 from memories.models import RelationType
 from memories.schemas import MAX_CONTENT
-from memoryhub.config.repository import find_repository, resolved
+from memoryhub.config.repository import find_repository, resolved, working_folder
 from memoryhub.core.errors import Invalid
 from memoryhub.core.secrets.private import private_spans
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record
@@ -135,7 +135,7 @@ def base_of(folder: Path) -> Base:
 
 def current_repository() -> list[Path]:
     """Return the top of the current folder's repository."""
-    folder = resolved(Path.cwd())
+    folder = resolved(working_folder())
     return [base_of(folder).folder] if find_repository(folder) else []
 
 
