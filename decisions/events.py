@@ -16,11 +16,14 @@ from sessions_app.events.work import EVIDENCE
 IMPORT_KEY = "import:adr:"
 
 
+MAX_OPTION, MAX_WHY_NOT = 1_000, 5_000
+
+
 class Alternative(Payload):
     """An option that was not chosen, and why."""
 
-    option: str = Field(min_length=1, max_length=1_000)
-    why_not: str = Field("", max_length=5_000)
+    option: str = Field(min_length=1, max_length=MAX_OPTION)
+    why_not: str = Field("", max_length=MAX_WHY_NOT)
 
 
 class Edge(Payload):

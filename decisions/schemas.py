@@ -27,9 +27,10 @@ from memoryhub.core.schemas import (
 from memoryhub.core.search.retrieval import Retrieval
 from memoryhub.core.text import NOT_BLANK
 
-Title = Annotated[FilledLine, StringConstraints(max_length=200)]
-Text = Annotated[str, StringConstraints(max_length=50_000)]
-Chosen = Annotated[str, StringConstraints(min_length=1, max_length=50_000, pattern=NOT_BLANK)]
+MAX_TITLE, MAX_TEXT, MAX_ALTERNATIVES = 200, 50_000, 30
+Title = Annotated[FilledLine, StringConstraints(max_length=MAX_TITLE)]
+Text = Annotated[str, StringConstraints(max_length=MAX_TEXT)]
+Chosen = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TEXT, pattern=NOT_BLANK)]
 Name = Annotated[Line, StringConstraints(max_length=200)]
 Phase = Annotated[Line, StringConstraints(max_length=64)]
 Ids = Annotated[list[EntityId], Field(max_length=100)]
@@ -63,16 +64,12 @@ def _alternative_forms() -> dict[str, Any]:
     return {"anyOf": [whole, {**whole, "properties": {"option": option, "reason": why_not}}, option]}
 
 
-Alternatives = Annotated[
-    list[
-        Annotated[
-            Alternative,
-            BeforeValidator(_with_reason),
-            WithJsonSchema({**_alternative_forms(), LISTED_AS: {"type": "object"}}),
-        ]
-    ],
-    Field(max_length=30),
+AlternativeInput = Annotated[
+    Alternative,
+    BeforeValidator(_with_reason),
+    WithJsonSchema({**_alternative_forms(), LISTED_AS: {"type": "object"}}),
 ]
+Alternatives = Annotated[list[AlternativeInput], Field(max_length=MAX_ALTERNATIVES)]
 
 
 class Evidence(Command):

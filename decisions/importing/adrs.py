@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from decisions.importing.folder import FileEdge, Records, in_order, read_records, resolve, topic_of
 from decisions.importing.links import STATUS_OF_FILE, Imported, existing_edges, key_of, read_imported
-from decisions.importing.reading import Adr
+from decisions.importing.reading import Adr, shorten
 from decisions.models import DecisionStatus, EdgeRelation
 from decisions.schemas import DecisionLink, DecisionMark, DecisionRecord
 from decisions.selectors.edges import heads
@@ -94,6 +94,7 @@ class _Import:
         earlier = self.imported.latest(path)
         if earlier is None and self.imported.versions_of(path):
             raise Gone(f"its decision #{self.imported.versions_of(path)[-1]} has been erased and is not imported again")
+        self.report.problems.extend((path, cut) for cut in shorten(adr, path))
         fields = self._fields(path, adr)
         if earlier is not None and self._is_unchanged(earlier, fields):
             self._mark(earlier, adr.status)

@@ -10,6 +10,14 @@ from hashlib import sha256
 from typing import Any
 
 from decisions.events import DECISION_MARKED, DECISION_RECORDED, IMPORT_KEY
+from decisions.importing.vocabulary import (
+    FILLERS,
+    PARTLY,
+    RELATIONS,
+    REPLACED_BY_PRECEDING,
+    REPLACES_PRECEDING,
+    STATUS_WORDS,
+)
 from decisions.models import Decision, DecisionEdge, DecisionStatus, EdgeRelation
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.lookups import begins_with
@@ -81,32 +89,30 @@ def existing_edges(imported: Imported) -> set[tuple[int, EdgeRelation, int]]:
     return {(start, EdgeRelation(relation), end) for start, relation, end in found}
 
 
-_FORWARD = {
-    EdgeRelation.SUPERSEDES: ("supersedes", "supercedes", "replaces", "obsoletes"),
-    EdgeRelation.REFINES: ("refines", "amends", "clarifies", "extends", "updates"),
-    EdgeRelation.DEPENDS_ON: ("depends on", "requires", "builds on"),
-    EdgeRelation.CONFLICTS_WITH: ("conflicts with", "contradicts"),
-    EdgeRelation.RELATES_TO: ("relates to", "related to", "see also"),
-}
-_BACKWARD = {
-    EdgeRelation.SUPERSEDES: ("superseded by", "superceded by", "replaced by", "obsoleted by"),
-    EdgeRelation.REFINES: ("refined by", "amended by", "clarified by", "extended by", "updated by"),
-    EdgeRelation.DEPENDS_ON: ("required by",),
-}
-_RELATIONS = {
-    phrase: (relation, is_backward)
-    for is_backward, phrases in ((False, _FORWARD), (True, _BACKWARD))
-    for relation, names in phrases.items()
-    for phrase in names
-}
+_PHRASES = {f"relation{number}": phrase for number, phrase in enumerate(RELATIONS)}
+_PHRASE = "|".join(
+    rf"(?P<{name}>(?<![a-zà-ÿ]){pattern.replace(' ', chr(92) + 's+')}(?![a-zà-ÿ]))"
+    for name, (pattern, _, _) in _PHRASES.items()
+)
 _TOKEN = re.compile(
-    r"!?\[(?:[^\[\]\\]|\\.)*\]\(\s*<?(?P<path>[^()\s<>]+)>?[^()]*\)"
-    rf"|\b(?P<relation>{'|'.join(phrase.replace(' ', chr(92) + 's+') for phrase in _RELATIONS)})\b"
-    r"|\bADR[-_ ]?#?(?P<number>\d{1,6})\b"
-    r"|(?P<end>;|\.(?=\s|\Z)|\n\s*\n|\n(?=\s*[*+-]\s))",
+    r"!?\[(?:[^\[\]\\]|\\.)*\]\(\s*<?(?P<path>[^()\s<>]+)>?[^()]*\)|\[\[(?P<wiki>[^\[\]|#]+)[^\[\]]*\]\]"
+    rf"|{_PHRASE}"
+    r"|\bADR[-_ ]?#?(?P<number>\d{1,9})(?!\w)"
+    r"|(?<![\w.#/-])#?(?P<bare>\d{1,9})(?=\s*(?:[,;.)]?(?:\s|\Z)|[,;)]))"
+    r"|(?P<open>\()|(?P<close>\))"
+    r"|(?P<end>[;；。]|\.[*_\"”')]*(?=\s|\Z)|\n\s*\n|\n(?=\s*(?:[*+-]|\d+[.)])\s)"
+    r"|\n(?=[*_]{0,2}[A-Z][\w -]{0,30}[*_]*:)|\b(?:which|that)\b)",
     re.IGNORECASE,
 )
-_RECORD = re.compile(r"[^:?#]+\.(?:md|markdown|mdx)", re.IGNORECASE)
+_RECORD = re.compile(r"[^:?#]+\.(?:md|markdown|mdx|rst)", re.IGNORECASE)
+_ADDRESS = re.compile(r"https?://[^/\s]+(?:/[^/\s]+){2}/(?:-/)?(?:blob|raw|tree)/[^/\s]+(/\S+)", re.IGNORECASE)
+# Between a phrase and a bare number, or between two of them: `superseded by 11, 12 and #13`
+_LIST = re.compile(r"[\s*_:,]*(?:(?:and|und|et|y|&)\s+)?")
+_OF_SECTION = re.compile(
+    r"\b(?:sections?|parts?|paragraph|item|abschnitt|kapitel|teil|partie|sección|parte)\b|§|部分|第.{1,4}[节節章条條]"
+)
+_LINK_TEXT = re.compile(r"\[[^\[\]]*\]\([^()]*\)|\([^()]*\)")
+_BEFORE = FILLERS | {word for words in STATUS_WORDS.values() for word in words.split()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,33 +123,114 @@ class Link:
     target: str
     # The other record is the subject: `superseded by`.
     is_backward: bool = False
+    # Another record than the text's own, if it is the subject: `ADR-3 supersedes ADR-1`.
+    subject: str = ""
 
 
 def links_in(text: str, *, otherwise: EdgeRelation | None = None) -> list[Link]:
     """Return the links to other records that have a relation; ``otherwise`` is the relation of those that have none.
 
-    A relation applies to the end of its sentence, clause or list item.
+    A relation applies to the end of its sentence, clause or list item. A record of which only a section is superseded
+    is refined.
     """
-    return list(dict.fromkeys(_links(text, otherwise)))
+    return list(dict.fromkeys(_Clauses(text, otherwise).links()))
 
 
-def _links(text: str, otherwise: EdgeRelation | None) -> Iterator[Link]:
-    default = (otherwise, False)
-    relation, is_backward = default
-    for token in _TOKEN.finditer(text):
-        if token["relation"]:
-            relation, is_backward = _RELATIONS[" ".join(token["relation"].lower().split())]
-        elif token["end"]:
-            relation, is_backward = default
-        elif relation and (target := _target(token)):
-            yield Link(relation, target, is_backward)
+def named_records(value: Any, relation: EdgeRelation, *, is_backward: bool) -> list[Link]:
+    """Return the links in a field of the front matter that is named after a relation, such as ``supersedes``."""
+    values = value if isinstance(value, list) else [value]
+    texts = [str(item).strip() for item in values if not isinstance(item, dict | bool) and item is not None]
+    targets = [target for text in texts for target in _targets_of(text)]
+    return [Link(relation, target, is_backward) for target in dict.fromkeys(targets)]
 
 
-# The path of a Markdown file or a number; empty for other links.
+# A path, a number, or a text with links and numbers
+def _targets_of(text: str) -> list[str]:
+    whole = re.fullmatch(r"#?(\d{1,9})", text)
+    if whole:
+        return [whole[1]]
+    if _RECORD.fullmatch(text) and " " not in text:
+        return [text]
+    return [target for token in _TOKEN.finditer(text) if (target := _target(token)) and not token["bare"]]
+
+
+class _Clauses:
+    """Reads a text token by token; each clause, list item and pair of parentheses begins without a relation."""
+
+    def __init__(self, text: str, otherwise: EdgeRelation | None) -> None:
+        self._text, self._otherwise = text, otherwise
+        self._begin(0)
+
+    def _begin(self, position: int) -> None:
+        self._start = position
+        self._relation, self._is_backward = self._otherwise, False
+        self._has_phrase = self._has_record = False
+        # The last record without a relation, and the end of the last token that a bare number may follow
+        self._subject, self._last = "", -1
+        # In parentheses after a record, which speak of that record
+        self._aside = 0
+
+    def links(self) -> Iterator[Link]:
+        for token in _TOKEN.finditer(self._text):
+            if token["end"]:
+                self._begin(token.end())
+            elif token["open"]:
+                self._aside += self._has_record
+            elif token["close"]:
+                self._aside = max(self._aside - 1, 0)
+            elif self._aside:
+                continue
+            elif target := _target(token):
+                yield from self._link(token, target)
+            elif token.lastgroup in _PHRASES:
+                self._phrase(token)
+
+    def _phrase(self, token: re.Match[str]) -> None:
+        _, relation, is_backward = _PHRASES[str(token.lastgroup)]
+        before = self._text[self._start : token.start()]
+        if relation is EdgeRelation.SUPERSEDES and self._is_partial(before, is_backward=is_backward):
+            relation = EdgeRelation.REFINES
+        self._relation, self._is_backward, self._has_phrase = relation, is_backward, True
+        self._last = token.end()
+
+    # `Section 2 is superseded by …`, `partially supersedes …`, but not `this decision has been superseded by …`
+    def _is_partial(self, before: str, *, is_backward: bool) -> bool:
+        words = [word.casefold() for word in re.findall(r"[^\W\d_]+", _LINK_TEXT.sub(" ", before))]
+        return any(word in PARTLY for word in words) or (is_backward and bool(set(words) - _BEFORE) and len(words) > 1)
+
+    def _link(self, token: re.Match[str], target: str) -> Iterator[Link]:
+        following = self._text[token.end() :]
+        if REPLACED_BY_PRECEDING.match(following) or REPLACES_PRECEDING.match(following):
+            self._has_record, is_backward = True, bool(REPLACED_BY_PRECEDING.match(following))
+            yield Link(EdgeRelation.SUPERSEDES, target, is_backward)
+            return
+        if token["bare"] and not self._is_listed(token):
+            return
+        self._has_record = True
+        if self._relation is None:
+            self._subject = target
+            return
+        between = self._text[self._last : token.start()] if self._has_phrase else ""
+        is_part = self._relation is EdgeRelation.SUPERSEDES and _OF_SECTION.search(between)
+        relation = EdgeRelation.REFINES if is_part else self._relation
+        self._last = token.end()
+        yield Link(relation, target, self._is_backward, self._subject)
+
+    # A number alone may be anything: only a list right after the phrase counts, and `requires 3` is no record
+    def _is_listed(self, token: re.Match[str]) -> bool:
+        is_certain = self._relation in (EdgeRelation.SUPERSEDES, EdgeRelation.REFINES) or token["bare"].startswith("0")
+        return self._has_phrase and is_certain and bool(_LIST.fullmatch(self._text[self._last : token.start()]))
+
+
+# A path, a number or the stem of a file; empty for other links.
 def _target(token: re.Match[str]) -> str:
-    if token["number"]:
-        return token["number"]
-    path = token["path"].split("#")[0]
+    if token["number"] or token["bare"]:
+        return token["number"] or token["bare"]
+    if token["wiki"]:
+        return f"{token['wiki'].strip().removesuffix('.md')}.md"
+    path = (token["path"] or "").split("#")[0]
+    if address := _ADDRESS.fullmatch(path):
+        path = address[1]
     return path if _RECORD.fullmatch(path) else ""
 
 

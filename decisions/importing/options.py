@@ -5,15 +5,35 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from decisions.importing.outline import Outline, Part, Piece, folded
+from decisions.importing.outline import Outline, Piece, folded
+from decisions.importing.vocabulary import (
+    BECAUSE,
+    CHOSEN_MARKS,
+    CHOSEN_OPTION,
+    OPTION_COLUMNS,
+    REASON_COLUMNS,
+    Part,
+    normal_name,
+)
 from memories.importing.sections import plain
 
-_CHOSEN = re.compile(r"\A[*_]*chosen option[*_]*[ \t]*:[*_]*\s*", re.IGNORECASE)
-_QUOTED = re.compile(r"\"([^\"\n]+)\"|“([^”\n]+)”|\*\*([^*\n]+)\*\*")
-_BECAUSE = re.compile(r"[ \t]*[,;.:–—-]?\s*(?:because\b[,:]?\s*)?", re.IGNORECASE)
-_BARE = re.compile(r"(.+?)(?=,?\s+because\b|\.?\s*(?:\n\s*\n|\Z))", re.IGNORECASE | re.DOTALL)
+_CHOSEN = re.compile(rf"\A[*_]*(?:{CHOSEN_OPTION})[*_]*[ \t]*[:：][*_]*\s*", re.IGNORECASE)
+_QUOTED = re.compile(r"\"([^\"\n]+)\"|“([^”\n]+)”|„([^“”\n]+)[“”]|«\s*([^»\n]+?)\s*»|「([^」\n]+)」|\*\*([^*\n]+)\*\*")
+_BECAUSE = re.compile(rf"[ \t]*[,;.:–—，。-]?\s*(?:(?:{BECAUSE})[,:，：]?\s*)?", re.IGNORECASE)
+_BARE = re.compile(rf"(.+?)(?=,?\s+(?:{BECAUSE})|，(?:{BECAUSE})|\.?\s*(?:\n\s*\n|\Z))", re.IGNORECASE | re.DOTALL)
 _ITEM = re.compile(r"(?:[*+-]|\d+[.)])[ \t]+")
 _LINKED = re.compile(r"\A\[([^\[\]]+)\]\([^()]*\)\Z")
+_ROW = re.compile(r"^[ \t]*\|(.+)\|[ \t]*$", re.MULTILINE)
+_CELL = re.compile(r"(?<!\\)\|")
+_RULE = re.compile(r"[ \t:|-]+")
+# `Lifecycle hooks (chosen)`, or `**Chosen**` instead of the reason against it
+_IS_CHOSEN = re.compile(
+    rf"[(\[（]\W*(?:{CHOSEN_MARKS})\b[^()]*[)\]）]|\A\W*(?:{CHOSEN_MARKS})\b|\A\W*n/a\W+chosen", re.IGNORECASE
+)
+_MARK = re.compile(rf"\s*[(\[（]\W*(?:{CHOSEN_MARKS})\b[^()]*[)\]）]", re.IGNORECASE)
+_NUMBERED = re.compile(
+    r"\A(?:(?:option|alternative|opción|variante|方案|選択肢)\s*)?(?:\d+|[A-Z])\s*[.:)：–—-]\s+", re.IGNORECASE
+)
 _DASH = re.compile(r"\s+[—–-]\s+")
 
 
@@ -34,15 +54,45 @@ def chosen_of(outcome: str) -> tuple[str, str] | None:
 def alternatives_of(outline: Outline, chosen: str | None) -> tuple[list[dict[str, str]], str]:
     """Return the alternatives (``option``, ``why_not``), and the text about the chosen option."""
     reasons = list(_reasons(outline))
-    listed = [option for piece in outline.of(Part.OPTIONS) if len(piece.headings) == 1 for option in _items(piece.text)]
+    pieces = [piece for piece in outline.of(Part.OPTIONS) if len(piece.headings) == 1]
+    rows = [row for piece in pieces for row in option_rows(piece.text)]
+    listed = [option for piece in pieces for option in _items(piece.text)]
     options = listed or [name for name, _ in reasons]
-    if reasons or not listed:
+    if rows:
+        found = rows
+    elif reasons or not listed:
         found = [(option, _take(reasons, option)) for option in options]
     else:
         found = [_split(option) for option in options]
     number = _option_number(chosen, [option for option, _ in found])
     reason = found.pop(number)[1] if number is not None else ""
-    return [{"option": option, "why_not": why_not} for option, why_not in found if option], reason
+    others = [(option, why_not) for option, why_not in found if option and not _is_chosen(option, why_not)]
+    return [{"option": option, "why_not": why_not} for option, why_not in others], reason
+
+
+def _is_chosen(option: str, why_not: str) -> bool:
+    return bool(_MARK.search(option) or _IS_CHOSEN.match(why_not.split("\n", maxsplit=1)[0]))
+
+
+def option_rows(text: str) -> list[tuple[str, str]]:
+    """Return the options of a Markdown table with their reasons; none if it has no column of options."""
+    rows = [[_unlinked(plain(cell.strip())) for cell in _CELL.split(row)] for row in _ROW.findall(text)]
+    if len(rows) < 3 or not _RULE.fullmatch("|".join(rows[1])):
+        return []
+    head = [normal_name(cell) for cell in rows[0]]
+    if head[0] not in OPTION_COLUMNS.split("|") or len(head) < 2:
+        return []
+    reason = next((column for column, name in enumerate(head) if column and name in REASON_COLUMNS.split("|")), None)
+    found = [
+        (row[0], row[reason] if reason is not None and reason < len(row) else _described(rows[0], row))
+        for row in rows[2:]
+    ]
+    return [(option, why_not) for option, why_not in found if option]
+
+
+# `Pros: simple; Cons: late`, without a column of reasons
+def _described(head: Sequence[str], row: Sequence[str]) -> str:
+    return "; ".join(f"{name}: {cell}" for name, cell in zip(head[1:], row[1:], strict=False) if cell)
 
 
 # Options with a heading of their own, and the text below it.
@@ -93,7 +143,7 @@ def _option_number(wanted: str | None, names: Sequence[str]) -> int | None:
 
 
 def _key(name: str) -> str:
-    return plain(name).lower().strip(" .\"'")
+    return _NUMBERED.sub("", plain(name)).lower().strip(" .\"'")
 
 
 # `Redis — another process to run`: option and reason on one line.

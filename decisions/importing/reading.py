@@ -8,24 +8,29 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from decisions.events import Alternative
-from decisions.importing.links import Link, links_in, without_links
-from decisions.importing.options import alternatives_of, chosen_of
-from decisions.importing.outline import Outline, Part, Piece, folded, moment_of, outline_of, status_of
+from decisions.events import MAX_OPTION, MAX_WHY_NOT, Alternative
+from decisions.importing.links import Link, links_in, named_records, without_links
+from decisions.importing.options import alternatives_of, chosen_of, option_rows
+from decisions.importing.outline import Outline, Piece, folded, moment_of, outline_of
+from decisions.importing.statuses import status_of
+from decisions.importing.vocabulary import PART_OF, RELATION_OF_FIELD, Part, normal_name
 from decisions.models import DecisionStatus, EdgeRelation
-from decisions.schemas import Alternatives
+from decisions.schemas import MAX_ALTERNATIVES, MAX_TEXT, MAX_TITLE, AlternativeInput
 from memories.importing.files import split_front_matter
+from memories.importing.sections import plain, split_text
 from memoryhub.core.errors import Invalid
 from memoryhub.core.schemas import MAX_AUTHOR
 from memoryhub.core.text import flat
 from memoryhub.core.validation import explain
 
-_AUTHORS = ("decision-makers", "deciders", "decision makers", "decisionmakers", "author", "authors", "owner", "owners")
 _LISTS = ("commits", "files", "prs", "notes", "validations")
+_EMPTY = ("null", "none", "n/a", "~", "-", "tbd", "[]")
 _TEXTS = ("title", "context", "chosen", "rationale")
 _NAMED = ("impact", "phase")
 _OF_SEVERAL_LINES = ("notes", "validations")
-_ALTERNATIVES: TypeAdapter[list[Alternative]] = TypeAdapter(Alternatives)
+_MARK = re.compile(r"\A(?:[*+-]|\d+[.)])[ \t]+")
+_LISTED = re.compile(r"^(?:[*+-]|\d+[.)])[ \t]", re.MULTILINE)
+_ALTERNATIVES: TypeAdapter[list[Alternative]] = TypeAdapter(list[AlternativeInput])
 
 
 @dataclass(slots=True)
@@ -46,11 +51,11 @@ class Adr:
     more: dict[str, Any] = field(default_factory=dict)
 
 
-def read_adr(text: str, *, otherwise_title: str = "") -> Adr:
+def read_adr(text: str, *, otherwise_title: str = "", ending: str = ".md") -> Adr:
     """Parse a record; a decision's own field in the front matter (``chosen: …``) overrides the body."""
     matter, body = split_front_matter(text)
-    outline = outline_of(body)
-    status = _first(matter, outline, ("status",), Part.STATUS)
+    outline = outline_of(body, ending)
+    status = _first(matter, outline, Part.STATUS)
     fields = _body(outline)
     fields |= {name: str(matter[name]) for name in _TEXTS if name in matter}
     if not fields["chosen"].strip() and not _is_proposal(status):
@@ -62,12 +67,30 @@ def read_adr(text: str, *, otherwise_title: str = "") -> Adr:
         rationale=fields["rationale"],
         alternatives=_alternatives(matter.get("alternatives", fields["alternatives"])),
         status=status_of(status),
-        decided_at=moment_of(_first(matter, outline, ("date",), Part.DATE)),
-        author=flat(_first(matter, outline, _AUTHORS, Part.AUTHOR))[:MAX_AUTHOR],
-        links=list(dict.fromkeys([*links_in(status), *_links(matter, outline)])),
+        decided_at=moment_of(_first(matter, outline, Part.DATE)),
+        author=_names(_first(matter, outline, Part.AUTHOR)),
+        links=list(dict.fromkeys(_links(matter, outline))),
         topic=flat(str(matter["topic"])) if "topic" in matter else None,
         more={name: _more(name, matter[name]) for name in (*_NAMED, *_LISTS) if matter.get(name)},
     )
+
+
+def shorten(adr: Adr, path: str) -> list[str]:
+    """Cut what is longer than a decision may hold, and return a sentence for each cut."""
+    cuts = []
+    if len(adr.title) > MAX_TITLE:
+        adr.title = f"{adr.title[: MAX_TITLE - 1].rstrip()}…"
+        cuts.append(f"its title has more than {MAX_TITLE} characters; the rest is left out")
+    for name in ("context", "chosen", "rationale"):
+        text = getattr(adr, name)
+        if len(text) > MAX_TEXT:
+            rest = f"\n\n(The rest is in {path}.)"
+            setattr(adr, name, split_text(text, MAX_TEXT - len(rest))[0] + rest)
+            cuts.append(f"its {name} has {len(text):,} characters, more than {MAX_TEXT:,}; the rest is left out")
+    if len(adr.alternatives) > MAX_ALTERNATIVES:
+        cuts.append(f"it has {len(adr.alternatives)} alternatives; the first {MAX_ALTERNATIVES} are imported")
+        del adr.alternatives[MAX_ALTERNATIVES:]
+    return cuts
 
 
 # A proposal may have no choice yet, but a text without both is no record.
@@ -105,8 +128,13 @@ def _context(outline: Outline) -> Iterator[str]:
     for piece in outline.of(Part.OTHER):
         yield folded([piece], 0)
     for piece in outline.of(Part.OPTIONS):
-        if len(piece.headings) == 1 and not re.search(r"^(?:[*+-]|\d+[.)])[ \t]", piece.text, re.MULTILINE):
+        if len(piece.headings) == 1 and (_has_table(piece) or not _LISTED.search(piece.text)):
             yield folded([piece], 0)
+
+
+# A table of options says more than the alternatives hold
+def _has_table(piece: Piece) -> bool:
+    return bool(option_rows(piece.text))
 
 
 # The rationale and the consequences, these with headings unless they are all there is.
@@ -130,23 +158,54 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def _alternatives(given: Any) -> list[Alternative]:
+    if isinstance(given, list):
+        given = [_shortened(option) for option in given]
     try:
         return _ALTERNATIVES.validate_python(given)
     except ValidationError as error:
         raise Invalid(f"alternatives: {explain(error)}") from error
 
 
+def _shortened(option: Any) -> Any:
+    if not isinstance(option, dict):
+        return option
+    limits = {"option": MAX_OPTION, "why_not": MAX_WHY_NOT}
+    return {
+        name: f"{value[: limits[name] - 1]}…"
+        if isinstance(value, str) and len(value) > limits.get(name, len(value))
+        else value
+        for name, value in option.items()
+    }
+
+
 # A short field: from the front matter, the fields above the first heading, or its own section.
-def _first(matter: dict[str, Any], outline: Outline, names: tuple[str, ...], part: Part) -> str:
-    for fields in (matter, outline.meta):
-        given = next((fields[name] for name in names if fields.get(name)), None)
-        if given:
-            return ", ".join(map(str, given)) if isinstance(given, list) else str(given)
+def _first(matter: dict[str, Any], outline: Outline, part: Part) -> str:
+    named = (value for name, value in matter.items() if PART_OF.get(normal_name(name)) is part)
+    for value in (*named, outline.meta.get(part)):
+        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value or "")
+        if text.strip() and text.strip().lower() not in _EMPTY:
+            return text
     return folded(outline.of(part), 1)
+
+
+# Names in a sentence, or one an item
+def _names(text: str) -> str:
+    items = [plain(_MARK.sub("", line.strip())) for line in text.split("\n") if line.strip()]
+    is_list = len(items) > 1 and all(_MARK.match(line.strip()) for line in text.split("\n") if line.strip())
+    return flat((", " if is_list else " ").join(items))[:MAX_AUTHOR]
 
 
 # Only declared links: prose may mention other records without a relation.
 def _links(matter: dict[str, Any], outline: Outline) -> Iterator[Link]:
+    for status in (
+        str(matter.get("status", "")),
+        outline.meta.get(Part.STATUS, ""),
+        folded(outline.of(Part.STATUS), 1),
+    ):
+        yield from links_in(status)
+    for name, value in matter.items():
+        if relation := RELATION_OF_FIELD.get(normal_name(name)):
+            yield from named_records(value, relation[0], is_backward=relation[1])
     if "links" in matter:
         yield from links_in("\n\n".join(map(str, matter["links"])))
         return

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import tempfile
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +22,8 @@ from decisions import services
 from decisions.exporting import chosen_decisions, madr_files, mermaid_graph
 from decisions.importing import AdrReport, import_adrs, read_adr
 from decisions.importing.links import links_in
-from decisions.importing.outline import moment_of, status_of
+from decisions.importing.outline import moment_of
+from decisions.importing.statuses import status_of
 from decisions.lineage_svg import Drawing, Node, draw_lineage
 from decisions.models import LINEAGE, Decision, DecisionEdge, EdgeRelation
 from decisions.schemas import DecisionLink, DecisionMark, DecisionRecord, DecisionSupersede
@@ -147,6 +151,93 @@ It works.
 """
 
 
+LABELS = """# 14. Meta lines
+
+**Status**: Accepted
+**Date**: 2025-12-29
+**Deciders**: Kim, Lee
+**Context**: PR 60
+**Related**: [Five](./0005-e.md) (what it builds on)
+
+## Decision
+
+Decide fourteen.
+
+## Rationale
+
+### Alternatives Considered
+
+| Alternative | Pros | Cons | Why Not Chosen |
+|---|---|---|---|
+| CI only | simple | late | feedback too late |
+| **Nothing** | cheap | dear | costs more |
+| Both | late | dear | **Chosen** |
+"""
+
+FRENCH = """# Utiliser Postgres
+
+- Statut : accepté
+- Date : 2024-02-03
+- Décideurs : Ada
+
+## Contexte et énoncé du problème
+
+Quoi ?
+
+## Options envisagées
+
+- Postgres
+- MySQL
+
+## Résultat de la décision
+
+Option choisie : « Postgres », car c'est stable.
+"""
+
+RESTRUCTURED = """
+.. _optional-fields:
+
+Optional fields
+===============
+
+:Date: 2021-03-04
+
+Status
+------
+
+**Accepted**. Supersedes `ADR 6 <0006-fields.rst>`_
+
+.. A comment
+   that says Decision
+
+Context
+-------
+
+Fields are ``optional``.
+
+Decision
+--------
+
+Leave them out.
+
+Rejected Alternatives
+---------------------
+
+* Nulls
+
+References
+----------
+
+* :doc:`0002-b`
+"""
+
+
+def nygard_in(status_name: str, status: str, *names: str) -> str:
+    texts = zip(names, ("Why.", "So be it.", "Then."), strict=True)
+    sections = "\n".join(f"## {name}\n\n{text}\n" for name, text in texts)
+    return f"# 19. T\n\n## {status_name}\n\n{status}\n\n{sections}"
+
+
 class ReadingTests(SimpleTestCase):
     def test_nygards_form(self):
         adr = read_adr(NYGARD)
@@ -211,14 +302,127 @@ class ReadingTests(SimpleTestCase):
         with self.assertRaisesRegex(Invalid, "date 'soon' is not a date"):
             moment_of("soon")
 
+    def test_a_status_is_read_with_its_subject_its_negation_and_its_language(self):
+        for text, status in (
+            ("Accepted. Refines ADR 3 (which superseded ADR 1).", "accepted"),
+            ("Refines ADR 3, which superseded ADR 1", "accepted"),
+            ("Accepted. Section 2 is superseded by [ADR-5](0005-e.md).", "accepted"),
+            ("Partially superseded by ADR-5", "accepted"),
+            ("Accepted. Replaced the older draft.", "accepted"),
+            ("Accepted, not superseded", "accepted"),
+            ("This decision has been superseded by ADR-7", "superseded"),
+            ("Provisionally superseded by ADR-7 (until May)", "superseded"),
+            ("Not yet accepted", "proposed"),
+            ("No longer active", "deprecated"),
+            ("Proposed. It moves to `Accepted` once reviewed", "proposed"),
+            ("- 2020-01-01: Proposed\n- 2021-01-01: Accepted", "accepted"),
+            ("~~Proposed~~ Accepted", "accepted"),
+            ("Noch nicht angenommen", "proposed"),
+            ("Nicht mehr gültig", "deprecated"),
+            ("Ersetzt durch [3](0003-c.md)", "superseded"),
+            ("Remplacée par ADR-3", "superseded"),
+            ("Pas encore accepté", "proposed"),
+            ("Aprobada", "accepted"),
+            ("Ya no vigente", "deprecated"),
+            ("已废弃", "deprecated"),
+            ("尚未接受", "proposed"),
+            ("已被 ADR-3 取代", "superseded"),
+            ("部分被 ADR-3 取代", "accepted"),
+            ("承認済み", "accepted"),
+            ("[ADR-3](0003-c.md) により置き換え", "superseded"),
+        ):
+            self.assertEqual(status_of(text), status, text)
+        unknown = ("Not accepted", "未通过", "Critical update, see also ADR-3", "[Proposed | Accepted | Rejected]")
+        for text in (*unknown, "Hold", "The original decision was accepted"):
+            with self.subTest(text), self.assertRaisesRegex(Invalid, "is unknown"):
+                status_of(text)
+
     def test_a_relation_counts_to_the_end_of_its_clause(self):
         text = "Superseded by [4](0004-a.md) and ADR-5; see [6](0006-c.md). Amends\n[x](x.md#why), not [y](y.png)"
         links = [(link.relation, link.target, link.is_backward) for link in links_in(text)]
         superseding = [("supersedes", "0004-a.md", True), ("supersedes", "5", True)]
         self.assertEqual(links, [*superseding, ("refines", "x.md", False)])
 
+    def test_a_link_is_read_with_its_subject_and_what_it_replaces(self):
+        for text, links in (
+            ("Superseded by 0011", [("supersedes", "0011", True)]),
+            ("Superseded by #11 and 12", [("supersedes", "11", True), ("supersedes", "12", True)]),
+            ("Superseded by ADR-5 on 2026-07-20", [("supersedes", "5", True)]),
+            ("Section 2 is superseded by ADR-5", [("refines", "5", True)]),
+            ("Supersedes section 2 of ADR-5", [("refines", "5", False)]),
+            ("Refines ADR-3 (which superseded ADR-1)", [("refines", "3", False)]),
+            ("**Supersedes**: None (extends ADR-41)", [("refines", "41", False)]),
+            ("Requires 3 approvals", []),
+            ("Supersedes [[0010-old]]", [("supersedes", "0010-old.md", False)]),
+            ("Ersetzt durch ADR-3", [("supersedes", "3", True)]),
+            ("Remplace ADR-2", [("supersedes", "2", False)]),
+            ("已被 ADR-3 取代", [("supersedes", "3", True)]),
+            ("取代 ADR-2", [("supersedes", "2", False)]),
+            ("[ADR-3](0003-c.md)により置き換え", [("supersedes", "0003-c.md", True)]),
+        ):
+            found = [(link.relation, link.target, link.is_backward) for link in links_in(text)]
+            self.assertEqual(found, links, text)
+        self.assertEqual([link.subject for link in links_in("ADR-3 supersedes ADR-1")], ["3"])
+
+    def test_fields_and_tables_of_a_record_are_read(self):
+        adr = read_adr(LABELS)
+        self.assertEqual((adr.status, adr.author, str(adr.decided_at)[:10]), ("accepted", "Kim, Lee", "2025-12-29"))
+        alternatives = [(alternative.option, alternative.why_not) for alternative in adr.alternatives]
+        self.assertEqual(alternatives, [("CI only", "feedback too late"), ("Nothing", "costs more")])
+        self.assertIn("**Context**: PR 60", adr.context)
+        self.assertEqual([(link.relation, link.target) for link in adr.links], [("relates_to", "./0005-e.md")])
+        table = read_adr("# T\n\n| Status | Rejected |\n|---|---|\n| Date | 2024-01-02 |\n\n## Decision\n\nYes.\n")
+        self.assertEqual((table.status, str(table.decided_at)[:10]), ("rejected", "2024-01-02"))
+        people = read_adr("# T\n\n## Deciders\n\n- **Lead**: Ada\n- Bob\n\n## Decision\n\nYes.\n")
+        self.assertEqual(people.author, "Lead: Ada, Bob")
+
+    def test_lineage_in_the_front_matter_is_read(self):
+        for field, links in (
+            ("superseded-by: ADR-0011", [("supersedes", "0011", True)]),
+            ("superseded_by: 0011-new.md", [("supersedes", "0011-new.md", True)]),
+            ("supersedes: [ADR-0010, '0009']", [("supersedes", "0010", False), ("supersedes", "0009", False)]),
+            ("amends: 10", [("refines", "10", False)]),
+            ("related: ['[[0010-old]]']", [("relates_to", "0010-old.md", False)]),
+            ("superseded-by: null", []),
+            ("supersedes: []", []),
+        ):
+            adr = read_adr(f"---\nstatus: accepted\n{field}\n---\n# T\n\n## Decision\n\nYes.\n")
+            self.assertEqual([(link.relation, link.target, link.is_backward) for link in adr.links], links, field)
+
+    def test_records_in_other_languages_are_read(self):
+        german = read_adr(nygard_in("Status", "Akzeptiert", "Kontext", "Entscheidung", "Konsequenzen"))
+        chinese = read_adr(nygard_in("状态", "已接受", "背景", "决策", "后果"))
+        japanese = read_adr(nygard_in("ステータス", "提案中", "コンテキスト", "決定", "結果"))
+        spanish = read_adr(nygard_in("Estado", "Rechazada", "Contexto", "Decisión", "Consecuencias"))
+        statuses = [adr.status for adr in (german, chinese, japanese, spanish)]
+        self.assertEqual(statuses, ["accepted", "accepted", "proposed", "rejected"])
+        for adr in (german, chinese, japanese, spanish):
+            self.assertEqual((adr.context, adr.chosen, adr.rationale), ("Why.", "So be it.", "Then."))
+        french = read_adr(FRENCH)
+        self.assertEqual((french.status, french.author, french.chosen), ("accepted", "Ada", "Postgres"))
+        self.assertEqual([alternative.option for alternative in french.alternatives], ["MySQL"])
+        self.assertEqual(french.rationale, "c'est stable.")
+
+    def test_restructured_text_is_read(self):
+        adr = read_adr(RESTRUCTURED, ending=".rst")
+        self.assertEqual(
+            (adr.title, adr.status, str(adr.decided_at)[:10]), ("Optional fields", "accepted", "2021-03-04")
+        )
+        self.assertEqual((adr.context, adr.chosen), ("Fields are `optional`.", "Leave them out."))
+        self.assertEqual([alternative.option for alternative in adr.alternatives], ["Nulls"])
+        links = [(link.relation, link.target) for link in adr.links]
+        self.assertEqual(links, [("supersedes", "0006-fields.rst"), ("relates_to", "0002-b.rst")])
+
 
 ONE, TWO = "0001-one.md", "0002-two.md"
+COMMITTER = {
+    "GIT_AUTHOR_NAME": "Ada",
+    "GIT_AUTHOR_EMAIL": "ada@example.com",
+    "GIT_COMMITTER_NAME": "Ada",
+    "GIT_COMMITTER_EMAIL": "ada@example.com",
+    "GIT_AUTHOR_DATE": "2022-01-02T03:04:05Z",
+}
+LATER = {"GIT_AUTHOR_NAME": "Bob", "GIT_AUTHOR_DATE": "2024-01-02T03:04:05Z"}
 
 
 def nygard(title: str, *, status: str = "Accepted", decision: str = "So be it.") -> str:
@@ -290,15 +494,17 @@ class ImportingTests(DecisionsTestCase):
         for number, status in enumerate(("Proposed", "Rejected", "Deprecated"), 1):
             self.write(f"000{number}-new.md", nygard("New", status=f"{status}\n\nSupersedes ADR-1{number}"))
             self.write(f"001{number}-old.md", nygard("Old"))
-        self.write("0020-called.md", nygard("Called superseded", status="Superseded by ADR-1"))
+        self.write("0020-called.md", nygard("Called superseded", status="Superseded by ADR-2"))
+        self.write("0021-draft.md", nygard("An earlier proposal", status="Superseded by ADR-1"))
         report = self.import_again()
         problem = "the record that supersedes it is not accepted; it is imported as deprecated"
         self.assertEqual(report.problems, [("0020-called.md", problem)])
         statuses = [self.of(f"001{number}-old.md").status for number in (1, 2, 3)]
         self.assertEqual((statuses, self.of("0020-called.md").status), (["accepted"] * 3, "deprecated"))
+        self.assertEqual(self.of("0021-draft.md").status, "superseded")
         self.write("0001-new.md", nygard("New", status="Accepted\n\nSupersedes ADR-11"))
-        self.assertEqual(self.import_again().marked, 2)
-        statuses = [self.of(name).status for name in ("0011-old.md", "0020-called.md")]
+        self.assertEqual(self.import_again().marked, 1)
+        statuses = [self.of(name).status for name in ("0011-old.md", "0021-draft.md")]
         self.assertEqual(statuses, ["superseded"] * 2)
         self.assert_rebuilds()
 
@@ -383,16 +589,67 @@ class ImportingTests(DecisionsTestCase):
         self.write("0008-second.md", nygard("8. Eight", status="Depends on [7](0007-first.md)"))
         self.write("README.md", "# Decisions\n")
         report = self.import_one()
-        self.assertEqual((report.created, self.of("0005-lost.md").status), (4, "deprecated"))
+        self.assertEqual((report.created, self.of("0005-lost.md").status), (5, "deprecated"))
         problems = dict(reversed(report.problems))
         (circle,) = [name for name, problem in problems.items() if "would close a cycle" in problem]
         names = [
             f"000{number}-{name}.md" for number, name in enumerate(("none", "status", "long", "lost", "binary"), 2)
         ]
         self.assertEqual(sorted(problems), [*names, circle])
-        self.assertIn("'title' must have at most 200 characters", problems["0004-long.md"])
+        self.assertIn("its title has more than 200 characters; the rest is left out", problems["0004-long.md"])
         self.assertIn("leads to 0009-lost.md, which is not a record in this folder", problems["0005-lost.md"])
         self.assertEqual(len(self.edges()), 1)
+
+    def test_what_a_record_leaves_open_comes_from_its_name_and_from_git(self):
+        git = partial(subprocess.run, cwd=self.folder, check=True, env=os.environ | COMMITTER)
+        (self.folder / "adr").mkdir()
+        for name in ("0001-one.md", "20201028-named.md"):
+            self.write(f"adr/{name}", nygard("1. One"))
+        git(["git", "init", "-q"])
+        git(["git", "add", "."])
+        git(["git", "commit", "-qm", "Add records"])
+        git(["git", "mv", "adr/0001-one.md", "adr/0002-renamed.md"])
+        git(["git", "commit", "-qm", "Rename"], env=os.environ | COMMITTER | LATER)
+        self.write("adr/0003-new.md", nygard("3. New"))
+        os.utime(self.folder / "adr/0003-new.md", (0, 86_400))
+        import_adrs(directory=self.folder / "adr")
+        found = {decision.source: decision for decision in Decision.objects.all()}
+        fields = {name: (str(decision.decided_at)[:10], decision.author) for name, decision in found.items()}
+        self.assertEqual(fields["adr/0002-renamed.md"], ("2022-01-02", "Ada"))
+        self.assertEqual(fields["adr/20201028-named.md"], ("2020-10-28", "Ada"))
+        self.assertEqual(fields["adr/0003-new.md"], ("1970-01-02", "unknown"))
+
+    def test_links_are_resolved_from_the_top_and_ambiguous_numbers_reported(self):
+        (self.folder / "docs/adr").mkdir(parents=True)
+        for name, status in (
+            ("0001-a.md", "Superseded by [ADR-2](/docs/adr/0002-b.md)"),
+            ("0002-b.md", "Accepted. ADR-3 supersedes ADR-1."),
+            ("0003-c.md", "Supersedes ADR-4. Related: [a page](../other.md)"),
+            ("0004-d.md", "Accepted"),
+            ("0004-e.md", "Accepted"),
+        ):
+            self.write(f"docs/adr/{name}", nygard("T", status=status))
+        report = import_adrs(directory=self.folder)
+        self.assertEqual(self.edges(), {("docs/adr/0002-b.md", "supersedes", "docs/adr/0001-a.md")})
+        problem = (
+            "its link (supersedes) leads to 4, several records have that number: docs/adr/0004-d.md, docs/adr/0004-e.md"
+        )
+        self.assertEqual(report.problems, [("docs/adr/0003-c.md", problem)])
+
+    def test_what_is_too_long_is_cut_and_reported(self):
+        options = "\n".join(f"- Option {number} — {'no ' * 2_000}" for number in range(40))
+        text = f"# T\n\n## Context\n\n{'Why. ' * 12_000}\n\n## Decision\n\nYes.\n\n## Alternatives\n\n{options}\n"
+        self.write(ONE, text)
+        report = self.import_again()
+        sentences = [
+            "its context has 59,999 characters, more than 50,000; the rest is left out",
+            "it has 40 alternatives; the first 30 are imported",
+        ]
+        self.assertEqual(report.problems, [(ONE, sentence) for sentence in sentences])
+        decision = self.of(ONE)
+        self.assertTrue(decision.context.endswith(f"(The rest is in {ONE}.)"), decision.context[-60:])
+        self.assertEqual((len(decision.alternatives), len(decision.alternatives[0]["why_not"])), (30, 5_000))
+        self.assertEqual(self.import_again().unchanged, 1)
 
     def test_secrets_and_private_blocks_are_kept_nowhere(self):
         token = "ghp_" + "a1B2" * 9

@@ -9,8 +9,8 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from memoryhub.config.identity import SETTINGS_FILE, check_project_id
-from memoryhub.core import clock
 from memoryhub.config.repository import working_folder
+from memoryhub.core import clock
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store, use_store

@@ -1,0 +1,187 @@
+"""Words of decision records in English, German, French, Spanish, Chinese and Japanese: the one place for them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from enum import StrEnum
+
+from decisions.models import DecisionStatus, EdgeRelation
+
+
+class Part(StrEnum):
+    STATUS = "status"
+    DATE = "date"
+    AUTHOR = "author"
+    CONTEXT = "context"
+    OPTIONS = "options"
+    PROS = "pros"
+    OUTCOME = "outcome"
+    RATIONALE = "rationale"
+    CONSEQUENCES = "consequences"
+    LINKS = "links"
+    OTHER = "other"
+
+
+# Headings of sections and names of fields, as `normal_name` returns them
+_PARTS = {
+    Part.STATUS: "status|statut|état|estado|状态|狀態|ステータス",
+    Part.DATE: "date|datum|fecha|日期|日付",
+    Part.AUTHOR: "deciders|decider|decision makers|decision maker|decisionmakers|author|authors|owner|owners"
+    "|entscheider|entscheidungsträger|autor|autoren|verfasser|décideurs|auteur|auteurs|decisores|autores"
+    "|决策者|決策者|作者|意思決定者|決定者|作成者",
+    Part.CONTEXT: "context|context and problem statement|problem|problem statement|background|issue|motivation"
+    "|kontext|kontext und problemstellung|problemstellung|ausgangslage|hintergrund"
+    "|contexte|contexte et énoncé du problème|contexte et problématique|énoncé du problème|problématique"
+    "|contexto|contexto y planteamiento del problema|planteamiento del problema|problema|antecedentes"
+    "|背景|上下文|上下文和问题陈述|背景和问题|背景与问题|背景与问题陈述|问题|问题陈述|問題"
+    "|コンテキスト|コンテキストと問題|背景と問題|背景と課題|課題|文脈",
+    Part.OPTIONS: "considered options|options considered|alternatives considered|considered alternatives|alternatives"
+    "|options|rejected alternatives|alternatives rejected|rejected options|other options"
+    "|betrachtete optionen|optionen|alternativen|betrachtete alternativen|erwogene optionen|erwogene alternativen"
+    "|verworfene alternativen|options envisagées|options considérées|alternatives envisagées|alternatives considérées"
+    "|alternatives rejetées|opciones consideradas|opciones|alternativas|alternativas consideradas"
+    "|候选方案|可选方案|备选方案|替代方案|考虑的方案|考虑的选项|选项|備選方案"
+    "|検討した選択肢|検討された選択肢|選択肢|代替案|検討した代替案",
+    Part.PROS: "pros and cons of the options|pros and cons|vor und nachteile der optionen|vor und nachteile"
+    "|avantages et inconvénients des options|avantages et inconvénients|pros y contras de las opciones"
+    "|ventajas y desventajas de las opciones|ventajas y desventajas|优缺点|方案优缺点|选项的优缺点"
+    "|選択肢の長所と短所|長所と短所|メリットとデメリット",
+    Part.OUTCOME: "decision|decisions|the decision|decision outcome|outcome|resolution|solution"
+    "|entscheidung|entscheidungen|entscheidungsergebnis|beschluss|lösung"
+    "|décision|décisions|résultat de la décision|solution retenue|decisión|decisiones|resultado de la decisión"
+    "|resolución|solución|决策|决定|决策结果|决策内容|决议|決策|決定|決定事項|決定内容|決定結果|結論",
+    Part.RATIONALE: "rationale|justification|reasons|reasoning|argument|begründung|gründe|raisons"
+    "|justificación|razones"
+    "|理由|决策理由|依据|根拠|決定理由|採用理由",
+    Part.CONSEQUENCES: "consequences|positive consequences|negative consequences|implications|confirmation|validation"
+    "|compliance|konsequenzen|positive konsequenzen|negative konsequenzen|folgen|auswirkungen"
+    "|conséquences|conséquences positives|conséquences négatives|consecuencias|consecuencias positivas"
+    "|consecuencias negativas|后果|影响|结果|正面影响|负面影响|影響|結果|帰結",
+    Part.LINKS: "links|more information|related decisions|related adrs|references|see also"
+    "|weitere informationen|verwandte entscheidungen|referenzen|siehe auch|liens|plus d informations"
+    "|informations complémentaires|décisions liées|références|voir aussi|enlaces|más información"
+    "|decisiones relacionadas|referencias|ver también|链接|更多信息|相关决策|参考|参考资料|参见"
+    "|リンク|関連する決定|参考資料|関連リンク|詳細情報",
+}
+PART_OF = {name: part for part, names in _PARTS.items() for name in names.split("|")}
+
+
+def normal_name(heading: str) -> str:
+    """Return a heading or a name of a field without numbers, marks, case and what is in parentheses."""
+    text = unicodedata.normalize("NFC", heading).casefold()
+    return " ".join(re.sub(r"\(.*?\)|（.*?）|[\W\d_]", " ", text).split())
+
+
+STATUS_WORDS = {
+    DecisionStatus.SUPERSEDED: "superseded superceded replaced obsoleted ersetzt abgelöst"
+    " remplacé remplacée supplanté supplantée reemplazado reemplazada sustituido sustituida",
+    DecisionStatus.DEPRECATED: "deprecated obsolete retired veraltet überholt obsolet obsolète déprécié"
+    " dépréciée caduc"
+    " caduque obsoleto obsoleta",
+    DecisionStatus.REJECTED: "rejected declined withdrawn abandoned abgelehnt verworfen zurückgezogen rejeté rejetée"
+    " refusé refusée abandonné abandonnée retiré retirée rechazado rechazada descartado descartada",
+    DecisionStatus.PROPOSED: "proposed proposal draft pending wip rfc open review vorgeschlagen vorschlag"
+    " entwurf offen"
+    " proposé proposée proposition brouillon ébauche propuesto propuesta borrador pendiente",
+    DecisionStatus.ACCEPTED: "accepted approved agreed decided done implemented active adopted final ratified valid"
+    " akzeptiert angenommen beschlossen entschieden genehmigt umgesetzt gültig accepté acceptée approuvé approuvée"
+    " adopté adoptée validé validée décidé décidée valide aceptado aceptada aprobado aprobada adoptado"
+    " adoptada vigente",
+}
+# These languages have no spaces: the words are searched in the clause, the longest first
+STATUS_PHRASES = {
+    DecisionStatus.SUPERSEDED: "已取代 已被取代 被取代 已替代 被替代 已被替换 被替换"
+    " 置き換え済み 置き換えられ 差し替え済み",
+    DecisionStatus.DEPRECATED: "已废弃 废弃 已弃用 弃用 已废止 废止 已过时 过时 作废"
+    " 已廢棄 廢棄 已棄用 棄用 廃止 非推奨",
+    DecisionStatus.REJECTED: "已拒绝 拒绝 已否决 否决 驳回 已撤回 撤回 已拒絕 拒絕 却下 不採用 棄却 取り下げ",
+    DecisionStatus.PROPOSED: "提议 提案 拟议 草案 草稿 待定 讨论中 评审中 待审核 提議 検討中 ドラフト レビュー中",
+    DecisionStatus.ACCEPTED: "已接受 接受 已通过 通过 已采纳 采纳 已批准 批准 已决定 已确认 已生效 已实施"
+    " 有效 有効 已採納 採納 承認 採択 採用 決定済み 受理 受け入れ",
+}
+# Subjects that mean the record itself, auxiliary verbs and adverbs: skipped before a status word
+FILLERS = frozenset(
+    "this the decision adr record it status has have had been is was are be currently now formally fully officially"
+    " provisionally conditionally temporarily finally already completely entirely under in"
+    " diese dieser die entscheidung wurde wird ist worden derzeit aktuell vorläufig vollständig bereits"
+    " cette ce la le décision a été est actuellement provisoirement entièrement déjà"
+    " esta este el decisión ha sido fue es está actualmente provisionalmente".split()
+)
+PARTLY = frozenset(
+    "partially partly teilweise partiellement parcialmente section sections part parts paragraph item"
+    " abschnitt kapitel"
+    " teil partie sección parte apartado".split()
+)
+PARTLY_PHRASES = re.compile("部分|一部|第.{1,4}[节節章条條項项]")
+NOT_YET = ("not yet", "noch nicht", "pas encore", "aún no", "todavía no")
+NO_LONGER = ("no longer", "nicht mehr", "n'est plus", "n’est plus", "ya no")
+NOT = ("not", "never", "nicht", "nie", "pas", "jamais", "no", "nunca", "neither")
+NOT_YET_PHRASES = ("尚未", "还未", "還未", "まだ")
+NO_LONGER_PHRASES = ("不再",)
+NOT_PHRASES = ("未", "没有", "沒有", "ない")
+
+_FORWARD = {
+    EdgeRelation.SUPERSEDES: "supersedes|supercedes|replaces|obsoletes|ersetzt|annule et remplace|remplace"
+    "|reemplaza(?: a)?|sustituye(?: a)?|取代|替代|替换",
+    EdgeRelation.REFINES: "refines|amends|clarifies|extends|updates|ergänzt|präzisiert|erweitert|amende|précise"
+    "|complète|étend|refina|amplía|extiende|修订|补充|扩展|细化",
+    EdgeRelation.DEPENDS_ON: "depends on|requires|builds on|hängt ab von|basiert auf|dépend de|repose sur|depende de"
+    "|se basa en|依赖|基于",
+    EdgeRelation.CONFLICTS_WITH: "conflicts with|contradicts|widerspricht|contredit|contradice",
+    EdgeRelation.RELATES_TO: "relates to|related to|related|see also|siehe auch|voir aussi|lié à|relacionado con"
+    "|ver también|相关|参见|関連",
+}
+_BACKWARD = {
+    EdgeRelation.SUPERSEDES: "superseded by|superceded by|replaced by|obsoleted by|ersetzt durch|abgelöst durch"
+    "|abgelöst von|remplacée? par|supplantée? par|reemplazad[oa] por|sustituid[oa] por"
+    "|[被由](?=[^。；\n]{0,300}?(?:取代|替代|替换))",
+    EdgeRelation.REFINES: "refined by|amended by|clarified by|extended by|updated by|ergänzt durch|präzisiert durch"
+    "|amendée? par|complétée? par|ampliad[oa] por",
+    EdgeRelation.DEPENDS_ON: "required by",
+}
+# Relation and whether the other record is the subject, by the pattern of the phrase; the passive is tried first
+RELATIONS = [
+    (pattern, relation, is_backward)
+    for is_backward, phrases in ((True, _BACKWARD), (False, _FORWARD))
+    for relation, patterns in phrases.items()
+    for pattern in patterns.split("|")
+]
+# Fields of the front matter, as `normal_name` returns them
+_RELATION_FIELDS = {
+    (
+        EdgeRelation.SUPERSEDES,
+        False,
+    ): "supersedes|supercedes|replaces|obsoletes|ersetzt|remplace|reemplaza|sustituye|取代|替代",
+    (EdgeRelation.SUPERSEDES, True): "superseded by|supersededby|superceded by|replaced by|replacedby|obsoleted by"
+    "|ersetzt durch|remplacé par|reemplazado por|被取代|superseded",
+    (EdgeRelation.REFINES, False): "refines|amends|extends|updates|clarifies",
+    (EdgeRelation.REFINES, True): "refined by|amended by|amendedby|extended by|updated by|clarified by",
+    (EdgeRelation.DEPENDS_ON, False): "depends on|dependson|requires|builds on|depends",
+    (EdgeRelation.CONFLICTS_WITH, False): "conflicts with|conflicts|contradicts",
+    (EdgeRelation.RELATES_TO, False): "related|related to|relates to|relates|related adrs|related decisions|see also"
+    "|相关|関連",
+}
+RELATION_OF_FIELD = {name: relation for relation, names in _RELATION_FIELDS.items() for name in names.split("|")}
+# In Japanese the other record comes before the verb: `ADR-3 により置き換え`
+REPLACED_BY_PRECEDING = re.compile(r"\s*(?:に|により|によって|で)\s*(?:置き換え|差し替え|置換)")
+REPLACES_PRECEDING = re.compile(r"\s*を\s*(?:置き換え|差し替え|置換)")
+
+CHOSEN_OPTION = (
+    "chosen option|selected option|gewählte option|option choisie|option retenue|opción elegida|opción escogida"
+    "|选择的方案|选定方案|选择的选项|選択した選択肢|選択された選択肢|採用した選択肢"
+)
+BECAUSE = r"because\b|weil\b|da\b|car\b|parce que\b|porque\b|ya que\b|因为|なぜなら"
+# Marks of the option that was chosen, in parentheses after its name or instead of the reason against it
+CHOSEN_MARKS = (
+    "chosen|selected|this decision|gewählt|ausgewählt|choisie?|retenue?|elegid[oa]|escogid[oa]|选定|已选|选择|採用|選択"
+)
+# Columns of a table of options
+OPTION_COLUMNS = (
+    "alternative|alternatives|option|options|approach|choice|candidate|alternativa|opción|方案|选项|選択肢|代替案"
+)
+REASON_COLUMNS = (
+    "why not chosen|why not|why rejected|reason|reasons|rationale|reason for rejection|rejected because"
+    "|rejection reason"
+    "|verdict|warum nicht|grund|begründung|pourquoi pas|raison|por qué no|razón|未选原因|原因|理由|不採用の理由"
+)
