@@ -31,28 +31,55 @@ MAX_DEPTH = 64
 _SQLITE = b"SQLite format 3\0"
 
 
-def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the number and the value of each line that is not empty.
+def json_values(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield each value of a file of JSON lines with the number of its line; None for what is cut off or no JSON.
+
+    A line may have several values, as two writers leave it. A file that is one value over several lines is read too.
 
     Raises:
-        Invalid: the file cannot be read, or a line is too long or no JSON.
+        Invalid: the file cannot be read.
     """
-    try:
-        with _open_lines(path, follows_links=True) as file:
-            for number, line in enumerate(iter(lambda: file.readline(MAX_LINE + 1), b""), 1):
-                if len(line) > MAX_LINE:
-                    raise Invalid(f"line {number} of {flat(str(path))} is longer than {MAX_LINE // 2**20} MB")
-                if line.strip():
-                    yield number, _parsed(line, number, path)
-    except OSError as error:
-        raise _unreadable(path, error) from error
+    with _open_lines(path, follows_links=True) as file:
+        for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), 1):
+            is_long = len(line) == MAX_LINE and not line.endswith(b"\n")
+            if is_long:
+                _skip_line(file)
+            values = [None] if is_long else list(_values(line))
+            if number == 1 and values == [None] and (whole := _whole(file)) is not None:
+                values = [whole]
+            yield from ((number, value) for value in values)
 
 
-def _parsed(line: bytes, number: int, path: Path) -> Any:
+def _values(line: bytes) -> Iterator[Any]:
+    decoder, rest = json.JSONDecoder(), line.decode("utf-8-sig", "replace").strip()
+    while rest:
+        try:
+            value, end = decoder.raw_decode(rest)
+        except (ValueError, RecursionError):
+            yield None
+            return
+        yield value
+        rest = rest[end:].lstrip()
+
+
+# The value that a whole file has, which is read to its end; None if it is too large or has none
+def _whole(file: BinaryIO) -> Any:
+    if os.fstat(file.fileno()).st_size > MAX_FILE:
+        return None
+    at = file.tell()
+    file.seek(0)
+    raw = file.read(MAX_FILE)
     try:
-        return json.loads(line.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise Invalid(f"line {number} of {flat(str(path))} is no JSON; is this the right file?") from error
+        if _count_values(raw) <= MAX_VALUES:
+            return json.loads(raw)
+    except (ValueError, RecursionError):
+        pass
+    file.seek(at)
+    return None
+
+
+def _count_values(raw: bytes) -> int:
+    return sum(map(raw.count, (b",", b"[", b"{")))
 
 
 def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
@@ -93,7 +120,7 @@ def read_json(path: Path) -> Any:
         raw = read_foreign(path, limit=MAX_FILE, follows_links=False)
     except OSError as error:
         raise _unreadable(path, error) from error
-    if sum(map(raw.count, (b",", b"[", b"{"))) > MAX_VALUES:
+    if _count_values(raw) > MAX_VALUES:
         raise Invalid(f"{flat(str(path))} has more than {MAX_VALUES:,} values; export less at once")
     try:
         return json.loads(raw)
