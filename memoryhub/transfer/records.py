@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from governance.imports.batches import COUNTED
+from memoryhub.core.errors import Invalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,16 @@ class Source:
     # Where the tool keeps its data by itself, those that exist
     find: Callable[[], list[Path]]
     read: Callable[[Path], Iterator[Record]]
+    # What it reads, and where the tool keeps that, for the message about another path
+    takes: str = ""
+
+    def records(self, path: Path) -> Iterator[Record]:
+        """Yield the records of a path; the message of ``Invalid`` says what else can be named."""
+        try:
+            yield from self.read(path)
+        except Invalid as error:
+            hint = f"; `import {self.name}` takes {self.takes}" if self.takes else ""
+            raise Invalid(f"{error.message}{hint}") from error
 
 
 # Texts that are left out, and named in a report

@@ -131,13 +131,13 @@ class Command(ProjectCommand):
             return Importer(source.name, project, is_only=is_only, only=options["only"] or "")
 
         self.stdout.write(flat(str(path)))
-        preview = importer().preview(source.read(path))  # invalid data changes nothing
+        preview = importer().preview(source.records(path))  # invalid data changes nothing
         self._report(preview)
         if options["preview"] or not any(report.changes for report in preview) or not self._agreed(options):
             return
         total = sum(sum(report.names.values()) for report in preview)
         with _progress("records", total) as advance:
-            reports = importer().run(source.read(path), place=str(path), progress=advance)
+            reports = importer().run(source.records(path), place=str(path), progress=advance)
         if options["project"] is None:
             bind_project(project, Path.cwd())
         for report in reports:

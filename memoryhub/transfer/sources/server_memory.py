@@ -149,4 +149,10 @@ def _record(entity: _Entity, relations: list[tuple[str, str]], entities: Mapping
     )
 
 
-SERVER_MEMORY = Source("server-memory", "the knowledge graph of MCP's reference memory server", _find, _read)
+SERVER_MEMORY = Source(
+    "server-memory",
+    "the knowledge graph of MCP's reference memory server",
+    _find,
+    _read,
+    takes="a file of JSON such as memory.jsonl, which MEMORY_FILE_PATH names in the client's settings",
+)
