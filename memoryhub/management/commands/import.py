@@ -221,13 +221,16 @@ class Command(ProjectCommand):
 
     def _git(self, path: Path, project: str, total: int, options: dict[str, Any]) -> str:
         recorded = known = 0
-        commits = read_commits(path, limit=options["limit"], since=options["since"])
+        commits = read_commits(path, limit=options["limit"], since=options["since"], warn=self._say)
         with _progress("commits", total) as advance:
             while batch := list(islice(commits, _BATCH)):
                 report = record_commits(commits=batch)
                 recorded, known = recorded + report.recorded, known + report.known
                 advance(recorded + known)
         return f"imported {counted(recorded, 'commit')} ({known} already known) into {project}"
+
+    def _say(self, reason: str) -> None:
+        self.stderr.write(flat(reason))
 
     def _jsonl(self, path: Path, project: str, total: int, options: dict[str, Any]) -> str:
         with _progress("events", total) as advance:
