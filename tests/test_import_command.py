@@ -122,13 +122,15 @@ class ImportCommandTest(HubTestCase):
         other.commit("Write")
         self.run_import("markdown", "docs")
         code, output, errors = self.run_process("markdown", str(other.folder / "docs"))
-        self.assertTrue(output.startswith(f"importing {other.folder}/docs into alpha\nimported 2 sections"), output)
-        self.assertIn("(2 new, 0 revised, 0 unchanged, 0 removed) into alpha", output)
-        reasons = (
-            "hidden, or a folder of installed packages",
-            "a link, which may lead out of the folder, or not a file",
+        self.assertTrue(output.startswith(f"importing {other.folder}/docs into alpha\nimported 1 section"), output)
+        self.assertIn("(1 new, 0 revised, 0 unchanged, 0 removed) into alpha", output)
+        skipped = (
+            ".hidden/: hidden, or a folder of installed packages",
+            "link.md: a link to a.md, which is in this folder",
+            "library/docs/adr/0001-use-wal.md: a decision record; `memory-hub import adr library/docs/adr` imports it "
+            "with its status",
         )
-        self.assertEqual((code, errors), (0, f"skipped .hidden/: {reasons[0]}\nskipped link.md: {reasons[1]}\n"))
+        self.assertEqual((code, errors), (0, "".join(f"skipped {line}\n" for line in skipped)))
         code, output, errors = self.run_process("adr", str(other.folder / "docs/adr"))
         self.assertIn("imported 1 decision (1 new,", output)
         self.assertEqual((code, errors), (0, "skipped README.md: not a decision record by its name\n"))

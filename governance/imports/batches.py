@@ -173,6 +173,8 @@ _COUNTED = {
     "sessions_extended": ("session with more turns", "sessions with more turns"),
     "sessions_known": ("known session", "known sessions"),
     "relations": ("relation", "relations"),
+    "removed": ("removed", "removed"),
+    "replaced": ("note of the same text removed", "notes of the same texts removed"),
     "left_out_count": ("left out", "left out"),
 }
 COUNTED = tuple(_COUNTED)

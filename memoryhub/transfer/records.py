@@ -119,6 +119,8 @@ class Report:
     # Recorded by the hub while they happened, or imported before
     sessions_known: int = 0
     relations: int = 0
+    # Sections that `import markdown` brought of the same files
+    replaced: int = 0
     # Types of the secrets that are masked, with the number of texts
     secrets: Counter[str] = field(default_factory=Counter)
     # The source's names of this project, with the number of records
@@ -130,7 +132,7 @@ class Report:
 
     @property
     def counts(self) -> dict[str, int]:
-        return {name: value for name in COUNTED if (value := getattr(self, name))}
+        return {name: value for name in COUNTED if (value := getattr(self, name, 0))}
 
     @property
     def changes(self) -> int:

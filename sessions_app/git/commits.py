@@ -97,8 +97,8 @@ def read_commits(
             reason = error.message
     uncounted = 0
     with stream(repository, *_log(_UNCOUNTED), "--reverse", *window, "HEAD", "--") as chunks:
-        rest = islice(_parsed(_tokens(chunks)), done, None)
-        for commit in _LineCounts(repository, _absent_objects(repository)).of(rest):
+        remaining = islice(_parsed(_tokens(chunks)), done, None)
+        for commit in _LineCounts(repository, _absent_objects(repository)).of(remaining):
             uncounted += any(file.insertions is None for file in commit.files)
             yield commit
     if uncounted:
@@ -111,9 +111,9 @@ def _absent_objects(repository: Path) -> set[bytes]:
 
 
 def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    rest = b""
+    end = b""
     for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
+        *whole, end = (end + chunk).split(b"\n")
         yield from whole
 
 

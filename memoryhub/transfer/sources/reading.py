@@ -55,15 +55,15 @@ def json_values(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def _values(line: bytes) -> Iterator[Any]:
-    decoder, rest = json.JSONDecoder(), line.decode("utf-8-sig", "replace").strip()
-    while rest:
+    decoder, text = json.JSONDecoder(), line.decode("utf-8-sig", "replace").strip()
+    while text:
         try:
-            value, end = decoder.raw_decode(rest)
+            value, end = decoder.raw_decode(text)
         except (ValueError, RecursionError):
             yield None
             return
         yield value
-        rest = rest[end:].lstrip()
+        text = text[end:].lstrip()
 
 
 # The value that a whole file has, which is read to its end; None if it is too large or has none
