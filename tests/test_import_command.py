@@ -9,9 +9,13 @@ from pathlib import Path
 
 from django.core.management import CommandError, call_command
 
+from decisions.importing import import_adrs
 from decisions.models import Decision
 from memories.models import Memory
+from memories.schemas import MemoryWrite
+from memories.services import write_memories
 from memoryhub.core import log
+from memoryhub.core.log import table_digests
 from sessions_app.models import Commit
 from tests.sessions_app.test_git import Repository
 from tests.support import HubTestCase
@@ -71,7 +75,8 @@ class ImportCommandTest(HubTestCase):
         code, output, errors = self.run_process("git")
         self.assertRegex(
             output,
-            r"\Aimporting \S+/alpha into alpha\nimported 2 commits \(0 already known\) into alpha in \d+\.\d s\n\Z",
+            r"\Aimporting \S+/alpha into alpha\nimported 2 commits \(0 already known\) into alpha in \d+\.\d s\n"
+            r"to undo it: memory-hub import undo 1 --project alpha\n\Z",
         )
         self.assertEqual((code, errors), (0, ""))
         self.repository.commit("Say three")
@@ -127,6 +132,61 @@ class ImportCommandTest(HubTestCase):
             sources = set(Memory.objects.live().values_list("source", flat=True))
         self.assertEqual(sources, {"docs/a.md", "lib/tests/more.md"})
 
+    def test_a_preview_says_what_would_come_and_changes_nothing(self) -> None:
+        self.repository.write("docs/adr/0001-use-wal.md", b"# Use WAL\n\n## Decision\n\nWAL.\n")
+        calls = {
+            ("git", "."): "2 commits",
+            ("adr", "docs/adr"): "1 decision",
+            ("markdown", "."): "1 section of 1 file",
+        }
+        for arguments, what in calls.items():
+            output = self.run_import(*arguments, "--preview")
+            self.assertIn(f"would import {what} into alpha, which does not exist yet", output)
+        self.assertFalse((self.home / "projects/alpha").exists())
+        self.write_note()
+        with self.store("alpha", create=False):
+            before = log.head()
+        news = ("2 commits (0 already known)", "1 decision (1 new", "1 section of 1 file (1 new")
+        for arguments, what in zip(calls, news, strict=True):
+            self.assertIn(f"would import {what}", self.run_import(*arguments, "--preview"))
+            with self.store("alpha", create=False):
+                self.assertEqual(log.head(), before)
+            self.assertIn(f"imported {what}", self.run_import(*arguments, "--yes"))
+            with self.store("alpha", create=False):
+                before = log.head()
+            self.assertNotIn("undo", self.run_import(*arguments))
+            with self.store("alpha", create=False):
+                self.assertEqual(log.head(), before, "nothing has changed")
+
+    def write_note(self) -> None:
+        with self.store("alpha"):
+            write_memories(commands=[MemoryWrite(title="Known", content="Known already.")])
+
+    def test_commits_records_and_documents_are_undone_whole(self) -> None:
+        records = {
+            "0001-use-wal.md": b"# Use WAL\n\nStatus: superseded by [2](0002-use-rollback.md)\n\n## Decision\n\nWAL.\n",
+            "0002-use-rollback.md": b"# Use rollback\n\nStatus: accepted\n\n## Decision\n\nRollback.\n",
+        }
+        for name, text in records.items():
+            self.repository.write(f"docs/adr/{name}", text)
+        self.repository.commit("Decide")
+        self.write_note()
+        with self.store("alpha"):
+            import_adrs(directory=self.repository.folder / "docs/adr")
+            before = table_digests()
+        self.repository.write("docs/adr/0002-use-rollback.md", records["0002-use-rollback.md"] + b"\nOn disk.\n")
+        self.repository.write("docs/a.md", b"# One\n\nother text\n")
+        items = {"git": "3 commits", "adr": "1 decision", "markdown": "1 memory"}
+        for kind, item in items.items():
+            output = self.run_import(kind, "docs/adr" if kind == "adr" else ".")
+            batch = output.split("import undo ")[1].split()[0]
+            self.assertIn(f"#{batch} {kind} ", self.run_import("list"))
+            preview = self.run_import("undo", batch)
+            self.assertIn(f"would be undone: {item}", preview)
+            self.assertIn(f"undone: {item}", self.run_import("undo", batch, "--confirm", preview.split()[-1]))
+            with self.store("alpha", create=False):
+                self.assertEqual(table_digests(), before, kind)
+
     def test_the_makefile_imports_no_data_of_tests(self) -> None:
         makefile = (MANAGE.parent / "Makefile").read_text()
         self.assertTrue("import markdown . --exclude 'tests/*'" in makefile)
@@ -150,13 +210,15 @@ class ImportCommandTest(HubTestCase):
         other.commit("Write")
         self.run_import("markdown", "docs")
         code, output, errors = self.run_process("markdown", str(other.folder / "docs"))
-        self.assertTrue(output.startswith(f"importing {other.folder}/docs into alpha\nimported 2 sections"), output)
-        self.assertIn("(2 new, 0 revised, 0 unchanged, 0 removed) into alpha", output)
-        reasons = (
-            "hidden, or a folder of installed packages",
-            "a link, which may lead out of the folder, or not a file",
+        self.assertTrue(output.startswith(f"importing {other.folder}/docs into alpha\nimported 1 section"), output)
+        self.assertIn("(1 new, 0 revised, 0 unchanged, 0 removed) into alpha", output)
+        skipped = (
+            ".hidden/: hidden, or a folder of installed packages",
+            "link.md: a link to a.md, which is in this folder",
+            "library/docs/adr/0001-use-wal.md: a decision record; `memory-hub import adr library/docs/adr` imports it "
+            "with its status",
         )
-        self.assertEqual((code, errors), (0, f"skipped .hidden/: {reasons[0]}\nskipped link.md: {reasons[1]}\n"))
+        self.assertEqual((code, errors), (0, "".join(f"skipped {line}\n" for line in skipped)))
         code, output, errors = self.run_process("adr", str(other.folder / "docs/adr"))
         self.assertIn("imported 1 decision (1 new,", output)
         self.assertEqual((code, errors), (0, "skipped README.md: not a decision record by its name\n"))

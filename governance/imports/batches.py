@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -22,8 +23,9 @@ from memoryhub.core import clock, log
 from memoryhub.core.errors import NotFound
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.models import RawEvent
-from memoryhub.core.origin import use_origin
+from memoryhub.core.origin import Origin, use_origin
 from memoryhub.core.permissions import Act, demand
+from memoryhub.core.stores.store import StoreId, current_store
 from memoryhub.core.text import counted
 from sessions_app.events import SESSION_STARTED
 from sessions_app.events.sessions import TURN_BEGAN
@@ -80,6 +82,74 @@ def end_import(batch: int, counts: dict[str, int]) -> None:
     draft = log.prepare(IMPORT_ENDED, ImportEnded(batch=batch, counts=counts))
     with log.transaction():
         log.append(draft, stream=f"{TRACE}{batch}")
+
+
+@dataclass
+class ImportRun:
+    """An import that becomes a batch with its first event, so that one that changes nothing leaves no trace."""
+
+    tool: str
+    place: str
+    store: StoreId
+    batch: int | None = None
+    _head: object = None
+    _is_written: bool = False
+
+    def begin(self) -> int:
+        """Return the batch; in an open transaction of the log."""
+        head = log.open_head()
+        # A transaction that was rolled back took its batch with it
+        if self.batch is None or not (self._is_written or head is self._head):
+            self._head = head
+            self.batch = begin_import(tool=self.tool, place=self.place)
+            log.before_commit(self._keep)
+        return self.batch
+
+    def _keep(self) -> None:
+        self._is_written = True
+
+    def end(self, counts: dict[str, int]) -> None:
+        """Record the counts, if anything was written."""
+        if self.batch is not None and self._is_written:
+            end_import(self.batch, {name: count for name, count in counts.items() if count})
+
+
+_run: ContextVar[ImportRun | None] = ContextVar("import_run", default=None)
+
+
+@contextmanager
+def recorded_import(*, tool: str, place: str) -> Iterator[ImportRun]:
+    """Make what is written to the current store inside one batch, which can be undone."""
+    run = ImportRun(tool, place, current_store())
+    token = _run.set(run)
+    try:
+        yield run
+    finally:
+        _run.reset(token)
+
+
+@log.guard
+def _mark(_: EventType[Any], origin: Origin) -> Origin:
+    run = _run.get()
+    if run is None or run.store != current_store():
+        return origin
+    token = _run.set(None)
+    try:
+        return replace(origin, trace_id=trace_of(run.begin()))
+    finally:
+        _run.reset(token)
+
+
+@contextmanager
+def preview_only() -> Iterator[None]:
+    """Undo all that is written to the current store inside: what an import would do is what it did."""
+    with suppress(_Previewed), log.transaction():
+        yield
+        raise _Previewed
+
+
+class _Previewed(Exception):
+    pass
 
 
 def list_batches() -> list[Batch]:
@@ -173,6 +243,8 @@ _COUNTED = {
     "sessions_extended": ("session with more turns", "sessions with more turns"),
     "sessions_known": ("known session", "known sessions"),
     "relations": ("relation", "relations"),
+    "removed": ("removed", "removed"),
+    "replaced": ("note of the same text removed", "notes of the same texts removed"),
     "left_out_count": ("left out", "left out"),
 }
 COUNTED = tuple(_COUNTED)

@@ -26,7 +26,7 @@ from memoryhub.core.permissions import Act, demand
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, TEXTS
 from memoryhub.core.text import counted
-from sessions_app.events import SESSION_STARTED
+from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED
 from sessions_app.events.sessions import TURN_BEGAN
 
 # Kept items that an undo names; all of them are kept
@@ -43,7 +43,7 @@ _USED = (
     f"AND position NOT IN {IDS} AND position NOT IN ({{void}})"
 )
 # Beside entities whose stream has their number
-_CREATES = {SESSION_STARTED.name, TURN_BEGAN.name}
+_CREATES = {SESSION_STARTED.name, TURN_BEGAN.name, COMMIT_RECORDED.name}
 
 
 @dataclass(frozen=True, slots=True)

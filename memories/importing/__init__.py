@@ -4,16 +4,20 @@ from memories.importing.files import find_files
 from memories.importing.markdown import (
     MAX_HEADINGS,
     MarkdownReport,
+    count_sections,
     define_known_files,
     delete_sections,
     import_markdown,
+    preview_new,
 )
 
 __all__ = [
     "MAX_HEADINGS",
     "MarkdownReport",
+    "count_sections",
     "define_known_files",
     "delete_sections",
     "find_files",
     "import_markdown",
+    "preview_new",
 ]

@@ -50,6 +50,14 @@ _TOP = 5
 _LEAST_LINES, _LEAST_PROSE, _MINIFIED = 50, 0.2, 2_000
 # Plain text with fewer words is test data more often than knowledge
 _LEAST_WORDS = 8
+# A decision record by its place and name, such as docs/adr/0001-use-wal.md
+_RECORD = re.compile(
+    r"(?:.*/)?(?:adrs?|decisions?|decision[-_]records?|architect\w+[-_]decisions?(?:[-_]records?)?)/"
+    r"(?:[^/]+/)*(?:adr[-_ ]?)?\d+(?:[-_. ][^/]*)?\.(?:md|markdown|mdx|rst)",
+    re.IGNORECASE,
+)
+# Lines with which a text only brings in other files: @AGENTS.md
+_IMPORT = re.compile(r"@\S+\.md")
 _SKIPPED_FOLDERS = {"node_modules", "venv", "__pycache__", "site-packages"}
 
 
@@ -67,8 +75,14 @@ def left_out(directory: Path) -> list[tuple[str, str]]:
     """Return what ``find_files`` leaves out, with the reason: links, and folders that are hidden or hold packages."""
     texts = [Path(name) for name in _listing(directory) if Path(name).suffix.lower() in ENDINGS]
     folders = {f"{folder}/": _SKIPPED_FOLDER for path in texts if (folder := _skipped_part(path))}
-    links = {str(path): _LINK for path in texts if not _skipped_part(path) and not _is_own_file(directory / path)}
-    return sorted({**folders, **links}.items())
+    others = [path for path in texts if not _skipped_part(path) and not _is_own_file(directory / path)]
+    return sorted({**folders, **{str(path): _why_not_own(directory, path) for path in others}}.items())
+
+
+def _why_not_own(directory: Path, path: Path) -> str:
+    top, target = directory.resolve(), (directory / path).resolve()
+    is_inside = (directory / path).is_symlink() and target.is_relative_to(top) and target.is_file()
+    return f"a link to {target.relative_to(top).as_posix()}, which is in this folder" if is_inside else _LINK
 
 
 # An ignored folder was named on purpose
@@ -131,6 +145,19 @@ def read_text(path: Path) -> str:
         is_large = error.errno == errno.EFBIG
         raise Invalid(str(error.strerror) if is_large else f"it can't be read: {error.strerror}") from error
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def record_reason(path: str) -> str:
+    """Return why a file is left out that is a decision record by its place and name, or ""."""
+    folder = Path(path).parent.as_posix()
+    return f"a decision record; `memory-hub import adr {folder}` imports it with its status" * bool(_RECORD.match(path))
+
+
+def import_reason(text: str) -> str:
+    """Return why a text is left out that only names files for a client to import, or ""."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    is_import = bool(lines) and all(map(_IMPORT.fullmatch, lines))
+    return f"it only imports {', '.join(line[1:] for line in lines[:5])}" if is_import else ""
 
 
 def is_data(name: str, text: str) -> bool:

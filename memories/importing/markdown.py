@@ -3,11 +3,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
+from functools import reduce
 from hashlib import sha256
 from itertools import islice
+from operator import or_
 from pathlib import Path, PurePath
 
 from memories.duplicates import current_topic
@@ -15,11 +17,13 @@ from memories.importing.files import (
     GONE_FROM_FILE,
     changed_times,
     find_files,
+    import_reason,
     imported_times,
     is_data,
     left_out,
     path_of_folder,
     read_text,
+    record_reason,
     times_of,
     without_deleted,
 )
@@ -27,6 +31,7 @@ from memories.importing.sections import Document, Section, parse_document, split
 from memories.kinds import BETWEEN_HEADINGS
 from memories.models import Memory
 from memories.pack.echo import is_echo
+from memories.projectors.memories import content_hash
 from memories.schemas import MAX_CONTENT, ImportedMemory, MemoryTouch, MemoryWrite, WriteStatus
 from memories.services import delete_memory, write_memories
 from memoryhub.core.errors import Invalid
@@ -42,6 +47,11 @@ _MAX_TAGS = 32
 _BATCH = 500
 MAX_HEADINGS = 2_000  # of one file: each becomes a memory, and a file with more is a listing, not a text
 _EXCLUDED = "excluded"
+# Sources of the rules of agents in a repository
+_RULES = ("agents-md", "claude-code", "cursor-rules")
+_GUIDELINE = "imported as a guideline"
+# Files in which repositories tell the agents of several clients the same
+_FOR_CLIENTS = ("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md")
 _DATA = "a list, generated, or a few words: data, not text"
 Progress = Callable[[int], None]
 # Given paths of files, maps those that the project knows in another form to the reason why they are not imported
@@ -97,6 +107,7 @@ def import_markdown(
     read: list[str] = []
     commands = _commands(_Options(directory, tags, max_headings, within, exclude), report, read, progress or _silent)
     while batch := list(islice(commands, _BATCH)):
+        batch = _without_guidelines(batch, report)
         present = without_deleted(batch)
         report.left_deleted += len(batch) - len(present)
         wanted = [command for command in present if not _is_echo(command, report)]
@@ -109,9 +120,35 @@ def import_markdown(
     return report
 
 
+def preview_new(*, directory: Path, max_headings: int = MAX_HEADINGS, exclude: Sequence[str] = ()) -> MarkdownReport:
+    """Return what ``import_markdown`` would do in a project that does not exist yet.
+
+    Raises:
+        Invalid: there is no such folder.
+    """
+    report = MarkdownReport(skipped=left_out(directory))
+    options = _Options(directory, (), max_headings, "", exclude, has_store=False)
+    report.created = sum(1 for _ in _commands(options, report, [], _silent))
+    return report
+
+
+# A guideline is given to agents by itself, so that a note of the same text would only repeat it
+def _without_guidelines(batch: list[ImportedMemory], report: MarkdownReport) -> list[ImportedMemory]:
+    hashes = [content_hash(command.content) for command in batch]
+    guidelines = Memory.objects.live().filter(kind="guideline", content_hash__in=hashes)
+    repeated = set(guidelines.values_list("content_hash", flat=True))
+    report.skipped += [(command.title, _GUIDELINE) for command in batch if content_hash(command.content) in repeated]
+    return [command for command in batch if content_hash(command.content) not in repeated]
+
+
 def delete_sections(paths: Sequence[str]) -> int:
     """Delete the imported sections of files, because they are now known in another form; return how many."""
     return _delete_vanished([_prefix(path) for path in paths], set())
+
+
+def count_sections(paths: Sequence[str]) -> int:
+    """Return how many sections ``delete_sections`` would delete."""
+    return len(_vanished([_prefix(path) for path in paths], set()))
 
 
 def _is_echo(command: MemoryWrite, report: MarkdownReport) -> bool:
@@ -132,6 +169,7 @@ class _Options:
     max_headings: int
     within: str
     exclude: Sequence[str]
+    has_store: bool = True
 
     def leaves_out(self, name: str) -> bool:
         return any(fnmatchcase(PurePath(name).as_posix(), pattern) for pattern in self.exclude)
@@ -142,31 +180,71 @@ def _commands(
 ) -> Iterator[ImportedMemory]:
     above = path_of_folder(options.directory, options.within)
     paths = {flat(above + PurePath(name).as_posix()): name for name in find_files(options.directory)}
-    without = {path: why for known in _known_files for path, why in known(list(paths)).items()}
+    without = {path: why for path in paths if (why := record_reason(path))}
+    for known in _known_files if options.has_store else ():
+        without |= known(list(paths))
     without |= {path: _EXCLUDED for path, name in paths.items() if options.leaves_out(name)}
     changed = changed_times(options.directory, paths.values())
+    repeated = _Repeated(report)
     used: set[str] = set()
     for done, (path, name) in enumerate(paths.items(), 1):
         try:
-            document = None if path in without else _document(options.directory / name, options.max_headings)
+            text = "" if path in without else read_text(options.directory / name)
+            why = without.get(path) or (_DATA if is_data(name, text) else import_reason(text))
+            # Sanitised before it is split: a private block may span headings
+            document = None if why else _parsed(sanitize_text(text)[0], name, options.max_headings)
         except Invalid as error:
             report.skipped.append((path, error.message))
         else:
             read.append(_prefix(path))
             if document is None:
-                report.skipped.append((path, without.get(path, _DATA)))
+                report.skipped.append((path, why))
             else:
                 report.files += 1
+                document = repeated.without(path, document)
                 yield from _commands_of_file(path, document, options.tags, used, changed[name])
         progress(done)
 
 
-# None for data. Sanitised before it is split: a private block may span headings
-def _document(file: Path, max_headings: int) -> Document | None:
-    text = read_text(file)
-    if is_data(file.name, text):
-        return None
-    return parse_document(sanitize_text(text)[0], file.suffix.lower(), max_headings=max_headings)
+def _parsed(text: str, name: str, max_headings: int) -> Document:
+    return parse_document(text, PurePath(name).suffix.lower(), max_headings=max_headings)
+
+
+@dataclass(slots=True)
+class _Repeated:
+    """Sections that the files for several clients have in common, such as CLAUDE.md and AGENTS.md of one folder."""
+
+    report: MarkdownReport
+    # The first file of a folder with a text
+    first: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def without(self, path: str, document: Document) -> Document:
+        folder, name = PurePath(path).parent.as_posix(), PurePath(path).name
+        if name not in _FOR_CLIENTS:
+            return document
+        sections = []
+        for section in document.sections:
+            first = self.first.setdefault((folder, _digest(" ".join(section.text.split()))), name)
+            if first == name:
+                sections.append(section)
+            else:
+                self.report.skipped.append(
+                    (BETWEEN_HEADINGS.join((path, *section.headings)), f"the same text as in {first}")
+                )
+        return replace(document, sections=sections)
+
+
+# Their sections are guidelines, which agents are given by themselves
+def _imported_rules(paths: Sequence[str]) -> Mapping[str, str]:
+    of_rules = [begins_with("topic_key", f"import:{tool}:") for tool in _RULES]
+    topics = Memory.objects.live().filter(reduce(or_, of_rules), kind="guideline").values_list("topic_key", flat=True)
+    # After the name of the repository, unless it is another one's
+    names = {str(topic).split(":", 2)[2].partition("#")[0] for topic in topics}
+    names |= {name.partition("/")[2] for name in names}
+    return {path: _GUIDELINE for path in paths if path in names}
+
+
+define_known_files(_imported_rules)
 
 
 def _commands_of_file(
@@ -230,12 +308,16 @@ def _digest(text: str) -> str:
 
 
 def _delete_vanished(prefixes: Sequence[str], written: set[str]) -> int:
-    read = set(prefixes)
-    imported = Memory.objects.live().filter(begins_with("topic_key", _TOPIC)).values_list("id", "topic_key")
-    vanished = [number for number, key in imported if key and key not in written and _prefix_of(key) in read]
+    vanished = _vanished(prefixes, written)
     for memory_id in vanished:
         delete_memory(command=MemoryTouch(id=memory_id, reason=GONE_FROM_FILE))
     return len(vanished)
+
+
+def _vanished(prefixes: Sequence[str], written: set[str]) -> list[int]:
+    read = set(prefixes)
+    imported = Memory.objects.live().filter(begins_with("topic_key", _TOPIC)).values_list("id", "topic_key")
+    return [number for number, key in imported if key and key not in written and _prefix_of(key) in read]
 
 
 def _prefix_of(key: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from governance.imports.batches import COUNTED
+from memoryhub.core.errors import Invalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,16 @@ class Source:
     # Where the tool keeps its data by itself, those that exist
     find: Callable[[], list[Path]]
     read: Callable[[Path], Iterator[Record]]
+    # What it reads, and where the tool keeps that, for the message about another path
+    takes: str = ""
+
+    def records(self, path: Path) -> Iterator[Record]:
+        """Yield the records of a path; the message of ``Invalid`` says what else can be named."""
+        try:
+            yield from self.read(path)
+        except Invalid as error:
+            hint = f"; `import {self.name}` takes {self.takes}" if self.takes else ""
+            raise Invalid(f"{error.message}{hint}") from error
 
 
 # Texts that are left out, and named in a report
@@ -108,6 +119,8 @@ class Report:
     # Recorded by the hub while they happened, or imported before
     sessions_known: int = 0
     relations: int = 0
+    # Sections that `import markdown` brought of the same files
+    replaced: int = 0
     # Types of the secrets that are masked, with the number of texts
     secrets: Counter[str] = field(default_factory=Counter)
     # The source's names of this project, with the number of records
@@ -119,7 +132,7 @@ class Report:
 
     @property
     def counts(self) -> dict[str, int]:
-        return {name: value for name in COUNTED if (value := getattr(self, name))}
+        return {name: value for name in COUNTED if (value := getattr(self, name, 0))}
 
     @property
     def changes(self) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 from memoryhub.config.repository import is_folder
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid, Unavailable
-from memoryhub.core.text import flat
+from memoryhub.core.text import counted, flat
 from sessions_app.events import FileChange
 from sessions_app.events.work import MAX_LINES
 from sessions_app.git.process import MAX_AUTHOR, moment_of, reason_of, run, run_in_repository, stream, text_of
@@ -30,7 +31,7 @@ _DIFF_OPTIONS = ("--no-color", "--no-ext-diff", "--no-textconv", "--no-show-sign
 # Git counts no lines of larger files: a blob of a megabyte can unpack to a gigabyte
 _MOST_COUNTED = ("-c", "core.bigFileThreshold=16m")
 # Files with the numbers of changed lines, and those that git can name without their contents
-_COUNTED, _UNCOUNTED = ("--numstat",), ("--raw", "--find-renames=100%")
+_COUNTED, _UNCOUNTED = ("--numstat",), ("--raw", "--no-abbrev", "--find-renames=100%")
 # Fields are separated by NUL bytes, which no message, author or path can contain.
 _FORMAT = "--format=tformat:%x00commit%x00%H%x00%aN <%aE>%x00%ct%x00%B%x00"
 # A slash is no path: after it comes the time of a commit, then the files that it changed
@@ -39,6 +40,8 @@ _CHANGED_NAMES = (
     *("log", "--max-count=20000", "-z", "--name-only", "--no-renames", "--relative", *_DIFF_OPTIONS),
     "--format=tformat:%x00/%x00%ct%x00",
 )
+# Commits that are counted at once where some cannot be
+_BATCH, _MOST_FAILURES = 200, 50
 # Files that are named to git one by one
 _FEW_FILES = 100
 _HEAD_OF_CHANGE = re.compile(rb"\x00([0-9a-f]{40,64})\n")
@@ -65,17 +68,80 @@ def count_commits(repository: Path, *, limit: int | None = None, since: str | No
     return int(done.stdout) if done.returncode == 0 else 0
 
 
-def read_commits(repository: Path, *, limit: int | None = None, since: str | None = None) -> Iterator[CommitRecord]:
+def read_commits(
+    repository: Path,
+    *,
+    limit: int | None = None,
+    since: str | None = None,
+    warn: Callable[[str], None] = lambda _: None,
+) -> Iterator[CommitRecord]:
     """Yield the commits reachable from HEAD, oldest first; with ``limit``, the newest ones.
 
-    Merge commits have no files: their changes are those of the commits that they merge.
+    Merge commits have no files: their changes are those of the commits that they merge. Where contents of files are
+    absent, as in a partial clone, files have no line counts, and nothing is fetched; ``warn`` gets git's reason.
     """
     window = _window(limit, since)
     if not _has_commits(repository):
         return
-    files = _UNCOUNTED if _is_partial(repository) else _COUNTED
-    with stream(repository, *_log(files), "--reverse", *window, "HEAD", "--") as chunks:
-        yield from _commits(_tokens(chunks))
+    done, reason = 0, "it is a partial clone, and contents of files are not fetched"
+    if not _is_partial(repository):
+        try:
+            with stream(repository, *_log(_COUNTED), "--reverse", *window, "HEAD", "--") as chunks:
+                for commit in _commits(_tokens(chunks)):
+                    done += 1
+                    yield commit
+            return
+        except Unavailable as error:
+            if "exit_code" not in error.data:
+                raise
+            reason = error.message
+    uncounted = 0
+    with stream(repository, *_log(_UNCOUNTED), "--reverse", *window, "HEAD", "--") as chunks:
+        remaining = islice(_parsed(_tokens(chunks)), done, None)
+        for commit in _LineCounts(repository, _absent_objects(repository)).of(remaining):
+            uncounted += any(file.insertions is None for file in commit.files)
+            yield commit
+    if uncounted:
+        warn(f"{counted(uncounted, 'commit')} without line counts: {reason}")
+
+
+def _absent_objects(repository: Path) -> set[bytes]:
+    with stream(repository, "rev-list", "--objects", "--missing=print", "HEAD", "--") as chunks:
+        return {line[1:] for line in _lines(chunks) if line.startswith(b"?")}
+
+
+def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    end = b""
+    for chunk in chunks:
+        *whole, end = (end + chunk).split(b"\n")
+        yield from whole
+
+
+@dataclass
+class _LineCounts:
+    """Line counts of commits in a repository where some objects are absent or damaged."""
+
+    repository: Path
+    absent: set[bytes]
+    # Calls of git that failed; after so many, the rest is not counted
+    failures: int = 0
+
+    def of(self, commits: Iterator[tuple[CommitRecord, set[bytes]]]) -> Iterator[CommitRecord]:
+        """Yield the commits, those with counts whose contents are all there."""
+        while batch := list(islice(commits, _BATCH)):
+            shas = [commit.sha for commit, blobs in batch if blobs and blobs.isdisjoint(self.absent)]
+            records = self._counted(shas)
+            yield from (records.get(commit.sha, commit) for commit, _ in batch)
+
+    def _counted(self, shas: list[str]) -> dict[str, CommitRecord]:
+        if not shas or self.failures >= _MOST_FAILURES:
+            return {}
+        done = run(self.repository, *_log(_COUNTED), "--no-walk=unsorted", *shas, "--")
+        if done.returncode == 0:
+            return {commit.sha: commit for commit in _commits(_tokens(iter([done.stdout])))}
+        self.failures += 1
+        half = len(shas) // 2
+        return self._counted(shas[:half]) | self._counted(shas[half:]) if half else {}
 
 
 def read_commit(repository: Path, revision: str) -> CommitRecord | None:
@@ -193,17 +259,24 @@ def _tokens(chunks: Iterator[bytes]) -> Iterator[bytes]:
         yield rest
 
 
-# Tokens per commit: commit, sha, author, time, message; then its files, up to the next `commit`.
 def _commits(tokens: Iterator[bytes]) -> Iterator[CommitRecord]:
+    yield from (commit for commit, _ in _parsed(tokens))
+
+
+# Tokens per commit: commit, sha, author, time, message; then its files, up to the next `commit`. Files that are not
+# counted have the names of their contents, which are beside the commit.
+def _parsed(tokens: Iterator[bytes]) -> Iterator[tuple[CommitRecord, set[bytes]]]:
     header: list[bytes] = []
     files: list[FileChange] = []
+    blobs: set[bytes] = set()
     for token in tokens:
         if token == _START:
             if len(header) == _FIELDS:
-                yield _record(header, files)
-            header, files = list(islice(tokens, _FIELDS)), []
+                yield _record(header, files), blobs
+            header, files, blobs = list(islice(tokens, _FIELDS)), [], set()
             continue
         if token.lstrip(b"\n").startswith(b":"):
+            blobs.update(sha for sha in token.split(b" ")[2:4] if sha.strip(b"0"))
             file = _uncounted_file(token, tokens)
         elif b"\t" in token:
             file = _file(token, tokens)
@@ -212,7 +285,7 @@ def _commits(tokens: Iterator[bytes]) -> Iterator[CommitRecord]:
         if len(files) < _MAX_FILES:
             files.append(file)
     if len(header) == _FIELDS:
-        yield _record(header, files)
+        yield _record(header, files), blobs
 
 
 # A token is `insertions TAB deletions TAB path`. For a renamed file the path is empty, and the old and the new path

@@ -143,7 +143,9 @@ class _Answer:
         yield from self.chunks()
         if code := self.exit_code():
             reason = reason_of(bytes(self.reason))
-            raise Unavailable(f"git ended with code {code} in {self._directory}: {reason}; try `git fsck` there")
+            raise Unavailable(
+                f"git ended with code {code} in {self._directory}: {reason}; try `git fsck` there", exit_code=code
+            )
 
     def exit_code(self) -> int:
         try:

@@ -241,6 +241,42 @@ class ImportMarkdownTest(HubTestCase):
         report = self.bring_in()
         self.assertEqual((self.counts(report), report.left_deleted), ((0, 0, 1, 0), 1), "a person deleted it")
 
+    def test_a_section_comes_once_from_the_files_of_several_clients_and_not_beside_its_guideline(self) -> None:
+        rules = "# Migrations\n\nMake them reversible.\n\n# Tests\n\nUse recorded gauges.\n"
+        for path, text in (
+            ("AGENTS.md", rules),
+            ("CLAUDE.md", f"{rules}\n# Voice\n\nBe brief.\n"),
+            ("GEMINI.md", "@AGENTS.md"),
+        ):
+            self.write(path, text)
+        report = self.bring_in()
+        texts = [memory.content for memory in self.memories() if memory.source != "guide/setup.md"]
+        self.assertEqual(texts, ["Make them reversible.", "Use recorded gauges.", "Be brief."])
+        same = "the same text as in AGENTS.md"
+        skipped = [
+            ("CLAUDE.md › Migrations", same),
+            ("CLAUDE.md › Tests", same),
+            ("GEMINI.md", "it only imports AGENTS.md"),
+        ]
+        self.assertEqual(report.skipped, skipped)
+        with self.store():
+            for name, text in (("migrations", "Make them reversible."), ("tests", "Use recorded gauges.")):
+                topic = f"import:agents-md:docs/AGENTS.md#{name}"
+                write_memories(commands=[MemoryWrite(title=name, content=text, kind="guideline", topic_key=topic)])
+        self.assertIn(("AGENTS.md", "imported as a guideline"), self.bring_in().skipped)
+        texts = [memory.content for memory in self.memories() if memory.kind == "observation"]
+        self.assertEqual(sorted(texts), ["Be brief.", "Install it.", "Run it."])
+
+    def test_a_decision_record_is_left_to_its_own_import(self) -> None:
+        for path in ("docs/adr/0001-use-wal.md", "adr/ADR-12.md", "architecture-decisions/2024-01-02-x.md"):
+            self.write(path, "# Use WAL\n\nSuperseded by 2.\n")
+        self.write("docs/adr/README.md", "# Records\n\nOne a file.\n")
+        report = self.bring_in()
+        self.assertEqual(report.created, 3)
+        why = "a decision record; `memory-hub import adr docs/adr` imports it with its status"
+        self.assertEqual(len(report.skipped), 3)
+        self.assertIn(("docs/adr/0001-use-wal.md", why), report.skipped)
+
     def test_a_name_that_is_no_utf_8_stays_readable_and_the_same(self) -> None:
         for name in ("caf\udce9.md", "caf\udce8.md"):
             self.write(name, "# T\n\nThe boiler is here.\n")

@@ -162,18 +162,19 @@ class ReadCommitsTest(GitTestCase):
         (self.repository.folder / ".git/objects" / lost[:2] / lost[2:]).unlink()
         return lost
 
-    def test_what_git_dies_of_is_named_and_no_half_commit_is_returned(self) -> None:
+    def test_a_commit_whose_contents_are_absent_has_its_files_and_gits_reason_is_named(self) -> None:
         self.repository.commit("one", **{f"file{number}": b"x" for number in range(5)})
         self.repository.commit("two", big=b"1\n")
+        self.repository.commit("three", small=b"2\n")
         blob = self.lose("HEAD:big")
-        commits: list[CommitRecord] = []
-        with self.assertRaisesRegex(Unavailable, f"unable to read {blob}"):
-            commits.extend(read_commits(self.repository.folder))
-        self.assertEqual([commit.message for commit in commits], ["one"])
-        commit = read_commit(self.repository.folder, "HEAD")
-        assert commit
-        self.assertEqual(commit.files, [FileChange(path="big", insertions=None, deletions=None)])
-        self.lose("HEAD~1")
+        reasons: list[str] = []
+        one, two, three = read_commits(self.repository.folder, warn=reasons.append)
+        self.assertRegex(reasons[0], f"^1 commit without line counts: .*unable to read {blob}")
+        self.assertEqual(two.files, [FileChange(path="big", insertions=None, deletions=None)])
+        self.assertEqual(three.files, [FileChange(path="small", insertions=1, deletions=0)])
+        self.assertEqual([file.insertions for file in one.files], [1] * 5)
+        self.assertEqual(read_commit(self.repository.folder, "HEAD~1"), two)
+        self.lose("HEAD~2")
         with self.assertRaisesRegex(Unavailable, "git fsck"):
             list(read_commits(self.repository.folder))
 
@@ -188,6 +189,18 @@ class ReadCommitsTest(GitTestCase):
         old, new, other = (FileChange(path=path, insertions=None, deletions=None) for path in ("old", "new", "other"))
         self.assertEqual([commit.files for commit in commits], [[old], [new, other]])
         self.assertEqual(read_commit(Path(clone), "HEAD"), commits[-1])
+        # Contents that are there are counted
+        (self.root / "clone/.git/objects").joinpath("info").mkdir(exist_ok=True)
+        self.repository.commit("three", third=b"1\n")
+        subprocess.run(["git", "-C", clone, "fetch", "-q", "--no-filter"], check=True, timeout=120)
+        subprocess.run(["git", "-C", clone, "update-ref", "refs/heads/main", "origin/main"], check=True, timeout=120)
+        subprocess.run(["git", "-C", clone, "cat-file", "blob", "main:third"], check=True, timeout=120)
+        reasons: list[str] = []
+        third = list(read_commits(Path(clone), warn=reasons.append))[-1]
+        self.assertEqual(third.files, [FileChange(path="third", insertions=1, deletions=0)])
+        self.assertEqual(
+            reasons, ["2 commits without line counts: it is a partial clone, and contents of files are not fetched"]
+        )
 
     def test_each_file_has_the_time_of_its_last_commit(self) -> None:
         self.repository.commit("Begin", a=b"1\n", **{"docs/commit": b"1\n", "docs/caf\udce9.md": b"1\n"})
@@ -365,8 +378,10 @@ class LimitsTest(GitTestCase):
         self.repository.commit("one", a=b"1\n")
         # git reads attributes by lines, and this one has no end
         (self.repository.folder / ".git/info/attributes").symlink_to("/dev/zero")
-        with self.assertRaisesRegex(Unavailable, "out of memory|signal|code"):
-            list(read_commits(self.repository.folder))
+        reasons: list[str] = []
+        (commit,) = read_commits(self.repository.folder, warn=reasons.append)
+        self.assertEqual(commit.files, [FileChange(path="a", insertions=None, deletions=None)])
+        self.assertRegex(reasons[0], "out of memory|signal|code")
         kilobytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
         self.assertLess(kilobytes, 2 * 2**20)
 

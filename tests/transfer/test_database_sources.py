@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from memoryhub.core.errors import Invalid
 from memoryhub.transfer.records import LeftOut, MemoryRecord
 from memoryhub.transfer.sources import SOURCES, databases
 from memoryhub.transfer.sources.databases import moment_of
@@ -104,6 +106,90 @@ class RecordTests(DatabaseTestCase):
         self.assertEqual(kinds[:2], [("observation", "note", ("bugfix",)), ("knowledge", "decision", ())])
         self.assertEqual(kinds[3:], [("guideline", "", ("personal",)), ("observation", "note", ("pattern",))])
         self.assertEqual(self.reasons("engram", path), ["it only records a tool use", "it was deleted there"])
+
+    def test_what_a_repository_shares_of_engram_is_read_by_any_of_its_names(self) -> None:
+        shared = self.home / "work" / ".engram"
+        (shared / "chunks").mkdir(parents=True)
+        (shared / "manifest.json").write_text('{"version": 1, "chunks": [{"id": "34af86d1", "created_by": "kim"}]}')
+        row = {"id": 1, "session_id": "s1", "type": "decision", "title": "Lines", "project": "harbour"}
+        first = {
+            **row,
+            "content": "Use lines.",
+            "created_at": "2026-03-29 21:16:04",
+            "updated_at": "2026-03-29 21:16:04",
+        }
+        changed = {**first, "content": "Use short lines.", "updated_at": "2026-03-30 08:00:00"}
+        other = {**first, "content": "Of another machine.", "created_at": "2026-04-01 09:00:00"}
+        prompt = {"id": 1, "session_id": "s1", "content": "Which?", "project": "harbour", "created_at": "2026-03-29"}
+        # Chunks have the names of their digests
+        self.chunk(shared, "aa", observations=[changed], prompts=[prompt, 7])
+        self.chunk(
+            shared, "bb", sessions=[{"id": "s1", "project": "harbour", "summary": "Chose."}], observations=[first]
+        )
+        self.chunk(shared, "cc", observations=[other])
+        (shared / "chunks" / "dd.jsonl.gz").write_bytes(b"\x1f\x8b no gzip")
+        for path in (shared.parent, shared, shared / "chunks", shared / "manifest.json"):
+            with self.subTest(path=path.name):
+                memories, (session,) = self.memories("engram", path), self.sessions("engram", path)
+                self.assertEqual(
+                    {key: record.content for key, record in memories.items()},
+                    {
+                        "1@2026-03-29T21:16:04": "Use short lines.",
+                        "1@2026-04-01T09:00:00": "Of another machine.",
+                    },
+                )
+                self.assertEqual((session.summary, [turn.prompt for turn in session.turns]), ("Chose.", ["Which?"]))
+                whys = [left.why.removeprefix(left.place) for left in self.left("engram", path)]
+                self.assertEqual(whys, [" is damaged, or not compressed with gzip", "entries that are no rows: 1"])
+        (record,) = self.memories("engram", shared / "chunks" / "aa.jsonl.gz").values()
+        self.assert_record(
+            record,
+            created=datetime(2026, 3, 29, 21, 16, 4, tzinfo=UTC),
+            updated=datetime(2026, 3, 30, 8, tzinfo=UTC),
+            project="harbour",
+            type="decision",
+        )
+
+    def chunk(self, folder: Path, name: str, **lists: list[Any]) -> None:
+        rows = {"sessions": [], "observations": [], "prompts": [], **lists}
+        (folder / "chunks" / f"{name}.jsonl.gz").write_bytes(gzip.compress(json.dumps(rows).encode()))
+
+    def test_exports_as_json(self) -> None:
+        path = self.home / "export.json"
+        observation = {
+            "id": 7,
+            "type": "decision",
+            "title": "Lines",
+            "narrative": "Use lines.",
+            "created_at_epoch": 1.7e12,
+        }
+        prompt = {"content_session_id": "c1", "prompt_number": 1, "prompt_text": "Which?", "created_at_epoch": 1.7e12}
+        lists = {"observations": [observation], "sessions": [], "summaries": [], "prompts": [prompt]}
+        path.write_text(json.dumps({"exportedAt": "2026-01-03T10:00:00Z", **lists}))
+        (record,), (session,) = self.memories("claude-mem", path).values(), self.sessions("claude-mem", path)
+        self.assert_record(record, content="Use lines.", type="decision", created=moment_of(1.7e12))
+        self.assertEqual([turn.prompt for turn in session.turns], ["Which?"])
+        memory = {"content": "Use lines.", "tags": ["a", "b"], "created_at": 1767434400.0, "memory_type": "decision"}
+        memories = [{**memory, "content_hash": "f" * 64, "metadata": {"project": "harbour"}}, memory, None]
+        path.write_text(json.dumps({"export_metadata": {"total_memories": 1}, "memories": memories}))
+        records = list(self.memories("mcp-memory-service", path).values())
+        self.assertEqual([record.content for record in records], ["Use lines."] * 2)
+        created = datetime(2026, 1, 3, 10, tzinfo=UTC)
+        self.assert_record(records[0], tags=("a", "b"), project="harbour", type="decision", created=created)
+        self.assertEqual(self.reasons("mcp-memory-service", path), ["entries that are no memories: 1"])
+        entry = {"id": "1", "memory": "Use lines.", "user_id": "maya", "created_at": "2026-01-03T10:00:00Z"}
+        path.write_text(json.dumps({"memories": [entry], "relations": [{"source": "a"}]}))
+        self.assert_record(self.memories("mem0", path)["1"], content="Use lines.", tags=("maya",), created=created)
+        self.assertEqual(self.reasons("mem0", path), ["relations of its graph: 1"])
+
+    def test_the_answer_to_another_tools_export_says_what_it_is_and_what_would_do(self) -> None:
+        path = self.home / "export.json"
+        path.write_text(json.dumps({"exportedAt": "", "observations": [{"id": 1}]}))
+        for source, looks in (("mcp-memory-service", "looks like one of claude-mem"), ("mem0", "it has no list")):
+            with self.assertRaises(Invalid) as refused:
+                list(SOURCES[source].records(path))
+            self.assertIn(looks, refused.exception.message)
+            self.assertIn(f"; `import {source}` takes ", refused.exception.message)
 
     def test_times(self) -> None:
         for same_day in (1_715_000_000, 1_715_000_000_000, "2024-05-06 07:08:09", "2024-05-06T07:08:09.123Z"):

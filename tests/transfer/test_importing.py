@@ -15,6 +15,7 @@ from django.test import tag
 
 from governance.imports.batches import begin_import, end_import, find_batch, in_batch, list_batches
 from governance.imports.undo import preview_undo, undo_import
+from memories.importing import import_markdown
 from memories.models import Memory, Relation, SearchDocument
 from memories.pack import compose_pack
 from memories.schemas import MemoryList, MemoryWrite
@@ -171,6 +172,25 @@ class MemoryImportTests(ImportTestCase):
         days = [day.date for day in timeline_page(session_events(Session.objects.get())).days]
         self.assertEqual(days, [WRITTEN.date()])
         self.assert_rebuilds()
+
+    def test_the_notes_of_a_file_give_way_to_its_guidelines(self) -> None:
+        folder = self.home / "harbour"
+        folder.mkdir()
+        (folder / "AGENTS.md").write_text("# Tests\n\nUse recorded gauges.\n")
+        (folder / "other.md").write_text("# Tests\n\nMoor at noon.\n")
+        import_markdown(directory=folder)
+        records = list(SOURCES["agents-md"].read(folder))
+        (preview,) = Importer("agents-md", "alpha").preview(records)
+        self.assertEqual(preview.counts, {"created": 1, "replaced": 1})
+        (report,) = Importer("agents-md", "alpha").run(records, place="")
+        self.assertEqual(report.counts, preview.counts)
+        contents = {memory.content: memory.kind for memory in Memory.objects.live()}
+        self.assertEqual(contents["Use recorded gauges."], "guideline")
+        self.assertEqual(len(contents), 3)
+        again = import_markdown(directory=folder)
+        self.assertEqual((again.created, again.unchanged, again.skipped[0][1]), (0, 1, "imported as a guideline"))
+        self.undo(report.batch)
+        self.assertEqual(Memory.objects.live().filter(kind="observation", content="Use recorded gauges.").count(), 1)
 
     @tag("backend")
     def test_memories_that_an_earlier_version_imported_get_the_time_of_the_other_tool(self) -> None:

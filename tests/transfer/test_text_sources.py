@@ -569,6 +569,47 @@ class ServerMemoryTests(SourceTestCase):
         self.assertIn("- knows Nobody", maya.content)
         self.assertEqual(harbour.content, "")
 
+    def test_lines_that_are_cut_doubled_or_of_another_tool_do_not_keep_the_others_away(self) -> None:
+        path = self.home / "memory.jsonl"
+        entity = {"type": "entity", "entityType": "thing"}
+        a, b = ({**entity, "name": name, "observations": [f"{name} rule"]} for name in "AB")
+        lines = [
+            json.dumps({"type": "_aim", "source": "mcp-knowledge-graph"}),
+            json.dumps(a) + json.dumps(b),
+            json.dumps(a)[:-20],
+            json.dumps({"name": "C", "entityType": "Decision", "observations": ["simple"], "createdAt": 1768061136}),
+            json.dumps({"entities": [{"name": "D", "observations": ["d rule"]}, 7], "relations": []}),
+            "\xff garbage",
+            json.dumps({**entity, "name": "E"}),
+        ]
+        path.write_text("\n".join(lines), encoding="latin-1")
+        records = self.memories("server-memory", path)
+        contents = {name: record.content for name, record in records.items()}
+        self.assertEqual(contents, {"A": "- A rule", "B": "- B rule", "C": "- simple", "D": "- d rule", "E": ""})
+        self.assert_record(records["C"], tags=("decision",), created=datetime(2026, 1, 10, 16, 5, 36, tzinfo=UTC))
+        why = [
+            "entries of the unknown type '_aim': 1",
+            "entries that are no entity and no relation: 1",
+            "lines that are cut off, too long or no JSON: 2",
+        ]
+        self.assertEqual(self.reasons("server-memory", path), why)
+        path.write_text(json.dumps({"entities": [a, b], "relations": []}, indent=2))
+        self.assertEqual(list(self.memories("server-memory", path)), ["A", "B"])
+
+    def test_entries_of_one_name_are_one_entity(self) -> None:
+        path = self.home / "memory.jsonl"
+        entity = {"type": "entity", "name": "A", "entityType": "thing"}
+        dated = {"content": "rule three", "timestamp": "2026-02-01"}
+        observations: list[list[Any]] = [["rule one"], ["rule two", "rule one"], [dated, {"id": 1}]]
+        lines = [{**entity, "observations": texts} for texts in observations]
+        lines[0]["createdAt"] = "2026-01-14T22:28:02.540Z"
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        created, updated = datetime(2026, 1, 14, 22, 28, 2, 540_000, UTC), datetime(2026, 2, 1, tzinfo=UTC)
+        (record,) = self.memories("server-memory", path).values()
+        self.assert_record(record, content="- rule one\n- rule two\n- rule three", created=created, updated=updated)
+        merged = "an entry of a name that is there already: its texts are added to that"
+        self.assertEqual(self.reasons("server-memory", path), [merged, merged, "observations without a text: 1"])
+
     def test_other_and_hostile_files_get_one_sentence(self) -> None:
         path = self.home / "memory.jsonl"
         for content in (
@@ -579,7 +620,6 @@ class ServerMemoryTests(SourceTestCase):
             b"[1, 2]",
             b"[" * 100_000 + b"]" * 100_000,
             b'{"name": "' + b"x" * (5 * 2**20) + b'"}',
-            b'{"type": "entity", "name": "A", "entityType": "t"}',
         ):
             path.write_bytes(content)
             with self.subTest(content[:60]):

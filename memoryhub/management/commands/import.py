@@ -16,13 +16,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from decisions.importing import AdrReport, import_adrs, record_names
-from governance.imports.batches import list_batches
+from decisions.importing.folder import read_records
+from governance.imports.batches import list_batches, preview_only, recorded_import
 from governance.imports.undo import preview_undo, undo_import
-from memories.importing import MAX_HEADINGS, find_files, import_markdown
+from memories.importing import MAX_HEADINGS, find_files, import_markdown, preview_new
 from memoryhub.config.identity import bind_project, identify_project
 from memoryhub.config.repository import find_repository, working_folder
 from memoryhub.core.errors import Invalid
 from memoryhub.core.origin import use_origin
+from memoryhub.core.stores.store import list_projects
 from memoryhub.core.text import counted, flat
 from memoryhub.management.base import Group, ProjectCommand
 from memoryhub.transfer.importing import Importer
@@ -77,14 +79,19 @@ class Command(ProjectCommand):
         git.add_argument("--since", metavar="DATE", help="only since this date (ISO 8601)")
         jsonl = kinds.add_parser("jsonl", help="import a whole store from a file of `memory-hub export jsonl`")
         jsonl.add_argument("path", metavar="FILE", type=Path, help="the file")
+        for kind in (markdown, adr, git):
+            kind.add_argument("--preview", action="store_true", help="show what would be imported, and change nothing")
+            kind.add_argument(
+                "--yes", action="store_true", help="accepted as by the other imports; this one never asks"
+            )
         tools = [kinds.add_parser(name, help=f"import {source.help}") for name, source in SOURCES.items()]
         for tool in tools:
             tool.add_argument("path", metavar="PATH", nargs="?", type=Path, help="default: where the tool keeps it")
             tool.add_argument("--preview", action="store_true", help="show what would be imported, and change nothing")
             tool.add_argument("--only", metavar="ID", help="import only what goes to this project")
             tool.add_argument("--yes", action="store_true", help="import without asking")
-        batches = kinds.add_parser("list", help="list the imports from other tools")
-        undo = kinds.add_parser("undo", help="undo an import from another tool, as if it had never been")
+        batches = kinds.add_parser("list", help="list the imports that can be undone")
+        undo = kinds.add_parser("undo", help="undo an import, as if it had never been")
         undo.add_argument("batch", metavar="N", type=_number, help="its number, as `import list` shows it")
         undo.add_argument("--confirm", metavar="TOKEN", default="", help="from the preview, which is shown without it")
         for kind in (markdown, adr, git, jsonl, *tools, batches, undo):
@@ -109,12 +116,44 @@ class Command(ProjectCommand):
         ]
         project = identify_project(project=options["project"], directory=working_folder())
         self._within = "" if options["project"] else _name_of_other(path, project)
-        self.stdout.write(f"importing {flat(str(path))} into {project}")
+        is_preview = bool(options.get("preview"))
+        self.stdout.write(f"{'preview of' if is_preview else 'importing'} {flat(str(path))} into {project}")
+        if is_preview and project not in list_projects():
+            self.stdout.write(self._preview_new(path, project, total, options))
+            return
         with self.store(options):
+            if is_preview:
+                with preview_only():
+                    line, _ = importer(path, project, total, options)
+                self.stdout.write(line.replace("imported", "would import", 1))
+                return
             if options["project"] is None:
                 bind_project(project, working_folder())
-            line = importer(path, project, total, options)
+            if options["kind"] == "jsonl":  # with the batches of the store that was exported
+                line, batch = importer(path, project, total, options)[0], None
+            else:
+                with recorded_import(tool=options["kind"], place=flat(str(path))) as run:
+                    line, counts = importer(path, project, total, options)
+                run.end(counts)
+                batch = run.batch
         self.stdout.write(f"{line} in {time.perf_counter() - start:.1f} s")
+        if batch is not None:
+            self.stdout.write(f"to undo it: memory-hub import undo {batch} --project {project}")
+
+    # All of it is new
+    def _preview_new(self, path: Path, project: str, total: int, options: dict[str, Any]) -> str:
+        if options["kind"] == "git":
+            return f"would import {counted(total, 'commit')} into {project}, which does not exist yet"
+        if options["kind"] == "adr":
+            records = read_records(path, self._within)
+            self._name_skipped([*records.skipped, *records.problems])
+            return f"would import {counted(len(records.adrs), 'decision')} into {project}, which does not exist yet"
+        report = preview_new(directory=path, max_headings=options["max_headings"], exclude=options["exclude"])
+        self._name_skipped(report.skipped)
+        return (
+            f"would import {counted(report.sections, 'section')} of {counted(report.files, 'file')} into {project}, "
+            "which does not exist yet"
+        )
 
     def _tool(self, source: Source, options: dict[str, Any]) -> None:
         found = [options["path"].expanduser().absolute()] if options["path"] else source.find()
@@ -131,13 +170,13 @@ class Command(ProjectCommand):
             return Importer(source.name, project, is_only=is_only, only=options["only"] or "")
 
         self.stdout.write(flat(str(path)))
-        preview = importer().preview(source.read(path))  # invalid data changes nothing
+        preview = importer().preview(source.records(path))  # invalid data changes nothing
         self._report(preview)
         if options["preview"] or not any(report.changes for report in preview) or not self._agreed(options):
             return
         total = sum(sum(report.names.values()) for report in preview)
         with _progress("records", total) as advance:
-            reports = importer().run(source.read(path), place=str(path), progress=advance)
+            reports = importer().run(source.records(path), place=str(path), progress=advance)
         if options["project"] is None:
             bind_project(project, working_folder())
         for report in reports:
@@ -183,7 +222,7 @@ class Command(ProjectCommand):
             return Export(path).check()
         return count_commits(path, limit=options["limit"], since=options["since"])
 
-    def _markdown(self, path: Path, project: str, total: int, options: dict[str, Any]) -> str:
+    def _markdown(self, path: Path, project: str, total: int, options: dict[str, Any]) -> tuple[str, dict[str, int]]:
         with _progress("files", total) as advance:
             report = import_markdown(
                 directory=path,
@@ -198,7 +237,13 @@ class Command(ProjectCommand):
             f"imported {counted(report.sections, 'section')} of {counted(report.files, 'file')} ({report.created} new, "
             f"{report.updated} revised, {report.unchanged} unchanged, {report.deleted} removed"
             f"{_left(report.left_deleted)}) into {project}"
-        )
+        ), {
+            "created": report.created,
+            "revised": report.updated,
+            "unchanged": report.unchanged,
+            "removed": report.deleted,
+            "left_out_count": len(report.skipped),
+        }
 
     def _name_skipped(self, skipped: list[tuple[str, str]]) -> None:
         names: dict[str, list[str]] = {}
@@ -209,7 +254,7 @@ class Command(ProjectCommand):
             for name in listed:
                 self.stderr.write(f"skipped {name}: {reason}")
 
-    def _adr(self, path: Path, project: str, total: int, options: dict[str, Any]) -> str:
+    def _adr(self, path: Path, project: str, total: int, options: dict[str, Any]) -> tuple[str, dict[str, int]]:
         with _progress("files", total) as advance:
             report = import_adrs(directory=path, progress=advance, within=self._within)
         self._name_skipped(report.skipped)
@@ -217,19 +262,31 @@ class Command(ProjectCommand):
             self.stderr.write(flat(f"{name}: {reason}"))
         for name, now, before in report.superseding:
             self.stdout.write(f"{name} has changed: #{now} supersedes #{before}")
-        return f"{_adrs(report)} into {project}"
+        counts = {
+            "created": report.created,
+            "revised": len(report.superseding) + report.marked,
+            "unchanged": report.unchanged,
+            "relations": report.edges,
+            "removed": report.sections_deleted,
+            "left_out_count": len(report.skipped) + len(report.problems),
+        }
+        return f"{_adrs(report)} into {project}", counts
 
-    def _git(self, path: Path, project: str, total: int, options: dict[str, Any]) -> str:
+    def _git(self, path: Path, project: str, total: int, options: dict[str, Any]) -> tuple[str, dict[str, int]]:
         recorded = known = 0
-        commits = read_commits(path, limit=options["limit"], since=options["since"])
+        commits = read_commits(path, limit=options["limit"], since=options["since"], warn=self._say)
         with _progress("commits", total) as advance:
             while batch := list(islice(commits, _BATCH)):
                 report = record_commits(commits=batch)
                 recorded, known = recorded + report.recorded, known + report.known
                 advance(recorded + known)
-        return f"imported {counted(recorded, 'commit')} ({known} already known) into {project}"
+        line = f"imported {counted(recorded, 'commit')} ({known} already known) into {project}"
+        return line, {"created": recorded, "unchanged": known}
 
-    def _jsonl(self, path: Path, project: str, total: int, options: dict[str, Any]) -> str:
+    def _say(self, reason: str) -> None:
+        self.stderr.write(flat(reason))
+
+    def _jsonl(self, path: Path, project: str, total: int, options: dict[str, Any]) -> tuple[str, dict[str, int]]:
         with _progress("events", total) as advance:
             report = replay_export(Export(path), advance)
         for reason, events in report.left_out.items():
@@ -245,7 +302,7 @@ class Command(ProjectCommand):
         return (
             f"imported {counted(report.events, 'event')} ({report.added} new, {report.known} already known, "
             f"{sum(report.left_out.values())} left out) into {project}"
-        )
+        ), {}
 
 
 def _number(text: str) -> int:

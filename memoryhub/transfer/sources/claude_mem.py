@@ -1,4 +1,4 @@
-"""The observations, prompts and summaries of claude-mem, from its SQLite database."""
+"""The observations, prompts and summaries of claude-mem, from its SQLite database or its export."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from pathlib import Path
 from memoryhub.core.text import first_line
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, SessionRecord, Source, TurnRecord
 from memoryhub.transfer.sources.databases import Database, Row, joined, moment_of, open_database, text_of
+from memoryhub.transfer.sources.reading import Export, is_json
 from memoryhub.transfer.sources.texts import clean_tags
 
 _TOOL = "claude-mem"
 _FILE = "claude-mem.db"
 _SESSION = ("id", "content_session_id", "memory_session_id", "project", "user_prompt", "started_at_epoch")
 _ENDS = ("completed_at_epoch", "custom_title")
-_LISTS = ("facts", "concepts", "files_read", "files_modified")
-_OBSERVATION = ("id", "memory_session_id", "project", "text", "type", "title", "subtitle", "narrative", *_LISTS)
+_TEXTS = ("facts", "concepts", "files_read", "files_modified")
+_OBSERVATION = ("id", "memory_session_id", "project", "text", "type", "title", "subtitle", "narrative", *_TEXTS)
 _PARTS = ("request", "investigated", "learned", "completed", "next_steps", "notes")
 _SUMMARY = ("memory_session_id", *_PARTS)
 _PROMPT = ("content_session_id", "prompt_text", "created_at_epoch")
@@ -27,6 +28,12 @@ _TABLES = {
     "observations": ("id", "memory_session_id", "project", "type", "title"),
     "session_summaries": _SUMMARY[:1],
     "user_prompts": _PROMPT,
+}
+_LISTS = {
+    "sdk_sessions": "sessions",
+    "observations": "observations",
+    "session_summaries": "summaries",
+    "user_prompts": "prompts",
 }
 # What it puts into prompts and texts itself
 _INJECTED = re.compile(r"<(claude-mem-context|system-reminder)>.*?(?:</\1>|\Z)", re.DOTALL)
@@ -39,23 +46,34 @@ def _find() -> list[Path]:
 
 
 def _read(path: Path) -> Iterator[Record]:
-    with open_database(path / _FILE if path.is_dir() else path, _TOOL, _TABLES) as database:
-        # Observations name the tool's own session, and prompts that of the client
-        clients: dict[str, str] = {}
-        for session in database.rows("sdk_sessions", _SESSION):
-            clients[text_of(session["memory_session_id"])] = text_of(session["content_session_id"])
-        yield from _sessions(database, clients, path)
-        for row in database.rows("observations", (*_OBSERVATION, "created_at_epoch")):
-            yield _observation(row, clients, path)
+    if is_json(path):
+        export = Export(path, _LISTS, _TOOL)
+        export.add_missing("sdk_sessions", "content_session_id", of=("user_prompts", "content_session_id"))
+        yield from _records(export, path)
+        if export.left_out:
+            yield LeftOut(str(path), f"entries that are no rows: {export.left_out}")
+    else:
+        with open_database(path / _FILE if path.is_dir() else path, _TOOL, _TABLES) as database:
+            yield from _records(database, path)
 
 
-def _sessions(database: Database, clients: Mapping[str, str], path: Path) -> Iterator[Record]:
+def _records(source: Database | Export, path: Path) -> Iterator[Record]:
+    # Observations name the tool's own session, and prompts that of the client
+    clients: dict[str, str] = {}
+    for session in source.rows("sdk_sessions", _SESSION):
+        clients[text_of(session["memory_session_id"])] = text_of(session["content_session_id"])
+    yield from _sessions(source, clients, path)
+    for row in source.rows("observations", (*_OBSERVATION, "created_at_epoch")):
+        yield _observation(row, clients, path)
+
+
+def _sessions(source: Database | Export, clients: Mapping[str, str], path: Path) -> Iterator[Record]:
     summaries: dict[str, str] = {}
-    for summary in database.rows("session_summaries", _SUMMARY):  # the last one counts
+    for summary in source.rows("session_summaries", _SUMMARY):  # the last one counts
         summaries[clients.get(text_of(summary["memory_session_id"]), "")] = _summary(summary)
     order = "content_session_id, prompt_number, id"
-    prompts = database.rows("user_prompts", _PROMPT, order=order)
-    sessions = database.rows("sdk_sessions", (*_SESSION, *_ENDS), order="content_session_id")
+    prompts = source.rows("user_prompts", _PROMPT, order=order)
+    sessions = source.rows("sdk_sessions", (*_SESSION, *_ENDS), order="content_session_id")
     for row, group in joined(sessions, prompts, "content_session_id", "content_session_id"):
         yield _session(row, [_turn(prompt) for prompt in group.rows], summaries, path)
         if group.beyond:
@@ -94,7 +112,7 @@ def _summary(row: Row) -> str:
 
 def _observation(row: Row, clients: Mapping[str, str], path: Path) -> Record:
     place = f"{path}: observation {row['id']}"
-    lists = {name: _list(row[name]) for name in _LISTS}
+    lists = {name: _list(row[name]) for name in _TEXTS}
     files = [f"{label}: {', '.join(lists[name])}" for name, label in _FILES.items() if lists[name]]
     facts = "\n".join(f"- {fact}" for fact in lists["facts"])
     parts = (_clean(row["subtitle"]), _clean(row["narrative"]), _clean(row["text"]), facts, "\n".join(files))
@@ -133,4 +151,10 @@ def _clean(value: object) -> str:
     return _INJECTED.sub("", text_of(value)).strip()
 
 
-CLAUDE_MEM = Source(_TOOL, "the observations, prompts and summaries of claude-mem", _find, _read)
+CLAUDE_MEM = Source(
+    _TOOL,
+    "the observations, prompts and summaries of claude-mem",
+    _find,
+    _read,
+    takes="~/.claude-mem/claude-mem.db, or the JSON file of its export",
+)

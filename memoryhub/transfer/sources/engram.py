@@ -1,20 +1,24 @@
-"""The observations, sessions and prompts of engram, from its database or its export."""
+"""The observations, sessions and prompts of engram: its database, its export, and what a repository shares."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import first_line, flat
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, SessionRecord, Source, TurnRecord
-from memoryhub.transfer.sources.databases import Row, joined, moment_of, open_database, text_of
-from memoryhub.transfer.sources.reading import is_sqlite, read_json
+from memoryhub.transfer.sources.databases import Database, Row, joined, moment_of, open_database, text_of
+from memoryhub.transfer.sources.reading import Export, is_sqlite
+from memoryhub.transfer.sources.texts import current_repository
 
 _TOOL = "engram"
 _FILE = "engram.db"
+# What it shares over git, in a repository
+_FOLDER, _MANIFEST, _CHUNKS = ".engram", "manifest.json", "chunks"
 _SESSION = ("id", "project", "started_at", "ended_at", "summary")
 _TIMES = ("created_at", "updated_at")
 _IDS = ("id", "sync_id", "session_id")
@@ -24,6 +28,13 @@ _TABLES = {
     "sessions": _SESSION[:2],
     "observations": ("id", "session_id", "type", "title", "content"),
     "user_prompts": _PROMPT,
+}
+_LISTS = {"sessions": "sessions", "observations": "observations", "user_prompts": "prompts"}
+# What tells rows of several machines apart
+_IDENTITIES = {
+    "sessions": ("id",),
+    "observations": ("sync_id", "id", "created_at"),
+    "user_prompts": ("session_id", "id", "created_at"),
 }
 _PRIVATE = re.compile(r"<private>.*?(?:</private>|\Z)", re.DOTALL | re.IGNORECASE)
 # Its types by kind and type here; any other is a note with the type as a tag
@@ -42,38 +53,77 @@ _NOISE = ("tool_use", "file_change", "command", "file_read", "search")
 
 def _find() -> list[Path]:
     folder = Path(os.environ.get("ENGRAM_DATA_DIR") or Path.home() / ".engram")
-    return [path] if (path := folder / _FILE).is_file() else []
+    shared = [top / _FOLDER for top in current_repository() if (top / _FOLDER / _MANIFEST).is_file()]
+    return [path for path in (folder / _FILE,) if path.is_file()] + shared
 
 
 def _read(path: Path) -> Iterator[Record]:
-    place = path / _FILE if path.is_dir() else path
-    yield from _database(place) if not place.is_file() or is_sqlite(place) else _export(place)
+    if path.is_dir():
+        yield from _folder(path)
+    elif path.name == _MANIFEST:
+        yield from _chunks(path.parent / _CHUNKS)
+    elif path.suffix == ".gz":
+        yield from _shared(Export(path, _LISTS, _TOOL), path)
+    elif path.is_file() and not is_sqlite(path):
+        yield from _lists(Export(path, _LISTS, _TOOL), path)
+    else:
+        yield from _database(path)
+
+
+def _folder(path: Path) -> Iterator[Record]:
+    chunks = [path / name for name in (f"{_FOLDER}/{_CHUNKS}", _CHUNKS) if (path / name).is_dir()]
+    if path.name == _CHUNKS and not chunks:
+        chunks = [path]
+    if (path / _FILE).is_file() or not chunks:
+        yield from _database(path / _FILE)
+    else:
+        yield from _chunks(chunks[0])
+
+
+# What it shares over git: each file has the rows that were new when it was made
+def _chunks(folder: Path) -> Iterator[Record]:
+    paths = sorted(folder.glob("*.jsonl.gz"))
+    if not paths:
+        raise Invalid(f"{flat(str(folder))} has no {_TOOL} chunks (*.jsonl.gz)")
+    exports: list[Export] = []
+    for path in paths:
+        try:
+            exports.append(Export(path, _LISTS, _TOOL))
+        except Invalid as error:
+            yield LeftOut(str(path), error.message)
+    if exports:
+        yield from _shared(exports[0].joined(exports[1:]), folder)
+
+
+def _shared(export: Export, path: Path) -> Iterator[Record]:
+    for table, names in _IDENTITIES.items():
+        export.keep_newest(table, names, by=("updated_at", "ended_at"))
+    for record in _lists(export, path):
+        yield _of_any_machine(record) if isinstance(record, MemoryRecord) else record
+
+
+# Each machine counts its rows from 1
+def _of_any_machine(record: MemoryRecord) -> MemoryRecord:
+    is_number = record.key.isdecimal() and record.created
+    return replace(record, key=f"{record.key}@{record.created:%Y-%m-%dT%H:%M:%S}") if is_number else record
 
 
 def _database(path: Path) -> Iterator[Record]:
     with open_database(path, _TOOL, _TABLES) as database:
-        prompts = database.rows("user_prompts", _PROMPT, order="session_id, id")
-        sessions = database.rows("sessions", _SESSION, order="id")
-        yield from _records(sessions, prompts, database.rows("observations", _OBSERVATION), path)
+        yield from _rows(database, path)
 
 
-def _export(path: Path) -> Iterator[Record]:
-    data = read_json(path)
-    parts = [data.get(name) for name in ("sessions", "observations", "prompts")] if isinstance(data, dict) else [None]
-    if not all(part is None or isinstance(part, list) for part in parts) or not any(parts):
-        raise Invalid(f"{flat(str(path))} is no export of {_TOOL}")
-    sessions, observations, prompts = ([row for row in part or [] if isinstance(row, dict)] for part in parts)
-    ordered = sorted(prompts, key=lambda row: (text_of(row.get("session_id")), _number(row.get("id"))))
-    by_id = sorted(sessions, key=lambda row: text_of(row.get("id")))
-    yield from _records(_filled(by_id, _SESSION), _filled(ordered, _PROMPT), _filled(observations, _OBSERVATION), path)
+def _lists(export: Export, path: Path) -> Iterator[Record]:
+    export.add_missing("sessions", "id", of=("user_prompts", "session_id"), also=("project",))
+    yield from _rows(export, path)
+    if export.left_out:
+        yield LeftOut(str(path), f"entries that are no rows: {export.left_out}")
 
 
-def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0
-
-
-def _filled(rows: Iterable[Row], names: tuple[str, ...]) -> Iterator[Row]:
-    yield from ({name: row.get(name) for name in names} for row in rows)
+def _rows(source: Database | Export, path: Path) -> Iterator[Record]:
+    prompts = source.rows("user_prompts", _PROMPT, order="session_id, id")
+    sessions = source.rows("sessions", _SESSION, order="id")
+    yield from _records(sessions, prompts, source.rows("observations", _OBSERVATION), path)
 
 
 # Sessions are sorted by id and prompts by session
@@ -141,4 +191,10 @@ def _clean(value: object) -> str:
     return _PRIVATE.sub("", text_of(value)).strip()
 
 
-ENGRAM = Source(_TOOL, "the observations, sessions and prompts of engram", _find, _read)
+ENGRAM = Source(
+    _TOOL,
+    "the observations, sessions and prompts of engram",
+    _find,
+    _read,
+    takes="~/.engram/engram.db, the file of `engram export`, or a repository's .engram/",
+)

@@ -1,16 +1,19 @@
-"""The memories of mcp-memory-service, from its SQLite database."""
+"""The memories of mcp-memory-service, from its SQLite database or its export."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from memoryhub.core.text import first_line
+from memoryhub.core.errors import Invalid
+from memoryhub.core.text import first_line, flat
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Source
 from memoryhub.transfer.sources.databases import Database, moment_of, open_database, text_of
+from memoryhub.transfer.sources.reading import Export, is_json
 from memoryhub.transfer.sources.texts import clean_tags, own_relation
 
 _TOOL = "mcp-memory-service"
@@ -39,11 +42,35 @@ def _find() -> list[Path]:
 
 
 def _read(path: Path) -> Iterator[Record]:
+    if is_json(path):
+        yield from _export(path)
+        return
+    path = path / _FILE if path.is_dir() else path
     with open_database(path, _TOOL, {"memories": _REQUIRED}, optional=["memory_graph"]) as database:
         relations = _relations(database)
         for row in database.rows("memories", _COLUMNS):
             yield _record(row, relations, path)
         yield LeftOut(str(path), "vectors, which are made again")
+
+
+def _export(path: Path) -> Iterator[Record]:
+    export = Export(path, {"memories": "memories"}, _TOOL)
+    rows = [_row(row) for row in export.rows("memories", (*_COLUMNS, "type", "tags_str"))]
+    if not any(row["content"] for row in rows):
+        raise Invalid(f"{flat(str(path))} is no export of {_TOOL}: its memories have no content")
+    yield from (_record(row, {}, path) for row in rows)
+    if export.left_out:
+        yield LeftOut(str(path), f"entries that are no memories: {export.left_out}")
+
+
+# As the database has it
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    tags, content = row["tags"] or row["tags_str"], text_of(row["content"])
+    tags = ",".join(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else tags
+    key = text_of(row["content_hash"]) or (sha256(content.encode("utf-8", "replace")).hexdigest() if content else "")
+    metadata = json.dumps(row["metadata"]) if isinstance(row["metadata"], dict) else row["metadata"]
+    kind = row["memory_type"] or row["type"]
+    return {**row, "content_hash": key, "tags": tags, "metadata": metadata, "memory_type": kind}
 
 
 def _relations(database: Database) -> dict[str, list[tuple[str, str]]]:
@@ -92,4 +119,10 @@ def _project(metadata: object) -> str:
     return project if isinstance(project, str) else ""
 
 
-MCP_MEMORY_SERVICE = Source(_TOOL, "the memories of mcp-memory-service", _find, _read)
+MCP_MEMORY_SERVICE = Source(
+    _TOOL,
+    "the memories of mcp-memory-service",
+    _find,
+    _read,
+    takes="its sqlite_vec.db, which is in ~/.local/share/mcp-memory or MCP_MEMORY_SQLITE_PATH, or its JSON export",
+)

@@ -12,7 +12,7 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Source
 from memoryhub.transfer.sources.databases import Database, moment_of, open_database, text_of
-from memoryhub.transfer.sources.reading import is_sqlite, read_json
+from memoryhub.transfer.sources.reading import described, is_sqlite, read_json
 from memoryhub.transfer.sources.texts import clean_tags, texts
 
 _TOOL = "Mem0"
@@ -81,11 +81,11 @@ def _event(row: Mapping[str, Any], place: str) -> Record:
 
 
 def _export(path: Path) -> Iterator[Record]:
-    match read_json(path):
-        case {"results": list(items)} | list(items):
-            pass
-        case _:
-            raise Invalid(f"{flat(str(path))} is no JSON of Mem0: it has no list of results")
+    data = read_json(path)
+    named = data if isinstance(data, dict) else {"results": data}
+    items, relations = named.get("results", named.get("memories")), named.get("relations")
+    if not isinstance(items, list):
+        raise Invalid(f"{flat(str(path))} is no JSON of Mem0: it has no list of results, but {described(data)}")
     records = {record.key: record for item in items if (record := _item(item, path))}
     if items and not records:
         raise Invalid(f"{flat(str(path))} is no JSON of Mem0: its entries have no id and memory")
@@ -94,6 +94,8 @@ def _export(path: Path) -> Iterator[Record]:
         yield LeftOut(
             str(path), f"entries that have no id and memory, or the id of another: {len(items) - len(records)}"
         )
+    if isinstance(relations, list) and relations:
+        yield LeftOut(str(path), f"relations of its graph: {len(relations)}")
 
 
 def _item(item: Any, path: Path) -> MemoryRecord | None:
@@ -119,4 +121,10 @@ def _categories(fields: Mapping[str, Any]) -> list[str]:
     return [text for name in ("category", "categories", "tags") for text in texts(fields.get(name))]
 
 
-MEM0 = Source("mem0", "the memories of Mem0: its history.db, or the JSON of get_all()", _find, _read)
+MEM0 = Source(
+    "mem0",
+    "the memories of Mem0: its history.db, or the JSON of get_all()",
+    _find,
+    _read,
+    takes="~/.mem0/history.db, or a JSON file with the list that get_all() returns as `results` or `memories`",
+)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import os
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -29,30 +32,58 @@ MAX_ENTRIES = 200_000
 MAX_DEPTH = 64
 # See https://sqlite.org/fileformat2.html
 _SQLITE = b"SQLite format 3\0"
+_UNICODE_MARKS = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"
 
 
-def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the number and the value of each line that is not empty.
+def json_values(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield each value of a file of JSON lines with the number of its line; None for what is cut off or no JSON.
+
+    A line may have several values, as two writers leave it. A file that is one value over several lines is read too.
 
     Raises:
-        Invalid: the file cannot be read, or a line is too long or no JSON.
+        Invalid: the file cannot be read.
     """
-    try:
-        with _open_lines(path, follows_links=True) as file:
-            for number, line in enumerate(iter(lambda: file.readline(MAX_LINE + 1), b""), 1):
-                if len(line) > MAX_LINE:
-                    raise Invalid(f"line {number} of {flat(str(path))} is longer than {MAX_LINE // 2**20} MB")
-                if line.strip():
-                    yield number, _parsed(line, number, path)
-    except OSError as error:
-        raise _unreadable(path, error) from error
+    with _open_lines(path, follows_links=True) as file:
+        for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), 1):
+            is_long = len(line) == MAX_LINE and not line.endswith(b"\n")
+            if is_long:
+                _skip_line(file)
+            values = [None] if is_long else list(_values(line))
+            if number == 1 and values == [None] and (whole := _whole(file)) is not None:
+                values = [whole]
+            yield from ((number, value) for value in values)
 
 
-def _parsed(line: bytes, number: int, path: Path) -> Any:
+def _values(line: bytes) -> Iterator[Any]:
+    decoder, text = json.JSONDecoder(), line.decode("utf-8-sig", "replace").strip()
+    while text:
+        try:
+            value, end = decoder.raw_decode(text)
+        except (ValueError, RecursionError):
+            yield None
+            return
+        yield value
+        text = text[end:].lstrip()
+
+
+# The value that a whole file has, which is read to its end; None if it is too large or has none
+def _whole(file: BinaryIO) -> Any:
+    if os.fstat(file.fileno()).st_size > MAX_FILE:
+        return None
+    at = file.tell()
+    file.seek(0)
+    raw = file.read(MAX_FILE)
     try:
-        return json.loads(line.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise Invalid(f"line {number} of {flat(str(path))} is no JSON; is this the right file?") from error
+        if _count_values(raw) <= MAX_VALUES:
+            return json.loads(raw)
+    except (ValueError, RecursionError):
+        pass
+    file.seek(at)
+    return None
+
+
+def _count_values(raw: bytes) -> int:
+    return sum(map(raw.count, (b",", b"[", b"{")))
 
 
 def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
@@ -93,12 +124,115 @@ def read_json(path: Path) -> Any:
         raw = read_foreign(path, limit=MAX_FILE, follows_links=False)
     except OSError as error:
         raise _unreadable(path, error) from error
-    if sum(map(raw.count, (b",", b"[", b"{"))) > MAX_VALUES:
+    raw = _unpacked(raw, path) if path.suffix == ".gz" else raw
+    if _count_values(raw) > MAX_VALUES:
         raise Invalid(f"{flat(str(path))} has more than {MAX_VALUES:,} values; export less at once")
     try:
         return json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise Invalid(f"{flat(str(path))} is no JSON; is this the right file?") from error
+
+
+def _unpacked(raw: bytes, path: Path) -> bytes:
+    try:
+        with gzip.open(io.BytesIO(raw)) as file:
+            unpacked = file.read(MAX_FILE + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise Invalid(f"{flat(str(path))} is damaged, or not compressed with gzip") from error
+    if len(unpacked) > MAX_FILE:
+        raise Invalid(f"{flat(str(path))} unpacks to more than {MAX_FILE // 2**20} MB")
+    return unpacked
+
+
+class Export:
+    """The lists of rows in a JSON export, read as the tables of a database."""
+
+    def __init__(self, path: Path, tables: Mapping[str, str], tool: str) -> None:
+        """Read an export.
+
+        Args:
+            path: the file.
+            tables: names of tables, with the keys of the lists that have their rows.
+            tool: the name of the tool, for messages.
+
+        Raises:
+            Invalid: it is no JSON, or has none of the lists.
+        """
+        self._lists: dict[str, list[dict[str, Any]]] = {}
+        # Entries that are no rows
+        self.left_out = 0
+        data = read_json(path)
+        named = data if isinstance(data, dict) else {}
+        lists = {table: rows for table, key in tables.items() if isinstance(rows := named.get(key), list)}
+        if not any(lists.values()) or any(named.get(key) for table, key in tables.items() if table not in lists):
+            raise Invalid(f"{flat(str(path))} is no export of {tool}: it {described(data)}")
+        for table, rows in lists.items():
+            self._lists[table] = [row for row in rows if isinstance(row, dict)]
+            self.left_out += len(rows) - len(self._lists[table])
+
+    def rows(self, table: str, names: Sequence[str], *, order: str = "") -> Iterator[dict[str, Any]]:
+        """Yield the rows of a table with the given columns; those that they lack are None."""
+        columns = order.split(", ") if order else []
+        rows = sorted(self._lists.get(table, []), key=lambda row: [_sortable(row.get(name)) for name in columns])
+        yield from ({name: row.get(name) for name in names} for row in rows)
+
+    def joined(self, others: Iterable[Export]) -> Export:
+        """Add the rows of other exports to this one, and return it."""
+        for other in others:
+            self.left_out += other.left_out
+            for table, rows in other._lists.items():
+                self._lists.setdefault(table, []).extend(rows)
+        return self
+
+    def keep_newest(self, table: str, names: Sequence[str], *, by: Sequence[str]) -> None:
+        """Keep one of the rows that are alike in the given columns: the one with the latest time."""
+        newest: dict[str, dict[str, Any]] = {}
+        for row in sorted(self._lists.get(table, []), key=lambda row: max(str(row.get(name) or "") for name in by)):
+            newest[repr([row.get(name) for name in names])] = row
+        self._lists[table] = list(newest.values())
+
+    def add_missing(self, table: str, name: str, *, of: tuple[str, str], also: Sequence[str] = ()) -> None:
+        """Add the rows that the rows of another table name by one of its columns and that are not there."""
+        rows = self._lists.setdefault(table, [])
+        names = {row.get(name) for row in rows if isinstance(row.get(name), str)}
+        for row in self._lists.get(of[0], []):
+            owner = row.get(of[1])
+            if isinstance(owner, str) and owner not in names:
+                names.add(owner)
+                rows.append({name: owner, **{column: row.get(column) for column in also}})
+
+
+def _sortable(value: object) -> tuple[float, str]:
+    return (value, "") if isinstance(value, int | float) else (0, value if isinstance(value, str) else "")
+
+
+# Lists by which exports of other tools are known
+_SHAPES = (
+    ({"export_metadata", "memories"}, "mcp-memory-service"),
+    ({"exportedAt", "observations"}, "claude-mem"),
+    ({"exported_at", "observations"}, "engram"),
+    ({"entities", "relations"}, "server-memory"),
+    ({"results"}, "mem0"),
+)
+
+
+def described(data: Any) -> str:
+    """Return what the JSON of another tool is, after "it": ``has the keys results, total``."""
+    if not isinstance(data, dict):
+        return f"is a list of {len(data)} entries" if isinstance(data, list) else "is a single value"
+    tool = next((tool for keys, tool in _SHAPES if keys <= data.keys()), "")
+    keys = ", ".join(flat(key)[:40] for key in list(data)[:5])
+    return f"looks like one of {tool}" if tool else f"has the keys {keys}" if keys else "is empty"
+
+
+def is_json(path: Path) -> bool:
+    """Return whether a file begins as JSON; false if it cannot be read."""
+    try:
+        with _open_file(path) as file:
+            head = file.read(64)
+    except Invalid:
+        return False
+    return head.strip(_UNICODE_MARKS)[:1] in (b"{", b"[")
 
 
 def is_sqlite(path: Path) -> bool:

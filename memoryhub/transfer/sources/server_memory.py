@@ -1,19 +1,27 @@
-"""The knowledge graph of the reference memory server of MCP: entities and relations as lines of JSON."""
+"""The knowledge graph of the reference memory server of MCP: entities and relations as JSON, usually one a line."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Source
-from memoryhub.transfer.sources.reading import json_lines
-from memoryhub.transfer.sources.texts import own_relation
+from memoryhub.transfer.sources.databases import moment_of, text_of
+from memoryhub.transfer.sources.reading import json_values
+from memoryhub.transfer.sources.texts import clean_tags, own_relation
 
 _PACKAGE = "node_modules/@modelcontextprotocol/server-memory/dist/memory.jsonl"
+# Names of one field in the servers that descend from it
+_CREATED, _UPDATED = ("createdAt", "created_at", "timestamp"), ("updatedAt", "updated_at", "lastModified")
+_TEXTS = ("content", "text", "observation")
+_BROKEN = "lines that are cut off, too long or no JSON"
 
 
 def _find() -> list[Path]:
@@ -24,37 +32,127 @@ def _find() -> list[Path]:
     return [place for place in places if place.is_file()]
 
 
-def _read(path: Path) -> Iterator[Record]:
-    entities: dict[str, tuple[int, dict[str, Any]]] = {}
-    relations: dict[str, list[tuple[str, str]]] = {}
-    for number, line in json_lines(path):
-        match line:
-            case {"type": "entity", "name": str(name), "entityType": str(), "observations": list()}:
-                entities[name] = (number, line)
-            case {"type": "relation", "from": str(start), "to": str(end), "relationType": str(relation)}:
-                relations.setdefault(start, []).append((relation, end))
+@dataclass
+class _Entity:
+    name: str
+    place: str
+    type: str = ""
+    # In order, each text once
+    texts: dict[str, None] = field(default_factory=dict)
+    times: list[datetime] = field(default_factory=list)
+    created: datetime | None = None
+    updated: datetime | None = None
+
+    def add(self, entity: Mapping[str, Any]) -> int:
+        """Add the observations of an entry, and return how many have no text."""
+        self.type = self.type or text_of(entity.get("entityType"))
+        self.created = self.created or _moment(entity, _CREATED)
+        self.updated = _moment(entity, _UPDATED) or self.updated
+        listed = entity.get("observations")
+        missing = 0
+        for observation in listed if isinstance(listed, list) else []:
+            text = observation
+            if isinstance(observation, dict):
+                text = next(filter(None, (text_of(observation.get(name)) for name in _TEXTS)), "")
+                self.times += filter(None, [_moment(observation, _CREATED)])
+            if isinstance(text, str) and text.strip():
+                self.texts[text] = None
+            else:
+                missing += 1
+        return missing
+
+
+@dataclass
+class _Graph:
+    path: Path
+    entities: dict[str, _Entity] = field(default_factory=dict)
+    # By the entity that they begin at: (relation, other end)
+    relations: dict[str, dict[tuple[str, str], None]] = field(default_factory=dict)
+    left_out: list[LeftOut] = field(default_factory=list)
+    unknown: Counter[str] = field(default_factory=Counter)
+
+    def add(self, number: int, value: Any) -> None:
+        match value:
+            case {"entities": list() as entities, **more}:
+                relations = more.get("relations")
+                for item in [*entities, *(relations if isinstance(relations, list) else [])]:
+                    self.add(number, item)
+            case list():
+                for item in value:
+                    self.add(number, item)
+            case {"from": str(start), "to": str(end), "relationType": str(relation)} if start and end:
+                self.relations.setdefault(start, {})[relation, end] = None
+            case {"name": str(name)} if name.strip() and _is_entity(value):
+                self._add_entity(f"{self.path}:{number}", name, value)
+            case {"type": str(other)}:
+                self.unknown[other[:80]] += 1
             case _:
-                raise Invalid(f"line {number} of {flat(str(path))} is no entity and no relation of server-memory")
-    for name, (number, entity) in entities.items():
-        yield _record(name, entity, relations.pop(name, []), entities.keys(), f"{path}:{number}")
-    for start, ends in relations.items():
-        yield LeftOut(str(path), f"relations of {start[:80]!r}, which is no entity: {len(ends)}")
+                self.unknown[""] += 1
+
+    def _add_entity(self, place: str, name: str, value: Mapping[str, Any]) -> None:
+        if name in self.entities:
+            self.left_out.append(
+                LeftOut(place, "an entry of a name that is there already: its texts are added to that")
+            )
+        entity = self.entities.setdefault(name, _Entity(name, place))
+        if missing := entity.add(value):
+            self.left_out.append(LeftOut(place, f"observations without a text: {missing}"))
+
+    def records(self) -> Iterator[Record]:
+        relations = dict(self.relations)
+        for name, entity in self.entities.items():
+            yield _record(entity, list(relations.pop(name, {})), self.entities)
+        for start, ends in relations.items():
+            yield LeftOut(str(self.path), f"relations of {start[:80]!r}, which is no entity: {len(ends)}")
+        yield from self.left_out
+        for kind, count in self.unknown.items():
+            what = f"of the unknown type {kind!r}" if kind else "that are no entity and no relation"
+            yield LeftOut(str(self.path), f"entries {what}: {count}")
 
 
-def _record(
-    name: str, entity: dict[str, Any], relations: list[tuple[str, str]], known: Any, place: str
-) -> MemoryRecord:
-    lines = [f"- {text}" for text in entity["observations"] if isinstance(text, str) and text.strip()]
+def _read(path: Path) -> Iterator[Record]:
+    graph, broken = _Graph(path), []
+    for number, value in json_values(path):
+        if value is None:
+            broken.append(number)
+        else:
+            graph.add(number, value)
+    if not graph.entities and not graph.relations:
+        raise Invalid(f"{flat(str(path))} has no entity and no relation of server-memory")
+    yield from graph.records()
+    if broken:
+        yield LeftOut(f"{path}:{broken[0]}", f"{_BROKEN}: {len(broken)}")
+
+
+# Older files, and those of other servers, do not say so
+def _is_entity(value: Mapping[str, Any]) -> bool:
+    kind = value.get("type", "entity" if "entityType" in value or "observations" in value else "")
+    return bool(kind == "entity")
+
+
+def _moment(values: Mapping[str, Any], names: tuple[str, ...]) -> datetime | None:
+    return next(filter(None, (moment_of(values.get(name)) for name in names)), None)
+
+
+def _record(entity: _Entity, relations: list[tuple[str, str]], entities: Mapping[str, _Entity]) -> MemoryRecord:
     # The names of relations are free there; the text keeps them
-    lines += [f"- {relation} {end}" for relation, end in relations]
+    lines = [*entity.texts, *(f"{relation} {end}" for relation, end in relations)]
     return MemoryRecord(
-        key=name,
-        title=name,
-        content="\n".join(lines),
-        tags=(entity["entityType"],),
-        relations=tuple((own_relation(relation), end) for relation, end in relations if end in known),
-        place=place,
+        key=entity.name,
+        title=entity.name,
+        content="\n".join(f"- {line}" for line in lines),
+        tags=clean_tags([entity.type]),
+        created=entity.created or min(entity.times, default=None),
+        updated=entity.updated or max(entity.times, default=None),
+        relations=tuple((own_relation(relation), end) for relation, end in relations if end in entities),
+        place=entity.place,
     )
 
 
-SERVER_MEMORY = Source("server-memory", "the knowledge graph of MCP's reference memory server", _find, _read)
+SERVER_MEMORY = Source(
+    "server-memory",
+    "the knowledge graph of MCP's reference memory server",
+    _find,
+    _read,
+    takes="a file of JSON such as memory.jsonl, which MEMORY_FILE_PATH names in the client's settings",
+)
