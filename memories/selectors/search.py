@@ -14,7 +14,7 @@ from memories.schemas import MemorySearch
 from memories.search import engine
 from memories.search.blend import TEXT
 from memories.search.parsed_query import ParsedQuery, parse_search
-from memories.search.pipeline import notes_of, wanted_mode, why
+from memories.search.pipeline import note_on, notes_of, wanted_mode, why
 from memories.search.snippets import excerpt
 from memories.search.words import words_in
 from memories.selectors.conflicts import open_conflicts
@@ -70,7 +70,8 @@ def search(
     with retrieval("search", command):
         chain = _chain(command, whole_store=whole_store)
         query = parse_search(command)
-        answer = _ranked(chain, query, mode or wanted_mode())
+        mode = mode or wanted_mode()
+        answer = _ranked(chain, query, mode)
         parts = decode_cursor(command.cursor, (int,))
         start = parts[0] if parts else 0
         shown = answer.found[start : start + command.limit]
@@ -82,7 +83,7 @@ def search(
             more=start + command.limit < len(answer.found),
             max_tokens=command.max_tokens,
             mode=answer.mode,
-            note=f"by words alone: {answer.problems[0]}" if answer.problems else None,
+            note=note_on(mode, answer.problems),
             cursor_after=lambda kept: encode_cursor(start + kept),
         )
         note_found(listing.results, {scope: level.store for level in chain for scope in _scopes_of(level)})

