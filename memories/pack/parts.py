@@ -24,7 +24,7 @@ from memories.schemas import SearchSourceName
 from memories.scopes import Level
 from memories.search.snippets import snippet
 from memories.search.words import words_in
-from memories.substance import section_says_nothing
+from memories.substance import section_says_nothing, split_joined
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
 from memoryhub.core.kinds.builtin import KINDS, type_name
 from memoryhub.core.kinds.definition import Kind, PackSection
@@ -210,7 +210,7 @@ def _fact(request: Request, level: Level, memory: PackEntry, words: Sequence[str
 
 # The passage that has the most of the words
 def _fact_line(name: str, memory: PackEntry, words: Sequence[str]) -> str:
-    content = snippet(memory.content, words, _FACT) if words else memory.content
+    content = snippet(split_joined(memory.content)[0], words, _FACT) if words else memory.content
     text = _titled(memory.title, content, _FACT)
     return f"- {name} {type_name(memory.kind, memory.type)} {memory.updated_at[:10]} {text}"
 

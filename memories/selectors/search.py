@@ -19,6 +19,7 @@ from memories.search.snippets import excerpt
 from memories.search.words import words_in
 from memories.selectors.conflicts import open_conflicts
 from memories.selectors.relations import superseded_by
+from memories.substance import split_joined
 from memories.uses.notes import note_found
 from memoryhub.core.paging import decode_cursor, encode_cursor, fit_page
 from memoryhub.core.schemas import Listing
@@ -190,7 +191,7 @@ def hits(
     documents, conflicts = engine.documents_of(ids), open_conflicts(ids)
     texts = engine.texts_of(documents)
     notes, successors, own_scopes = notes_of(documents), superseded_by(ids), _own_scopes(ids, scope)
-    excerpts = {hit_id: excerpt(texts.get(hit_id, ""), ranked.terms) for hit_id in ids}
+    excerpts = {hit_id: excerpt(split_joined(texts.get(hit_id, ""))[0], ranked.terms) for hit_id in ids}
     found = [
         {
             **documents[document_id],

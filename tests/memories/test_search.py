@@ -254,6 +254,16 @@ class ChangeTests(SearchTestCase):
             "Related", recall_of("s-9", "What about the parcel scale config, calibration, display and wiring?")
         )
 
+    def test_joined_links_are_found_but_neither_shown_in_place_of_the_text_nor_recalled(self):
+        links = "- [scale-config](scale-config.md)\n- [scale-display](scale-display.md)\n- [scale-wiring](wiring.md)"
+        tare = self.write("a.md › False Alarms", f"Tare it twice. {'Wait for it. ' * 30}\n\nRelated:\n\n{links}")
+        question = "scale config display wiring"
+        (hit,) = self.search(question).results
+        self.assertEqual((hit["id"], hit["snippet"][:14]), (tare, "Tare it twice."))
+        self.assertIn("Tare it twice.", pack_context(command=ContextPackRequest(query=question)).text)
+        self.assertEqual(recall_of("s-9", f"What about the {question}?"), "")
+        self.assert_rebuilds()
+
     def test_a_superseded_memory_is_lowered_below_what_replaces_it(self):
         old = self.write("Session length", "Sessions last an hour.")
         new = self.write("How long people stay", "A day.")
@@ -811,14 +821,14 @@ class OldFormTests(MessagesTestCase):
         forget(store)
         with use_store(store):
             self.assertEqual(self.found("deploy"), [memory])
-            self.assertEqual(rows.fetch("SELECT value FROM store_meta WHERE key = 'search_form'"), [("3",)])
+            self.assertEqual(rows.fetch("SELECT value FROM store_meta WHERE key = 'search_form'"), [("4",)])
             self.assert_rebuilds()
             self.assertEqual(self.found("deploy"), [memory])
 
     def test_sessions_without_text_leave_an_old_index_when_the_store_is_opened(self):
         session = start_session(command=SessionStart(session_id="empty")).id
         put(Document(session, "session", "session empty", "", clock.now()))
-        rows.execute("UPDATE store_meta SET value = '1' WHERE key = 'fingerprint'")
+        rows.execute("UPDATE store_meta SET value = '1' WHERE key IN ('search_form', 'fingerprint')")
         store = current_store()
         forget(store)
         with use_store(store):
