@@ -142,7 +142,7 @@ def _concern(request: Request, memory: PackEntry) -> float:
 
 def _of_kind_item(request: Request, level: Level, memory: PackEntry, text_length: int) -> Item:
     name = _name(level, memory)
-    return Item(name, partial(_of_kind_line, name, memory, text_length), _text(request, memory))
+    return Item(name, partial(_of_kind_line, name, memory, text_length), _text(memory, request))
 
 
 def _of_kind_line(name: str, memory: PackEntry, text_length: int) -> str:
@@ -151,8 +151,8 @@ def _of_kind_line(name: str, memory: PackEntry, text_length: int) -> str:
 
 
 # The last heading and the text: two files with the same section, or a section as a note and as a guideline
-def _text(request: Request, memory: PackEntry) -> str:
-    if request.edition is not Edition.PRESENT:
+def _text(memory: PackEntry, request: Request | None = None) -> str:
+    if request and request.edition is not Edition.PRESENT:
         return ""
     return " ".join([memory.title.rpartition(BETWEEN_HEADINGS)[2], *memory.content.split()])
 
@@ -197,7 +197,8 @@ def _recallable(level: Level, ids: Sequence[int], now: datetime) -> dict[int, It
 
 def _any_kind(name: str, memory: PackEntry) -> Item:
     own = KINDS[memory.kind].pack
-    return Item(name, _of_kind_line(name, memory, own.text_length) if own else _fact_line(name, memory, ()))
+    line = _of_kind_line(name, memory, own.text_length) if own else _fact_line(name, memory, ())
+    return Item(name, line, _text(memory))
 
 
 define_recallable(SearchSourceName.MEMORY, _recallable)
@@ -205,7 +206,7 @@ define_recallable(SearchSourceName.MEMORY, _recallable)
 
 def _fact(request: Request, level: Level, memory: PackEntry, words: Sequence[str] = ()) -> Item:
     name = _name(level, memory)
-    return Item(name, partial(_fact_line, name, memory, words), _text(request, memory))
+    return Item(name, partial(_fact_line, name, memory, words), _text(memory, request))
 
 
 # The passage that has the most of the words
