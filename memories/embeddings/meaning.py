@@ -76,7 +76,9 @@ def _why_none() -> str:
     if setting == NONE:
         return f"embedding_model is '{NONE}'; set it to '{AUTO}' to search by meaning, too"
     name = wanted_name(setting)
-    return f"no text is embedded with {name} yet" if name else f"search by meaning is not installed: {HOW_TO_INSTALL}"
+    if name is None:
+        return f"search by meaning is not installed: {HOW_TO_INSTALL}"
+    return f"no text is embedded with {name} yet; memory-hub serve embeds new ones each minute"
 
 
 def renewal(settings: ProjectSettings | None = None) -> Embedding:
