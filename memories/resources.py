@@ -13,7 +13,7 @@ from memories.models import MemoryScope
 from memories.schemas import MemoryList, MemorySearch, SearchSourceName, Tags, TypeName
 from memories.search import engine
 from memories.search.parsed_query import parse_search
-from memories.search.pipeline import wanted_mode
+from memories.search.pipeline import note_on, wanted_mode
 from memories.selectors import filtered, hits, listed
 from memories.selectors.search import without_hidden
 from memories.uses.events import Use
@@ -55,7 +55,8 @@ def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
     )
     query = parse_search(question)
     (level,) = scopes.levels(inherit=False)
-    ranked = without_hidden(engine.rank(query, wanted_mode(), level, others=True), level, [level])
+    mode = wanted_mode()
+    ranked = without_hidden(engine.rank(query, mode, level, others=True), level, [level])
     least = ranked.hits[0][1] * command.threshold if ranked.hits else 0.0
     good = [hit for hit in ranked.hits if hit[1] >= least]
     shown = good[command.offset : command.offset + command.limit]
@@ -67,6 +68,7 @@ def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
         "metadata": {
             "threshold": command.threshold,
             "mode": ranked.mode,
+            "note": note_on(mode, ranked.problems),
             "embedding_model": model_name() if ranked.mode == "hybrid" else None,
         },
     }

@@ -12,6 +12,7 @@ _LINK_LISTS = frozenset(
     "related see-also links external-links further-reading references backlinks more-information siehe-auch "
     "verweise voir-aussi liens véase-también enlaces 相关 参考 関連".split()
 )
+_RELATED = "related-"
 # Headings and names of values
 _VALUES = frozenset("status date created updated last-updated version id tags datum stand statut fecha estado".split())
 _PLACEHOLDERS = frozenset("none nothing n/a na tbd tba todo keine aucun ninguno".split())
@@ -34,12 +35,30 @@ def section_says_nothing(title: str, text: str) -> bool:
 def says_nothing(heading: str, text: str) -> bool:
     """Return whether the text under a heading has only links, values such as a status, or a placeholder."""
     slug = heading_slug(heading)
-    is_value = slug in _VALUES
-    is_list = slug in _LINK_LISTS or slug.startswith("related-")
-    return all(_is_empty(line, is_value=is_value, is_list=is_list) for line in text.split("\n"))
+    return all(_is_nothing(line, slug) for line in text.split("\n"))
 
 
-def _is_empty(line: str, *, is_value: bool, is_list: bool) -> bool:
+def split_joined(text: str) -> tuple[str, str]:
+    """Return a text and the sections at its end that say nothing, each below a label such as ``Related:``."""
+    lines = text.split("\n")
+    start, label = len(lines), ""
+    for number, line in enumerate(lines):
+        slug = _slug_of_label(line)
+        if slug:
+            start, label = min(start, number), slug
+        elif not _is_nothing(line, label):
+            start, label = len(lines), ""
+    return "\n".join(lines[:start]).rstrip(), "\n".join(lines[start:])
+
+
+def _slug_of_label(line: str) -> str:
+    slug = heading_slug(line) if line.endswith(":") else ""
+    return slug if slug in _LINK_LISTS or slug in _VALUES or slug.startswith(_RELATED) else ""
+
+
+# Below the heading or label of that slug
+def _is_nothing(line: str, slug: str) -> bool:
+    is_value, is_list = slug in _VALUES, slug in _LINK_LISTS or slug.startswith(_RELATED)
     links = _LINK.findall(line)
     if links and (is_list or "://" not in line) and _has_few_words(_LINK.sub(" ", line), 2 * len(links)):
         return True

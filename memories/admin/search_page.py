@@ -29,7 +29,7 @@ from memoryhub.core import log
 from memoryhub.core.admin import cells
 from memoryhub.core.errors import HubError, Invalid, NotFound
 from memoryhub.core.models import ProjectionOffset
-from memoryhub.core.paging import estimate_tokens
+from memoryhub.core.paging import SEARCH_MODES, estimate_tokens
 from memoryhub.core.stores.lookups import begins_with
 from memoryhub.core.validation import explain_faults
 
@@ -160,7 +160,6 @@ _PAGES = {
 }
 _OWN_SCOPES = (MemoryScope.PROJECT, MemoryScope.SESSION)
 _FACTOR = re.compile(r"(?P<name>.+) ×(?P<factor>[\d.]+)")
-_MODES = {"basic": "word comparison, without a full-text index", "fts5": "full text"}
 _BAR = 72
 
 
@@ -197,12 +196,11 @@ def _answered(command: MemorySearch | None) -> dict[str, Any]:
         return {"problem": error.message}
     found: dict[str, Any] = answer.data
     meta = found["meta"]
-    mode = meta.get("mode") or ""
     return {
         "answer": answer.text,
         "tokens": estimate_tokens(answer.text),
         "meta": meta,
-        "mode": _MODES.get(mode, mode),
+        "mode": SEARCH_MODES[meta["mode"]],
         "hits": shown_hits(found["results"]),
     }
 

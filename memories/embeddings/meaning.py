@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from memories.embeddings import vectors
-from memories.embeddings.choice import current_engine, wanted_name
+from memories.embeddings.choice import AUTO, HOW_TO_INSTALL, NONE, current_engine, wanted_name
 from memories.embeddings.engine import Nearest
 from memories.schemas import Embedding
 from memories.search.blend import Ranker, RankingAnswer, RankingRequest, define_ranker
@@ -72,8 +72,13 @@ def _start(stack: ExitStack, question: str) -> Callable[[], Meaning]:
 
 
 def _why_none() -> str:
-    name = wanted_name(project_settings().embedding_model)
-    return f"no text is embedded with {name} yet" if name else ""
+    setting = project_settings().embedding_model
+    if setting == NONE:
+        return f"embedding_model is '{NONE}'; set it to '{AUTO}' to search by meaning, too"
+    name = wanted_name(setting)
+    if name is None:
+        return f"search by meaning is not installed: {HOW_TO_INSTALL}"
+    return f"no text is embedded with {name} yet; memory-hub serve embeds new ones each minute"
 
 
 def renewal(settings: ProjectSettings | None = None) -> Embedding:

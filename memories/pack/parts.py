@@ -24,7 +24,7 @@ from memories.schemas import SearchSourceName
 from memories.scopes import Level
 from memories.search.snippets import snippet
 from memories.search.words import words_in
-from memories.substance import section_says_nothing
+from memories.substance import section_says_nothing, split_joined
 from memoryhub.core import clock
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
 from memoryhub.core.kinds.builtin import KINDS, type_name
@@ -143,7 +143,7 @@ def _concern(request: Request, memory: PackEntry) -> float:
 
 def _of_kind_item(request: Request, level: Level, memory: PackEntry, text_length: int) -> Item:
     name = _name(level, memory)
-    return Item(name, partial(_of_kind_line, name, memory, text_length), _text(request, memory))
+    return Item(name, partial(_of_kind_line, name, memory, text_length), _text(memory, request))
 
 
 def _of_kind_line(name: str, memory: PackEntry, text_length: int) -> str:
@@ -152,8 +152,8 @@ def _of_kind_line(name: str, memory: PackEntry, text_length: int) -> str:
 
 
 # The last heading and the text: two files with the same section, or a section as a note and as a guideline
-def _text(request: Request, memory: PackEntry) -> str:
-    if request.edition is not Edition.PRESENT:
+def _text(memory: PackEntry, request: Request | None = None) -> str:
+    if request and request.edition is not Edition.PRESENT:
         return ""
     return " ".join([memory.title.rpartition(BETWEEN_HEADINGS)[2], *memory.content.split()])
 
@@ -198,7 +198,8 @@ def _recallable(level: Level, ids: Sequence[int], now: datetime) -> dict[int, It
 
 def _any_kind(name: str, memory: PackEntry) -> Item:
     own = KINDS[memory.kind].pack
-    return Item(name, _of_kind_line(name, memory, own.text_length) if own else _fact_line(name, memory, ()))
+    line = _of_kind_line(name, memory, own.text_length) if own else _fact_line(name, memory, ())
+    return Item(name, line, _text(memory))
 
 
 define_recallable(SearchSourceName.MEMORY, _recallable)
@@ -206,12 +207,12 @@ define_recallable(SearchSourceName.MEMORY, _recallable)
 
 def _fact(request: Request, level: Level, memory: PackEntry, words: Sequence[str] = ()) -> Item:
     name = _name(level, memory)
-    return Item(name, partial(_fact_line, name, memory, words), _text(request, memory))
+    return Item(name, partial(_fact_line, name, memory, words), _text(memory, request))
 
 
 # The passage that has the most of the words
 def _fact_line(name: str, memory: PackEntry, words: Sequence[str]) -> str:
-    content = snippet(memory.content, words, _FACT) if words else memory.content
+    content = snippet(split_joined(memory.content)[0], words, _FACT) if words else memory.content
     text = _titled(memory.title, content, _FACT)
     return f"- {name} {type_name(memory.kind, memory.type)} {clock.day(memory.updated_at)} {text}"
 

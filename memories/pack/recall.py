@@ -8,7 +8,7 @@ from itertools import chain
 
 from memories.models import RECALL, ContextPack
 from memories.pack.compose import Body, Filled, within
-from memories.pack.sections import Item, Request, Section, recallable_sources, reference
+from memories.pack.sections import Item, Request, Section, recallable_sources, reference, without_repeated_texts
 from memories.scopes import Level
 from memories.search.relevance import relevant_entries
 from memoryhub.core.paging import estimate_tokens
@@ -33,8 +33,17 @@ def recall_body(request: Request, least: float) -> Body:
             hidden = request.hidden(level, shares)
             items = _items(level, [entry for entry in shares if entry not in hidden], request.now)
         found += [(share, items[entry]) for entry, share in shares.items() if entry in items]
-    best = sorted(found, key=lambda scored: (-scored[0], _order(scored[1])))[:MOST]
-    return _body([item for _, item in best], len(best))
+    ranked = [item for _, item in sorted(found, key=lambda scored: (-scored[0], _order(scored[1])))]
+    best = without_repeated_texts(ranked, _given_texts(request, given) if ranked else ())[:MOST]
+    return _body(best, len(best))
+
+
+def _given_texts(request: Request, given: Collection[str]) -> set[str]:
+    texts: set[str] = set()
+    for level in request.chain:
+        with use_store(level.store):
+            texts |= {item.text for item in _items(level, ids_at(level, given), request.now).values()}
+    return texts
 
 
 def recalled_body(request: Request, marks: Collection[str]) -> Body:

@@ -112,6 +112,17 @@ def without_repeats(items: Iterable[Item]) -> list[Item]:
     return list(kept.values())
 
 
+def without_repeated_texts(items: Iterable[Item], texts: Collection[str]) -> list[Item]:
+    """Return the items whose text is neither in ``texts`` nor that of an item before."""
+    seen = set(texts) - {""}
+    kept: list[Item] = []
+    for item in items:
+        if item.text not in seen:
+            kept.append(item)
+            seen |= {item.text} - {""}
+    return kept
+
+
 def define_recallable(source: str, items: Recallable) -> None:
     """Register a search source whose entries may be given at a prompt."""
     _recallable[source] = items

@@ -21,7 +21,7 @@ from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.schema import after_ensuring, require_sql
 
 # Version of how texts are written into the index; a store with another version gets a new index (decision 20)
-FORM = "3"
+FORM = "4"
 
 require_sql("memories.search.form", f"DELETE FROM store_meta WHERE key = 'search_form' AND value <> '{FORM}'")
 require_sql(
@@ -154,20 +154,6 @@ def renew_index() -> None:
             if event.payload is not None:
                 index_event(event)
         rows.execute(upsert("store_meta", "key", ["value"]), ["search_form", FORM])
-
-
-_SESSIONS_WITHOUT_TEXT = (
-    "SELECT d.id FROM memories_searchdocument d JOIN sessions_app_session s ON s.id = d.id "
-    "WHERE d.source = 'session' AND s.purpose = '' AND s.summary = ''"
-)
-
-
-# Earlier versions indexed them by the word "session" and their name
-@after_ensuring
-def remove_sessions_without_text() -> None:
-    with transaction.atomic(using=require_current_alias()):
-        for (session,) in rows.fetch(_SESSIONS_WITHOUT_TEXT):
-            remove(session)
 
 
 define_check("the full-text index", text_index.differing)

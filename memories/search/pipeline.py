@@ -40,6 +40,18 @@ def mode_name() -> str:
     return "basic" if wanted is SearchMode.BASIC or not has_full_text() else "fts5"
 
 
+def note_on(mode: str, problems: Sequence[str]) -> str | None:
+    """Return why a search went by words alone, and what to change; None if it went by meaning, too.
+
+    Args:
+        mode: the wanted one: ``auto``, ``fts5`` or ``basic``.
+        problems: why other rankings did not answer.
+    """
+    if mode != SearchMode.AUTO:
+        return f"by words alone: search_mode is '{mode}'; set it to 'auto' to search by meaning, too"
+    return f"by words alone: {problems[0]}" if problems else None
+
+
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """The weights of a ranking; 0 skips a stage (decision 20)."""

@@ -21,6 +21,7 @@ from memories.projectors.memories import created_at
 from memories.references import proposed_text
 from memories.search.pipeline import define_notes
 from memories.search.weights import PROPOSED
+from memories.substance import split_joined
 from memoryhub.config.retention_rules import EndedWith
 from memoryhub.core.events.projection import Event
 from memoryhub.core.search.searchable import Document, Removal, define_text, indexed_when
@@ -49,6 +50,7 @@ def written_document(event: Event[MemoryWritten]) -> Document:
         type=payload.known_type,
         title=payload.title,
         body=_body(payload),
+        near=split_joined(payload.content)[1],
         created_at=created_at(event),
         session_id=event.session_id,
     )
@@ -69,6 +71,7 @@ def present_document(event: Event[MemoryRevised | MemoryTouched | MemoryReviewed
         type=memory.type,
         title=memory.title,
         body="\n".join(filter(None, (_body(memory), _accepted_text(memory)))),
+        near=split_joined(memory.content)[1],
         created_at=memory.created_at,
         session_id=memory.session_id,
     )
@@ -109,4 +112,5 @@ def _body(memory: Memory | MemoryWritten) -> str:
 
 
 def _text(kind: str, content: str, tags: Sequence[str], attributes: Mapping[str, Any]) -> str:
-    return "\n".join(filter(None, (content, " ".join(tags), attribute_text(kind, attributes))))
+    text = split_joined(content)[0]
+    return "\n".join(filter(None, (text, " ".join(tags), attribute_text(kind, attributes))))

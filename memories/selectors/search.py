@@ -14,11 +14,12 @@ from memories.schemas import MemorySearch
 from memories.search import engine
 from memories.search.blend import TEXT
 from memories.search.parsed_query import ParsedQuery, parse_search
-from memories.search.pipeline import notes_of, wanted_mode, why
+from memories.search.pipeline import note_on, notes_of, wanted_mode, why
 from memories.search.snippets import excerpt
 from memories.search.words import words_in
 from memories.selectors.conflicts import open_conflicts
 from memories.selectors.relations import superseded_by
+from memories.substance import split_joined
 from memories.uses.notes import note_found
 from memoryhub.core.paging import decode_cursor, encode_cursor, fit_page
 from memoryhub.core.schemas import Listing
@@ -70,7 +71,8 @@ def search(
     with retrieval("search", command):
         chain = _chain(command, whole_store=whole_store)
         query = parse_search(command)
-        answer = _ranked(chain, query, mode or wanted_mode())
+        mode = mode or wanted_mode()
+        answer = _ranked(chain, query, mode)
         parts = decode_cursor(command.cursor, (int,))
         start = parts[0] if parts else 0
         shown = answer.found[start : start + command.limit]
@@ -82,7 +84,7 @@ def search(
             more=start + command.limit < len(answer.found),
             max_tokens=command.max_tokens,
             mode=answer.mode,
-            note=f"by words alone: {answer.problems[0]}" if answer.problems else None,
+            note=note_on(mode, answer.problems),
             cursor_after=lambda kept: encode_cursor(start + kept),
         )
         note_found(listing.results, {scope: level.store for level in chain for scope in _scopes_of(level)})
@@ -189,7 +191,7 @@ def hits(
     documents, conflicts = engine.documents_of(ids), open_conflicts(ids)
     texts = engine.texts_of(documents)
     notes, successors, own_scopes = notes_of(documents), superseded_by(ids), _own_scopes(ids, scope)
-    excerpts = {hit_id: excerpt(texts.get(hit_id, ""), ranked.terms) for hit_id in ids}
+    excerpts = {hit_id: excerpt(split_joined(texts.get(hit_id, ""))[0], ranked.terms) for hit_id in ids}
     found = [
         {
             **documents[document_id],

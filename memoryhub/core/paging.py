@@ -16,6 +16,8 @@ from memoryhub.core.schemas import Listing, Meta
 from memoryhub.core.text import compact_json, hanging
 
 BYTES_PER_TOKEN = 4
+# By what a search ranks in each mode
+SEARCH_MODES = {"basic": "words, without the full-text index", "fts5": "words", "hybrid": "words and meaning"}
 # Stands for the count while its digits are counted too
 _MOST_TOKENS = 99_999_999
 
@@ -144,20 +146,21 @@ def _frame(meta: Meta) -> int:
 
 def _end(meta: Meta) -> str:
     end = f"{meta.returned_count} of {meta.total_count}"
-    end += _mode_text(meta)
+    if meta.mode:
+        end += f"; {_mode(meta.mode)}"
     if meta.next_cursor:
         end += f"; more: cursor={meta.next_cursor}"
     return f"({end})"
 
 
-def _mode_text(meta: Meta) -> str:
-    if meta.mode == "basic":
-        return "; mode: basic (without the full-text index)"
-    return f"; mode: {meta.mode}" if meta.mode else ""
+def _mode(mode: str) -> str:
+    return f"mode: {mode} ({SEARCH_MODES[mode]})"
 
 
 def as_lines(listing: Listing, line: Callable[[dict[str, Any]], str], *, none: str) -> str:
     """Return a page as text: one item per line, with indented further lines, and a last line with counts and cursor."""
     if not listing.results:
-        return none + _mode_text(listing.meta)
+        parts = [_mode(listing.meta.mode) if listing.meta.mode else "", listing.meta.note or ""]
+        explanation = "; ".join(filter(None, parts))
+        return f"{none} ({explanation})" if explanation else none
     return "\n".join([*(hanging(line(item)) for item in listing.results), _end(listing.meta)])

@@ -10,6 +10,7 @@ from memories.timeline import stats
 from memoryhub.core import log
 from memoryhub.core.log.event_view import as_of
 from memoryhub.core.models import RawEvent
+from memoryhub.core.paging import SEARCH_MODES
 from memoryhub.core.schemas import Listing
 
 _SHOWN = 50
@@ -42,6 +43,7 @@ def store_as_of(*, position: int, question: str, cursor: str) -> dict[str, Any]:
         "digest": counts["head_digest"],
         "question": question,
         "memories": found.results,
+        "mode": SEARCH_MODES.get(found.meta.mode or "", ""),
         "next_cursor": found.meta.next_cursor,
     }
 

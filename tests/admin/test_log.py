@@ -201,7 +201,7 @@ class AsOfTests(AdminTestCase):
 
     @tag("backend")
     def test_searches_what_was_known_then(self) -> None:
-        self.assert_shows(self.page(AS_OF, position="1", q="hand"), "Two metres")
+        self.assert_shows(self.page(AS_OF, position="1", q="hand"), "Two metres", "by words")
         self.assert_lacks(self.page(AS_OF, position="2", q="laser"), "Two metres")
         self.assert_shows(self.page(AS_OF, position="2", q="zebrafish"), "No results.")
         self.assert_shows(self.page(AS_OF, position="3", q="zebrafish"), "A zebrafish")

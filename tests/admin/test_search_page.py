@@ -53,7 +53,9 @@ class SearchPageTests(AdminTestCase):
             self.assertEqual(page.count("hit-head"), answer.count("\n#") + answer.startswith("#"), fields)
             if not fields:
                 self.assertEqual(shown_text(page), answer)
-                self.assert_shows(page, f"about {estimate_tokens(answer)} tokens", "2 of 2 by full text")
+                self.assert_shows(
+                    page, f"about {estimate_tokens(answer)} tokens", "2 of 2 by words", "By words alone: "
+                )
 
     def test_a_day_is_that_of_the_viewers_zone(self) -> None:
         with clock.frozen(datetime(2026, 11, 20, 22, 30, tzinfo=UTC)):

@@ -181,7 +181,7 @@ STORY = [
     Call("memory_query", types=["tools"], related_to={"type": "project", "id": "alpha"}).says("git_commit",
         "relation 5.0", r"\(1 of 1\)"),
     Call("memory_query", search="authentication", scope={"type": "project", "id": "alpha", "inherit": True})
-        .says("Tank nine", r"\(1 of 1; mode: fts5\)"),
+        .says("Tank nine", r"\(1 of 1; mode: fts5 \(words\)\)"),
     Call("memory_query", types=["guidelines"], tags={"require": ["security"]}, scope={"type": "global"})
         .says("global#$wide .*parametrise_sql", r"\(1 of 1\)"),
     Call("memory_query", types=["tool"], format="json")

@@ -153,13 +153,14 @@ class ModelTests(EmbeddingTestCase):
         self.assertEqual(self.first("felines"), cats)
         self.assertEqual(Vector.objects.count(), 34)
 
-    def test_the_setting_none_keeps_no_vectors_and_reports_nothing(self):
+    def test_the_setting_none_keeps_no_vectors_and_searches_say_so(self):
         self.note(CATS)
         self.embed()
         self.choose("none")
         self.assertEqual(self.embed(), "")
         self.assertEqual((Vector.objects.count(), self.names()), (0, []))
-        self.assertEqual(meaning.nearest("felines"), meaning.Meaning())
+        problem = "embedding_model is 'none'; set it to 'auto' to search by meaning, too"
+        self.assertEqual(meaning.nearest("felines"), meaning.Meaning(problem=problem))
         self.assertEqual(meaning.renewal(), "off")
 
     def test_a_write_reports_the_state_of_its_vector(self):

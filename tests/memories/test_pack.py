@@ -357,6 +357,19 @@ class GivenTests(RecallTestCase):
             pack_context(command=ContextPackRequest())
         self.assertEqual(self.recall(session="s-3"), "")
 
+    def test_a_text_is_given_once_whatever_its_kind(self) -> None:
+        title, text = HUB
+        note = self.write(f"README.md › {title}", text)
+        rule = self.write(f"AGENTS.md › {title}", text, kind="guideline")
+        recalled = self.recall()
+        self.assertEqual(recalled.count("8321"), 1)
+        with use_origin(session_id="s-2"):
+            pack_context(command=ContextPackRequest(query="guideline", max_tokens=200))
+        (given,) = ContextPack.objects.filter(session_id="s-2")
+        self.assertIn(f"guidelines #{rule}", given.marks)
+        self.assertNotIn(f"facts #{note}", given.marks)
+        self.assertEqual(self.recall(session="s-2"), "")
+
     def test_it_can_be_switched_off_and_its_threshold_changed(self) -> None:
         self.write(*HUB)
         crane = "Which deployment at the harbour has a crane by the port?"

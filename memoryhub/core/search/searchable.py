@@ -23,7 +23,7 @@ class Document:
     kind: str = ""
     type: str = ""
     session_id: str = ""
-    # Context that is not part of it: the messages before and after a message (decision 20).
+    # Context that is not part of it: the messages before and after a message (decision 20), the links of a section.
     near: str = ""
 
 

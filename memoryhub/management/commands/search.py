@@ -31,4 +31,5 @@ class Command(ProjectCommand):
         command = command_from(MemorySearch, {**options, "query": " ".join(options["query"])})
         with self.store(options):
             listing = selectors.search(command=command)
-        self.answer(listing, [as_lines(listing, hit_line, none="nothing found; try fewer or other words")])
+        note = [f"({listing.meta.note})"] if listing.meta.note and listing.results else []
+        self.answer(listing, [as_lines(listing, hit_line, none="nothing found; try fewer or other words"), *note])
