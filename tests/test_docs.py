@@ -127,6 +127,11 @@ class DocumentsTests(SimpleTestCase):
     def test_every_client_has_its_row(self):
         self.assert_table("reference/clients.md", "| client | your file |", map(client_row, all_clients().values()))
 
+    def test_every_agent_file_has_its_row(self):
+        agents = {client.id: client.agent for client in all_clients().values() if client.agent}
+        rows = (f"| `{name}` | {paths(agent.user)} | `{agent.repository}` |" for name, agent in agents.items())
+        self.assert_table("reference/clients.md", "| client | librarian |", rows)
+
     def test_every_hook_has_its_row(self):
         rows = (
             f"| `{client}` | `{event}` | {recorded_as(hook)} |"

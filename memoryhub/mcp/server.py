@@ -37,7 +37,8 @@ Memory Hub stores what was learnt, decided and done in this project. This server
 one fact per memory, with a short and specific title. Give a topic_key to what will be revised. To change a memory, \
 read it with memory_get and call memory_update with the version you read.
 - When a choice is made that others should know, call decision_record with the alternatives and why they were not \
-chosen. To find out what was decided, call memory_search and cite the current decision, not one that it superseded.
+chosen. To find out what was decided, call memory_search and cite the current decision, not one that it superseded. \
+For a question about the past that takes several searches, ask the sub-agent librarian, if there is one.
 - Before the session ends, call session_end with what was done, learnt and left open.
 
 Each hit has an id such as #412: cite it, and pass it to memory_get for the whole text. Answers are text, one line per \
