@@ -21,6 +21,7 @@ from memoryhub.core.schemas import (
     Moment,
     Paging,
     at_most,
+    only_in_full,
     self_evident,
     unlisted,
 )
@@ -99,7 +100,7 @@ class DecisionFields(Evidence):
     alternatives: Alternatives = Field(default_factory=list, description="[{option, why_not}]")
     rationale: Text = Field("", description="why", json_schema_extra=self_evident)
     impact: Impact = Impact.MEDIUM
-    phase: Phase = Field("", description="phase of the work, such as design", json_schema_extra=unlisted)
+    phase: Phase = Field("", description="phase of the work, such as design", json_schema_extra=only_in_full)
     topic: Name = Field("", description="decisions of one topic form a chain", json_schema_extra=unlisted)
     status: SettableStatus = Field(DecisionStatus.ACCEPTED, json_schema_extra=unlisted)
     refines: Ids = Field(default_factory=list, json_schema_extra=unlisted)
@@ -109,7 +110,7 @@ class DecisionFields(Evidence):
     branch: bool = Field(
         False, description="supersede one that is already superseded: adds a second head", json_schema_extra=unlisted
     )
-    author: Line = Field("", max_length=MAX_AUTHOR, description="default: the client", json_schema_extra=unlisted)
+    author: Line = Field("", max_length=MAX_AUTHOR, description="default: the client", json_schema_extra=only_in_full)
     source: Line = Field("", max_length=1_000, description="path or URL", json_schema_extra=unlisted)
     decided_at: Moment | None = Field(None, description="default: now", json_schema_extra=unlisted)
     idempotency_key: IdempotencyKey = None

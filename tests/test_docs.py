@@ -67,7 +67,7 @@ class DocumentsTests(SimpleTestCase):
 
     def test_every_alias_and_resource_is_named(self):
         load_tools()
-        aliases = (f"`{alias}`" for tool in all_tools() for alias in tool.aliases)
+        aliases = (f"`{alias}`" for tool in all_tools() for alias in tool.other_names)
         resources = (f"`{resource.uri_template}`" for resource in all_resources())
         self.assert_named([*aliases, *resources], "reference/tools.md", "reference/prompts.md")
 
@@ -126,6 +126,11 @@ class DocumentsTests(SimpleTestCase):
 
     def test_every_client_has_its_row(self):
         self.assert_table("reference/clients.md", "| client | your file |", map(client_row, all_clients().values()))
+
+    def test_every_agent_file_has_its_row(self):
+        agents = {client.id: client.agent for client in all_clients().values() if client.agent}
+        rows = (f"| `{name}` | {paths(agent.user)} | `{agent.repository}` |" for name, agent in agents.items())
+        self.assert_table("reference/clients.md", "| client | librarian |", rows)
 
     def test_every_hook_has_its_row(self):
         rows = (
@@ -355,7 +360,8 @@ def event_row(known: EventType[Any]) -> str:
 
 def tool_row(tool: Tool) -> str:
     profile = next(profile for profile in PROFILES if tool in listed_tools(profile))
-    return f"| `{tool.name}` | {profile} | {tool.description} |"
+    name = f"`{tool.full_name}`" if tool.full_name else ""
+    return f"| `{tool.name}` | {profile} | {name} | {tool.description} |"
 
 
 def setting_row(name: str) -> str:

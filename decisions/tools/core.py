@@ -50,7 +50,7 @@ TOOLS = [
         DecisionRecord,
         record,
         writes=True,
-        aliases=("memory_log_decision",),
+        full_name="memory_log_decision",
     ),
     Tool(
         "decision_supersede",

@@ -20,6 +20,7 @@ from memoryhub.core.schemas import (
     Identifier,
     Paging,
     Tag,
+    only_in_full,
     self_evident,
     unlisted,
 )
@@ -69,7 +70,7 @@ Category = Annotated[
     StringConstraints(strip_whitespace=True, to_lower=True, min_length=1, max_length=64, pattern=FILLED_LINE),
     LOWERED,
 ]
-_Type = Annotated[EntryType | None, Field(json_schema_extra=unlisted)]
+_Type = Annotated[EntryType | None, Field(json_schema_extra=only_in_full)]
 _Scope = Annotated[MemoryScope, Field(description="scope of the id", json_schema_extra=unlisted)]
 
 

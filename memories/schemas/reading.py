@@ -16,6 +16,7 @@ from memoryhub.core.schemas import (
     Paging,
     at_most,
     explained_here,
+    only_in_full,
     self_evident,
     unlisted,
 )
@@ -139,7 +140,7 @@ class MemorySearch(Filters):
     query: str = Field(
         min_length=1, max_length=2_000, description="question in plain words", json_schema_extra=self_evident
     )
-    iteration_id: EntityId | None = Field(None, description="only of this iteration", json_schema_extra=unlisted)
+    iteration_id: EntityId | None = Field(None, description="only of this iteration", json_schema_extra=only_in_full)
     sources: list[SearchSourceName] = Field(
         default_factory=list, max_length=5, description="default: all", json_schema_extra=self_evident
     )

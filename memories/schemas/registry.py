@@ -22,6 +22,7 @@ from memoryhub.core.schemas import (
     Line,
     Paging,
     Version,
+    only_in_full,
     self_evident,
     unlisted,
 )
@@ -31,18 +32,18 @@ Fields = dict[str, Any]
 _ID: Fields = {"id": (EntityId | None, None)}
 _NAMED: Fields = {
     "scope": (MemoryScope | None, None),
-    "scope_id": (Line, Field("", max_length=200, json_schema_extra=unlisted)),
-    "inherit": (bool, Field(True, json_schema_extra=unlisted)),
+    "scope_id": (Line, Field("", max_length=200, json_schema_extra=only_in_full)),
+    "inherit": (bool, Field(True, json_schema_extra=only_in_full)),
 }
-_INCLUDE_DELETED: Fields = {"include_deleted": (bool, Field(False, json_schema_extra=unlisted))}
+_INCLUDE_DELETED: Fields = {"include_deleted": (bool, Field(False, json_schema_extra=only_in_full))}
 _AUTHOR: Fields = {
-    "author": (Line, Field("", max_length=MAX_AUTHOR, description="default: the client", json_schema_extra=unlisted)),
+    "author": (Line, Field("", max_length=MAX_AUTHOR, json_schema_extra=only_in_full)),
     "idempotency_key": (IdempotencyKey, None),
 }
 _PLACE: Fields = {
     "scope": (MemoryScope, Field(MemoryScope.PROJECT, description="who sees it")),
-    "scope_id": (Line, Field("", max_length=200, json_schema_extra=unlisted)),
-    "if_exists": (IfExists, Field(IfExists.ERROR, json_schema_extra=unlisted)),
+    "scope_id": (Line, Field("", max_length=200, json_schema_extra=only_in_full)),
+    "if_exists": (IfExists, Field(IfExists.ERROR, json_schema_extra=only_in_full)),
 }
 _TAGS: Fields = {"tags": (Tags | None, None)}
 _CHANGE: Fields = {

@@ -22,6 +22,7 @@ from memoryhub.core.schemas import (
     Tag,
     Version,
     explained_here,
+    only_in_full,
     self_evident,
     unlisted,
 )
@@ -63,7 +64,7 @@ _SOME_TYPES = dict.fromkeys(name for kind in KINDS.values() for name in kind.typ
 class AboutCode(Command):
     """Accepts ``related_chunks`` as an argument; it is stored as an attribute."""
 
-    related_chunks: list[Line] | None = Field(None, json_schema_extra=unlisted)
+    related_chunks: list[Line] | None = Field(None, description="ids of related code", json_schema_extra=only_in_full)
 
     @model_validator(mode="before")
     @classmethod
@@ -93,15 +94,15 @@ class MemoryWrite(AboutCode):
     topic_key: Identifier | None = Field(
         None, description="one memory per topic: writing again revises it", json_schema_extra=self_evident
     )
-    if_exists: IfExists = Field(IfExists.ERROR, description="when the title exists", json_schema_extra=unlisted)
+    if_exists: IfExists = Field(IfExists.ERROR, description="when the title exists", json_schema_extra=only_in_full)
     named: bool = Field(
         False,
         description="the title is unique: identical text isn't counted as a repetition",
         json_schema_extra=unlisted,
     )
-    author: Line = Field("", max_length=MAX_AUTHOR, description="default: the client", json_schema_extra=unlisted)
+    author: Line = Field("", max_length=MAX_AUTHOR, description="default: the client", json_schema_extra=only_in_full)
     source: Line = Field("", max_length=1_000, description="path or URL", json_schema_extra=self_evident)
-    resource_links: Links = Field(default_factory=list, description="related resources", json_schema_extra=unlisted)
+    resource_links: Links = Field(default_factory=list, description="related resources", json_schema_extra=only_in_full)
     idempotency_key: IdempotencyKey = None
 
 
@@ -131,9 +132,9 @@ class MemoryUpdate(AboutCode):
     )
     promote: bool = Field(False, description="move it from the session to the project", json_schema_extra=unlisted)
     tags: Tags | None = Field(None, description="replaces all")
-    author: Line | None = Field(None, max_length=MAX_AUTHOR, json_schema_extra=unlisted)
+    author: Line | None = Field(None, max_length=MAX_AUTHOR, json_schema_extra=only_in_full)
     source: Line | None = Field(None, max_length=1_000, json_schema_extra=unlisted)
-    resource_links: Links | None = Field(None, json_schema_extra=unlisted)
+    resource_links: Links | None = Field(None, json_schema_extra=only_in_full)
     change_reason: str = Field("", max_length=1_000, description="why", json_schema_extra=self_evident)
     idempotency_key: IdempotencyKey = None
 
@@ -173,7 +174,9 @@ class ConflictResolve(Command):
     content: Content | None = Field(None, description="for merge: the merged text")
     title: Title | None = Field(None, description="for merge: new title; for both: title of the new memory")
     reason: str = Field("", max_length=1_000, description="why", json_schema_extra=self_evident)
-    resolved_by: Line = Field("", max_length=MAX_AUTHOR, description="default: the client", json_schema_extra=unlisted)
+    resolved_by: Line = Field(
+        "", max_length=MAX_AUTHOR, description="default: the client", json_schema_extra=only_in_full
+    )
     idempotency_key: IdempotencyKey = None
 
 

@@ -93,7 +93,7 @@ TOOLS = [
         MemoryWrite,
         write,
         writes=True,
-        aliases=("write_memory",),
+        full_name="write_memory",
         renamed={"memory_type": "type"},
     ),
     Tool(
@@ -102,7 +102,7 @@ TOOLS = [
         MemoryUpdate,
         update,
         writes=True,
-        aliases=("update_memory",),
+        full_name="update_memory",
         renamed={"memory_type": "type"},
     ),
     Tool(
@@ -112,7 +112,7 @@ TOOLS = [
         delete,
         writes=True,
         destructive=True,
-        aliases=("delete_memory",),
+        full_name="delete_memory",
     ),
     Tool(
         "memory_restore",
@@ -142,7 +142,7 @@ TOOLS = [
         Timeline,
         show_timeline,
         group=ToolGroup.WORK,
-        aliases=("memory_get_timeline",),
+        full_name="memory_get_timeline",
     ),
 ]
 

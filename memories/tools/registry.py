@@ -36,7 +36,7 @@ class Verb:
             lambda command: self.answer(entries, command),
             group=ToolGroup.REGISTRY,
             writes=self.writes,
-            aliases=(f"memory_{name}",),
+            full_name=f"memory_{name}",
             renamed={old: new for old, new in entries.renamed.items() if new in schema.model_fields},
         )
 

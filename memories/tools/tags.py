@@ -79,7 +79,7 @@ TOOLS = [
         create_tag,
         group=ToolGroup.TAGS,
         writes=True,
-        aliases=("memory_tag_create",),
+        full_name="memory_tag_create",
     ),
     Tool(
         "tag_list",
@@ -87,7 +87,7 @@ TOOLS = [
         TagList,
         list_tags,
         group=ToolGroup.TAGS,
-        aliases=("memory_tag_list",),
+        full_name="memory_tag_list",
         renamed={"entry_id": "id", "memory_id": "id"},
     ),
     Tool(
@@ -98,7 +98,7 @@ TOOLS = [
         group=ToolGroup.TAGS,
         writes=True,
         idempotent=True,
-        aliases=("memory_tag_attach",),
+        full_name="memory_tag_attach",
         renamed=_ENTRY,
     ),
     Tool(
@@ -109,7 +109,7 @@ TOOLS = [
         group=ToolGroup.TAGS,
         writes=True,
         idempotent=True,
-        aliases=("memory_tag_detach",),
+        full_name="memory_tag_detach",
         renamed=_ENTRY,
     ),
     Tool(
@@ -120,7 +120,7 @@ TOOLS = [
         group=ToolGroup.TAGS,
         writes=True,
         idempotent=True,
-        aliases=("memory_relation_create",),
+        full_name="memory_relation_create",
         renamed=_ENDS,
     ),
     Tool(
@@ -129,7 +129,7 @@ TOOLS = [
         RelationList,
         list_relations,
         group=ToolGroup.TAGS,
-        aliases=("memory_relation_list",),
+        full_name="memory_relation_list",
         renamed={"entry_id": "id", **_ENDS},
     ),
     Tool(
@@ -139,7 +139,7 @@ TOOLS = [
         delete_relation,
         group=ToolGroup.TAGS,
         writes=True,
-        aliases=("memory_relation_delete",),
+        full_name="memory_relation_delete",
         renamed={"relation_id": "id", **_ENDS},
     ),
 ]

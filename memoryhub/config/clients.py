@@ -164,6 +164,15 @@ class Http(_Declared):
         return found[1] if found else ""
 
 
+class Agent(_Declared):
+    """The file of a sub-agent, as the client reads it; the fields are explained in ``clients.toml``."""
+
+    user: tuple[str, ...]
+    repository: str
+    fields: tuple[str, ...]
+    more: dict[str, Any] = Field(default_factory=dict)
+
+
 class Client(_Declared):
     """The fields are explained in ``clients.toml``."""
 
@@ -185,6 +194,7 @@ class Client(_Declared):
     note: str = ""
     http: Http | None = None
     hooks: Hooks | None = None
+    agent: Agent | None = None
 
     def http_text(self, url: str, variable: str) -> str:
         """Return the text of a configuration file for a hub over HTTP, "" if the client has no such entry.

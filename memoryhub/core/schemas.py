@@ -185,7 +185,7 @@ def _with_zone(moment: datetime, info: ValidationInfo) -> datetime:
 Moment = Annotated[datetime, BeforeValidator(_not_a_number), AfterValidator(_with_zone)]
 
 # How ``tools/list`` shows a field. It is sent with every conversation, so it has only what a model needs.
-# The field is accepted but not listed.
+# The field is accepted but not listed, or only in the profile named.
 UNLISTED = "x-unlisted"
 # The field's name explains it: its description is not listed.
 SELF_EVIDENT = "x-self-evident"
@@ -195,6 +195,7 @@ LISTED_AS = "x-listed-as"
 EXPLAINED_HERE = "x-explained-here"
 
 unlisted: dict[str, JsonValue] = {UNLISTED: True}
+only_in_full: dict[str, JsonValue] = {UNLISTED: "full"}
 explained_here: dict[str, JsonValue] = {EXPLAINED_HERE: True}
 self_evident: dict[str, JsonValue] = {SELF_EVIDENT: True}
 IdempotencyKey = Annotated[

@@ -87,13 +87,20 @@ class Tool:
     keeps_turns: bool = False
     # A read that appends an event, so it needs the write lock.
     records: bool = False
-    # Older names of the tool and of its arguments; accepted, but not listed.
+    # The name that the profile full lists: the one that clients of other memory servers know
+    full_name: str = ""
+    # Other names of the tool and of its arguments; accepted, but not listed.
     aliases: tuple[str, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict, hash=False)
     # Faster handler if only the text is needed
     in_words: Callable[[Any], str] | None = None
     # URI of the page in which clients with MCP Apps show the answer
     view: str = ""
+
+    @property
+    def other_names(self) -> tuple[str, ...]:
+        # All names are accepted in every profile.
+        return tuple(filter(None, (self.full_name, *self.aliases)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +145,7 @@ _prompts: dict[str, Prompt] = {}
 def register_tools(*tools: Tool) -> None:
     for tool in tools:
         _tools[tool.name] = tool
-        _aliases.update(dict.fromkeys(tool.aliases, tool.name))
+        _aliases.update(dict.fromkeys(tool.other_names, tool.name))
 
 
 def register_resources(*resources: Resource) -> None:

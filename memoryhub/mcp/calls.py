@@ -128,7 +128,7 @@ def clean_actor(name: str) -> str:
 
 
 def nearest_tools(name: str) -> list[str]:
-    names = {alias: tool.name for tool in all_tools() for alias in (tool.name, *tool.aliases)}
+    names = {alias: tool.name for tool in all_tools() for alias in (tool.name, *tool.other_names)}
     close = difflib.get_close_matches(name.replace(".", "_"), names, n=3, cutoff=0.5)
     return list(dict.fromkeys(names[match] for match in close))
 

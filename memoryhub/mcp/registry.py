@@ -49,3 +49,7 @@ def listed_tools(profile: str) -> list[Tool]:
     # Tools that are not listed can be called too.
     listed = [tool for tool in all_tools() if tool.group in _LISTED[profile]]
     return sorted(listed, key=lambda tool: (list(ToolGroup).index(tool.group), tool.name))
+
+
+def listed_name(tool: Tool, profile: str) -> str:
+    return (tool.full_name if profile == "full" else "") or tool.name

@@ -36,17 +36,17 @@ _EMPTY_DEFAULTS: tuple[object, ...] = (None, "", [], {}, False)
 _ID = re.compile(r"#\d{1,15}")
 
 
-def input_schema(model: type[BaseModel]) -> Schema:
+def input_schema(model: type[BaseModel], profile: str = "") -> Schema:
     full = _full_schema(model)
     definitions = full.get("$defs", {})
-    fields = {name: field for name, field in full.get("properties", {}).items() if _is_listed(name, field)}
+    fields = {name: field for name, field in full.get("properties", {}).items() if _is_listed(name, field, profile)}
     properties = {name: _listed(name, field, definitions) for name, field in fields.items()}
     required = full.get("required")
     return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 
-def _is_listed(name: str, field: Schema) -> bool:
-    return not field.get(UNLISTED) and (name not in _ONLY_IN_INSTRUCTIONS or bool(field.get("default")))
+def _is_listed(name: str, field: Schema, profile: str) -> bool:
+    return field.get(UNLISTED) in (None, profile) and (name not in _ONLY_IN_INSTRUCTIONS or bool(field.get("default")))
 
 
 def _listed(name: str, field: Schema, definitions: Schema) -> Schema:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +17,12 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 import memoryhub
 from memoryhub.core.errors import Gone, HubError, Invalid, NotFound
-from memoryhub.core.tools import Resource, Tool, all_prompts, all_resources, find_tool
+from memoryhub.core.tools import Resource, Tool, all_prompts, all_resources, all_tools, find_tool
 from memoryhub.mcp.caller import ADMITTED, SESSION_HEADER, Admitted, Caller
 from memoryhub.mcp.calls import Calls, Result, clean_actor, error_result, nearest_tools
 from memoryhub.mcp.confirmation import Questions, StateSeal
 from memoryhub.mcp.prompts import completion_of, describe_prompt, find_suggest, get_prompt
-from memoryhub.mcp.registry import listed_tools
+from memoryhub.mcp.registry import listed_name, listed_tools
 from memoryhub.mcp.resources import Match, Resources
 from memoryhub.mcp.schema import input_schema
 
@@ -35,7 +37,8 @@ Memory Hub stores what was learnt, decided and done in this project. This server
 one fact per memory, with a short and specific title. Give a topic_key to what will be revised. To change a memory, \
 read it with memory_get and call memory_update with the version you read.
 - When a choice is made that others should know, call decision_record with the alternatives and why they were not \
-chosen. To find out what was decided, call memory_search and cite the current decision, not one that it superseded.
+chosen. To find out what was decided, call memory_search and cite the current decision, not one that it superseded. \
+For a question about the past that takes several searches, ask the sub-agent librarian, if there is one.
 - Before the session ends, call session_end with what was done, learnt and left open.
 
 Each hit has an id such as #412: cite it, and pass it to memory_get for the whole text. Answers are text, one line per \
@@ -71,7 +74,7 @@ def build_server(
         "memory-hub",
         version=memoryhub.__version__,
         title="Memory Hub",
-        instructions=INSTRUCTIONS,
+        instructions=instructions_of(profile),
         get_tool_input_schema=offer.find_input_schema,
         on_list_tools=offer.list_tools,  # type: ignore[arg-type]
         on_call_tool=offer.call_tool,  # type: ignore[arg-type]
@@ -98,7 +101,7 @@ class _Offer:
 
     @cached_property
     def _tools(self) -> list[Result]:
-        return [describe_tool(tool) for tool in listed_tools(self._profile)]
+        return [describe_tool(tool, self._profile) for tool in listed_tools(self._profile)]
 
     @cached_property
     def _resources(self) -> Resources:
@@ -142,7 +145,8 @@ class _Offer:
             hint = f"; did you mean {' or '.join(nearest)}?" if nearest else "; see tools/list"
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name[:80]}{hint}", {"nearest": nearest})
         calls, caller = self._of(context)
-        call = partial(calls.call, tool, caller=caller)
+        # Errors name the tool as the client knows it.
+        call = partial(calls.call, replace(tool, name=listed_name(tool, self._profile)), caller=caller)
         try:
             return await self._questions.confirm(context, params, call)
         except HubError as error:
@@ -177,15 +181,21 @@ class _Offer:
         return self._calls_of(admitted.project), Caller(actor, connection, admitted.grant)
 
 
-def describe_tool(tool: Tool) -> Result:
+def instructions_of(profile: str) -> str:
+    """Return the instructions with the tools' names of the profile."""
+    names = {tool.name: listed_name(tool, profile) for tool in all_tools()}
+    return re.sub(r"\b\w+_\w+\b", lambda word: names.get(word[0], word[0]), INSTRUCTIONS)
+
+
+def describe_tool(tool: Tool, profile: str) -> Result:
     # The specification's defaults are left out: not read-only, destructive, not idempotent.
     hints = {"readOnlyHint": True} if not tool.writes else {} if tool.destructive else {"destructiveHint": False}
     if tool.writes and tool.idempotent:
         hints["idempotentHint"] = True
     return {
-        "name": tool.name,
+        "name": listed_name(tool, profile),
         "description": tool.description,
-        "inputSchema": input_schema(tool.input),
+        "inputSchema": input_schema(tool.input, profile),
         "annotations": {**hints, "openWorldHint": False},
         **({"_meta": {"ui": {"resourceUri": tool.view}}} if tool.view else {}),
     }

@@ -50,7 +50,7 @@ TOOLS = [
         create_org,
         group=ToolGroup.SCOPES,
         writes=True,
-        aliases=("memory_org_create",),
+        full_name="memory_org_create",
     ),
     Tool(
         "org_list",
@@ -58,7 +58,7 @@ TOOLS = [
         OrgList,
         list_orgs,
         group=ToolGroup.SCOPES,
-        aliases=("memory_org_list",),
+        full_name="memory_org_list",
     ),
     Tool(
         "project_create",
@@ -67,7 +67,7 @@ TOOLS = [
         create_project,
         group=ToolGroup.SCOPES,
         writes=True,
-        aliases=("memory_project_create",),
+        full_name="memory_project_create",
     ),
     Tool(
         "project_list",
@@ -75,7 +75,7 @@ TOOLS = [
         ProjectList,
         list_projects,
         group=ToolGroup.SCOPES,
-        aliases=("memory_project_list",),
+        full_name="memory_project_list",
     ),
     Tool(
         "project_get",
@@ -83,7 +83,7 @@ TOOLS = [
         ProjectGet,
         get_project,
         group=ToolGroup.SCOPES,
-        aliases=("memory_project_get",),
+        full_name="memory_project_get",
     ),
 ]
 

@@ -23,6 +23,7 @@ from memoryhub.core.schemas import (
     Identifier,
     Line,
     Paging,
+    only_in_full,
     self_evident,
     unlisted,
 )
@@ -59,9 +60,11 @@ class SessionStart(Command):
     directory: Line = Field("", max_length=1_000, description="working directory")
     agent: Line = Field("", max_length=200, description="default: the client's name")
     session_id: Identifier | None = Field(None, description="default: a new one")
-    name: Line = Field("", max_length=MAX_NAME, description="a label, before the purpose", json_schema_extra=unlisted)
+    name: Line = Field(
+        "", max_length=MAX_NAME, description="a label, before the purpose", json_schema_extra=only_in_full
+    )
     metadata: SessionMetadata | None = Field(
-        None, description="your own data; mode and auto_promote have an effect", json_schema_extra=unlisted
+        None, description="your own data; mode and auto_promote have an effect", json_schema_extra=only_in_full
     )
     idempotency_key: IdempotencyKey = None
 
@@ -94,14 +97,14 @@ class SessionEnd(Command):
     session_id: Identifier | None = Field(
         None,
         description="default: this connection's session, else the only active one",
-        json_schema_extra=unlisted,
+        json_schema_extra=only_in_full,
     )
     discard: bool = Field(False, description="delete a scratch session's entries")
     promote: bool = Field(
-        False, description="move a scratch session's entries to the project", json_schema_extra=unlisted
+        False, description="move a scratch session's entries to the project", json_schema_extra=only_in_full
     )
     status: Literal["completed", "discarded"] | None = Field(
-        None, description="discarded is discard=true; completed leaves the choice open", json_schema_extra=unlisted
+        None, description="discarded is discard=true; completed leaves the choice open", json_schema_extra=only_in_full
     )
     keep: list[EntityId] = Field(default_factory=list, max_length=1_000, description="ids to promote")
     idempotency_key: IdempotencyKey = None

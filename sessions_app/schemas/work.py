@@ -17,6 +17,7 @@ from memoryhub.core.schemas import (
     Paging,
     Tag,
     at_most,
+    only_in_full,
     self_evident,
     unlisted,
 )
@@ -62,7 +63,7 @@ class CommitRead(Command):
         default_factory=list, max_length=100, description="decisions it implements", json_schema_extra=self_evident
     )
     link_type: DecisionLink = Field(
-        "implements", description="implements, reverts or relates", json_schema_extra=unlisted
+        "implements", description="implements, reverts or relates", json_schema_extra=only_in_full
     )
     iteration_id: EntityId | None = Field(None, description="default: the active one")
 

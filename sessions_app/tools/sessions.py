@@ -58,7 +58,7 @@ TOOLS = [
         end,
         writes=True,
         keeps_turns=True,
-        aliases=("memory_session_end",),
+        full_name="memory_session_end",
         renamed={"id": "session_id"},
     ),
     Tool(
@@ -69,7 +69,7 @@ TOOLS = [
         group=ToolGroup.WORK,
         writes=True,
         keeps_turns=True,
-        aliases=("memory_session_start",),
+        full_name="memory_session_start",
         renamed={"agent_id": "agent"},
     ),
     Tool(
@@ -96,7 +96,7 @@ TOOLS = [
         SessionList,
         list_sessions,
         group=ToolGroup.SCOPES,
-        aliases=("memory_session_list",),
+        full_name="memory_session_list",
     ),
 ]
 

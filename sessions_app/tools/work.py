@@ -30,7 +30,7 @@ TOOLS = [
         group=ToolGroup.WORK,
         writes=True,
         idempotent=True,
-        aliases=("memory_log_commit",),
+        full_name="memory_log_commit",
     ),
 ]
 
@@ -90,7 +90,7 @@ ITERATION_TOOLS = [
         IterationGet,
         get,
         group=ToolGroup.ITERATIONS,
-        aliases=("memory_get_iteration",),
+        full_name="memory_get_iteration",
     ),
 ]
 

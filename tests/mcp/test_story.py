@@ -357,6 +357,6 @@ class StoryTests(McpTestCase):
         self.check(JOURNAL)
 
     def test_the_story_has_every_older_name(self) -> None:
-        names = {name for tool in all_tools() for name in tool.aliases}
+        names = {name for tool in all_tools() for name in tool.other_names}
         self.assertGreater(len(names), 30)
         self.assertEqual(names - {call.name.replace(".", "_") for call in STORY}, set())

@@ -45,7 +45,7 @@ class TableTests(RegistryTestCase):
                 tool = find_tool(f"{entries.kind}_{verb.name}")
                 assert tool
                 with self.subTest(tool.name):
-                    self.assertEqual(tool.aliases, (f"memory_{tool.name}",))
+                    self.assertEqual(tool.full_name, f"memory_{tool.name}")
                     self.assertLessEqual(set(tool.renamed.values()), set(tool.input.model_fields))
                     self.assertFalse(set(tool.renamed) & set(tool.input.model_fields))
                     listed = set(input_schema(tool.input)["properties"])

@@ -17,17 +17,20 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import yaml
 from django.core.management import CommandError, call_command
 from django.test import SimpleTestCase
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from decisions.prompts import instructions
 from memoryhub.client.setup import entries, json_text, plan, trial
 from memoryhub.client.setup import json_text as toml_text
 from memoryhub.client.setup import service as services
-from memoryhub.client.setup.clients import config_file, hooks_file, user_target
+from memoryhub.client.setup.clients import agent_file, config_file, hooks_file, user_target
 from memoryhub.client.setup.document import BACKUP_SUFFIX, backup_of, read_document
-from memoryhub.client.setup.entries import command_words
+from memoryhub.client.setup.entries import command_words, entry_words
+from memoryhub.client.setup.librarian import put_agent
 from memoryhub.config.clients import Client, all_clients, find_client, hook_clients
 from memoryhub.core.errors import Conflict
 from memoryhub.ops.serving.lock import BY_HAND, Running
@@ -192,6 +195,86 @@ class SetupTests(SetupTestCase):
         config = json.loads((self.user / ".claude.json").read_text())
         self.assertEqual(config["mcpServers"]["memory-hub"]["env"], {"MEMORY_HUB_HOME": "/else where"})
         self.assertIn("MEMORY_HUB_HOME='/else where' ", (self.user / ".claude/settings.json").read_text())
+
+
+class LibrarianTests(SetupTestCase):
+    def test_it_is_installed_in_the_form_of_each_client_and_removed_with_it(self) -> None:
+        for client in all_clients().values():
+            path = agent_file(client, None)
+            if path is None:
+                continue
+            with self.subTest(client=client.id):
+                self.assertIn(f"{path}: written", self.set_up(client))
+                text = path.read_text()
+                if path.suffix == ".toml":
+                    self.assertEqual(tomllib.loads(text)["developer_instructions"], instructions())
+                else:
+                    head, body = text.removeprefix("---\n").split("\n---\n")
+                    fields = yaml.safe_load(head)
+                    self.assertEqual((body.strip(), "description" in fields), (instructions(), True))
+                    declared = client.agent.fields if client.agent else ()
+                    self.assertEqual(set(fields) - {"mode", "readonly"}, set(declared))
+                self.assertIn("nothing to do", self.set_up(client))
+                self.run_setup(client.id, "--remove", "--yes")
+                self.assertFalse(path.exists())
+
+    def test_one_of_the_users_own_or_one_that_was_changed_stays(self) -> None:
+        client = find_client("claude-code")
+        path = self.user / ".claude" / "agents" / "librarian.md"
+        self.set_up(client)
+        changed = path.read_text() + "Answer in French.\n"
+        for text in (changed, "---\nname: librarian\n---\nMine.\n"):
+            path.write_text(text)
+            self.assertIn(f"{path} is your own and stays as it is", self.set_up(client))
+            self.run_setup(client.id, "--remove", "--yes")
+            self.assertEqual(path.read_text(), text)
+            self.assertEqual([found.name for found in path.parent.iterdir()], ["librarian.md"])
+
+    def test_an_older_one_of_the_hub_is_replaced_without_a_backup(self) -> None:
+        client = find_client("claude-code")
+        assert client.agent
+        older = client.agent.model_copy(update={"fields": ("name", "description")})
+        path = self.user / ".claude" / "agents" / "librarian.md"
+        path.parent.mkdir(parents=True)
+        path.write_text(put_agent(older, read_document(path)).text)
+        self.assertIn("+tools: ", self.set_up(client))
+        self.assertEqual([found.name for found in path.parent.iterdir()], ["librarian.md"])
+
+    def test_a_repository_has_its_own_and_without_hooks_there_is_none(self) -> None:
+        top = self.repository()
+        with self.in_folder(top):
+            self.set_up(find_client("claude-code"), "--repository")
+            self.assertTrue((top / ".claude/agents/librarian.md").exists())
+            self.set_up(find_client("cursor"), "--repository", "--no-hooks")
+        self.assertFalse((top / ".cursor/agents").exists())
+        self.assertFalse((self.user / ".claude").exists())
+
+
+class ProfileTests(SetupTestCase):
+    def arguments(self, client: Client, *options: str) -> list[str]:
+        self.set_up(client, *options)
+        entry = json.loads(config_file(client, None).read_text())[client.servers[0]]["memory-hub"]
+        words: list[str] = entry_words(entry)
+        return words[words.index("mcp") + 1 :]
+
+    def test_it_is_written_into_the_entry_and_stays_until_another_is_chosen(self) -> None:
+        client = find_client("claude-code")
+        for options, arguments in (
+            ((), []),
+            (("--profile", "full"), ["--profile", "full"]),
+            ((), ["--profile", "full"]),
+            (("--project", "alpha"), ["--project", "alpha", "--profile", "full"]),
+            (("--profile", "work"), ["--project", "alpha", "--profile", "work"]),
+            (("--profile", "core"), ["--project", "alpha"]),
+        ):
+            with self.subTest(options=options):
+                self.assertEqual(self.arguments(client, *options), arguments)
+        opencode = find_client("opencode")
+        self.assertEqual(self.arguments(opencode, "--profile", "full")[-2:], ["--profile", "full"])
+
+    def test_it_goes_with_a_client_whose_server_is_started(self) -> None:
+        for options in (("--profile", "full"), ("claude-code", "--profile", "full", "--remove")):
+            self.refused(2, "--profile goes with a client and a server that it starts", *options)
 
 
 class DatabaseTests(SetupTestCase):

@@ -25,6 +25,8 @@ class Target:
     client: Client
     config: Path
     hooks: Path | None
+    # The file of the librarian
+    agent: Path | None = None
     # The option of the command that chooses these files, after a space.
     option: str = ""
     # Whether the server counts in every folder, not in one.
@@ -33,12 +35,14 @@ class Target:
 
 def user_target(client: Client) -> Target:
     """Return the user's files, which count in every folder."""
-    return Target(client, config_file(client, None), hooks_file(client, None), is_for_all=True)
+    return Target(
+        client, config_file(client, None), hooks_file(client, None), agent_file(client, None), is_for_all=True
+    )
 
 
 def repository_target(client: Client, top: Path) -> Target:
     """Return the files of a repository, which everyone gets who works on it."""
-    return Target(client, config_file(client, top), hooks_file(client, top), " --repository")
+    return Target(client, config_file(client, top), hooks_file(client, top), agent_file(client, top), " --repository")
 
 
 def folder_target(client: Client, directory: Path) -> Target:
@@ -49,10 +53,11 @@ def folder_target(client: Client, directory: Path) -> Target:
     """
     if client.folder:
         client = in_folder(client, str(project_folder(directory)))
-        return Target(client, config_file(client, None), hooks_file(client, None))
+        return Target(client, config_file(client, None), hooks_file(client, None), agent_file(client, None))
     if not client.repository:
         return user_target(client)
-    return Target(client, config_file(client, _top_of(directory) or resolved(directory)), hooks_file(client, None))
+    config = config_file(client, _top_of(directory) or resolved(directory))
+    return Target(client, config, hooks_file(client, None), agent_file(client, None))
 
 
 def in_folder(client: Client, folder: str) -> Client:
@@ -87,6 +92,14 @@ def hooks_file(client: Client, repository: Path | None) -> Path | None:
     if repository is None:
         return _place(client.hooks.user)
     return _inside(repository, repository / client.hooks.repository)
+
+
+def agent_file(client: Client, repository: Path | None) -> Path | None:
+    if client.agent is None:
+        return None
+    if repository is None:
+        return _place(client.agent.user)
+    return _inside(repository, repository / client.agent.repository)
 
 
 # Files are changed through links, which a repository may lead to the user's own files

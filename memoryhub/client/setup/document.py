@@ -160,7 +160,7 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
         if path.suffix == ".toml":
             check_toml(text, longest_line=_MAX_TOML)
             return tomllib.loads(text)
-        if path.suffix == ".js":
+        if path.suffix in (".js", ".md"):
             return {"code": text} if text else {}
         scan = json_text.plain(text)
         found = json.loads(scan) if scan.strip() else {}

@@ -15,6 +15,7 @@ from memoryhub import env
 from memoryhub.client.setup.document import Document, Place
 from memoryhub.config.clients import SERVER, Client, Effect, Hooks
 from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.mcp.options import PROFILES
 from memoryhub.teams.connections import VARIABLE
 
 _PROGRAM, _SCRIPT = "memory-hub", "manage.py"
@@ -78,11 +79,18 @@ def server_url(client: Client, entry: Mapping[str, Any]) -> str:
 
 
 def put_server(
-    client: Client, document: Document, project: str | None, url: str = "", variable: str = VARIABLE
+    client: Client,
+    document: Document,
+    project: str | None,
+    url: str = "",
+    variable: str = VARIABLE,
+    *,
+    profile: str = "",
 ) -> Document:
     """Return the document with the hub's entry; the user's additions to it are kept."""
     found = find_server(client, document)
-    wanted = http_entry(client, found or {}, url, variable) if url else wanted_entry(client, found or {}, project)
+    entry = found or {}
+    wanted = http_entry(client, entry, url, variable) if url else wanted_entry(client, entry, project, profile)
     changed = document if wanted == found else document.put(server_place(client, document), wanted)
     return put_input(client, changed) if url else _take_input(client, changed, None)
 
@@ -130,13 +138,13 @@ def _http_keys(client: Client) -> set[str]:
     return {http.url, http.headers, http.variable, *http.entry} if http else set()
 
 
-def wanted_entry(client: Client, found: dict[str, Any], project: str | None) -> dict[str, Any]:
+def wanted_entry(client: Client, found: dict[str, Any], project: str | None, profile: str = "") -> dict[str, Any]:
     """Return the entry for this installation."""
     if server_url(client, found):
         found = {name: value for name, value in found.items() if name not in _http_keys(client)}
     words = entry_words(found)
     added = words[own_part(words, "mcp") + 1 :] if found else []
-    arguments = ["--project", project] if project else added or list(client.arguments)
+    arguments = _arguments(client, added, project, profile)
     if client.names_no_folder and "--project" not in arguments:
         raise Invalid(f"{client.name} does not start servers in a project's folder; name the project with --project ID")
     command = [*command_words(), "mcp", *arguments]
@@ -146,6 +154,28 @@ def wanted_entry(client: Client, found: dict[str, Any], project: str | None) -> 
     kept = found.get(client.environment)
     settings = (kept if isinstance(kept, dict) else {}) | variables()
     return {**client.entry, **found, **own, **({client.environment: settings} if settings else {})}
+
+
+def _arguments(client: Client, added: list[str], project: str | None, profile: str) -> list[str]:
+    # What is not asked for stays as the entry has it.
+    others, present = _without_profile(added or list(client.arguments))
+    if project:
+        others = ["--project", project]
+    chosen = profile or present
+    return [*others, *(["--profile", chosen] if chosen and profile != PROFILES[0] else [])]
+
+
+def _without_profile(arguments: list[str]) -> tuple[list[str], str]:
+    options = iter(arguments)
+    others, profile = [], ""
+    for option in options:
+        if option == "--profile":
+            profile = next(options, "")
+        elif option.startswith("--profile="):
+            profile = option.partition("=")[2]
+        else:
+            others.append(option)
+    return others, profile
 
 
 def entry_words(entry: dict[str, Any]) -> list[str]:

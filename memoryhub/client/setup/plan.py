@@ -33,6 +33,7 @@ from memoryhub.client.setup.entries import (
     wanted_hooks,
 )
 from memoryhub.client.setup.json_text import put_table
+from memoryhub.client.setup.librarian import is_own_agent, put_agent, read_agent
 from memoryhub.client.setup.scopes import has_entry, require_one_transport
 from memoryhub.config.clients import SERVER, Client
 from memoryhub.core.errors import HubError
@@ -68,14 +69,15 @@ class Change:
 
 
 def plan_setup(
-    target: Target, *, project: str | None, hooks: bool, url: str = "", variable: str = VARIABLE
+    target: Target, *, project: str | None, hooks: bool, profile: str = "", url: str = "", variable: str = VARIABLE
 ) -> list[Change]:
     """Return the file changes that connect a client; none if it is already set up.
 
     Args:
         target: the client, and its files.
         project: the project that the server is bound to; None for that of the folder where the client starts it.
-        hooks: whether to add the client's hooks too.
+        hooks: whether to add the client's hooks and its librarian too.
+        profile: the tools that the server lists; "" for those of the entry that is there, else the default.
         url: of a server over HTTP, instead of one that the client starts.
         variable: the environment variable from which the client takes the token for ``url``.
 
@@ -86,7 +88,7 @@ def plan_setup(
     client = target.client
     require_one_transport(target, url)
     config = read_document(target.config)
-    changed = {config.path: (config, put_server(client, config, project, url, variable))}
+    changed = {config.path: (config, put_server(client, config, project, url, variable, profile=profile))}
     if hooks and client.hooks and target.hooks:
         before, after = changed.get(target.hooks) or (read_document(target.hooks),) * 2
         if client.hooks.plugin:
@@ -94,12 +96,15 @@ def plan_setup(
         else:
             after = put_hooks(client, client.hooks, after, wanted_hooks(client, client.hooks))
         changed[target.hooks] = (before, after)
+    agent = read_agent(target.agent) if hooks else None
+    if agent and client.agent:
+        changed[agent.path] = (agent, put_agent(client.agent, agent))
     documents = [(before, after) for before, after in changed.values() if before.text != after.text]
     return [
         Change(
             before,
             after,
-            adds_backup=before.is_there and not has_hooks(client, before) and not has_entry(client, before),
+            adds_backup=before.is_there and not _has_any(client, before),
         )
         for before, after in documents
     ]
@@ -109,11 +114,13 @@ def plan_removal(target: Target, *, hooks: bool = True) -> list[Change]:
     """Return the file changes that remove the hub from a client's configuration, with or without its hooks."""
     paths = {target.config, (target.hooks if hooks else None) or target.config}
     documents = [read_document(path) for path in sorted(paths)]
-    return [
+    changes = [
         _removal(target.client, document, hooks=hooks)
         for document in documents
         if find_server(target.client, document) is not None or (hooks and has_hooks(target.client, document))
     ]
+    agent = read_agent(target.agent) if hooks else None
+    return [*changes, *([Change(agent, _removed(agent))] if agent and agent.is_there else [])]
 
 
 def apply(changes: list[Change]) -> None:
@@ -126,10 +133,10 @@ def apply(changes: list[Change]) -> None:
             backup_of(change.path).unlink(missing_ok=True)
 
 
-def to_paste(target: Target, project: str | None, url: str = "", variable: str = VARIABLE) -> str:
+def to_paste(target: Target, project: str | None, url: str = "", variable: str = VARIABLE, profile: str = "") -> str:
     """Return the text to paste into the target's file by hand."""
     client = target.client
-    entry = http_entry(client, {}, url, variable) if url else wanted_entry(client, {}, project)
+    entry = http_entry(client, {}, url, variable) if url else wanted_entry(client, {}, project, profile)
     if target.config.suffix == ".toml":
         return put_table("", (*client.servers, SERVER), entry)
     return json_text.put("{}", (*client.servers, SERVER), entry) + "\n"
@@ -151,6 +158,14 @@ def status_of(target: Target) -> str:
         return error.message
 
 
+def _has_any(client: Client, document: Document) -> bool:
+    return has_hooks(client, document) or has_entry(client, document) or is_own_agent(document)
+
+
+def _removed(document: Document) -> Document:
+    return replace(document, text="", data={}, is_there=False)
+
+
 def _has_ours(client: Client, document: Document) -> bool:
     return has_hooks(client, document) or find_server(client, document) is not None
 
@@ -168,7 +183,7 @@ def _removal(client: Client, document: Document, *, hooks: bool) -> Change:
     if original and is_same:
         return Change(document, original, removes_backup=True)
     if is_own_plugin(document):
-        return Change(document, replace(document, text="", data={}, is_there=False))
+        return Change(document, _removed(document))
     after = take_server(client, document, original)
     after = take_hooks(client, after, original) if hooks else after
     is_original = original is not None and after.text == original.text

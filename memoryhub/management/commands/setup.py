@@ -21,6 +21,7 @@ from memoryhub.client.setup.clients import (
 )
 from memoryhub.client.setup.document import read_document
 from memoryhub.client.setup.entries import find_server, server_url
+from memoryhub.client.setup.librarian import read_agent
 from memoryhub.client.setup.plan import Change
 from memoryhub.client.setup.team import (
     Address,
@@ -45,6 +46,7 @@ from memoryhub.core.home_database import masked, only_of_this_process, require_o
 from memoryhub.core.text import counted
 from memoryhub.env import DATABASE_SETTING, DATABASE_VARIABLE, DatabaseUrlError
 from memoryhub.management.base import Group, HubCommand, read_input
+from memoryhub.mcp.options import PROFILES
 from memoryhub.ops.serving.state import hub_state
 from memoryhub.teams.connections import TOKEN, VARIABLE, all_connections
 from memoryhub.teams.sending import team_states
@@ -73,7 +75,12 @@ class Command(HubCommand):
             help=f"environment variable from which clients take the token of --url; default: {VARIABLE}",
         )
         parser.add_argument("--ca-file", metavar="FILE", help="certificate authority of --url, if not the system's")
-        parser.add_argument("--no-hooks", action="store_false", dest="hooks", help="only the MCP server, no hooks")
+        parser.add_argument(
+            "--profile", choices=PROFILES, help="which tools the server lists; default: as it is set up, else core"
+        )
+        parser.add_argument(
+            "--no-hooks", action="store_false", dest="hooks", help="only the MCP server: no hooks, no librarian"
+        )
         start = parser.add_mutually_exclusive_group()
         start.add_argument("--autostart", action="store_true", default=None, help="let clients start the hub (default)")
         start.add_argument("--no-autostart", action="store_false", dest="autostart", help="start the hub only by hand")
@@ -88,6 +95,10 @@ class Command(HubCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         repository = repository_of(working_folder()) if options["repository"] else None
+        if options["profile"] and (options["url"] or options["remove"] or options["check"] or not options["client"]):
+            raise Invalid(
+                "--profile goes with a client and a server that it starts; a hub over HTTP lists the core tools"
+            )
         if options["url"]:
             self._with_team(repository, options)
         elif options["token_file"] or options["ca_file"] or options["token_variable"]:
@@ -227,16 +238,25 @@ class Command(HubCommand):
             self.stdout.write(f"{config_path()}: {SETTING} = {str(value).lower()}")
 
     def _planned(self, target: Target, options: dict[str, Any]) -> list[Change]:
+        if options["hooks"] and target.agent and read_agent(target.agent) is None:
+            self.stdout.write(f"{target.agent} is your own and stays as it is: it is not the hub's librarian.")
         project = check_project_id(options["project"], "--project") if options["project"] else None
         url, variable = options["url"] or "", options.get("variable", VARIABLE)
         try:
             if options["remove"]:
                 changes = self._planned_removal(target)
             else:
-                changes = plan.plan_setup(target, project=project, hooks=options["hooks"], url=url, variable=variable)
+                changes = plan.plan_setup(
+                    target,
+                    project=project,
+                    hooks=options["hooks"],
+                    profile=options["profile"] or "",
+                    url=url,
+                    variable=variable,
+                )
         except Invalid as error:
             if "by hand" in error.message and not options["remove"]:
-                self.stdout.write(plan.to_paste(target, project, url, variable))
+                self.stdout.write(plan.to_paste(target, project, url, variable, options["profile"] or ""))
             raise
         return changes
 
