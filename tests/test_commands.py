@@ -27,6 +27,7 @@ from memoryhub.core.stores.store import GLOBAL_STORE, org_store, use_store
 from memoryhub.management import parsers
 from memoryhub.management.parsers import read_commands
 from memoryhub.ops.jobs.runs import Outcome
+from memoryhub.ops.serving import lock
 from memoryhub.registry.organizations import OrgCreate, create_org
 from tests.api.client import RestTestCase
 from tests.home import run_home
@@ -219,6 +220,32 @@ class PipeTests(HubTestCase):
             process.stdout.close()
             said = process.stderr.read()
             self.assertEqual((process.wait(120), said), (0, b""))
+
+
+class VersionTests(HubTestCase):
+    def test_a_running_hub_of_another_version_is_named_by_each_command(self):
+        with self.store("alpha"):
+            write_memory(command=MemoryWrite(title="Port", content="It listens on 8321."))
+        for started, version, words in (
+            (lock.BY_HAND, "0.0.9", "stop it with Ctrl-C, and start it again with `memory-hub serve`"),
+            (lock.SERVICE, "0.0.9", "`memory-hub service install` starts it again"),
+            (lock.ON_DEMAND, "", "`memory-hub serve` takes its place"),
+        ):
+            which = f"of version {version}" if version else "of an earlier version"
+            with self.subTest(started), lock.hold(started=started) as publish:
+                with mock.patch.object(lock, "__version__", version):
+                    publish("http://127.0.0.1:1")
+                sentence = f"the running hub is {which}, and this is {__version__}; {words}"
+                self.assertIn(f"Upgrade:    {sentence}", run_command("status").output)
+                self.assertIn(f"warning: {sentence}", run_command("search", "port", *ALPHA).errors)
+                self.assertIn(f"repair: {words}", run_command("doctor").output)
+
+    def test_the_hub_of_this_version_is_not_mentioned(self):
+        with lock.hold(started=lock.BY_HAND) as publish:
+            publish("http://127.0.0.1:1")
+            status = run_command("status").output
+        self.assertIn(f"Version:    {__version__}\n", status)
+        self.assertNotIn("Upgrade:", status)
 
 
 class TerminalTests(HubTestCase):
