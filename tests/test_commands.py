@@ -19,11 +19,13 @@ from django.core.management import CommandError, call_command, load_command_clas
 
 from memories import services
 from memories.models import Memory, MemoryScope
-from memories.schemas import MemoryWrite
+from memories.schemas import MemoryDelete, MemoryWrite
 from memories.services import write_memories, write_memory
 from memoryhub import __version__
 from memoryhub.config.identity import bind_project
+from memoryhub.core import log
 from memoryhub.core.stores.store import GLOBAL_STORE, org_store, use_store
+from memoryhub.demo.project import make_demo
 from memoryhub.management import parsers
 from memoryhub.management.parsers import read_commands
 from memoryhub.ops.jobs.runs import Outcome
@@ -32,6 +34,7 @@ from memoryhub.registry.organizations import OrgCreate, create_org
 from tests.api.client import RestTestCase
 from tests.home import run_home
 from tests.hostile import fill, forged_lines, forging
+from tests.memories.base import erase_deleted
 from tests.programs import needs
 from tests.support import Done, HubTestCase, run_command
 
@@ -222,6 +225,41 @@ class PipeTests(HubTestCase):
             self.assertEqual((process.wait(120), said), (0, b""))
 
 
+# What the story of the sample project has, by its id, and how its text begins
+ENTITIES = {
+    2: r"#2 session first-sketch .*\ndirectory: .*\nsummary: .*\n#3 turn ",
+    3: r"#3 turn \S+ closed .*\n#3 .* turn\.began .*\n#4 .* message\.user .*Have a look at",
+    4: r'#4 \S+ message\.user .*\n  {\n   "content": "Have a look at',
+    9: r"#9 knowledge/fact v1 .*\n  The gauge feed lags",
+    22: r"#22 \w+ completed .*",
+    26: r"#26 decision \w+ .*(\n.*)*not chosen: .*",
+    30: r"#30 [0-9a-f]{10} .*\n  \w+.*",
+}
+
+
+class GetTests(HubTestCase):
+    def test_whatever_has_an_id_is_shown(self):
+        make_demo()
+        for entity, pattern in ENTITIES.items():
+            with self.subTest(entity):
+                done = run_command("get", str(entity), "--project", "demo")
+                self.assertEqual((done.code, done.errors), (0, ""))
+                self.assertRegex(done.output, pattern)
+        done = run_command("get", "#26", "9", "--json", "--project", "demo")
+        decision, memory = json.loads(done.output)["results"]
+        self.assertEqual((decision["id"], "lineage" in decision, memory["id"]), (26, True, 9))
+
+    def test_what_is_not_there_or_erased_is_refused(self):
+        with self.store("alpha"):
+            memory = write_memory(command=MemoryWrite(title="Port", content="It listens on 8321.")).id
+            services.delete_memory(command=MemoryDelete(id=memory))
+            erase_deleted(memory)
+        done = run_command("get", "99", *ALPHA)
+        self.assertRegex(done.errors, r"^memory-hub: there is no #99 here; the log ends at #\d+\n$")
+        self.assertEqual(done.code, 3)
+        self.assertIn(f"memory #{memory} was permanently erased", run_command("get", str(memory), *ALPHA).errors)
+
+
 class VersionTests(HubTestCase):
     def test_a_running_hub_of_another_version_is_named_by_each_command(self):
         with self.store("alpha"):
@@ -357,6 +395,13 @@ class HostileTextTests(HubTestCase):
                 printed = self.run_command(*arguments, *(() if arguments[0] == "project" else ALPHA))
                 self.assertTrue(printed.strip())
                 self.assert_harmless(printed)
+
+    def test_whatever_an_id_stands_for_is_printed_harmlessly(self) -> None:
+        with self.store("alpha"):
+            last = log.head()[0]
+        for position in range(1, last + 1):
+            with self.subTest(position):
+                self.assert_harmless(self.run_command("get", str(position), *ALPHA))
 
     def assert_harmless(self, printed: str) -> None:
         self.assertEqual((obeyed_by_terminals(printed), forged_lines(printed)), (set(), []), printed)
