@@ -46,7 +46,10 @@ WRONG_WORDS = {
     "colour": ": there is no command 'colour'; `memory-hub help` lists",
     "token lst": " token: argument create|list|revoke: 'lst' is not one of create, list, revoke (did you mean 'list'?)",
     "search x --lmit=3": " search: unknown option '--lmit' (did you mean '--limit'?); ",
-    "retention plan --jsn": " retention: unknown option '--jsn' (did you mean '--json'?); ",
+    "retention plan --jsn": " retention plan: unknown option '--jsn' (did you mean '--json'?); ",
+    "import undo 3 --since x": " import undo: unknown option '--since', which `memory-hub import git` takes; ",
+    "retention plan --reason x": " retention plan: unknown option '--reason', which `memory-hub retention hold` and ",
+    "verify --now x": " verify: unknown option '--now', which `memory-hub retention` takes; ",
     "search x --limit abc": " search: error: argument --limit: invalid int value: 'abc'",
     "get": " get: the following arguments are required: ID|NAME; ",
 }
