@@ -12,6 +12,7 @@ import sys
 import tempfile
 import unicodedata
 from argparse import ArgumentParser, _SubParsersAction
+from collections.abc import Mapping
 from pathlib import Path
 from unittest import TestCase, mock
 
@@ -289,19 +290,27 @@ class VersionTests(HubTestCase):
         self.assertNotIn("Upgrade:", status)
 
 
+ASCII = {"PYTHONIOENCODING": "ascii:strict"}
+# In which Python would not replace the locale's encoding by UTF-8
+C_LOCALE = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+
+
 class TerminalTests(HubTestCase):
-    def run_in_ascii(self, *arguments: str, given: bytes = b"") -> tuple[int, str, str]:
+    def run_in_ascii(
+        self, *arguments: str, given: bytes = b"", variables: Mapping[str, str] = ASCII
+    ) -> tuple[int, str, str]:
         command = [sys.executable, str(ROOT / "manage.py"), *arguments]
-        environment = {**os.environ, "PYTHONIOENCODING": "ascii:strict"}
+        environment = {**os.environ, **variables}
         done = subprocess.run(command, input=given, capture_output=True, timeout=120, env=environment, check=False)
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
     def test_text_that_a_terminal_cannot_show_is_replaced_and_data_stays_whole(self):
         with self.store("alpha"):
             write_memory(command=MemoryWrite(title="Kessel", content="Er heißt Kessel."))
-        code, output, errors = self.run_in_ascii("search", "Kessel", *ALPHA)
-        self.assertEqual((code, errors), (0, ""))
-        self.assertIn("Er hei?t Kessel.", output)
+        for variables in (ASCII, C_LOCALE):
+            code, output, errors = self.run_in_ascii("search", "Kessel", *ALPHA, variables=variables)
+            self.assertEqual((code, errors), (0, ""))
+            self.assertIn("Er hei?t Kessel.", output)
         for arguments in (("search", "Kessel", "--json"), ("replay",), ("export", "jsonl")):
             with self.subTest(arguments):
                 code, output, errors = self.run_in_ascii(*arguments, *ALPHA)
