@@ -282,6 +282,19 @@ class VersionTests(HubTestCase):
                 self.assertIn(f"warning: {sentence}", run_command("search", "port", *ALPHA).errors)
                 self.assertIn(f"repair: {words}", run_command("doctor").output)
 
+    def test_a_client_over_mcp_writes_it_to_its_log(self):
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "memory_stats", "arguments": {}}}
+        with lock.hold(started=lock.BY_HAND) as publish:
+            with mock.patch.object(lock, "__version__", "0.0.9"):
+                publish("http://127.0.0.1:1")
+            command = [sys.executable, str(ROOT / "manage.py"), "mcp", *ALPHA]
+            done = subprocess.run(
+                command, input=json.dumps(call), capture_output=True, text=True, check=False, timeout=120
+            )
+        self.assertIn(
+            f"the running hub is of version 0.0.9, and this is {__version__}; stop it with Ctrl-C", done.stderr
+        )
+
     def test_the_hub_of_this_version_is_not_mentioned(self):
         with lock.hold(started=lock.BY_HAND) as publish:
             publish("http://127.0.0.1:1")
