@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
 # A terminal of another encoding than UTF-8 gets a question mark for each character that it cannot show
 def _replace_what_the_terminal_lacks() -> None:
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper) and stream.errors in ("strict", "backslashreplace"):
+        if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memoryhub.core import clock
-from memoryhub.core.text import counted, flat, hanging
+from memoryhub.core.text import compact_json, counted, flat, hanging, indented
 
 _VERBS = {"implements": "implements", "reverts": "reverts", "relates": "relates to"}
 
@@ -18,6 +18,15 @@ def session_line(session: dict[str, Any]) -> str:
         f"#{session['id']} session {session['session_id']} {session['status']} {clock.minute(session['started_at'])} "
         f"by {session['agent']} {session['purpose']}{summary}"
     )
+
+
+def session_text(session: dict[str, Any]) -> str:
+    """Return a session with its summary, its folder, what it was begun with and its turns, the latest first."""
+    lines = [session_line({**session, "summary": ""}).rstrip()]
+    lines += [f"{name}: {hanging(session[name])}" for name in ("directory", "summary") if session[name]]
+    if session["metadata"]:
+        lines.append(f"metadata: {compact_json(session['metadata'])}")
+    return "\n".join([*lines, *map(turn_line, session["turns"])])
 
 
 def turn_line(turn: dict[str, Any]) -> str:
@@ -49,6 +58,14 @@ def iteration_text(iteration: dict[str, Any]) -> str:
     if iteration["left_out"]:
         lines.append(f"({iteration['left_out']} earlier events left out; raise events, or use memory_timeline)")
     return "\n".join(lines)
+
+
+def commit_text(commit: dict[str, Any]) -> str:
+    """Return a commit with its whole message, its decisions and its files."""
+    decisions = (f"{_VERBS[link['link_type']]} #{link['id']} {link['title']}" for link in commit["decisions"])
+    files = (f"{file['path']} (+{file['insertions']} -{file['deletions']})" for file in commit["files"])
+    below = "\n".join([commit["message"], *map(flat, decisions), *map(flat, files)])
+    return "\n".join([commit_line({**commit, "decisions": []}), indented(below)])
 
 
 def commit_line(commit: dict[str, Any]) -> str:

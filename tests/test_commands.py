@@ -12,6 +12,7 @@ import sys
 import tempfile
 import unicodedata
 from argparse import ArgumentParser, _SubParsersAction
+from collections.abc import Mapping
 from pathlib import Path
 from unittest import TestCase, mock
 
@@ -19,18 +20,22 @@ from django.core.management import CommandError, call_command, load_command_clas
 
 from memories import services
 from memories.models import Memory, MemoryScope
-from memories.schemas import MemoryWrite
+from memories.schemas import MemoryDelete, MemoryWrite
 from memories.services import write_memories, write_memory
 from memoryhub import __version__
 from memoryhub.config.identity import bind_project
+from memoryhub.core import log
 from memoryhub.core.stores.store import GLOBAL_STORE, org_store, use_store
+from memoryhub.demo.project import make_demo
 from memoryhub.management import parsers
 from memoryhub.management.parsers import read_commands
 from memoryhub.ops.jobs.runs import Outcome
+from memoryhub.ops.serving import lock
 from memoryhub.registry.organizations import OrgCreate, create_org
 from tests.api.client import RestTestCase
 from tests.home import run_home
 from tests.hostile import fill, forged_lines, forging
+from tests.memories.base import erase_deleted
 from tests.programs import needs
 from tests.support import Done, HubTestCase, run_command
 
@@ -42,7 +47,10 @@ WRONG_WORDS = {
     "colour": ": there is no command 'colour'; `memory-hub help` lists",
     "token lst": " token: argument create|list|revoke: 'lst' is not one of create, list, revoke (did you mean 'list'?)",
     "search x --lmit=3": " search: unknown option '--lmit' (did you mean '--limit'?); ",
-    "retention plan --jsn": " retention: unknown option '--jsn' (did you mean '--json'?); ",
+    "retention plan --jsn": " retention plan: unknown option '--jsn' (did you mean '--json'?); ",
+    "import undo 3 --since x": " import undo: unknown option '--since', which `memory-hub import git` takes; ",
+    "retention plan --reason x": " retention plan: unknown option '--reason', which `memory-hub retention hold` and ",
+    "verify --now x": " verify: unknown option '--now', which `memory-hub retention` takes; ",
     "search x --limit abc": " search: error: argument --limit: invalid int value: 'abc'",
     "get": " get: the following arguments are required: ID|NAME; ",
 }
@@ -221,19 +229,101 @@ class PipeTests(HubTestCase):
             self.assertEqual((process.wait(120), said), (0, b""))
 
 
+# What the story of the sample project has, by its id, and how its text begins
+ENTITIES = {
+    2: r"#2 session first-sketch .*\ndirectory: .*\nsummary: .*\n#3 turn ",
+    3: r"#3 turn \S+ closed .*\n#3 .* turn\.began .*\n#4 .* message\.user .*Have a look at",
+    4: r'#4 \S+ message\.user .*\n  {\n   "content": "Have a look at',
+    9: r"#9 knowledge/fact v1 .*\n  The gauge feed lags",
+    22: r"#22 \w+ completed .*",
+    26: r"#26 decision \w+ .*(\n.*)*not chosen: .*",
+    30: r"#30 [0-9a-f]{10} .*\n  \w+.*",
+}
+
+
+class GetTests(HubTestCase):
+    def test_whatever_has_an_id_is_shown(self):
+        make_demo()
+        for entity, pattern in ENTITIES.items():
+            with self.subTest(entity):
+                done = run_command("get", str(entity), "--project", "demo")
+                self.assertEqual((done.code, done.errors), (0, ""))
+                self.assertRegex(done.output, pattern)
+        done = run_command("get", "#26", "9", "--json", "--project", "demo")
+        decision, memory = json.loads(done.output)["results"]
+        self.assertEqual((decision["id"], "lineage" in decision, memory["id"]), (26, True, 9))
+
+    def test_what_is_not_there_or_erased_is_refused(self):
+        with self.store("alpha"):
+            memory = write_memory(command=MemoryWrite(title="Port", content="It listens on 8321.")).id
+            services.delete_memory(command=MemoryDelete(id=memory))
+            erase_deleted(memory)
+        done = run_command("get", "99", *ALPHA)
+        self.assertRegex(done.errors, r"^memory-hub: there is no #99 here; the log ends at #\d+\n$")
+        self.assertEqual(done.code, 3)
+        self.assertIn(f"memory #{memory} was permanently erased", run_command("get", str(memory), *ALPHA).errors)
+
+
+class VersionTests(HubTestCase):
+    def test_a_running_hub_of_another_version_is_named_by_each_command(self):
+        with self.store("alpha"):
+            write_memory(command=MemoryWrite(title="Port", content="It listens on 8321."))
+        for started, version, words in (
+            (lock.BY_HAND, "0.0.9", "stop it with Ctrl-C, and start it again with `memory-hub serve`"),
+            (lock.SERVICE, "0.0.9", "`memory-hub service install` starts it again"),
+            (lock.ON_DEMAND, "", "`memory-hub serve` takes its place"),
+        ):
+            which = f"of version {version}" if version else "of an earlier version"
+            with self.subTest(started), lock.hold(started=started) as publish:
+                with mock.patch.object(lock, "__version__", version):
+                    publish("http://127.0.0.1:1")
+                sentence = f"the running hub is {which}, and this is {__version__}; {words}"
+                self.assertIn(f"Upgrade:    {sentence}", run_command("status").output)
+                self.assertIn(f"warning: {sentence}", run_command("search", "port", *ALPHA).errors)
+                self.assertIn(f"repair: {words}", run_command("doctor").output)
+
+    def test_a_client_over_mcp_writes_it_to_its_log(self):
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "memory_stats", "arguments": {}}}
+        with lock.hold(started=lock.BY_HAND) as publish:
+            with mock.patch.object(lock, "__version__", "0.0.9"):
+                publish("http://127.0.0.1:1")
+            command = [sys.executable, str(ROOT / "manage.py"), "mcp", *ALPHA]
+            done = subprocess.run(
+                command, input=json.dumps(call), capture_output=True, text=True, check=False, timeout=120
+            )
+        self.assertIn(
+            f"the running hub is of version 0.0.9, and this is {__version__}; stop it with Ctrl-C", done.stderr
+        )
+
+    def test_the_hub_of_this_version_is_not_mentioned(self):
+        with lock.hold(started=lock.BY_HAND) as publish:
+            publish("http://127.0.0.1:1")
+            status = run_command("status").output
+        self.assertIn(f"Version:    {__version__}\n", status)
+        self.assertNotIn("Upgrade:", status)
+
+
+ASCII = {"PYTHONIOENCODING": "ascii:strict"}
+# In which Python would not replace the locale's encoding by UTF-8
+C_LOCALE = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+
+
 class TerminalTests(HubTestCase):
-    def run_in_ascii(self, *arguments: str, given: bytes = b"") -> tuple[int, str, str]:
+    def run_in_ascii(
+        self, *arguments: str, given: bytes = b"", variables: Mapping[str, str] = ASCII
+    ) -> tuple[int, str, str]:
         command = [sys.executable, str(ROOT / "manage.py"), *arguments]
-        environment = {**os.environ, "PYTHONIOENCODING": "ascii:strict"}
+        environment = {**os.environ, **variables}
         done = subprocess.run(command, input=given, capture_output=True, timeout=120, env=environment, check=False)
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
     def test_text_that_a_terminal_cannot_show_is_replaced_and_data_stays_whole(self):
         with self.store("alpha"):
             write_memory(command=MemoryWrite(title="Kessel", content="Er heißt Kessel."))
-        code, output, errors = self.run_in_ascii("search", "Kessel", *ALPHA)
-        self.assertEqual((code, errors), (0, ""))
-        self.assertIn("Er hei?t Kessel.", output)
+        for variables in (ASCII, C_LOCALE):
+            code, output, errors = self.run_in_ascii("search", "Kessel", *ALPHA, variables=variables)
+            self.assertEqual((code, errors), (0, ""))
+            self.assertIn("Er hei?t Kessel.", output)
         for arguments in (("search", "Kessel", "--json"), ("replay",), ("export", "jsonl")):
             with self.subTest(arguments):
                 code, output, errors = self.run_in_ascii(*arguments, *ALPHA)
@@ -330,6 +420,13 @@ class HostileTextTests(HubTestCase):
                 printed = self.run_command(*arguments, *(() if arguments[0] == "project" else ALPHA))
                 self.assertTrue(printed.strip())
                 self.assert_harmless(printed)
+
+    def test_whatever_an_id_stands_for_is_printed_harmlessly(self) -> None:
+        with self.store("alpha"):
+            last = log.head()[0]
+        for position in range(1, last + 1):
+            with self.subTest(position):
+                self.assert_harmless(self.run_command("get", str(position), *ALPHA))
 
     def assert_harmless(self, printed: str) -> None:
         self.assertEqual((obeyed_by_terminals(printed), forged_lines(printed)), (set(), []), printed)

@@ -17,9 +17,11 @@ from memories.models import Conflict, Memory, ReviewState
 from memories.schemas import MemoryWrite
 from memoryhub.core import clock, log
 from memoryhub.core.models import RawEvent
+from memoryhub.core.origin import SAMPLE_TRACE
 from memoryhub.core.stores.store import use_store
-from memoryhub.demo.project import TRACE, demo_store, make_demo, story
+from memoryhub.demo.project import demo_store, make_demo, story
 from memoryhub.ops.backups.making import back_up_store
+from memoryhub.ops.serving.state import hub_state
 from sessions_app.models import Commit, Session
 from tests.admin.base import AdminTestCase
 
@@ -94,6 +96,10 @@ class DemoTests(AdminTestCase):
         self.refused(3, "there is no project 'demo'; create it with `memory-hub demo`", "--remove")
         self.refused(2, "--force needs --remove", "--force")
 
+    def test_its_sessions_are_no_proof_that_hooks_work(self):
+        make_demo()
+        self.assertEqual(hub_state().last_captures, {})
+
     def test_events_of_others_are_deleted_only_with_force(self):
         self.demo()
         with self.store("demo", source="admin", actor="anna"):
@@ -107,4 +113,4 @@ class DemoTests(AdminTestCase):
         self.refused(5, "a project 'demo' with 1 event of its own exists")
         self.refused(5, "'demo' is not the sample project", "--remove", "--force")
         with self.store("demo"):
-            self.assertEqual(RawEvent.objects.exclude(trace_id=TRACE).count(), 1)
+            self.assertEqual(RawEvent.objects.exclude(trace_id=SAMPLE_TRACE).count(), 1)

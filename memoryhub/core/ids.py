@@ -22,6 +22,11 @@ def uuid7() -> str:
     return str(uuid.UUID(int=value))
 
 
+def time_of(event_id: str) -> float:
+    """Return the seconds since 1970 at which a UUID of version 7 was made."""
+    return (uuid.UUID(event_id).int >> 80) / 1000
+
+
 def short_id() -> str:
     # 50 bits in ten characters, for names that people and models copy, such as a session's.
     value = int.from_bytes(random_bytes(7))

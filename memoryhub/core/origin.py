@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 
 # Prefix of the actor of a change made with an agent's token.
 AGENT_PREFIX = "token:"
+# Trace id of the sample project's events; no client wrote them
+SAMPLE_TRACE = "memory-hub demo"
 
 
 def named_reader(actor: str) -> str:

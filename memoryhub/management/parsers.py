@@ -17,17 +17,21 @@ FILE = Path(__file__).with_name("parsers.json")
 # Options that Django gives each command; ``--help`` hides them.
 _DJANGOS_FLAGS = ("--version", "--traceback", "--no-color", "--force-color", "--skip-checks")
 _DJANGOS_VALUES = ("--verbosity", "--settings", "--pythonpath")
+# How many commands that take an option are named
+_MOST_TAKERS = 3
 DJANGOS_OPTIONS = (*_DJANGOS_FLAGS, *_DJANGOS_VALUES)
 
 
 class Parser(ArgumentParser):
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        chosen, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            parser, others = _chosen_parser(self, chosen)
+            parser.error(_unknown(unknown[0].partition("=")[0], parser, others))
+        return chosen
+
     # Errors are one sentence with the next command, not the usage
     def error(self, message: str) -> NoReturn:
-        unknown = message.removeprefix("unrecognized arguments: ")
-        if unknown != message:
-            word = unknown.split()[0].partition("=")[0]
-            message = f"unknown {'option' if word.startswith('-') else 'argument'} {word!r}"
-            message += did_you_mean(word, _options(self))
         self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` shows what it takes\n")
 
     def _check_value(self, action: Action, value: Any) -> None:
@@ -41,12 +45,44 @@ def read_commands() -> dict[str, Any]:
     return described
 
 
-def _options(parser: ArgumentParser) -> Iterator[str]:
+# The parser of the sub-command in use, and those of the others
+def _chosen_parser(parser: Parser, chosen: Any) -> tuple[Parser, list[Parser]]:
     for action in parser._actions:
-        yield from (option for option in action.option_strings if action.help != SUPPRESS)
-        if isinstance(action, _SubParsersAction):
-            for command in action.choices.values():
-                yield from _options(command)
+        name = getattr(chosen, action.dest, None)
+        if isinstance(action, _SubParsersAction) and name:
+            return action.choices[name], [other for key, other in action.choices.items() if key != name]
+    return parser, []
+
+
+def _unknown(word: str, parser: Parser, others: list[Parser]) -> str:
+    what = f"unknown {'option' if word.startswith('-') else 'argument'} {word!r}"
+    takers = [other.prog for other in others if word in _options(other)] or _commands_with(word, parser.prog)
+    if not takers:
+        return what + did_you_mean(word, _options(parser))
+    names = [f"`{taker}`" for taker in takers[:_MOST_TAKERS]]
+    if takers[_MOST_TAKERS:]:
+        names.append(f"{len(takers) - _MOST_TAKERS} more")
+    if len(names) == 1:
+        return f"{what}, which {names[0]} takes"
+    return f"{what}, which {', '.join(names[:-1])} and {names[-1]} take"
+
+
+def _commands_with(option: str, prog: str) -> list[str]:
+    program = prog.partition(" ")[0]
+    commands = read_commands()["commands"].items()
+    return [f"{program} {name}" for name, command in commands if option in _flags(command["arguments"])]
+
+
+def _options(parser: Parser) -> list[str]:
+    return [option for action in parser._actions if action.help != SUPPRESS for option in action.option_strings]
+
+
+def _flags(arguments: list[dict[str, Any]]) -> Iterator[str]:
+    for facts in arguments:
+        if facts.get("help") != SUPPRESS:
+            yield from facts.get("flags", ())
+        for command in facts.get("commands", {}).values():
+            yield from _flags(command["arguments"])
 
 
 def describe(parser: ArgumentParser, values: dict[str, Iterable[str]]) -> dict[str, Any]:

@@ -110,8 +110,11 @@ class Hub:
         """Count among the connected clients, for whom the hub is started and kept running."""
         from memoryhub.core import autostart
         from memoryhub.core.clients import Connection
+        from memoryhub.ops.serving.lock import find_running
 
         try:
+            if (running := find_running()) and running.upgrade:
+                logger.warning(running.upgrade)
             connection = Connection()
             self.calls.describe_client = connection.describe
             autostart.start_hub()

@@ -31,9 +31,10 @@ from memoryhub.core.jobs import find_job
 from memoryhub.core.log import comparing
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import project_store
+from memoryhub.demo.project import make_demo
 from memoryhub.ops.backups.making import back_up_store
 from memoryhub.ops.doctor import examine_hub, examine_store
-from memoryhub.ops.jobs import run_job
+from memoryhub.ops.jobs import install_schedules, run_job
 from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session
 from tests.pages import damage_page
@@ -104,6 +105,20 @@ class StoreTests(DoctorTestCase):
         kept.touch(0o600)
         what = "a copy of the store from before it was restored on 2026-01-01 is still kept"
         self.assertEqual(self.found(), {what: f"remove {kept} when you no longer need it"})
+
+
+class FirstDayTests(HubTestCase):
+    def test_a_new_hub_has_no_finding_and_one_that_never_ran_for_days_has(self) -> None:
+        make_demo()
+        install_schedules()
+        (self.home / "hub.db").touch(0o600)
+        self.assertEqual(doctor(), (0, []))
+        with clock.frozen(clock.now() + timedelta(days=3, hours=1)):
+            code, findings = doctor()
+        self.assertEqual(code, 15)
+        self.assertEqual({finding["where"] for finding in findings}, {"project demo", "the jobs"})
+        whole = " ".join(finding["what"] for finding in findings)
+        self.assertRegex(whole, "there is no backup.*no hub has run for 3 days, so these have never run: .*backup")
 
 
 class HubTests(DoctorTestCase):

@@ -392,8 +392,6 @@ BACKUPS = (
         ("backup of another store", lambda at: shutil.copyfile(at.backup("project-beta"), at.backup()),
          "backup .*of 'beta'"),
         ("page of the hub's backup changed", lambda at: at.garble(at.backup("hub"), 1), "backup .*damaged")),
-    *remedied_by("`memory-hub backup`",
-        ("backups missing", lambda at: shutil.rmtree(at.home / "backups"), "there is no backup")),
 )  # fmt: skip
 
 BESIDE = (

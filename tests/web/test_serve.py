@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from django.test import tag
 
+from memoryhub import __version__
 from memoryhub.core.errors import Invalid
 from memoryhub.ops.serving import web
 from memoryhub.ops.serving.listener import UVICORN_OPTIONS
@@ -33,6 +34,13 @@ sys.exit(main(sys.argv))
 """
 # The server, with more patience at its end than a slow machine can use up
 PATIENT_SERVER = _SERVER.format(changes="web._GRACE_SECONDS = 60")
+# The server of a version that this one has replaced
+_SINCE_UPGRADED = """
+import sys, memoryhub
+memoryhub.__version__ = "0.0.9"
+from memoryhub.cli import main
+sys.exit(main())
+"""
 # The server, which gets a signal before it handles any, in a callback where Python drops exceptions.
 _SIGNALLED_BEFORE_SERVING = """
 class Module:
@@ -82,6 +90,34 @@ class FreshHomeTests(TestCase):
             code, output = run("signin", home=home)
         self.assertEqual(code, 8)
         self.assertIn("Memory Hub is not running; start it with `memory-hub serve`", output)
+
+
+@tag("process")
+class OnDemandTests(TestCase):
+    def start(self, home: Path, *, program: str = "") -> Server:
+        process = command("serve", "--on-demand", "--no-worker", "--port", "0", home=home, program=program)
+        server = Server(home, process=process)
+        self.addCleanup(server.close)
+        lock = home / "serve.lock"
+        poll(lambda: lock.exists() and b"http" in lock.read_bytes(), what="the hub's address")
+        return server
+
+    def test_it_ends_when_its_program_was_upgraded(self) -> None:
+        with temporary_home() as home:
+            server = self.start(home, program=_SINCE_UPGRADED)
+            self.assertEqual(server.process.wait(DEADLINE_SECONDS), 0)
+            self.assertIn(f"upgraded to version {__version__}: ending", (home / "serve.log").read_text())
+
+    def test_it_goes_on_and_is_named_where_the_port_of_another_is_taken(self) -> None:
+        with temporary_home() as home, socket.create_server(("127.0.0.1", 0)) as other:
+            server = self.start(home)
+            code, output = run("serve", "--port", str(other.getsockname()[1]), home=home)
+            self.assertEqual((code, server.process.poll()), (8, None), output)
+            self.assertRegex(
+                output,
+                r"can't listen on 127\.0\.0\.1 port \d+ \(Address already in use\); choose another with --port; this "
+                rf"home's hub runs at http://127\.0\.0\.1:\d+ \(process {server.process.pid}\): `memory-hub signin` ",
+            )
 
 
 @tag("process")

@@ -4,15 +4,14 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memories import selectors
-from memories.present import memory_text
 from memories.schemas import MemoryGet
 from memoryhub.core.validation import command_from
 from memoryhub.management.base import Group, ProjectCommand
+from memoryhub.registry.entity_texts import read_entities
 
 
 class Command(ProjectCommand):
-    help = "Show memories by id, or one by title or topic."
+    help = "Show memories, decisions, sessions, commits and whatever else has an id, or a memory by title or topic."
     group = Group.CONTENT
     is_slim = True
     reads = True
@@ -27,8 +26,10 @@ class Command(ProjectCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         command = command_from(MemoryGet, {**options, **_named(options["names"])})
         with self.store(options):
-            found = selectors.get_memories(command=command)
-        self.answer({"results": found}, ["\n\n".join(map(memory_text, found))])
+            entities = read_entities(command=command)
+        self.answer(
+            {"results": [entity.data for entity in entities]}, ["\n\n".join(entity.text for entity in entities)]
+        )
 
 
 def _named(names: list[str]) -> dict[str, Any]:

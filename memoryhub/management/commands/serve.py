@@ -10,6 +10,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from memoryhub import env
+from memoryhub.core.errors import Unavailable
 from memoryhub.core.origin import use_origin
 from memoryhub.core.secret_files import SECRET_FILES, read_or_create_secret
 from memoryhub.management.base import Group, HubCommand
@@ -69,6 +70,8 @@ class Command(HubCommand):
             read_or_create_secret(name)
         started = lock.ON_DEMAND if on_demand else lock.SERVICE if options["service"] else lock.BY_HAND
         host, port = options["host"], options["port"]
+        if not (on_demand or network.listen or port == 0):
+            self._require_free(host, port)
         with ExitStack() as stack:
             publish = stack.enter_context(lock.hold(started=started))
             public = web.listen_publicly(network)
@@ -91,6 +94,19 @@ class Command(HubCommand):
             finally:
                 for child in children:
                     child.stop(grace=WORKER_GRACE_SECONDS)
+
+    # Before a hub that a client started, on another port, gives way
+    def _require_free(self, host: str, port: int) -> None:
+        from memoryhub.ops.serving import lock, web
+
+        running = lock.find_running()
+        if running is None or running.address.endswith(f":{port}"):
+            return
+        try:
+            web.listen(host, port).close()
+        except Unavailable as error:
+            hub = f"this home's hub runs at {running.address} (process {running.pid})"
+            raise Unavailable(f"{error.message}; {hub}: `memory-hub signin` prints a link to it") from error
 
     def _modules(self) -> list[str]:
         from memories.embeddings.choice import can_run

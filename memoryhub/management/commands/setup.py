@@ -40,6 +40,7 @@ from memoryhub.config.clients import Client, all_clients, find_client
 from memoryhub.config.identity import check_project_id
 from memoryhub.config.layers import config_path, set_of_the_hub
 from memoryhub.config.repository import working_folder
+from memoryhub.core import clock
 from memoryhub.core.autostart import SETTING
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.home_database import masked, only_of_this_process, require_own
@@ -206,7 +207,7 @@ class Command(HubCommand):
             f"ok: {answer.server} answers with {answer.tools} tools (MCP {answer.protocol})",
             f"hub: {state.hub}",
             *(
-                [f"hooks: {f'last captured at {captured}' if captured else 'nothing captured yet'}"]
+                [f"hooks: {f'last captured at {clock.minute(captured)}' if captured else 'nothing captured yet'}"]
                 * bool(client.hooks)
             ),
         ]

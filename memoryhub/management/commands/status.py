@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from memoryhub.core import clock
 from memoryhub.core.clients import Client
 from memoryhub.core.text import counted
 from memoryhub.management.base import Group, HubCommand
@@ -21,10 +22,12 @@ class Command(HubCommand):
 
 
 def _lines(state: HubState) -> list[str]:
-    clients = [f"  {_client(client)}, since {client.since}" for client in state.clients]
-    captures = [f"  {name}: {at}" for name, at in sorted(state.last_captures.items())]
+    clients = [f"  {_client(client)}, since {clock.minute(client.since)}" for client in state.clients]
+    captures = [f"  {name}: {clock.minute(at)}" for name, at in sorted(state.last_captures.items())]
     return [
+        f"Version:    {state.version}",
         f"Hub:        {state.hub}",
+        *([f"Upgrade:    {state.running.upgrade}"] if state.running and state.running.upgrade else []),
         f"Admin:      {'`memory-hub signin` prints a link' if state.running else 'needs the hub'}",
         f"Home:       {state.home}",
         f"Database:   {state.database}",

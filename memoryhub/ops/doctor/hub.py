@@ -92,7 +92,8 @@ def _template() -> Iterator[Finding]:
 
 
 _LEAST_FREE_BYTES = 1024**3
-_OVERDUE = timedelta(minutes=10)
+# Most hubs run only while a client is connected
+_OVERDUE = timedelta(days=3)
 
 
 def examine_hub(*, deep: bool = False) -> list[Finding]:
@@ -169,7 +170,10 @@ _REFUSAL = "memory-hub: "
 
 
 def _serving() -> Iterator[Finding]:
-    if find_running():
+    if running := find_running():
+        if running.upgrade:
+            what, _, repair = running.upgrade.partition("; ")
+            yield Finding("the hub", what, repair)
         return
     lines = log_lines()
     if lines and lines[-1].startswith(_REFUSAL):
@@ -221,8 +225,18 @@ def _jobs() -> Iterator[Finding]:
         what = f"can't read their status: {error}"
         yield blamed_on_disk("the jobs", str(error)) or Finding("the jobs", what, repair)
         return
+    yield from _overdue(found)
     for status in found:
         yield from _job(status)
+
+
+def _overdue(statuses: list[JobStatus]) -> Iterator[Finding]:
+    limit = clock.now() - _OVERDUE
+    names = [one.job.slug for one in statuses if one.last is None and one.next_run and one.next_run < limit]
+    if names and not worker_is_running():
+        days, which = f"{_OVERDUE.days} days", ", ".join(names)
+        repair = "let `memory-hub serve` run, or `memory-hub service install` starts it with each sign-in"
+        yield Finding("the jobs", f"no hub has run for {days}, so these have never run: {which}", repair)
 
 
 def _job(status: JobStatus) -> Iterator[Finding]:
@@ -231,9 +245,6 @@ def _job(status: JobStatus) -> Iterator[Finding]:
         if failure.last:
             what = f"the last run of {job.slug} was {failure.last.result}: {failure.last.message}"
             yield Finding(failure.target.title, what, f"`memory-hub jobs {job.slug}` runs it now and shows details")
-    late = status.next_run is not None and status.next_run < clock.now() - _OVERDUE
-    if late and not worker_is_running() and status.last is None:
-        yield Finding(f"job {job.slug}", "it has never run", "let `memory-hub serve` run, or `memory-hub jobs` by hand")
     if status.is_off:
         yield Finding(
             f"job {job.slug}", "it is switched off", f"`memory-hub jobs {job.slug} --default` switches it on again"

@@ -13,12 +13,13 @@ from django.db import DatabaseError
 from memories.embeddings.index_check import damaged_files
 from memories.search.index import index_problem
 from memoryhub import env
-from memoryhub.core import clock, log
+from memoryhub.core import clock, ids, log
 from memoryhub.core.backends.selected import faults, integrity, machines, stores
 from memoryhub.core.backends.sqlite.options import JOURNAL_SIZE_LIMIT
 from memoryhub.core.errors import Damaged, HubError, Locked, Moved
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.log.damaged import verify_damaged
+from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import StoreId, current_store, folder_of, use_store
 from memoryhub.ops.backups.paths import BEFORE_REBUILD, backups_of, kept_before_restores, made_at
 from memoryhub.ops.backups.soundness import compared_with_backup, foreign_log, newest_sound_backup
@@ -29,6 +30,7 @@ from memoryhub.ops.jobs.targets import Target
 
 _ANCHOR = "store's anchor" if machines.SHARED else "file `head` beside the store"
 _WAL_BYTES = 2 * JOURNAL_SIZE_LIMIT
+# Of the newest backup, and of a store that has none: the hub makes one a day
 _BACKUP_AGE = timedelta(days=3)
 _KEPT_LONG = timedelta(days=30)
 
@@ -173,13 +175,24 @@ def _beside(store: StoreId) -> Iterator[_Pair]:
         return  # the database is backed up by its server's means
     backups = backups_of(store)
     newest = made_at(backups[-1]) if backups else None
-    if newest is None or newest < clock.now() - _BACKUP_AGE or clock.is_misdated(newest):
+    is_due = _is_older_than_a_backup(store) if newest is None else newest < clock.now() - _BACKUP_AGE
+    if is_due or (newest and clock.is_misdated(newest)):
         what = f"the last backup is from {newest:%Y-%m-%d}" if newest else "there is no backup"
         yield what, "let `memory-hub serve` run, or run `memory-hub backup`"
     for path in kept_before_restores(store):
         if made_at(path) < clock.now() - _KEPT_LONG:
             what = f"a copy of the store from before it was {_replaced(path)} on {made_at(path):%Y-%m-%d} is still kept"
             yield what, f"remove {path} when you no longer need it"
+
+
+# By the id of its first event, because events of the sample project and of imports are dated earlier
+def _is_older_than_a_backup(store: StoreId) -> bool:
+    try:
+        with use_store(store):
+            first = rows.fetch("SELECT event_id FROM raw_events ORDER BY position LIMIT 1")
+    except HubError:
+        return True
+    return bool(first) and ids.time_of(first[0][0]) < (clock.now() - _BACKUP_AGE).timestamp()
 
 
 def _replaced(kept: Path) -> str:

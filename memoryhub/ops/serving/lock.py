@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from memoryhub import env
+from memoryhub import __version__, env
 from memoryhub.core import clock
 from memoryhub.core.errors import Conflict
 from memoryhub.core.file_locks import lock, try_lock
@@ -20,6 +20,13 @@ _LOCK_SECONDS = 0.1
 # The other hub finishes what it has begun, and ends its workers
 _TAKE_OVER_SECONDS = 30.0
 BY_HAND, ON_DEMAND, SERVICE = "by hand", "on demand", "service"
+_BY_HAND = "stop it with Ctrl-C, and start it again with `memory-hub serve`"
+_RESTARTS = {
+    "": _BY_HAND,
+    BY_HAND: _BY_HAND,
+    ON_DEMAND: "`memory-hub serve` takes its place",
+    SERVICE: "`memory-hub service install` starts it again",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,16 @@ class Running:
     started: str = ""
     # What people use, if the hub is reached from other machines
     public_url: str = ""
+    # Of the program; empty for a hub of a version that did not say it
+    version: str = ""
+
+    @property
+    def upgrade(self) -> str:
+        """What to do if the hub is of another version than this process, as after an upgrade; else ""."""
+        if self.version == __version__:
+            return ""
+        is_version = f"of version {self.version}" if self.version else "of an earlier version"
+        return f"the running hub is {is_version}, and this is {__version__}; {_RESTARTS[self.started]}"
 
 
 def _path() -> Path:
@@ -44,7 +61,11 @@ def hold(*, started: str) -> Iterator[Callable[..., None]]:
         _lock(descriptor, takes_over=started != ON_DEMAND)
         os.ftruncate(descriptor, 0)
         since = clock.to_text(clock.now())
-        yield lambda address, url="": _write(descriptor, Running(os.getpid(), address, since, started, url))
+
+        def publish(address: str, url: str = "") -> None:
+            _write(descriptor, Running(os.getpid(), address, since, started, url, __version__))
+
+        yield publish
         os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
@@ -81,6 +102,7 @@ def find_running() -> Running | None:
 
 def _parse(content: bytes) -> Running | None:
     try:
-        return Running(**json.loads(content))
-    except (ValueError, TypeError):
+        known = Running.__dataclass_fields__
+        return Running(**{name: value for name, value in json.loads(content).items() if name in known})
+    except (ValueError, TypeError, AttributeError):
         return None

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import threading
 import time
 from logging.handlers import RotatingFileHandler
+from pathlib import Path
 
+import memoryhub
 from memoryhub import env
 from memoryhub.core.clients import connected_clients
 
@@ -17,7 +20,19 @@ MAX_LOG_BYTES = 1_000_000
 IDLE_VARIABLE = "MEMORY_HUB_IDLE_SECONDS"
 IDLE_SECONDS = 15 * 60.0
 
+_VERSION = re.compile(r'^__version__ = "(.+)"$', re.MULTILINE)
+
 logger = logging.getLogger(__name__)
+
+
+def installed_version() -> str:
+    """Return the version of the installed files, which an upgrade changes; "" while they are being replaced."""
+    try:
+        text = Path(memoryhub.__file__).read_text("utf-8")
+    except OSError:
+        return ""
+    found = _VERSION.search(text)
+    return found[1] if found else ""
 
 
 class _Handler(RotatingFileHandler):
@@ -71,6 +86,8 @@ class Idle:
                 self.note_use()
             if not env.home().is_dir():
                 logger.warning("the home folder is gone: ending")
+            elif (version := installed_version()) not in ("", memoryhub.__version__):
+                logger.warning("upgraded to version %s: ending; the next client starts it", version)
             elif time.monotonic() - self._used_at >= self._seconds:
                 logger.warning("idle for %g s: ending; the next client starts the hub again", self._seconds)
             else:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memories.embeddings.following import events_to_embed
-from memoryhub import env
-from memoryhub.core import spool
+from memoryhub import __version__, env
+from memoryhub.core import clock, spool
 from memoryhub.core.autostart import is_allowed
 from memoryhub.core.backends.selected import server
 from memoryhub.core.clients import Client, connected_clients
 from memoryhub.core.errors import HubError
+from memoryhub.core.origin import SAMPLE_TRACE
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import list_projects, project_store, use_store
 from memoryhub.ops.serving.lock import Running, find_running
@@ -19,6 +20,8 @@ from memoryhub.teams.sending import TeamState, team_states
 
 @dataclass(frozen=True, slots=True)
 class HubState:
+    # Of this process
+    version: str
     home: str
     # Where the stores are, for people
     database: str
@@ -38,7 +41,8 @@ class HubState:
         """Whether the hub runs, and how it is started otherwise, in words."""
         hub = self.running
         if hub:
-            return f"running since {hub.since}, started {hub.started}, at {self._at} (process {hub.pid})"
+            since = clock.minute(hub.since) if hub.since else "some time"
+            return f"running since {since}, started {hub.started}, at {self._at} (process {hub.pid})"
         return f"not running; {'the next client starts it' if self.autostart else 'start it with `memory-hub serve`'}"
 
     @property
@@ -61,6 +65,7 @@ def hub_state() -> HubState:
         except HubError:
             continue
     return HubState(
+        version=__version__,
         home=str(env.home()),
         database=server.address(),
         running=find_running(),
@@ -74,4 +79,5 @@ def hub_state() -> HubState:
 
 
 def _last_captures() -> list[tuple[str, str]]:
-    return rows.fetch("SELECT actor, max(occurred_at) FROM raw_events WHERE source = 'hook' GROUP BY actor")
+    captured = "source = 'hook' AND coalesce(trace_id, '') <> %s"
+    return rows.fetch(f"SELECT actor, max(occurred_at) FROM raw_events WHERE {captured} GROUP BY actor", [SAMPLE_TRACE])
