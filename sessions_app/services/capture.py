@@ -15,7 +15,7 @@ from typing import Any
 from memoryhub.config.clients import Effect
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.folder import NO_FOLDER, FolderSettings, read_folder, use_folder
-from memoryhub.config.identity import bind_project
+from memoryhub.config.identity import bind_project, renamed_hint
 from memoryhub.core import clock, log, windows
 from memoryhub.core.contributions import opening_of, recall_of
 from memoryhub.core.errors import Invalid
@@ -127,9 +127,18 @@ def record_commits_of(event: HookEvent, key: str, commits: list[CommitRecord]) -
 def take_event(*, event: HookEvent, client: str, project: str, idempotency_key: str) -> str:
     """Capture a hook event in its project, and return the text that the client shows to its model, if any."""
     folder, problem = folder_settings_of(project, event)
+    hint = hint_for(event, project)
     with use_store(project_store(project), create=True), use_folder(folder), use_origin(source="hook", actor=client):
         capture(event=event, idempotency_key=idempotency_key)
-        return answer_to(event=event, project=project, problem=problem)
+        return hint + answer_to(event=event, project=project, problem=problem)
+
+
+def hint_for(event: HookEvent, project: str) -> str:
+    """Return what the start of a session says of a project that its folder may have had under another name."""
+    if not event.answers or event.effect is not Effect.START or not event.directory:
+        return ""
+    hint = renamed_hint(Path(event.directory), project)
+    return f"Memory Hub begins the project {project}: {hint}\n\n" if hint else ""
 
 
 def note_window(*, event: HookEvent, window: str) -> None:

@@ -409,6 +409,15 @@ class PlaceTests(HubTestCase):
         self.send("SessionStart", self.alpha)
         self.assertEqual(self.send("SessionStart", self.gamma, client="codex"), "gamma")
 
+    def test_the_start_in_a_renamed_folder_names_the_project_that_it_may_have_had(self):
+        self.send("SessionStart", self.alpha)
+        shop = self.alpha.rename(self.work / "shop")
+        parsed = parse_hook(client="claude-code", event="SessionStart", data={"session_id": "s2", "cwd": str(shop)})
+        for key, answer in (("1", f"the folder of the project alpha, {self.alpha}, is gone"), ("2", "")):
+            text = take_event(event=parsed, client="claude-code", project="shop", idempotency_key=key)
+            self.assertIn(answer, text)
+        self.assertNotIn("is gone", text)
+
     def test_no_event_makes_a_project_of_a_plain_folder(self):
         plain = self.work / "notes"
         plain.mkdir()
