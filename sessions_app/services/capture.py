@@ -33,6 +33,7 @@ from sessions_app.models import SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart
 from sessions_app.services.commits import record_commits
 from sessions_app.services.sessions import continue_session, end_session
+from sessions_app.services.state_file import follow_state_file
 from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
 
 _PROMPT_CHARS = 200
@@ -270,6 +271,8 @@ def _open_turn(session_id: str) -> Turn | None:
 def _append(event: HookEvent, key: str) -> None:
     turn = automatic_turn(session_id=event.session_id)
     append_automatically(turn=turn, type=event.type, payload=event.payload, idempotency_key=key)
+    with use_origin(turn_id=turn.turn_id):
+        follow_state_file(event)
 
 
 def _commits(event: HookEvent) -> list[CommitRecord]:
