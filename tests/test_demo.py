@@ -17,9 +17,11 @@ from memories.models import Conflict, Memory, ReviewState
 from memories.schemas import MemoryWrite
 from memoryhub.core import clock, log
 from memoryhub.core.models import RawEvent
+from memoryhub.core.origin import SAMPLE_TRACE
 from memoryhub.core.stores.store import use_store
-from memoryhub.demo.project import TRACE, demo_store, make_demo, story
+from memoryhub.demo.project import demo_store, make_demo, story
 from memoryhub.ops.backups.making import back_up_store
+from memoryhub.ops.serving.state import hub_state
 from sessions_app.models import Commit, Session
 from tests.admin.base import AdminTestCase
 
@@ -45,6 +47,10 @@ class DemoTests(AdminTestCase):
             found.return_value.address = "http://127.0.0.1:8321/"
             self.demo("--remove")
             self.assertIn("  http://127.0.0.1:8321/p/demo/admin/decisions/decision/ ", self.demo())
+
+    def test_it_does_not_show_that_the_hooks_of_a_client_work(self):
+        make_demo()
+        self.assertEqual(hub_state().last_captures, {})
 
     @tag("backend")
     def test_its_content_is_complete_and_its_log_is_valid(self):
@@ -107,4 +113,4 @@ class DemoTests(AdminTestCase):
         self.refused(5, "a project 'demo' with 1 event of its own exists")
         self.refused(5, "'demo' is not the sample project", "--remove", "--force")
         with self.store("demo"):
-            self.assertEqual(RawEvent.objects.exclude(trace_id=TRACE).count(), 1)
+            self.assertEqual(RawEvent.objects.exclude(trace_id=SAMPLE_TRACE).count(), 1)

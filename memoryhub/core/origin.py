@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 
 # Prefix of the actor of a change made with an agent's token.
 AGENT_PREFIX = "token:"
+# Trace id of the events of the sample project, which nobody has done.
+SAMPLE_TRACE = "memory-hub demo"
 
 
 def named_reader(actor: str) -> str:

@@ -18,7 +18,7 @@ from memoryhub.core.backends.selected import stores
 from memoryhub.core.contributions import opening_of
 from memoryhub.core.errors import Conflict, NotFound
 from memoryhub.core.models import RawEvent
-from memoryhub.core.origin import use_origin
+from memoryhub.core.origin import SAMPLE_TRACE, use_origin
 from memoryhub.core.stores.store import StoreId, forget, project_store, use_store
 from memoryhub.demo.player import Stage
 from memoryhub.ops.backups.paths import folder_of
@@ -26,8 +26,6 @@ from memoryhub.registry.projects import ProjectCreate, create_project
 from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session
 
-# Trace id of the story's events; other events were written by someone else.
-TRACE = "memory-hub demo"
 _HUBS_OWN = "job"
 _STEP_MINUTES = 3.0
 _FILE = Path(__file__).with_name("story.toml")
@@ -96,9 +94,9 @@ def make_demo() -> int:
     now = clock.now()
     stage = Stage(directory=story().project["root_path"])
     first = story().scene[0].begins(now) - timedelta(hours=1)
-    with clock.frozen(first), use_origin(source="cli", actor="memory-hub", trace_id=TRACE):
+    with clock.frozen(first), use_origin(source="cli", actor="memory-hub", trace_id=SAMPLE_TRACE):
         create_project(command=ProjectCreate.model_validate(story().project))
-    with use_store(store), use_origin(trace_id=TRACE):
+    with use_store(store), use_origin(trace_id=SAMPLE_TRACE):
         for scene in story().scene:
             _play(scene, stage, now)
         return contents().events
@@ -134,7 +132,7 @@ def remove_demo(*, also_others: bool = False) -> int:
 def contents() -> Contents:
     with use_store(demo_store()):
         events = RawEvent.objects.all()
-        return Contents(events.count(), events.exclude(trace_id=TRACE).exclude(source=_HUBS_OWN).count())
+        return Contents(events.count(), events.exclude(trace_id=SAMPLE_TRACE).exclude(source=_HUBS_OWN).count())
 
 
 def _events(count: int) -> str:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from memoryhub.config.clients import Effect
@@ -47,11 +47,12 @@ def digest_session(*, session_id: str, reason: str = "") -> str:
     """Return a summary of a session: prompts, commits, edited files, commands and the last answer."""
     prompts = _payloads(session_id, *names_of_speech(Speech.PROMPT))
     answers = _payloads(session_id, *names_of_speech(Speech.ANSWER))
+    tops = _tops(session_id)
     edits, commits = _payloads(session_id, FILE_EDITED.name), _payloads(session_id, COMMIT_RECORDED.name)
     lines = [
         _listed("Prompts", [one_line(prompt["content"], _PROMPT_CHARS) for prompt in prompts], _MAX_PROMPTS),
         _listed("Commits", [_commit(commit) for commit in commits], _MAX_COMMITS),
-        _listed("Files edited", _by_count(edit["path"] for edit in edits), _MAX_FILES),
+        _listed("Files edited", _by_count(_in_project(edit["path"], tops) for edit in edits), _MAX_FILES),
         _commands(session_id),
         _last_answer(answers),
         f"Ended by the client: {reason}." if reason else "",
@@ -66,6 +67,23 @@ def _payloads(session_id: str, *event_types: str) -> list[dict[str, Any]]:
         [session_id],
     )
     return [json.loads(payload) for (payload,) in found]
+
+
+# The top of the working tree in which the session began, and the folder itself, which has a name before it if it is on
+# another machine.
+def _tops(session_id: str) -> list[PurePath]:
+    directories = rows.fetch("SELECT directory FROM sessions_app_session WHERE session_id = %s", [session_id])
+    named = directories[0][0] if directories else ""
+    folder = Path(named if named.startswith("/") else named.partition(":")[2])
+    if not named.startswith("/"):
+        return [folder] if folder.is_absolute() else []
+    trees = [above for above in (folder, *folder.parents) if os.path.lexists(above / ".git")]
+    return [*trees[:1], folder]
+
+
+def _in_project(path: str, tops: list[PurePath]) -> str:
+    top = next((top for top in tops if PurePath(path).is_relative_to(top)), None)
+    return str(PurePath(path).relative_to(top)) if top else path
 
 
 def _commands(session_id: str) -> str:

@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import time
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -27,7 +28,7 @@ from sessions_app.services.deliveries import take_delivery
 from sessions_app.services.iterations import start_iteration
 from sessions_app.services.sessions import end_session
 from tests.core.test_sanitize import TOKENS
-from tests.support import HubTestCase
+from tests.support import HubTestCase, make_git_folder
 
 COMMON = {"session_id": "s1", "cwd": "/work/alpha"}
 
@@ -266,6 +267,15 @@ class SessionsTests(CaptureTestCase):
         self.assertTrue(summary.startswith("Prompts: Mend the parser.\nFiles edited: a.py.\nCommands run: 1.\n"))
         self.assertTrue(summary.endswith("Ended by the client: logout."))
         self.assertLess(len(summary), 1_000)
+
+    def test_the_summary_names_files_by_their_path_in_the_project(self):
+        make_git_folder(self.work)
+        self.hook("SessionStart", cwd=str(self.work / "docs"))
+        for path in (self.work / "a.py", self.work / "docs/b.md", Path("/etc/hosts"), Path("c.py")):
+            edit = {"file_path": str(path), "old_string": "x", "new_string": "y"}
+            self.hook("PostToolUse", tool_name="Edit", tool_input=edit)
+        self.hook("SessionEnd", reason="logout")
+        self.assertIn("Files edited: c.py; /etc/hosts; docs/b.md; a.py.", Session.objects.get().summary)
 
     def test_a_strict_project_is_captured_too(self):
         with mock.patch.dict(os.environ, MEMORY_HUB_TURN_POLICY="strict"):

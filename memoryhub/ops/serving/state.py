@@ -11,6 +11,7 @@ from memoryhub.core.autostart import is_allowed
 from memoryhub.core.backends.selected import server
 from memoryhub.core.clients import Client, connected_clients
 from memoryhub.core.errors import HubError
+from memoryhub.core.origin import SAMPLE_TRACE
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import list_projects, project_store, use_store
 from memoryhub.ops.serving.lock import Running, find_running
@@ -74,4 +75,6 @@ def hub_state() -> HubState:
 
 
 def _last_captures() -> list[tuple[str, str]]:
-    return rows.fetch("SELECT actor, max(occurred_at) FROM raw_events WHERE source = 'hook' GROUP BY actor")
+    # The sample project's events show nothing of a client
+    sql = "SELECT actor, max(occurred_at) FROM raw_events WHERE source = 'hook' AND trace_id <> %s GROUP BY actor"
+    return rows.fetch(sql, [SAMPLE_TRACE])
