@@ -43,6 +43,8 @@ class HookEvent:
     type: str
     # Empty if nothing is appended.
     payload: dict[str, Any]
+    # What a tool wrote as the whole content of a file.
+    written: str = ""
 
 
 def parse_hook(*, client: str, event: str, data: Mapping[str, Any], is_remote: bool = False) -> HookEvent:
@@ -73,6 +75,7 @@ def parse_hook(*, client: str, event: str, data: Mapping[str, Any], is_remote: b
         reason=flat(_word(_at(data, table.reason)))[:100],
         type=event_type,
         payload=_without_empty(payload),
+        written=_written(table, hook, data),
     )
 
 
@@ -179,6 +182,11 @@ def _edit(table: Hooks, tool: Edit, data: Mapping[str, Any]) -> dict[str, Any]:
         "change": _cut(change, 4_000),
         "tool": _texts(data, (table.tool,), 200),
     }
+
+
+def _written(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> str:
+    tool = hook.edits.get(_word(_at(data, table.tool)))
+    return _word(_at(data, tool.text)) if tool and tool.text else ""
 
 
 def _call(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> dict[str, Any]:

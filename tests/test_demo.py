@@ -48,6 +48,10 @@ class DemoTests(AdminTestCase):
             self.demo("--remove")
             self.assertIn("  http://127.0.0.1:8321/p/demo/admin/decisions/decision/ ", self.demo())
 
+    def test_it_does_not_show_that_the_hooks_of_a_client_work(self):
+        make_demo()
+        self.assertEqual(hub_state().last_captures, {})
+
     @tag("backend")
     def test_its_content_is_complete_and_its_log_is_valid(self):
         make_demo()

@@ -200,6 +200,32 @@ class ImportCommandTest(HubTestCase):
             call_command("import", "git")
         self.assertEqual(refused.exception.returncode, 2)
 
+    def test_a_renamed_folder_is_told_which_project_it_may_have_had(self) -> None:
+        self.run_import("git")
+        old = self.repository.folder
+        self.repository.folder = old.rename(old.parent / "shop")
+        hint = f"the folder of the project alpha, {old}, is gone; if shop is that folder under another name, write"
+        output, errors = StringIO(), StringIO()
+        with chdir(self.repository.folder):
+            call_command("project", "show", stdout=output)
+            with self.assertRaisesRegex(CommandError, hint):
+                call_command("search", "x")
+            call_command("import", "git", stdout=output, stderr=errors)
+            self.assertEqual(errors.getvalue().count(hint), 1)
+            call_command("import", "git", stdout=output, stderr=errors)
+        self.assertEqual(errors.getvalue().count(hint), 1)
+        self.assertIn(
+            f'hint      {hint} project = "alpha" to {self.repository.folder}/.memory-hub.toml', output.getvalue()
+        )
+
+    def test_a_repository_whose_name_is_in_another_script_has_its_name_in_the_list(self) -> None:
+        old = self.repository.folder
+        self.repository.folder = old.rename(old.parent / "プロジェクト")
+        self.assertIn("into project-61bc332b", self.run_import("git"))
+        output = StringIO()
+        call_command("project", "list", stdout=output)
+        self.assertRegex(output.getvalue(), "project-61bc332b +プロジェクト ")
+
     def test_another_folder_is_imported_into_the_project_of_the_current_one(self) -> None:
         other = Repository(self.repository.folder.parent / "library")
         other.write("docs/a.md", b"# Two\n\nother text\n")

@@ -25,7 +25,7 @@ from memoryhub.config.repository import (
 from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Invalid
 from memoryhub.core.foreign_files import check_toml, read_foreign
-from memoryhub.core.slugs import project_slug
+from memoryhub.core.slugs import project_id_of, project_slug
 from memoryhub.env import database_url, home
 
 SETTINGS_FILE = ".memory-hub.toml"
@@ -92,8 +92,12 @@ def bind_project(project_id: str, directory: Path) -> None:
 
 def bound_folders(project_id: str) -> list[Path]:
     """Return the existing folders that are recorded for a project; for a repository, its main folder."""
-    places = [Path(origin.get("directory") or origin.get("common_dir") or "/") for origin in _bound_origins(project_id)]
-    return [folder for place in places if (folder := place.parent if place.name == ".git" else place).is_dir()]
+    return [folder for folder in map(_folder_of, _bound_origins(project_id)) if folder.is_dir()]
+
+
+def _folder_of(origin: dict[str, str]) -> Path:
+    place = Path(origin.get("directory") or origin.get("common_dir") or "/")
+    return place.parent if place.name == ".git" else place
 
 
 def is_project_folder(directory: Path, project_id: str) -> bool:
@@ -103,6 +107,27 @@ def is_project_folder(directory: Path, project_id: str) -> bool:
     if repository or "project" in _nearest(directory, repository)[1] or is_file(directory / SETTINGS_FILE):
         return True
     return _owner(project_id, _origin(directory, None)) in ("mine", "unknown")
+
+
+def renamed_hint(directory: Path, project_id: str) -> str:
+    """Return a sentence on a project that this folder may have had under another name; "" if there is none.
+
+    Such a project has no remote, its only folder is gone, and that was beside this one.
+    """
+    if _store_folder(project_id).is_dir():
+        return ""
+    directory = resolved(directory)
+    repository = find_repository(directory)
+    folder = repository.folder if repository else directory
+    for path in sorted((home() / "projects").glob(f"*/{ORIGIN_FILE}")):
+        name, origins = path.parent.name, _bound_origins(path.parent.name)
+        places = [_folder_of(origin) for origin in origins if not origin.get("remote")]
+        if len(places) == len(origins) == 1 and places[0].parent == folder.parent and not is_folder(places[0]):
+            return (
+                f"the folder of the project {name}, {places[0]}, is gone; if {folder.name} is that folder under "
+                f'another name, write project = "{name}" to {folder / SETTINGS_FILE}'
+            )
+    return ""
 
 
 def settings_of_folder(directory: Path) -> tuple[Path | None, dict[str, Any]]:
@@ -210,10 +235,9 @@ def _names(repository: Repository, name_by: str | None) -> list[str]:
 
 
 def _slug_of(name: str, directory: Path) -> str:
-    slug = project_slug(name)
-    if not slug:
-        raise Invalid(f"the folder name {name!r} of {directory} yields no project id; {_HOW}")
-    return slug
+    if not name:
+        raise Invalid(f"the folder {directory} has no name and so yields no project id; {_HOW}")
+    return project_id_of(name)
 
 
 def _unless_taken(name: str, mine: dict[str, str], alternatives: list[str]) -> str:

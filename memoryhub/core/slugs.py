@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
 from collections.abc import Collection, Sequence
 
+# Begins the id of a project whose name cannot be written in ASCII
+DIGEST_PREFIX = "project-"
 # Characters of a file's name
 _LONGEST_NAME = 60
 # Characters; no name is derived from more
@@ -46,6 +49,13 @@ def project_slug(name: str) -> str:
     slug = re.sub(r"[^a-z0-9._-]+", "-", plain).strip("-._")[:64].rstrip("-._")
     ascii_letters = sum(char.isalnum() for char in plain)
     return slug if ascii_letters * 2 > letters else ""
+
+
+def project_id_of(name: str) -> str:
+    """Return a name as a project id: its slug, or else a digest of it, as for a name in another script; "" for ""."""
+    text = unicodedata.normalize("NFC", name).strip()
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return project_slug(name) or (f"{DIGEST_PREFIX}{digest}" if text else "")
 
 
 def file_slug(title: str) -> str:

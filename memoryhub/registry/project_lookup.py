@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from memoryhub.config.current_settings import project_settings, settings_decided_by
-from memoryhub.config.identity import bound_folders, identify_project, settings_of_folder
+from memoryhub.config.identity import bound_folders, identify_project, renamed_hint, settings_of_folder
 from memoryhub.config.repository import Repository, find_repository, remote_identity, remote_name, resolved
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import NotFound
@@ -76,6 +76,8 @@ def require_project_of(directory: Path, project: str) -> None:
     if project in list_projects():
         return
     require_stayed(project_store(project))
+    if hint := renamed_hint(directory, project):
+        raise NotFound(f"the project {project!r} does not exist yet; {hint}")
     if find_repository(resolved(directory)):
         raise NotFound(
             f"the project {project!r} of this repository does not exist yet; `memory-hub import git` creates it"

@@ -11,9 +11,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from memoryhub.config.identity import bound_folders
 from memoryhub.core.errors import Invalid
 from memoryhub.core.permissions import TO_MAKE_PLACES, Act, demand
 from memoryhub.core.schemas import Command, Listing, Paging, self_evident
+from memoryhub.core.slugs import DIGEST_PREFIX, project_id_of
 from memoryhub.core.stores.store import StoreId, current_store, project_store, use_store
 from memoryhub.core.stores.store import list_projects as project_ids
 from memoryhub.registry.present import project_line
@@ -141,7 +143,14 @@ def project_card(project_id: str) -> ProjectCard:
 
 def card_fields() -> dict[str, Any]:
     known = profile()
-    return {**name_fields(known), "org_id": known.org}
+    fields = name_fields(known)
+    return {**fields, "name": fields["name"] or _name_of_folder(current_store().name), "org_id": known.org}
+
+
+# An id that is a digest says nothing
+def _name_of_folder(project_id: str) -> str:
+    folders = bound_folders(project_id) if project_id.startswith(DIGEST_PREFIX) else []
+    return next((folder.name for folder in folders if project_id_of(folder.name) == project_id), "")
 
 
 def details_fields() -> dict[str, Any]:

@@ -19,7 +19,7 @@ from memoryhub.core.origin import use_origin
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.permissions import HUB, reaches
 from memoryhub.core.schemas import Listing, Paging
-from memoryhub.core.slugs import project_slug
+from memoryhub.core.slugs import project_id_of
 from memoryhub.core.stores.routing import current_alias
 from memoryhub.core.stores.store import Scope, StoreId, current_store, use_store
 from memoryhub.core.text import shortened
@@ -54,7 +54,7 @@ class WithIdFromName(BaseModel):
         ids = {"id", *(name for name, field in cls.model_fields.items() if field.alias == "id")}
         if not isinstance(given, dict) or ids & set(given) or not isinstance(given.get("name"), str):
             return given
-        slug = project_slug(given["name"])
+        slug = project_id_of(given["name"])
         return {**given, "id": slug} if slug else given
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from memoryhub.config.identity import identify_project
 from memoryhub.core.errors import Invalid
-from memoryhub.core.slugs import project_slug
+from memoryhub.core.slugs import project_id_of
 from memoryhub.core.text import flat, shortened
 from memoryhub.transfer.project_import import ProjectImport
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Report, SessionRecord
@@ -33,7 +33,7 @@ def project_of(name: str, default: str) -> str:
             return identify_project(project=None, directory=Path(name))
     except (Invalid, OSError, ValueError):
         pass  # it is named like the folder, as on a machine that has no such folder
-    return project_slug(last) or default
+    return project_id_of(last) or default
 
 
 @dataclass

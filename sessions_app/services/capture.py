@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from memoryhub.config.clients import Effect
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.folder import NO_FOLDER, FolderSettings, read_folder, use_folder
-from memoryhub.config.identity import bind_project
+from memoryhub.config.identity import bind_project, renamed_hint
 from memoryhub.core import clock, log, windows
 from memoryhub.core.contributions import opening_of, recall_of
 from memoryhub.core.errors import Invalid
@@ -33,6 +33,7 @@ from sessions_app.models import SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart
 from sessions_app.services.commits import record_commits
 from sessions_app.services.sessions import continue_session, end_unattended
+from sessions_app.services.state_file import follow_state_file
 from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
 
 _PROMPT_CHARS = 200
@@ -46,11 +47,12 @@ def digest_session(*, session_id: str, reason: str = "") -> str:
     """Return a summary of a session: prompts, commits, edited files, commands and the last answer."""
     prompts = _payloads(session_id, *names_of_speech(Speech.PROMPT))
     answers = _payloads(session_id, *names_of_speech(Speech.ANSWER))
+    tops = _tops(session_id)
     edits, commits = _payloads(session_id, FILE_EDITED.name), _payloads(session_id, COMMIT_RECORDED.name)
     lines = [
         _listed("Prompts", [one_line(prompt["content"], _PROMPT_CHARS) for prompt in prompts], _MAX_PROMPTS),
         _listed("Commits", [_commit(commit) for commit in commits], _MAX_COMMITS),
-        _listed("Files edited", _by_count(edit["path"] for edit in edits), _MAX_FILES),
+        _listed("Files edited", _by_count(_in_project(edit["path"], tops) for edit in edits), _MAX_FILES),
         _commands(session_id),
         _last_answer(answers),
         f"Ended by the client: {reason}." if reason else "",
@@ -65,6 +67,23 @@ def _payloads(session_id: str, *event_types: str) -> list[dict[str, Any]]:
         [session_id],
     )
     return [json.loads(payload) for (payload,) in found]
+
+
+# The top of the working tree in which the session began, and the folder itself, which has a name before it if it is on
+# another machine.
+def _tops(session_id: str) -> list[PurePath]:
+    directories = rows.fetch("SELECT directory FROM sessions_app_session WHERE session_id = %s", [session_id])
+    named = directories[0][0] if directories else ""
+    folder = Path(named if named.startswith("/") else named.partition(":")[2])
+    if not named.startswith("/"):
+        return [folder] if folder.is_absolute() else []
+    trees = [above for above in (folder, *folder.parents) if os.path.lexists(above / ".git")]
+    return [*trees[:1], folder]
+
+
+def _in_project(path: str, tops: list[PurePath]) -> str:
+    top = next((top for top in tops if PurePath(path).is_relative_to(top)), None)
+    return str(PurePath(path).relative_to(top)) if top else path
 
 
 def _commands(session_id: str) -> str:
@@ -127,9 +146,18 @@ def record_commits_of(event: HookEvent, key: str, commits: list[CommitRecord]) -
 def take_event(*, event: HookEvent, client: str, project: str, idempotency_key: str) -> str:
     """Capture a hook event in its project, and return the text that the client shows to its model, if any."""
     folder, problem = folder_settings_of(project, event)
+    hint = hint_for(event, project)
     with use_store(project_store(project), create=True), use_folder(folder), use_origin(source="hook", actor=client):
         capture(event=event, idempotency_key=idempotency_key)
-        return answer_to(event=event, project=project, problem=problem)
+        return hint + answer_to(event=event, project=project, problem=problem)
+
+
+def hint_for(event: HookEvent, project: str) -> str:
+    """Return what the start of a session says of a project that its folder may have had under another name."""
+    if not event.answers or event.effect is not Effect.START or not event.directory:
+        return ""
+    hint = renamed_hint(Path(event.directory), project)
+    return f"Memory Hub begins the project {project}: {hint}\n\n" if hint else ""
 
 
 def note_window(*, event: HookEvent, window: str) -> None:
@@ -260,6 +288,8 @@ def _open_turn(session_id: str) -> Turn | None:
 def _append(event: HookEvent, key: str) -> None:
     turn = automatic_turn(session_id=event.session_id)
     append_automatically(turn=turn, type=event.type, payload=event.payload, idempotency_key=key)
+    with use_origin(turn_id=turn.turn_id):
+        follow_state_file(event)
 
 
 def _commits(event: HookEvent) -> list[CommitRecord]:

@@ -47,13 +47,14 @@ def advance_iteration(*, command: IterationAdvance) -> Iteration:
     """
     with log.transaction():
         iteration = _active(command.id)
-        payload = IterationAdvanced(
-            iteration_id=iteration.id,
-            completed=command.completed or iteration.phase,
-            phase=command.phase,
-            artifacts=command.artifacts,
-        )
-        return _append(iteration, ITERATION_ADVANCED, payload)
+        completed = command.completed or iteration.phase
+        return record_phase(iteration, completed=completed, phase=command.phase, artifacts=command.artifacts)
+
+
+def record_phase(iteration: Iteration, *, completed: str, phase: str, artifacts: list[str]) -> Iteration:
+    """Record a completed phase, "" for none, and the one that follows it."""
+    payload = IterationAdvanced(iteration_id=iteration.id, completed=completed, phase=phase, artifacts=artifacts)
+    return _append(iteration, ITERATION_ADVANCED, payload)
 
 
 def complete_iteration(*, command: IterationComplete) -> Iteration:

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import unicodedata
 from pathlib import Path
 from unittest import TestCase, mock
 
@@ -176,8 +177,17 @@ class SlugTest(IdentityTestCase):
     def test_a_slug_is_valid_or_empty(self, name: str) -> None:
         self.assertRegex(project_slug(name), re.compile(r"\A([a-z0-9][a-z0-9._-]{0,63})?\Z"))
 
-    def test_a_folder_whose_name_makes_no_slug_is_an_error(self) -> None:
-        self.assertIn("漢字", self.refusal(self.folder("漢字")).message)
+    def test_a_folder_whose_name_is_in_another_script_has_an_id_that_stays(self) -> None:
+        for name, project in (
+            ("プロジェクト", "project-61bc332b"),
+            ("Проект", "project-f45edf00"),
+            ("漢字", "project-c6d29771"),
+        ):
+            self.assert_project(project, self.folder(name))
+            self.assert_project(project, self.repository(f"repository/{name}"))
+            self.assert_project(project, self.folder(f"decomposed/{unicodedata.normalize('NFD', name)}"))
+
+    def test_a_folder_without_a_name_is_an_error(self) -> None:
         self.assertIn("--project", self.refusal(Path("/")).message)
         self.assert_project("alpha", self.repository("漢字2", remote=CLONE))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,7 @@ from django.test import tag
 
 from memoryhub.config.clients import hook_clients
 from memoryhub.core.paging import estimate_tokens
+from memoryhub.core.session_places import FOLDER
 from tests.home import contents
 from tests.hook.client import ClaudeCode, HookTestCase, Repository, replayed, run_hook, wait_for_spooled
 from tests.secrets_made import SECRETS, TEXTS
@@ -73,6 +75,8 @@ class OneHubTests(HookTestCase):
     def setUp(self):
         super().setUp()
         self.home = self.hub.home
+        # Tests share the home and the names of sessions, which begin in another project in each of them
+        shutil.rmtree(self.home / FOLDER, ignore_errors=True)
 
     def clone(self, name: str, origin: str = "") -> Repository:
         repository = Repository(self.work.parent / name)

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -16,21 +15,19 @@ from django.test import SimpleTestCase
 
 from memoryhub.client.hook.front import declared
 from memoryhub.config.clients import Effect, hook_clients
-from memoryhub.config.identity import SETTINGS_FILE, bind_project, bound_folders
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
-from memoryhub.core.session_places import FOLDER, forget_old_places
-from memoryhub.core.stores.store import list_projects
 from sessions_app import git
 from sessions_app.events.client import client_events
-from sessions_app.hook_parser import parse_hook, place_event
-from sessions_app.models import Commit, Session, SessionStatus, Turn, TurnStatus
-from sessions_app.schemas import IterationStart, SessionEnd
-from sessions_app.services.capture import capture, take_event
+from sessions_app.hook_parser import parse_hook
+from sessions_app.models import Commit, Iteration, Session, SessionStatus, Turn, TurnStatus
+from sessions_app.schemas import HookDelivery, IterationStart, SessionEnd
+from sessions_app.services.capture import capture
+from sessions_app.services.deliveries import take_delivery
 from sessions_app.services.iterations import start_iteration
 from sessions_app.services.sessions import end_session
-from tests.sessions_app.test_git import Repository
+from tests.core.test_sanitize import TOKENS
 from tests.support import HubTestCase, make_git_folder
 
 COMMON = {"session_id": "s1", "cwd": "/work/alpha"}
@@ -271,6 +268,15 @@ class SessionsTests(CaptureTestCase):
         self.assertTrue(summary.endswith("Ended by the client: logout."))
         self.assertLess(len(summary), 1_000)
 
+    def test_the_summary_names_files_by_their_path_in_the_project(self):
+        make_git_folder(self.work)
+        self.hook("SessionStart", cwd=str(self.work / "docs"))
+        for path in (self.work / "a.py", self.work / "docs/b.md", Path("/etc/hosts"), Path("c.py")):
+            edit = {"file_path": str(path), "old_string": "x", "new_string": "y"}
+            self.hook("PostToolUse", tool_name="Edit", tool_input=edit)
+        self.hook("SessionEnd", reason="logout")
+        self.assertIn("Files edited: c.py; /etc/hosts; docs/b.md; a.py.", Session.objects.get().summary)
+
     def test_a_strict_project_is_captured_too(self):
         with mock.patch.dict(os.environ, MEMORY_HUB_TURN_POLICY="strict"):
             self.hook("UserPromptSubmit", prompt="One")
@@ -356,99 +362,105 @@ class CommitsTests(CaptureTestCase):
         self.assertEqual(self.types().count("command.run"), 2)
 
 
-class PlaceTests(HubTestCase):
-    """A session belongs to the project in which it began, whatever folder a later event names."""
+class StateFileTests(CaptureTestCase):
+    """The state file of Alfred Dev, in the forms that its orchestrator writes."""
 
-    def setUp(self):
-        super().setUp()
-        self.work = self.home / "work"
-        self.alpha, self.gamma = (make_git_folder(self.work / name) for name in ("alpha", "gamma"))
+    FIRST = {"comando": "feature", "descripcion": "Push notices", "fase_actual": "producto", "fases_completadas": []}
+    DESIGNED = {"nombre": "producto", "resultado": "aprobado", "artefactos": ["prd.md"], "completada_en": "2026-02-21"}
 
-    def send(self, event: str, folder: Path, *, session: str = "s1", client: str = "claude-code", **data: Any) -> str:
-        parsed = parse_hook(client=client, event=event, data={"session_id": session, "cwd": str(folder), **data})
-        project, placed = place_event(parsed, client=client, project=None)
-        key = f"{event}-{session}-{json.dumps(data)}"
-        take_event(event=placed, client=client, project=project, idempotency_key=key)
-        return project
+    def write(self, state: Any, *, path: str = ".claude/alfred-dev-state.json", **data: Any) -> None:
+        content = state if isinstance(state, str) else json.dumps(state)
+        tool = {"file_path": str(self.work / path), "content": content}
+        self.hook("PostToolUse", tool_name="Write", tool_input=tool, tool_response={}, **data)
 
-    def events(self, project: str) -> list[tuple[str, str]]:
-        with self.store(project, create=False):
-            return [(event.session_id, event.event_type) for event in RawEvent.objects.order_by("position")]
+    def iterations(self) -> list[tuple[str, str, list[str], str]]:
+        rows = Iteration.objects.order_by("id")
+        return [(row.command, row.phase, list(row.phases_completed), row.status) for row in rows]
 
-    def test_a_session_stays_in_the_project_in_which_it_began(self):
-        nested, temporary = make_git_folder(self.alpha / "nested"), Path(tempfile.gettempdir())
-        self.send("SessionStart", self.alpha, source="startup")
-        for folder in (self.gamma, nested, temporary, Path.home(), self.work / "gone"):
-            self.assertEqual(self.send("UserPromptSubmit", folder, prompt=f"In {folder}"), "alpha")
-        self.send("SessionStart", self.gamma, source="resume")
-        self.send("SessionEnd", self.gamma, reason="exit")
-        self.assertEqual(list_projects(), ["alpha"])
-        with self.store("alpha", create=False):
-            self.assertEqual(Session.objects.get().status, SessionStatus.COMPLETED)
-            self.assertEqual(Session.objects.get().directory, str(self.alpha))
-        self.assertEqual(bound_folders("alpha"), [self.alpha])
-        self.assertEqual(self.send("SessionStart", self.gamma, session="s2"), "gamma")
+    def test_a_write_begins_an_iteration_and_the_next_ones_advance_and_end_it(self):
+        self.write(self.FIRST)
+        self.assertEqual(self.iterations(), [("feature", "producto", [], "active")])
+        second = {**self.FIRST, "fase_actual": "desarrollo", "fases_completadas": [self.DESIGNED, "arquitectura"]}
+        for _ in range(2):
+            self.write(second)
+        self.assertEqual(self.iterations(), [("feature", "desarrollo", ["producto", "arquitectura"], "active")])
+        iteration = Iteration.objects.get()
+        self.assertEqual((iteration.description, iteration.artifacts), ("Push notices", ["prd.md"]))
+        self.assertEqual(
+            (iteration.session_id, RawEvent.objects.get(position=iteration.id).actor), ("s1", "claude-code")
+        )
+        done = {
+            **second,
+            "fase_actual": "completado",
+            "fases_completadas": [self.DESIGNED, "arquitectura", "desarrollo"],
+        }
+        for _ in range(2):
+            self.write(done)
+        phases = ["producto", "arquitectura", "desarrollo"]
+        self.assertEqual(self.iterations(), [("feature", "", phases, "completed")])
+        self.assertEqual(self.types().count("iteration.advanced"), 4)
+        self.assert_sound()
 
-    def test_a_session_of_a_worktree_that_is_removed_ends_in_its_project(self):
-        repository = Repository(self.work / "super")
-        repository.commit("one")
-        repository.git("worktree", "add", "-q", "../trees/one", "-b", "one")
-        folder = self.work / "trees" / "one"
-        self.send("SessionStart", folder)
-        repository.git("worktree", "remove", "--force", str(folder))
-        for event in ("UserPromptSubmit", "Stop", "SessionEnd"):
-            self.assertEqual(self.send(event, folder, prompt="After the removal"), "super")
-        self.assertEqual(list_projects(), ["super"])
-        self.assertEqual(self.events("super")[-1], ("s1", "session.ended"))
+    def test_other_work_in_the_file_begins_another_iteration(self):
+        self.write(self.FIRST)
+        self.write({**self.FIRST, "comando": "fix", "fase_actual": "diagnóstico"})
+        self.write({**self.FIRST, "comando": "fix", "fase_actual": "arreglo", "fases_completadas": ["diagnóstico"]})
+        self.write({**self.FIRST, "comando": "fix", "fase_actual": "diagnóstico"})
+        self.assertEqual(
+            [(row[0], row[3]) for row in self.iterations()],
+            [("feature", "abandoned"), ("fix", "abandoned"), ("fix", "active")],
+        )
 
-    def test_the_root_that_the_client_names_decides_for_a_session_without_a_start(self):
-        self.assertEqual(self.send("Stop", self.gamma, memory_hub_root=str(self.alpha)), "alpha")
-        self.assertEqual(self.send("Stop", self.gamma), "alpha")
+    def test_an_edit_of_a_part_is_read_from_the_file(self):
+        path = self.work / ".claude/alfred-dev-state.json"
+        path.parent.mkdir()
+        path.write_text(json.dumps(self.FIRST))
+        tool = {"file_path": ".claude/alfred-dev-state.json", "old_string": "a", "new_string": "b"}
+        self.hook("PostToolUse", tool_name="Edit", tool_input=tool)
+        self.assertEqual(self.iterations(), [("feature", "producto", [], "active")])
+        path.unlink()
+        os.mkfifo(path)
+        self.hook("PostToolUse", tool_name="Edit", tool_input=tool)
+        self.assertEqual((len(self.iterations()), self.types().count("file.edited")), (1, 2))
 
-    def test_the_same_name_of_another_client_is_another_session(self):
-        self.send("SessionStart", self.alpha)
-        self.assertEqual(self.send("SessionStart", self.gamma, client="codex"), "gamma")
+    def test_odd_files_and_those_of_other_folders_change_nothing_but_are_captured(self):
+        odd = (
+            "",
+            "{",
+            "[]",
+            "[" * 100_000,
+            "7",
+            "null",
+            '{"comando": 1, "fase_actual": ["x"]}',
+            '{"comando": "feature"}',
+        )
+        with self.assertLogs("sessions_app.services.state_file", "WARNING") as logs:
+            for content in odd[1:]:
+                self.write(content)
+            self.write(self.FIRST, path="../other/alfred-dev-state.json")
+        self.write(self.FIRST, path="my-alfred-dev-state.json")
+        self.assertEqual((self.iterations(), self.types().count("file.edited")), ([], len(odd) + 1))
+        self.assertEqual(len(logs.output), len(odd))
 
-    def test_no_event_makes_a_project_of_a_plain_folder(self):
-        plain = self.work / "notes"
-        plain.mkdir()
-        for number, folder in enumerate((plain, Path(tempfile.gettempdir()), Path.home(), self.work / "gone")):
-            with self.assertRaises(NotFound):
-                self.send("SessionStart", folder, session=f"plain-{number}")
-        self.assertEqual(list_projects(), [])
+    def test_a_write_on_another_machine_is_followed_from_what_was_written(self):
+        tool = {"file_path": "/home/ann/app/.claude/alfred-dev-state.json", "content": json.dumps(self.FIRST)}
+        data = {"session_id": "s9", "cwd": "/home/ann/app", "tool_name": "Write", "tool_input": tool}
+        with use_origin(source="rest", actor="token:ann/laptop"):
+            take_delivery(client="claude-code", event="PostToolUse", command=HookDelivery(data=data))
+        self.assertEqual(self.iterations(), [("feature", "producto", [], "active")])
 
-    def test_a_plain_folder_that_has_a_project_or_names_one_is_recorded(self):
-        first, second = self.work / "notes", self.work / "more"
-        for folder in (first, second):
-            folder.mkdir()
-        with self.assertRaisesRegex(NotFound, 'write project = "more" to .memory-hub.toml'):
-            self.send("SessionStart", second)
-        with self.store("notes"):
-            bind_project("notes", first)
-        (second / SETTINGS_FILE).write_text('project = "more"\n')
-        self.assertEqual(self.send("SessionStart", first, session="s2"), "notes")
-        self.assertEqual(self.send("SessionStart", second), "more")
-
-    def test_a_commit_in_another_repository_is_not_one_of_the_session_s_project(self):
-        repositories = [Repository(self.work / name) for name in ("one", "two")]
-        self.send("SessionStart", repositories[0].folder)
-        for repository in repositories:
-            sha = repository.commit(f"Add to {repository.folder.name}")
-            tool: Any = {
-                "tool_input": {"command": "git commit -m Add"},
-                "tool_response": {"stdout": f"[main {sha[:8]}] Add"},
+    def test_long_texts_and_secrets_are_kept_out(self):
+        secret = TOKENS["npm-token"]
+        phases = [{"nombre": "p" * 900, "artefactos": ["a" * 9_000, 7, secret]}, {"x": 1}, None, *map(str, range(900))]
+        self.write(
+            {
+                "comando": "c" * 900 + "\n#1",
+                "descripcion": f"Use {secret}",
+                "fase_actual": "x\ny",
+                "fases_completadas": phases,
             }
-            self.send("PostToolUse", repository.folder, tool_name="Bash", **tool)
-        types = [name for _, name in self.events("one")]
-        self.assertEqual((types.count("command.run"), types.count("commit.recorded")), (2, 1))
-
-    def test_notes_of_sessions_are_removed_after_a_time(self):
-        self.send("SessionStart", self.alpha)
-        [note] = (self.home / FOLDER).iterdir()
-        forget_old_places()
-        self.assertTrue(note.exists())
-        os.utime(note, (0, 0))
-        forget_old_places()
-        self.assertFalse(note.exists())
-        note.write_text("no note")
-        self.assertEqual(self.send("UserPromptSubmit", self.gamma, prompt="x"), "gamma")
+        )
+        [(command, _, completed, _)] = self.iterations()
+        self.assertEqual((len(command), len(completed[0]), len(completed)), (64, 64, 48))
+        texts = json.dumps(list(RawEvent.objects.values_list("payload_json", flat=True)))
+        self.assertNotIn(secret, texts)

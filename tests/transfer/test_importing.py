@@ -294,7 +294,7 @@ class ProjectsTests(ImportTestCase):
             "": "alpha",
             "Tide Charts": "tide-charts",
             "C:\\work\\tides\\": "tides",
-            "\u6f6e": "alpha",
+            "\u6f6e": "project-0ca1910a",
             "/": "alpha",
         }
         for name, project in {**names, "/srv/no-such-folder/tides": "tides"}.items():

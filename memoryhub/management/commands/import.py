@@ -20,7 +20,7 @@ from decisions.importing.folder import read_records
 from governance.imports.batches import list_batches, preview_only, recorded_import
 from governance.imports.undo import preview_undo, undo_import
 from memories.importing import MAX_HEADINGS, find_files, import_markdown, preview_new
-from memoryhub.config.identity import bind_project, identify_project
+from memoryhub.config.identity import bind_project, identify_project, renamed_hint
 from memoryhub.config.repository import find_repository, working_folder
 from memoryhub.core.errors import Invalid
 from memoryhub.core.origin import use_origin
@@ -121,6 +121,7 @@ class Command(ProjectCommand):
         if is_preview and project not in list_projects():
             self.stdout.write(self._preview_new(path, project, total, options))
             return
+        self._hint(project, options)
         with self.store(options):
             if is_preview:
                 with preview_only():
@@ -160,6 +161,7 @@ class Command(ProjectCommand):
         if not found:
             raise Invalid(f"no data of {source.name} was found in its usual places; name the file or folder")
         project = identify_project(project=options["project"], directory=working_folder())
+        self._hint(project, options)
         with use_origin(source="cli", actor=getpass.getuser()):
             for path in found:
                 self._import_path(source, path, project, options)
@@ -185,6 +187,11 @@ class Command(ProjectCommand):
                     f"imported into {report.project} as #{report.batch}; to undo it: memory-hub import undo "
                     f"{report.batch} --project {report.project}"
                 )
+
+    def _hint(self, project: str, options: dict[str, Any]) -> None:
+        hint = "" if options["project"] else renamed_hint(working_folder(), project)
+        if hint:
+            self.stderr.write(flat(f"note: {hint}"))
 
     # Scripts are not asked
     def _agreed(self, options: dict[str, Any]) -> bool:

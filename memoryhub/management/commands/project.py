@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memoryhub.config.identity import SETTINGS_FILE, check_project_id
+from memoryhub.config.identity import SETTINGS_FILE, check_project_id, renamed_hint
 from memoryhub.config.repository import working_folder
 from memoryhub.core import clock
 from memoryhub.core.backends.selected import stores
@@ -59,8 +59,10 @@ class Command(HubCommand):
         head = [project, *([flat(f"  because   {because}")] if because else [])]
         row = project_lookup.row_of(project)
         if row is None:
-            data = {"project_id": project, "because": because, "exists": False}
-            self.answer(data, [*head, "  status    does not exist yet; the first write creates it"])
+            hint = renamed_hint(working_folder(), project)
+            data = {"project_id": project, "because": because, "exists": False, "hint": hint}
+            status = ["  status    does not exist yet; the first write creates it"]
+            self.answer(data, [*head, *status, *([flat(f"  hint      {hint}")] if hint else [])])
             return
         with use_store(project_store(project)):
             details, decided = project_lookup.project_in_full()
