@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from decisions.events import DECISION_MARKED, DECISION_RECORDED, IMPORT_KEY
+from decisions.events import DECISION_MARKED, DECISION_RECORDED, DECISION_UNLINKED, IMPORT_KEY
 from decisions.importing.vocabulary import (
     FILLERS,
     PARTLY,
@@ -81,6 +81,17 @@ def _read_marks(imported: Imported) -> None:
         payload = json.loads(text or "{}")
         if payload.get("reason") == STATUS_OF_FILE and payload["decision_id"] in imported.statuses:
             imported.statuses[payload["decision_id"]] = DecisionStatus(payload["status"])
+
+
+def removed_edges(imported: Imported) -> set[tuple[int, EdgeRelation, int]]:
+    """Return the edges that a person removed: an import leaves them out."""
+    events = RawEvent.objects.filter(event_type=DECISION_UNLINKED.name).values_list("payload_json", flat=True)
+    payloads = [json.loads(text) for text in events if text]
+    edges = {
+        (payload["decision_id"], EdgeRelation(payload["edge"]["relation"]), payload["edge"]["to"])
+        for payload in payloads
+    }
+    return {edge for edge in edges if edge[0] in imported.existing and edge[2] in imported.existing}
 
 
 def existing_edges(imported: Imported) -> set[tuple[int, EdgeRelation, int]]:

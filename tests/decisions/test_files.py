@@ -26,7 +26,7 @@ from decisions.importing.outline import moment_of
 from decisions.importing.statuses import status_of
 from decisions.lineage_svg import Drawing, Node, draw_lineage
 from decisions.models import LINEAGE, Decision, DecisionEdge, EdgeRelation
-from decisions.schemas import DecisionLink, DecisionMark, DecisionRecord, DecisionSupersede
+from decisions.schemas import DecisionLink, DecisionMark, DecisionRecord, DecisionSupersede, DecisionUnlink
 from memories.importing import import_markdown
 from memories.models import Memory
 from memories.pack import compose_pack
@@ -528,6 +528,17 @@ class ImportingTests(DecisionsTestCase):
         self.assertEqual((self.import_one().marked, self.of(ONE).status), (1, "accepted"))
         services.mark_decision(command=DecisionMark(id=self.of(ONE).id, status="deprecated"))
         self.assertEqual((self.import_again().unchanged, self.of(ONE).status), (1, "deprecated"))
+
+    def test_an_edge_that_a_person_removed_is_not_imported_again(self):
+        self.write(TWO, nygard("2. Two", status=f"Supersedes [1]({ONE})"))
+        self.import_one()
+        edge = DecisionUnlink(id=self.of(TWO).id, relation="supersedes", to=self.of(ONE).id)
+        services.unlink_decisions(command=edge)
+        self.assertEqual((self.of(ONE).status, self.import_again().edges), ("accepted", 0))
+        self.write(TWO, nygard("2. Two", status=f"Supersedes [1]({ONE})", decision="Otherwise."))
+        self.import_again()
+        self.assertEqual((self.of(ONE).status, self.edges()), ("accepted", {(TWO, "supersedes", TWO)}))
+        self.assert_rebuilds()
 
     def test_what_a_person_superseded_or_erased_is_not_imported_again(self):
         self.import_one()

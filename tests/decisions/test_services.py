@@ -24,6 +24,7 @@ from decisions.schemas import (
     DecisionRecord,
     DecisionResult,
     DecisionSupersede,
+    DecisionUnlink,
 )
 from decisions.services import add_evidence, record_decision, supersede_decision
 from memories.pack import pack_context
@@ -342,6 +343,23 @@ class EdgeTests(DecisionsTestCase):
         self.assertEqual([self.link(first, "conflicts_with", second).is_new for _ in range(2)], [True, False])
         self.assertEqual(([edge["to"] for edge in self.get(first)["edges"]], log.head()[0]), ([second], 3))
 
+    def unlink(self, start: int, relation: str, end: int, **fields: str) -> DecisionResult:
+        command = DecisionUnlink.model_validate({"id": start, "relation": relation, "to": end, **fields})
+        return services.unlink_decisions(command=command)
+
+    def test_a_removed_edge_brings_back_what_it_superseded(self):
+        first, second, third = self.chain(3, "supersedes")
+        with self.assertRaisesRegex(NotFound, f"#{first} does not name #{second} as supersedes"):
+            self.unlink(first, "supersedes", second)
+        results = [self.unlink(second, "supersedes", first, reason="misread", idempotency_key="k") for _ in range(2)]
+        self.assertEqual([result.is_new for result in results], [True, False])
+        statuses = [self.get(number)["status"] for number in (first, second, third)]
+        self.assertEqual(statuses, ["accepted", "superseded", "accepted"])
+        self.assertEqual(self.get(second)["edges"], [])
+        self.assert_rebuilds()
+        self.assertTrue(self.link(second, "supersedes", first).is_new)
+        self.assertEqual(self.get(first)["heads"], [third])
+
     def test_a_lineage_goes_to_any_depth_both_ways(self):
         ids = self.chain(70, "supersedes")
         lineage = self.get(ids[60], lineage=True)["lineage"]
@@ -525,6 +543,12 @@ class DecisionsApiTests(RestTestCase):
         lineage = self.call("GET", f"{DECISIONS}/{first}/lineage").data
         for side in ("descendants", "heads"):
             self.assertEqual([step["id"] for step in lineage[side]], [second], side)
+        self.assertEqual(
+            self.call("DELETE", f"{DECISIONS}/{second}/edges/supersedes/{first}?reason=misread").data["id"], second
+        )
+        self.assertEqual(self.call("GET", f"{DECISIONS}/{first}").data["status"], "accepted")
+        self.call("DELETE", f"{DECISIONS}/{second}/edges/supersedes/{first}", expect=404)
+        self.post(f"/{second}/edges", {"relation": "supersedes", "to": first})
         before = self.call("GET", f"{DECISIONS}/{first}?as_of={first}&lineage=true").data
         self.assertEqual((before["status"], before["lineage"]["descendant_count"]), ("accepted", 0))
         third = self.record("Locks")
@@ -725,6 +749,14 @@ class History(RuleBasedStateMachine):
         else:
             services.link_decisions(command=command)
             self.reference.edges.add(edge)
+
+    @rule(number=PICK)
+    def unlink(self, number: int) -> None:
+        if self.reference.edges:
+            edge = sorted(self.reference.edges)[number % len(self.reference.edges)]
+            command = DecisionUnlink.model_validate(dict(zip(("id", "relation", "to"), edge, strict=True)))
+            services.unlink_decisions(command=command)
+            self.reference.edges.remove(edge)
 
     @rule(number=PICK, status=STATUS)
     def mark(self, number: int, status: str) -> None:
