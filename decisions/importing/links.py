@@ -122,6 +122,8 @@ _LIST = re.compile(r"[\s*_:,]*(?:(?:and|und|et|y|&)\s+)?")
 _OF_SECTION = re.compile(
     r"\b(?:sections?|parts?|paragraph|item|abschnitt|kapitel|teil|partie|sección|parte)\b|§|部分|第.{1,4}[节節章条條]"
 )
+# `updates ADR-3's table`: not the record itself
+_POSSESSIVE = ("'s", "’s")
 _LINK_TEXT = re.compile(r"\[[^\[\]]*\]\([^()]*\)|\([^()]*\)")
 _BEFORE = FILLERS | {word for words in STATUS_WORDS.values() for word in words.split()}
 
@@ -215,7 +217,7 @@ class _Clauses:
             self._has_record, is_backward = True, bool(REPLACED_BY_PRECEDING.match(following))
             yield Link(EdgeRelation.SUPERSEDES, target, is_backward)
             return
-        if token["bare"] and not self._is_listed(token):
+        if following.startswith(_POSSESSIVE) or (token["bare"] and not self._is_listed(token)):
             return
         self._has_record = True
         if self._relation is None:
