@@ -185,6 +185,7 @@ def _split(option: str) -> tuple[str, str]:
     name, *why_not = _DASH.split(option, maxsplit=1)
     if _LABEL.fullmatch(name.strip()) and len(option) <= _MAX_NAME:
         return option, ""
-    if not why_not and (parts := _COLON.fullmatch(option)):
+    parts = _COLON.fullmatch(option)
+    if parts and len(parts[1]) < len(name):
         name, why_not = parts[1], [parts[2]]
     return plain(name) if why_not else name, "".join(why_not)

@@ -381,6 +381,11 @@ class ReadingTests(SimpleTestCase):
                 "|Option|Pros|Cons|\n|---|---|---|\n|Redis|fast|dear|\n|Files (chosen)|a|b|",
                 [("Redis", "Pros: fast; Cons: dear")],
             ),
+            (
+                "SQLite.",
+                "- `One table`: all of it in one - or nearly so",
+                [("One table", "all of it in one - or nearly so")],
+            ),
             ("Files.", "### 1. Redis\n\nSlow.\n\n### 2. Files (CHOSEN)\n\nFast.", [("1. Redis", "Slow.")]),
         ):
             adr = read_adr(f"# T\n\n## Decision\n\n{outcome}\n\n## Alternatives Considered\n\n{section}\n")
