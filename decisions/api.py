@@ -9,6 +9,7 @@ from ninja import Query, Router, Status
 from pydantic import BaseModel, Field
 
 from decisions import selectors, services
+from decisions.models import EdgeRelation
 from decisions.schemas import (
     DecisionEvidence,
     DecisionGet,
@@ -18,6 +19,7 @@ from decisions.schemas import (
     DecisionRecord,
     DecisionResult,
     DecisionSupersede,
+    DecisionUnlink,
     DecisionView,
 )
 from memoryhub.core.rest import command_of, problems, without
@@ -28,6 +30,7 @@ router = Router()
 SupersedeBody = without(DecisionSupersede, "id")
 MarkBody = without(DecisionMark, "id")
 EdgeBody = without(DecisionLink, "id")
+UnlinkQuery = without(DecisionUnlink, "id", "relation", "to")
 EvidenceBody = without(DecisionEvidence, "id")
 Show = without(DecisionGet, "ids", "topic", "file_path", "limit", "max_tokens")
 Moment = without(DecisionGet, "ids", "topic", "file_path", "lineage", "limit", "max_tokens", called="DecisionMoment")
@@ -170,6 +173,24 @@ def link_decisions(
 ) -> Any:
     """409 if it would create a cycle; the message and ``path`` name it."""
     return services.link_decisions(command=command_of(DecisionLink, body, id=decision_id))
+
+
+@router.delete(
+    "decisions/{decision_id}/edges/{relation}/{to}",
+    response=DecisionResult,
+    tags=["decisions"],
+    summary="Remove a wrong edge between two decisions",
+)
+def unlink_decisions(
+    request: HttpRequest,
+    decision_id: EntityId,
+    relation: EdgeRelation,
+    to: EntityId,
+    query: Query[UnlinkQuery],  # type: ignore[valid-type]
+) -> Any:
+    """A decision that the edge superseded is in force again. An import does not add the edge again."""
+    command = command_of(DecisionUnlink, query, id=decision_id, relation=relation, to=to)
+    return services.unlink_decisions(command=command)
 
 
 @router.post(

@@ -8,7 +8,7 @@ from pydantic import Field
 from decisions.models import ArtifactKind, DecisionStatus, EdgeRelation, Impact, LinkType
 from memoryhub.core.entities import define_entity
 from memoryhub.core.events.event_types import EventGroup, Retention, define_event
-from memoryhub.core.events.rollback import reverses, sets_aside
+from memoryhub.core.events.rollback import reverses, sets_aside, stays
 from memoryhub.core.schemas import DerivedName, EventRef, Instant, Payload
 from sessions_app.events.work import EVIDENCE
 
@@ -68,6 +68,14 @@ class DecisionLinked(Payload):
     edge: Edge
 
 
+class DecisionUnlinked(Payload):
+    """An edge that was wrong was removed, whichever event made it."""
+
+    decision_id: EventRef
+    edge: Edge
+    reason: str = ""
+
+
 class DecisionMarked(Payload):
     """A new status or review note of a decision; its text never changes."""
 
@@ -104,6 +112,13 @@ DECISION_LINKED = _define(
     DecisionLinked,
     label="Decision linked",
     rollback=sets_aside("edges", "Edges between decisions", order=100),
+    changes_stream=False,
+)
+DECISION_UNLINKED = _define(
+    "decision.unlinked",
+    DecisionUnlinked,
+    label="Decision unlinked",
+    rollback=stays("a removed edge can be added again"),
     changes_stream=False,
 )
 DECISION_MARKED = _define(

@@ -12,12 +12,14 @@ from decisions.events import (
     DECISION_LINKED,
     DECISION_MARKED,
     DECISION_RECORDED,
+    DECISION_UNLINKED,
     Artifact,
     CommitEvidence,
     DecisionEvidenced,
     DecisionLinked,
     DecisionMarked,
     DecisionRecorded,
+    DecisionUnlinked,
     Edge,
 )
 from decisions.models import ArtifactKind, Decision, EdgeRelation, LinkType
@@ -89,6 +91,17 @@ def record(event: Event[DecisionRecorded]) -> None:
 @projects(DECISION_LINKED)
 def link(event: Event[DecisionLinked]) -> None:
     _add_edge(event, event.payload.decision_id, event.payload.edge)
+
+
+@projects(DECISION_UNLINKED)
+def unlink(event: Event[DecisionUnlinked]) -> None:
+    edge = event.payload.edge
+    rows.execute(
+        "DELETE FROM decisions_decisionedge WHERE from_id = %s AND relation = %s AND to_id = %s",
+        [event.payload.decision_id, edge.relation, edge.to],
+    )
+    if edge.relation is EdgeRelation.SUPERSEDES:
+        settle_statuses(event.position, [edge.to])
 
 
 @projects(DECISION_MARKED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from decisions.events import DECISION_EVIDENCED, DECISION_LINKED
+from decisions.events import DECISION_EVIDENCED, DECISION_LINKED, DECISION_UNLINKED
 from decisions.projectors import settle_statuses
 from memoryhub.core.events.projection import Event, projects
 from memoryhub.core.log.quarantine import (
@@ -47,7 +47,12 @@ UPDATE decisions_decisionedge SET event = given.event FROM (
         {json_text("e.payload_json", "edge", "relation")} AS relation,
         {json_int("e.payload_json", "edge", "to")} AS to_id, min(e.position) AS event
     FROM raw_events e WHERE e.stream_id IN ({_TOUCHED}) AND e.event_type = '{DECISION_LINKED.name}'
-        AND e.payload_json IS NOT NULL AND e.position {OUTSIDE} AND e.position < %s GROUP BY 1, 2, 3
+        AND e.payload_json IS NOT NULL AND e.position {OUTSIDE} AND e.position < %s AND NOT EXISTS (
+            SELECT 1 FROM raw_events u WHERE u.stream_id = e.stream_id AND u.event_type = '{DECISION_UNLINKED.name}'
+            AND u.position > e.position AND u.position < %s
+            AND {json_text("u.payload_json", "edge", "relation")} = {json_text("e.payload_json", "edge", "relation")}
+            AND {json_int("u.payload_json", "edge", "to")} = {json_int("e.payload_json", "edge", "to")}
+        ) GROUP BY 1, 2, 3
 ) AS given
 WHERE decisions_decisionedge.event IN (SELECT id FROM quarantine) AND decisions_decisionedge.to_id = given.to_id
     AND decisions_decisionedge.from_id = given.from_id AND decisions_decisionedge.relation = given.relation
@@ -59,7 +64,7 @@ def settle_sources(event: Event[QuarantinePlaced | QuarantineLifted]) -> None:
     if event.version > 1:
         ids = json.dumps(event.payload.ids)
         rows.execute(_EVIDENCE_OF_ANOTHER, [ids, event.position])
-        rows.execute(_EDGES_OF_ANOTHER, [ids, event.position])
+        rows.execute(_EDGES_OF_ANOTHER, [ids, event.position, event.position])
 
 
 # Decisions that a quarantined one superseded are in force again, and the reverse.

@@ -154,6 +154,16 @@ class DecisionLink(Command):
     idempotency_key: IdempotencyKey = None
 
 
+class DecisionUnlink(Command):
+    """Remove a wrong edge between two decisions."""
+
+    id: EntityId = Field(description="id of the decision that names the other")
+    relation: EdgeRelation
+    to: EntityId = Field(description="the other decision")
+    reason: str = Field("", max_length=1_000, description="why")
+    idempotency_key: IdempotencyKey = None
+
+
 class DecisionMark(Command):
     """Change a decision's status, or complete its review; its text never changes."""
 

@@ -70,6 +70,9 @@ def _shown(
     other = others[end if is_out else start]
     return {
         "name": str(relation.label).lower() if is_out else _inverse_name(relation, other.status),
+        "start": start,
+        "relation": name,
+        "end": end,
         "id": other.id,
         "title": other.title,
         "struck": listing.is_struck(other.status),
@@ -173,6 +176,7 @@ class DecisionAdmin(DecisionEditing):
             page("supersede", needs(Act.WRITE, self.supersede_view)),
             page("mark", require_POST(needs(Act.WRITE, self.mark_view))),
             page("link", require_POST(needs(Act.WRITE, self.link_view))),
+            page("unlink", require_POST(needs(Act.WRITE, self.unlink_view))),
             page("evidence", require_POST(needs(Act.WRITE, self.evidence_view))),
             page("lookup", self.lookup_view),
         ]

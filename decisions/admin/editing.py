@@ -16,7 +16,7 @@ from decisions.admin.filters import used_words
 from decisions.admin.forms import MORE, DecisionForm, RecordForm, SupersedeForm, error_text, ids_in, with_more_rows
 from decisions.admin.listing import DecisionListAdmin
 from decisions.models import Decision, DecisionStatus
-from decisions.schemas import DecisionEvidence, DecisionLink, DecisionMark, DecisionResult
+from decisions.schemas import DecisionEvidence, DecisionLink, DecisionMark, DecisionResult, DecisionUnlink
 from decisions.selectors import find_decisions, heads
 from memories.admin.answers import warn_of_redactions
 from memories.admin.relations import plain_answer
@@ -106,6 +106,15 @@ class DecisionEditing(DecisionListAdmin):
             return services.link_decisions(command=command)
 
         return self._changed(request, decision, change, where="#edges")
+
+    def unlink_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        decision: Decision = self.find(request, object_id)
+
+        def change() -> DecisionResult:
+            given = {name: request.POST.get(name, "") for name in ("id", "relation", "to")}
+            return services.unlink_decisions(command=DecisionUnlink.model_validate(given))
+
+        return self._changed(request, decision, change, message="Removed.", where="#edges")
 
     def evidence_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         decision: Decision = self.find(request, object_id)

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from decisions.importing.folder import FileEdge, Records, in_order, read_records, resolve, topic_of
-from decisions.importing.links import STATUS_OF_FILE, Imported, existing_edges, key_of, read_imported
+from decisions.importing.links import STATUS_OF_FILE, Imported, existing_edges, key_of, read_imported, removed_edges
 from decisions.importing.reading import Adr, shorten
 from decisions.models import DecisionStatus, EdgeRelation
 from decisions.schemas import DecisionLink, DecisionMark, DecisionRecord
@@ -55,6 +55,8 @@ def import_adrs(*, directory: Path, progress: Progress | None = None, within: st
     """
     imported, records = read_imported(), read_records(directory, within)
     edges = resolve(records, imported.paths)
+    removed = removed_edges(imported)
+    edges = {edge for edge in edges if not _joins_versions(edge, imported, removed)}
     run = _Import(imported, records, edges, AdrReport(problems=records.problems, skipped=records.skipped))
     for done, path in enumerate(in_order(records.adrs, edges), 1):
         if path in records.adrs:
@@ -73,6 +75,12 @@ def _imported_records(paths: Sequence[str]) -> Mapping[str, str]:
 
 # A record's sections have no status: a superseded one would come back as a fact
 define_known_files(_imported_records)
+
+
+# Whether one of the edges is between any versions of the two files
+def _joins_versions(edge: FileEdge, imported: Imported, edges: Collection[tuple[int, EdgeRelation, int]]) -> bool:
+    starts, ends = imported.versions_of(edge.path), imported.versions_of(edge.to)
+    return any((start, edge.relation, end) in edges for start in starts for end in ends)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from decisions.events import DECISION_MARKED, DECISION_RECORDED, IMPORT_KEY
+from decisions.events import DECISION_MARKED, DECISION_RECORDED, DECISION_UNLINKED, IMPORT_KEY
 from decisions.importing.vocabulary import (
     FILLERS,
     PARTLY,
@@ -83,6 +83,17 @@ def _read_marks(imported: Imported) -> None:
             imported.statuses[payload["decision_id"]] = DecisionStatus(payload["status"])
 
 
+def removed_edges(imported: Imported) -> set[tuple[int, EdgeRelation, int]]:
+    """Return the edges that a person removed: an import leaves them out."""
+    events = RawEvent.objects.filter(event_type=DECISION_UNLINKED.name).values_list("payload_json", flat=True)
+    payloads = [json.loads(text) for text in events if text]
+    edges = {
+        (payload["decision_id"], EdgeRelation(payload["edge"]["relation"]), payload["edge"]["to"])
+        for payload in payloads
+    }
+    return {edge for edge in edges if edge[0] in imported.existing and edge[2] in imported.existing}
+
+
 def existing_edges(imported: Imported) -> set[tuple[int, EdgeRelation, int]]:
     ids = imported.existing
     found = DecisionEdge.objects.filter(from_id__in=ids, to_id__in=ids).values_list("from_id", "relation", "to_id")
@@ -111,6 +122,8 @@ _LIST = re.compile(r"[\s*_:,]*(?:(?:and|und|et|y|&)\s+)?")
 _OF_SECTION = re.compile(
     r"\b(?:sections?|parts?|paragraph|item|abschnitt|kapitel|teil|partie|sección|parte)\b|§|部分|第.{1,4}[节節章条條]"
 )
+# `updates ADR-3's table`: not the record itself
+_POSSESSIVE = ("'s", "’s")
 _LINK_TEXT = re.compile(r"\[[^\[\]]*\]\([^()]*\)|\([^()]*\)")
 _BEFORE = FILLERS | {word for words in STATUS_WORDS.values() for word in words.split()}
 
@@ -204,7 +217,7 @@ class _Clauses:
             self._has_record, is_backward = True, bool(REPLACED_BY_PRECEDING.match(following))
             yield Link(EdgeRelation.SUPERSEDES, target, is_backward)
             return
-        if token["bare"] and not self._is_listed(token):
+        if following.startswith(_POSSESSIVE) or (token["bare"] and not self._is_listed(token)):
             return
         self._has_record = True
         if self._relation is None:

@@ -34,6 +34,21 @@ _MARK = re.compile(rf"\s*[(\[（]\W*(?:{CHOSEN_MARKS})\b[^()]*[)\]）]", re.IGNO
 _NUMBERED = re.compile(
     r"\A(?:(?:option|alternative|opción|variante|方案|選択肢)\s*)?(?:\d+|[A-Z])\s*[.:)：–—-]\s+", re.IGNORECASE
 )
+# A paragraph for each option: `**Redis.** Another process to run.`
+_LEAD = re.compile(
+    r"^(?:\*\*|__)([^*_\n]+?)[.:]?(?:\*\*|__)[.:]?[ \t]+(.+?)(?=\n(?:\*\*|__)|\Z)", re.MULTILINE | re.DOTALL
+)
+_LABEL = re.compile(
+    r"(?:(?:option|alternative)\s+)?\(([a-z]|\d+)\)|(?:option|alternative)\s+([a-z]|\d+)\b", re.IGNORECASE
+)
+_CHOSEN_LABEL = re.compile(
+    r"(?:we\s+)?(?:will\s+)?(?:adopt|choose|chose|select|selected|use|accept|go with)\s+(?:option|alternative)\s+"
+    r"\(?([a-z]|\d+)\b",
+    re.IGNORECASE,
+)
+# An option of `Option 1 - Redis` has a name, not a reason
+_MAX_NAME = 100
+_COLON = re.compile(r"(?!(?:option|alternative)\b)(.{3,100}?):\s+(.{20,})", re.IGNORECASE | re.DOTALL)
 _DASH = re.compile(r"\s+[—–-]\s+")
 
 
@@ -46,7 +61,7 @@ def chosen_of(outcome: str) -> tuple[str, str] | None:
     quoted = _QUOTED.match(rest) or _BARE.match(rest)
     if quoted is None:
         return None
-    chosen = _unlinked(next(filter(None, quoted.groups())))
+    chosen = _unlinked(next(filter(None, quoted.groups()))).removesuffix("**")
     after = rest[quoted.end() :]
     return chosen, after[end.end() :].strip() if (end := _BECAUSE.match(after)) else after.strip()
 
@@ -57,6 +72,9 @@ def alternatives_of(outline: Outline, chosen: str | None) -> tuple[list[dict[str
     pieces = [piece for piece in outline.of(Part.OPTIONS) if len(piece.headings) == 1]
     rows = [row for piece in pieces for row in option_rows(piece.text)]
     listed = [option for piece in pieces for option in _items(piece.text)]
+    reasons = reasons or [
+        (name, why.strip()) for piece in pieces if not listed for name, why in _LEAD.findall(piece.text)
+    ]
     options = listed or [name for name, _ in reasons]
     if rows:
         found = rows
@@ -66,8 +84,24 @@ def alternatives_of(outline: Outline, chosen: str | None) -> tuple[list[dict[str
         found = [_split(option) for option in options]
     number = _option_number(chosen, [option for option, _ in found])
     reason = found.pop(number)[1] if number is not None else ""
-    others = [(option, why_not) for option, why_not in found if option and not _is_chosen(option, why_not)]
+    label = _label_in(outline)
+    others = [
+        (option, why_not)
+        for option, why_not in found
+        if option and not _is_chosen(option, why_not) and (not label or _label_of(option) != label)
+    ]
     return [{"option": option, "why_not": why_not} for option, why_not in others], reason
+
+
+# `Adopt Option (c)`: the label of the chosen option in the first sentence of the outcome
+def _label_in(outline: Outline) -> str:
+    match = _CHOSEN_LABEL.match(plain(folded(outline.of(Part.OUTCOME), 1)[:300]))
+    return match[1].lower() if match else ""
+
+
+def _label_of(option: str) -> str:
+    match = _LABEL.match(plain(option))
+    return next(filter(None, match.groups())).lower() if match else ""
 
 
 def _is_chosen(option: str, why_not: str) -> bool:
@@ -149,4 +183,9 @@ def _key(name: str) -> str:
 # `Redis — another process to run`: option and reason on one line.
 def _split(option: str) -> tuple[str, str]:
     name, *why_not = _DASH.split(option, maxsplit=1)
+    if _LABEL.fullmatch(name.strip()) and len(option) <= _MAX_NAME:
+        return option, ""
+    parts = _COLON.fullmatch(option)
+    if parts and len(parts[1]) < len(name):
+        name, why_not = parts[1], [parts[2]]
     return plain(name) if why_not else name, "".join(why_not)

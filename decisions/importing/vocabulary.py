@@ -58,7 +58,7 @@ _PARTS = {
     "|compliance|konsequenzen|positive konsequenzen|negative konsequenzen|folgen|auswirkungen"
     "|conséquences|conséquences positives|conséquences négatives|consecuencias|consecuencias positivas"
     "|consecuencias negativas|后果|影响|结果|正面影响|负面影响|影響|結果|帰結",
-    Part.LINKS: "links|more information|related decisions|related adrs|references|see also"
+    Part.LINKS: "links|related|more information|related decisions|related adrs|references|see also"
     "|weitere informationen|verwandte entscheidungen|referenzen|siehe auch|liens|plus d informations"
     "|informations complémentaires|décisions liées|références|voir aussi|enlaces|más información"
     "|decisiones relacionadas|referencias|ver también|链接|更多信息|相关决策|参考|参考资料|参见"
@@ -183,5 +183,6 @@ OPTION_COLUMNS = (
 REASON_COLUMNS = (
     "why not chosen|why not|why rejected|reason|reasons|rationale|reason for rejection|rejected because"
     "|rejection reason"
-    "|verdict|warum nicht|grund|begründung|pourquoi pas|raison|por qué no|razón|未选原因|原因|理由|不採用の理由"
+    "|verdict|result|why chosen rejected|why chosen or rejected|decision|outcome"
+    "|warum nicht|grund|begründung|pourquoi pas|raison|por qué no|razón|未选原因|原因|理由|不採用の理由"
 )

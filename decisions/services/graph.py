@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from decisions.events import DECISION_LINKED, DECISION_MARKED, DECISION_RECORDED, DecisionLinked, DecisionMarked, Edge
+from decisions.events import (
+    DECISION_LINKED,
+    DECISION_MARKED,
+    DECISION_RECORDED,
+    DECISION_UNLINKED,
+    DecisionLinked,
+    DecisionMarked,
+    DecisionUnlinked,
+    Edge,
+)
 from decisions.models import LINEAGE, Decision, DecisionStatus, EdgeRelation
-from decisions.schemas import DecisionLink, DecisionMark, DecisionResult
+from decisions.schemas import DecisionLink, DecisionMark, DecisionResult, DecisionUnlink
 from decisions.selectors.decisions import find_decision, find_decisions
 from decisions.selectors.edges import heads, path_between, replaced_by, superseded_among, visible_edges
 from decisions.services.record import refuse_superseded
 from memoryhub.core import log
-from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.core.errors import Conflict, Invalid, NotFound
 from memoryhub.core.events.rollback import Effect, Step, Values, define_effect
 
 # Decisions shown at each end of a path.
@@ -43,6 +52,30 @@ def link_decisions(*, command: DecisionLink) -> DecisionResult:
         named = [command.to] if command.relation is EdgeRelation.SUPERSEDES else []
         superseded = replaced_by(decision.id, named)
     return _answer(decision).model_copy(update={"superseded": superseded})
+
+
+def unlink_decisions(*, command: DecisionUnlink) -> DecisionResult:
+    """Remove an edge between two decisions; what it superseded is in force again unless another supersedes it.
+
+    An import does not add it again.
+
+    Raises:
+        NotFound: one of the decisions does not exist, or there is no such edge.
+    """
+    with log.transaction():
+        decision, _ = find_decisions([command.id, command.to])
+        if log.find_by_key(command.idempotency_key, DECISION_UNLINKED):
+            return _answer(decision, is_new=False)
+        if not _is_there(command):
+            raise NotFound(
+                f"#{command.id} does not name #{command.to} as {command.relation}; decision_get shows its edges"
+            )
+        edge = Edge(relation=command.relation, to=command.to)
+        payload = DecisionUnlinked(decision_id=decision.id, edge=edge, reason=command.reason)
+        draft = log.prepare(DECISION_UNLINKED, payload)
+        log.append(draft, stream=f"decision:{decision.id}", idempotency_key=command.idempotency_key)
+        decision.refresh_from_db()
+    return _answer(decision)
 
 
 def mark_decision(*, command: DecisionMark) -> DecisionResult:
@@ -85,7 +118,7 @@ def mark_decision(*, command: DecisionMark) -> DecisionResult:
     return _answer(decision).model_copy(update={"superseded": superseded})
 
 
-def _is_there(command: DecisionLink) -> bool:
+def _is_there(command: DecisionLink | DecisionUnlink) -> bool:
     edges = visible_edges().filter(from_id=command.id, relation=command.relation, to_id=command.to)
     return bool(edges.exists())
 

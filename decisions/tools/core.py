@@ -7,8 +7,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from decisions import selectors, services
 from decisions.present import decision_text, result_text
-from decisions.schemas import DecisionGet, DecisionRecord, DecisionResult, DecisionSupersede
+from decisions.schemas import DecisionGet, DecisionRecord, DecisionResult, DecisionSupersede, DecisionUnlink
 from memoryhub.core.errors import Invalid
+from memoryhub.core.text import flat
 from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, fitted, register_resources, register_tools
 from memoryhub.core.validation import explain
 
@@ -23,6 +24,12 @@ def record(command: DecisionRecord) -> Answer:
 
 def supersede(command: DecisionSupersede) -> Answer:
     return _done(services.supersede_decision(command=command))
+
+
+def unlink(command: DecisionUnlink) -> Answer:
+    result = services.unlink_decisions(command=command)
+    text = f"#{result.id} no longer {command.relation} #{command.to}"
+    return Answer(flat(text), result.model_dump(mode="json"))
 
 
 def get(command: DecisionGet) -> Answer:
@@ -58,6 +65,14 @@ TOOLS = [
         DecisionSupersede,
         supersede,
         group=ToolGroup.WORK,
+        writes=True,
+    ),
+    Tool(
+        "decision_unlink",
+        "Remove a wrong edge between two decisions, such as one that an import read from a file.",
+        DecisionUnlink,
+        unlink,
+        group=ToolGroup.TAGS,
         writes=True,
     ),
     Tool(

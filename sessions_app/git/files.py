@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from subprocess import CompletedProcess
 
 from memoryhub.core.errors import Unavailable
 from sessions_app.git.process import moment_of, run, text_of
@@ -22,12 +23,13 @@ class FirstCommit:
 def first_commits(directory: Path) -> dict[str, FirstCommit]:
     """Map the files below a folder, relative to it, to the commits that added them; empty outside git.
 
-    A file that was renamed without a change keeps its first commit. A shallow clone does not know when the files of
+    A renamed file keeps its first commit. A shallow clone does not know when the files of
     its oldest commits were added, so these are left out.
     """
-    options = ("--reverse", "--relative", "--name-status", "--diff-filter=AR", "--find-renames=100%", "-z")
     try:
-        done = run(directory, "log", *options, _FORMAT, "HEAD", "--", ".")
+        done = _log(directory, "--find-renames")
+        if done.returncode:
+            done = _log(directory, "--find-renames=100%")  # a partial clone has no texts to compare
         is_shallow = run(directory, "rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
     except Unavailable:
         return {}
@@ -39,6 +41,11 @@ def first_commits(directory: Path) -> dict[str, FirstCommit]:
         added = FirstCommit(text_of(author), moment_of(seconds))
         _follow([os.fsdecode(change) for change in changes], added, first)
     return first
+
+
+def _log(directory: Path, renames: str) -> CompletedProcess[bytes]:
+    options = ("--reverse", "--relative", "--name-status", "--diff-filter=AR", renames, "-z")
+    return run(directory, "log", *options, _FORMAT, "HEAD", "--", ".")
 
 
 # Pairs of `A` and a path, or triples of `R100`, the old path and the new one

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from decisions.models import ArtifactLink, DecisionEdge
+from decisions.models import ArtifactLink, Decision, DecisionEdge
 from memories.schemas.links import RelationCreate
 from memories.services.relations import create_relation
 from sessions_app.schemas import IterationStart, SessionStart
@@ -238,6 +238,18 @@ class AddingTests(DecidingTestCase):
             self.assert_shows(text_of(self.send(source, "link", relation=relation, to=target)), message)
         with self.store():
             self.assertEqual(DecisionEdge.objects.count(), 1)
+
+    def test_a_wrong_link_is_removed_from_either_page(self) -> None:
+        first = self.record("Poll")
+        for place in (0, 1):
+            second = self.record("Push", supersedes=[first])
+            fields = {"id": str(second), "relation": "supersedes", "to": str(first)}
+            shown = self.shown((first, second)[place])
+            for name, value in fields.items():
+                self.assert_shows(shown, f'name="{name}" value="{value}"')
+            self.assert_shows(text_of(self.send((first, second)[place], "unlink", **fields)), "Removed.", "No related")
+            with self.store():
+                self.assertEqual((DecisionEdge.objects.count(), Decision.objects.get(id=first).status), (0, "accepted"))
 
     def test_a_number_is_looked_up_before_it_is_linked(self) -> None:
         decision = self.record("Poll")

@@ -39,6 +39,7 @@ _VALUES: dict[str, Maker] = {
     "commit_record": lambda _: COMMIT,
     "decision_record": lambda _: {"chosen": "c"},
     "decision_supersede": lambda world: {"id": world.decision()},
+    "decision_unlink": lambda world: world.linked(),
     "event_append": lambda world: world.turn(),
     **{f"{kind}_update": _revision(kind) for kind in _ENTRY_KINDS},
     **{f"{kind}_deactivate": _entry(kind) for kind in _ENTRY_KINDS},

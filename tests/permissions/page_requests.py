@@ -37,6 +37,11 @@ def _unrelate(world: World) -> tuple[str, Fields]:
     return f"{_MEMORY}/{source}/relations/{relation}/remove/", {}
 
 
+def _unlink(world: World) -> tuple[str, Fields]:
+    edge = world.linked()
+    return f"{_DECISION}/{edge['id']}/unlink/", edge
+
+
 def _erase(world: World) -> tuple[str, Fields]:
     memory = world.deleted()
     asked = world.asked(f"projects/{OWN}/memories/{memory}?permanent=true")
@@ -88,6 +93,7 @@ _FORMS: dict[Act, dict[str, Form]] = {
         ),
         "decisions_decision_mark": (f"{_DECISION}/{{decision}}/mark/", {"status": "deprecated"}),
         "decisions_decision_link": (f"{_DECISION}/{{decision}}/link/", {"relation": "refines", "to": "{decision}"}),
+        "decisions_decision_unlink": _unlink,
         "decisions_decision_evidence": (f"{_DECISION}/{{decision}}/evidence/", {"kind": "notes", "value": "n{number}"}),
     },
     Act.REVIEW: {

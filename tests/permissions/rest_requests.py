@@ -61,6 +61,11 @@ def erase(world: World, scope: str) -> Values:
     return {"memory_id": query.pop("id"), **query, "permanent": "true"}
 
 
+def _unlink(world: World) -> dict[str, Any]:
+    edge = world.linked()
+    return {"decision_id": edge.pop("id"), **edge}
+
+
 # What a request needs besides the samples of what its description requires: a row in some state, or any change at all
 _VALUES: dict[str, Maker] = {
     f"patch {MEMORIES}/{{memory_id}}": lambda _: {"content": "new", "base_version": 1},
@@ -71,6 +76,7 @@ _VALUES: dict[str, Maker] = {
     f"post {PROJECT}/decisions": lambda _: {"chosen": "c"},
     f"post {PROJECT}/decisions/{{decision_id}}/status": lambda _: {"status": "deprecated"},
     f"post {PROJECT}/decisions/{{decision_id}}/edges": lambda _: {"relation": "depends_on"},
+    f"delete {PROJECT}/decisions/{{decision_id}}/edges/{{relation}}/{{to}}": _unlink,
     f"post {PROJECT}/decisions/{{decision_id}}/evidence": lambda world: {"notes": [f"seen {world.number()}"]},
     f"post {PROJECT}/sessions": lambda world: {"session_id": f"n{world.number()}", "purpose": "p"},
     f"post {PROJECT}/sessions/{{session_id}}/end": lambda _: {"summary": "s"},

@@ -159,6 +159,11 @@ class World:
             answer = self.send("PATCH", f"projects/{project}/memories/{memory}", body)
         return int(answer["conflict"])
 
+    def linked(self) -> dict[str, Any]:
+        """Return an edge between two new decisions."""
+        earlier = self.decision()
+        return {"id": self.decision(refines=[earlier]), "relation": "refines", "to": earlier}
+
     def decision(self, project: str = OWN, **fields: Any) -> int:
         given = {
             "title": f"{project} decision {self.number()}",
