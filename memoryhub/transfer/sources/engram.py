@@ -12,7 +12,7 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.text import first_line, flat
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, SessionRecord, Source, TurnRecord
 from memoryhub.transfer.sources.databases import Database, Row, joined, moment_of, open_database, text_of
-from memoryhub.transfer.sources.reading import Export, is_sqlite
+from memoryhub.transfer.sources.reading import Export, file_in, is_sqlite
 from memoryhub.transfer.sources.texts import current_repository
 
 _TOOL = "engram"
@@ -75,7 +75,7 @@ def _folder(path: Path) -> Iterator[Record]:
     if path.name == _CHUNKS and not chunks:
         chunks = [path]
     if (path / _FILE).is_file() or not chunks:
-        yield from _database(path / _FILE)
+        yield from _database(file_in(path, _FILE))
     else:
         yield from _chunks(chunks[0])
 
