@@ -30,7 +30,7 @@ _TABLES = {
     "user_prompts": _PROMPT,
 }
 _LISTS = {"sessions": "sessions", "observations": "observations", "user_prompts": "prompts"}
-# What tells rows of several machines apart
+# Columns by which rows of several machines differ
 _IDENTITIES = {
     "sessions": ("id",),
     "observations": ("sync_id", "id", "created_at"),
