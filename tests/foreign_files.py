@@ -230,7 +230,7 @@ READERS: dict[str, Reader] = {
     "import folder": Reader("a.md", _text_of_import),
     "import, text": Reader("a.json", _source("read_text")),
     "import, JSON": Reader("a.json", _source("read_json")),
-    "import, lines": Reader("a.json", _source("json_lines")),
+    "import, lines": Reader("a.json", _source("json_values")),
     "import, objects": Reader("a.json", _source("json_objects")),
     "import, settings": Reader("a.json", _source("read_settings")),
     "import, database": Reader("a.db", _database),

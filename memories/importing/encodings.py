@@ -39,7 +39,7 @@ def decode(raw: bytes) -> str:
     """Return the text of a file without a byte order mark.
 
     Raises:
-        Invalid: it is binary, or in an encoding that cannot be told with certainty.
+        Invalid: it is binary, or in an encoding that cannot be determined.
     """
     if mark := _MARKS.get(raw[:2]):
         return _unicode(raw, mark)

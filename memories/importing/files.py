@@ -33,7 +33,8 @@ _DATA_NAMES = re.compile(
     re.IGNORECASE,
 )
 # Keys of front matter with the time at which a text was written, and last changed
-_WRITTEN, _CHANGED = ("created", "date"), ("modified", "updated", "last_modified", "lastmod")
+_WRITTEN = ("created", "date", "created_at")
+_CHANGED = ("modified", "updated", "last_modified", "lastmod", "updated_at")
 # What a generator says of its file, not what a text says about generators
 _GENERATED = re.compile(
     r"@generated\b|\bthis (?:file|document|page|table|list) (?:is|was|has been) (?:automatically |auto-?)?generated\b"

@@ -83,7 +83,7 @@ def read_commits(
     window = _window(limit, since)
     if not _has_commits(repository):
         return
-    done, reason = 0, "it is a partial clone, and contents of files are not fetched"
+    done, reason = 0, ""
     if not _is_partial(repository):
         try:
             with stream(repository, *_log(_COUNTED), "--reverse", *window, "HEAD", "--") as chunks:
@@ -95,14 +95,21 @@ def read_commits(
             if "exit_code" not in error.data:
                 raise
             reason = error.message
-    uncounted = 0
+    uncounted: list[str] = []
     with stream(repository, *_log(_UNCOUNTED), "--reverse", *window, "HEAD", "--") as chunks:
         remaining = islice(_parsed(_tokens(chunks)), done, None)
         for commit in _LineCounts(repository, _absent_objects(repository)).of(remaining):
-            uncounted += any(file.insertions is None for file in commit.files)
+            # Of commits whose contents are there, only binary files have none
+            if commit.files and all(file.insertions is None for file in commit.files):
+                uncounted.append(commit.sha)
             yield commit
     if uncounted:
-        warn(f"{counted(uncounted, 'commit')} without line counts: {reason}")
+        reason = reason or f"it is a partial clone, and nothing is fetched: {_reason(repository, uncounted[0])}"
+        warn(f"{counted(len(uncounted), 'commit')} without line counts: {reason}")
+
+
+def _reason(repository: Path, sha: str) -> str:
+    return last_line(run(repository, *_log(_COUNTED), "--max-count=1", sha, "--").stderr)
 
 
 def _absent_objects(repository: Path) -> set[bytes]:

@@ -190,6 +190,8 @@ class RecordTests(DatabaseTestCase):
                 list(SOURCES[source].records(path))
             self.assertIn(looks, refused.exception.message)
             self.assertIn(f"; `import {source}` takes ", refused.exception.message)
+        for source, file in (("engram", "engram.db"), ("claude-mem", "claude-mem.db")):
+            self.assert_refused(source, self.home, f"has no {file}: it has export.json")
 
     def test_times(self) -> None:
         for same_day in (1_715_000_000, 1_715_000_000_000, "2024-05-06 07:08:09", "2024-05-06T07:08:09.123Z"):

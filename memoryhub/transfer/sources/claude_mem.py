@@ -11,7 +11,7 @@ from pathlib import Path
 from memoryhub.core.text import first_line
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, SessionRecord, Source, TurnRecord
 from memoryhub.transfer.sources.databases import Database, Row, joined, moment_of, open_database, text_of
-from memoryhub.transfer.sources.reading import Export, is_json
+from memoryhub.transfer.sources.reading import Export, file_in, is_json
 from memoryhub.transfer.sources.texts import clean_tags
 
 _TOOL = "claude-mem"
@@ -53,7 +53,7 @@ def _read(path: Path) -> Iterator[Record]:
         if export.left_out:
             yield LeftOut(str(path), f"entries that are no rows: {export.left_out}")
     else:
-        with open_database(path / _FILE if path.is_dir() else path, _TOOL, _TABLES) as database:
+        with open_database(file_in(path, _FILE), _TOOL, _TABLES) as database:
             yield from _records(database, path)
 
 

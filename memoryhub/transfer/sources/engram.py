@@ -12,7 +12,7 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.text import first_line, flat
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, SessionRecord, Source, TurnRecord
 from memoryhub.transfer.sources.databases import Database, Row, joined, moment_of, open_database, text_of
-from memoryhub.transfer.sources.reading import Export, is_sqlite
+from memoryhub.transfer.sources.reading import Export, file_in, is_sqlite
 from memoryhub.transfer.sources.texts import current_repository
 
 _TOOL = "engram"
@@ -30,7 +30,7 @@ _TABLES = {
     "user_prompts": _PROMPT,
 }
 _LISTS = {"sessions": "sessions", "observations": "observations", "user_prompts": "prompts"}
-# What tells rows of several machines apart
+# Columns by which rows of several machines differ
 _IDENTITIES = {
     "sessions": ("id",),
     "observations": ("sync_id", "id", "created_at"),
@@ -75,7 +75,7 @@ def _folder(path: Path) -> Iterator[Record]:
     if path.name == _CHUNKS and not chunks:
         chunks = [path]
     if (path / _FILE).is_file() or not chunks:
-        yield from _database(path / _FILE)
+        yield from _database(file_in(path, _FILE))
     else:
         yield from _chunks(chunks[0])
 

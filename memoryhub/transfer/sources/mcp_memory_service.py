@@ -13,7 +13,7 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.text import first_line, flat
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Source
 from memoryhub.transfer.sources.databases import Database, moment_of, open_database, text_of
-from memoryhub.transfer.sources.reading import Export, is_json
+from memoryhub.transfer.sources.reading import Export, file_in, is_json
 from memoryhub.transfer.sources.texts import clean_tags, own_relation
 
 _TOOL = "mcp-memory-service"
@@ -45,7 +45,7 @@ def _read(path: Path) -> Iterator[Record]:
     if is_json(path):
         yield from _export(path)
         return
-    path = path / _FILE if path.is_dir() else path
+    path = file_in(path, _FILE)
     with open_database(path, _TOOL, {"memories": _REQUIRED}, optional=["memory_graph"]) as database:
         relations = _relations(database)
         for row in database.rows("memories", _COLUMNS):

@@ -30,6 +30,8 @@ MAX_LINES = 512 * 2**20
 # Files and folders that are looked at, and levels of folders
 MAX_ENTRIES = 200_000
 MAX_DEPTH = 64
+# Entries of a folder that a message names
+_MOST_NAMED = 5
 # See https://sqlite.org/fileformat2.html
 _SQLITE = b"SQLite format 3\0"
 _UNICODE_MARKS = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"
@@ -233,6 +235,20 @@ def is_json(path: Path) -> bool:
     except Invalid:
         return False
     return head.strip(_UNICODE_MARKS)[:1] in (b"{", b"[")
+
+
+def file_in(path: Path, name: str) -> Path:
+    """Return a file, or the file of that name in a folder.
+
+    Raises:
+        Invalid: the folder has none; the message says what it has.
+    """
+    if not is_folder(path) or (path / name).is_file():
+        return path / name if is_folder(path) else path
+    names = [flat(entry.name) for entry in sorted(path.iterdir())[: _MOST_NAMED + 1]]
+    more = " and more" if len(names) > _MOST_NAMED else ""
+    listed = f"it has {', '.join(names[:_MOST_NAMED])}{more}" if names else "it is empty"
+    raise Invalid(f"{flat(str(path))} has no {name}: {listed}")
 
 
 def is_sqlite(path: Path) -> bool:

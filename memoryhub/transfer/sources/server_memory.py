@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from memories.importing.files import changed_times
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Source
@@ -100,8 +101,9 @@ class _Graph:
 
     def records(self) -> Iterator[Record]:
         relations = dict(self.relations)
+        changed = changed_times(self.path.parent, [self.path.name])[self.path.name]
         for name, entity in self.entities.items():
-            yield _record(entity, list(relations.pop(name, {})), self.entities)
+            yield _record(entity, list(relations.pop(name, {})), self.entities, changed)
         for start, ends in relations.items():
             yield LeftOut(str(self.path), f"relations of {start[:80]!r}, which is no entity: {len(ends)}")
         yield from self.left_out
@@ -134,16 +136,19 @@ def _moment(values: Mapping[str, Any], names: tuple[str, ...]) -> datetime | Non
     return next(filter(None, (moment_of(values.get(name)) for name in names)), None)
 
 
-def _record(entity: _Entity, relations: list[tuple[str, str]], entities: Mapping[str, _Entity]) -> MemoryRecord:
+def _record(
+    entity: _Entity, relations: list[tuple[str, str]], entities: Mapping[str, _Entity], changed: datetime
+) -> MemoryRecord:
     # The names of relations are free there; the text keeps them
     lines = [*entity.texts, *(f"{relation} {end}" for relation, end in relations)]
+    created = entity.created or min(entity.times, default=None)
     return MemoryRecord(
         key=entity.name,
         title=entity.name,
         content="\n".join(f"- {line}" for line in lines),
         tags=clean_tags([entity.type]),
-        created=entity.created or min(entity.times, default=None),
-        updated=entity.updated or max(entity.times, default=None),
+        created=created,
+        updated=entity.updated or max(entity.times, default=None if created else changed),
         relations=tuple((own_relation(relation), end) for relation, end in relations if end in entities),
         place=entity.place,
     )
