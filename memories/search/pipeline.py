@@ -76,6 +76,8 @@ class Pipeline:
     speaker: float = 1.0
     # Whether names such as ``a.b_c`` are also searched as a whole
     phrases: bool = True
+    # Whether sections that say nothing rank below the others of their chapter
+    lowers_empty_sections: bool = True
 
     @property
     def uses_surroundings(self) -> bool:
