@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import IntEnum
 from functools import cached_property
@@ -13,6 +13,7 @@ from memories.schemas import SearchSourceName
 from memories.scopes import Level
 from memories.search import engine
 from memories.search.parsed_query import ParsedQuery
+from memories.search.pipeline import USUAL
 from memoryhub.core.text import flat
 
 
@@ -50,7 +51,8 @@ class Request:
         """Return the entries of a source in the current store that match the query, best first, with their scores."""
         if not self.query.text:
             return {}
-        return dict(engine.rank(self.query.among(source), "auto", level).hits[: self.most])
+        pipeline = replace(USUAL, lowers_empty_sections=self.edition is Edition.PRESENT)
+        return dict(engine.rank(self.query.among(source), "auto", level, pipeline=pipeline).hits[: self.most])
 
 
 class Item:

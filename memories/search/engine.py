@@ -67,11 +67,11 @@ def rank(
         blended = _by_index(query, level, pipeline, others=others and mode != "fts5")
         weights = pipeline.beside_others() if blended.scores else pipeline
         found, factors = refine(blended.hits, query.terms, weights)
-        found = weigh(_with_successors(found, query, level), query, factors)
+        found = weigh(_with_successors(found, query, level), query, factors, pipeline)
         mode = "hybrid" if blended.scores else "fts5"
         return Ranked(found, mode, query.terms, factors, reasons(blended), blended.problems, blended.scores)
     factors = {}
-    found = weigh(_with_successors(_like(query, level), query, level), query, factors)
+    found = weigh(_with_successors(_like(query, level), query, level), query, factors, pipeline)
     return Ranked(found, "basic", query.terms, factors)
 
 

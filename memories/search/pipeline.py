@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from memories.embeddings.vectors import answering
 from memories.search.index import has_full_text
 from memories.search.words import words_in
 from memoryhub.config.current_settings import project_settings
@@ -36,8 +37,11 @@ def by_index(mode: str) -> bool:
 
 
 def mode_name() -> str:
+    """Return the mode in which searches of the current store answer while a hub runs."""
     wanted = wanted_mode()
-    return "basic" if wanted is SearchMode.BASIC or not has_full_text() else "fts5"
+    if wanted is SearchMode.BASIC or not has_full_text():
+        return "basic"
+    return "hybrid" if wanted is SearchMode.AUTO and answering() else "fts5"
 
 
 def note_on(mode: str, problems: Sequence[str]) -> str | None:
@@ -72,6 +76,8 @@ class Pipeline:
     speaker: float = 1.0
     # Whether names such as ``a.b_c`` are also searched as a whole
     phrases: bool = True
+    # Whether sections that say nothing rank below the others of their chapter
+    lowers_empty_sections: bool = True
 
     @property
     def uses_surroundings(self) -> bool:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from memories.kinds import BETWEEN_HEADINGS, EXPIRED_WEIGHT, PROPOSED_WEIGHT
 from memories.search.changes import change_weights
 from memories.search.parsed_query import ParsedQuery
+from memories.search.pipeline import Pipeline
 from memories.search.snippets import Factors, Hits
 from memories.selectors.relations import superseded_by
 from memories.substance import section_says_nothing
@@ -74,9 +75,9 @@ def successors_of(ids: Sequence[int]) -> dict[int, list[int]]:
     return found
 
 
-def weigh(hits: Hits, query: ParsedQuery, factors: Factors) -> Hits:
+def weigh(hits: Hits, query: ParsedQuery, factors: Factors, pipeline: Pipeline) -> Hits:
     weights: dict[int, float] = {}
-    for why, reason in _reasons(hits[:_WEIGHED], query) if hits else ():
+    for why, reason in _reasons(hits[:_WEIGHED], query, pipeline) if hits else ():
         for hit_id, weight in reason.items():
             weights[hit_id] = weights.get(hit_id, 1.0) * weight
             factors.setdefault(hit_id, {})[why] = weight
@@ -85,14 +86,15 @@ def weigh(hits: Hits, query: ParsedQuery, factors: Factors) -> Hits:
     return sorted(((hit_id, score * weights.get(hit_id, 1.0)) for hit_id, score in hits), key=lambda hit: -hit[1])
 
 
-def _reasons(hits: Hits, query: ParsedQuery) -> Iterator[Reason]:
+def _reasons(hits: Hits, query: ParsedQuery, pipeline: Pipeline) -> Iterator[Reason]:
     ids = [hit_id for hit_id, _ in hits]
     yield "expired", dict.fromkeys(_expired().intersection(ids), EXPIRED_WEIGHT)
     yield "proposed", dict.fromkeys(_proposed().intersection(ids), PROPOSED_WEIGHT)
     superseded = _among(ids[:_SHOWN_FIRST], f"SELECT m.id FROM memories_memory m WHERE {is_superseded()}")
     yield "superseded", dict.fromkeys(superseded, SUPERSEDED_WEIGHT)
     yield from _demoted(ids)
-    yield SAYS_LITTLE, _weights_of_empty_sections(hits)
+    if pipeline.lowers_empty_sections:
+        yield SAYS_LITTLE, _weights_of_empty_sections(hits)
     for hint in query.hints:
         of_source = "SELECT id FROM memories_searchdocument WHERE source = %s"
         yield "asked for", dict.fromkeys(_among(ids, of_source, hint.source), hint.weight)

@@ -468,6 +468,7 @@ class HybridTests(EmbeddingTestCase):
     def test_every_answer_gives_its_mode_and_how_to_search_by_meaning(self):
         with_meaning = search_text(MemorySearch(query="feline pets"))
         self.assertTrue(with_meaning.endswith("(1 of 1; mode: hybrid (words and meaning))"), with_meaning)
+        self.assertEqual(stats(command=Stats())["mode"], "hybrid")
         for changes, note in (
             ({"embedding_model": "none"}, "embedding_model is 'none'; set it to 'auto' to search by meaning, too"),
             ({"embedding_model": "auto", "search_mode": "fts5"}, "search_mode is 'fts5'; set it to 'auto' to search"),
