@@ -8,15 +8,21 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from memories.embeddings.meaning import model_name
-from memories.models import MemoryScope
-from memories.schemas import MemoryList, MemorySearch, SearchSourceName, Tags, TypeName
+from memories.embeddings.vectors import vector_of
+from memories.models import Memory, MemoryScope
+from memories.schemas import MemoryGet, MemoryList, MemorySearch, SearchSourceName, Tags, TypeName
 from memories.search import engine
 from memories.search.parsed_query import parse_search
 from memories.search.pipeline import wanted_mode
-from memories.selectors import filtered, hits, listed
+from memories.selectors import filtered, get_memories, hits, listed
 from memories.uses.events import Use
 from memories.uses.notes import note_read
 from memoryhub.core.schemas import MAX_INTEGER, Command, at_most
+from memoryhub.core.stores.store import Scope, current_store
+from memoryhub.core.text import shortened
+
+# Characters of a memory's content in a search
+MAX_EXCERPT = 200
 
 
 class ByOffset(Command):
@@ -36,6 +42,14 @@ class SearchByOffset(ByOffset):
     threshold: float = Field(0.0, ge=0.0, le=1.0)
 
 
+def get_whole(*, command: MemoryGet) -> dict[str, Any]:
+    store = current_store()
+    project = store.name if store.scope is Scope.PROJECT else None
+    (memory,) = get_memories(command=command)
+    vector = vector_of(memory["id"])
+    return {**memory, "project_id": project, "embedding": vector, "embedding_model": model_name() if vector else None}
+
+
 def list_by_offset(*, command: ListByOffset) -> dict[str, Any]:
     wanted = MemoryList(type=command.memory_type, tags=command.tags, include_deleted=command.include_deleted)
     matching = filtered(wanted)
@@ -53,13 +67,17 @@ def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
     )
     query = parse_search(question)
     ranked = engine.rank(query, wanted_mode(), others=True)
-    least = ranked.hits[0][1] * command.threshold if ranked.hits else 0.0
-    good = [hit for hit in ranked.hits if hit[1] >= least]
+    near = ranked.similarities()
+    good = [hit for hit in ranked.hits if near[hit[0]] >= command.threshold]
     shown = good[command.offset : command.offset + command.limit]
     note_read(Use.FOUND, [memory_id for memory_id, _ in shown])
+    memories = Memory.objects.in_bulk([memory_id for memory_id, _ in shown])
     return {
         "query": command.query,
-        "memories": hits(shown, MemoryScope.PROJECT, replace(ranked, factors={})),
+        "memories": [
+            {**hit, **_details(memories[hit["id"]])}
+            for hit in hits(shown, MemoryScope.PROJECT, replace(ranked, factors={}))
+        ],
         "pagination": _pagination(command.limit, command.offset, len(good)),
         "metadata": {
             "threshold": command.threshold,
@@ -67,6 +85,11 @@ def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
             "embedding_model": model_name() if ranked.mode == "hybrid" else None,
         },
     }
+
+
+def _details(memory: Memory) -> dict[str, Any]:
+    content = shortened(memory.content, MAX_EXCERPT)
+    return {"memory_type": memory.type, "tags": memory.tags, "content": content}
 
 
 def _pagination(limit: int, offset: int, total: int) -> dict[str, Any]:

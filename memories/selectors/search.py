@@ -172,6 +172,7 @@ def hits(
     documents, conflicts = engine.documents_of(ids), open_conflicts(ids)
     texts = engine.texts_of(documents)
     notes, successors = notes_of(documents), superseded_by(ids)
+    similarities = ranked.similarities()
     excerpts = {hit_id: excerpt(texts.get(hit_id, ""), ranked.terms) for hit_id in ids}
     found = [
         {
@@ -179,6 +180,7 @@ def hits(
             "scope": scope.value,
             "snippet": excerpts[document_id].text,
             "score": round(score, 6),
+            "similarity_score": similarities.get(document_id, 0.0),
             "event": document_id,
             "conflicts": conflicts.get(document_id, []),
             "superseded_by": successors.get(document_id, []),

@@ -230,6 +230,22 @@ STORY = [
         memory_type="note", tags=["preferences", "python"], author="Claude", project_id="alpha",
         related_chunks=["chunk-1", "chunk-2"], resource_links=[{"uri": "code://chunk/xyz", "type": "related"}])
         .says(r"^created #\d+ User prefers async$").keeps(memory=ID),
+    Call("write_memory", title="Seen whole", content="The pump hums.", tags=["pump"], format="json")
+        .says('"memory_type":"note"', '"created_at":"20', '"updated_at":"20', '"embedding_generated":(true|false)',
+        r'"tags":\["pump"\]').keeps(whole=r'"id":(\d+)'),
+    Call("update_memory", id="$whole", tags=["pump", "hum"], format="json")
+        .says('"updated_at":"20', '"embedding_regenerated":false', r'"tags":\["hum","pump"\]'),
+    Call("memories://get/$whole").says('"memory_type":"note"', '"project_id":"', '"related_chunks":',
+        '"deleted_at":null', '"embedding":', '"embedding_model":'),
+    Call("memories://search/pump%20hums?threshold=0.4").says('"similarity_score":', '"memory_type":"note"',
+        '"content":"The pump hums."', r'"threshold":0\.4'),
+    Call("memories://list?tags=hum").says(r'"id":$whole\b', '"memory_type":"note"', '"has_more":false'),
+    Call("delete_memory", id="$whole", format="json").says('"permanent":false', '"can_restore":true',
+        '"deleted_at":"20'),
+    Call("memory_guideline_add", name="Plain", content="Feed at noon.", format="json").keeps(plain=r'"id":(\d+)'),
+    Call("memory_guideline_get", id="$plain", format="json").says(r'"priority":50'),
+    Call("memory_guideline_get", id="$plain").never("priority: 50"),
+    Call("memory_knowledge_get", title="Quiet pump", format="json").says(r'"confidence":1\.0'),
     Call("write_memory", title="User prefers async", content="Otherwise.", memory_type="note", author=None,
         project_id=None, related_chunks=[]).fails("^conflict: .*#$memory"),
     Call("write_memory", title="T", content="c", memory_type="wish")
