@@ -160,7 +160,8 @@ STORY = [
     Call("tag_attach", id="$guideline", tag="a", tags=["b"]).fails("send only 'tags'"),
     Call("memory_relation_create", source_type="guideline", source_id="$guideline", target_type="tool",
         target_id="$tool", relation_type="applies_to", created_by="feeding agent")
-        .says("by feeding agent", "guideline #$guideline feed_daily applies_to tool #$tool git_commit").keeps(relation=r"related: #(\d+)"),
+        .says("by feeding agent", "guideline #$guideline feed_daily applies_to tool #$tool git_commit")
+        .keeps(relation=r"related: #(\d+)"),
     Call("memory_relation_create", source_type="tool", source_id="$tool", target_type="project", target_id="alpha",
         relation_type="related_to").says("tool #$tool git_commit related_to project"),
     Call("memory_relation_list", entry_type="guideline", entry_id="$guideline")
