@@ -144,6 +144,8 @@ class RelationCreated(Payload):
     source_id: EventRef
     target_type: EndType
     target_id: EventRef
+    # Who related them, if a client acts for several
+    author: str = ""
 
 
 class RelationDeleted(Payload):

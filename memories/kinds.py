@@ -53,6 +53,12 @@ def check_attributes(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def number_defaults(kind: str) -> dict[str, int | float]:
+    """Return the attributes that are a number unless it is given, such as the priority of a guideline."""
+    fields = KINDS[kind].attributes.model_fields
+    return {name: field.default for name, field in fields.items() if isinstance(field.default, int | float)}
+
+
 def attribute_columns(kind: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes that have a column of their own; None for those that the kind lacks."""
     own = KINDS[kind].indexed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from memories.kinds import number_defaults
 from memories.models import EndType, MemoryScope, ReviewState
 from memories.references import proposed_text, reference
 from memories.schemas import WriteResult, WriteStatus
@@ -129,7 +130,9 @@ def memory_text(memory: dict[str, Any]) -> str:
         f"{reference(memory)} {_what(memory)} v{memory['version']} {clock.minute(memory['updated_at'])} "
         f"by {memory['author'] or 'unknown'}{session}{topic}{tags}{source}{warnings(memory)}"
     )
-    own = [f"{name}: {hanging(_shown(value))}" for name, value in memory["attributes"].items()]
+    usual = number_defaults(memory["kind"])
+    attributes = {name: value for name, value in memory["attributes"].items() if value != usual.get(name)}
+    own = [f"{name}: {hanging(_shown(value))}" for name, value in attributes.items()]
     related = [related_line(relation, memory["id"]) for relation in memory.get("relations", [])]
     history = [version_text(version) for version in memory.get("versions", [])]
     used = [use_line(memory["use"])] if "use" in memory else []

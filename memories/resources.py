@@ -9,16 +9,22 @@ from pydantic import Field
 
 from memories import scopes
 from memories.embeddings.meaning import model_name
-from memories.models import MemoryScope
-from memories.schemas import MemoryList, MemorySearch, SearchSourceName, Tags, TypeName
+from memories.embeddings.vectors import vector_of
+from memories.models import Memory, MemoryScope
+from memories.schemas import MemoryGet, MemoryList, MemorySearch, SearchSourceName, Tags, TypeName
 from memories.search import engine
 from memories.search.parsed_query import parse_search
 from memories.search.pipeline import note_on, wanted_mode
-from memories.selectors import filtered, hits, listed
+from memories.selectors import filtered, get_memories, hits, listed
 from memories.selectors.search import without_hidden
 from memories.uses.events import Use
 from memories.uses.notes import note_read
 from memoryhub.core.schemas import MAX_INTEGER, Command, at_most
+from memoryhub.core.stores.store import Scope, current_store
+from memoryhub.core.text import shortened
+
+# Characters of a memory's content in a search
+MAX_EXCERPT = 200
 
 
 class ByOffset(Command):
@@ -36,6 +42,14 @@ class SearchByOffset(ByOffset):
     query: str = Field(min_length=1, max_length=2_000)
     limit: Annotated[int, at_most(50)] = Field(5, ge=1, le=MAX_INTEGER)
     threshold: float = Field(0.0, ge=0.0, le=1.0)
+
+
+def get_whole(*, command: MemoryGet) -> dict[str, Any]:
+    store = current_store()
+    project = store.name if store.scope is Scope.PROJECT else None
+    (memory,) = get_memories(command=command)
+    vector = vector_of(memory["id"])
+    return {**memory, "project_id": project, "embedding": vector, "embedding_model": model_name() if vector else None}
 
 
 def list_by_offset(*, command: ListByOffset) -> dict[str, Any]:
@@ -57,13 +71,17 @@ def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
     (level,) = scopes.levels(inherit=False)
     mode = wanted_mode()
     ranked = without_hidden(engine.rank(query, mode, level, others=True), level, [level])
-    least = ranked.hits[0][1] * command.threshold if ranked.hits else 0.0
-    good = [hit for hit in ranked.hits if hit[1] >= least]
+    near = ranked.similarities()
+    good = [hit for hit in ranked.hits if near[hit[0]] >= command.threshold]
     shown = good[command.offset : command.offset + command.limit]
     note_read(Use.FOUND, [memory_id for memory_id, _ in shown])
+    memories = Memory.objects.in_bulk([memory_id for memory_id, _ in shown])
     return {
         "query": command.query,
-        "memories": hits(shown, MemoryScope.PROJECT, replace(ranked, factors={})),
+        "memories": [
+            {**hit, **_details(memories[hit["id"]])}
+            for hit in hits(shown, MemoryScope.PROJECT, replace(ranked, factors={}))
+        ],
         "pagination": _pagination(command.limit, command.offset, len(good)),
         "metadata": {
             "threshold": command.threshold,
@@ -72,6 +90,11 @@ def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
             "embedding_model": model_name() if ranked.mode == "hybrid" else None,
         },
     }
+
+
+def _details(memory: Memory) -> dict[str, Any]:
+    content = shortened(memory.content, MAX_EXCERPT)
+    return {"memory_type": memory.type, "tags": memory.tags, "content": content}
 
 
 def _pagination(limit: int, offset: int, total: int) -> dict[str, Any]:

@@ -130,6 +130,16 @@ def stored(model: StoreModel, digests: Sequence[bytes]) -> dict[bytes, Packed]:
     return {digest: (scale, numbers) for digest, scale, numbers in vectors if is_vector(scale, numbers, size)}
 
 
+def vector_of(document_id: int) -> list[float] | None:
+    """Return the vector of a document by the model that answers questions; None if it has none."""
+    model = answering()
+    if model is None:
+        return None
+    packed = stored(model, [text.digest for text in texts([document_id])])
+    vectors = [[round(scale * number, 5) for number in memoryview(data).cast("b")] for scale, data in packed.values()]
+    return vectors[0] if vectors else None
+
+
 def unchanged(model: StoreModel, found: Sequence[Text]) -> set[int]:
     wanted = json.dumps([text.id for text in found])
     stored_rows = rows.fetch(

@@ -215,10 +215,10 @@ def relate(event: Event[RelationCreated]) -> None:
     rows.insert(
         Relation,
         id=event.position,
-        actor=event.actor,
+        actor=event.payload.author or event.actor,
         session_id=event.session_id,
         created_at=event.occurred_at,
-        **event.payload.model_dump(),
+        **event.payload.model_dump(exclude={"author"}),
     )
 
 

@@ -13,11 +13,13 @@ from memoryhub.core.kinds.builtin import kind_members
 from memoryhub.core.schemas import (
     LISTED_AS,
     LOWERED,
+    MAX_AUTHOR,
     MAX_INTEGER,
     Command,
     EntityId,
     IdempotencyKey,
     Identifier,
+    Line,
     Paging,
     Tag,
     only_in_full,
@@ -165,6 +167,7 @@ class RelationCreate(Command):
     source_type: _Type = None
     target_type: _Type = None
     scope: _Scope = MemoryScope.PROJECT
+    author: Line = Field("", max_length=MAX_AUTHOR, description="default: the client", json_schema_extra=only_in_full)
     idempotency_key: IdempotencyKey = None
 
 

@@ -29,6 +29,8 @@ class MemoryView(BaseModel):
     id: int
     kind: str
     type: str
+    # The same as ``type``
+    memory_type: str
     scope: str
     title: str
     content: str
@@ -37,7 +39,10 @@ class MemoryView(BaseModel):
     author: str
     source: str
     resource_links: list[dict[str, Any]]
+    # With the defaults of numbers, such as priority 50
     attributes: dict[str, Any]
+    # From the attributes
+    related_chunks: list[str]
     session_id: str
     version: int
     ephemeral: bool

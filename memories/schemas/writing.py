@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, JsonValue, StringConstraints, model_validator
+from pydantic import BaseModel, Field, JsonValue, StringConstraints, computed_field, model_validator
 
 from memories.events import ResourceLink
 from memories.models import MemoryKind, MemoryScope, Resolution, ReviewState
@@ -237,10 +237,31 @@ class WriteResult(BaseModel):
     accepted_version: int | None = None
     # None if no text was written.
     embedding: Embedding | None = None
+    # The memory after the write; None once it is erased
+    memory_type: str | None = None
+    tags: list[str] | None = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
     # Of a deletion.
     deleted_at: datetime | None = None
+    # Of a deletion: whether the text is erased.
+    permanent: bool | None = None
     # Of a deletion: False once the text is erased.
     can_restore: bool | None = None
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def embedding_generated(self) -> bool | None:
+        """Whether the memory has an embedding, or one is being computed; None if no text was written."""
+        return None if self.embedding is None else self.embedding is not Embedding.OFF
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def embedding_regenerated(self) -> bool | None:
+        """Whether a new embedding is being computed in place of an earlier one; None if no text was written."""
+        if self.embedding is None:
+            return None
+        return self.embedding is Embedding.QUEUED and self.status is not WriteStatus.CREATED
 
 
 class ConflictResult(BaseModel):

@@ -44,6 +44,22 @@ class Ranked:
     # Per other ranking, its scores of the hits that it found good
     scores: dict[str, dict[int, float]] = field(default_factory=dict)
 
+    def similarities(self) -> dict[int, float]:
+        """Return how near each hit is to the question, 0 to 1.
+
+        This is its cosine in the ranking by meaning, 0 if it is not near there. By words alone it is the hit's score as
+        a share of the best one.
+        """
+        if not self.scores:
+            best = self.hits[0][1] if self.hits else 0.0
+            return {hit: _share(score / best if best > 0 else 0.0) for hit, score in self.hits}
+        near = {hit: score for scores in self.scores.values() for hit, score in scores.items()}
+        return {hit: _share(near.get(hit, 0.0)) for hit, _ in self.hits}
+
+
+def _share(value: float) -> float:
+    return round(min(max(value, 0.0), 1.0), 4)
+
 
 def rank(
     query: ParsedQuery,

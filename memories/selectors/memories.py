@@ -6,6 +6,7 @@ from typing import Any
 from django.db.models import Count
 
 from memories import scopes
+from memories.kinds import number_defaults
 from memories.models import Memory, MemoryQuerySet, MemoryScope
 from memories.present import memory_line
 from memories.schemas import MemoryGet, MemoryList, MemoryView
@@ -26,9 +27,8 @@ from memoryhub.core.schemas import Listing
 from memoryhub.core.search.retrieval import retrieval
 from memoryhub.core.stores.store import use_store
 
-_STORED = [
-    name for name in MemoryView.model_fields if name not in ("expired", "conflicts", "superseded_by", "quarantine")
-]
+_DERIVED = {"memory_type", "attributes", "related_chunks", "expired", "conflicts", "superseded_by", "quarantine"}
+_STORED = [name for name in MemoryView.model_fields if name not in _DERIVED]
 # Parts of a memory that callers can ask for
 _PARTS: dict[str, Callable[[list[int]], dict[int, Any]]] = {
     "versions": versions_of,
@@ -58,6 +58,9 @@ def views(memories: Sequence[Memory]) -> list[dict[str, Any]]:
     return [
         MemoryView(
             **{name: getattr(memory, name) for name in _STORED},
+            memory_type=memory.type,
+            attributes={**number_defaults(memory.kind), **memory.attributes},
+            related_chunks=memory.attributes.get("related_chunks", []),
             expired=memory.valid_until is not None and memory.valid_until <= now,
             conflicts=conflicts.get(memory.id, []),
             superseded_by=successors.get(memory.id, []),

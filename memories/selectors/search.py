@@ -192,12 +192,14 @@ def hits(
     texts = engine.texts_of(documents)
     notes, successors, own_scopes = notes_of(documents), superseded_by(ids), _own_scopes(ids, scope)
     excerpts = {hit_id: excerpt(split_joined(texts.get(hit_id, ""))[0], ranked.terms) for hit_id in ids}
+    similarities = ranked.similarities()
     found = [
         {
             **documents[document_id],
             "scope": own_scopes[document_id],
             "snippet": excerpts[document_id].text,
             "score": round(score, 6),
+            "similarity_score": similarities.get(document_id, 0.0),
             "event": document_id,
             "conflicts": conflicts.get(document_id, []),
             "superseded_by": successors.get(document_id, []),

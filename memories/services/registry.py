@@ -21,7 +21,15 @@ from memories.schemas.registry import EntryRef
 from memories.selectors.memories import find_memory
 from memories.selectors.registry import check_scope_id, find_entry
 from memories.services.erase import erase_memory
-from memories.services.results import live_memory, result_of, with_deletion, with_embedding, with_review_status, written
+from memories.services.results import (
+    live_memory,
+    result_of,
+    with_deletion,
+    with_embedding,
+    with_memory,
+    with_review_status,
+    written,
+)
 from memories.services.revise import restore_version, update_memory
 from memories.services.write import write_memory
 from memoryhub.core import log
@@ -68,7 +76,7 @@ def _touch(
         event = log.append(draft, stream=f"memory:{memory.id}", idempotency_key=command.idempotency_key)
         result = written(memory.id, memory.version, status, memory, draft)
         result = with_embedding([with_review_status(result, review_status_of(memory))])[0]
-        return with_deletion(result, event.occurred_at)
+        return with_memory(with_deletion(result, event.occurred_at))
 
 
 def _restorable(memory_id: int) -> Memory:

@@ -33,7 +33,7 @@ def create_relation(*, command: RelationCreate) -> RelationResult:
         if same:
             return _result(same, LinkStatus.KEPT)
         _refuse_cycle(command.relation, source.id, target.id)
-        draft = log.prepare(RELATION_CREATED, _payload(command.relation, source, target))
+        draft = log.prepare(RELATION_CREATED, _payload(command.relation, source, target, command.author))
         event = log.append(draft, entity="relation", idempotency_key=command.idempotency_key)
         return _result(find_relation(event.position), LinkStatus.CREATED)
 
@@ -46,8 +46,9 @@ def _ends(command: RelationCreate) -> list[Entity]:
     return require_ends(("source", source, command.source_type), ("target", target, command.target_type))
 
 
-def _payload(relation: RelationType, source: Entity, target: Entity) -> RelationCreated:
+def _payload(relation: RelationType, source: Entity, target: Entity, author: str) -> RelationCreated:
     return RelationCreated(
+        **({"author": author} if author else {}),
         relation=relation,
         source_type=EndType(source.type),
         source_id=source.id,

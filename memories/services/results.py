@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from django.db.models import F
+
 from memories.duplicates import Existing, ExistingMemories, review_status_of
 from memories.embeddings.meaning import renewal
 from memories.events import (
@@ -129,7 +131,16 @@ def with_deletion(result: WriteResult, at: datetime | None) -> WriteResult:
     """Add when the memory was deleted, if the result is of a deletion."""
     if result.status not in (WriteStatus.DELETED, WriteStatus.ERASED):
         return result
-    return result.model_copy(update={"deleted_at": at, "can_restore": result.status is WriteStatus.DELETED})
+    can_restore = result.status is WriteStatus.DELETED
+    return result.model_copy(update={"deleted_at": at, "permanent": not can_restore, "can_restore": can_restore})
+
+
+def with_memory(result: WriteResult) -> WriteResult:
+    """Add the type, tags and times that the memory has after the write; its store must be current."""
+    memory = (
+        Memory.objects.filter(id=result.id).values("tags", "created_at", "updated_at", memory_type=F("type")).first()
+    )
+    return result.model_copy(update=memory) if memory else result
 
 
 def with_review_status(result: WriteResult, review: ReviewStatus | None) -> WriteResult:
@@ -157,4 +168,4 @@ def result_of(event: RawEvent, redactions: Sequence[str] = ()) -> WriteResult:
         redacted=list(redactions),
         **_review_fields(review_status_of(memory)),
     )
-    return with_deletion(with_embedding([result])[0], memory.deleted_at)
+    return with_memory(with_deletion(with_embedding([result])[0], memory.deleted_at))

@@ -22,6 +22,7 @@ from memories.services.results import (
     refuse_taken_title,
     result_of,
     with_embedding,
+    with_memory,
     with_review_status,
     written,
 )
@@ -58,13 +59,14 @@ def update_memory(*, command: MemoryUpdate, window: timedelta | None = None) -> 
         read = existing.state if unseen is None else state_at(memory.id, command.base_version or 1)
         state = _changed(read, command)
         if not existing.differs(_clean(state)):
-            return kept(existing, WriteStatus.UNCHANGED)
+            return with_memory(kept(existing, WriteStatus.UNCHANGED))
         if (state.title, state.scope) != (existing.state.title, existing.state.scope):
             refuse_taken_title(existing, state)
         base = command.base_version or existing.version
-        return append_version(
+        result = append_version(
             existing, state, base=base, reason=command.change_reason, key=command.idempotency_key, unseen=unseen
         )
+        return with_memory(result)
 
 
 def restore_version(*, command: MemoryRestore) -> WriteResult:
@@ -82,10 +84,11 @@ def restore_version(*, command: MemoryRestore) -> WriteResult:
         existing = Existing.of(live_memory(command.id))
         state = state_at(command.id, command.version or existing.version)
         if not existing.differs(state):
-            return kept(existing, WriteStatus.UNCHANGED)
+            return with_memory(kept(existing, WriteStatus.UNCHANGED))
         refuse_taken_title(existing, state)
         reason = command.reason or f"version {command.version} restored"
-        return append_version(existing, state, base=existing.version, reason=reason, key=command.idempotency_key)
+        result = append_version(existing, state, base=existing.version, reason=reason, key=command.idempotency_key)
+        return with_memory(result)
 
 
 def append_version(

@@ -19,7 +19,7 @@ from memories.models import MemoryScope
 from memories.pack.echo import refuse_echo
 from memories.review.policy import Policy
 from memories.schemas import IfExists, MemoryWrite, WriteResult, WriteStatus
-from memories.services.results import kept, result_of, with_embedding, with_review_status, written
+from memories.services.results import kept, result_of, with_embedding, with_memory, with_review_status, written
 from memories.services.revise import append_version
 from memories.similar import similar_memories
 from memoryhub.core import log
@@ -70,7 +70,7 @@ def _write_batch(batch: Sequence[MemoryWrite], scope: MemoryScope) -> list[Write
         results = with_embedding(
             [_write(command, draft, existing) for command, draft in zip(batch, drafts, strict=True)], policy.settings
         )
-    return results if len(batch) > 1 else [_with_similar(results[0], drafts[0].payload)]
+    return results if len(batch) > 1 else [with_memory(_with_similar(results[0], drafts[0].payload))]
 
 
 def _with_similar(result: WriteResult, state: MemoryState) -> WriteResult:

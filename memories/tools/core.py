@@ -148,7 +148,7 @@ TOOLS = [
 
 
 def read_memory(parameters: dict[str, str]) -> dict[str, Any]:
-    return selectors.get_memories(command=parsed(MemoryGet, {"ids": [parameters["id"]]}))[0]
+    return resources.get_whole(command=parsed(MemoryGet, {"ids": [parameters["id"]]}))
 
 
 def read_list(parameters: dict[str, str]) -> dict[str, Any]:
@@ -177,7 +177,7 @@ RESOURCES = [
     Resource(
         "memories://search/{query}{?limit,offset,memory_type,tags,threshold}",
         "memory search",
-        "Memories that match a question; threshold: minimum score relative to the best hit, 0 to 1",
+        "Memories that match a question; threshold: minimum similarity_score, 0 to 1",
         read_search,
         suggest=_SUGGEST,
     ),

@@ -34,6 +34,7 @@ def parsed(schema: type[C], parameters: dict[str, Any]) -> C:
 
 _ENTRY = {"entry_id": "id", "memory_id": "id", "tag": "tags", "tag_id": "tags", "tag_name": "tags"}
 _ENDS = {"source_id": "source", "target_id": "target", "relation_type": "relation"}
+_RELATED = {**_ENDS, "created_by": "author"}
 
 
 def create_tag(command: TagCreate) -> Answer:
@@ -121,7 +122,7 @@ TOOLS = [
         writes=True,
         idempotent=True,
         full_name="memory_relation_create",
-        renamed=_ENDS,
+        renamed=_RELATED,
     ),
     Tool(
         "relation_list",

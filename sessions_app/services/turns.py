@@ -130,7 +130,8 @@ def append_event(*, command: EventAppend) -> Event[Any]:
             return log.event_of(first)
         trace = {"trace_id": command.trace_id} if command.trace_id else {}
         with use_origin(ack_token=command.ack_token or "", **trace):
-            return _append(turn, command.type, command.payload, command.idempotency_key)
+            payload = {"phase": command.phase, **command.payload} if command.phase else command.payload
+            return _append(turn, command.type, payload, command.idempotency_key)
 
 
 def _append(turn: Turn, name: str, payload: dict[str, Any], key: str | None = None) -> Event[Any]:

@@ -159,8 +159,9 @@ STORY = [
         .says(r"\[aquarium, python\] v3"),
     Call("tag_attach", id="$guideline", tag="a", tags=["b"]).fails("send only 'tags'"),
     Call("memory_relation_create", source_type="guideline", source_id="$guideline", target_type="tool",
-        target_id="$tool", relation_type="applies_to")
-        .says("guideline #$guideline feed_daily applies_to tool #$tool git_commit").keeps(relation=r"related: #(\d+)"),
+        target_id="$tool", relation_type="applies_to", created_by="feeding agent")
+        .says("by feeding agent", "guideline #$guideline feed_daily applies_to tool #$tool git_commit")
+        .keeps(relation=r"related: #(\d+)"),
     Call("memory_relation_create", source_type="tool", source_id="$tool", target_type="project", target_id="alpha",
         relation_type="related_to").says("tool #$tool git_commit related_to project"),
     Call("memory_relation_list", entry_type="guideline", entry_id="$guideline")
@@ -230,6 +231,22 @@ STORY = [
         memory_type="note", tags=["preferences", "python"], author="Claude", project_id="alpha",
         related_chunks=["chunk-1", "chunk-2"], resource_links=[{"uri": "code://chunk/xyz", "type": "related"}])
         .says(r"^created #\d+ User prefers async$").keeps(memory=ID),
+    Call("write_memory", title="Seen whole", content="The pump hums.", tags=["pump"], format="json")
+        .says('"memory_type":"note"', '"created_at":"20', '"updated_at":"20', '"embedding_generated":(true|false)',
+        r'"tags":\["pump"\]').keeps(whole=r'"id":(\d+)'),
+    Call("update_memory", id="$whole", tags=["pump", "hum"], format="json")
+        .says('"updated_at":"20', '"embedding_regenerated":false', r'"tags":\["hum","pump"\]'),
+    Call("memories://get/$whole").says('"memory_type":"note"', '"project_id":"', '"related_chunks":',
+        '"deleted_at":null', '"embedding":', '"embedding_model":'),
+    Call("memories://search/pump%20hums?threshold=0.4").says('"similarity_score":', '"memory_type":"note"',
+        '"content":"The pump hums."', r'"threshold":0\.4'),
+    Call("memories://list?tags=hum").says(r'"id":$whole\b', '"memory_type":"note"', '"has_more":false'),
+    Call("delete_memory", id="$whole", format="json").says('"permanent":false', '"can_restore":true',
+        '"deleted_at":"20'),
+    Call("memory_guideline_add", name="Plain", content="Feed at noon.", format="json").keeps(plain=r'"id":(\d+)'),
+    Call("memory_guideline_get", id="$plain", format="json").says(r'"priority":50'),
+    Call("memory_guideline_get", id="$plain").never("priority: 50"),
+    Call("memory_knowledge_get", title="Quiet pump", format="json").says(r'"confidence":1\.0'),
     Call("write_memory", title="User prefers async", content="Otherwise.", memory_type="note", author=None,
         project_id=None, related_chunks=[]).fails("^conflict: .*#$memory"),
     Call("write_memory", title="T", content="c", memory_type="wish")

@@ -24,8 +24,8 @@ from memories.embeddings.remote import RemoteEngine
 from memories.models import SearchDocument, Vector
 from memories.pack import pack_context
 from memories.query import query
-from memories.resources import SearchByOffset, search_by_offset
-from memories.schemas import MemoryList, MemorySearch, Stats
+from memories.resources import SearchByOffset, get_whole, search_by_offset
+from memories.schemas import MemoryGet, MemoryList, MemorySearch, Stats
 from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest, MemoryQuery
 from memories.search import engine, fulltext
@@ -425,6 +425,17 @@ class HybridTests(EmbeddingTestCase):
         answer = search_by_offset(command=SearchByOffset(query="feline pets"))
         self.assertEqual(answer["metadata"]["embedding_model"], "all-MiniLM-L6-v2-int8")
         self.assertEqual([memory["id"] for memory in answer["memories"]], [self.cats])
+
+    def test_a_threshold_is_a_similarity_of_meanings(self):
+        found = [hit["similarity_score"] for hit in self.search("feline pets on roofs").results]
+        self.assertTrue(found)
+        self.assertTrue(all(0 <= score <= 1 for score in found))
+        for threshold, is_there in ((found[0] - 0.01, True), (min(found[0] + 0.01, 1), False)):
+            answer = search_by_offset(command=SearchByOffset(query="feline pets on roofs", threshold=threshold))
+            self.assertEqual(self.cats in [memory["id"] for memory in answer["memories"]], is_there)
+        whole = get_whole(command=MemoryGet(ids=[self.cats]))
+        self.assertEqual((len(whole["embedding"]), whole["embedding_model"]), (384, "all-MiniLM-L6-v2-int8"))
+        self.assertAlmostEqual(sum(number * number for number in whole["embedding"]), 1, places=1)
         question = parse("feline pets")
         self.assertEqual(engine.rank(question).hits, [], "reproducible searches use words only")
         self.assertEqual([hit for hit, _ in engine.rank(question, others=True).hits], [self.cats])

@@ -9,6 +9,7 @@ from governance.retention.schemas import HoldPlace
 from governance.retention.selectors import place_hold
 from memories import services
 from memories.importing import import_markdown
+from memories.kinds import number_defaults
 from memories.models import KIND_MODELS, ContextPack, Memory
 from memories.pack import pack_context
 from memories.present import write_text
@@ -146,7 +147,8 @@ class AttributeTests(KindsTestCase):
             with self.subTest(kind, attributes=attributes):
                 written = self.make(kind, title=entry_type, type=entry_type, attributes=attributes)
                 entry = self.get(written.id)
-                self.assertEqual((entry["kind"], entry["type"], entry["attributes"]), (kind, entry_type, attributes))
+                whole = {**number_defaults(kind), **attributes}
+                self.assertEqual((entry["kind"], entry["type"], entry["attributes"]), (kind, entry_type, whole))
         priorities = KIND_MODELS["guideline"].objects.order_by("id").values_list("priority", flat=True)
         self.assertEqual(list(priorities), [90, 50], "lists show the default of what is not stored")
         self.assertEqual(self.get(self.make("guideline", title="No type").id)["type"], "general")

@@ -158,6 +158,7 @@ class TurnTests(TurnsTestCase):
         self.assertEqual((name, stored["phase"], stored["reason"]), ("gate.failed", "build", "two tests"))
         self.assertEqual(str(stored).count("[REDACTED"), 2)
         self.assertEqual(self.append("user_approved", {"phase": "plan"}), ("user.approved", {"phase": "plan"}))
+        self.assertEqual(self.append("gate_passed", {}, phase="plan"), ("gate.passed", {"phase": "plan"}))
         odd = {"content": "so", "title": {"a": 1}, "kind": ["x"], "attributes": 5}
         self.assertEqual(self.append("note.added", odd), ("note.added", odd))
         self.assertEqual([entry["title"] for entry in timeline(command=Timeline(before=1, after=0))][-1:], ["so"])
