@@ -27,7 +27,7 @@ DATABASE_ROUTERS = ["memoryhub.core.stores.routing.StoreRouter"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 USE_TZ = True
-# In which dates without a zone are read, and days are shown; in stores and JSON, times are in UTC
+# Dates without a zone are read, and days are shown, in this one; stores and JSON have UTC
 TIME_ZONE = machine_zone()
 USE_I18N = False
 

@@ -30,7 +30,7 @@ from memoryhub.ops.jobs.targets import Target
 
 _ANCHOR = "store's anchor" if machines.SHARED else "file `head` beside the store"
 _WAL_BYTES = 2 * JOURNAL_SIZE_LIMIT
-# Of the newest backup, and of a store that has none: the hub makes one a day
+# How old the newest backup may be, and a store that has none: the hub makes one a day
 _BACKUP_AGE = timedelta(days=3)
 _KEPT_LONG = timedelta(days=30)
 
