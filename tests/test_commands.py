@@ -270,7 +270,7 @@ class VersionTests(HubTestCase):
             write_memory(command=MemoryWrite(title="Port", content="It listens on 8321."))
         for started, version, words in (
             (lock.BY_HAND, "0.0.9", "stop it with Ctrl-C, and start it again with `memory-hub serve`"),
-            (lock.SERVICE, "0.0.9", "`memory-hub service install` starts it again"),
+            (lock.SERVICE, "0.0.9", "`memory-hub service restart` starts the new one"),
             (lock.ON_DEMAND, "", "`memory-hub serve` takes its place"),
         ):
             which = f"of version {version}" if version else "of an earlier version"

@@ -25,7 +25,7 @@ _RESTARTS = {
     "": _BY_HAND,
     BY_HAND: _BY_HAND,
     ON_DEMAND: "`memory-hub serve` takes its place",
-    SERVICE: "`memory-hub service install` starts it again",
+    SERVICE: "`memory-hub service restart` starts the new one",
 }
 
 
