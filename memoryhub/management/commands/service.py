@@ -10,9 +10,7 @@ from memoryhub.management.base import Group, HubCommand
 
 
 class Command(HubCommand):
-    help = (
-        "Run the hub as a service of your user account, from sign-in on: install, restart, remove it, or show it."
-    )
+    help = "Run the hub as a service of your user account, from sign-in on: install, restart, remove it, or show it."
     group = Group.RUN
     reads = ("status",)
 

@@ -190,9 +190,9 @@ def _is_older_than_a_backup(store: StoreId) -> bool:
     try:
         with use_store(store):
             first = rows.fetch("SELECT event_id FROM raw_events ORDER BY position LIMIT 1")
-    except HubError:
+        return bool(first) and ids.time_of(first[0][0]) < (clock.now() - _BACKUP_AGE).timestamp()
+    except (HubError, ValueError):  # also an id that was damaged
         return True
-    return bool(first) and ids.time_of(first[0][0]) < (clock.now() - _BACKUP_AGE).timestamp()
 
 
 def _replaced(kept: Path) -> str:
