@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from tzlocal import get_localzone_name
-
 from memoryhub import env
 from memoryhub.core.backends.postgresql.options import connection_settings as of_schema
 from memoryhub.core.backends.postgresql.options import require_usable
 from memoryhub.core.backends.sqlite.driver import install
 from memoryhub.core.backends.sqlite.options import connection_settings as of_file
+from memoryhub.core.clock import machine_zone
 
 install()
 
@@ -28,8 +27,8 @@ DATABASE_ROUTERS = ["memoryhub.core.stores.routing.StoreRouter"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 USE_TZ = True
-# In which dates without a zone are read, and days are shown; in stores and JSON, times are in UTC
-TIME_ZONE = get_localzone_name().replace("Etc/UTC", "UTC")
+# Dates without a zone are read, and days are shown, in this one; stores and JSON have UTC
+TIME_ZONE = machine_zone()
 USE_I18N = False
 
 LOGGING_CONFIG = "memoryhub.logs.configure"

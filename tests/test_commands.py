@@ -270,7 +270,7 @@ class VersionTests(HubTestCase):
             write_memory(command=MemoryWrite(title="Port", content="It listens on 8321."))
         for started, version, words in (
             (lock.BY_HAND, "0.0.9", "stop it with Ctrl-C, and start it again with `memory-hub serve`"),
-            (lock.SERVICE, "0.0.9", "`memory-hub service install` starts it again"),
+            (lock.SERVICE, "0.0.9", "`memory-hub service restart` starts the new one"),
             (lock.ON_DEMAND, "", "`memory-hub serve` takes its place"),
         ):
             which = f"of version {version}" if version else "of an earlier version"
@@ -304,17 +304,17 @@ class VersionTests(HubTestCase):
 
 
 ASCII = {"PYTHONIOENCODING": "ascii:strict"}
-# In which Python would not replace the locale's encoding by UTF-8
+# Without the two switches, Python replaces this locale's encoding by UTF-8
 C_LOCALE = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
 
 
 class TerminalTests(HubTestCase):
     def run_in_ascii(
-        self, *arguments: str, given: bytes = b"", variables: Mapping[str, str] = ASCII
+        self, *arguments: str, stdin: bytes = b"", variables: Mapping[str, str] = ASCII
     ) -> tuple[int, str, str]:
         command = [sys.executable, str(ROOT / "manage.py"), *arguments]
         environment = {**os.environ, **variables}
-        done = subprocess.run(command, input=given, capture_output=True, timeout=120, env=environment, check=False)
+        done = subprocess.run(command, input=stdin, capture_output=True, timeout=120, env=environment, check=False)
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
     def test_text_that_a_terminal_cannot_show_is_replaced_and_data_stays_whole(self):
@@ -346,7 +346,7 @@ class TerminalTests(HubTestCase):
                 self.assertNotIn("Traceback", errors)
 
     def test_standard_input_that_is_no_text_is_refused_in_one_sentence(self):
-        code, output, errors = self.run_in_ascii("sanitise", given="heißt".encode())
+        code, output, errors = self.run_in_ascii("sanitise", stdin="heißt".encode())
         sentence = "memory-hub: standard input is not ascii text; set PYTHONIOENCODING to its encoding, such as utf-8\n"
         self.assertEqual((code, output, errors), (2, "", sentence))
 

@@ -55,7 +55,7 @@ class RollbackForm(forms.Form):
         required=False,
         max_length=40,
         label="Until",
-        help_text="A time in UTC, or a position in the log.",
+        help_text="A time in your time zone, or a position in the log.",
         widget=forms.TextInput(attrs=_POINT),
     )
     include_people = forms.BooleanField(required=False, label="Include changes that people made in the admin")

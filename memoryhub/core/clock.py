@@ -56,6 +56,21 @@ def from_text(text: str) -> datetime:
     return in_utc(datetime.fromisoformat(text))
 
 
+def machine_zone() -> str:
+    """Return the name of this machine's time zone, which ``TZ`` overrides; "UTC" if it has none that Python knows."""
+    import warnings
+    from zoneinfo import ZoneInfo
+
+    from tzlocal import get_localzone_name
+
+    try:
+        with warnings.catch_warnings(action="ignore"):  # every command would print them
+            name = get_localzone_name()
+        return "UTC" if name in (None, "Etc/UTC") else ZoneInfo(name).key
+    except (KeyError, ValueError, OSError):  # settings that contradict each other, or no such file
+        return "UTC"
+
+
 def from_input(text: str) -> datetime:
     """Parse a time as people write it: without a zone it is in theirs, and a date is the beginning of the day."""
     return from_viewer(datetime.fromisoformat(text))

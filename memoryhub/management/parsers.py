@@ -26,8 +26,8 @@ class Parser(ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         chosen, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            parser, others = _chosen_parser(self, chosen)
-            parser.error(_unknown(unknown[0].partition("=")[0], parser, others))
+            parser, siblings = _chosen_parser(self, chosen)
+            parser.error(_unknown(unknown[0].partition("=")[0], parser, siblings))
         return chosen
 
     # Errors are one sentence with the next command, not the usage
@@ -45,18 +45,18 @@ def read_commands() -> dict[str, Any]:
     return described
 
 
-# The parser of the sub-command in use, and those of the others
+# The parser of the sub-command in use, and those of its siblings
 def _chosen_parser(parser: Parser, chosen: Any) -> tuple[Parser, list[Parser]]:
     for action in parser._actions:
         name = getattr(chosen, action.dest, None)
         if isinstance(action, _SubParsersAction) and name:
-            return action.choices[name], [other for key, other in action.choices.items() if key != name]
+            return action.choices[name], [sibling for key, sibling in action.choices.items() if key != name]
     return parser, []
 
 
-def _unknown(word: str, parser: Parser, others: list[Parser]) -> str:
+def _unknown(word: str, parser: Parser, siblings: list[Parser]) -> str:
     what = f"unknown {'option' if word.startswith('-') else 'argument'} {word!r}"
-    takers = [other.prog for other in others if word in _options(other)] or _commands_with(word, parser.prog)
+    takers = [sibling.prog for sibling in siblings if word in _options(sibling)] or _commands_with(word, parser.prog)
     if not takers:
         return what + did_you_mean(word, _options(parser))
     names = [f"`{taker}`" for taker in takers[:_MOST_TAKERS]]

@@ -56,9 +56,9 @@ def _read(entity_id: int, command: MemoryGet) -> EntityText:
     if entity and entity.type == "memory":
         (memory,) = get_memories(command=command.model_copy(update={"ids": [entity_id]}))
         return EntityText(memory, memory_text(memory))
-    for find in _READERS:
-        if found := find(entity_id):
-            return found
+    for read in _READERS:
+        if text := read(entity_id):
+            return text
     raise NotFound(f"there is no #{entity_id} here; the log ends at #{head()[0]}", id=entity_id)
 
 

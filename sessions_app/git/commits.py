@@ -109,7 +109,7 @@ def read_commits(
 
 
 def _reason(repository: Path, sha: str) -> str:
-    return last_line(run(repository, *_log(_COUNTED), "--max-count=1", sha, "--").stderr)
+    return reason_of(run(repository, *_log(_COUNTED), "--max-count=1", sha, "--").stderr)
 
 
 def _absent_objects(repository: Path) -> set[bytes]:

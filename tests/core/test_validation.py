@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import os
+import warnings
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self, get_args
+from unittest import mock
+from zoneinfo import ZoneInfoNotFoundError
 
 from django.test import SimpleTestCase
 from django.utils import timezone
@@ -55,6 +59,23 @@ class TimeTests(SimpleTestCase):
                         self.assertEqual(clock.to_text(moment), f"2026-11-{utc}:00.000Z")
             past = command_from(MemoryGet, {"ids": [1], "as_of": "2026-11-20"}).as_of
             self.assertEqual(past, datetime(2026, 11, 19, 15, tzinfo=UTC))
+
+    def test_a_machine_without_a_known_zone_is_in_utc(self) -> None:
+        zones = {
+            "Asia/Tokyo": "Asia/Tokyo",
+            ":Europe/Berlin": "Europe/Berlin",
+            "Etc/GMT+5": "Etc/GMT+5",
+            "No/Where": "UTC",
+        }
+        for name, zone in zones.items():
+            forgotten = mock.patch("tzlocal.unix._cache_tz_name", None)
+            with self.subTest(name), mock.patch.dict(os.environ, TZ=name), forgotten:
+                with warnings.catch_warnings(record=True) as seen:
+                    self.assertEqual(clock.machine_zone(), zone)
+                self.assertEqual(seen, [])
+        contradiction = mock.patch("tzlocal.get_localzone_name", side_effect=ZoneInfoNotFoundError("two zones"))
+        with contradiction:
+            self.assertEqual(clock.machine_zone(), "UTC")
 
     def test_a_time_of_the_log_without_a_zone_is_in_utc(self) -> None:
         commit = {"sha": "a" * 40, "committed_at": "2026-11-20T08:00"}

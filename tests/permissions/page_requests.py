@@ -186,6 +186,7 @@ NO_HUB_FORM = {
     "signout": "ends one's own session",
     "help": "the documentation",
     "home": "read here",
+    "admin": "leads to the only project that the person sees, or to home",
     "find": "read here",
     "jobs": "read here",
 }

@@ -24,6 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decisions.prompts import instructions
+from memoryhub import __version__
 from memoryhub.client.setup import entries, json_text, plan, trial
 from memoryhub.client.setup import json_text as toml_text
 from memoryhub.client.setup import service as services
@@ -707,10 +708,14 @@ class ServiceTests(SetupTestCase):
         self.assertEqual(stat.S_IMODE(self.unit.stat().st_mode), 0o600)
         status = json.loads(self.service("status", "--json"))
         self.assertEqual((status["manager"], status["installed"], status["running"]), ("systemd", True, True))
+        self.assertEqual(self.service("restart"), f"systemd runs the hub of version {__version__}\n")
+        calls = ["disable --now memory-hub.service", "daemon-reload", "enable --now memory-hub.service"]
+        self.assertEqual(self.calls()[-3:], [f"--user {call}" for call in calls])
         self.service("remove")
         self.assertFalse(self.unit.exists())
         self.assertEqual(self.calls()[-2:], ["--user disable --now memory-hub.service", "--user daemon-reload"])
         self.assertIn("not installed", self.service("remove"))
+        self.refused(2, "the hub is not installed as a service", "restart", command="service")
 
     def test_what_cannot_be_started_leaves_the_service_as_it_was(self) -> None:
         self.assertIn("ExecStart=", self.service("install", "--dry-run"))

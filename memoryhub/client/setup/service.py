@@ -85,6 +85,15 @@ def install(service: Service) -> None:
         raise Unavailable(f"{service.manager} can't start the hub: {problem}; clients still start it on demand")
 
 
+def restart(service: Service) -> None:
+    """Stop and start the installed service, as after an upgrade."""
+    if not service.is_installed:
+        raise Invalid("the hub is not installed as a service; `memory-hub service install` does it")
+    _run_all(service.stop)
+    if problem := _run_all(service.start):
+        raise Unavailable(f"{service.manager} can't start the hub: {problem}; clients still start it on demand")
+
+
 def remove(service: Service) -> bool:
     """Stop the service and remove its file; return whether there was one."""
     if not service.is_installed:

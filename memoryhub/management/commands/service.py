@@ -4,12 +4,13 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from memoryhub import __version__
 from memoryhub.client.setup import service as services
 from memoryhub.management.base import Group, HubCommand
 
 
 class Command(HubCommand):
-    help = "Run the hub as a service of your user account, from sign-in on: install, remove, or show its status."
+    help = "Run the hub as a service of your user account, from sign-in on: install, restart, remove it, or show it."
     group = Group.RUN
     reads = ("status",)
 
@@ -18,6 +19,7 @@ class Command(HubCommand):
         install = acts.add_parser("install", help="start the hub now and after each sign-in")
         install.add_argument("--port", type=int, help="default: that of `memory-hub serve`")
         install.add_argument("--dry-run", action="store_true", help="only show the service's file")
+        acts.add_parser("restart", help="stop the hub and start it again, as after an upgrade")
         acts.add_parser("remove", help="stop the hub and remove the service")
         acts.add_parser("status", help="show whether the service is installed and runs")
 
@@ -28,6 +30,9 @@ class Command(HubCommand):
         elif options["act"] == "remove":
             removed = services.remove(service)
             self.stdout.write(f"{service.path}: removed" if removed else "the hub is not installed as a service")
+        elif options["act"] == "restart":
+            services.restart(service)
+            self.stdout.write(f"{service.manager} runs the hub of version {__version__}")
         elif options["dry_run"]:
             self.stdout.write(f"{service.path}:\n{service.content}")
         else:

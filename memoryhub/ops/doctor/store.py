@@ -30,7 +30,7 @@ from memoryhub.ops.jobs.targets import Target
 
 _ANCHOR = "store's anchor" if machines.SHARED else "file `head` beside the store"
 _WAL_BYTES = 2 * JOURNAL_SIZE_LIMIT
-# Of the newest backup, and of a store that has none: the hub makes one a day
+# How old the newest backup may be, and a store that has none: the hub makes one a day
 _BACKUP_AGE = timedelta(days=3)
 _KEPT_LONG = timedelta(days=30)
 
@@ -190,9 +190,9 @@ def _is_older_than_a_backup(store: StoreId) -> bool:
     try:
         with use_store(store):
             first = rows.fetch("SELECT event_id FROM raw_events ORDER BY position LIMIT 1")
-    except HubError:
+        return bool(first) and ids.time_of(first[0][0]) < (clock.now() - _BACKUP_AGE).timestamp()
+    except (HubError, ValueError):  # also an id that was damaged
         return True
-    return bool(first) and ids.time_of(first[0][0]) < (clock.now() - _BACKUP_AGE).timestamp()
 
 
 def _replaced(kept: Path) -> str:

@@ -25,7 +25,7 @@ _RESTARTS = {
     "": _BY_HAND,
     BY_HAND: _BY_HAND,
     ON_DEMAND: "`memory-hub serve` takes its place",
-    SERVICE: "`memory-hub service install` starts it again",
+    SERVICE: "`memory-hub service restart` starts the new one",
 }
 
 
@@ -38,7 +38,7 @@ class Running:
     started: str = ""
     # What people use, if the hub is reached from other machines
     public_url: str = ""
-    # Of the program; empty for a hub of a version that did not say it
+    # Empty for a hub of a version that did not write it
     version: str = ""
 
     @property
@@ -102,7 +102,7 @@ def find_running() -> Running | None:
 
 def _parse(content: bytes) -> Running | None:
     try:
-        known = Running.__dataclass_fields__
-        return Running(**{name: value for name, value in json.loads(content).items() if name in known})
+        fields = Running.__dataclass_fields__  # a later version may write more
+        return Running(**{name: value for name, value in json.loads(content).items() if name in fields})
     except (ValueError, TypeError, AttributeError):
         return None

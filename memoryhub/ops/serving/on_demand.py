@@ -31,8 +31,8 @@ def installed_version() -> str:
         text = Path(memoryhub.__file__).read_text("utf-8")
     except OSError:
         return ""
-    found = _VERSION.search(text)
-    return found[1] if found else ""
+    match = _VERSION.search(text)
+    return match[1] if match else ""
 
 
 class _Handler(RotatingFileHandler):

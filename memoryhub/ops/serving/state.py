@@ -20,7 +20,7 @@ from memoryhub.teams.sending import TeamState, team_states
 
 @dataclass(frozen=True, slots=True)
 class HubState:
-    # Of this process
+    # The version of this process
     version: str
     home: str
     # Where the stores are, for people
