@@ -119,9 +119,10 @@ class HooksTests(HookTestCase):
         self.assert_arrived()
 
     def test_events_that_wait_in_the_spool_burden_no_command_of_another_project(self):
-        data = {"session_id": "s", "tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_response": {}}
+        data = {"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_response": {}}
         for repository in [*self.repositories, self.work]:
-            self.assert_harmless(run_hook(self.home, "PostToolUse", {**data, "cwd": str(repository)}))
+            place = {"session_id": repository.name, "cwd": str(repository)}
+            self.assert_harmless(run_hook(self.home, "PostToolUse", {**data, **place}))
         wait_for_spooled(self.home, len(self.repositories) + 1)
         self.search_in_alpha()
         self.assertEqual([event["event_type"] for event in replayed(self.home, "alpha")][-1], "command.run")

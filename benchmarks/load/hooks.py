@@ -17,6 +17,7 @@ import httpx2
 
 from benchmarks.load.servers import HttpServer
 from benchmarks.speed.bench import Progress
+from memoryhub.config.identity import SETTINGS_FILE
 from memoryhub.core import windows
 from memoryhub.core.models import RawEvent
 from memoryhub.core.secret_files import TOKEN, sound_secret
@@ -147,6 +148,7 @@ class _Window:
         self.key = process.key if process else ""
         self._folder = home / "work" / project
         self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / SETTINGS_FILE).touch()  # hooks are recorded in a folder that is a project
         self._events = self._stream()
 
     def next_event(self) -> tuple[str, dict[str, Any]]:

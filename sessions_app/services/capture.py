@@ -149,7 +149,7 @@ def take_event(*, event: HookEvent, client: str, project: str, idempotency_key: 
     hint = hint_for(event, project)
     with use_store(project_store(project), create=True), use_folder(folder), use_origin(source="hook", actor=client):
         capture(event=event, idempotency_key=idempotency_key)
-        return hint + answer_to(event=event, project=project, problem=problem)
+        return f"{hint}{answer_to(event=event, project=project, problem=problem)}".rstrip()
 
 
 def hint_for(event: HookEvent, project: str) -> str:

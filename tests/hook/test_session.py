@@ -166,6 +166,22 @@ class OneHubTests(HookTestCase):
         types = f"{first} session.resumed turn.began message.user"
         self.assertEqual([event["event_type"] for event in replayed(self.home, "lexer")], types.split())
 
+    def test_a_session_stays_in_its_project_and_a_plain_folder_gets_none(self):
+        ClaudeCode(self.home, self.clone("weaver").folder, FIRST).start()
+        self.clone("loom")
+        self.assert_harmless(run_hook(self.home, "UserPromptSubmit", self.hook_data(session_id=FIRST, prompt="Weave")))
+        self.assertEqual(self.contents("weaver"), ["Weave"])
+        self.work = self.work.parent / "plain"
+        self.work.mkdir()
+        for event, message in (
+            ("SessionStart", "is in no git repository"),
+            ("UserPromptSubmit", ""),
+            ("SessionEnd", ""),
+        ):
+            self.assert_harmless(run_hook(self.home, event, self.hook_data(prompt="x")), message=message)
+        projects = {path.name for path in (self.home / "projects").iterdir()}
+        self.assertFalse(projects & {"loom", "plain"})
+
     def test_a_prompt_gets_its_recall(self):
         self.clone("compiler")
         memory = {"title": "Port of the hub", "content": "The deployment listens on port 8321."}

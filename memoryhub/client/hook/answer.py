@@ -35,5 +35,5 @@ def answer(event: Event) -> bytes:
     drain(project=project, wait=WAIT_SECONDS)
     folder, problem = folder_settings_of(project, parsed)
     with use_store(project_store(project)), use_folder(folder), use_origin(source="hook", actor=event.client):
-        text = hint + answer_to(event=parsed, project=project, problem=problem)
+        text = f"{hint}{answer_to(event=parsed, project=project, problem=problem)}".rstrip()
     return json.dumps(answer_for_client(event.client, event.name, text), ensure_ascii=False).encode() if text else b""
