@@ -90,10 +90,12 @@ THINGS = (
     Source(What.MEMORY, _MEMORY.format(at=_STORED_AT, deleted="NULL"), "id", _OF_MEMORY, columns=_MEMORY_COLUMNS),
     Source(
         What.SESSION,
-        "SELECT id, '' AS sub, 'session:' || session_id AS stream, CAST(ended_at AS text) AS at "
-        "FROM sessions_app_session WHERE ended_at IS NOT NULL AND status IN ('completed', 'discarded') {only}",
+        "SELECT id, '' AS sub, 'session:' || s.session_id AS stream, (SELECT max(e.occurred_at) FROM raw_events e "
+        "WHERE e.stream_id = 'session:' || s.session_id) AS at "
+        "FROM sessions_app_session s WHERE ended_at IS NOT NULL AND status IN ('completed', 'discarded') {only}",
         "id",
         _OF_THING,
+        iso=True,
     ),
     Source(
         What.DECISION,

@@ -76,8 +76,8 @@ def left_out(directory: Path) -> list[tuple[str, str]]:
     """Return what ``find_files`` leaves out, with the reason: links, and folders that are hidden or hold packages."""
     texts = [Path(name) for name in _listing(directory) if Path(name).suffix.lower() in ENDINGS]
     folders = {f"{folder}/": _SKIPPED_FOLDER for path in texts if (folder := _skipped_part(path))}
-    others = [path for path in texts if not _skipped_part(path) and not _is_own_file(directory / path)]
-    return sorted({**folders, **{str(path): _why_not_own(directory, path) for path in others}}.items())
+    links = [path for path in texts if not _skipped_part(path) and not _is_own_file(directory / path)]
+    return sorted({**folders, **{str(path): _why_not_own(directory, path) for path in links}}.items())
 
 
 def _why_not_own(directory: Path, path: Path) -> str:

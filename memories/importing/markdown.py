@@ -181,8 +181,8 @@ def _commands(
     above = path_of_folder(options.directory, options.within)
     paths = {flat(above + PurePath(name).as_posix()): name for name in find_files(options.directory)}
     without = {path: why for path in paths if (why := record_reason(path))}
-    for known in _known_files if options.has_store else ():
-        without |= known(list(paths))
+    for find_known in _known_files if options.has_store else ():
+        without |= find_known(list(paths))
     without |= {path: _EXCLUDED for path, name in paths.items() if options.leaves_out(name)}
     changed = changed_times(options.directory, paths.values())
     repeated = _Repeated(report)

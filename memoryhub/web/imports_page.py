@@ -1,4 +1,4 @@
-"""The pages of imports from other tools: a list, and what one has brought, with its undo."""
+"""The pages of imports: a list, and what one has brought, with its undo."""
 
 from __future__ import annotations
 

@@ -33,6 +33,7 @@ from memoryhub.core.errors import ConfirmationRequired, Forbidden, Invalid, Prec
 from memoryhub.core.permissions import Act, Grant, use_grant
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store
+from sessions_app.services.past_sessions import Fate, PastSession, PlannedSession, record_past_session
 from tests.databases import at_home, sqlite_only
 from tests.forks import DEADLINE_SECONDS, Fork
 from tests.governance.retaining import NOW, WORDS, RetentionTestCase, Story, days_ago, documents_with
@@ -73,14 +74,18 @@ class PlanTests(RetentionTestCase):
         self.assertEqual(rows.fetch("SELECT id FROM memories_searchdocument"), [(guideline,)])
         self.assert_sound()
 
-    def test_an_imported_memory_ages_from_its_import(self):
+    def test_imported_memories_and_sessions_age_from_their_import(self):
         written = clock.to_text(NOW - timedelta(days=900))
         for key, imported in (("recent", 30), ("old", 500)):
             with days_ago(imported):
                 command = ImportedMemory(title=key, content=f"text of {key}", written_at=written)
                 services.write_memories(commands=[command])
-        self.settings(retention=[{"what": "memory", "after_days": 400}])
-        self.assertEqual(self.going(), {"memory observation": 1})
+        for name, days in (("recent", 30), ("old", 500)):
+            with days_ago(days):
+                past = PastSession(name, "chart", "tool", ended_at=NOW - timedelta(days=900))
+                record_past_session(planned=PlannedSession(past, Fate.CREATED))
+        self.settings(retention=[{"what": what, "after_days": 400} for what in ("memory", "session")])
+        self.assertEqual(self.going(), {"memory observation": 1, "session": 1})
 
     def test_a_group_has_its_size_its_age_and_samples(self):
         positions = self.session("s", *[f"message {number}" for number in range(9)], days=400)

@@ -171,6 +171,8 @@ class ClaudeCodeTests(SourceTestCase):
             started=datetime(2026, 11, 23, 10, 2, 59, 639000, UTC),
         )
         self.assertEqual(first.started, first.turns[0].at)
+        assert first.turns[0].at and first.turns[0].ended
+        self.assertGreater(first.turns[0].ended, first.turns[0].at)
         self.assertEqual(len(second.turns), 1)
 
     def test_what_the_user_did_not_type_is_no_prompt(self) -> None:

@@ -73,6 +73,7 @@ class _Turn:
     at: datetime | None
     is_command: bool
     answers: list[str] = field(default_factory=list)
+    ended: datetime | None = None
 
 
 class _Reader:
@@ -97,7 +98,7 @@ class _Reader:
             case {"type": "assistant", "message": {"content": content, **message}}:
                 self._read_times(line)
                 if message.get("model") != "<synthetic>" and not line.get("isApiErrorMessage"):
-                    self._add_answer(_joined(content))
+                    self._add_answer(_joined(content), _time(line.get("timestamp")))
             case {"type": "summary", "summary": str(summary), "leafUuid": str(leaf)}:
                 self._summaries[leaf] = summary
             case {"type": "custom-title", "customTitle": str(title)} | {"type": "ai-title", "aiTitle": str(title)}:
@@ -109,7 +110,7 @@ class _Reader:
         return SessionRecord(
             key=path.stem,
             purpose=self._titles.get("custom-title") or self._titles.get("ai-title") or first,
-            turns=tuple(TurnRecord(turn.prompt, "\n\n".join(turn.answers), turn.at) for turn in turns),
+            turns=tuple(TurnRecord(turn.prompt, "\n\n".join(turn.answers), turn.at, turn.ended) for turn in turns),
             summary=self._summary,
             agent="claude-code",
             project=self._folder,
@@ -143,10 +144,11 @@ class _Reader:
         else:
             self._turns.append(turn)
 
-    def _add_answer(self, text: str) -> None:
+    def _add_answer(self, text: str, at: datetime | None) -> None:
         self._characters += len(text)
         if text and self._turns and not self.beyond and self._characters <= MAX_CHARACTERS:
             self._turns[-1].answers.append(text)
+            self._turns[-1].ended = at or self._turns[-1].ended
 
 
 def _typed(command: dict[str, str]) -> str:

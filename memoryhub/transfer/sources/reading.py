@@ -178,11 +178,11 @@ class Export:
         rows = sorted(self._lists.get(table, []), key=lambda row: [_sortable(row.get(name)) for name in columns])
         yield from ({name: row.get(name) for name in names} for row in rows)
 
-    def joined(self, others: Iterable[Export]) -> Export:
+    def joined(self, exports: Iterable[Export]) -> Export:
         """Add the rows of other exports to this one, and return it."""
-        for other in others:
-            self.left_out += other.left_out
-            for table, rows in other._lists.items():
+        for export in exports:
+            self.left_out += export.left_out
+            for table, rows in export._lists.items():
                 self._lists.setdefault(table, []).extend(rows)
         return self
 
