@@ -40,6 +40,8 @@ def says_nothing(heading: str, text: str) -> bool:
 
 def split_joined(text: str) -> tuple[str, str]:
     """Return a text and the sections at its end that say nothing, each below a label such as ``Related:``."""
+    if ":\n" not in text:
+        return text, ""
     lines = text.split("\n")
     start, label = len(lines), ""
     for number, line in enumerate(lines):

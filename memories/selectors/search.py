@@ -8,7 +8,7 @@ from typing import Any
 
 from memories import scopes
 from memories.inheritance import hidden_among
-from memories.models import Memory, MemoryScope
+from memories.models import MemoryScope
 from memories.present import hit_line
 from memories.schemas import MemorySearch
 from memories.search import engine
@@ -24,6 +24,8 @@ from memories.uses.notes import note_found
 from memoryhub.core.paging import decode_cursor, encode_cursor, fit_page
 from memoryhub.core.schemas import Listing
 from memoryhub.core.search.retrieval import retrieval
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, json_list
 from memoryhub.core.stores.store import current_store, use_store
 
 # Top hits of a store by which its answer is judged
@@ -163,12 +165,15 @@ def compact_hits(shown: Sequence[tuple[int, float]], scope: MemoryScope) -> list
     return [{"id": hit_id, "scope": own_scopes[hit_id], "title": documents[hit_id]["title"]} for hit_id in ids]
 
 
+_OF_SESSIONS = f"SELECT id FROM memories_memory WHERE scope = 'session' AND id IN {IDS}"
+
+
 # A project's store has the memories of its sessions, too
 def _own_scopes(ids: Sequence[int], scope: MemoryScope) -> dict[int, str]:
     found = dict.fromkeys(ids, scope.value)
     if scope is MemoryScope.PROJECT:
-        of_session = Memory.objects.filter(id__in=ids, scope=MemoryScope.SESSION).values_list("id", flat=True)
-        found |= dict.fromkeys(of_session, MemoryScope.SESSION.value)
+        of_session = rows.fetch(_OF_SESSIONS, [json_list(ids)])
+        found |= {memory: MemoryScope.SESSION.value for (memory,) in of_session}
     return found
 
 
