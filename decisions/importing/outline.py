@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from decisions.importing.restructured import as_markdown
 from decisions.importing.vocabulary import PART_OF, Part, normal_name
-from memories.importing.sections import Section, parse_document
+from memories.importing.sections import Section, split_sections
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid
 
@@ -50,7 +50,7 @@ class Outline:
 def outline_of(body: str, ending: str = ".md") -> Outline:
     """Parse a record without its front matter; comments are dropped."""
     text = as_markdown(body) if ending == ".rst" else _COMMENT.sub(lambda match: match[1] or "", body)
-    sections = parse_document(text, ending).sections
+    sections = split_sections(text, ending)
     outline = Outline(title=_title(sections))
     for section in sections:
         names = section.headings[1:] if section.headings[:1] == (outline.title,) else section.headings

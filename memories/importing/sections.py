@@ -56,7 +56,7 @@ class Document:
 
 
 def parse_document(text: str, ending: str, *, max_headings: int | None = None) -> Document:
-    """Split a text, with the file's extension (``.md``), into sections.
+    """Split a text, with the file's extension (``.md``), into sections; one that says nothing is joined to another.
 
     Raises:
         Invalid: the front matter is nested too deeply, or there are more than ``max_headings`` headings.
@@ -65,11 +65,21 @@ def parse_document(text: str, ending: str, *, max_headings: int | None = None) -
     if max_headings is not None:
         candidates = sum(1 for _ in islice(_MAY_BE_HEADING.finditer(body), max_headings + _MOST_CANDIDATES))
         _require_few(candidates, max_headings + _MOST_CANDIDATES - 1)
+    sections = split_sections(body, ending, max_headings=max_headings)
+    return Document(_described(_joined(sections), matter), _tags(matter), matter)
+
+
+def split_sections(body: str, ending: str, *, max_headings: int | None = None) -> list[Section]:
+    """Return the sections of a text without front matter, each as it is written.
+
+    Raises:
+        Invalid: there are more than ``max_headings`` headings.
+    """
     lines = body.split("\n")
     headings = list(_headings(body, lines, ending))
     if max_headings is not None:
         _require_few(len(headings), max_headings)
-    return Document(_described(_joined(list(_sections(lines, headings))), matter), _tags(matter), matter)
+    return list(_sections(lines, headings))
 
 
 # The description of a text is often what one searches for
