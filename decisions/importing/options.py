@@ -76,20 +76,20 @@ def alternatives_of(outline: Outline, chosen: str | None) -> tuple[list[dict[str
     ]
     options = listed or [name for name, _ in reasons]
     if rows:
-        found = rows
+        choices = rows
     elif reasons or not listed:
-        found = [(option, _take(reasons, option)) for option in options]
+        choices = [(option, _take(reasons, option)) for option in options]
     else:
-        found = [_split(option) for option in options]
-    number = _option_number(chosen, [option for option, _ in found])
-    reason = found.pop(number)[1] if number is not None else ""
+        choices = [_split(option) for option in options]
+    number = _option_number(chosen, [option for option, _ in choices])
+    reason = choices.pop(number)[1] if number is not None else ""
     label = _label_in(outline)
-    others = [
+    alternatives = [
         (option, why_not)
-        for option, why_not in found
+        for option, why_not in choices
         if option and not _is_chosen(option, why_not) and (not label or _label_of(option) != label)
     ]
-    return [{"option": _unmarked(option), "why_not": why_not} for option, why_not in others], reason
+    return [{"option": _unmarked(option), "why_not": why_not} for option, why_not in alternatives], reason
 
 
 def _unmarked(option: str) -> str:
