@@ -197,11 +197,11 @@ def settle_statuses(position: int, decision_ids: Sequence[int]) -> None:
 
 
 def _superseded_by(decision_ids: Sequence[int]) -> list[int]:
-    found = rows.fetch(
+    records = rows.fetch(
         f"SELECT DISTINCT to_id FROM decisions_decisionedge WHERE relation = 'supersedes' AND from_id IN {IDS}",
         [json.dumps(list(decision_ids))],
     )
-    return [decision_id for (decision_id,) in found]
+    return [decision_id for (decision_id,) in records]
 
 
 def _add_evidence(

@@ -84,9 +84,9 @@ def _complete(adrs: dict[str, Adr], directory: Path, above: str) -> None:
 
 
 def _date_in(name: str) -> datetime | None:
-    found = _DATE_IN_NAME.match(PurePath(name).name)
+    match = _DATE_IN_NAME.match(PurePath(name).name)
     try:
-        return datetime.strptime("".join(found.groups()), "%Y%m%d").replace(tzinfo=UTC) if found else None
+        return datetime.strptime("".join(match.groups()), "%Y%m%d").replace(tzinfo=UTC) if match else None
     except ValueError:
         return None
 

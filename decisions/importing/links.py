@@ -124,6 +124,8 @@ _OF_SECTION = re.compile(
 )
 # `updates ADR-3's table`: not the record itself
 _POSSESSIVE = ("'s", "’s")
+# Characters before a phrase that may hold its subject
+_MAX_BEFORE = 500
 _LINK_TEXT = re.compile(r"\[[^\[\]]*\]\([^()]*\)|\([^()]*\)")
 _BEFORE = FILLERS | {word for words in STATUS_WORDS.values() for word in words.split()}
 
@@ -200,7 +202,7 @@ class _Clauses:
 
     def _phrase(self, token: re.Match[str]) -> None:
         _, relation, is_backward = _PHRASES[str(token.lastgroup)]
-        before = self._text[self._start : token.start()]
+        before = self._text[max(self._start, token.start() - _MAX_BEFORE) : token.start()]
         if relation is EdgeRelation.SUPERSEDES and self._is_partial(before, is_backward=is_backward):
             relation = EdgeRelation.REFINES
         self._relation, self._is_backward, self._has_phrase = relation, is_backward, True

@@ -10,6 +10,7 @@ from decisions.importing.vocabulary import (
     BECAUSE,
     CHOSEN_MARKS,
     CHOSEN_OPTION,
+    CHOSEN_WORDS,
     OPTION_COLUMNS,
     REASON_COLUMNS,
     Part,
@@ -27,9 +28,7 @@ _ROW = re.compile(r"^[ \t]*\|(.+)\|[ \t]*$", re.MULTILINE)
 _CELL = re.compile(r"(?<!\\)\|")
 _RULE = re.compile(r"[ \t:|-]+")
 # `Lifecycle hooks (chosen)`, or `**Chosen**` instead of the reason against it
-_IS_CHOSEN = re.compile(
-    rf"[(\[（]\W*(?:{CHOSEN_MARKS})\b[^()]*[)\]）]|\A\W*(?:{CHOSEN_MARKS})\b|\A\W*n/a\W+chosen", re.IGNORECASE
-)
+_IS_CHOSEN = re.compile(rf"\W*(?:{CHOSEN_WORDS})\b|\W*n/a\W+chosen", re.IGNORECASE)
 _MARK = re.compile(rf"\s*[(\[（]\W*(?:{CHOSEN_MARKS})\b[^()]*[)\]）]", re.IGNORECASE)
 _NUMBERED = re.compile(
     r"\A(?:(?:option|alternative|opción|variante|方案|選択肢)\s*)?(?:\d+|[A-Z])\s*[.:)：–—-]\s+", re.IGNORECASE
@@ -77,20 +76,24 @@ def alternatives_of(outline: Outline, chosen: str | None) -> tuple[list[dict[str
     ]
     options = listed or [name for name, _ in reasons]
     if rows:
-        found = rows
+        choices = rows
     elif reasons or not listed:
-        found = [(option, _take(reasons, option)) for option in options]
+        choices = [(option, _take(reasons, option)) for option in options]
     else:
-        found = [_split(option) for option in options]
-    number = _option_number(chosen, [option for option, _ in found])
-    reason = found.pop(number)[1] if number is not None else ""
+        choices = [_split(option) for option in options]
+    number = _option_number(chosen, [option for option, _ in choices])
+    reason = choices.pop(number)[1] if number is not None else ""
     label = _label_in(outline)
-    others = [
+    alternatives = [
         (option, why_not)
-        for option, why_not in found
+        for option, why_not in choices
         if option and not _is_chosen(option, why_not) and (not label or _label_of(option) != label)
     ]
-    return [{"option": option, "why_not": why_not} for option, why_not in others], reason
+    return [{"option": _unmarked(option), "why_not": why_not} for option, why_not in alternatives], reason
+
+
+def _unmarked(option: str) -> str:
+    return plain(option) if option.startswith("**") else option
 
 
 # `Adopt Option (c)`: the label of the chosen option in the first sentence of the outcome

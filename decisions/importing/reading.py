@@ -58,7 +58,7 @@ def read_adr(text: str, *, otherwise_title: str = "", ending: str = ".md") -> Ad
     status = _first(matter, outline, Part.STATUS)
     fields = _body(outline)
     fields |= {name: str(matter[name]) for name in _TEXTS if name in matter}
-    if not fields["chosen"].strip() and not _is_proposal(status):
+    if not fields["chosen"].strip() and not _may_lack_choice(status):
         raise Invalid("there is no section Decision or Decision Outcome")
     return Adr(
         title=flat(fields["title"]) or otherwise_title,
@@ -93,10 +93,10 @@ def shorten(adr: Adr, path: str) -> list[str]:
     return cuts
 
 
-# A proposal may have no choice yet, but a text without both is no record.
-def _is_proposal(status: str) -> bool:
+# A proposal may have no choice yet, nor one that was rejected, but a text without a status is no record.
+def _may_lack_choice(status: str) -> bool:
     try:
-        return bool(status.strip()) and status_of(status) is DecisionStatus.PROPOSED
+        return bool(status.strip()) and status_of(status) in (DecisionStatus.PROPOSED, DecisionStatus.REJECTED)
     except Invalid:
         return False
 

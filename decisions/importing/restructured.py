@@ -14,7 +14,7 @@ _LABEL = re.compile(r"^\.\. _[^\n:]+:[ \t]*\n", re.MULTILINE)
 _FIELD = re.compile(r"^:([^\n:]+):[ \t]+(?=\S)", re.MULTILINE)
 _EMBEDDED = re.compile(r"`([^`<]+?)\s*<([^`<>]+)>`__?")
 _ROLE = re.compile(r":(?:doc|ref|file):`(?:([^`<]+?)\s*<([^`<>]+)>|([^`<]+))`")
-_NAMED = re.compile(r"`([^`]+)`_\b|(?<![\w`])([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)_(?!\w)")
+_NAMED = re.compile(r"`([^`]+)`_\b|(?<![\w`.-])([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)_(?!\w)")
 
 
 def as_markdown(text: str) -> str:

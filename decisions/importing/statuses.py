@@ -51,9 +51,13 @@ _STRUCK_OR_ASIDE = re.compile(r"~~.*?~~|\([^()]*\)|（[^（）]*）", re.DOTALL)
 _SENTENCE = re.compile(r"[.。;；!?！？](?=\s|\Z|[^\x00-\x7f])|\n+|->|=>|→")
 _WORD = re.compile(rf"[^\W\d_]+(?:['’][^\W\d_]+)?|{_RECORD}")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
-_UNSPACED_PASSIVE = re.compile(rf"[被由][^，。；\n]*(?:取代|替代|替换|替換)|{_RECORD}{REPLACED_BY_PRECEDING.pattern}")
+_UNSPACED_PASSIVE = re.compile(
+    rf"[被由][^，。；\n]{{0,300}}(?:取代|替代|替换|替換)|{_RECORD}{REPLACED_BY_PRECEDING.pattern}"
+)
 _PARTS = re.compile(r"[,，、]|\s[-–—]+\s")
 _BY = re.compile(r"\b(?:by|durch|von|par|por)\b", re.IGNORECASE)
+# Longer texts tell the history of a record
+_MAX_LENGTH = 20_000
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -71,7 +75,7 @@ def status_of(text: str) -> DecisionStatus:
     Raises:
         Invalid: no status is recognised.
     """
-    plain = _plain(text)
+    plain = _plain(text[:_MAX_LENGTH])
     if not plain.strip():
         return DecisionStatus.ACCEPTED
     sentences = list(_SENTENCE.split(plain)) if plain.count("|") < 2 else []

@@ -172,10 +172,12 @@ CHOSEN_OPTION = (
     "|选择的方案|选定方案|选择的选项|選択した選択肢|選択された選択肢|採用した選択肢"
 )
 BECAUSE = r"because\b|weil\b|da\b|car\b|parce que\b|porque\b|ya que\b|因为|なぜなら"
-# Marks of the option that was chosen, in parentheses after its name or instead of the reason against it
-CHOSEN_MARKS = (
-    "chosen|selected|this decision|gewählt|ausgewählt|choisie?|retenue?|elegid[oa]|escogid[oa]|选定|已选|选择|採用|選択"
+# Words for the option that was chosen, in parentheses after its name or instead of the reason against it
+CHOSEN_WORDS = (
+    "chosen|selected|this decision|this adr|gewählt|ausgewählt|choisie?|retenue?|elegid[oa]"
+    "|escogid[oa]|选定|已选|选择|採用|選択"
 )
+CHOSEN_MARKS = f"proposed|recommended|{CHOSEN_WORDS}"
 # Columns of a table of options
 OPTION_COLUMNS = (
     "alternative|alternatives|option|options|approach|choice|candidate|alternativa|opción|方案|选项|選択肢|代替案"

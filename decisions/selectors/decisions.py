@@ -119,15 +119,15 @@ def _edges(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
 # A decision in force has none: those that name it are proposed or rejected. A proposal may give way to another.
 def _superseded_by(decisions: Sequence[Decision]) -> dict[int, list[int]]:
     retired = [decision.id for decision in decisions if decision.status not in _OPEN]
-    found = _for_each(
+    heirs = _for_each(
         "SELECT e.to_id, e.from_id, heir.status FROM decisions_decisionedge e "
         "JOIN decisions_decision heir ON heir.id = e.from_id WHERE e.relation = 'supersedes' "
         f"AND e.to_id IN ({{marks}}) AND {VISIBLE} ORDER BY e.from_id",
         retired,
     )
-    accepted = [(end, start) for end, start, status in found if status not in _NEVER_ACCEPTED]
+    accepted = [(end, start) for end, start, status in heirs if status not in _NEVER_ACCEPTED]
     replaced = {end for end, _ in accepted}
-    proposed = [row[:2] for row in found if row[2] == DecisionStatus.PROPOSED and row[0] not in replaced]
+    proposed = [row[:2] for row in heirs if row[2] == DecisionStatus.PROPOSED and row[0] not in replaced]
     superseded = {decision.id for decision in decisions if decision.status == DecisionStatus.SUPERSEDED}
     return _grouped([*accepted, *(row for row in proposed if row[0] in superseded)])
 

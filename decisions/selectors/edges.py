@@ -69,15 +69,15 @@ class Succession:
 
     def __init__(self, decision_ids: Sequence[int], until: int = _NEWEST) -> None:
         self._until = until
-        found = rows.fetch(
+        records = rows.fetch(
             f"WITH RECURSIVE up(id) AS (SELECT id FROM decisions_decision WHERE id IN {IDS} "
             f"UNION SELECT e.from_id FROM up JOIN {_UP}) SELECT up.id, d.status, e.from_id FROM up "
             f"JOIN decisions_decision d ON d.id = up.id LEFT JOIN {_UP}",
             [json.dumps(list(decision_ids))],
         )
-        self.statuses: dict[int, str] = {decision_id: status for decision_id, status, _ in found}
+        self.statuses: dict[int, str] = {decision_id: status for decision_id, status, _ in records}
         self._heirs: dict[int, list[int]] = {decision_id: [] for decision_id in self.statuses}
-        for decision_id, _, heir in found:
+        for decision_id, _, heir in records:
             if heir in self.statuses:
                 self._heirs[decision_id].append(heir)
         self._quarantined = quarantined_among(list(self.statuses))
@@ -138,8 +138,8 @@ class Succession:
         return self._earlier_status(decision_id) or DecisionStatus.ACCEPTED
 
     def _earlier_status(self, decision_id: int) -> str:
-        found = rows.fetch(_EARLIER_STATUS, [f"decision:{decision_id}", self._until])
-        return str(found[0][0]) if found else ""
+        records = rows.fetch(_EARLIER_STATUS, [f"decision:{decision_id}", self._until])
+        return str(records[0][0]) if records else ""
 
 
 # Equal sets are not copied: each decision of a long chain has the same head.

@@ -386,11 +386,23 @@ class ReadingTests(SimpleTestCase):
                 "- `One table`: all of it in one - or nearly so",
                 [("One table", "all of it in one - or nearly so")],
             ),
+            (
+                "Files.",
+                "- **Redis** - slow\n\n### Redis\n\nSlow.\n\n### Files (proposed)\n\nFast.",
+                [("Redis - slow", "Slow.")],
+            ),
             ("Files.", "### 1. Redis\n\nSlow.\n\n### 2. Files (CHOSEN)\n\nFast.", [("1. Redis", "Slow.")]),
         ):
             adr = read_adr(f"# T\n\n## Decision\n\n{outcome}\n\n## Alternatives Considered\n\n{section}\n")
             found = [(alternative.option, alternative.why_not) for alternative in adr.alternatives]
             self.assertEqual(found, alternatives, section)
+
+    def test_a_proposal_or_a_rejected_record_may_have_no_decision(self):
+        for status in ("proposed", "rejected"):
+            adr = read_adr(f"---\nstatus: {status}\n---\n# T\n\n## Context\n\nWhy.\n")
+            self.assertEqual((adr.status, adr.chosen), (status, ""))
+        with self.assertRaisesRegex(Invalid, "no section Decision or Decision Outcome"):
+            read_adr("---\nstatus: accepted\n---\n# T\n\n## Context\n\nWhy.\n")
 
     def test_lineage_in_the_front_matter_is_read(self):
         for field, links in (
