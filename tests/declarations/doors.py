@@ -58,7 +58,7 @@ class McpTests(McpTestCase):
         server = self.share_server("--project", "alpha", "--profile", "full")
         say = server.say
         tools = {tool["name"]: tool for tool in server.ask("tools/list")["result"]["tools"]}
-        arguments = tools["memory_write"]["inputSchema"]["properties"]
+        arguments = tools["write_memory"]["inputSchema"]["properties"]
         self.assertIn("runbook", arguments["kind"]["enum"])
         self.assertIn("restore, deploy", arguments["type"]["description"])
         self.assertIn(
@@ -214,7 +214,7 @@ class ToolTests(McpTestCase):
         load_tools()
         tool = find_tool("memory_count")
         assert tool
-        self.assertEqual(tool_row(tool), "| `memory_count` | work | Count this project's memories. |")
+        self.assertEqual(tool_row(tool), "| `memory_count` | work |  | Count this project's memories. |")
 
 
 class SettingTests(AdminTestCase):
