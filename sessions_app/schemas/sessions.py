@@ -189,7 +189,7 @@ class EventAppend(TurnCall):
     """Append an event to the open turn."""
 
     type: Line = Field(max_length=64, description="e.g. message.user, phase_completed, or a word of your own")
-    payload: EventData = Field(default_factory=dict, description=_fields_of_payloads())
+    payload: EventData = Field(description=_fields_of_payloads())
     phase: Line = Field("", max_length=64, description="goes into the payload", json_schema_extra=only_in_full)
     trace_id: TraceId | None = Field(None, description="groups events across systems", json_schema_extra=self_evident)
     idempotency_key: IdempotencyKey = None

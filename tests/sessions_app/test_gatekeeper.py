@@ -176,8 +176,8 @@ class TurnTests(TurnsTestCase):
 
     def test_a_trace_is_one_word_and_never_one_of_the_hubs_own(self):
         for trace in ("import:7", "memory-hub demo", "x" * 65, "ghp_" + "a1B2" * 9):
-            with self.subTest(trace), self.assertRaises(ValidationError):
-                EventAppend(type="note.added", trace_id=trace)
+            with self.subTest(trace), self.assertRaisesRegex(ValidationError, "trace_id"):
+                EventAppend(type="note.added", payload={}, trace_id=trace)
 
     @tag("backend")
     def test_messages_are_found_with_and_without_the_index(self):
