@@ -75,11 +75,13 @@ def _places(levels: Sequence[Level], positions: Mapping[str, int]) -> Iterator[P
 
 
 def hidden_among(ids: Collection[int], level: Level, chain: Sequence[Level]) -> set[int]:
-    """Return the memories of the current store, among ``ids``, that a nearer one hides.
+    """Return the entities of a level, among ``ids``, that a nearer memory hides.
+
+    Call it in the caller's store: from another one the nearer stores may not be visible.
 
     Args:
-        ids: of any entities.
-        level: of the current store.
+        ids: of any entities of the level's store.
+        level: one of the chain.
         chain: all visible levels, nearest first.
     """
     hidden: set[int] = set()
@@ -87,7 +89,9 @@ def hidden_among(ids: Collection[int], level: Level, chain: Sequence[Level]) -> 
     for place in (Place(other.store, scope, other.session_id) for other in chain for scope in other.scopes):
         if place.store == level.store and ids and nearer:
             among = Sql(f"m.id IN {IDS}", (json_list(ids),))
-            hidden |= hidden_by(nearer, named(every([place.holds, among])))
+            with use_store(level.store):
+                candidates = named(every([place.holds, among]))
+            hidden |= hidden_by(nearer, candidates)
         nearer += occupied([place])
     return hidden
 

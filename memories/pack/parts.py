@@ -186,8 +186,8 @@ def _answering(request: Request) -> list[Item]:
             scores = request.matching(level, SearchSourceName.MEMORY)
             ids, words = json.dumps(list(scores)), () if request.has_superseded else request.query.terms
             memories = pack_entries(f"m.id IN {IDS} AND {_IS_FACT}", [ids], with_superseded=request.has_superseded)
-            visible = _without_hidden(request, level, memories)
-            found += [(scores[memory.id], _fact(request, level, memory, words)) for memory in visible]
+        visible = _without_hidden(request, level, memories)
+        found += [(scores[memory.id], _fact(request, level, memory, words)) for memory in visible]
     return [item for _, item in sorted(found, key=lambda scored: (-scored[0], scored[1].reference))]
 
 
@@ -318,7 +318,7 @@ def _memories(request: Request, condition: str, order: str, *, most: int = 0) ->
                 now=request.now,
                 with_superseded=request.has_superseded,
             )
-            found = _without_hidden(request, level, found)
+        found = _without_hidden(request, level, found)
         found.sort(key=lambda memory: memory.scope != MemoryScope.SESSION)
         yield from ((level, memory) for memory in found)
 

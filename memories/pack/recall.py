@@ -30,7 +30,8 @@ def recall_body(request: Request, least: float) -> Body:
             shares = relevant_entries(
                 request.query, sources=recallable_sources(), level=level, least=least, without=ids_at(level, given)
             )
-            hidden = request.hidden(level, shares)
+        hidden = request.hidden(level, shares)
+        with use_store(level.store):
             items = _items(level, [entry for entry in shares if entry not in hidden], request.now)
         found += [(share, items[entry]) for entry, share in shares.items() if entry in items]
     ranked = [item for _, item in sorted(found, key=lambda scored: (-scored[0], _order(scored[1])))]

@@ -44,7 +44,7 @@ class Request:
         return self.edition is Edition.WITH_SUPERSEDED
 
     def hidden(self, level: Level, ids: Collection[int]) -> set[int]:
-        """Return the memories of the current store that a nearer one hides, among ``ids``."""
+        """Return the memories of a level that a nearer one hides, among ``ids``; call it in the caller's store."""
         return hidden_among(ids, level, self.chain) if self.edition is Edition.PRESENT else set()
 
     def matching(self, level: Level, source: SearchSourceName) -> dict[int, float]:

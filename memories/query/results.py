@@ -46,11 +46,14 @@ def answer(question: Question, *, mode: str) -> Page:
     total, pages, used = 0, [], set()
     for index, place in enumerate(question.places):
         if can_have(question, place):
+            nearer = occupied(question.places[:index])
             with use_store(place.store):
                 basic = not by_index(mode) if question.command.search else False
                 candidates = Candidates(question, place, basic=basic)
-                nearer = occupied(question.places[:index])
-                count, page = candidates.page(hidden_by(nearer, candidates.names()) if nearer else ())
+                names = candidates.names() if nearer else {}
+            hidden = hidden_by(nearer, names)
+            with use_store(place.store):
+                count, page = candidates.page(hidden)
             total += count
             pages.append([Hit(place, scored) for scored in page])
             used.add("basic" if basic else "fts5")

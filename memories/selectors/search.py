@@ -105,7 +105,9 @@ def _ranked(chain: Sequence[scopes.Level], query: ParsedQuery, mode: str) -> _An
     ranked, found = [], []
     for place, level in enumerate(chain):
         with use_store(level.store):
-            ranked.append(without_hidden(engine.rank(query, mode, level, others=True), level, chain))
+            all_ranked = engine.rank(query, mode, level, others=True)
+        ranked.append(without_hidden(all_ranked, level, chain))
+        with use_store(level.store):
             scale = _scale(ranked[-1]) if len(chain) > 1 else 1.0
         found += [(score * scale, place, hit_id) for hit_id, score in ranked[-1].hits]
     if len(chain) > 1:
@@ -114,7 +116,7 @@ def _ranked(chain: Sequence[scopes.Level], query: ParsedQuery, mode: str) -> _An
 
 
 def without_hidden(ranked: engine.Ranked, level: scopes.Level, chain: Sequence[scopes.Level]) -> engine.Ranked:
-    """Return the ranking of the current store without memories that a nearer one in the chain hides."""
+    """Return the ranking of a level without memories that a nearer one in the chain hides."""
     hidden = hidden_among([hit_id for hit_id, _ in ranked.hits], level, chain)
     return replace(ranked, hits=[hit for hit in ranked.hits if hit[0] not in hidden]) if hidden else ranked
 

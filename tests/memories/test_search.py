@@ -560,7 +560,7 @@ class SearchModeTests(MemoriesTestCase):
     def test_the_text_of_each_answer_says_how_it_was_found(self):
         for question in ("reader", "zebra"):
             text = as_lines(self.search(question), lambda hit: hit["title"], none="nothing found")
-            self.assertIn("; mode: fts5", text)
+            self.assertIn("mode: fts5 (words)", text)
 
     def test_fts5_uses_words_only(self):
         asked: list[str] = []
