@@ -123,16 +123,20 @@ def _names(kind: str, title: str, topic: str | None) -> set[Name]:
 
 def hidden_by(nearer: Sequence[Place], candidates: Mapping[int, Collection[Name]]) -> set[int]:
     """Return the candidates with a name that a live memory in one of the ``nearer`` places has."""
-    taken = _taken(nearer, {name for names in candidates.values() for name in names}) if candidates else set()
-    return {memory for memory, names in candidates.items() if not taken.isdisjoint(names)} if taken else set()
+    nearer_names = _names_at(nearer, {name for names in candidates.values() for name in names}) if candidates else set()
+    return (
+        {memory for memory, names in candidates.items() if not nearer_names.isdisjoint(names)}
+        if nearer_names
+        else set()
+    )
 
 
-def _taken(places: Iterable[Place], names: set[Name]) -> set[Name]:
-    taken: set[Name] = set()
+def _names_at(places: Iterable[Place], names: set[Name]) -> set[Name]:
+    nearer_names: set[Name] = set()
     for place in places:
         with use_store(place.store):
-            taken |= _names_in(place, json_list(sorted({name for _, name in names})))
-    return taken & names
+            nearer_names |= _names_in(place, json_list(sorted({name for _, name in names})))
+    return nearer_names & names
 
 
 # Two queries, because each column has its own index

@@ -1,4 +1,4 @@
-"""Recognise sections that say nothing without the text they belong to: lists of links, a status, a date."""
+"""Recognise boilerplate sections: lists of links, a status, a date."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _VALUES = frozenset("status date created updated last-updated version id tags da
 _PLACEHOLDERS = frozenset("none nothing n/a na tbd tba todo keine aucun ninguno".split())
 # A Markdown or wiki link, an address, or the path of a document
 _LINK = re.compile(
-    r"!?\[\[[^\]\n]+\]\]|!?\[[^\]\[\n]*\](?:\([^()\n]*\)|\[[^\]\n]*\])|<?https?://[^\s>]+>?|`?[\w./-]+\.(?:md|rst|adoc)`?"
+    r"!?\[\[[^\[\]\n]+\]\]|!?\[[^\]\[\n]*\](?:\([^()\n]*\)|\[[^\]\n]*\])|<?https?://[^\s>]+>?"
+    r"|`?(?<![\w./-])[\w./-]+\.(?:md|rst|adoc)`?"
 )
 _VALUE = re.compile(r"\W*([^\W\d_][\w -]{0,20}?)\W*:\W*(.*)")
 _WORD = re.compile(r"[^\W\d_]+")
@@ -26,13 +27,13 @@ _WORD = re.compile(r"[^\W\d_]+")
 _MOST_WORDS = 4
 
 
-def section_says_nothing(title: str, text: str) -> bool:
-    """Return whether an imported section says nothing, given its title, such as ``notes.md › Port › Related``."""
+def is_boilerplate_section(title: str, text: str) -> bool:
+    """Return whether an imported section is boilerplate, given its title, such as ``notes.md › Port › Related``."""
     _, between, heading = title.rpartition(BETWEEN_HEADINGS)
-    return bool(between) and says_nothing(heading, text)
+    return bool(between) and is_boilerplate(heading, text)
 
 
-def says_nothing(heading: str, text: str) -> bool:
+def is_boilerplate(heading: str, text: str) -> bool:
     """Return whether the text under a heading has only links, values such as a status, or a placeholder."""
     slug = heading_slug(heading)
     return all(_is_nothing(line, slug) for line in text.split("\n"))

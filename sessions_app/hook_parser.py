@@ -102,7 +102,9 @@ def place_event(event: HookEvent, *, client: str, project: str | None) -> tuple[
 
 def owner_of(event: HookEvent, *, client: str, project: str) -> str:
     """Return the project of an event that is not captured yet, "" if it is unknown."""
-    return project or peek_session(client, event.session_id, event.directory or "/").project
+    # A relative folder means nothing here
+    folder = event.directory if event.directory.startswith("/") else "/"
+    return project or peek_session(client, event.session_id, folder).project
 
 
 # Clients in JavaScript may cut a text inside a surrogate pair; the halves become question marks.

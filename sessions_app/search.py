@@ -23,7 +23,7 @@ from sessions_app.events import (
     SessionEnded,
     SessionStarted,
 )
-from sessions_app.events.client import Message, Note
+from sessions_app.events.client import Message
 from sessions_app.models import Commit, Session
 
 _MAX_PATHS = 200
@@ -107,7 +107,7 @@ def session_document(event: Event[SessionStarted] | Event[SessionEnded]) -> Docu
 
 # A message's neighbours are indexed again: its words are part of their context (decision 20).
 @indexed_when(*Speech)
-def message_documents(event: Event[Message] | Event[Note]) -> list[Document]:
+def message_documents(event: Event[Message]) -> list[Document]:
     return _messages([event.position, *_around([event.position])])
 
 

@@ -239,8 +239,10 @@ def entries_of(events: list[RawEvent]) -> list[Entry]:
 
 def happened_at(event: RawEvent) -> str:
     """Return when something happened that another tool recorded before it was imported, else when it was appended."""
+    known_type = event_type(event.event_type)
+    declared = known_type.schema.model_fields if known_type else {}  # not a client's own fields
     payload = json.loads(event.payload_json or "{}")
-    times = [str(payload[name]) for name in _TIMES if payload.get(name)]
+    times = [str(payload[name]) for name in _TIMES if name in declared and payload.get(name)]
     return min([event.occurred_at, *times])
 
 

@@ -13,7 +13,7 @@ from decisions.importing.links import Link
 from decisions.importing.reading import Adr, read_adr
 from decisions.models import LINEAGE, DecisionStatus, EdgeRelation
 from memories.importing import find_files
-from memories.importing.files import MARKDOWN, left_out, path_of_folder, read_text
+from memories.importing.files import MARKDOWN, left_out, modified_at, path_of_folder, read_text
 from memoryhub.core.errors import HubError
 from memoryhub.core.schemas import MAX_AUTHOR
 from memoryhub.core.secrets.sanitize import sanitize_text
@@ -80,7 +80,7 @@ def _complete(adrs: dict[str, Adr], directory: Path, above: str) -> None:
         commit = commits.get(name)
         adr.author = adr.author or (flat(commit.author)[:MAX_AUTHOR] if commit else "") or "unknown"
         committed_at = commit.committed_at if commit else None
-        adr.decided_at = adr.decided_at or _date_in(name) or committed_at or _changed_at(directory / name)
+        adr.decided_at = adr.decided_at or _date_in(name) or committed_at or modified_at(directory / name)
 
 
 def _date_in(name: str) -> datetime | None:
@@ -88,13 +88,6 @@ def _date_in(name: str) -> datetime | None:
     try:
         return datetime.strptime("".join(match.groups()), "%Y%m%d").replace(tzinfo=UTC) if match else None
     except ValueError:
-        return None
-
-
-def _changed_at(path: Path) -> datetime | None:
-    try:
-        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
-    except OSError:
         return None
 
 

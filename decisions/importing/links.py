@@ -106,7 +106,7 @@ _PHRASE = "|".join(
     for name, (pattern, _, _) in _PHRASES.items()
 )
 _TOKEN = re.compile(
-    r"!?\[(?:[^\[\]\\]|\\.)*\]\(\s*<?(?P<path>[^()\s<>]+)>?[^()]*\)|\[\[(?P<wiki>[^\[\]|#]+)[^\[\]]*\]\]"
+    r"!?\[(?:[^\[\]\\]|\\.)*\]\(\s*<?(?P<path>[^()\s<>]+)>?[^()]*\)|\[\[(?P<wiki>[^\[\]|#]++)[^\[\]]*+\]\]"
     rf"|{_PHRASE}"
     r"|\bADR[-_ ]?#?(?P<number>\d{1,9})(?!\w)"
     r"|(?<![\w.#/-])#?(?P<bare>\d{1,9})(?=\s*(?:[,;.)]?(?:\s|\Z)|[,;)]))"
@@ -124,6 +124,8 @@ _OF_SECTION = re.compile(
 )
 # `updates ADR-3's table`: not the record itself
 _POSSESSIVE = ("'s", "’s")
+# Longer texts are no lists of links
+_MAX_LENGTH = 200_000
 # Characters before a phrase that may hold its subject
 _MAX_BEFORE = 500
 _LINK_TEXT = re.compile(r"\[[^\[\]]*\]\([^()]*\)|\([^()]*\)")
@@ -148,7 +150,7 @@ def links_in(text: str, *, otherwise: EdgeRelation | None = None) -> list[Link]:
     A relation applies to the end of its sentence, clause or list item. A record of which only a section is superseded
     is refined.
     """
-    return list(dict.fromkeys(_Clauses(text, otherwise).links()))
+    return list(dict.fromkeys(_Clauses(text[:_MAX_LENGTH], otherwise).links()))
 
 
 def named_records(value: Any, relation: EdgeRelation, *, is_backward: bool) -> list[Link]:
@@ -214,19 +216,20 @@ class _Clauses:
         return any(word in PARTLY for word in words) or (is_backward and bool(set(words) - _BEFORE) and len(words) > 1)
 
     def _link(self, token: re.Match[str], target: str) -> Iterator[Link]:
-        following = self._text[token.end() :]
-        if REPLACED_BY_PRECEDING.match(following) or REPLACES_PRECEDING.match(following):
-            self._has_record, is_backward = True, bool(REPLACED_BY_PRECEDING.match(following))
-            yield Link(EdgeRelation.SUPERSEDES, target, is_backward)
+        end = token.end()
+        is_replaced = REPLACED_BY_PRECEDING.match(self._text, end)
+        if is_replaced or REPLACES_PRECEDING.match(self._text, end):
+            self._has_record = True
+            yield Link(EdgeRelation.SUPERSEDES, target, bool(is_replaced))
             return
-        if following.startswith(_POSSESSIVE) or (token["bare"] and not self._is_listed(token)):
+        if self._text.startswith(_POSSESSIVE, end) or (token["bare"] and not self._is_listed(token)):
             return
         self._has_record = True
         if self._relation is None:
             self._subject = target
             return
-        between = self._text[self._last : token.start()] if self._has_phrase else ""
-        is_part = self._relation is EdgeRelation.SUPERSEDES and _OF_SECTION.search(between)
+        is_whole = self._relation is not EdgeRelation.SUPERSEDES or not self._has_phrase
+        is_part = not is_whole and _OF_SECTION.search(self._text, self._last, token.start())
         relation = EdgeRelation.REFINES if is_part else self._relation
         self._last = token.end()
         yield Link(relation, target, self._is_backward, self._subject)
@@ -234,7 +237,7 @@ class _Clauses:
     # A number alone may be anything: only a list right after the phrase counts, and `requires 3` is no record
     def _is_listed(self, token: re.Match[str]) -> bool:
         is_certain = self._relation in (EdgeRelation.SUPERSEDES, EdgeRelation.REFINES) or token["bare"].startswith("0")
-        return self._has_phrase and is_certain and bool(_LIST.fullmatch(self._text[self._last : token.start()]))
+        return self._has_phrase and is_certain and bool(_LIST.fullmatch(self._text, self._last, token.start()))
 
 
 # A path, a number or the stem of a file; empty for other links.

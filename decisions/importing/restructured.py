@@ -12,8 +12,8 @@ _CONTENTS = re.compile(
 _TARGET = re.compile(r"^\.\. _`?([^\n:`]+)`?:[ \t]+(\S+)[ \t]*$", re.MULTILINE)
 _LABEL = re.compile(r"^\.\. _[^\n:]+:[ \t]*\n", re.MULTILINE)
 _FIELD = re.compile(r"^:([^\n:]+):[ \t]+(?=\S)", re.MULTILINE)
-_EMBEDDED = re.compile(r"`([^`<]+?)\s*<([^`<>]+)>`__?")
-_ROLE = re.compile(r":(?:doc|ref|file):`(?:([^`<]+?)\s*<([^`<>]+)>|([^`<]+))`")
+_EMBEDDED = re.compile(r"`([^`<]++)<([^`<>]+)>`__?")
+_ROLE = re.compile(r":(?:doc|ref|file):`(?:([^`<]++)<([^`<>]+)>|([^`<]+))`")
 _NAMED = re.compile(r"`([^`]+)`_\b|(?<![\w`.-])([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)_(?!\w)")
 
 
@@ -28,8 +28,8 @@ def as_markdown(text: str) -> str:
 
     def role(match: re.Match[str]) -> str:
         address = match[2] or match[3]
-        return f"[{match[1] or address}]({address if address.endswith('.rst') else f'{address}.rst'})"
+        return f"[{(match[1] or address).strip()}]({address if address.endswith('.rst') else f'{address}.rst'})"
 
     bare = _CONTENTS.sub("", _COMMENT.sub("", _LABEL.sub("", _TARGET.sub("", text))))
-    linked = _EMBEDDED.sub(r"[\1](\2)", _ROLE.sub(role, bare))
+    linked = _EMBEDDED.sub(lambda link: f"[{link[1].strip()}]({link[2]})", _ROLE.sub(role, bare))
     return _FIELD.sub(r"\1: ", _NAMED.sub(named, linked).replace("``", "`"))

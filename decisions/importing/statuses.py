@@ -49,6 +49,7 @@ _RECORD = "\N{SECTION SIGN}"
 _LINK = re.compile(r"!?\[[^\[\]]*\](?:\([^()]*\)|\[[^\[\]]*\])|\bADR[-_ ]?#?\d+", re.IGNORECASE)
 _STRUCK_OR_ASIDE = re.compile(r"~~.*?~~|\([^()]*\)|（[^（）]*）", re.DOTALL)
 _SENTENCE = re.compile(r"[.。;；!?！？](?=\s|\Z|[^\x00-\x7f])|\n+|->|=>|→")
+_ARROW = re.compile("->|=>|→")
 _WORD = re.compile(rf"[^\W\d_]+(?:['’][^\W\d_]+)?|{_RECORD}")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _UNSPACED_PASSIVE = re.compile(
@@ -70,7 +71,7 @@ def status_of(text: str) -> DecisionStatus:
     """Parse a status; one that is empty or only names other records is accepted.
 
     A status of another record or of a section is not the record's own. ``superseded`` outweighs the other words, which
-    a record keeps from before; of several with a date the latest counts, else the first.
+    a record keeps from before; of several with a date the latest counts, after an arrow the last, else the first.
 
     Raises:
         Invalid: no status is recognised.
@@ -82,6 +83,8 @@ def status_of(text: str) -> DecisionStatus:
     clauses = list(_clauses(sentences))
     if any(clause.status is DecisionStatus.SUPERSEDED for clause in clauses):
         return DecisionStatus.SUPERSEDED
+    if clauses and _ARROW.search(plain):
+        return clauses[-1].status
     if clauses:
         return max(clauses, key=lambda clause: clause.date).status if _is_history(clauses) else clauses[0].status
     if sentences and _names_records_only(sentences):

@@ -81,6 +81,7 @@ class Succession:
             if heir in self.statuses:
                 self._heirs[decision_id].append(heir)
         self._quarantined = quarantined_among(list(self.statuses))
+        self._earlier: dict[int, str] = {}
         self._in_effect: dict[int, frozenset[int]] = {}
         self._proposals: dict[int, frozenset[int]] = {}
 
@@ -138,8 +139,10 @@ class Succession:
         return self._earlier_status(decision_id) or DecisionStatus.ACCEPTED
 
     def _earlier_status(self, decision_id: int) -> str:
-        records = rows.fetch(_EARLIER_STATUS, [f"decision:{decision_id}", self._until])
-        return str(records[0][0]) if records else ""
+        if decision_id not in self._earlier:
+            records = rows.fetch(_EARLIER_STATUS, [f"decision:{decision_id}", self._until])
+            self._earlier[decision_id] = str(records[0][0]) if records else ""
+        return self._earlier[decision_id]
 
 
 # Equal sets are not copied: each decision of a long chain has the same head.

@@ -26,13 +26,14 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import Origin, use_origin
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.stores.store import StoreId, current_store
-from memoryhub.core.text import counted
+from memoryhub.core.text import counted, flat, shortened
 from sessions_app.events import SESSION_STARTED
 from sessions_app.events.sessions import TURN_BEGAN
 from sessions_app.models import Session, Turn
 
 # Begins the trace of a batch's events; its position follows
 TRACE = "import:"
+_MAX_PLACE = 1_000
 _MOST_TAGS = 10
 
 
@@ -66,7 +67,7 @@ def trace_of(batch: int) -> str:
 def begin_import(*, tool: str, place: str) -> int:
     """Begin an import into the current store, and return its id."""
     demand(Act.WRITE)
-    draft = log.prepare(IMPORT_BEGAN, ImportBegan(tool=tool, place=place))
+    draft = log.prepare(IMPORT_BEGAN, ImportBegan(tool=tool, place=shortened(flat(place), _MAX_PLACE)))
     with log.transaction():
         return log.append(draft, entity="import").position
 
@@ -108,10 +109,12 @@ class ImportRun:
     def _keep(self) -> None:
         self._is_written = True
 
-    def end(self, counts: dict[str, int]) -> None:
-        """Record the counts, if anything was written."""
-        if self.batch is not None and self._is_written:
-            end_import(self.batch, {name: count for name, count in counts.items() if count})
+    def end(self, counts: dict[str, int]) -> int | None:
+        """Record the counts and return the batch; None if nothing was written."""
+        if self.batch is None or not self._is_written:
+            return None
+        end_import(self.batch, {name: count for name, count in counts.items() if count})
+        return self.batch
 
 
 _run: ContextVar[ImportRun | None] = ContextVar("import_run", default=None)

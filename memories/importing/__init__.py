@@ -4,8 +4,9 @@ from memories.importing.files import find_files
 from memories.importing.markdown import (
     MAX_HEADINGS,
     MarkdownReport,
-    count_sections,
+    count_repeated,
     define_known_files,
+    delete_repeated,
     delete_sections,
     import_markdown,
     preview_new,
@@ -14,8 +15,9 @@ from memories.importing.markdown import (
 __all__ = [
     "MAX_HEADINGS",
     "MarkdownReport",
-    "count_sections",
+    "count_repeated",
     "define_known_files",
+    "delete_repeated",
     "delete_sections",
     "find_files",
     "import_markdown",

@@ -1,4 +1,4 @@
-"""Decode files of text: Unicode, and the encodings of before, where it is clear which one it is."""
+"""Decode text files: Unicode, or a legacy encoding if it can be determined."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ _RECORD = re.compile(
 )
 # Lines with which a text only brings in other files: @AGENTS.md
 _IMPORT = re.compile(r"@\S+\.md")
-_SKIPPED_FOLDERS = {"node_modules", "venv", "__pycache__", "site-packages"}
+SKIPPED_FOLDERS = {"node_modules", "venv", "__pycache__", "site-packages"}
 
 
 def find_files(directory: Path) -> list[str]:
@@ -102,10 +102,10 @@ def path_of_folder(directory: Path, within: str) -> str:
 
 def changed_times(directory: Path, names: Collection[str]) -> dict[str, datetime]:
     """Map files to when they were last changed: in their last commit, or outside git as the file system has it."""
-    return {name: _modified(directory / name) for name in names} | git.last_changes(directory, names)
+    return {name: modified_at(directory / name) for name in names} | git.last_changes(directory, names)
 
 
-def _modified(path: Path) -> datetime:
+def modified_at(path: Path) -> datetime:
     try:
         return datetime.fromtimestamp(path.stat().st_mtime, UTC)
     except (OSError, OverflowError, ValueError):
@@ -198,7 +198,7 @@ def _is_own_file(path: Path) -> bool:
 
 
 def _is_skipped(name: str) -> bool:
-    return name.startswith(".") or name in _SKIPPED_FOLDERS
+    return name.startswith(".") or name in SKIPPED_FOLDERS
 
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
@@ -224,10 +224,10 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
         Invalid: a value is nested too deeply.
     """
     values: dict[str, Any] = {}
-    for _ in range(2):
-        block = _FRONT_MATTER.match(text if not values else text.lstrip("\n"))
+    for number in range(2):
+        block = _FRONT_MATTER.match(text.lstrip("\n") if number else text)
         more = _values(block[1].split("\n")) if block else {}
-        if block is None or (values and not _USUAL.intersection(more)):
+        if block is None or (number and not _USUAL.intersection(more)):
             break
         values |= more
         text = block.string[block.end() :]

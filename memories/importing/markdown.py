@@ -2,14 +2,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
-from functools import reduce
 from hashlib import sha256
 from itertools import islice
-from operator import or_
 from pathlib import Path, PurePath
 
 from memories.duplicates import current_topic
@@ -47,8 +45,6 @@ _MAX_TAGS = 32
 _BATCH = 500
 MAX_HEADINGS = 2_000  # of one file: each becomes a memory, and a file with more is a listing, not a text
 _EXCLUDED = "excluded"
-# Sources of the rules of agents in a repository
-_RULES = ("agents-md", "claude-code", "cursor-rules")
 _GUIDELINE = "imported as a guideline"
 # Files in which repositories tell the agents of several clients the same
 _FOR_CLIENTS = ("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md")
@@ -141,14 +137,24 @@ def _without_guidelines(batch: list[ImportedMemory], report: MarkdownReport) -> 
     return [command for command in batch if content_hash(command.content) not in repeated]
 
 
+def _repeated(hashes: Collection[str]) -> list[int]:
+    imported = Memory.objects.live().filter(begins_with("topic_key", _TOPIC), content_hash__in=hashes)
+    return list(imported.values_list("id", flat=True))
+
+
+def count_repeated(hashes: Collection[str]) -> int:
+    """Return how many imported sections have one of these texts."""
+    return len(_repeated(hashes))
+
+
+def delete_repeated(hashes: Collection[str]) -> int:
+    """Delete the imported sections that have one of these texts, and return how many."""
+    return _delete(_repeated(hashes))
+
+
 def delete_sections(paths: Sequence[str]) -> int:
-    """Delete the imported sections of files, because they are now known in another form; return how many."""
+    """Delete the imported sections of files that are now known in another form; return how many."""
     return _delete_vanished([_prefix(path) for path in paths], set())
-
-
-def count_sections(paths: Sequence[str]) -> int:
-    """Return how many sections ``delete_sections`` would delete."""
-    return len(_vanished([_prefix(path) for path in paths], set()))
 
 
 def _is_echo(command: MemoryWrite, report: MarkdownReport) -> bool:
@@ -180,7 +186,8 @@ def _commands(
 ) -> Iterator[ImportedMemory]:
     above = path_of_folder(options.directory, options.within)
     paths = {flat(above + PurePath(name).as_posix()): name for name in find_files(options.directory)}
-    without = {path: why for path in paths if (why := record_reason(path))}
+    records = {path: why for path in paths if (why := record_reason(path))}
+    without = dict(records)
     for find_known in _known_files if options.has_store else ():
         without |= find_known(list(paths))
     without |= {path: _EXCLUDED for path, name in paths.items() if options.leaves_out(name)}
@@ -196,7 +203,9 @@ def _commands(
         except Invalid as error:
             report.skipped.append((path, error.message))
         else:
-            read.append(_prefix(path))
+            # Earlier notes of a decision record stay until it is imported as a decision
+            if why is None or why != records.get(path):
+                read.append(_prefix(path))
             if document is None:
                 report.skipped.append((path, why))
             else:
@@ -232,19 +241,6 @@ class _Repeated:
                     (BETWEEN_HEADINGS.join((path, *section.headings)), f"the same text as in {first}")
                 )
         return replace(document, sections=sections)
-
-
-# Their sections are guidelines, which agents are given by themselves
-def _imported_rules(paths: Sequence[str]) -> Mapping[str, str]:
-    of_rules = [begins_with("topic_key", f"import:{tool}:") for tool in _RULES]
-    topics = Memory.objects.live().filter(reduce(or_, of_rules), kind="guideline").values_list("topic_key", flat=True)
-    # After the name of the repository, unless it is another one's
-    names = {str(topic).split(":", 2)[2].partition("#")[0] for topic in topics}
-    names |= {name.partition("/")[2] for name in names}
-    return {path: _GUIDELINE for path in paths if path in names}
-
-
-define_known_files(_imported_rules)
 
 
 def _commands_of_file(
@@ -308,16 +304,15 @@ def _digest(text: str) -> str:
 
 
 def _delete_vanished(prefixes: Sequence[str], written: set[str]) -> int:
-    vanished = _vanished(prefixes, written)
-    for memory_id in vanished:
-        delete_memory(command=MemoryTouch(id=memory_id, reason=GONE_FROM_FILE))
-    return len(vanished)
-
-
-def _vanished(prefixes: Sequence[str], written: set[str]) -> list[int]:
     read = set(prefixes)
     imported = Memory.objects.live().filter(begins_with("topic_key", _TOPIC)).values_list("id", "topic_key")
-    return [number for number, key in imported if key and key not in written and _prefix_of(key) in read]
+    return _delete([number for number, key in imported if key and key not in written and _prefix_of(key) in read])
+
+
+def _delete(ids: Sequence[int]) -> int:
+    for memory_id in ids:
+        delete_memory(command=MemoryTouch(id=memory_id, reason=GONE_FROM_FILE))
+    return len(ids)
 
 
 def _prefix_of(key: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 
 from memories.importing.files import MARKDOWN, split_front_matter
-from memories.substance import says_nothing
+from memories.substance import is_boilerplate
 from memoryhub.core.errors import Invalid
 from memoryhub.core.slugs import heading_slug
 
@@ -166,7 +166,7 @@ def _section(path: list[tuple[int, str, str]], key: str, lines: list[str]) -> It
 
 # A section that says nothing is joined to the one before it, else after it, below the same heading
 def _joined(sections: list[Section]) -> list[Section]:
-    empty = [index for index, section in enumerate(sections) if section.headings and _says_nothing(section)]
+    empty = [index for index, section in enumerate(sections) if section.headings and _is_boilerplate(section)]
     texts = {index: section.text for index, section in enumerate(sections) if index not in empty}
     for index in empty:
         target = _target(sections, index, list(texts))
@@ -177,8 +177,8 @@ def _joined(sections: list[Section]) -> list[Section]:
     return [replace(sections[index], text=texts[index]) for index in sorted(texts)]
 
 
-def _says_nothing(section: Section) -> bool:
-    return says_nothing(section.headings[-1], section.text)
+def _is_boilerplate(section: Section) -> bool:
+    return is_boilerplate(section.headings[-1], section.text)
 
 
 def _target(sections: Sequence[Section], index: int, texts: Sequence[int]) -> int | None:

@@ -24,7 +24,7 @@ from memories.schemas import SearchSourceName
 from memories.scopes import Level
 from memories.search.snippets import snippet
 from memories.search.words import words_in
-from memories.substance import section_says_nothing, split_joined
+from memories.substance import is_boilerplate_section, split_joined
 from memoryhub.core import clock
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
 from memoryhub.core.kinds.builtin import KINDS, type_name
@@ -175,7 +175,7 @@ def _latest(request: Request) -> list[Item]:
     found = list(_memories(request, _IS_FACT, "m.updated_at DESC, m.id DESC"))
     found.sort(key=lambda entry: (entry[1].updated_at, entry[1].id), reverse=True)
     if request.edition is Edition.PRESENT:
-        found.sort(key=lambda entry: section_says_nothing(entry[1].title, entry[1].content))
+        found.sort(key=lambda entry: is_boilerplate_section(entry[1].title, entry[1].content))
     return [_fact(request, level, memory) for level, memory in found]
 
 

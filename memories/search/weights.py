@@ -12,7 +12,7 @@ from memories.search.parsed_query import ParsedQuery
 from memories.search.pipeline import Pipeline
 from memories.search.snippets import Factors, Hits
 from memories.selectors.relations import superseded_by
-from memories.substance import section_says_nothing
+from memories.substance import is_boilerplate_section
 from memories.superseded import SUPERSEDED_WEIGHT, is_superseded
 from memories.uses.selectors import use_weights
 from memoryhub.core import clock
@@ -122,7 +122,7 @@ def _weights_of_empty_sections(hits: Hits) -> dict[int, float]:
         f"SELECT id, title, content FROM memories_memory WHERE title {LIKE} %s AND id IN {IDS}",
         [f"%{BETWEEN_HEADINGS}%", json.dumps(list(scores))],
     )
-    empty = {memory: _chapter(title) for memory, title, content in sections if section_says_nothing(title, content)}
+    empty = {memory: _chapter(title) for memory, title, content in sections if is_boilerplate_section(title, content)}
     best: dict[str, float] = {}
     for memory, title, _ in sections:
         if memory not in empty:

@@ -92,7 +92,7 @@ def bind_project(project_id: str, directory: Path) -> None:
 
 def bound_folders(project_id: str) -> list[Path]:
     """Return the existing folders that are recorded for a project; for a repository, its main folder."""
-    return [folder for folder in map(_folder_of, _bound_origins(project_id)) if folder.is_dir()]
+    return [folder for folder in map(_folder_of, _bound_origins(project_id)) if is_folder(folder)]
 
 
 def _folder_of(origin: dict[str, str]) -> Path:
@@ -118,6 +118,8 @@ def renamed_hint(directory: Path, project_id: str) -> str:
         return ""
     directory = resolved(directory)
     repository = find_repository(directory)
+    if repository and repository.remotes:
+        return ""
     folder = repository.folder if repository else directory
     for path in sorted((home() / "projects").glob(f"*/{ORIGIN_FILE}")):
         name, origins = path.parent.name, _bound_origins(path.parent.name)

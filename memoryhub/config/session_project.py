@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from memoryhub.config.identity import SETTINGS_FILE, identify_project, is_project_folder
+from memoryhub.config.repository import is_folder
 from memoryhub.core.errors import HubError, NotFound
 from memoryhub.core.session_places import SessionPlace, find_place, note_place
 
@@ -55,7 +56,7 @@ def project_of_folder(folder: str) -> str:
         Invalid: several projects are possible, or a settings file cannot be read.
     """
     directory = Path(folder)
-    if not directory.is_dir():
+    if not is_folder(directory):
         raise NotFound(f"the folder {folder} no longer exists, so its project is unknown")
     project = identify_project(project=None, directory=directory)
     if not is_project_folder(directory, project):

@@ -96,8 +96,12 @@ def minute(moment: datetime | str) -> str:
     from django.utils import timezone
 
     exact = from_text(moment) if isinstance(moment, str) else in_utc(moment)
-    is_day = exact.time() == time_of_day.min
-    return (exact if is_day else timezone.localtime(exact)).isoformat()[:16]
+    if exact.time() == time_of_day.min:
+        return exact.isoformat()[:16]
+    try:
+        return timezone.localtime(exact).isoformat()[:16]
+    except OverflowError:  # the first or the last day of the calendar
+        return exact.isoformat()[:16]
 
 
 def in_utc(moment: datetime) -> datetime:

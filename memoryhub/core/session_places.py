@@ -22,7 +22,7 @@ FOLDER = "run/sessions"
 ROOT_KEY = "memory_hub_root"
 # Characters of a session's name
 _MAX_NAME = 200
-# Notes of sessions that have had no start for so long are removed
+# Notes older than this are removed
 _DAYS = 90
 
 
@@ -35,7 +35,9 @@ class SessionPlace:
 
 
 def find_place(client: str, session_id: str) -> SessionPlace | None:
-    """Return where a session began, or None if that is not known."""
+    """Return where a session began, or None if that is not known or there is no session."""
+    if not session_id:
+        return None
     try:
         fields = json.loads(_path(client, session_id).read_text("utf-8", "surrogateescape"))
         return SessionPlace(str(fields["folder"]), str(fields["project"]))
@@ -45,6 +47,8 @@ def find_place(client: str, session_id: str) -> SessionPlace | None:
 
 def note_place(client: str, session_id: str, place: SessionPlace) -> None:
     """Note where a session began. Without a note, as on a full disk, each event is placed by its own folder."""
+    if not session_id:
+        return
     path = _path(client, session_id)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with replacing(path, synced=False) as file:

@@ -63,7 +63,7 @@ class Output(OutputWrapper):
     @property
     def utf8(self) -> Output:
         if isinstance(self._out, TextIOWrapper):
-            self._out.reconfigure(encoding="utf-8")
+            self._out.reconfigure(encoding="utf-8", errors="replace")
         return self
 
 

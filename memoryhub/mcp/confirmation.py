@@ -61,7 +61,7 @@ class Questions:
             scope.cancel()
 
     async def confirm(self, context: Context, params: types.CallToolRequestParams, call: Call) -> Result:
-        """Call a tool; if it needs the user's word, get it and call again."""
+        """Call a tool; if it needs an answer from the user, ask and call again."""
         arguments = dict(params.arguments or {})
         answer = _answer_in(params)
         if answer is not None:
@@ -131,7 +131,7 @@ def _arguments_of(answer: types.ElicitResult, state: str) -> Arguments:
 
 def _text_of(question: Question) -> str:
     if isinstance(question, ChoiceRequired):
-        return "\n".join([f"{question.question}. What becomes of it?", *question.data.get("entries", [])])
+        return "\n".join([f"{question.question}. Choose one:", *question.data.get("entries", [])])
     return question.message
 
 

@@ -56,18 +56,13 @@ def _read(entity_id: int, command: MemoryGet) -> EntityText:
     if entity and entity.type == "memory":
         (memory,) = get_memories(command=command.model_copy(update={"ids": [entity_id]}))
         return EntityText(memory, memory_text(memory))
+    if entity and entity.type == "decision":
+        (decision,) = get_decisions(command=DecisionGet(ids=[entity_id], lineage=True))
+        return EntityText(decision, decision_text(decision))
     for read in _READERS:
         if text := read(entity_id):
             return text
     raise NotFound(f"there is no #{entity_id} here; the log ends at #{head()[0]}", id=entity_id)
-
-
-def _decision(entity_id: int) -> EntityText | None:
-    entity = find_entities([entity_id]).get(entity_id)
-    if entity is None or entity.type != "decision":
-        return None
-    (decision,) = get_decisions(command=DecisionGet(ids=[entity_id], lineage=True))
-    return EntityText(decision, decision_text(decision))
 
 
 def _session(entity_id: int) -> EntityText | None:
@@ -114,4 +109,4 @@ def _event(entity_id: int) -> EntityText | None:
     return EntityText(data, f"{event_line(data)}\n{indented(payload)}")
 
 
-_READERS: tuple[Callable[[int], EntityText | None], ...] = (_decision, _session, _commit, _iteration, _turn, _event)
+_READERS: tuple[Callable[[int], EntityText | None], ...] = (_session, _commit, _iteration, _turn, _event)

@@ -10,14 +10,12 @@ from pathlib import Path
 from memoryhub.config.identity import identify_project
 from memoryhub.core.errors import Invalid
 from memoryhub.core.slugs import project_id_of
-from memoryhub.core.text import flat, shortened
 from memoryhub.transfer.project_import import ProjectImport
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Report, SessionRecord
 
 # Records that are compared with the store at once; fewer if their texts are long
 _BATCH = 500
 _BATCH_CHARACTERS = 8_000_000
-_MAX_PLACE = 1_000
 # Projects that one import may create: each is a database
 _MAX_PROJECTS = 500
 Progress = Callable[[int], None]
@@ -66,7 +64,7 @@ class Importer:
         """
         done = 0
         for project, group in self._groups(records):
-            self._plan(project).write(group, shortened(flat(place), _MAX_PLACE))
+            self._plan(project).write(group, place)
             progress(done := done + len(group))
         for plan in self._plans.values():
             plan.finish()

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from governance.imports.batches import begin_import, end_import, in_batch
 from memories.duplicates import Existing, ExistingMemories, current_topic
 from memories.events import MEMORY_WRITTEN, MemoryWritten
-from memories.importing import count_sections, delete_sections
+from memories.importing import count_repeated, delete_repeated
 from memories.importing.files import imported_times, without_deleted
 from memories.kinds import check_attributes, check_type
 from memories.models import Memory, RelationType
@@ -60,8 +60,8 @@ class ProjectImport:
         self.report = Report(project)
         self._tool = tool
         self._texts: set[str] = set()
-        # Files whose sections are guidelines, relative to the top of their repository
-        self._rules: set[str] = set()
+        # Texts of guidelines: notes of the same text are deleted
+        self._rule_hashes: set[str] = set()
         # (topic of the source, relation, topic of the target)
         self._relations: list[tuple[str, str, str]] = []
 
@@ -72,7 +72,8 @@ class ProjectImport:
                 self._attempt(planned, lambda of: {name for *_, draft in drafts_of(of) for name in draft.redactions})
             for command in self._memories(records, is_new=not exists):
                 self.report.secrets.update(log.prepare(MEMORY_WRITTEN, _state(command)).redactions)
-            self.report.replaced = count_sections(sorted(self._rules)) if exists else 0
+            if exists and self.report.changes:
+                self.report.replaced = count_repeated(self._rule_hashes)
 
     def write(self, records: Sequence[Record], place: str) -> None:
         with _opened(self.report.project):
@@ -94,7 +95,7 @@ class ProjectImport:
             return
         with _opened(report.project), in_batch(self._tool, report.batch):
             report.relations = _relate(self._relations)
-            report.replaced = delete_sections(sorted(self._rules))
+            report.replaced = delete_repeated(self._rule_hashes)
             end_import(report.batch, report.counts)
 
     # By session, which is in the header of an event
@@ -153,6 +154,7 @@ class ProjectImport:
         commands = [command for record in records if (command := self._command(record))]
         present = commands if is_new else without_deleted(commands)
         self.report.deleted += len(commands) - len(present)
+        self._rule_hashes |= {content_hash(command.content) for command in present if command.kind == "guideline"}
         return self._differing(present, is_new=is_new)
 
     def _command(self, record: Record) -> ImportedMemory | None:
@@ -161,8 +163,6 @@ class ProjectImport:
         if not isinstance(record, MemoryRecord):
             return None
         self.report.names[record.project] += 1
-        if record.kind == "guideline" and "/" in record.key:
-            self._rules.add(record.key.partition("#")[0].partition("/")[2])
         try:
             command = self._checked(record)
         except (ValidationError, HubError) as error:

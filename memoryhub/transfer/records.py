@@ -119,7 +119,8 @@ class Report:
     # Recorded by the hub while they happened, or imported before
     sessions_known: int = 0
     relations: int = 0
-    # Sections that `import markdown` brought of the same files
+    removed: int = 0
+    # Notes of `import markdown` with the same texts
     replaced: int = 0
     # Types of the secrets that are masked, with the number of texts
     secrets: Counter[str] = field(default_factory=Counter)
@@ -132,7 +133,7 @@ class Report:
 
     @property
     def counts(self) -> dict[str, int]:
-        return {name: value for name in COUNTED if (value := getattr(self, name, 0))}
+        return {name: value for name in COUNTED if (value := getattr(self, name))}
 
     @property
     def changes(self) -> int:

@@ -46,7 +46,7 @@ class ClientPayload(Payload):
 
 class Message(ClientPayload):
     content: str = Field(min_length=1, max_length=MAX_TEXT)
-    # When it was said, if it was recorded later, such as by an import
+    # When it was written, if it was imported later
     written_at: Instant | None = None
 
 
@@ -72,10 +72,6 @@ class CommandRun(ClientPayload):
     exit_code: int | None = None
     directory: str = Field("", max_length=4_000)
     agent_id: str = Field("", max_length=200)
-
-
-class Note(ClientPayload):
-    content: str = Field(min_length=1, max_length=MAX_TEXT)
 
 
 class PhaseEvent(ClientPayload):
@@ -190,10 +186,10 @@ COMMAND_RUN = _define(
     is_tallied=True,
     about=lambda payload: payload.get("command", ""),
 )
-NOTE_ADDED = _define("note.added", Note, label="Note", group=MESSAGES, nouns=("note", "notes"), speech=Speech.NOTE)
+NOTE_ADDED = _define("note.added", Message, label="Note", group=MESSAGES, nouns=("note", "notes"), speech=Speech.NOTE)
 CONTEXT_COMPACTED = _define(
     "context.compacted",
-    Note,
+    Message,
     label="Context compacted",
     group=MESSAGES,
     turn=TurnRule.OPTIONAL,

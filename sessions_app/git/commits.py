@@ -34,10 +34,11 @@ _MOST_COUNTED = ("-c", "core.bigFileThreshold=16m")
 _COUNTED, _UNCOUNTED = ("--numstat",), ("--raw", "--no-abbrev", "--find-renames=100%")
 # Fields are separated by NUL bytes, which no message, author or path can contain.
 _FORMAT = "--format=tformat:%x00commit%x00%H%x00%aN <%aE>%x00%ct%x00%B%x00"
+_MOST_COMMITS = 20_000
 # A slash is no path: after it comes the time of a commit, then the files that it changed
 _SLASH = b"/"
 _CHANGED_NAMES = (
-    *("log", "--max-count=20000", "-z", "--name-only", "--no-renames", "--relative", *_DIFF_OPTIONS),
+    *("log", f"--max-count={_MOST_COMMITS}", "-z", "--name-only", "--no-renames", "--relative", *_DIFF_OPTIONS),
     "--format=tformat:%x00/%x00%ct%x00",
 )
 # Commits that are counted at once where some cannot be
@@ -195,8 +196,8 @@ def read_changes(repository: Path, shas: Sequence[str], paths: Sequence[str]) ->
 def last_changes(directory: Path, names: Collection[str]) -> dict[str, datetime]:
     """Map files to the time of the last commit that changed them; files that git does not track are left out.
 
-    One call of git for all files. A file that none of the newest 20,000 commits changed gets the time of the oldest of
-    them.
+    One call of git for all files. A file that none of the newest 20,000 commits changed gets the time of the
+    oldest of them.
 
     Args:
         directory: a folder in a repository; outside one, and where git fails, the answer is empty.
@@ -208,18 +209,18 @@ def last_changes(directory: Path, names: Collection[str]) -> dict[str, datetime]
         pending = {os.fsdecode(path) for path in tracked}.intersection(names)
         if not pending:
             return changes
-        moment = None
+        moment, commits = None, 0
         few = [f":(literal){name}" for name in pending] if len(pending) <= _FEW_FILES else ["."]
         with stream(directory, *_CHANGED_NAMES, "HEAD", "--", *few) as chunks:
             for token in (tokens := _tokens(chunks)):
                 if token == _SLASH:
-                    moment = moment_of(next(tokens, b""))
+                    moment, commits = moment_of(next(tokens, b"")), commits + 1
                 elif moment and (name := os.fsdecode(token.lstrip(b"\n"))) in pending:
                     pending.remove(name)
                     changes[name] = moment
                 if not pending:
                     break
-        return changes | (dict.fromkeys(pending, moment) if moment else {})
+        return changes | (dict.fromkeys(pending, moment) if moment and commits == _MOST_COMMITS else {})
     except Unavailable:
         return changes
 

@@ -31,6 +31,7 @@ _CHUNK = 1 << 16
 # Exit codes that are an answer, yes or no; with any other, git could not tell
 _ANSWERS = (0, 1)
 _NO_REPOSITORY = b"not a git repository"
+_NO_WORKTREE = b"must be run in a work tree"
 # A repository's configuration names programs for all of these, and files that git reads whole. What git offers no
 # setting for, an option of the command switches off: see the callers. The test of hostile repositories tries each.
 _SETTINGS = {
@@ -76,7 +77,7 @@ def run(directory: Path, *arguments: str, max_output: int = MAX_OUTPUT) -> subpr
 
 
 def run_in_repository(directory: Path, *arguments: str) -> subprocess.CompletedProcess[bytes] | None:
-    """Run git in a folder, as ``run``; None if the folder is in no repository.
+    """Run git in a folder, as ``run``; None if it is in no repository, or needs a working tree that there is not.
 
     Raises:
         Unavailable: the folder is in a repository, and git is not installed, refuses it or cannot read it.
@@ -89,7 +90,7 @@ def run_in_repository(directory: Path, *arguments: str) -> subprocess.CompletedP
         return None
     if done.returncode in _ANSWERS:
         return done
-    if _NO_REPOSITORY in done.stderr and not _is_in_repository(directory):
+    if _NO_WORKTREE in done.stderr or (_NO_REPOSITORY in done.stderr and not _is_in_repository(directory)):
         return None
     raise Unavailable(f"git cannot read the repository of {directory}: {reason_of(done.stderr)}")
 

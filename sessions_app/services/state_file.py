@@ -70,15 +70,17 @@ def parse_state(text: str) -> State:
     if not command or not phase:
         raise ValueError("it has no 'comando' and 'fase_actual'")
     description = data.get("descripcion") or data.get("descripción")
+    description = description[:_MAX_DESCRIPTION] if isinstance(description, str) else ""
+    description.encode()  # half of a surrogate pair, which no event can hold, is a ValueError
     return State(
         command=command,
-        description=description[:_MAX_DESCRIPTION] if isinstance(description, str) else "",
+        description=description,
         phases=dict(_phases(data.get("fases_completadas"))),
         phase="" if phase == _DONE else phase,
     )
 
 
-# What was written if the tool tells it; after an edit of a part, the file itself, unless it is on another machine.
+# The written text if the event has it; after an edit of a part the file itself, unless it is on another machine
 def _content(event: HookEvent, path: str) -> str:
     is_here = event.directory.startswith("/")
     folder = event.directory if is_here else event.directory.partition(":")[2]

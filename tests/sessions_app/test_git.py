@@ -198,7 +198,7 @@ class ReadCommitsTest(GitTestCase):
         reasons: list[str] = []
         third = list(read_commits(Path(clone), warn=reasons.append))[-1]
         self.assertEqual(third.files, [FileChange(path="third", insertions=1, deletions=0)])
-        self.assertRegex(reasons[0], "^2 commits without line counts: it is a partial clone, .*: could not fetch [0-9a-f]{40}")
+        self.assertRegex(reasons[0], "^2 commits without line counts: it is a partial clone, .*: could not fetch ")
 
     def test_each_file_has_the_time_of_its_last_commit(self) -> None:
         self.repository.commit("Begin", a=b"1\n", **{"docs/commit": b"1\n", "docs/caf\udce9.md": b"1\n"})

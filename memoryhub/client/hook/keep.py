@@ -69,7 +69,7 @@ def _place(event: Event) -> None:
         return
     try:
         place_session(event.client, session, folder)
-    except Invalid:
+    except (Invalid, OSError):
         return  # the drain sets the event aside, with the reason
 
 

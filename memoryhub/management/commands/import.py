@@ -133,10 +133,9 @@ class Command(ProjectCommand):
             if options["kind"] == "jsonl":  # with the batches of the store that was exported
                 line, batch = importer(path, project, total, options)[0], None
             else:
-                with recorded_import(tool=options["kind"], place=flat(str(path))) as run:
+                with recorded_import(tool=options["kind"], place=str(path)) as run:
                     line, counts = importer(path, project, total, options)
-                run.end(counts)
-                batch = run.batch
+                batch = run.end(counts)
         self.stdout.write(f"{line} in {time.perf_counter() - start:.1f} s")
         if batch is not None:
             self.stdout.write(f"to undo it: memory-hub import undo {batch} --project {project}")

@@ -22,8 +22,6 @@ _TAKE_OVER_SECONDS = 30.0
 BY_HAND, ON_DEMAND, SERVICE = "by hand", "on demand", "service"
 _BY_HAND = "stop it with Ctrl-C, and start it again with `memory-hub serve`"
 _RESTARTS = {
-    "": _BY_HAND,
-    BY_HAND: _BY_HAND,
     ON_DEMAND: "`memory-hub serve` takes its place",
     SERVICE: "`memory-hub service restart` starts the new one",
 }
@@ -47,7 +45,7 @@ class Running:
         if self.version == __version__:
             return ""
         is_version = f"of version {self.version}" if self.version else "of an earlier version"
-        return f"the running hub is {is_version}, and this is {__version__}; {_RESTARTS[self.started]}"
+        return f"the running hub is {is_version}, and this is {__version__}; {_RESTARTS.get(self.started, _BY_HAND)}"
 
 
 def _path() -> Path:

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from memories.importing.files import changed_times, split_front_matter, times_of
+from memories.kinds import BETWEEN_HEADINGS
 from memories.models import RelationType
 from memories.schemas import MAX_CONTENT
 from memoryhub.config.repository import is_folder, resolved
@@ -21,7 +22,6 @@ from memoryhub.core.text import flat
 from memoryhub.transfer.records import LeftOut, Record, Source
 from memoryhub.transfer.sources.reading import files_below, read_settings
 from memoryhub.transfer.sources.texts import (
-    BETWEEN,
     TextFile,
     hash_tags,
     is_visible,
@@ -209,7 +209,7 @@ def _sections(note: _Note, text: str) -> list[tuple[str, str, str]]:
     sections = parsed(text).sections
     return [
         # The note's own key is the target of relations
-        (section.key if number else "", BETWEEN.join((note.title, *section.headings)), section.text)
+        (section.key if number else "", BETWEEN_HEADINGS.join((note.title, *section.headings)), section.text)
         for number, section in enumerate(sections)
     ]
 

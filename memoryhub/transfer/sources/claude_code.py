@@ -6,12 +6,11 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from memories.importing.files import changed_times, split_front_matter
+from memories.importing.files import modified_at, split_front_matter
 from memories.models import RelationType
 from memoryhub.config.repository import is_folder, resolved
 from memoryhub.core.errors import Invalid
@@ -88,7 +87,7 @@ def _read_config(folder: Path, only: str) -> Iterator[Record]:
             memory = memory if memory and memory.folder == project else _Memory(project)
             yield from memory.records(found, "/".join(parts[1:]))
         else:
-            yield from instructions.records(TextFile(found, name, name, changed=_modified(found)))
+            yield from instructions.records(TextFile(found, name, name, changed=modified_at(found)))
 
 
 def _wants(path: PurePosixPath, only: str) -> bool:
@@ -157,15 +156,11 @@ class _Instructions:
                 outside.append(name)
             else:
                 title = self.base.title_of(target)
-                imported = TextFile(target, self.base.name_of(target), title, changed=_modified(target))
+                imported = TextFile(target, self.base.name_of(target), title, changed=modified_at(target))
                 yield from self.records(imported, depth + 1)
         if outside:
             named = ", ".join(outside[:_MOST_NAMED])
             yield LeftOut(str(file.path), f"it imports files that are not in its folder ({len(outside)}): {named}")
-
-
-def _modified(path: Path) -> datetime:
-    return changed_times(path.parent, [path.name])[path.name]
 
 
 @dataclass
@@ -175,7 +170,7 @@ class _Memory:
     folder: Path
 
     def records(self, path: Path, name: str) -> Iterator[Record]:
-        file = TextFile(path, name, path.name, kind="observation", project=self._project, changed=_modified(path))
+        file = TextFile(path, name, path.name, kind="observation", project=self._project, changed=modified_at(path))
         try:
             matter, body = split_front_matter(read_markdown(path))
         except Invalid as error:

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from memories.importing.files import changed_times, split_front_matter, times_of
+from memories.kinds import BETWEEN_HEADINGS
 from memories.models import RelationType
 from memoryhub.config.repository import is_folder, resolved
 from memoryhub.core.errors import Invalid
@@ -20,7 +21,6 @@ from memoryhub.core.text import flat
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Source
 from memoryhub.transfer.sources.reading import files_below, read_settings
 from memoryhub.transfer.sources.texts import (
-    BETWEEN,
     TextFile,
     WikiLink,
     hash_tags,
@@ -160,7 +160,7 @@ class _Vault:
         for section in document.sections:
             # The title of a note is often its first heading too
             headings = section.headings[section.headings[:1] == (PurePosixPath(note.name).name,) :]
-            title = BETWEEN.join((file.title, *headings))
+            title = BETWEEN_HEADINGS.join((file.title, *headings))
             links += _links(section.text)
             tags = hash_tags(section.text)
             for record in part_records(file, section.key, title, section.text, tags):

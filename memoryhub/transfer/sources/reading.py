@@ -57,15 +57,16 @@ def json_values(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def _values(line: bytes) -> Iterator[Any]:
-    decoder, text = json.JSONDecoder(), line.decode("utf-8-sig", "replace").strip()
-    while text:
+    decoder, text, at = json.JSONDecoder(), line.decode("utf-8-sig", "replace").strip(), 0
+    while at < len(text):
         try:
-            value, end = decoder.raw_decode(text)
+            value, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
             yield None
             return
         yield value
-        text = text[end:].lstrip()
+        while at < len(text) and text[at].isspace():
+            at += 1
 
 
 # The value that a whole file has, which is read to its end; None if it is too large or has none
@@ -245,7 +246,10 @@ def file_in(path: Path, name: str) -> Path:
     """
     if not is_folder(path) or (path / name).is_file():
         return path / name if is_folder(path) else path
-    names = [flat(entry.name) for entry in sorted(path.iterdir())[: _MOST_NAMED + 1]]
+    try:
+        names = [flat(entry.name) for entry in sorted(path.iterdir())[: _MOST_NAMED + 1]]
+    except OSError as error:
+        raise _unreadable(path, error) from error
     more = " and more" if len(names) > _MOST_NAMED else ""
     listed = f"it has {', '.join(names[:_MOST_NAMED])}{more}" if names else "it is empty"
     raise Invalid(f"{flat(str(path))} has no {name}: {listed}")

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from memories.importing.files import MARKDOWN, changed_times
-from memoryhub.config.repository import resolved
+from memories.importing.files import MARKDOWN, SKIPPED_FOLDERS, changed_times
+from memoryhub.config.repository import is_file, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import LeftOut, Record, Source
 from memoryhub.transfer.sources.reading import Wanted, files_below
 from memoryhub.transfer.sources.texts import TextFile, base_of, current_repository, rule_records, section_records
 
-_PACKAGES = {"node_modules", "venv", "__pycache__", "site-packages"}
-
 
 def enters_repository(path: PurePosixPath) -> bool:
     """Return whether a folder is the repository's own: not hidden, and no folder of packages."""
-    return path.name not in _PACKAGES and not path.name.startswith(".")
+    return path.name not in SKIPPED_FOLDERS and not path.name.startswith(".")
 
 
 def repository_files(path: Path, *, wanted: Wanted, entered: Wanted, named: str) -> Iterator[TextFile | LeftOut]:
@@ -48,7 +46,7 @@ def file_within(folder: Path, path: Path) -> Path | None:
     """Return the Markdown file of a folder that a path or a link leads to; None if it leads elsewhere."""
     target = resolved(path)
     is_inside = target.is_relative_to(folder) and ".git" not in target.relative_to(folder).parts
-    return target if is_inside and target.suffix.lower() in MARKDOWN and target.is_file() else None
+    return target if is_inside and target.suffix.lower() in MARKDOWN and is_file(target) else None
 
 
 def _left_out(entry: Path | LeftOut, title: str | None) -> LeftOut:

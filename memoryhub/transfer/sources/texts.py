@@ -12,6 +12,7 @@ from typing import Any
 from memories.importing import MAX_HEADINGS
 from memories.importing.files import read_text, split_front_matter
 from memories.importing.sections import Document, parse_document, split_text
+from memories.kinds import BETWEEN_HEADINGS
 from memories.models import RelationType
 from memories.schemas import MAX_CONTENT
 from memoryhub.config.repository import find_repository, resolved, working_folder
@@ -19,7 +20,6 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.secrets.private import private_spans
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record
 
-BETWEEN = " › "
 _MAX_TAGS = 32
 _MAX_TAG = 64
 _WIKI_LINK = re.compile(r"\[\[([^\[\]|#\n]*)(#[^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\]")
@@ -51,7 +51,7 @@ def section_records(file: TextFile) -> Iterator[Record]:
         yield LeftOut(str(file.path), error.message)
         return
     for section in document.sections:
-        title = BETWEEN.join((file.title, *section.headings))
+        title = BETWEEN_HEADINGS.join((file.title, *section.headings))
         yield from part_records(file, section.key, title, section.text, document.tags)
 
 
@@ -66,7 +66,7 @@ def rule_records(file: TextFile, *, globs: str) -> Iterator[Record]:
     content = "\n\n".join(part for part in (applies and f"Applies to {applies}.", body.strip()) if part)
     description = str(matter.get("description") or "")
     if body.strip():
-        yield from part_records(file, "", BETWEEN.join(filter(None, (file.title, description))), content)
+        yield from part_records(file, "", BETWEEN_HEADINGS.join(filter(None, (file.title, description))), content)
     else:
         yield LeftOut(str(file.path), "it has no text")
 
