@@ -162,6 +162,12 @@ class ImportCommandTest(HubTestCase):
         with self.store("alpha"):
             write_memories(commands=[MemoryWrite(title="Known", content="Known already.")])
 
+    def test_a_long_path_is_cut_in_the_batch(self) -> None:
+        deep = self.repository.folder.joinpath(*["d" * 200] * 6)
+        deep.mkdir(parents=True)
+        (deep / "note.md").write_text("# Note\n\nDeep down.\n")
+        self.assertIn("1 new", self.run_import("markdown", str(deep)))
+
     def test_commits_records_and_documents_are_undone_whole(self) -> None:
         records = {
             "0001-use-wal.md": b"# Use WAL\n\nStatus: superseded by [2](0002-use-rollback.md)\n\n## Decision\n\nWAL.\n",

@@ -38,7 +38,7 @@ from memoryhub.core.stores.lookups import begins_with
 from memoryhub.core.text import flat
 
 _TOPIC = "import:markdown:"
-_MAX_TITLE = 200
+_MAX_TITLE, _MAX_SOURCE = 200, 1_000
 _MAX_KEY = 200
 _MAX_PATH_IN_KEY = 110
 _MAX_TAGS = 32
@@ -257,17 +257,20 @@ def _commands_of_file(
                 type="reference",
                 tags=all_tags,
                 topic_key=_topic_key(path, section.key if number == 1 else f"{section.key}~{number}", used),
-                source=path,
+                source=_cut(path, _MAX_SOURCE),
                 **times,
             )
 
 
 def _title(path: str, section: Section, number: int, parts: int) -> str:
-    # Cut at the front: the last heading says most
+    # Cut at the front: the last heading is the most specific one
     title = flat(BETWEEN_HEADINGS.join((path, *section.headings)))
     part = f" ({number}/{parts})" if parts > 1 else ""
-    room = _MAX_TITLE - len(part)
-    return (title if len(title) <= room else "…" + title[len(title) - room + 1 :].lstrip()) + part
+    return _cut(title, _MAX_TITLE - len(part)) + part
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else "…" + text[len(text) - longest + 1 :].lstrip()
 
 
 def _tags(path: str, document: Document, tags: Sequence[str]) -> list[str]:

@@ -210,7 +210,7 @@ class _Draft:
         return self._keep(within(self._next(), most - 1)) if most > _LEAST_TOKENS else 0
 
     def filled(self) -> Filled:
-        return Filled(self.section, self.kept, self.total - len(self.kept) - self.repeated, self.tokens)
+        return Filled(self.section, self.kept, self.total - len(self.kept), self.tokens)
 
     def _next(self) -> Item:
         return _cut(self.items[self._at], self.section.longest)

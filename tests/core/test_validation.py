@@ -60,6 +60,12 @@ class TimeTests(SimpleTestCase):
             past = command_from(MemoryGet, {"ids": [1], "as_of": "2026-11-20"}).as_of
             self.assertEqual(past, datetime(2026, 11, 19, 15, tzinfo=UTC))
 
+    def test_the_ends_of_the_calendar_are_shown_in_utc(self) -> None:
+        ends = {"Asia/Tokyo": "9999-12-31T20:30:00.000Z", "America/New_York": "0001-01-01T00:30:00.000Z"}
+        for zone, time in ends.items():
+            with timezone.override(zone):
+                self.assertEqual(clock.minute(time), time[:16])
+
     def test_a_machine_without_a_known_zone_is_in_utc(self) -> None:
         zones = {
             "Asia/Tokyo": "Asia/Tokyo",

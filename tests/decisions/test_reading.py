@@ -289,6 +289,7 @@ class ReadingTests(SimpleTestCase):
             ("Proposed. It moves to `Accepted` once reviewed", "proposed"),
             ("- 2020-01-01: Proposed\n- 2021-01-01: Accepted", "accepted"),
             ("~~Proposed~~ Accepted", "accepted"),
+            ("Proposed -> Accepted", "accepted"),
             ("Noch nicht angenommen", "proposed"),
             ("Nicht mehr gültig", "deprecated"),
             ("Ersetzt durch [3](0003-c.md)", "superseded"),

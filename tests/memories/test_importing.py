@@ -263,7 +263,7 @@ class ImportMarkdownTest(HubTestCase):
             for name, text in (("migrations", "Make them reversible."), ("tests", "Use recorded gauges.")):
                 topic = f"import:agents-md:docs/AGENTS.md#{name}"
                 write_memories(commands=[MemoryWrite(title=name, content=text, kind="guideline", topic_key=topic)])
-        self.assertIn(("AGENTS.md", "imported as a guideline"), self.bring_in().skipped)
+        self.assertIn(("AGENTS.md › Tests", "imported as a guideline"), self.bring_in().skipped)
         texts = [memory.content for memory in self.memories() if memory.kind == "observation"]
         self.assertEqual(sorted(texts), ["Be brief.", "Install it.", "Run it."])
 
@@ -276,6 +276,13 @@ class ImportMarkdownTest(HubTestCase):
         why = "a decision record; `memory-hub import adr docs/adr` imports it with its status"
         self.assertEqual(len(report.skipped), 3)
         self.assertIn(("docs/adr/0001-use-wal.md", why), report.skipped)
+
+    def test_earlier_notes_of_a_decision_record_stay_until_it_is_imported(self) -> None:
+        self.write("docs/adr/0001-use-wal.md", "# Use WAL\n\nReaders do not wait.\n")
+        with mock.patch("memories.importing.markdown.record_reason", return_value=""):
+            self.assertEqual(self.bring_in().created, 3)
+        self.assertEqual(self.bring_in().deleted, 0)
+        self.assertIn("docs/adr/0001-use-wal.md", [memory.source for memory in self.memories()])
 
     def test_a_name_that_is_no_utf_8_stays_readable_and_the_same(self) -> None:
         for name in ("caf\udce9.md", "caf\udce8.md"):

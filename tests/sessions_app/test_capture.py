@@ -401,6 +401,12 @@ class StateFileTests(CaptureTestCase):
         self.assertEqual(self.types().count("iteration.advanced"), 4)
         self.assert_sound()
 
+    def test_half_of_a_surrogate_pair_in_the_file_loses_no_event(self):
+        with self.assertLogs("sessions_app.services.state_file", "WARNING"):
+            self.write('{"comando": "feature", "descripcion": "\\ud800", "fase_actual": "producto"}')
+        self.assertEqual(self.iterations(), [])
+        self.assertIn("file.edited", self.types())
+
     def test_other_work_in_the_file_begins_another_iteration(self):
         self.write(self.FIRST)
         self.write({**self.FIRST, "comando": "fix", "fase_actual": "diagnóstico"})

@@ -167,6 +167,17 @@ class TurnTests(TurnsTestCase):
                 self.append(kind, {"content": "so", "more": "x" * 100_000})
         self.assert_rebuilds()
 
+    def test_a_time_among_a_clients_own_fields_dates_nothing(self):
+        self.append("phase_completed", {"phase": "plan", "started_at": "12"})
+        self.append("note.added", {"content": "so", "began_at": "2001-01-01T00:00:00.000Z"})
+        today = clock.to_text(clock.now())[:10]
+        entries = timeline(command=Timeline(before=5, after=5))
+        self.assertEqual({entry["occurred_at"][:10] for entry in entries}, {today})
+        for time in ("12", "2025-13-99T00:00:00.000Z"):
+            for kind in ("note.added", "message.user"):
+                with self.subTest(kind=kind, time=time), self.assertRaises(Invalid):
+                    self.append(kind, {"content": "so", "written_at": time})
+
     def test_events_of_a_clients_own_types_are_stored_under_their_name(self):
         payload = {"phase": "plan", "type": "x"}
         stored = {"type": "iteration_started", "payload": payload}

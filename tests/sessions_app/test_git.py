@@ -209,6 +209,8 @@ class ReadCommitsTest(GitTestCase):
         times = last_changes(self.repository.folder / "docs", names)
         self.assertEqual(times, dict(zip(names[:2], hours, strict=True)))
         self.assertEqual(last_changes(self.root, names), {})
+        self.repository.git("add", "docs/new.md")  # in no commit yet
+        self.assertNotIn("new.md", last_changes(self.repository.folder / "docs", names))
 
     def test_stopping_early_leaves_no_process_behind(self) -> None:
         for number in range(3):
@@ -280,6 +282,13 @@ class RefusedRepositoryTest(GitTestCase):
                 reader(self.folder)
             sentences.append(refused.exception.message)
         return sentences
+
+    def test_a_bare_repository_has_no_working_tree(self) -> None:
+        bare = self.root / "bare.git"
+        self.repository.git("clone", "-q", "--bare", str(self.folder), str(bare))
+        self.assertIsNone(list_files(bare))
+        with self.assertRaisesRegex(Invalid, "in no working tree"):
+            top_of_worktree(bare)
 
     def test_a_format_that_git_does_not_know(self) -> None:
         self.repository.git("config", "core.repositoryformatversion", "99")

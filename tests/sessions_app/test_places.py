@@ -11,7 +11,7 @@ from typing import Any
 from memoryhub.config.identity import SETTINGS_FILE, bind_project, bound_folders
 from memoryhub.core.errors import NotFound
 from memoryhub.core.models import RawEvent
-from memoryhub.core.session_places import FOLDER, forget_old_places
+from memoryhub.core.session_places import FOLDER, SessionPlace, find_place, forget_old_places, note_place
 from memoryhub.core.stores.store import list_projects
 from sessions_app.hook_parser import parse_hook, place_event
 from sessions_app.models import Session, SessionStatus
@@ -79,6 +79,15 @@ class PlaceTests(HubTestCase):
             text = take_event(event=parsed, client="claude-code", project="shop", idempotency_key=key)
             self.assertIn(answer, text)
         self.assertNotIn("is gone", text)
+
+    def test_a_folder_that_cannot_be_looked_at_is_no_project(self):
+        for number, folder in enumerate((self.work / ("x" * 300), self.work / ("y" * 5_000))):
+            with self.assertRaises(NotFound):
+                self.send("SessionStart", folder, session=f"long-{number}")
+
+    def test_events_without_a_session_have_no_place_in_common(self):
+        note_place("claude-code", "", SessionPlace(str(self.alpha), "alpha"))
+        self.assertIsNone(find_place("claude-code", ""))
 
     def test_no_event_makes_a_project_of_a_plain_folder(self):
         plain = self.work / "notes"

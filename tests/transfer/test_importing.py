@@ -192,6 +192,19 @@ class MemoryImportTests(ImportTestCase):
         self.undo(report.batch)
         self.assertEqual(Memory.objects.live().filter(kind="observation", content="Use recorded gauges.").count(), 1)
 
+    def test_notes_of_another_file_of_that_name_stay(self) -> None:
+        for name, text in (("harbour", "Use recorded gauges."), ("other", "Moor at noon.")):
+            (self.home / name).mkdir()
+            (self.home / name / "AGENTS.md").write_text(f"# Tests\n\n{text}\n")
+        import_markdown(directory=self.home / "harbour")
+        records = list(SOURCES["agents-md"].read(self.home / "other"))
+        (report,) = Importer("agents-md", "alpha").run(records, place="")
+        self.assertEqual(report.counts, {"created": 1})
+        contents = {memory.content: memory.kind for memory in Memory.objects.live()}
+        self.assertEqual(contents["Use recorded gauges."], "observation")
+        again = import_markdown(directory=self.home / "harbour")
+        self.assertEqual((again.unchanged, again.deleted), (1, 0))
+
     @tag("backend")
     def test_memories_that_an_earlier_version_imported_get_the_time_of_the_other_tool(self) -> None:
         self.run_import(memory("a", "Old.", created=WRITTEN))
