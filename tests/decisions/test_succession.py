@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, ClassVar
 
+from django.test import tag
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -27,6 +29,7 @@ from memories.schemas.query import ContextPackRequest
 from memories.selectors import search
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.core.stores import rows
 from tests.decisions.base import DecisionsTestCase
 
 
@@ -93,6 +96,16 @@ class HeirTests(DecisionsTestCase):
                 self.assertEqual(self.get(heir)["edges"][0]["to"], earlier)
         earlier, heir = self.heir("accepted")
         self.assertEqual(self.state(earlier), ("superseded", [heir], [heir]))
+        self.assert_rebuilds()
+
+    @tag("backend")
+    def test_what_a_proposal_retired_in_an_earlier_version_is_in_force_again(self):
+        retired, _ = self.heir("proposed")
+        replaced, _ = self.heir("accepted")
+        rows.execute("UPDATE decisions_decision SET status = 'superseded' WHERE id = %s", [retired])
+        migration = import_module("decisions.migrations.0002_only_accepted_heirs_retire").Migration
+        rows.execute(migration.operations[0].sql.replace("%", "%%"), [])
+        self.assertEqual([self.state(decision)[0] for decision in (retired, replaced)], ["accepted", "superseded"])
         self.assert_rebuilds()
 
     def test_the_acceptance_of_the_heir_retires_it_and_its_rejection_does_not(self):
