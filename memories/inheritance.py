@@ -151,21 +151,21 @@ def _names_in(place: Place, names: str) -> set[Name]:
 
 # Written exactly as in the partial index of topics, so that SQLite uses it
 def _indexed_topic(place: Place) -> str:
-    own = "m.scope = 'session'" if _is_session(place) else "NOT (m.scope = 'session')"
-    return f"m.deleted_at IS NULL AND {own}"
+    condition = "m.scope = 'session'" if _is_session(place) else "NOT (m.scope = 'session')"
+    return f"m.deleted_at IS NULL AND {condition}"
 
 
 # Later pages of a query see the names as of its first page: a nearer memory that is written, renamed or restored
 # meanwhile hides nothing that the first page counted. These are the memories revised, deleted or restored since a
 # position, each with the type of its first deletion or restore.
 def _touched_since(position: int) -> dict[int, str]:
-    found = rows.fetch(
+    events = rows.fetch(
         "SELECT stream_id, event_type FROM raw_events WHERE event_type IN (%s, %s, %s) AND position > %s "
         "ORDER BY position",
         [*_TOUCHING, position],
     )
     touched: dict[int, str] = {}
-    for stream, event_type in found:
+    for stream, event_type in events:
         memory_id = int(stream.partition(":")[2])
         first = touched.get(memory_id, "")
         touched[memory_id] = first or ("" if event_type == MEMORY_REVISED.name else event_type)
@@ -174,14 +174,14 @@ def _touched_since(position: int) -> dict[int, str]:
 
 # Names that these memories had at the position, if they were live then
 def _earlier(place: Place, touched: Mapping[int, str]) -> set[Name]:
-    found = rows.fetch(
+    versions = rows.fetch(
         "SELECT m.id, m.kind, m.deleted_at IS NOT NULL, m.session_id, e.payload_json FROM memories_memory m "
         "JOIN raw_events e ON e.position = (SELECT max(v.id) FROM memories_memoryversion v "
         f"WHERE v.memory_id = m.id AND v.id <= %s) WHERE m.id IN {IDS}",
         [place.position, json_list(touched)],
     )
     names: set[Name] = set()
-    for memory_id, kind, is_deleted, session_id, payload_json in found:
+    for memory_id, kind, is_deleted, session_id, payload_json in versions:
         payload = json.loads(payload_json or "{}")
         of_session = payload.get("scope") == MemoryScope.SESSION
         is_here = of_session and session_id == place.session_id if _is_session(place) else not of_session

@@ -56,8 +56,8 @@ def end_text(end: dict[str, Any], scope: str) -> str:
 def relation_line(relation: dict[str, Any]) -> str:
     scope = relation["scope"]
     ends = f"{end_text(relation['source'], scope)} {relation['relation']} {end_text(relation['target'], scope)}"
-    made = f", {clock.day(relation['created_at'])} by {relation['actor']}" if "actor" in relation else ""
-    return flat(f"{reference(relation)} {ends}{made}")
+    origin = f", {clock.day(relation['created_at'])} by {relation['actor']}" if "actor" in relation else ""
+    return flat(f"{reference(relation)} {ends}{origin}")
 
 
 def related_line(relation: dict[str, Any], memory_id: int) -> str:
@@ -132,12 +132,12 @@ def memory_text(memory: dict[str, Any]) -> str:
     )
     usual = number_defaults(memory["kind"])
     attributes = {name: value for name, value in memory["attributes"].items() if value != usual.get(name)}
-    own = [f"{name}: {hanging(_shown(value))}" for name, value in attributes.items()]
+    fields = [f"{name}: {hanging(_shown(value))}" for name, value in attributes.items()]
     related = [related_line(relation, memory["id"]) for relation in memory.get("relations", [])]
     history = [version_text(version) for version in memory.get("versions", [])]
     used = [use_line(memory["use"])] if "use" in memory else []
     text = [indented(flat(memory["title"])), indented(memory["content"])]
-    return "\n".join([flat(head), *text, *own, *used, *related, *history])
+    return "\n".join([flat(head), *text, *fields, *used, *related, *history])
 
 
 def use_line(use: dict[str, Any]) -> str:

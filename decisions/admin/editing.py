@@ -111,8 +111,8 @@ class DecisionEditing(DecisionListAdmin):
         decision: Decision = self.find(request, object_id)
 
         def change() -> DecisionResult:
-            given = {name: request.POST.get(name, "") for name in ("id", "relation", "to")}
-            return services.unlink_decisions(command=DecisionUnlink.model_validate(given))
+            fields = {name: request.POST.get(name, "") for name in ("id", "relation", "to")}
+            return services.unlink_decisions(command=DecisionUnlink.model_validate(fields))
 
         return self._changed(request, decision, change, message="Removed.", where="#edges")
 

@@ -120,11 +120,11 @@ def option_rows(text: str) -> list[tuple[str, str]]:
     if head[0] not in OPTION_COLUMNS.split("|") or len(head) < 2:
         return []
     reason = next((column for column, name in enumerate(head) if column and name in REASON_COLUMNS.split("|")), None)
-    found = [
+    options = [
         (row[0], row[reason] if reason is not None and reason < len(row) else _described(rows[0], row))
         for row in rows[2:]
     ]
-    return [(option, why_not) for option, why_not in found if option]
+    return [(option, why_not) for option, why_not in options if option]
 
 
 # `Pros: simple; Cons: late`, without a column of reasons

@@ -157,11 +157,11 @@ def _joined(texts: Iterable[str]) -> str:
     return "\n\n".join(texts)
 
 
-def _alternatives(given: Any) -> list[Alternative]:
-    if isinstance(given, list):
-        given = [_shortened(option) for option in given]
+def _alternatives(options: Any) -> list[Alternative]:
+    if isinstance(options, list):
+        options = [_shortened(option) for option in options]
     try:
-        return _ALTERNATIVES.validate_python(given)
+        return _ALTERNATIVES.validate_python(options)
     except ValidationError as error:
         raise Invalid(f"alternatives: {explain(error)}") from error
 

@@ -92,9 +92,9 @@ class Succession:
 
     def status(self, decision_id: int) -> str:
         """Return the status that follows from the decision's own events and from its successors."""
-        own = self._own_status(decision_id)
-        is_open = own in (DecisionStatus.PROPOSED, DecisionStatus.ACCEPTED)
-        return DecisionStatus.SUPERSEDED if is_open and self._successors(decision_id) else own
+        recorded_status = self._own_status(decision_id)
+        is_open = recorded_status in (DecisionStatus.PROPOSED, DecisionStatus.ACCEPTED)
+        return DecisionStatus.SUPERSEDED if is_open and self._successors(decision_id) else recorded_status
 
     def takes_effect(self, decision_id: int) -> bool:
         """Return whether the decision takes effect by itself, whatever supersedes it."""

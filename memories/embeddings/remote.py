@@ -96,7 +96,7 @@ def _or_away() -> Iterator[None]:
 
 def _address() -> tuple[int, str]:
     try:
-        found = json.loads((env.home() / ADDRESS_FILE).read_text("utf-8"))
-        return found["port"], found["secret"]
+        address = json.loads((env.home() / ADDRESS_FILE).read_text("utf-8"))
+        return address["port"], address["secret"]
     except (OSError, ValueError, KeyError) as error:
         raise Unavailable(NOT_RUNNING) from error

@@ -116,8 +116,8 @@ def _by_folder(memories: list[_Placed], request: Request) -> list[_Placed]:
 
 # Where the session began, and the folders above
 def _folders_of_session(request: Request) -> set[PurePosixPath]:
-    found = rows.fetch("SELECT directory FROM sessions_app_session WHERE session_id = %s", [request.session_id])
-    directories = [PurePosixPath(directory) for (directory,) in found if directory]
+    sessions = rows.fetch("SELECT directory FROM sessions_app_session WHERE session_id = %s", [request.session_id])
+    directories = [PurePosixPath(directory) for (directory,) in sessions if directory]
     return {folder for directory in directories for folder in (directory, *directory.parents)}
 
 
@@ -125,9 +125,9 @@ def _folders_of_session(request: Request) -> set[PurePosixPath]:
 # Without a path it is the empty one.
 def _folder_of_rule(source: str) -> PurePosixPath:
     folder = PurePosixPath(source).parent
-    for own in (folder, *folder.parents)[:_CLIENT_FOLDERS]:
-        if own.name.startswith("."):
-            return own.parent
+    for client_folder in (folder, *folder.parents)[:_CLIENT_FOLDERS]:
+        if client_folder.name.startswith("."):
+            return client_folder.parent
     return folder if folder.name else PurePosixPath()
 
 
@@ -172,11 +172,11 @@ def _count_memories(condition: str, request: Request) -> int:
 
 
 def _latest(request: Request) -> list[Item]:
-    found = list(_memories(request, _IS_FACT, "m.updated_at DESC, m.id DESC"))
-    found.sort(key=lambda entry: (entry[1].updated_at, entry[1].id), reverse=True)
+    memories = list(_memories(request, _IS_FACT, "m.updated_at DESC, m.id DESC"))
+    memories.sort(key=lambda entry: (entry[1].updated_at, entry[1].id), reverse=True)
     if request.edition is Edition.PRESENT:
-        found.sort(key=lambda entry: is_boilerplate_section(entry[1].title, entry[1].content))
-    return [_fact(request, level, memory) for level, memory in found]
+        memories.sort(key=lambda entry: is_boilerplate_section(entry[1].title, entry[1].content))
+    return [_fact(request, level, memory) for level, memory in memories]
 
 
 def _answering(request: Request) -> list[Item]:
@@ -310,7 +310,7 @@ def _memories(request: Request, condition: str, order: str, *, most: int = 0) ->
     for level in request.chain:
         with use_store(level.store):
             visible = _visible(condition)
-            found = pack_entries(
+            memories = pack_entries(
                 visible,
                 [level.session_id],
                 order=order,
@@ -318,9 +318,9 @@ def _memories(request: Request, condition: str, order: str, *, most: int = 0) ->
                 now=request.now,
                 with_superseded=request.has_superseded,
             )
-        found = _without_hidden(request, level, found)
-        found.sort(key=lambda memory: memory.scope != MemoryScope.SESSION)
-        yield from ((level, memory) for memory in found)
+        memories = _without_hidden(request, level, memories)
+        memories.sort(key=lambda memory: memory.scope != MemoryScope.SESSION)
+        yield from ((level, memory) for memory in memories)
 
 
 def _without_hidden(request: Request, level: Level, memories: Sequence[PackEntry]) -> list[PackEntry]:

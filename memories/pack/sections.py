@@ -117,12 +117,12 @@ def without_repeats(items: Iterable[Item]) -> list[Item]:
 def without_repeated_texts(items: Iterable[Item], texts: Collection[str]) -> list[Item]:
     """Return the items whose text is neither in ``texts`` nor that of an item before."""
     seen = set(texts) - {""}
-    kept: list[Item] = []
+    distinct: list[Item] = []
     for item in items:
         if item.text not in seen:
-            kept.append(item)
+            distinct.append(item)
             seen |= {item.text} - {""}
-    return kept
+    return distinct
 
 
 def define_recallable(source: str, items: Recallable) -> None:

@@ -195,12 +195,12 @@ def word_shares(words: Sequence[str], *, basic: bool, include_deleted: bool) -> 
         return Sql("SELECT 0 AS id, 0.0 AS share WHERE false")
     if basic:
         return _like(words, "" if include_deleted else LIVE)
-    found = Sql(*text_index.shares(words))
+    live = Sql(*text_index.shares(words))
     if not include_deleted:
-        return found
+        return live
     # The full-text index contains live memories only
     deleted = _like(words, NOT_LIVE)
-    return Sql(f"{found.text} UNION ALL {deleted.text}", (*found.parameters, *deleted.parameters))
+    return Sql(f"{live.text} UNION ALL {deleted.text}", (*live.parameters, *deleted.parameters))
 
 
 # Matches parts of words too; tags are matched in their stored JSON

@@ -109,10 +109,10 @@ def pack_entries(
 def count_pack_entries(kinds: str, session_id: str, now: datetime) -> int:
     """Return how many memories ``pack_entries`` has for a condition on kinds, with those of one session only."""
     unless = "AND accepted_version IS NULL" if project_settings().packs_accepted_only else "AND review = 'rejected'"
-    found = rows.fetch(
+    records = rows.fetch(
         _COUNT.format(kinds=kinds, unless=unless, supersedes=supersedes()), [session_id, rows.time_value(now)]
     )
-    return int(found[0][0])
+    return int(records[0][0])
 
 
 def may_be_packed(review: str) -> bool:

@@ -82,13 +82,13 @@ def rank(
         query = with_parts(query)
         blended = _by_index(query, level, pipeline, others=others and mode != "fts5")
         weights = pipeline.beside_others() if blended.scores else pipeline
-        found, factors = refine(blended.hits, query.terms, weights)
-        found = weigh(_with_successors(found, query, level), query, factors, pipeline)
+        ranking, factors = refine(blended.hits, query.terms, weights)
+        ranking = weigh(_with_successors(ranking, query, level), query, factors, pipeline)
         mode = "hybrid" if blended.scores else "fts5"
-        return Ranked(found, mode, query.terms, factors, reasons(blended), blended.problems, blended.scores)
+        return Ranked(ranking, mode, query.terms, factors, reasons(blended), blended.problems, blended.scores)
     factors = {}
-    found = weigh(_with_successors(_like(query, level), query, level), query, factors, pipeline)
-    return Ranked(found, "basic", query.terms, factors)
+    ranking = weigh(_with_successors(_like(query, level), query, level), query, factors, pipeline)
+    return Ranked(ranking, "basic", query.terms, factors)
 
 
 # The successor of a good hit gets at least its score, whatever words it has itself

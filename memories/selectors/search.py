@@ -172,11 +172,11 @@ _OF_SESSIONS = f"SELECT id FROM memories_memory WHERE scope = 'session' AND id I
 
 # A project's store has the memories of its sessions, too
 def _own_scopes(ids: Sequence[int], scope: MemoryScope) -> dict[int, str]:
-    found = dict.fromkeys(ids, scope.value)
+    scopes_by_id = dict.fromkeys(ids, scope.value)
     if scope is MemoryScope.PROJECT:
         of_session = rows.fetch(_OF_SESSIONS, [json_list(ids)])
-        found |= {memory: MemoryScope.SESSION.value for (memory,) in of_session}
-    return found
+        scopes_by_id |= {memory: MemoryScope.SESSION.value for (memory,) in of_session}
+    return scopes_by_id
 
 
 def hits(

@@ -161,10 +161,10 @@ def read_commit(repository: Path, revision: str) -> CommitRecord | None:
     if not is_folder(repository):
         return None
     revision = f"{revision}^{{commit}}"
-    found = run_in_repository(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", revision)
-    if found is None or found.returncode:
+    answer = run_in_repository(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", revision)
+    if answer is None or answer.returncode:
         return None
-    sha = found.stdout.decode("ascii").strip()
+    sha = answer.stdout.decode("ascii").strip()
     # Without counts where contents of files are absent
     for files in (_COUNTED, _UNCOUNTED):
         done = run(repository, *_log(files), "--max-count=1", sha, "--")

@@ -87,10 +87,10 @@ def _commits(event: Event, content: dict[str, Any], connection: Connection) -> l
 
     try:
         parsed = parse_hook(client=event.client, event=event.name, data=content)
-        found = find_commits(replace(parsed, directory=connection.folder))
+        recent_commits = find_commits(replace(parsed, directory=connection.folder))
     except HubError:
         return []  # the hub says why it refuses the event
-    commits = [commit.model_dump(mode="json") for commit in found[:_MOST_COMMITS]]
+    commits = [commit.model_dump(mode="json") for commit in recent_commits[:_MOST_COMMITS]]
     return [
         {
             **commit,

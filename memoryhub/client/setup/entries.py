@@ -157,25 +157,25 @@ def wanted_entry(client: Client, found: dict[str, Any], project: str | None, pro
 
 
 def _arguments(client: Client, added: list[str], project: str | None, profile: str) -> list[str]:
-    # What is not asked for stays as the entry has it.
-    others, present = _without_profile(added or list(client.arguments))
+    # Without --profile, the entry keeps its profile
+    options, current_profile = _without_profile(added or list(client.arguments))
     if project:
-        others = ["--project", project]
-    chosen = profile or present
-    return [*others, *(["--profile", chosen] if chosen and profile != PROFILES[0] else [])]
+        options = ["--project", project]
+    chosen = profile or current_profile
+    return [*options, *(["--profile", chosen] if chosen and profile != PROFILES[0] else [])]
 
 
 def _without_profile(arguments: list[str]) -> tuple[list[str], str]:
-    options = iter(arguments)
-    others, profile = [], ""
-    for option in options:
-        if option == "--profile":
-            profile = next(options, "")
-        elif option.startswith("--profile="):
-            profile = option.partition("=")[2]
+    words = iter(arguments)
+    options, profile = [], ""
+    for word in words:
+        if word == "--profile":
+            profile = next(words, "")
+        elif word.startswith("--profile="):
+            profile = word.partition("=")[2]
         else:
-            others.append(option)
-    return others, profile
+            options.append(word)
+    return options, profile
 
 
 def entry_words(entry: dict[str, Any]) -> list[str]:

@@ -36,8 +36,8 @@ def is_own_agent(document: Document) -> bool:
 
 def put_agent(agent: Agent, document: Document) -> Document:
     """Return the librarian's file in the client's form."""
-    known = dict(line.split(": ", 1) for line in agent_file().split("\n---\n", 1)[0].splitlines()[1:])
-    fields = {name: known[name] for name in agent.fields} | agent.more
+    front_matter = dict(line.split(": ", 1) for line in agent_file().split("\n---\n", 1)[0].splitlines()[1:])
+    fields = {name: front_matter[name] for name in agent.fields} | agent.more
     is_toml = document.is_toml
     text = _toml(fields) if is_toml else _markdown(fields)
     mark = f"# From `memory-hub setup`, {_digest(text)}\n"

@@ -54,8 +54,8 @@ class Command(HubCommand):
             project, because = check_project_id(options["id"], "ID"), ""
             project_lookup.require_project(project)
         else:
-            found = project_lookup.locate(working_folder())
-            project, because = found.project, found.because
+            location = project_lookup.locate(working_folder())
+            project, because = location.project, location.because
         head = [project, *([flat(f"  because   {because}")] if because else [])]
         row = project_lookup.row_of(project)
         if row is None:
