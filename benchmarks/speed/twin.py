@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.speed.timing import WALL, Clock, seconds_by
 from memories.search.fts5 import PUT_TEXT
-from memories.search.index import text_row
+from memories.search.index import has_text, text_row
 from memories.search.text import match_any, terms
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite.options import BUSY_TIMEOUT_SECONDS, PRAGMAS
@@ -124,5 +124,5 @@ def _texts_after(position: int) -> Iterator[tuple[int, str, str, str, str]]:
     for event in log.read(log.ReplayWindow(after=position)):
         for make in makers_for(event.type):
             document = make(event)
-            if isinstance(document, Document):
+            if isinstance(document, Document) and has_text(document):
                 yield text_row(document)

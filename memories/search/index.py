@@ -73,7 +73,7 @@ def put(document: Document, *, is_new: bool = False) -> None:
 
     ``is_new`` skips the replacement of an older row, which is faster.
     """
-    if not (document.title.strip() or document.body.strip()):
+    if not has_text(document):
         remove(document.id)
         return
     rows.put(
@@ -91,6 +91,11 @@ def put(document: Document, *, is_new: bool = False) -> None:
     )
     if has_full_text():
         text_index.put(text_row(document), is_new=is_new)
+
+
+def has_text(document: Document) -> bool:
+    """Return whether a document is indexed at all."""
+    return bool(document.title.strip() or document.body.strip())
 
 
 def text_row(document: Document) -> tuple[int, str, str, str, str]:

@@ -157,6 +157,8 @@ class Story:
             return f"{self.text(3)[:50]} \x1b[31m"
         if annotation is bool:
             return self.chance.random() < 0.5
+        if "Generated" in str(annotation):
+            return "2026-11-20T08:30:00.000Z"
         return self.chance.randint(0, 9) if "int" in str(annotation) else {"file_path": "feed.py", "list": [1.5, None]}
 
     def do_begin_a_turn_that_expires(self) -> None:
