@@ -166,7 +166,8 @@ def heads(decision_ids: Sequence[int]) -> dict[int, list[int]]:
 def replaced_by(decision_id: int, named: Sequence[int]) -> list[int]:
     """Return the decisions of ``named``, which the decision supersedes, for which it or a later one is in force."""
     current = heads([decision_id, *named]) if named else {}
-    return [replaced for replaced in named if set(current[replaced]) & set(current[decision_id])]
+    successors = set(current.get(decision_id, []))
+    return [replaced for replaced in named if successors.intersection(current.get(replaced, []))]
 
 
 def superseded_among(decision_ids: Sequence[int]) -> list[int]:

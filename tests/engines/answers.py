@@ -337,6 +337,7 @@ def completions() -> Answers:
 APPS = ("sessions_app", "memories", "decisions", "governance", "memoryhub")
 # The selectors that are not called, and why
 NOT_CALLED = {
+    "memories.selectors.search.without_hidden": "takes a ranking of the engine; search calls it",
     "governance.redaction.selectors.redaction_line": "formats an item, without the store",
     "governance.retention.selectors.lift_hold": "writes",
     "governance.retention.selectors.place_hold": "writes",

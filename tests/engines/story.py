@@ -92,7 +92,8 @@ class Story:
         return memory
 
     def decide(self, **given: Any) -> int:
-        fields = {"title": self.title(), "context": self.text(20), "rationale": self.text(9), **given}
+        texts = {"context": self.text(20), "chosen": self.text(4), "rationale": self.text(9)}
+        fields = {"title": self.title(), **texts, **given}
         self.decisions.append(int(self.call("decision_record", **fields)["id"]))
         return self.decisions[-1]
 
@@ -179,6 +180,7 @@ class Story:
             self.decide(**{relation: [second]}, alternatives=[{"option": self.text(3), "why_not": self.text(4)}])
         self.call("decision_supersede", id=self.decisions[-1], chosen=self.text(4), validations=["measured"])
         link_decisions(command=DecisionLink(id=self.decisions[3], relation="relates_to", to=first))
+        self.call("decision_unlink", id=self.decisions[3], relation="relates_to", to=first, reason=self.text(3))
         mark_decision(command=DecisionMark(id=self.decisions[4], status="deprecated", reason=self.text(3)))
         add_evidence(command=DecisionEvidence(id=second, files=["Feed.py"], notes=["twice", "twice"]))
 
