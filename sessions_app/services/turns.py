@@ -139,12 +139,22 @@ def _append(turn: Turn, name: str, payload: dict[str, Any], key: str | None = No
     if event_type is None:
         event_type, payload = CUSTOM_RECORDED, {"type": _custom_name(name), "payload": payload}
     try:
-        draft = log.prepare(event_type, event_type.schema.model_validate(payload))
+        fields = event_type.schema.model_validate(payload)
     except ValidationError as error:
-        fields = f"it takes {outline(event_type.schema)} and fields of your own"
-        raise Invalid(f"payload of {event_type.name}: {explain(error)}; {fields}") from error
+        known_fields = f"it takes {outline(event_type.schema)} and fields of your own"
+        raise Invalid(f"payload of {event_type.name}: {explain(error)}; {known_fields}") from error
+    _require_time(getattr(fields, "written_at", None))
+    draft = log.prepare(event_type, fields)
     with use_origin(session_id=turn.session_id, turn_id=turn.turn_id):
         return log.append(draft, stream=stream_of_turn(turn.session_id, turn.turn_id), idempotency_key=key)
+
+
+def _require_time(written_at: str | None) -> None:
+    try:
+        if written_at:
+            clock.from_text(written_at)
+    except ValueError as error:
+        raise Invalid(f"'written_at' is no time: {written_at}") from error
 
 
 def _custom_name(name: str) -> str:
