@@ -16,7 +16,16 @@ from decisions.admin import listing
 from decisions.admin.editing import DecisionEditing
 from decisions.events import DECISION_MARKED
 from decisions.lineage_svg import draw_lineage
-from decisions.models import LINEAGE, ArtifactKind, Decision, DecisionEdge, DecisionStatus, EdgeRelation, LinkType
+from decisions.models import (
+    LINEAGE,
+    NEVER_ACCEPTED,
+    ArtifactKind,
+    Decision,
+    DecisionEdge,
+    DecisionStatus,
+    EdgeRelation,
+    LinkType,
+)
 from decisions.selectors.decisions import views
 from decisions.selectors.reading import lineage_of
 from memories.admin.relations import shown_of
@@ -37,7 +46,6 @@ _INVERSE_NAMES = {
     EdgeRelation.CONFLICTS_WITH: "conflicts with",
     EdgeRelation.RELATES_TO: "relates to",
 }
-_NEVER_ACCEPTED = (DecisionStatus.PROPOSED, DecisionStatus.REJECTED)
 # "supersedes" changes the other decision's status, so it comes last.
 _OFFERED = [
     *(relation for relation in EdgeRelation if relation is not EdgeRelation.SUPERSEDES),
@@ -82,7 +90,7 @@ def _shown(
 
 
 def _inverse_name(relation: EdgeRelation, status: str) -> str:
-    if relation is EdgeRelation.SUPERSEDES and status in _NEVER_ACCEPTED:
+    if relation is EdgeRelation.SUPERSEDES and status in NEVER_ACCEPTED:
         return f"{status} successor"
     return _INVERSE_NAMES[relation]
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from decisions.models import Decision, DecisionStatus
+from decisions.models import NEVER_ACCEPTED, Decision, DecisionStatus
 from decisions.schemas import DecisionView
 from decisions.selectors.edges import VISIBLE, heads
 from memoryhub.core import clock
@@ -18,7 +18,6 @@ _STORED = [
 ]
 
 _OPEN = (DecisionStatus.PROPOSED, DecisionStatus.ACCEPTED)
-_NEVER_ACCEPTED = (DecisionStatus.PROPOSED, DecisionStatus.REJECTED)
 
 
 def find_decision(decision_id: int) -> Decision:
@@ -125,7 +124,7 @@ def _superseded_by(decisions: Sequence[Decision]) -> dict[int, list[int]]:
         f"AND e.to_id IN ({{marks}}) AND {VISIBLE} ORDER BY e.from_id",
         retired,
     )
-    accepted = [(end, start) for end, start, status in heirs if status not in _NEVER_ACCEPTED]
+    accepted = [(end, start) for end, start, status in heirs if status not in NEVER_ACCEPTED]
     replaced = {end for end, _ in accepted}
     proposed = [row[:2] for row in heirs if row[2] == DecisionStatus.PROPOSED and row[0] not in replaced]
     superseded = {decision.id for decision in decisions if decision.status == DecisionStatus.SUPERSEDED}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from django.db.models import QuerySet
 
 from decisions.models import LINEAGE, DecisionEdge, DecisionStatus, EdgeRelation
+from memories.inheritance import NEWEST
 from memoryhub.core.log.quarantine import OUTSIDE, outside_quarantine, quarantined_among
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, json_text
@@ -32,8 +33,6 @@ _EARLIER_STATUS = (
     "AND position <= %s AND event_type IN ('decision.recorded', 'decision.marked')) AS settings "
     "WHERE status IN ('proposed', 'accepted', 'rejected') ORDER BY stream_seq DESC LIMIT 1"
 )
-# Above every position
-_NEWEST = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class Succession:
     deprecated one does if it was accepted before. A proposed or rejected one retires no accepted decision.
     """
 
-    def __init__(self, decision_ids: Sequence[int], until: int = _NEWEST) -> None:
+    def __init__(self, decision_ids: Sequence[int], until: int = NEWEST) -> None:
         self._until = until
         records = rows.fetch(
             f"WITH RECURSIVE up(id) AS (SELECT id FROM decisions_decision WHERE id IN {IDS} "

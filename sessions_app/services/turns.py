@@ -140,11 +140,11 @@ def _append(turn: Turn, name: str, payload: dict[str, Any], key: str | None = No
         event_type, payload = CUSTOM_RECORDED, {"type": _custom_name(name), "payload": payload}
     try:
         fields = event_type.schema.model_validate(payload)
+        draft = log.prepare(event_type, fields)
     except ValidationError as error:
         known_fields = f"it takes {outline(event_type.schema)} and fields of your own"
         raise Invalid(f"payload of {event_type.name}: {explain(error)}; {known_fields}") from error
     _require_time(getattr(fields, "written_at", None))
-    draft = log.prepare(event_type, fields)
     with use_origin(session_id=turn.session_id, turn_id=turn.turn_id):
         return log.append(draft, stream=stream_of_turn(turn.session_id, turn.turn_id), idempotency_key=key)
 
@@ -158,15 +158,15 @@ def _require_time(written_at: str | None) -> None:
 
 
 def _custom_name(name: str) -> str:
-    known = sorted(client_events())
-    nearest = difflib.get_close_matches(name.replace("_", ".", 1), known, n=1, cutoff=_MISSPELT)
+    names = sorted(client_events())
+    nearest = difflib.get_close_matches(name.replace("_", ".", 1), names, n=1, cutoff=_MISSPELT)
     if nearest:
-        raise Invalid(f"{name[:64]!r} is not an event type; did you mean {nearest[0]}?", known=known)
+        raise Invalid(f"{name[:64]!r} is not an event type; did you mean {nearest[0]}?", known=names)
     if event_type_named(name) or not _CUSTOM_NAME.fullmatch(name):
         raise Invalid(
             f"{name[:64]!r} is not an event type that clients append; use a known one, or a word of your own such as "
             "deploy_started",
-            known=known,
+            known=names,
         )
     return name
 
