@@ -26,9 +26,11 @@ from tests.web.server import ROOT, poll
 
 AXE = ROOT / ".node" / "node_modules" / "axe-core" / "axe.min.js"
 # All rules of WCAG 2.2 A and AA, axe's best practices, and one that axe has off; in dark, only what colours decide; on
-# a telephone, only what depends on what is shown there.
+# a telephone, only what depends on what is shown there. From the top: a page that moves to its preview has by chance
+# something half below the header, which axe counts as a target that is too small.
 _RUN = """
 const [mode, done] = arguments;
+scrollTo({top: 0, behavior: 'instant'});
 const light = {
     runOnly: {type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']},
     rules: {'label-content-name-mismatch': {enabled: true}},

@@ -115,10 +115,10 @@ class InspectorTests(NodeTestCase):
 
     def test_every_tools_schema_is_one_that_all_clients_take(self) -> None:
         tools = self.inspect("tools/list", "--strict")["tools"]
-        self.assertIn("memory_write", [tool["name"] for tool in tools])
+        self.assertIn("write_memory", [tool["name"] for tool in tools])
 
     def test_it_calls_and_gets(self) -> None:
-        given = ["--tool-name", "memory_write", "--tool-arg", "title=Inspected", "content=by the Inspector"]
+        given = ["--tool-name", "write_memory", "--tool-arg", "title=Inspected", "content=by the Inspector"]
         written = self.inspect("tools/call", *given)
         self.assertIn("created #", written["content"][0]["text"])
         prompt = self.inspect("prompts/get", "--prompt-name", "session-start", "--prompt-args", "purpose=look")
