@@ -12,7 +12,15 @@ from django.db.models import Count
 from decisions.events import DECISION_RECORDED, DecisionRecorded
 from decisions.models import CommitLink, DecisionStatus
 from decisions.selectors import count_by_status, decisions_of_commits
-from memories.pack.sections import Item, Request, Section, define_recallable, define_section, reference, without_repeats
+from memories.pack.sections import (
+    GatherRequest,
+    PackItem,
+    SectionDefinition,
+    define_recallable,
+    define_section,
+    reference,
+    without_repeats,
+)
 from memories.schemas import SearchSourceName
 from memories.scopes import Level
 from memories.uses.counting import define_citing
@@ -61,12 +69,12 @@ class _Decision(NamedTuple):
 
 
 # The decisions that best match the query, then the latest.
-def _decisions(request: Request) -> list[Item]:
+def _decisions(request: GatherRequest) -> list[PackItem]:
     latest = _fetch("ORDER BY decided_at DESC, id DESC LIMIT %s", [request.most])
     return without_repeats(map(_item, [*(_matching(request) if latest else ()), *latest]))
 
 
-def _count(_: Request) -> int:
+def _count(_: GatherRequest) -> int:
     return int(rows.fetch(f"SELECT count(*) {_IN_FORCE}")[0][0])
 
 
@@ -74,24 +82,24 @@ def _fetch(rest: str, parameters: Sequence[Any] = ()) -> list[_Decision]:
     return list(map(_Decision._make, rows.fetch(f"{_SELECT} {rest}", [*parameters])))
 
 
-def _matching(request: Request) -> list[_Decision]:
+def _matching(request: GatherRequest) -> list[_Decision]:
     ids = list(request.matching(request.chain[0], SearchSourceName.DECISION))
     found = {decision.id: decision for decision in _fetch(f"AND id IN {IDS}", [json.dumps(ids)])}
     return [found[decision_id] for decision_id in ids if decision_id in found]
 
 
-def _item(decision: _Decision, name: str = "") -> Item:
+def _item(decision: _Decision, name: str = "") -> PackItem:
     name = name or f"#{decision.id}"
     status = "" if decision.status == DecisionStatus.ACCEPTED else f" {decision.status}"
     title, chosen = one_line(decision.title, _TITLE), one_line(decision.chosen, _CHOSEN)
     subject = f"{title}: {chosen}" if chosen else title
-    return Item(name, f"- {name} decided{status} {clock.day(decision.decided_at)} {subject}")
+    return PackItem(name, f"- {name} decided{status} {clock.day(decision.decided_at)} {subject}")
 
 
-def _recallable(level: Level, ids: Sequence[int], _: datetime) -> dict[int, Item]:
+def _recallable(level: Level, ids: Sequence[int], _: datetime) -> dict[int, PackItem]:
     found = _fetch(f"AND id IN {IDS}", [json.dumps(list(ids))])
     return {decision.id: _item(decision, reference(level, decision.id)) for decision in found}
 
 
 define_recallable(SearchSourceName.DECISION, _recallable)
-define_section(Section("decisions", "Decisions in force", 30, 0.25, 500, _decisions, "memory_search", _count))
+define_section(SectionDefinition("decisions", "Decisions in force", 30, 0.25, 500, _decisions, "memory_search", _count))

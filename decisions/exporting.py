@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import time
 from typing import Any
 
+from decisions.edges import ancestors, descendants
 from decisions.importing import Adr, read_adr
 from decisions.importing.links import links_in
 from decisions.importing.outline import moment_of
 from decisions.models import ArtifactKind, Decision, EdgeRelation, LinkType
-from decisions.selectors.decisions import find_decisions, views
-from decisions.selectors.edges import ancestors, descendants
+from decisions.selectors import find_decisions, views
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.secrets.sanitize import sanitize_text

@@ -25,7 +25,7 @@ from memoryhub.core.schemas import (
     self_evident,
     unlisted,
 )
-from memoryhub.core.search.retrieval import Retrieval
+from memoryhub.core.search import Retrieval
 from memoryhub.core.text import NOT_BLANK
 
 MAX_TITLE, MAX_TEXT, MAX_ALTERNATIVES = 200, 50_000, 30

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from decisions.edges import heads
 from decisions.events import (
     DECISION_EVIDENCED,
     DECISION_RECORDED,
@@ -14,17 +15,16 @@ from decisions.events import (
 )
 from decisions.models import EdgeRelation
 from decisions.present import note_text
-from decisions.selectors.decisions import find_decisions, views
-from decisions.selectors.edges import heads
+from decisions.selectors import find_decisions, views
 from memories.models import EndType
 from memories.search.pipeline import define_notes
 from memories.search.text import define_source_hint
 from memories.search.weights import define_demotion, define_successors
-from memories.superseded import SUPERSEDED_WEIGHT, define_successor, define_superseded
+from memories.selectors.relations import SUPERSEDED_WEIGHT, define_successor, define_superseded
 from memoryhub.core import clock
 from memoryhub.core.events.projection import Event
 from memoryhub.core.log.quarantine import OUTSIDE
-from memoryhub.core.search.searchable import Document, define_text, indexed_when
+from memoryhub.core.search import Document, define_text, indexed_when
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
 from sessions_app.events import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, CommitRecorded

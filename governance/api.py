@@ -8,13 +8,11 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router, Status
 
 from governance.audit import Activity, AuditPeriod, AuditRequest, list_activity, list_packs_read
-from governance.blame.schemas import BlameRequest, BlameView
-from governance.blame.selectors import blame
+from governance.blame import BlameRequest, BlameView, blame
 from governance.redaction.schemas import RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
 from governance.redaction.selectors import RedactionList, list_redactions
 from governance.redaction.service import preview_redaction, redact
 from governance.retention import selectors
-from governance.retention.run import run_retention
 from governance.retention.schemas import (
     HoldLift,
     HoldList,
@@ -27,12 +25,13 @@ from governance.retention.schemas import (
     RunView,
 )
 from governance.retention.selectors import lift_hold, place_hold
+from governance.retention.service import run_retention
 from governance.rollback.schemas import Preview, RollbackList, RollbackMake, RollbackPlan, RollbackUndo, RollbackView
 from governance.rollback.selectors import list_rollbacks
-from governance.rollback.services import preview, roll_back, undo_rollback
+from governance.rollback.service import preview, roll_back, undo_rollback
 from governance.staleness.schemas import Affirm, AffirmResult, StaleList
 from governance.staleness.selectors import list_stale
-from governance.staleness.services import affirm
+from governance.staleness.service import affirm
 from memoryhub.core.rest import command_of, problems, without
 from memoryhub.core.schemas import EntityId, Listing
 

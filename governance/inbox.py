@@ -13,8 +13,7 @@ from django.db.models.functions import Substr
 
 from decisions.models import Decision
 from governance.redaction.copies import last_look
-from governance.staleness.selectors import count_stale
-from governance.staleness.stale import moment_of, queue
+from governance.staleness.selectors import count_stale, moment_of, queue
 from memories.models import Conflict, Memory, MemoryVersion, ReviewState
 from memories.review.selectors import count_waiting
 from memoryhub.core.log.quarantine import outside_quarantine
@@ -26,7 +25,7 @@ MOST = 200
 _TEXT = 160
 
 
-class EntryType(StrEnum):
+class InboxItemType(StrEnum):
     PROPOSAL = "proposal"
     CONFLICT = "conflict"
     RECHECK = "recheck"
@@ -34,8 +33,8 @@ class EntryType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    type: EntryType
+class InboxItem:
+    type: InboxItemType
     # Of the memory, the conflict, or the item to recheck; 0 for secrets, which are one entry
     id: int
     # Why it is here, in a few words
@@ -61,21 +60,21 @@ class Entry:
 class Group:
     session_id: str
     purpose: str
-    entries: list[Entry]
+    entries: list[InboxItem]
 
 
-def count_entries() -> dict[EntryType, int]:
+def count_entries() -> dict[InboxItemType, int]:
     """Return the number of entries of each type that has any, in the order of their urgency."""
     counts = {
-        EntryType.SECRET: 1 if _secrets_found() else 0,
-        EntryType.CONFLICT: _open_conflicts().count(),
-        EntryType.PROPOSAL: count_waiting(),
-        EntryType.RECHECK: count_stale(),
+        InboxItemType.SECRET: 1 if _secrets_found() else 0,
+        InboxItemType.CONFLICT: _open_conflicts().count(),
+        InboxItemType.PROPOSAL: count_waiting(),
+        InboxItemType.RECHECK: count_stale(),
     }
     return {name: count for name, count in counts.items() if count}
 
 
-def open_entries(types: Collection[EntryType] = tuple(EntryType)) -> list[Entry]:
+def open_entries(types: Collection[InboxItemType] = tuple(InboxItemType)) -> list[InboxItem]:
     """Return all entries, without texts: those of a session together, the oldest session first, the others last."""
     found = [entry for name, read in _READERS.items() if name in types for entry in read()]
     begins: dict[str, datetime] = {}
@@ -89,7 +88,7 @@ def open_entries(types: Collection[EntryType] = tuple(EntryType)) -> list[Entry]
     return found
 
 
-def with_texts(entries: Collection[Entry]) -> list[Entry]:
+def with_texts(entries: Collection[InboxItem]) -> list[InboxItem]:
     """Return entries with kind, title and text, without those whose memory was erased meanwhile; two queries."""
     ids = {entry.about for entry in entries}
     memories = Memory.objects.filter(id__in=ids).values_list("id", "kind", "title", Substr("content", 1, 2 * _TEXT))
@@ -99,14 +98,14 @@ def with_texts(entries: Collection[Entry]) -> list[Entry]:
     return [_with_text(entry, heads) for entry in entries if not entry.about or entry.about in heads]
 
 
-def _with_text(entry: Entry, heads: dict[int, list[str]]) -> Entry:
+def _with_text(entry: InboxItem, heads: dict[int, list[str]]) -> InboxItem:
     if not entry.about:
         return entry
     kind, title, text = heads[entry.about]
     return replace(entry, kind=kind, title=title, text=one_line(text, _TEXT))
 
 
-def by_session(entries: list[Entry]) -> list[Group]:
+def by_session(entries: list[InboxItem]) -> list[Group]:
     """Return entries in groups, each with the purpose of its session; one query."""
     ids = {entry.session_id for entry in entries if entry.session_id}
     purposes = dict(Session.objects.filter(session_id__in=ids).values_list("session_id", "purpose"))
@@ -116,7 +115,7 @@ def by_session(entries: list[Entry]) -> list[Group]:
     ]
 
 
-def _proposals() -> Iterator[Entry]:
+def _proposals() -> Iterator[InboxItem]:
     written = MemoryVersion.objects.filter(memory_id=OuterRef("id"), version=OuterRef("version"))
     memories = Memory.objects.in_review(ReviewState.PROPOSED).annotate(
         written_in=Subquery(written.values("session_id")[:1])
@@ -124,33 +123,33 @@ def _proposals() -> Iterator[Entry]:
     rows = memories.values_list("id", "review_reason", "updated_at", "written_in", "version", "accepted_version")
     for memory_id, reason, updated, session_id, version, accepted in rows:
         why = "revision" if accepted else (reason or "returned to review")
-        yield Entry(EntryType.PROPOSAL, memory_id, why, memory_id, updated, session_id or "", version)
+        yield InboxItem(InboxItemType.PROPOSAL, memory_id, why, memory_id, updated, session_id or "", version)
 
 
 def _open_conflicts() -> QuerySet[Conflict]:
     return outside_quarantine(Conflict.objects.filter(resolved_at__isnull=True), "memory_id")
 
 
-def _conflicts() -> Iterator[Entry]:
+def _conflicts() -> Iterator[InboxItem]:
     written = MemoryVersion.objects.filter(memory_id=OuterRef("memory_id"), version=OuterRef("version_b"))
     conflicts = _open_conflicts().annotate(written_in=Subquery(written.values("session_id")[:1]))
     rows = conflicts.values_list("id", "memory_id", "version_a", "version_b", "detected_at", "written_in")
     for conflict_id, memory_id, first, second, detected, session_id in rows:
         why = f"versions {first} and {second} were written from one version"
-        yield Entry(EntryType.CONFLICT, conflict_id, why, memory_id, detected, session_id or "")
+        yield InboxItem(InboxItemType.CONFLICT, conflict_id, why, memory_id, detected, session_id or "")
 
 
-def _rechecks() -> Iterator[Entry]:
+def _rechecks() -> Iterator[InboxItem]:
     for item in queue().due:
         why = one_line("; ".join(reason.says for reason in item.reasons), _TEXT)
-        yield Entry(EntryType.RECHECK, item.id, why, item.id, moment_of(item.since))
+        yield InboxItem(InboxItemType.RECHECK, item.id, why, item.id, moment_of(item.since))
 
 
-def _secrets() -> Iterator[Entry]:
+def _secrets() -> Iterator[InboxItem]:
     if found := _secrets_found():
         text = "The current rules match texts that were stored before."
         title = f"{counted(found, 'possible secret')} in older texts"
-        yield Entry(EntryType.SECRET, 0, "newer secret rules", title=title, text=text)
+        yield InboxItem(InboxItemType.SECRET, 0, "newer secret rules", title=title, text=text)
 
 
 def _secrets_found() -> int:
@@ -158,9 +157,9 @@ def _secrets_found() -> int:
     return look.finds if look else 0
 
 
-_READERS: dict[EntryType, Callable[[], Iterator[Entry]]] = {
-    EntryType.PROPOSAL: _proposals,
-    EntryType.CONFLICT: _conflicts,
-    EntryType.RECHECK: _rechecks,
-    EntryType.SECRET: _secrets,
+_READERS: dict[InboxItemType, Callable[[], Iterator[InboxItem]]] = {
+    InboxItemType.PROPOSAL: _proposals,
+    InboxItemType.CONFLICT: _conflicts,
+    InboxItemType.RECHECK: _rechecks,
+    InboxItemType.SECRET: _secrets,
 }

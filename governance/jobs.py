@@ -5,14 +5,14 @@ from datetime import timedelta
 from governance.present import size
 from governance.redaction.copies import last_look, look_through
 from governance.retention.policy import Policy
-from governance.retention.run import run_due
 from governance.retention.schemas import RetentionPlanRequest
 from governance.retention.selectors import plan_retention
-from memories.services.erase import wipe_traces
+from governance.retention.service import run_due
+from memories.services.deletion import wipe_traces
 from memoryhub.core import clock, log
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.jobs import Every, Over, Run, define_job
-from memoryhub.core.stores.wiping import is_unwiped
+from memoryhub.core.log.erase import is_unwiped
 from memoryhub.core.text import counted
 
 _GAP = timedelta(days=2)

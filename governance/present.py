@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from governance.blame.schemas import BlamedRange, BlameView
+from governance.blame import BlamedRange, BlameView
 from governance.retention.schemas import Going, HoldView, Kept, Plan, Report, RunView, Share
 from governance.staleness.schemas import AffirmResult
 from memoryhub.core import clock

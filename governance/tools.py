@@ -2,12 +2,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from governance.blame.schemas import BlameRequest
-from governance.blame.selectors import blame
+from governance.blame import BlameRequest, blame
 from governance.present import affirmed_text, blame_lines, stale_line
 from governance.staleness.schemas import Affirm, StaleList
 from governance.staleness.selectors import list_stale
-from governance.staleness.services import affirm
+from governance.staleness.service import affirm
 from memoryhub.core.tools import Answer, Tool, ToolGroup, listed, register_tools
 
 

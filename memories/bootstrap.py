@@ -17,7 +17,7 @@ from memories.services import delete_memory, restore_memory, update_memory, writ
 from memoryhub.core import log
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import Conflict
-from memoryhub.core.kinds.builtin import GUIDELINE
+from memoryhub.core.kinds import GUIDELINE
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import GLOBAL_STORE, use_store

@@ -11,7 +11,7 @@ from memories.models import RECALL, EndType, MemoryKind, MemoryScope, RelationTy
 from memoryhub.core.entities import define_entity
 from memoryhub.core.events.event_types import EventGroup, Retention, TurnRule, define_event
 from memoryhub.core.events.rollback import NOTHING_DEPENDS, reverses, sets_aside
-from memoryhub.core.kinds.builtin import DEFAULT_KIND, KINDS
+from memoryhub.core.kinds import DEFAULT_KIND, KINDS
 from memoryhub.core.permissions import Act
 from memoryhub.core.schemas import DerivedName, EventRef, Generated, Instant, Payload, Sha256, StoredTag
 from memoryhub.core.stores.store import SLUG

@@ -7,8 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from memoryhub.core.errors import Invalid
-from memoryhub.core.kinds.attributes import INDEXED
-from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.kinds import INDEXED, KINDS
 from memoryhub.core.validation import explain
 
 # Characters of all attributes together, as JSON

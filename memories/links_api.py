@@ -22,9 +22,9 @@ from memories.schemas.links import (
     TagResult,
     TagsChanged,
 )
+from memories.selectors.memories import list_tags
 from memories.selectors.relations import list_relations
-from memories.selectors.tags import list_tags
-from memories.services import relations, tags
+from memories.services import links
 from memoryhub.core.rest import command_of, entity_tag, problems, without
 from memoryhub.core.schemas import EntityId, Listing
 
@@ -44,7 +44,7 @@ def show_tags(request: HttpRequest, command: Query[TagList]) -> Any:
 @router.post("tags", response={201: TagResult, **problems(409, 410)}, tags=["tags"], summary="Describe a tag")
 def create_tag(request: HttpRequest, command: TagCreate) -> Any:
     """409 if it is predefined or already described."""
-    return Status(201, tags.create_tag(command=command))
+    return Status(201, links.create_tag(command=command))
 
 
 @router.post(
@@ -60,7 +60,7 @@ def attach_tags(
     response: HttpResponse,
 ) -> Any:
     """Creates a version, unless the memory already has all these tags."""
-    result = tags.attach_tags(command=command_of(TagAttach, body, id=memory_id))
+    result = links.attach_tags(command=command_of(TagAttach, body, id=memory_id))
     response["ETag"] = entity_tag(result.version or 0)
     return result
 
@@ -78,7 +78,7 @@ def detach_tags(
     response: HttpResponse,
 ) -> Any:
     """Creates a version. Repeat the parameter ``tags`` for each tag."""
-    result = tags.detach_tags(command=command_of(TagDetach, body, id=memory_id))
+    result = links.detach_tags(command=command_of(TagDetach, body, id=memory_id))
     response["ETag"] = entity_tag(result.version or 0)
     return result
 
@@ -97,7 +97,7 @@ def show_relations(request: HttpRequest, command: Query[RelationList]) -> Any:
 )
 def create_relation(request: HttpRequest, command: RelationCreate, response: HttpResponse) -> Any:
     """201 if the relation was created; 200 if it already exists."""
-    result = relations.create_relation(command=command)
+    result = links.create_relation(command=command)
     response["Location"] = f"{request.path}/{result.id}"
     return Status(201 if result.status is LinkStatus.CREATED else 200, result)
 
@@ -114,7 +114,7 @@ def delete_relation(
     body: Query[DeleteBody],  # type: ignore[valid-type]
 ) -> Any:
     """Returns the deleted relation."""
-    return relations.delete_relation(command=command_of(RelationDelete, body, id=relation_id))
+    return links.delete_relation(command=command_of(RelationDelete, body, id=relation_id))
 
 
 VerdictBody = without(ReviewVerdict, "id")

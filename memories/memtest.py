@@ -13,8 +13,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from memories import scopes
-from memories.models import Memory
-from memories.models.memory import MemoryQuerySet
+from memories.models import Memory, MemoryQuerySet
 from memories.pack import compose_pack
 from memories.schemas import MemorySearch
 from memories.schemas.query import DEFAULT_TOKENS, ContextPackRequest

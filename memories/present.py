@@ -11,7 +11,7 @@ from memories.references import proposed_text, reference
 from memories.schemas import WriteResult, WriteStatus
 from memories.schemas.links import LinkStatus, RelationResult, TagResult, TagsChanged
 from memoryhub.core import clock
-from memoryhub.core.kinds.builtin import DEFAULT_KIND, KINDS, type_name
+from memoryhub.core.kinds import DEFAULT_KIND, KINDS, type_name
 from memoryhub.core.text import as_name, counted, flat, hanging, indented
 
 

@@ -19,7 +19,7 @@ from memories.schemas.query import (
     ContextReplay,
     MemoryQuery,
 )
-from memories.selectors import conflicts
+from memories.selectors import versions
 from memories.worth.report import worth_report
 from memories.worth.schemas import WorthReport, WorthRequest
 from memoryhub.core.rest import command_of, problems, without
@@ -40,7 +40,7 @@ def ask(request: HttpRequest, command: MemoryQuery) -> Any:
 @router.get("conflicts", response=Listing, tags=["conflicts"], summary="List conflicts")
 def list_conflicts(request: HttpRequest, command: Query[ConflictList]) -> Any:
     """Unresolved or all: both versions with author, time, reason and word diff (``[-removed-]``, ``{+added+}``)."""
-    return conflicts.list_conflicts(command=command)
+    return versions.list_conflicts(command=command)
 
 
 @router.get("conflicts/{conflict_id}", response=dict[str, Any], tags=["conflicts"], summary="Get a conflict")
@@ -50,7 +50,7 @@ def get_conflict(
     show: Query[ConflictShow],  # type: ignore[valid-type]
 ) -> Any:
     """As in the list; also if resolved."""
-    return conflicts.get_conflict(command=command_of(ConflictGet, show, id=conflict_id))
+    return versions.get_conflict(command=command_of(ConflictGet, show, id=conflict_id))
 
 
 @router.post(

@@ -13,7 +13,7 @@ from memoryhub.core.errors import NotFound
 from memoryhub.core.events.projection import read_models
 from memoryhub.core.log.event_view import entity_of, position_at, quarantine_notes, timeline_entry, viewed_store
 from memoryhub.core.models import RawEvent
-from memoryhub.core.search.retrieval import retrieval
+from memoryhub.core.search import retrieval
 from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import flat
 from sessions_app.selectors import find_iteration

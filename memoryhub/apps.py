@@ -13,7 +13,7 @@ class HubConfig(AppConfig):
             from memoryhub.registry.people import sync_groups
 
             post_migrate.connect(sync_groups, sender=self)
-        from memoryhub.registry import moves  # noqa: F401
+        from memoryhub.registry import access_history  # noqa: F401
 
         post_migrate.connect(_install_schedules, dispatch_uid="memoryhub.schedules")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from memoryhub import env
 from memoryhub.core.backends.postgresql.options import connection_settings as of_schema
 from memoryhub.core.backends.postgresql.options import require_usable
-from memoryhub.core.backends.sqlite.driver import install
 from memoryhub.core.backends.sqlite.options import connection_settings as of_file
+from memoryhub.core.backends.sqlite.options import install
 from memoryhub.core.clock import machine_zone
 
 install()

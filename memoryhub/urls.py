@@ -9,29 +9,19 @@ from django.urls import path
 from memoryhub.rest.api import api
 from memoryhub.rest.problems import not_found_in_a_line
 from memoryhub.rest.reference import show_schema
-from memoryhub.web import (
-    create_pages,
-    first_run,
-    help_page,
-    jobs_page,
-    live,
-    palette,
-    people_page,
-    projects_page,
-    signin,
-)
-from memoryhub.web import people_page as tokens_page
+from memoryhub.web import describe_pages, help_page, jobs_page, live, navigation, overviews, people_pages, signin
+from memoryhub.web import people_pages as tokens_page
 
 urlpatterns = [
     path(".well-known/<path:name>", not_found_in_a_line),
-    path("", projects_page.show_projects, name="home"),
-    path("find", palette.show_palette, name="find"),
-    path("sample", first_run.load_sample, name="load-sample"),
-    path("first-steps/<str:project>/hide", first_run.hide_first_steps, name="hide-first-steps"),
-    path("new/project", create_pages.new_project, name="new-project"),
-    path("new/organisation", create_pages.new_org, name="new-org"),
-    path("people", people_page.show_people, name="people"),
-    path("people/<str:name>/<str:what>", people_page.change_person, name="change-person"),
+    path("", overviews.show_projects, name="home"),
+    path("find", navigation.show_palette, name="find"),
+    path("sample", overviews.load_sample, name="load-sample"),
+    path("first-steps/<str:project>/hide", overviews.hide_first_steps, name="hide-first-steps"),
+    path("new/project", describe_pages.new_project, name="new-project"),
+    path("new/organisation", describe_pages.new_org, name="new-org"),
+    path("people", people_pages.show_people, name="people"),
+    path("people/<str:name>/<str:what>", people_pages.change_person, name="change-person"),
     path("tokens", tokens_page.show_tokens, name="tokens"),
     path("tokens/<path:name>/revoke", tokens_page.revoke_token, name="revoke-token"),
     path("jobs", jobs_page.show_jobs, name="jobs"),
@@ -41,7 +31,7 @@ urlpatterns = [
     path("signin/<str:token>", signin.follow_link, name="signin"),
     path("help/<path:page>", help_page.show_help, name="help"),
     path("signout", signin.sign_out, name="signout"),
-    path("admin/", projects_page.find_admin, name="admin"),
+    path("admin/", overviews.find_admin, name="admin"),
     path("admin/login/", signin.explain, name="signin-help"),
     # Before the API's own view, which builds the schema for each request
     path("api/v1/openapi.json", partial(show_schema, api=api), name="openapi"),

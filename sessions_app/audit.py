@@ -1,12 +1,23 @@
+"""Read and verify the current store's log."""
+
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any
 
-from memoryhub.core import log
-from memoryhub.core.log.checkpoint import Checkpoint, checkpoint_at, read_checkpoint, write_checkpoint
-from memoryhub.core.schemas import Command
+from pydantic import Field, StringConstraints
+
+from memoryhub.core import clock, log
+from memoryhub.core.log import ReplayWindow
+from memoryhub.core.log.anchor import Checkpoint, checkpoint_at, read_checkpoint, write_checkpoint
+from memoryhub.core.log.event_view import main_text
+from memoryhub.core.log.read import described
+from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.schemas import MAX_INTEGER, Command, Listing, Moment, Paging, at_most
 from memoryhub.core.stores.store import current_store
+from memoryhub.core.text import NOT_BLANK, flat
 
 
 class AuditVerify(Command):
@@ -40,3 +51,84 @@ def verify_log(*, checkpoint: Path | None = None, new_checkpoint: Path | None = 
     written = checkpoint_at(current_store(), found.events, found.head_digest)
     write_checkpoint(target, written)
     return Audit(found, earlier, written)
+
+
+EventTypeName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=64, pattern=NOT_BLANK)]
+
+
+class EventWindow(Command):
+    """A part of the log: events that match all conditions."""
+
+    stream: str = Field("", max_length=200, description="only this stream, such as memory:412")
+    session_id: str = Field("", max_length=200, description="only this session")
+    turn_id: str = Field("", max_length=200, description="only this turn")
+    type: list[EventTypeName] = Field(
+        default_factory=list, max_length=32, description="only these types, such as turn.began"
+    )
+    since: Moment | None = Field(None, description="at or after")
+    until: Moment | None = Field(None, description="before")
+    after: int = Field(0, ge=0, le=2**53, description="only positions greater than this")
+    up_to: int | None = Field(None, ge=0, le=2**53, description="only positions up to this one")
+
+
+class AuditReplay(EventWindow, Paging):
+    """Replay a part of the log in pages."""
+
+    limit: Annotated[int, at_most(1000)] = Field(100, ge=1, le=MAX_INTEGER, description="events per page, at most 1000")
+
+
+def replay_page(*, command: AuditReplay) -> Listing:
+    """Return events by position, with payloads (None once erased) and digests.
+
+    Deterministic if the window has an end.
+    """
+    whole, start = _window(command), _start(command)
+    rest = _window(command, after=max(start, command.after), limit=command.limit + 1)
+    found = [described(row) for row in rest.events()]
+    return page(
+        [_compact(event) if command.compact else event for event in found[: command.limit]],
+        total=whole.matching().count(),
+        more=len(found) > command.limit,
+        cursor_of=lambda event: encode_cursor(event["position"]),
+        line=event_line,
+        max_tokens=command.max_tokens,
+    )
+
+
+def replay_lines(*, command: EventWindow, limit: int | None = None) -> Iterator[str]:
+    """Yield each event of a window as a line of canonical JSON; deterministic."""
+    return log.replay(_window(command, limit=limit))
+
+
+def event_line(event: dict[str, Any]) -> str:
+    if "payload_digest" not in event:
+        return f"#{event['position']} {event['event_type']}"
+    session = f" session={event['session_id']}" if event["session_id"] else ""
+    turn = f" turn={event['turn_id']}" if event["turn_id"] else ""
+    about = "(erased)" if event["payload"] is None else main_text(event["payload"])
+    head = f"#{event['position']} {event['occurred_at']} {event['event_type']} {event['stream_id']}"
+    who = f"by {event['actor']} via {event['source']}"
+    return flat(f"{head}/{event['stream_seq']} {who}{session}{turn} {about}").rstrip()
+
+
+def _compact(event: dict[str, Any]) -> dict[str, Any]:
+    return {"event_type": event["event_type"], "position": event["position"]}
+
+
+def _start(command: AuditReplay) -> int:
+    parts = decode_cursor(command.cursor, (int,))
+    return parts[0] if parts else 0
+
+
+def _window(command: EventWindow, *, after: int | None = None, limit: int | None = None) -> ReplayWindow:
+    return ReplayWindow(
+        stream_id=command.stream,
+        session_id=command.session_id,
+        turn_id=command.turn_id,
+        event_types=tuple(command.type),
+        since=clock.to_text(command.since) if command.since else "",
+        until=clock.to_text(command.until) if command.until else "",
+        after=command.after if after is None else after,
+        up_to=command.up_to,
+        limit=limit,
+    )

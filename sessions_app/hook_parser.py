@@ -1,24 +1,28 @@
-"""Parse the JSON of a client's hook by the client's table; any part of it may be missing or of another type."""
+"""Parse the JSON of a client's hook by the client's table, and find the commits that its command made."""
 
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from memoryhub.config.clients import Command, Edit, Effect, Hook, Hooks, hook_clients
-from memoryhub.config.hook_answer import hook_answer
-from memoryhub.config.identity import identify_project
-from memoryhub.config.json_path import value_at as _at
-from memoryhub.config.session_project import begin_session, peek_session, place_session
-from memoryhub.core.errors import Invalid, NotFound
+from memoryhub.config.hook_json import hook_answer, with_last_message
+from memoryhub.config.hook_json import value_at as _at
+from memoryhub.config.identity import begin_session, identify_project, peek_session, place_session
+from memoryhub.config.repository import find_repository, resolved
+from memoryhub.core import clock
+from memoryhub.core.errors import Invalid, NotFound, Unavailable
 from memoryhub.core.session_places import ROOT_KEY, find_place, session_name
 from memoryhub.core.text import flat
+from sessions_app import git
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED, TOOL_MESSAGE
-from sessions_app.transcript import with_last_message
+from sessions_app.schemas import CommitRecord
 
 _EXIT_CODE = re.compile(
     r"(?:exit(?:ed with)?(?: non-zero)?(?: status)? code|exit code|exit status)\D{0,3}(\d{1,3})\b", re.IGNORECASE
@@ -274,3 +278,46 @@ def _cut(text: str, longest: int) -> str:
 def answer_for_client(client: str, event: str, text: str) -> dict[str, Any]:
     """Return what a hook prints so that the client adds ``text`` to its model's context."""
     return hook_answer(_table(client).answer, event, text)
+
+
+logger = logging.getLogger(__name__)
+
+_COMMITS = re.compile(r"\bgit\b[^|;&\n]*\bcommit\b")
+# git's message for a new commit: `[main 1a2b3c4] Subject`.
+_NEW_COMMIT = re.compile(r"^\[[^\]\n]*\b([0-9a-f]{7,64})\]", re.MULTILINE)
+_MOST = 50
+_JUST_NOW = timedelta(minutes=5)
+
+
+def find_commits(event: HookEvent) -> list[CommitRecord]:
+    """Return the commits of a command with ``git commit``; none if git cannot say, or in another repository.
+
+    A session may work in a nested repository, a submodule or a copy of something else: these have other projects.
+    """
+    if event.type != COMMAND_RUN.name or not _COMMITS.search(event.payload.get("command", "")):
+        return []
+    if not event.working_directory or not _is_of_session(event):
+        return []
+    folder = Path(event.working_directory)
+    try:
+        # A program's output may say so any number of times, and each costs git a look
+        shas = dict.fromkeys(_NEW_COMMIT.findall(event.payload.get("output", "")))
+        commits = [git.read_commit(folder, sha) for sha in list(shas)[:_MOST]]
+        return [commit for commit in commits if commit] or _latest(folder)
+    except Unavailable as error:
+        logger.warning("the commits of a command are not recorded: %s", error.message)
+        return []
+
+
+def _is_of_session(event: HookEvent) -> bool:
+    session = find_repository(resolved(Path(event.directory or event.working_directory)))
+    if session is None:
+        return True
+    current = find_repository(resolved(Path(event.working_directory)))
+    return current is not None and current.common_dir == session.common_dir
+
+
+# A quiet command prints neither a hash nor a failure: HEAD counts if it is recent.
+def _latest(folder: Path) -> list[CommitRecord]:
+    last = git.read_commit(folder, "HEAD")
+    return [last] if last and abs(clock.now() - last.committed_at) < _JUST_NOW else []

@@ -25,17 +25,22 @@ from sessions_app.events import (
     SessionStarted,
     SessionTouched,
 )
-from sessions_app.events.sessions import TURN_BEGAN, TURN_ENDED, TURN_EXPIRED, TurnBegan, TurnEnded, TurnExpired
-from sessions_app.events.work import (
+from sessions_app.events.sessions import (
     ITERATION_ABANDONED,
     ITERATION_ADVANCED,
     ITERATION_COMPLETED,
     ITERATION_STARTED,
     PROJECT_DESCRIBED,
+    TURN_BEGAN,
+    TURN_ENDED,
+    TURN_EXPIRED,
     IterationAdvanced,
     IterationEnded,
     IterationStarted,
     ProjectDescribed,
+    TurnBegan,
+    TurnEnded,
+    TurnExpired,
 )
 from sessions_app.models import (
     Commit,

@@ -9,7 +9,7 @@ from memoryhub.core import clock
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
 from memoryhub.core.events.projection import Event, void_sql
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
-from memoryhub.core.search.searchable import Document, Removal, define_text, indexed_when
+from memoryhub.core.search import Document, Removal, define_text, indexed_when
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, json_text
 from memoryhub.core.text import first_line

@@ -34,7 +34,7 @@ _TIMES = ("written_at", "began_at", "started_at", "ended_at")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TimelineItem:
     position: int
     type: str
     occurred_at: datetime
@@ -70,7 +70,7 @@ class Part:
     session_id: str
     turn: Turn | None
     prompt: str
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[TimelineItem] = field(default_factory=list)
     is_last: bool = False
     # Of all texts of the turn, estimated
     tokens: int = 0
@@ -232,7 +232,7 @@ def _is_frame(event: RawEvent) -> bool:
     return event.event_type == TURN_BEGAN.name
 
 
-def entries_of(events: list[RawEvent]) -> list[Entry]:
+def entries_of(events: list[RawEvent]) -> list[TimelineItem]:
     titles = _titles(events)
     return [_entry(event, titles.get(entity_of(event), "")) for event in events]
 
@@ -246,10 +246,10 @@ def happened_at(event: RawEvent) -> str:
     return min([event.occurred_at, *times])
 
 
-def _entry(event: RawEvent, title: str) -> Entry:
+def _entry(event: RawEvent, title: str) -> TimelineItem:
     payload = json.loads(event.payload_json or "{}")
     text, rest = body(event.event_type, payload)
-    return Entry(
+    return TimelineItem(
         position=event.position,
         type=event.event_type,
         occurred_at=clock.from_text(happened_at(event)),

@@ -136,7 +136,7 @@ def _bind(folder: Path) -> object:
 
 
 def _transcript(folder: Path) -> object:
-    from sessions_app.transcript import last_assistant_message
+    from memoryhub.config.hook_json import last_assistant_message
 
     return last_assistant_message(str(folder / "t.jsonl"))
 
@@ -194,13 +194,13 @@ def _differs(folder: Path) -> object:
 
 
 def _blame(folder: Path) -> None:
-    from governance.blame.selectors import _content
+    from governance.blame import _content
 
     _content(folder, "a.py")
 
 
 def _model(folder: Path) -> object:
-    from memories.embeddings.choice import _json
+    from memories.embeddings.engine import _json
 
     return _json(folder / "config.json")
 

@@ -12,11 +12,18 @@ from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
 from memories.schemas import MemoryUpdate, MemoryWrite
 from memories.schemas.links import RelationCreate, TagCreate
-from memories.services import relations, tags, update_memory, write_memory
-from sessions_app.schemas import CommitRecord, EventAppend, IterationAdvance, IterationStart, SessionStart, TurnBegin
-from sessions_app.schemas.sessions import SessionEnd
-from sessions_app.schemas.work import ProjectDescribe
-from sessions_app.services import end_session, iterations, record_commits, start_session, turns
+from memories.services import links, update_memory, write_memory
+from sessions_app.schemas import (
+    CommitRecord,
+    EventAppend,
+    IterationAdvance,
+    IterationStart,
+    ProjectDescribe,
+    SessionEnd,
+    SessionStart,
+    TurnBegin,
+)
+from sessions_app.services import end_session, record_commits, start_session, turns, work
 from sessions_app.services.profile import describe
 
 BREAKS = ("\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029")
@@ -102,7 +109,7 @@ def fill(text: str) -> Hostile:
     for version, content in enumerate(("first", "second")):  # both from version 1: a conflict
         changed = {"id": memory, "content": f"{content} {text}", "base_version": 1}
         update_memory(command=unchecked(MemoryUpdate, valid=changed, change_reason=f"{version}{text}"))
-    tags.create_tag(
+    links.create_tag(
         command=unchecked(TagCreate, valid={"name": "x"}, name=text[:60], category=text[:60], description=text)
     )
     described = {"name": "x"}
@@ -116,9 +123,7 @@ def fill(text: str) -> Hostile:
             chosen=text,
         )
     ).id
-    made = relations.create_relation(
-        command=RelationCreate(source=str(memory), relation="related_to", target=str(second))
-    )
+    made = links.create_relation(command=RelationCreate(source=str(memory), relation="related_to", target=str(second)))
     _work(text)
     end_session(command=SessionEnd(session_id=session.session_id, summary=text))
     commit = _commit(text)
@@ -156,11 +161,9 @@ def _decision(text: str, word: str) -> int:
 
 
 def _work(text: str) -> None:
-    iterations.start_iteration(
-        command=unchecked(IterationStart, valid={"command": "x"}, command=text[:60], description=text)
-    )
-    iterations.advance_iteration(command=unchecked(IterationAdvance, valid={}, phase=text[:60], artifacts=[text]))
-    iterations.advance_iteration(command=unchecked(IterationAdvance, valid={}, completed=text[:60], phase="next"))
+    work.start_iteration(command=unchecked(IterationStart, valid={"command": "x"}, command=text[:60], description=text))
+    work.advance_iteration(command=unchecked(IterationAdvance, valid={}, phase=text[:60], artifacts=[text]))
+    work.advance_iteration(command=unchecked(IterationAdvance, valid={}, completed=text[:60], phase="next"))
     begun = turns.begin_turn(command=unchecked(TurnBegin, valid={}, session_id="s-hostile", turn_id=text[:60]))
     for kind, payload in (
         ("message.user", {"content": text}),

@@ -104,11 +104,11 @@ def share_template(home: Path) -> None:
 
 def _make_template() -> None:
     if on_postgresql():
-        from memoryhub.core.backends.postgresql.templates import template_text
+        from memoryhub.core.backends.postgresql.structure import template_text
 
         template_text()
     else:
-        from memoryhub.core.backends.sqlite.templates import template_path
+        from memoryhub.core.backends.sqlite.structure import template_path
 
         template_path()
 

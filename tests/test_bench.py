@@ -15,7 +15,7 @@ from django.core.management import CommandError, call_command
 
 from memoryhub import __version__
 from memoryhub.core.errors import Unavailable
-from memoryhub.management import against, bench
+from memoryhub.management import bench
 from tests.home import UNMEASURED
 from tests.support import HubTestCase
 
@@ -99,7 +99,7 @@ FIND = 'find {"text": "{query}"}'
 class AgainstTests(BenchCase):
     def setUp(self) -> None:
         super().setUp()
-        self.enterContext(mock.patch.multiple(against, STARTS=2, CALLS=3))
+        self.enterContext(mock.patch.multiple(bench, STARTS=2, CALLS=3))
         self.server = self.home.parent / f"{self.home.name}-server.py"
         self.server.write_text(SERVER)
         self.addCleanup(self.server.unlink)

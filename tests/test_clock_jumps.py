@@ -36,15 +36,13 @@ from memoryhub.core.spool import SpooledEvent
 from memoryhub.core.stores.store import Scope, StoreId, current_store
 from memoryhub.models import JobResult, JobRun
 from memoryhub.ops import jobs
-from memoryhub.ops.backups.exporting import export_store
-from memoryhub.ops.backups.making import back_up_hub, back_up_store
-from memoryhub.ops.backups.paths import backups_of, bundles_of, made_at
+from memoryhub.ops.backups.files import backups_of, bundles_of, compared_with_backup, made_at, newest_sound_backup
 from memoryhub.ops.backups.restoring import restore
-from memoryhub.ops.backups.soundness import compared_with_backup, newest_sound_backup
+from memoryhub.ops.backups.service import back_up_hub, back_up_store, export_store
 from memoryhub.ops.doctor.store import _beside
-from memoryhub.ops.jobs import planning, runs
+from memoryhub.ops.jobs import running, schedules
+from memoryhub.ops.jobs.running import targets_of
 from memoryhub.ops.jobs.schedules import queue_now
-from memoryhub.ops.jobs.targets import targets_of
 from memoryhub.registry import tokens
 from memoryhub.teams import sending
 from memoryhub.web import signin
@@ -258,7 +256,7 @@ class JobTests(ClockTestCase):
             with self.subTest(name):
                 OrmQ.objects.all().delete()
                 Schedule.objects.update(next_run=moment + timedelta(minutes=30))
-                planning.queue_due()
+                schedules.queue_due()
                 for schedule in Schedule.objects.all():
                     step = schedule.calculate_next_run(NOW) - NOW
                     latest = clock.now() + step + timedelta(minutes=5)
@@ -276,19 +274,19 @@ class JobTests(ClockTestCase):
             return (next_run or NOW) + timedelta(minutes=1 if schedule.schedule_type == Schedule.MINUTES else 1440)
 
         with mock.patch.object(Schedule, "calculate_next_run", calculate):
-            planning.queue_due()
+            schedules.queue_due()
         self.assertEqual(OrmQ.objects.count(), Schedule.objects.count())
 
     def test_a_run_of_the_future_is_none_that_has_been_done(self) -> None:
         with self.project("alpha"):
             pass
         target = next(each for each in targets_of(find_job("backup")) if each.store)
-        for result in (JobResult.OK, *[JobResult.INTERRUPTED] * runs.ATTEMPTS):
+        for result in (JobResult.OK, *[JobResult.INTERRUPTED] * running.ATTEMPTS):
             self.note_run("backup", target.alias, NOW + TEN_YEARS, result)
-        self.assertEqual(runs.done_since(find_job("backup"), NOW - HOUR), set())
+        self.assertEqual(running.done_since(find_job("backup"), NOW - HOUR), set())
 
     def test_runs_of_the_future_do_not_push_out_those_of_now(self) -> None:
-        for number in range(runs.KEPT):
+        for number in range(running.KEPT):
             self.note_run("backup", "a", NOW + TEN_YEARS + timedelta(hours=number), JobResult.OK)
         with self.project("alpha"):
             alias = next(each.alias for each in targets_of(find_job("backup")) if each.store)
@@ -305,7 +303,7 @@ class JobTests(ClockTestCase):
         Schedule.objects.all().delete()
         queue_now(job=find_job("backup"), targets=[], asked_by="ada")
         OrmQ.objects.update(lock=NOW + TEN_YEARS)
-        planning.queue_due()
+        schedules.queue_due()
         self.assertLessEqual(OrmQ.objects.get().lock, clock.now())
 
 

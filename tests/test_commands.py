@@ -29,8 +29,8 @@ from memoryhub.core.stores.store import GLOBAL_STORE, org_store, use_store
 from memoryhub.demo.project import make_demo
 from memoryhub.management import parsers
 from memoryhub.management.parsers import read_commands
-from memoryhub.ops.jobs.runs import Outcome
-from memoryhub.ops.serving import lock
+from memoryhub.ops.jobs.running import Outcome
+from memoryhub.ops.serving import process as lock
 from memoryhub.registry.organizations import OrgCreate, create_org
 from tests.api.client import RestTestCase
 from tests.home import run_home
@@ -274,7 +274,7 @@ class VersionTests(HubTestCase):
             (lock.ON_DEMAND, "", "`memory-hub serve` takes its place"),
         ):
             which = f"of version {version}" if version else "of an earlier version"
-            with self.subTest(started), lock.hold(started=started) as publish:
+            with self.subTest(started), lock.hold_home(started=started) as publish:
                 with mock.patch.object(lock, "__version__", version):
                     publish("http://127.0.0.1:1")
                 sentence = f"the running hub is {which}, and this is {__version__}; {words}"
@@ -284,7 +284,7 @@ class VersionTests(HubTestCase):
 
     def test_a_client_over_mcp_writes_it_to_its_log(self):
         call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "memory_stats", "arguments": {}}}
-        with lock.hold(started=lock.BY_HAND) as publish:
+        with lock.hold_home(started=lock.BY_HAND) as publish:
             with mock.patch.object(lock, "__version__", "0.0.9"):
                 publish("http://127.0.0.1:1")
             command = [sys.executable, str(ROOT / "manage.py"), "mcp", *ALPHA]
@@ -296,7 +296,7 @@ class VersionTests(HubTestCase):
         )
 
     def test_the_hub_of_this_version_is_not_mentioned(self):
-        with lock.hold(started=lock.BY_HAND) as publish:
+        with lock.hold_home(started=lock.BY_HAND) as publish:
             publish("http://127.0.0.1:1")
             status = run_command("status").output
         self.assertIn(f"Version:    {__version__}\n", status)

@@ -11,7 +11,7 @@ from decisions.models import Decision, DecisionStatus
 from governance.retention.schemas import RetentionPlanRequest
 from governance.retention.selectors import plan_retention
 from governance.rollback.schemas import RollbackPlan
-from governance.rollback.services import preview
+from governance.rollback.service import preview
 from memories import services
 from memories.models import Conflict, Memory, ReviewState
 from memories.schemas import MemoryWrite
@@ -20,7 +20,7 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import SAMPLE_TRACE
 from memoryhub.core.stores.store import use_store
 from memoryhub.demo.project import demo_store, make_demo, story
-from memoryhub.ops.backups.making import back_up_store
+from memoryhub.ops.backups.service import back_up_store
 from memoryhub.ops.serving.state import hub_state
 from sessions_app.models import Commit, Session
 from tests.admin.base import AdminTestCase
@@ -43,7 +43,7 @@ class DemoTests(AdminTestCase):
             address = f"/p/demo/admin/{page.path}"
             self.assertIn(f"  {address} ", output)
             self.assertEqual(self.client.get(address, follow=True).status_code, 200, address)
-        with mock.patch("memoryhub.ops.serving.lock.find_running") as found:
+        with mock.patch("memoryhub.ops.serving.process.find_running") as found:
             found.return_value.address = "http://127.0.0.1:8321/"
             self.demo("--remove")
             self.assertIn("  http://127.0.0.1:8321/p/demo/admin/decisions/decision/ ", self.demo())
@@ -85,7 +85,7 @@ class DemoTests(AdminTestCase):
         # Each pass of the loop compares another eighth of the log.
         last = log.head()[0]
         for first in range(1, 9):
-            with mock.patch("memoryhub.core.log.comparing._positions", return_value=[*range(first, last + 1, 8)]):
+            with mock.patch("memoryhub.core.log.rebuilding._positions", return_value=[*range(first, last + 1, 8)]):
                 yield
 
     def test_it_is_created_once_and_removed(self):

@@ -20,7 +20,7 @@ from django.test import SimpleTestCase
 from pydantic import BaseModel
 
 from memoryhub.config.clients import Client, Effect, Hook, all_clients, hook_clients
-from memoryhub.config.folder_file import allowed_in_folders, stricter_choices
+from memoryhub.config.folder import allowed_in_folders, stricter_choices
 from memoryhub.config.project_settings import InFolder, ProjectSettings, setting_info
 from memoryhub.core import errors
 from memoryhub.core.events.event_types import EventType, Retention, event_types
@@ -28,8 +28,8 @@ from memoryhub.core.events.rollback import effects
 from memoryhub.core.tools import Tool, all_resources, all_tools
 from memoryhub.management import parsers
 from memoryhub.management.base import Group, HubCommand
+from memoryhub.mcp.listing import listed_tools, load_tools
 from memoryhub.mcp.options import PROFILES
-from memoryhub.mcp.registry import listed_tools, load_tools
 from memoryhub.rest.api import api
 from memoryhub.teams import connections, sending
 from sessions_app.events.client import outlines

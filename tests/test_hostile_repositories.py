@@ -23,11 +23,10 @@ from django.test import tag
 import memoryhub
 from memoryhub import __version__
 from memoryhub.config.identity import identify_project
+from memoryhub.core.autostart import module_command, module_environment
 from memoryhub.core.errors import HubError
-from memoryhub.core.module_processes import module_command, module_environment
 from sessions_app import git
-from sessions_app.hook_commits import find_commits
-from sessions_app.hook_parser import parse_hook
+from sessions_app.hook_parser import find_commits, parse_hook
 from tests.sessions_app.test_git import Repository
 from tests.support import HubTestCase
 

@@ -10,7 +10,7 @@ import httpx2
 
 from benchmarks.speed.processes import ANSWER_SECONDS
 from benchmarks.speed.stdio import CLIENT, ENVELOPE, Era
-from memoryhub.mcp.opening import HANDSHAKE_VERSIONS, MODERN_VERSIONS
+from memoryhub.mcp.snapshot import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 
 _SESSION = "Mcp-Session-Id"
 _HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}

@@ -24,8 +24,8 @@ from benchmarks.quality.questions import QuestionSet
 from benchmarks.quality.report import as_data, render
 from benchmarks.quality.run import SetResult, evaluate
 from benchmarks.quality.stages import references, stages
-from memories.embeddings.choice import AUTO, use_engine, wanted_name
-from memoryhub.config.layers import PREFIX
+from memories.embeddings.engine import AUTO, use_engine, wanted_name
+from memoryhub.config.current_settings import PREFIX
 from memoryhub.core.errors import Invalid
 from memoryhub.management.base import HubCommand
 from memoryhub.management.bench import temporary_home

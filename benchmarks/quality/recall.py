@@ -20,10 +20,9 @@ from benchmarks.quality.conversations import CATEGORIES, EVIDENCE, text_of, turn
 from benchmarks.quality.embedding import embed
 from benchmarks.quality.questions import Question, QuestionSet
 from memories import scopes
-from memories.pack.recall import MOST
+from memories.pack.recall import MOST, relevant_entries
 from memories.schemas import MemoryWrite
 from memories.search.parsed_query import parse
-from memories.search.relevance import relevant_entries
 from memories.services import write_memories
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core.errors import Invalid

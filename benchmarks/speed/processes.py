@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from memories.embeddings.choice import NONE
-from memoryhub.config.layers import PREFIX
+from memories.embeddings.engine import NONE
+from memoryhub.config.current_settings import PREFIX
 
 ANSWER_SECONDS = 60.0
 _END_SECONDS = 30.0

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from benchmarks.speed import processes
-from memoryhub.ops.serving.lock import FILE_NAME
+from memoryhub.ops.serving.process import FILE_NAME
 
 _HOST = "127.0.0.1"
 _POLL_SECONDS = 0.05

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from benchmarks.speed import processes
-from memoryhub.mcp.opening import HANDSHAKE_VERSIONS, MODERN_VERSIONS
+from memoryhub.mcp.snapshot import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 
 CLIENT = {"name": "memory-hub bench", "version": "1"}
 _META = "io.modelcontextprotocol/"

@@ -17,10 +17,10 @@ from memories.search.index import has_text, text_row
 from memories.search.text import match_any, terms
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite.options import BUSY_TIMEOUT_SECONDS, PRAGMAS
-from memoryhub.core.backends.sqlite.templates import copy_template
+from memoryhub.core.backends.sqlite.structure import copy_template
 from memoryhub.core.events.projection import read_models
 from memoryhub.core.models import RawEvent
-from memoryhub.core.search.searchable import Document, makers_for
+from memoryhub.core.search import Document, makers_for
 from memoryhub.core.stores import rows
 
 # Tables that a write fills, with the column of the event's position. Other tables, such as sessions and turns,

@@ -20,7 +20,7 @@ from decisions.importing.vocabulary import (
 )
 from decisions.models import Decision, DecisionEdge, DecisionStatus, EdgeRelation
 from memoryhub.core.models import RawEvent
-from memoryhub.core.stores.lookups import begins_with
+from memoryhub.core.stores.dialect import begins_with
 
 # Stored as the reason of a mark: by it an import recognises the statuses that it set itself.
 STATUS_OF_FILE = "its file says so"

@@ -1,4 +1,4 @@
-"""Outline of a record: title, fields above the first heading, and sections by kind."""
+"""Outline of a record in Markdown or reStructuredText: title, fields above the first heading, and sections by kind."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from decisions.importing.restructured import as_markdown
 from decisions.importing.vocabulary import PART_OF, Part, normal_name
 from memories.importing.sections import Section, split_sections
 from memoryhub.core import clock
@@ -144,3 +143,34 @@ def moment_of(text: str) -> datetime | None:
 
 def _read(text: str, form: str) -> datetime:
     return datetime.strptime(text, form).replace(tzinfo=UTC) if form else clock.from_text(text)
+
+
+# A comment or a directive with what is indented below it; the text of admonitions and code stays
+_RST_COMMENT = re.compile(r"^\.\.(?:[ \t]+(?!\S+::|_)[^\n]*)?\n(?:[ \t]+[^\n]*\n|\n(?=[ \t]))*", re.MULTILINE)
+_RST_CONTENTS = re.compile(
+    r"^\.\.[ \t]+(?:contents|toctree|sectnum)::[^\n]*\n(?:[ \t]+[^\n]*\n|\n(?=[ \t]))*", re.MULTILINE
+)
+_RST_TARGET = re.compile(r"^\.\. _`?([^\n:`]+)`?:[ \t]+(\S+)[ \t]*$", re.MULTILINE)
+_RST_LABEL = re.compile(r"^\.\. _[^\n:]+:[ \t]*\n", re.MULTILINE)
+_RST_FIELD = re.compile(r"^:([^\n:]+):[ \t]+(?=\S)", re.MULTILINE)
+_RST_EMBEDDED = re.compile(r"`([^`<]++)<([^`<>]+)>`__?")
+_RST_ROLE = re.compile(r":(?:doc|ref|file):`(?:([^`<]++)<([^`<>]+)>|([^`<]+))`")
+_RST_NAMED = re.compile(r"`([^`]+)`_\b|(?<![\w`.-])([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)_(?!\w)")
+
+
+def as_markdown(text: str) -> str:
+    """Return the text with links, fields and literals in Markdown's form, without comments and link targets."""
+    targets = {" ".join(name.split()).lower(): address for name, address in _RST_TARGET.findall(text)}
+
+    def named(match: re.Match[str]) -> str:
+        name = " ".join((match[1] or match[2]).split())
+        address = targets.get(name.lower())
+        return f"[{name}]({address})" if address else match[0]
+
+    def role(match: re.Match[str]) -> str:
+        address = match[2] or match[3]
+        return f"[{(match[1] or address).strip()}]({address if address.endswith('.rst') else f'{address}.rst'})"
+
+    bare = _RST_CONTENTS.sub("", _RST_COMMENT.sub("", _RST_LABEL.sub("", _RST_TARGET.sub("", text))))
+    linked = _RST_EMBEDDED.sub(lambda link: f"[{link[1].strip()}]({link[2]})", _RST_ROLE.sub(role, bare))
+    return _RST_FIELD.sub(r"\1: ", _RST_NAMED.sub(named, linked).replace("``", "`"))

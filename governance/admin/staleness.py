@@ -17,13 +17,13 @@ from django.views.decorators.http import require_POST
 from governance.models import Affirmation
 from governance.staleness.schemas import Affirm, AffirmResult, Retire, RetireResult, StaleKind
 from governance.staleness.selectors import Waiting, waiting
-from governance.staleness.services import affirm, retire
-from memories.admin.answers import sentence, warn_of_redactions
+from governance.staleness.service import affirm, retire
+from memories.admin.base import sentence, warn_of_redactions
 from memories.admin.rendering import render
 from memoryhub.core import clock
 from memoryhub.core.admin import HubModelAdmin, needs, next_page
 from memoryhub.core.errors import Gone, HubError, Invalid, NotFound
-from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.permissions import Act
 
 _LEFT_OUT = ("index ", "--- ", "+++ ", "similarity ", "old mode", "new mode")

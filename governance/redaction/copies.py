@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from governance.redaction.finding import Findings, find_places
 from governance.redaction.matching import Matcher
 from governance.redaction.schemas import KeptPlace, RedactionSelect
+from governance.redaction.selectors import Findings, find_places
 from memories.events import CONTEXT_PACKED
 from memoryhub import env
 from memoryhub.config.current_settings import project_settings

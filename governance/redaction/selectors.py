@@ -1,12 +1,34 @@
+"""The events that a selection matches, what each of them loses, and past redactions."""
+
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from governance.models import Redaction
+from governance.redaction.matching import Find, Matcher, field_names, fit
+from governance.redaction.schemas import Place, RedactionSelect
+from memories import selectors
+from memories.events import TAG_CREATED
+from memories.schemas import MemorySearch
 from memoryhub.core import clock
+from memoryhub.core.events.event_types import event_type
+from memoryhub.core.log import stands_alone
+from memoryhub.core.log.digests import canonical_json
+from memoryhub.core.log.read import last_erasure
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing, Paging
+from memoryhub.core.secrets.cleaning import is_repeatable
+from memoryhub.core.secrets.sanitize import TEXT, payload_shape
+from memoryhub.core.slugs import NO_NAMES, DerivedNames
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, TEXTS, position_of
 from memoryhub.core.text import counted
+from sessions_app.spooled import Spooled
 
 
 class RedactionList(Paging):
@@ -42,3 +64,272 @@ def redaction_line(item: dict[str, Any]) -> str:
     reason = f": {item['reason']}" if item["reason"] else ""
     events = counted(item["events"], "event")
     return f"#{item['id']} {clock.day(item['redacted_at'])} {item['what']}, {events}, by {item['actor']}{reason}"
+
+
+_AT_ONCE = 1_000
+_SEARCHED = 100
+# Names that the headers repeat, which stay. Fields declared ``Generated`` stay by their type.
+_IDENTITIES = frozenset({"session_id", "turn_id", "stream_id"})
+_TOPIC = "topic_key"
+_DIGEST = re.compile(r"~[0-9a-f]{12}(?=~\d+\Z|\Z)")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    position: int
+    type: str
+    stream: str
+    occurred_at: str
+    payload: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    event: Event
+    # The payload without the matched text
+    left: Any
+    finds: list[Find]
+
+
+@dataclass(slots=True)
+class Findings:
+    # Position of the last erasure or redaction at the time of the search
+    erasure: int
+    found: list[Found] = field(default_factory=list)
+    # (event type, field) pairs whose fixed form does not allow a replacement
+    stay: set[tuple[str, str]] = field(default_factory=set)
+    # The names that are derived from the texts
+    names: DerivedNames = NO_NAMES
+
+    @property
+    def positions(self) -> list[int]:
+        return [match.event.position for match in self.found]
+
+    @property
+    def count(self) -> int:
+        return sum(len(find.spans) for match in self.found for find in match.finds)
+
+    def payloads(self) -> dict[int, Any]:
+        return {match.event.position: match.left for match in self.found}
+
+    def texts(self) -> set[str]:
+        return {text for match in self.found for find in match.finds for text in find.texts}
+
+    def topics(self) -> dict[str, int]:
+        """Return the topic keys that lose a text, with the ids of their memories."""
+        changed = (match.event for match in self.found if any(find.field == _TOPIC for find in match.finds))
+        memories = ((event, event.stream.partition(":")[2]) for event in changed)
+        return {json.loads(event.payload)[_TOPIC]: int(number) for event, number in memories if number.isdecimal()}
+
+    # Covers the events, what is left of them, and the spool
+    def token(self, spooled: Spooled) -> str:
+        digest = hashlib.sha256(b"redact")
+        for match in self.found:
+            digest.update(f"{match.event.position} {canonical_json(match.left)}\n".encode())
+        digest.update("\n".join(sorted(spooled.lines)).encode())
+        return digest.hexdigest()[:16]
+
+
+def find_places(selection: RedactionSelect, *, progress: Callable[[int], None] = lambda _: None) -> Findings:
+    """Search the current store's log for the selection, and for names that the hub derived from its text.
+
+    Args:
+        selection: what to look for, and where.
+        progress: called with the position of each event that is read.
+    """
+    erasure = last_erasure()
+    findings = _find(selection, Matcher(selection), erasure, progress)
+    if selection.text is not None and not selection.ignore_case:
+        return findings
+    # The texts are known only now: look again for the names derived from them
+    texts = findings.texts()
+    if selection.rules:  # a password such as "admin" is no secret elsewhere
+        texts = set(filter(is_repeatable, texts))
+    names = DerivedNames([*selection.texts(), *texts])
+    return _find(selection, Matcher(selection, names), erasure, lambda _: None) if names else findings
+
+
+def _find(selection: RedactionSelect, matcher: Matcher, erasure: int, progress: Callable[[int], None]) -> Findings:
+    findings = Findings(erasure, names=matcher.names)
+    for event in _events(selection, matcher.names):
+        progress(event.position)
+        _look(matcher, event, findings)
+    return findings
+
+
+def _look(matcher: Matcher, event: Event, findings: Findings) -> None:
+    payload = json.loads(event.payload)
+    text = {name: value for name, value in payload.items() if _is_text(event.type, name)}
+    kind = event_type(event.type)
+    shape = payload_shape(kind.schema) if kind else TEXT
+    by_pack_only = kind is not None and kind.by_pack_only
+    left, finds = matcher.clean(text, field_names(event.type), shape, by_pack_only=by_pack_only)
+    if not finds:
+        return
+    left = {**payload, **left}
+    finds, stay = fit(event.type, payload, left, finds)
+    findings.stay |= {(event.type, name) for name in stay}
+    if finds:
+        findings.found.append(Found(event, left, _numbered(event, payload, left, finds)))
+
+
+def _is_text(type_name: str, field_name: str) -> bool:
+    if _removes_text(type_name):  # in an erasure, only the reason is a person's text
+        return field_name == "reason"
+    return field_name not in _IDENTITIES
+
+
+def _removes_text(type_name: str) -> bool:
+    kind = event_type(type_name)
+    return kind is not None and kind.removes_text
+
+
+# Numbered, because names are unique, and two that lose their text would become equal
+def _numbered(event: Event, before: dict[str, Any], left: dict[str, Any], finds: list[Find]) -> list[Find]:
+    name = "name" if event.type == TAG_CREATED.name else _TOPIC
+    if left.get(name) == before.get(name):
+        return finds
+    # Without the digest of a long key, which has the text
+    left[name] = f"{_DIGEST.sub('', left[name])} {event.stream.partition(':')[2]}"
+    return [replace(find, after=left[name]) if find.field == name else find for find in finds]
+
+
+def selected_events(selection: RedactionSelect) -> list[Event]:
+    """Return the events that ``whole`` erases: the whole stream of any event that can't be erased alone."""
+    selected = [event for event in _events(selection, NO_NAMES) if not _removes_text(event.type)]
+    streams = sorted({event.stream for event in selected if not stands_alone(event.type)})
+    rest = (Event(*row) for row in rows.fetch(_OF_STREAMS, [json.dumps(streams)]))
+    every = {event.position: event for event in [*selected, *rest]}
+    return [every[position] for position in sorted(every)]
+
+
+_COLUMNS = "position, event_type, stream_id, occurred_at, payload_json"
+_OF_STREAMS = f"SELECT {_COLUMNS} FROM raw_events WHERE payload_json IS NOT NULL AND stream_id IN {TEXTS}"
+
+
+def _events(selection: RedactionSelect, names: DerivedNames) -> Iterator[Event]:
+    conditions, parameters = _conditions(selection, names)
+    sql = (
+        f"SELECT {_COLUMNS} FROM raw_events "
+        f"WHERE position > %s AND {' AND '.join(conditions)} ORDER BY position LIMIT {_AT_ONCE}"
+    )
+    last = 0
+    while batch := rows.fetch(sql, [last, *parameters]):
+        yield from (Event(*row) for row in batch)
+        last = batch[-1][0]
+
+
+def _conditions(selection: RedactionSelect, names: DerivedNames) -> tuple[list[str], list[Any]]:
+    conditions, parameters = ["payload_json IS NOT NULL"], []
+    if selection.ids or selection.search:
+        conditions.append(_OF_ENTITIES)
+        parameters += [json.dumps(_ids(selection))] * 2
+    if selection.event_types:
+        conditions.append(f"event_type IN {TEXTS}")
+        parameters.append(json.dumps(selection.event_types))
+    if selection.text and not selection.ignore_case:
+        texts = [*selection.texts(), *names.landmarks]
+        conditions.append(f"({' OR '.join([f'{_PLACE} > 0'] * len(texts))})")
+        parameters += [json.dumps(text, ensure_ascii=False)[1:-1] for text in texts]
+    return conditions, parameters
+
+
+_PLACE = position_of("%s", "payload_json")
+# An id is the position of the first event of its stream; a message's is inside its turn's stream
+_OF_ENTITIES = (
+    f"(position IN {IDS} OR stream_id IN (SELECT stream_id FROM raw_events WHERE stream_seq = 1 AND position IN {IDS}))"
+)
+
+
+def _ids(selection: RedactionSelect) -> Sequence[int]:
+    if not selection.search:
+        return selection.ids
+    question = MemorySearch(query=selection.search, limit=_SEARCHED)
+    found = [hit["id"] for hit in selectors.search(command=question, whole_store=True).results]
+    return [entity_id for entity_id in found if not selection.ids or entity_id in selection.ids]
+
+
+_MOST = 100
+_AROUND = 60
+_LONGEST = 400
+_NEAR = 24
+
+
+def places_of(findings: Findings) -> list[Place]:
+    every = ((found, find) for found in findings.found for find in found.finds)
+    return [_place(found, find) for (found, find), _ in zip(every, range(_MOST), strict=False)]
+
+
+def whole_places(events: list[Event]) -> list[Place]:
+    return [_whole(event) for event in events[:_MOST]]
+
+
+def _place(found: Found, find: Find) -> Place:
+    start, end = _window(find)
+    inside = [(left - start, right - start) for left, right in find.spans if start <= left and right <= end]
+    before = find.before[start:end]
+    return Place(
+        position=found.event.position,
+        event_type=found.event.type,
+        stream=found.event.stream,
+        occurred_at=clock.from_text(found.event.occurred_at),
+        field=find.field,
+        before=before,
+        after=_after(find, start, end),
+        finds=len(find.spans),
+        marked=inside or [(0, len(before))],
+    )
+
+
+# The part of the text around the matches, cut at spaces; if they are far apart, around the first
+def _window(find: Find) -> tuple[int, int]:
+    text, (first, last) = find.before, find.spans[0]
+    start = _to_space(text, max(0, first - _AROUND), -1)
+    last = max((right for _, right in find.spans if right <= start + _LONGEST - _AROUND), default=last)
+    return start, _to_space(text, min(len(text), last + _AROUND, start + _LONGEST), 1)
+
+
+def _to_space(text: str, at: int, step: int) -> int:
+    for place in range(at, at + step * _NEAR, step):
+        if place <= 0 or place >= len(text) or text[place if step > 0 else place - 1].isspace():
+            return max(0, min(place, len(text)))
+    return at
+
+
+# Text behind the window has the same length before and after
+def _after(find: Find, start: int, end: int) -> str:
+    tail = len(find.before) - end
+    return (
+        find.after[start : len(find.after) - tail] if _tail_is_same(find, end) else find.after[start : start + _LONGEST]
+    )
+
+
+def _tail_is_same(find: Find, end: int) -> bool:
+    return all(right <= end for _, right in find.spans)
+
+
+def _whole(event: Event) -> Place:
+    text = " ".join(texts_of(event))[:_LONGEST]
+    return Place(
+        position=event.position,
+        event_type=event.type,
+        stream=event.stream,
+        occurred_at=clock.from_text(event.occurred_at),
+        field="",
+        before=text,
+        after="",
+        finds=1,
+        marked=[(0, len(text))],
+    )
+
+
+def texts_of(event: Event) -> list[str]:
+    return _texts(json.loads(event.payload))
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return [text for item in value.values() for text in _texts(item)]
+    return [text for item in value for text in _texts(item)] if isinstance(value, list) else []

@@ -19,15 +19,6 @@ from governance.redaction.copies import (
     search_home,
     unproven,
 )
-from governance.redaction.finding import (
-    Event,
-    Findings,
-    find_places,
-    places_of,
-    selected_events,
-    texts_of,
-    whole_places,
-)
 from governance.redaction.matching import Matcher
 from governance.redaction.schemas import (
     KeptPlace,
@@ -37,9 +28,17 @@ from governance.redaction.schemas import (
     RedactionRun,
     RedactionSelect,
 )
+from governance.redaction.selectors import (
+    Event,
+    Findings,
+    find_places,
+    places_of,
+    selected_events,
+    texts_of,
+    whole_places,
+)
 from memories.duplicates import remember_topics
-from memories.services.erase import wipe_traces
-from memories.services.traces import Traces
+from memories.services.deletion import Traces, wipe_traces
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, Locked, NotFound
 from memoryhub.core.permissions import Act, demand

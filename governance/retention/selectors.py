@@ -5,7 +5,7 @@ from typing import Any
 from governance.events import HOLD_LIFTED, HOLD_PLACED, HoldLifted, HoldPlaced, RetentionBegan
 from governance.models import Hold, RetentionRun
 from governance.retention.candidates import words_of
-from governance.retention.plan import Tally, numbers
+from governance.retention.plan import Survey, Tally, numbers
 from governance.retention.policy import Policy, day_start
 from governance.retention.schemas import (
     HoldLift,
@@ -17,7 +17,6 @@ from governance.retention.schemas import (
     RunList,
     RunView,
 )
-from governance.retention.survey import Survey
 from memoryhub.core import clock, log
 from memoryhub.core.errors import Conflict, NotFound
 from memoryhub.core.models import RawEvent

@@ -1,20 +1,26 @@
-"""Which files a memory or decision governs, and when it was last checked."""
+"""Files that memories and decisions govern, and commits that touched them after the last check."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from decisions.models import ArtifactKind, DecisionStatus, LinkType
-from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.config.repository import is_folder
+from memoryhub.core.errors import Unavailable
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.log.quarantine import OUTSIDE
+from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, elements, greatest, json_length, json_text
-from sessions_app.selectors import root_of_project
+from memoryhub.core.stores.dialect import IDS, elements, greatest, json_array_of, json_length, json_text
+from sessions_app import git
+from sessions_app.selectors import profile, root_of_project
 
 # Type of a memory's resource link to a governed file or folder
 GOVERNS = "governs"
@@ -126,3 +132,181 @@ def governed_path(uri: str, root: str = "") -> str:
         path = path.removeprefix(f"{root}/") if root and path.startswith(f"{root}/") else ""
     path = path.removeprefix("./").rstrip("/")
     return "" if path in (".", "") or path.startswith("../") else path
+
+
+# Commits per answer whose diffs are read; the others show line counts
+MAX_COMMITS = 40
+# Per commit
+MAX_LINES = 400
+# Per commit
+MAX_CHARS = 20_000
+
+_PLACES = 3
+
+
+def add_diffs(commits: Sequence[dict[str, Any]]) -> None:
+    """Set ``diff`` in each commit to its changes of the listed files, with one run of git.
+
+    Commits that no local repository has keep None.
+    """
+    wanted: dict[str, set[str]] = {}
+    for commit in commits[:MAX_COMMITS]:
+        wanted.setdefault(commit["sha"], set()).update(file["path"] for file in commit["files"])
+    if not wanted:
+        return
+    changes = _changes(list(wanted), sorted(set().union(*wanted.values())))
+    for commit in commits:
+        text = changes.get(commit["sha"])
+        if text is not None:
+            paths = {file["path"] for file in commit["files"]}
+            commit["diff"] = _shown_diff(_of_files(text, paths))
+
+
+def _changes(shas: Sequence[str], paths: Sequence[str]) -> dict[str, str]:
+    for folder in repositories():
+        try:
+            found = git.read_changes(folder, shas, paths)
+        except Unavailable:
+            continue
+        if found:
+            return found
+    return {}
+
+
+# The project's own folder, and those where sessions worked last
+def repositories() -> list[Path]:
+    named = [(profile().root_path,), *rows.fetch(_DIRECTORIES)]
+    places = dict.fromkeys(Path(path) for (path,) in named if path.startswith("/"))
+    return [place for place in places if is_folder(place)]
+
+
+_DIRECTORIES = (
+    "SELECT directory FROM sessions_app_session WHERE directory <> '' "
+    f"GROUP BY directory ORDER BY max(id) DESC LIMIT {_PLACES}"
+)
+
+
+def _of_files(text: str, paths: Iterable[str]) -> str:
+    heads = {f"diff --git a/{path} b/{path}" for path in paths}
+    return "\n".join(part for part in _parts(text) if part.split("\n", 1)[0] in heads)
+
+
+def _parts(text: str) -> Iterator[str]:
+    part: list[str] = []
+    for line in text.split("\n"):
+        if line.startswith("diff --git ") and part:
+            yield "\n".join(part)
+            part = []
+        part.append(line)
+    yield "\n".join(part)
+
+
+# Sanitised before truncation: a diff is not in the log, so nothing else has masked its secrets
+def _shown_diff(diff: str) -> str:
+    lines = sanitize_text(diff[: MAX_CHARS * 2])[0].rstrip().split("\n")
+    kept = "\n".join(lines[:MAX_LINES])[:MAX_CHARS]
+    left = diff.rstrip().count("\n") - kept.count("\n")
+    return f"{kept}\n… {left} more lines" if left > 0 else kept
+
+
+# Times as text: parsing them would take longer than the rest of the query
+_COMMITS = (
+    "SELECT id, committed_at || '' FROM sessions_app_commit "
+    f"WHERE committed_at >= %s AND id {OUTSIDE} ORDER BY committed_at, id"
+)
+# Lists, because one row per path with its commits as JSON arrays takes half as long as one row per commit (decision 25)
+_ON_FILES = f"""
+WITH governed(path) AS (SELECT value FROM {elements()} AS paths)
+SELECT g.path,
+  (SELECT {json_array_of("f.commit_id")} FROM decisions_commitfile f WHERE f.path = g.path AND f.commit_id > %s),
+  (SELECT {json_array_of("f.commit_id")} FROM decisions_commitfile f
+   WHERE f.path > g.path || '/' AND f.path < g.path || '0' AND f.commit_id > %s)
+FROM governed g"""
+_EVIDENCE = "SELECT decision_id, commit_id FROM decisions_commitlink WHERE commit_id > %s"
+_REVERTS = f"""
+SELECT l.decision_id, l.commit_id FROM decisions_commitlink l JOIN decisions_decision d ON d.id = l.decision_id
+WHERE l.link_type = 'reverts' AND d.review <> '' AND l.decision_id IN {IDS}
+ORDER BY l.event DESC"""
+_SHOWN = f"SELECT id, sha, message, author, committed_at, files FROM sessions_app_commit WHERE id IN {IDS}"
+
+
+# Not a join: items times commits can be over a million pairs. Each path has its commits in order of time, and
+# bisection finds the first that counts (decision 25).
+class Touches:
+    def __init__(self, things: Collection[Governing]) -> None:
+        commits = rows.fetch(_COMMITS, [min(thing.looked_at for thing in things)]) if things else []
+        self._ids = [commit_id for commit_id, _ in commits]
+        self._times = [at for _, at in commits]
+        # Places of commits in the order of time, by path
+        self._by_path: dict[str, list[int]] = {}
+        self._evidence: dict[int, set[int]] = {}
+        if commits:
+            self._read(things)
+
+    def _read(self, things: Collection[Governing]) -> None:
+        places = {commit_id: place for place, commit_id in enumerate(self._ids)}
+        first = min(thing.position for thing in things)
+        paths = json.dumps(sorted(set().union(*(thing.paths for thing in things))))
+        for path, on_it, below_it in rows.fetch(_ON_FILES, [paths, first, first]):
+            commits = {*json.loads(on_it), *json.loads(below_it)}
+            self._by_path[path] = sorted(places[commit_id] for commit_id in commits if commit_id in places)
+        for decision_id, commit_id in rows.fetch(_EVIDENCE, [first]):
+            self._evidence.setdefault(decision_id, set()).add(commit_id)
+
+    # A time in the store's format
+    def first(self, thing: Governing) -> str | None:
+        start = bisect_left(self._times, thing.looked_at)
+        found = [place for path in thing.paths if (place := self._next(thing, path, start)) is not None]
+        return self._times[min(found)] if found else None
+
+    def of(self, thing: Governing) -> list[int]:
+        start = bisect_left(self._times, thing.looked_at)
+        touching: set[int] = set()
+        for path in thing.paths:
+            on_path = self._by_path.get(path, [])
+            touching.update(on_path[bisect_left(on_path, start) :])
+        return [self._ids[place] for place in sorted(touching, reverse=True) if self._counts(thing, place)]
+
+    def _next(self, thing: Governing, path: str, start: int) -> int | None:
+        on_path = self._by_path.get(path, [])
+        later = range(bisect_left(on_path, start), len(on_path))
+        return next((on_path[index] for index in later if self._counts(thing, on_path[index])), None)
+
+    # A commit counts if it was recorded after the item was checked and is not its own evidence (decision 25)
+    def _counts(self, thing: Governing, place: int) -> bool:
+        commit_id = self._ids[place]
+        return commit_id > thing.position and commit_id not in self._evidence.get(thing.id, ())
+
+
+def reverting(ids: Iterable[int]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for decision_id, commit_id in rows.fetch(_REVERTS, [json.dumps(list(ids))]):
+        found.setdefault(decision_id, []).append(commit_id)
+    return found
+
+
+def shown_commits(ids: Iterable[int]) -> dict[int, dict[str, Any]]:
+    return {row[0]: _shown(row) for row in rows.fetch(_SHOWN, [json.dumps(sorted(set(ids)))])}
+
+
+def _shown(row: Sequence[Any]) -> dict[str, Any]:
+    commit_id, sha, message, author, committed_at, files = row
+    return {
+        "id": commit_id,
+        "sha": sha,
+        "subject": message.split("\n", 1)[0],
+        "author": author,
+        "date": rows.time_text(committed_at),
+        "files": json.loads(files),
+        "diff": None,
+    }
+
+
+def on_governed(commit: dict[str, Any], paths: Collection[str], most: int) -> dict[str, Any]:
+    governed = [file for file in commit["files"] if is_governed(file["path"], paths)]
+    return {**commit, "files": (governed or commit["files"])[:most]}
+
+
+def is_governed(path: str, paths: Collection[str]) -> bool:
+    parts: Sequence[str] = path.split("/")
+    return any("/".join(parts[:length]) in paths for length in range(1, len(parts) + 1))

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from memoryhub.core.kinds.builtin import kind_members
+from memoryhub.core.kinds import kind_members
 from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Moment, Paging, self_evident, unlisted
 
 

@@ -1,22 +1,39 @@
+"""The queue of memories and decisions that need rechecking; each reason is one query."""
+
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 from decisions.models import Decision
 from governance.models import Affirmation
 from governance.present import stale_line
-from governance.staleness.file_changes import add_diffs, on_governed, reverting, shown_commits
+from governance.staleness.governed_files import (
+    LIVE_DECISION,
+    LIVE_MEMORY,
+    Governing,
+    Touches,
+    add_diffs,
+    fetch_among,
+    governing,
+    on_governed,
+    reverting,
+    shown_commits,
+)
 from governance.staleness.schemas import StaleKind, StaleList, StaleView, Why
-from governance.staleness.stale import Due, Queue, Reason, moment_of, queue
 from memories.models import Memory
-from memories.pack.sections import Item, Request, Section, define_section
+from memories.pack.sections import GatherRequest, PackItem, SectionDefinition, define_section
+from memoryhub.config.current_settings import project_settings
 from memoryhub.core import clock, log
 from memoryhub.core.errors import NotFound
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import elements, greatest, json_int, json_text
+from memoryhub.core.text import counted
 
 MAX_TEXT = 2_000
 MAX_PATHS = 50
@@ -204,14 +221,14 @@ _LONGEST = 260
 
 
 # Expired memories are in no pack, so their reason alone is not shown either
-def _stale(request: Request) -> list[Item]:
+def _stale(request: GatherRequest) -> list[PackItem]:
     found = queue(now=request.now)
     listed = [due for due in found.due if any(reason.why is not Why.EXPIRED for reason in due.reasons)]
-    return [Item(f"#{item['id']}", f"- {stale_line(item)}") for item in views(found, listed[:_MOST])]
+    return [PackItem(f"#{item['id']}", f"- {stale_line(item)}") for item in views(found, listed[:_MOST])]
 
 
 define_section(
-    Section(
+    SectionDefinition(
         "stale",
         "Needs recheck: memory_affirm what is still valid, else supersede or update it",
         45,
@@ -221,3 +238,116 @@ define_section(
         "memory_stale",
     )
 )
+
+
+_EXPIRED = (
+    "SELECT m.id, m.valid_until || '' FROM memories_memory m "
+    f"WHERE m.valid_until IS NOT NULL AND m.valid_until <= %s AND {LIVE_MEMORY} {{among}}"
+)
+# Decisions whose review is requested, since their last revert
+_MARKED = f"""
+SELECT d.id, d.review, coalesce(
+  (SELECT max(c.committed_at) FROM decisions_commitlink l JOIN sessions_app_commit c ON c.id = l.commit_id
+   WHERE l.decision_id = d.id AND l.link_type = 'reverts'), d.decided_at) || ''
+FROM decisions_decision d WHERE d.review <> '' AND {LIVE_DECISION} {{among}}"""
+_POLICIES = (
+    f"WITH policies(kind, type, days, cutoff) AS (SELECT {json_text('value', 0)}, {json_text('value', 1)}, "
+    f"{json_int('value', 2)}, {json_text('value', 3)} FROM {elements()} AS policy) "
+)
+# Memories past ``review_after``; a policy for the type takes precedence over one for the kind
+_OLD_MEMORIES = f"""{_POLICIES}
+SELECT m.id, {greatest("m.updated_at", "coalesce(a.affirmed_at, m.updated_at)")}, p.days
+FROM policies p JOIN memories_memory m ON m.kind = p.kind AND m.updated_at <= p.cutoff
+LEFT JOIN governance_affirmation a ON a.entity_id = m.id
+WHERE (p.type = m.type OR (p.type = '' AND NOT EXISTS
+    (SELECT 1 FROM policies own WHERE own.kind = m.kind AND own.type = m.type)))
+  AND coalesce(a.affirmed_at, '') <= p.cutoff AND {LIVE_MEMORY} {{among}}"""
+_OLD_DECISIONS = f"""{_POLICIES}
+SELECT d.id, {greatest("d.decided_at", "coalesce(a.affirmed_at, d.decided_at)")}, p.days
+FROM policies p JOIN decisions_decision d ON p.kind = 'decision' AND d.decided_at <= p.cutoff
+LEFT JOIN governance_affirmation a ON a.entity_id = d.id
+WHERE (p.type = d.impact OR (p.type = '' AND NOT EXISTS
+    (SELECT 1 FROM policies own WHERE own.kind = 'decision' AND own.type = d.impact)))
+  AND coalesce(a.affirmed_at, '') <= p.cutoff AND {LIVE_DECISION} {{among}}"""
+
+
+class Reason(NamedTuple):
+    why: Why
+    # In the store's format, which compares and sorts; parsed only for display
+    since: str
+    says: str
+
+
+class Due(NamedTuple):
+    id: int
+    reasons: list[Reason]
+
+    @property
+    def since(self) -> str:
+        return min(reason.since for reason in self.reasons)
+
+
+# Not a table: time alone makes items stale, and one commit can touch what thousands of items govern (decision 25)
+@dataclass(frozen=True, slots=True)
+class Queue:
+    # Oldest first
+    due: list[Due]
+    # All items that govern files, stale or not
+    governing: dict[int, Governing]
+    touches: Touches
+
+
+def queue(*, now: datetime | None = None, among: Collection[int] | None = None) -> Queue:
+    """Return the stale items of the current store.
+
+    Args:
+        now: the time at which ages and ends are compared; default: the present.
+        among: consider these ids only.
+    """
+    moment, things = now or clock.now(), governing(among)
+    touches = Touches(things.values())
+    found: dict[int, list[Reason]] = {}
+    for entity_id, reason in (*_touched(things, touches), *_reasons(moment, among)):
+        found.setdefault(entity_id, []).append(reason)
+    due = sorted(map(Due._make, found.items()), key=lambda due: (due.since, due.id))
+    return Queue(due, things, touches)
+
+
+def _touched(things: dict[int, Governing], touches: Touches) -> Iterator[tuple[int, Reason]]:
+    for thing in things.values():
+        first = touches.first(thing)
+        if first is not None:
+            yield thing.id, Reason(Why.TOUCHED, first, "a commit changed a file that it governs")
+
+
+def _reasons(now: datetime, among: Collection[int] | None) -> Iterator[tuple[int, Reason]]:
+    for entity_id, review, since in fetch_among(_MARKED, "d.id", among):
+        yield entity_id, Reason(Why.REVERTED, since, review)
+    for entity_id, ended in fetch_among(_EXPIRED, "m.id", among, [rows.time_value(now)]):
+        yield entity_id, Reason(Why.EXPIRED, ended, f"it was valid until {clock.day(ended)}")
+    yield from _aged(now, among)
+
+
+def _aged(now: datetime, among: Collection[int] | None) -> Iterator[tuple[int, Reason]]:
+    policies = [(*_split(name), days) for name, days in project_settings().review_after.items()]
+    if not policies:
+        return
+    given = [
+        json.dumps([(*policy, rows.time_value(now - timedelta(days=policy[2]))) for policy in policies], default=str)
+    ]
+    for sql, column in ((_OLD_MEMORIES, "m.id"), (_OLD_DECISIONS, "d.id")):
+        for entity_id, looked_at, days in fetch_among(sql, column, among, given):
+            since = moment_of(looked_at) + timedelta(days=days)
+            yield (
+                entity_id,
+                Reason(Why.AGE, str(rows.time_value(since)), f"not checked for {counted(days, 'day')}"),
+            )
+
+
+def _split(name: str) -> tuple[str, str]:
+    kind, _, of = name.partition("/")
+    return kind, of
+
+
+def moment_of(stored: str) -> datetime:
+    return clock.from_text(rows.time_text(stored))

@@ -15,8 +15,7 @@ from django.utils.safestring import SafeString
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from memoryhub.core.kinds.attributes import attribute_of
-from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.kinds import KINDS, attribute_of
 
 _WITHIN = "__"
 # Texts that may be longer get a text area.

@@ -16,9 +16,8 @@ from django.utils.safestring import SafeString
 from pydantic import ValidationError
 
 from memories import services
-from memories.admin.answers import sentence
+from memories.admin.base import SectionAdmin, sentence
 from memories.admin.comparing import head, history_of, sides, version_in
-from memories.admin.section import SectionAdmin
 from memories.diff import merge_texts
 from memories.models import Conflict, Resolution
 from memories.schemas import ConflictResolve

@@ -9,8 +9,7 @@ from django.http import HttpRequest
 from memories.models import Conflict, Memory, MemoryKind, MemoryScope, MemoryTag
 from memoryhub.core import clock
 from memoryhub.core.admin import ConditionFilter, DefaultFilter, Facet, SinceFilter, ValueFilter, value_filter
-from memoryhub.core.kinds.attributes import Shape
-from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.kinds import KINDS, Shape
 
 _OFFERED = 20
 

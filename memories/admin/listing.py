@@ -21,7 +21,7 @@ from memories.schemas import MemorySearch, SearchSourceName
 from memories.search.text import terms
 from memoryhub.core import clock
 from memoryhub.core.admin import HubChangeList, cells
-from memoryhub.core.kinds.builtin import DEFAULT_KIND, KINDS
+from memoryhub.core.kinds import DEFAULT_KIND, KINDS
 from memoryhub.core.log.quarantine import quarantined_among
 
 _WIDTH = 56

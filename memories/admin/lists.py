@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 
 from memories import services
 from memories.admin import listing
-from memories.admin.answers import done, sentence, show_error
+from memories.admin.base import done, sentence, show_error
 from memories.admin.filters import most_used_tags, used_types
 from memories.admin.forms import NewMemoryForm
 from memories.admin.listing import MemoryChangeList, search
@@ -23,7 +23,7 @@ from memories.models import Memory, MemoryKind
 from memories.schemas import MemoryTouch
 from memoryhub.core.admin import HubChangeList, cells
 from memoryhub.core.errors import Conflict, Gone, HubError
-from memoryhub.core.kinds.builtin import DEFAULT_KIND, KINDS
+from memoryhub.core.kinds import DEFAULT_KIND, KINDS
 from memoryhub.core.permissions import Act, may, require
 from memoryhub.core.text import one_line
 

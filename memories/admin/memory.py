@@ -1,4 +1,4 @@
-"""The admin of all memories, and the page of one memory of any kind."""
+"""The admin of all memories, and the pages of one memory of any kind."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.views.decorators.http import require_POST
+from pydantic import ValidationError
 
+from memories import services
 from memories.admin import listing
+from memories.admin.base import SectionAdmin, done, refused, sentence, show_error
 from memories.admin.comparing import change, head, history_of, sides
-from memories.admin.editing import EditingViews
 from memories.admin.filters import (
     AuthorFilter,
     ConflictFilter,
@@ -25,21 +28,242 @@ from memories.admin.filters import (
     TypeFilter,
     UpdatedFilter,
 )
-from memories.admin.kind_parts import own_parts
-from memories.admin.relations import RelationViews, relations_shown
+from memories.admin.forms import ChangedMemoryForm, initial_of
+from memories.admin.kinds import own_parts
+from memories.admin.lists import FORM, MemoryListAdmin, offered
 from memories.admin.rendering import UseFilter, render, use_shown
 from memories.admin.review import ReviewViews
 from memories.admin.review_item import ReviewFilter
 from memories.diff import Effort
-from memories.models import Memory, MemoryVersion
+from memories.models import Memory, MemoryKind, MemoryVersion, RelationType
+from memories.references import end_id, require_ends
+from memories.schemas import MemoryDelete, MemoryRestore, MemoryTouch, MemoryUpdate, WriteResult
+from memories.schemas.links import LinkStatus, RelationCreate, RelationDelete
+from memories.scopes import own_scope
 from memories.selectors import open_conflicts
+from memories.selectors.relations import relations_of
+from memories.services.links import create_relation, delete_relation
 from memoryhub.core.admin import cells, needs
-from memoryhub.core.errors import NotFound
-from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.errors import (
+    ConfirmationRequired,
+    Conflict,
+    Gone,
+    HubError,
+    Invalid,
+    NotFound,
+    PreconditionFailed,
+)
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.log.quarantine import quarantined_among
 from memoryhub.core.models import RawEvent
-from memoryhub.core.permissions import Act
-from sessions_app.admin.turns import SessionFilter
+from memoryhub.core.permissions import Act, require
+from memoryhub.core.validation import explain
+from sessions_app.admin.sessions import SessionFilter
+
+_ERASE = "admin/memories/memory/erase.html"
+
+
+class EditingViews(MemoryListAdmin):
+    def edit_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        memory: Memory = self.find(request, object_id)
+        if memory.deleted_at and request.method != "POST":
+            messages.warning(request, "This memory is deleted. Restore it before you edit it.")
+            return redirect(self.url("change", memory.id))
+        kind = MemoryKind(memory.kind)
+        form = ChangedMemoryForm(kind, request.POST if request.method == "POST" else None, initial=initial_of(memory))
+        command = form.command(memory) if form.is_bound else None
+        context: dict[str, Any] = {"title": f"Edit #{memory.id}", "form": form}
+        if command:
+            try:
+                return done(request, services.update_memory(command=command))
+            except PreconditionFailed:
+                memory.refresh_from_db()
+                context |= _stale(form, memory)
+            except HubError as error:
+                show_error(form, error)
+        return self.page(request, FORM, memory, **context, **offered(kind))
+
+    def delete_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        require(request.user, Act.WRITE)
+        memory: Memory = self.find(request, object_id)
+        if request.method != "POST":
+            context = {"title": f"Delete #{memory.id}?"}
+            return self.page(request, "admin/memories/memory/delete.html", memory, **context)
+        command = MemoryTouch(id=memory.id, reason=request.POST.get("reason", "")[:1_000])
+        return self._changed(request, memory, lambda: services.delete_memory(command=command))
+
+    def restore_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        memory: Memory = self.find(request, object_id)
+        return self._changed(request, memory, lambda: services.restore_memory(command=MemoryTouch(id=memory.id)))
+
+    def promote_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        memory: Memory = self.find(request, object_id)
+        command = MemoryUpdate(id=memory.id, promote=True, change_reason="promoted to the project")
+        message = "Promoted to the project, as version {version}."
+        return self._changed(request, memory, lambda: services.update_memory(command=command), message)
+
+    def again_view(self, request: HttpRequest, object_id: str, version: int) -> HttpResponse:
+        memory: Memory = self.find(request, object_id)
+        command = MemoryRestore(id=memory.id, version=version)
+        message = f"Restored version {version}, as version {{version}}."
+        return self._changed(request, memory, lambda: services.restore_memory(command=command), message)
+
+    def erase_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        memory: Memory = self.find(request, object_id)
+        problem = ""
+        typed = request.POST.get("number", "").strip().removeprefix("#")
+        token = request.POST.get("confirm_token", "") if request.method == "POST" and typed == str(memory.id) else None
+        if request.method == "POST" and token is None:
+            problem = f"Type {memory.id}, the number of this memory, to confirm."
+        try:
+            reason = request.POST.get("reason", "")[:1_000]
+            command = MemoryDelete(id=memory.id, permanent=True, confirm_token=token and token[:64], reason=reason)
+            result = services.delete_memory(command=command)
+        except ConfirmationRequired as error:
+            if token is not None:
+                problem = "The memory has changed since you opened this page. Review it, then confirm again."
+            context = {"title": f"Delete #{memory.id} permanently?", "token": error.data["confirm_token"]}
+            return self.page(request, _ERASE, memory, **context, problem=problem, typed=typed)
+        except PreconditionFailed:
+            messages.error(request, "Delete the memory first. Only deleted memories can be deleted permanently.")
+            return redirect(self.url("change", memory.id))
+        messages.success(request, f"Deleted #{result.id} permanently.")
+        return redirect(self.url("changelist"))
+
+    def _changed(
+        self, request: HttpRequest, memory: Memory, change: Callable[[], WriteResult], message: str = ""
+    ) -> HttpResponse:
+        try:
+            result = change()
+        except (Conflict, Gone, Invalid, NotFound) as error:
+            return refused(request, error, memory.id)
+        is_new = result.version != memory.version
+        return done(request, result, message.format(version=result.version) if is_new else "")
+
+
+def _stale(form: ChangedMemoryForm, memory: Memory) -> dict[str, Any]:
+    read = form.cleaned_data["base_version"]
+    versions = {version["version"]: version for version in history_of(memory)}
+    latest = versions[memory.version]
+    form.rebase(memory.version)
+    return {
+        "stale": {"read": read, "next": memory.version + 1, "latest": latest},
+        "current": memory,
+        "changed": change(latest, versions.get(read, latest)),
+    }
+
+
+_INVERSE_NAMES = {
+    RelationType.APPLIES_TO: "subject of",
+    RelationType.DEPENDS_ON: "needed by",
+    RelationType.CONFLICTS_WITH: "conflicts with",
+    RelationType.RELATED_TO: "related to",
+    RelationType.SUPERSEDES: "superseded by",
+    RelationType.DERIVED_FROM: "source of",
+}
+_PAGES = {
+    "memory": "memories_memory",
+    "decision": "decisions_decision",
+    "session": "sessions_app_session",
+    "commit": "sessions_app_commit",
+}
+_REFUSALS = (Conflict, Gone, Invalid, NotFound)
+
+
+class RelationViews(SectionAdmin):
+    def relate_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        memory: Memory = self.find(request, object_id)
+        typed = {name: request.POST.get(name, "") for name in ("relation", "target")}
+        try:
+            result = create_relation(command=RelationCreate(source=str(memory.id), **typed))
+        except ValidationError as error:
+            messages.error(request, f"{_capital(explain(error))}.")
+        except _REFUSALS as refusal:
+            messages.error(request, sentence(refusal))
+        else:
+            text = f"{_name(result.relation)} {_end(result.target.id)}{result.target.title}"
+            is_new = result.status is LinkStatus.CREATED
+            messages.success(request, f"Added: {text}." if is_new else f"This relation already exists: {text}.")
+        return self._back(memory)
+
+    def unrelate_view(self, request: HttpRequest, object_id: str, relation: int) -> HttpResponse:
+        memory: Memory = self.find(request, object_id)
+        try:
+            result = delete_relation(command=RelationDelete(id=relation))
+        except HubError as refusal:
+            if not isinstance(refusal, _REFUSALS):
+                raise
+            messages.error(request, sentence(refusal))
+        else:
+            ends = f"{_end(result.source.id)}{_name(result.relation)} {_end(result.target.id)}".strip()
+            messages.success(request, f"Removed: {ends}.")
+        return self._back(memory)
+
+    def lookup_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        self.find(request, object_id)
+        try:
+            wanted = end_id("target", request.GET.get("target", "").strip()[:200])
+            (found,) = require_ends(("target", wanted, None))
+        except _REFUSALS as refusal:
+            return plain_answer(sentence(refusal), is_found=False)
+        return plain_answer(f"{_capital(found.kind or found.type)}: {found.title}", is_found=True)
+
+    def _back(self, memory: Memory) -> HttpResponse:
+        return redirect(f"{self.url('change', memory.id)}#relations")
+
+
+def plain_answer(text: str, *, is_found: bool) -> HttpResponse:
+    # "Not found" is status 200 too: browsers log a 404 as an error of the page.
+    headers = {"X-Found": "yes" if is_found else "no"}
+    return HttpResponse(text, content_type="text/plain; charset=utf-8", headers=headers)
+
+
+def relations_shown(memory: Memory) -> dict[str, Any]:
+    return {
+        "relations": shown_of(memory.id),
+        "relation_choices": RelationType.choices,
+        "own_scope": own_scope(),
+    }
+
+
+def shown_of(entity_id: int) -> list[dict[str, Any]]:
+    """Return the relations of an item of any type, each with the URL of its other end."""
+    return [_shown(relation, entity_id) for relation in relations_of([entity_id]).get(entity_id, [])]
+
+
+def _shown(relation: dict[str, Any], memory_id: int) -> dict[str, Any]:
+    kind = RelationType(relation["relation"])
+    is_out = relation["source"]["id"] == memory_id
+    end = relation["target" if is_out else "source"]
+    return {
+        "id": relation["id"],
+        "name": _name(kind) if is_out else _INVERSE_NAMES[kind],
+        "end": end,
+        "badge": cells.badge(end["kind"] or end["type"], _capital(end["kind"] or end["type"])),
+        "url": _page_of(end),
+        "actor": relation["actor"],
+        "created_at": relation["created_at"],
+    }
+
+
+def _page_of(end: dict[str, Any]) -> str:
+    app = _PAGES.get(end["type"])
+    return reverse(f"admin:{app}_change", args=[end["id"]]) if app else ""
+
+
+def _name(relation: RelationType) -> str:
+    return str(relation.label).lower()
+
+
+def _end(entity_id: int) -> str:
+    return f"#{entity_id} " if entity_id else ""
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
+
 
 _DIFFS = 10
 

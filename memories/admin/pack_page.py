@@ -13,19 +13,18 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from memories.admin import listing
-from memories.admin.answers import sentence
-from memories.admin.diff import word_diff
-from memories.admin.section import SectionAdmin
+from memories.admin.base import SectionAdmin, sentence
+from memories.admin.comparing import word_diff
 from memories.models import ContextPack
 from memories.pack import preview_pack, replay_pack
-from memories.pack.compose import Filled
-from memories.pack.service import Pack
+from memories.pack.sections import FilledSection
+from memories.pack.service import ComposedPack
 from memories.schemas.query import DEFAULT_TOKENS, ContextPackRequest, ContextReplay
 from memoryhub.core.admin import cells
-from memoryhub.core.admin.filters import SinceFilter
+from memoryhub.core.admin.facets import SinceFilter
 from memoryhub.core.errors import HubError
 from memoryhub.core.paging import estimate_tokens
-from sessions_app.admin.turns import SessionFilter
+from sessions_app.admin.sessions import SessionFilter
 
 WIDTH = 1000  # of the SVG's view box
 FRAME = "frame"
@@ -57,11 +56,11 @@ class TokenBar:
         return round(100 * self.used / self.budget)
 
 
-def _size(section: Filled) -> int:
+def _size(section: FilledSection) -> int:
     return estimate_tokens("\n".join(section.lines()))
 
 
-def token_bar(pack: Pack, budget: int) -> TokenBar:
+def token_bar(pack: ComposedPack, budget: int) -> TokenBar:
     """Return the bar of a pack; the widths of its parts are shares of its budget."""
     used = estimate_tokens(pack.text)
     scale = WIDTH / max(budget, used)
@@ -184,7 +183,7 @@ class ContextPackAdmin(SectionAdmin):
         return cells.code(pack.digest[:12])
 
 
-def pack_context_of(pack: Pack, budget: int) -> dict[str, Any]:
+def pack_context_of(pack: ComposedPack, budget: int) -> dict[str, Any]:
     return {"pack": pack, "bar": token_bar(pack, budget), "is_empty": not pack.body.sections}
 
 

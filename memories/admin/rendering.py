@@ -16,7 +16,7 @@ from markdown_it.renderer import RendererHTML
 from memories.models import Memory, MemoryCitation, MemoryUse
 from memories.uses.selectors import uses_of
 from memoryhub.core.admin import DefaultFilter
-from memoryhub.core.kinds.definition import Rendering
+from memoryhub.core.kinds import Rendering
 
 MAX_RENDERED = 60_000  # longer texts are shown as source
 

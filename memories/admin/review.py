@@ -11,11 +11,10 @@ from django.shortcuts import redirect
 from django.urls import URLPattern, path, reverse
 from django.views.decorators.http import require_POST
 
-from memories.admin.answers import sentence, warn_of_redactions
+from memories.admin.base import SectionAdmin, sentence, warn_of_redactions
+from memories.admin.forms import EditForm, MergeForm, VerdictForm
 from memories.admin.lists import offered
-from memories.admin.review_forms import EditForm, MergeForm, VerdictForm
 from memories.admin.review_item import AT_ONCE, Place, merging, shown_item
-from memories.admin.section import SectionAdmin
 from memories.events import Verdict
 from memories.models import MemoryKind, ReviewState
 from memories.review import services

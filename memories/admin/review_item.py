@@ -11,24 +11,21 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from memories.admin import listing
-from memories.admin.answers import sentence
 from memories.admin.attributes import attribute_fields, outer_name, shown_attributes
-from memories.admin.comparing import Version, change, history_of, version_in
-from memories.admin.diff import side_by_side
+from memories.admin.base import SectionAdmin, sentence
+from memories.admin.comparing import Version, change, history_of, side_by_side, version_in
 from memories.admin.rendering import render
-from memories.admin.section import SectionAdmin
 from memories.diff import Effort, merge_texts
-from memories.duplicates import Existing
+from memories.duplicates import Existing, near_memories
 from memories.events import Verdict
 from memories.models import Memory, ReviewState
 from memories.review.schemas import ReviewVerdict
 from memories.review.services import review_many
 from memories.selectors.memories import find_memory
-from memories.services.results import live_memory
-from memories.similar import near_memories
+from memories.services.revise import live_memory
 from memoryhub.core.admin import DefaultFilter, cells
 from memoryhub.core.errors import HubError
-from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.kinds import KINDS
 
 AT_ONCE = 200
 

@@ -16,9 +16,8 @@ from django.utils.safestring import SafeString
 from django_q.models import Task
 from pydantic import ValidationError
 
-from memories.admin.answers import sentence
+from memories.admin.base import SectionAdmin, sentence
 from memories.admin.listing import MAX_QUERY
-from memories.admin.section import SectionAdmin
 from memories.models import EmbeddingModel, MemoryKind, MemoryScope, SearchDocument, Vector
 from memories.present import warnings
 from memories.references import reference
@@ -30,7 +29,7 @@ from memoryhub.core.admin import cells
 from memoryhub.core.errors import HubError, Invalid, NotFound
 from memoryhub.core.models import ProjectionOffset
 from memoryhub.core.paging import SEARCH_MODES, estimate_tokens
-from memoryhub.core.stores.lookups import begins_with
+from memoryhub.core.stores.dialect import begins_with
 from memoryhub.core.validation import explain_faults
 
 _SOURCES = {

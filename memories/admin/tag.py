@@ -12,17 +12,15 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from pydantic import ValidationError
 
-from memories.admin.answers import sentence
 from memories.admin.attributes import faults_by_field
+from memories.admin.base import SectionAdmin, sentence
 from memories.admin.listing import bar
-from memories.admin.section import SectionAdmin
 from memories.models import Tag
-from memories.schemas.links import TagCreate, TagView
-from memories.selectors.tags import TagUse, tags_in_use, view_tags
-from memories.services.tags import create_tag
-from memories.vocabulary import CATEGORIES, FREE
+from memories.schemas.links import CATEGORIES, FREE, TagCreate, TagView
+from memories.selectors.memories import TagUse, tags_in_use, view_tags
+from memories.services.links import create_tag
 from memoryhub.core.errors import Conflict
-from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.permissions import Act, may, require
 from memoryhub.core.validation import explain_faults
 

@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from memories.embeddings import vectors
-from memories.embeddings.choice import current_engine, wanted_name
-from memories.embeddings.engine import Engine
-from memories.embeddings.vectors import DIGEST, NUMBERS, StoreModel, is_vector, texts
+from memories.embeddings.engine import Engine, current_engine, wanted_name
+from memories.embeddings.vectors import DIGEST, NUMBERS, ModelInStore, is_vector, texts
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core import log
 from memoryhub.core.backends.base import LIVE
 from memoryhub.core.events.projection import Event, define_check
 from memoryhub.core.log.read import head, read_all
-from memoryhub.core.search.searchable import Document, Removal, makers_for
+from memoryhub.core.search import Document, Removal, makers_for
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
 from memoryhub.core.text import counted
@@ -143,7 +142,7 @@ def _touched(event: Event[Any]) -> Iterator[int]:
         yield from (document.id for document in ((made,) if isinstance(made, Document) else made))
 
 
-def _embed(engine: Engine, model: StoreModel, ids: list[int], position: int) -> int:
+def _embed(engine: Engine, model: ModelInStore, ids: list[int], position: int) -> int:
     found = vectors.texts(ids)
     same = vectors.unchanged(model, found)
     changed = [text for text in found if text.id not in same]

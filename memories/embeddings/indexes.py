@@ -1,16 +1,27 @@
+"""A store's vectors as a memory-mapped file, a cache that is rebuilt when missing, damaged or outdated (decision 19)."""
+
 from __future__ import annotations
 
 import logging
+import os
+import struct
 import threading
 import time
+import zlib
 from collections import OrderedDict
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate, islice
 from pathlib import Path
+from typing import Any
 
-from memories.embeddings import index_file
-from memories.embeddings.engine import StoreIndex
-from memories.embeddings.index_file import IndexFile
+import numpy as np
+from numpy.typing import NDArray
+
+from memories.embeddings.engine import INDEX_BEGIN, INDEX_HEAD, INDEX_MAGIC, INDEX_SUM, StoreIndex
 from memoryhub.core.backends.snapshots import snapshots
+from memoryhub.core.disk import sync
 from memoryhub.core.errors import Unavailable
 
 logger = logging.getLogger(__name__)
@@ -71,7 +82,7 @@ class Indexes:
         opened = self._open.get(path)
         if stamp is None or (opened and opened.stamp == stamp):
             return opened.file if opened and stamp else None
-        file = index_file.read(path)
+        file = read_index(path)
         if file is None:
             logger.warning("the vector index %s is damaged; it is rebuilt", path)
             path.unlink(missing_ok=True)
@@ -109,7 +120,7 @@ class Indexes:
                 revision = store.value(_REVISION, index.key)
                 count = store.value(_COUNT, index.key, dimensions)
                 rows = store.rows(_ALL, index.key, dimensions)
-                index_file.write(path, rows, count=count, dimensions=dimensions, revision=revision)
+                write_index(path, rows, count=count, dimensions=dimensions, revision=revision)
             if store.value(_REVISION, index.key) != revision:
                 path.unlink(missing_ok=True)
 
@@ -126,3 +137,158 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return found.st_ino, found.st_mtime_ns
+
+
+# File format: header and checksum (``index_check``), then the arrays ids, signs, scales and numbers. It is written to a
+# temporary file, synced and renamed, so a crash leaves the previous file (decision 19).
+Matrix = NDArray[np.float32]
+
+_AT_ONCE = 4096
+_SUMMED_AT_ONCE = 1 << 26
+
+# Up to this many rows all are compared; above, the signs of the numbers preselect (decision 19)
+_EXACT_UP_TO = 20_000
+_CHOSEN = 2_000
+_CHOSEN_SHARE = 100
+
+# Document id, scale, numbers
+Row = tuple[int, float, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    revision: int
+    ids: Any
+    scales: Any
+    signs: Any
+    numbers: Any
+
+    def nearest(self, question: Matrix, limit: int) -> list[tuple[int, float]]:
+        """Return the ``limit`` rows nearest to a unit vector, best first, with their cosine similarity."""
+        if len(self.ids) <= _EXACT_UP_TO:
+            return _best(self.ids, self.scales, self.numbers, question, limit)
+        rows = self._chosen(question, limit)
+        return _best(self.ids[rows], self.scales[rows], self.numbers[rows], question, limit)
+
+    # The rows whose signs differ least from the question's (Hamming distance)
+    def _chosen(self, question: Matrix, limit: int) -> Any:
+        total = len(self.ids)
+        wanted = _signs(question[None, :])[0]
+        distances = np.zeros(total, np.uint16)
+        for word in range(self.signs.shape[0]):
+            distances += np.bitwise_count(self.signs[word] ^ wanted[word])
+        count = min(total, max(_CHOSEN, limit, total // _CHOSEN_SHARE))
+        return np.flatnonzero(distances <= _distance_of(distances, count))
+
+
+# The distance within which at least ``count`` rows are; a histogram is enough, as there are few distances
+def _distance_of(distances: Any, count: int) -> int:
+    return int(np.searchsorted(np.cumsum(np.bincount(distances)), count))
+
+
+def _best(ids: Any, scales: Any, numbers: Any, question: Matrix, limit: int) -> list[tuple[int, float]]:
+    scores = np.empty(len(ids), np.float32)
+    for start in range(0, len(ids), _AT_ONCE):
+        scores[start : start + _AT_ONCE] = numbers[start : start + _AT_ONCE].astype(np.float32) @ question
+    scores *= scales
+    best = _largest(scores, limit)
+    return list(zip(ids[best].tolist(), scores[best].tolist(), strict=True))
+
+
+def _largest(scores: Matrix, limit: int) -> Any:
+    if limit < len(scores):
+        found = np.argpartition(-scores, limit)[:limit]
+        return found[np.argsort(-scores[found], kind="stable")]
+    return np.argsort(-scores, kind="stable")
+
+
+def quantized(vectors: Matrix) -> list[tuple[float, bytes]]:
+    """Return each row as a scale factor and one signed byte per dimension."""
+    scales = np.maximum(np.abs(vectors).max(axis=1), 1e-12) / 127
+    numbers = np.round(vectors / scales[:, None]).astype(np.int8)
+    return [(float(scale), row.tobytes()) for scale, row in zip(scales, numbers, strict=True)]
+
+
+# Sign bits of each row as 64-bit words, padded with zeros
+def _signs(vectors: Any) -> Any:
+    bits = np.packbits(vectors > 0, axis=1)
+    padding = -bits.shape[1] % 8
+    return np.ascontiguousarray(np.pad(bits, ((0, 0), (0, padding)))).view(np.uint64)
+
+
+# Atomic, and filled in the mapped file instead of in memory
+def write_index(path: Path, rows: Iterable[Row], *, count: int, dimensions: int, revision: int) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+        os.truncate(draft, INDEX_BEGIN + _size(count, dimensions))
+        whole = np.memmap(draft, np.uint8, "r+")
+        body = whole[INDEX_BEGIN:]
+        _fill(_mapped(body, revision, count, dimensions), rows)
+        head = INDEX_HEAD.pack(INDEX_MAGIC, revision, count, dimensions)
+        whole[:INDEX_BEGIN] = np.frombuffer(head + INDEX_SUM.pack(_checksum(head, body)), np.uint8)
+        whole.flush()
+        sync(draft)
+        draft.rename(path)
+    finally:
+        with suppress(FileNotFoundError):
+            draft.unlink()
+
+
+def _fill(index: IndexFile, rows: Iterable[Row]) -> None:
+    remaining, start, dimensions = iter(rows), 0, index.numbers.shape[1]
+    while chunk := list(islice(remaining, _AT_ONCE)):
+        end = start + len(chunk)
+        numbers = np.frombuffer(b"".join(row for _, _, row in chunk), np.int8).reshape(len(chunk), dimensions)
+        index.ids[start:end] = [document_id for document_id, _, _ in chunk]
+        index.scales[start:end] = [scale for _, scale, _ in chunk]
+        index.numbers[start:end] = numbers
+        index.signs[:, start:end] = _signs(numbers).T
+        start = end
+
+
+def _checksum(head: bytes, body: Any) -> int:
+    total = zlib.crc32(head)
+    for start in range(0, len(body), _SUMMED_AT_ONCE):
+        total = zlib.crc32(body[start : start + _SUMMED_AT_ONCE], total)
+    return total
+
+
+def read_index(path: Path) -> IndexFile | None:
+    try:
+        whole = np.memmap(path, np.uint8, "r")
+        head, body = whole[: INDEX_HEAD.size].tobytes(), whole[INDEX_BEGIN:]
+        magic, revision, count, dimensions = INDEX_HEAD.unpack(head)
+        if (
+            magic != INDEX_MAGIC
+            or INDEX_SUM.pack(_checksum(head, body)) != whole[INDEX_HEAD.size : INDEX_BEGIN].tobytes()
+        ):
+            return None
+        return _mapped(body, revision, count, dimensions)
+    except (OSError, ValueError, struct.error):
+        return None
+
+
+# Bytes of ids, signs, scales and numbers: in this order every array is aligned
+def _sizes(count: int, dimensions: int) -> list[int]:
+    return [8 * count, 8 * -(-dimensions // 64) * count, 4 * count, dimensions * count]
+
+
+def _size(count: int, dimensions: int) -> int:
+    return sum(_sizes(count, dimensions))
+
+
+def _mapped(body: Any, revision: int, count: int, dimensions: int) -> IndexFile:
+    if len(body) != _size(count, dimensions):
+        raise ValueError("the length of the index does not match its header")
+    sizes = _sizes(count, dimensions)
+    ends = list(accumulate(sizes))
+    ids, signs, scales, numbers = (body[end - size : end] for end, size in zip(ends, sizes, strict=True))
+    return IndexFile(
+        revision,
+        ids.view(np.int64),
+        scales.view(np.float32),
+        signs.view(np.uint64).reshape(-(-dimensions // 64), count),
+        numbers.view(np.int8).reshape(count, dimensions),
+    )

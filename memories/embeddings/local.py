@@ -18,10 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from memories.embeddings.choice import find_files
-from memories.embeddings.engine import Answer, ModelId, Nearest, Packed, StoreIndex
-from memories.embeddings.index_file import quantized
-from memories.embeddings.indexes import Indexes
+from memories.embeddings.engine import Answer, ModelId, Nearest, Packed, StoreIndex, find_files
+from memories.embeddings.indexes import Indexes, quantized
 from memoryhub.core.errors import Unavailable
 
 

@@ -11,10 +11,9 @@ from functools import partial
 from typing import TypeVar
 
 from memories.embeddings import vectors
-from memories.embeddings.choice import AUTO, HOW_TO_INSTALL, NONE, current_engine, wanted_name
-from memories.embeddings.engine import Nearest
+from memories.embeddings.engine import AUTO, HOW_TO_INSTALL, NONE, Nearest, current_engine, wanted_name
 from memories.schemas import Embedding
-from memories.search.blend import Ranker, RankingAnswer, RankingRequest, define_ranker
+from memories.search.engine import Ranker, RankingAnswer, RankingRequest, define_ranker
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core.errors import HubError, Unavailable

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memories.embeddings.choice import ModelFiles
+from memories.embeddings.engine import ModelFiles
 from memories.embeddings.wordpiece import WordPiece
 from memoryhub.core.errors import Unavailable
 

@@ -12,7 +12,7 @@ from django.db import transaction
 from memories.embeddings.engine import ModelId, Packed, StoreIndex
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.events.projection import after_rebuild, define_text_cache
-from memoryhub.core.search.searchable import text_queries
+from memoryhub.core.search import text_queries
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, blob
 from memoryhub.core.stores.routing import require_current_alias
@@ -34,7 +34,7 @@ _COLUMNS = "id, name, version, dimensions, revision, complete"
 
 
 @dataclass(frozen=True, slots=True)
-class StoreModel:
+class ModelInStore:
     key: int
     model: ModelId
     revision: int
@@ -59,23 +59,23 @@ class Text:
 
 
 # The complete model, or the newest
-def answering() -> StoreModel | None:
+def answering() -> ModelInStore | None:
     return next(iter(_models("ORDER BY complete DESC, id DESC LIMIT 1")), None)
 
 
-def all_models() -> list[StoreModel]:
+def all_models() -> list[ModelInStore]:
     return _models("ORDER BY id")
 
 
-def _models(condition: str, parameters: Sequence[object] = ()) -> list[StoreModel]:
+def _models(condition: str, parameters: Sequence[object] = ()) -> list[ModelInStore]:
     found = rows.fetch(f"SELECT {_COLUMNS} FROM memories_embeddingmodel {condition}", list(parameters))
     return [
-        StoreModel(key, ModelId(name, version, dimensions), revision, bool(complete))
+        ModelInStore(key, ModelId(name, version, dimensions), revision, bool(complete))
         for key, name, version, dimensions, revision, complete in found
     ]
 
 
-def begin(model: ModelId) -> StoreModel:
+def begin(model: ModelId) -> ModelInStore:
     with transaction.atomic(using=require_current_alias()):
         rows.execute(
             "INSERT INTO memories_embeddingmodel (name, version, dimensions, revision, complete) "
@@ -89,7 +89,7 @@ def begin(model: ModelId) -> StoreModel:
     return found
 
 
-def position(model: StoreModel) -> int:
+def position(model: ModelInStore) -> int:
     found = rows.fetch("SELECT position FROM projection_offsets WHERE projector = %s", [model.cursor])
     return found[0][0] if found else 0
 
@@ -116,7 +116,7 @@ def is_vector(scale: float, numbers: bytes, dimensions: int) -> bool:
     return abs(scale * scale * squares - 1) < _LENGTH_TOLERANCE
 
 
-def stored(model: StoreModel, digests: Sequence[bytes]) -> dict[bytes, Packed]:
+def stored(model: ModelInStore, digests: Sequence[bytes]) -> dict[bytes, Packed]:
     """Return the vectors that the model already has, by digest of their text."""
     if not digests:
         return {}
@@ -140,7 +140,7 @@ def vector_of(document_id: int) -> list[float] | None:
     return vectors[0] if vectors else None
 
 
-def unchanged(model: StoreModel, found: Sequence[Text]) -> set[int]:
+def unchanged(model: ModelInStore, found: Sequence[Text]) -> set[int]:
     wanted = json.dumps([text.id for text in found])
     stored_rows = rows.fetch(
         f"SELECT document_id, {DIGEST}, scale, {NUMBERS} FROM memories_vector "
@@ -152,7 +152,7 @@ def unchanged(model: StoreModel, found: Sequence[Text]) -> set[int]:
     return {text.id for text in found if have.get(text.id) == text.digest}
 
 
-def save(model: StoreModel, vectors: Mapping[Text, Packed], *, up_to: int) -> None:
+def save(model: ModelInStore, vectors: Mapping[Text, Packed], *, up_to: int) -> None:
     with transaction.atomic(using=require_current_alias()):
         for text, (scale, numbers) in vectors.items():
             rows.execute(_SAVE, [text.id, model.key, text.digest, scale, numbers, text.id, model.key])
@@ -177,7 +177,7 @@ _SAVE = (
 _FORGET_UNFOUND = "DELETE FROM memories_vector WHERE document_id NOT IN (SELECT id FROM memories_searchdocument)"
 
 
-def complete(model: StoreModel) -> None:
+def complete(model: ModelInStore) -> None:
     """Make the model the one that answers; delete the vectors of others and of missing documents."""
     with transaction.atomic(using=require_current_alias()):
         rows.execute("UPDATE memories_embeddingmodel SET complete = true WHERE id = %s", [model.key])
@@ -193,7 +193,7 @@ def drop_all() -> None:
             _drop(model)
 
 
-def _drop(model: StoreModel) -> None:
+def _drop(model: ModelInStore) -> None:
     rows.execute("DELETE FROM memories_vector WHERE model_id = %s", [model.key])
     rows.execute("DELETE FROM memories_embeddingmodel WHERE id = %s", [model.key])
     rows.execute("DELETE FROM projection_offsets WHERE projector = %s", [model.cursor])

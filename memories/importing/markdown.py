@@ -28,13 +28,13 @@ from memories.importing.files import (
 from memories.importing.sections import Document, Section, parse_document, split_text
 from memories.kinds import BETWEEN_HEADINGS
 from memories.models import Memory
-from memories.pack.echo import is_echo
-from memories.projectors.memories import content_hash
+from memories.pack.sections import is_echo
+from memories.projectors import content_hash
 from memories.schemas import MAX_CONTENT, ImportedMemory, MemoryTouch, MemoryWrite, WriteStatus
 from memories.services import delete_memory, write_memories
 from memoryhub.core.errors import Invalid
 from memoryhub.core.secrets.sanitize import sanitize_text
-from memoryhub.core.stores.lookups import begins_with
+from memoryhub.core.stores.dialect import begins_with
 from memoryhub.core.text import flat
 
 _TOPIC = "import:markdown:"

@@ -1,7 +1,6 @@
 """The context pack: what an agent should know before it continues, within a token budget."""
 
-from memories.pack import given, parts  # noqa: F401 - register the sections, and what sessions were given
-from memories.pack.replay import replay_pack
-from memories.pack.service import compose_pack, pack_context, pack_digest, preview_pack
+from memories.pack import outcomes, parts  # noqa: F401 - register the sections, and what sessions were given
+from memories.pack.service import compose_pack, pack_context, pack_digest, preview_pack, replay_pack
 
 __all__ = ["compose_pack", "pack_context", "pack_digest", "preview_pack", "replay_pack"]

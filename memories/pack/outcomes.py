@@ -1,23 +1,30 @@
-"""What became of the lines of a session's packs: cited, used or ignored by that session."""
+"""What sessions were given in packs, and what became of each line: cited, used or ignored."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from django.db.models import Count
+
 from memories.events import CONTEXT_PACKED
-from memories.models import ContextPack
+from memories.models import RECALL, ContextPack
+from memories.pack.sections import all_sections
 from memories.uses.counting import named_in
 from memories.uses.selectors import ids_read_in
-from memoryhub.core.entities import find_entities
+from memoryhub.core.contributions import define_part
+from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.events.event_types import Retention, Speech, names_where
-from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.log.event_view import entity_of_stream
 from memoryhub.core.models import RawEvent
+from sessions_app.event_summaries import about
 from sessions_app.events.sessions import TURN_BEGAN
 from sessions_app.models import Session, SessionStatus
 
@@ -34,7 +41,7 @@ _LINKS = frozenset({"to", "source_id", "target_id", "memory_id", "decision_id", 
 _MAY_CITE = re.compile(rf'#\d|"(?:{"|".join(sorted(_LINKS))})"')
 
 
-class Outcome(StrEnum):
+class LineOutcome(StrEnum):
     CITED = "cited"
     USED = "used"
     # Neither, and the session has ended
@@ -44,11 +51,11 @@ class Outcome(StrEnum):
 
     @property
     def label(self) -> str:
-        return "not used yet" if self is Outcome.PENDING else self.value
+        return "not used yet" if self is LineOutcome.PENDING else self.value
 
 
 @dataclass(slots=True)
-class Activity:
+class SessionActivity:
     """What a session did with the entities of its packs."""
 
     ended: bool
@@ -60,13 +67,13 @@ class Activity:
     def touched(self) -> set[int]:
         return self.read | self.cited.keys()
 
-    def outcome_of(self, entity: int) -> Outcome:
+    def outcome_of(self, entity: int) -> LineOutcome:
         citing = self.cited.get(entity)
         if citing and citing != [entity]:
-            return Outcome.CITED
+            return LineOutcome.CITED
         if citing or entity in self.read:
-            return Outcome.USED
-        return Outcome.IGNORED if self.ended else Outcome.PENDING
+            return LineOutcome.USED
+        return LineOutcome.IGNORED if self.ended else LineOutcome.PENDING
 
 
 # 0 for an entity of another store
@@ -75,7 +82,7 @@ def id_of(key: str) -> int:
     return int(reference[1:]) if reference[:1] == "#" and reference[1:].isdecimal() else 0
 
 
-def judge_packs(packs: Sequence[ContextPack]) -> dict[int, dict[int, Outcome]]:
+def judge_packs(packs: Sequence[ContextPack]) -> dict[int, dict[int, LineOutcome]]:
     """Return what became of the memories and decisions in packs: outcomes by entity, by pack.
 
     A pack without a session, and one with nothing to judge, is not in it; the number of queries is constant.
@@ -92,7 +99,7 @@ def judge_packs(packs: Sequence[ContextPack]) -> dict[int, dict[int, Outcome]]:
     return {pack: outcomes for pack, outcomes in found.items() if outcomes}
 
 
-def _outcomes(pack: ContextPack, activity: Activity, judged: Mapping[str, int]) -> dict[int, Outcome]:
+def _outcomes(pack: ContextPack, activity: SessionActivity, judged: Mapping[str, int]) -> dict[int, LineOutcome]:
     # Most lines are untouched, so that one outcome is that of all of them
     touched, other = activity.touched, activity.outcome_of(0)
     found = {judged[key]: key for key in pack.marks if key in judged}
@@ -104,15 +111,17 @@ def _outcomes(pack: ContextPack, activity: Activity, judged: Mapping[str, int]) 
 
 
 # None for a line that is followed without being named
-def outcome_in_section(key: str, outcome: Outcome) -> Outcome | None:
+def outcome_in_section(key: str, outcome: LineOutcome) -> LineOutcome | None:
     is_followed = key.partition(" ")[0] in _FOLLOWED
-    return None if is_followed and outcome not in (Outcome.CITED, Outcome.USED) else outcome
+    return None if is_followed and outcome not in (LineOutcome.CITED, LineOutcome.USED) else outcome
 
 
-def activity_of(sessions: Mapping[str, Session], *, most_read: int = 500, most_written: int = 0) -> dict[str, Activity]:
+def activity_of(
+    sessions: Mapping[str, Session], *, most_read: int = 500, most_written: int = 0
+) -> dict[str, SessionActivity]:
     read = ids_read_in({session.id: name for name, session in sessions.items()}, most=most_read)
     found = {
-        name: Activity(
+        name: SessionActivity(
             session.status in (SessionStatus.COMPLETED, SessionStatus.DISCARDED), read.get(session.id, set())
         )
         for name, session in sessions.items()
@@ -145,3 +154,156 @@ def _named(value: Any, key: str = "") -> set[int]:
     if isinstance(value, list):
         return {entity for inner in value for entity in _named(inner, key)}
     return {value} if key in _LINKS and isinstance(value, int) and not isinstance(value, bool) else set()
+
+
+# Packs of a session that its page shows
+_MOST_PACKS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class GivenLine:
+    # ``#412``, or ``global#12``
+    reference: str
+    # Of the entity now, or of the event that the line names; "" if it is in another store or erased
+    title: str
+    # Of the entity or event, such as ``memory:412``; "" if there is no page for it here
+    stream: str
+    # None if there is nothing to judge
+    outcome: LineOutcome | None
+    # What cites it
+    citing: Sequence[Entity] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GivenSection:
+    """One section of a pack."""
+
+    title: str
+    lines: list[GivenLine]
+
+    @property
+    def is_judged(self) -> bool:
+        return any(line.outcome for line in self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenPack:
+    id: int
+    topic: str
+    tokens: int
+    max_tokens: int
+    sent_at: datetime
+    sections: list[GivenSection]
+
+    @property
+    def lines(self) -> list[GivenLine]:
+        return [line for section in self.sections for line in section.lines]
+
+    @property
+    def counts(self) -> list[tuple[LineOutcome, int]]:
+        return _counts(self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenPacks:
+    packs: list[GivenPack]
+    # Packs that are not among them
+    more: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return sum(pack.tokens for pack in self.packs)
+
+    @property
+    def lines(self) -> int:
+        return len({line.reference for pack in self.packs for line in pack.lines})
+
+    @property
+    def cited(self) -> int:
+        return self.counts.get(LineOutcome.CITED, 0)
+
+    @property
+    def used(self) -> int:
+        """Lines that were cited or used."""
+        return self.cited + self.counts.get(LineOutcome.USED, 0)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {str(outcome): count for outcome, count in _counts(line for pack in self.packs for line in pack.lines)}
+
+
+# Judged lines by outcome; an entity that was given twice counts once
+def _counts(lines: Iterable[GivenLine]) -> list[tuple[LineOutcome, int]]:
+    counted = Counter({line.reference: line.outcome for line in lines if line.outcome}.values())
+    return [(outcome, counted[outcome]) for outcome in LineOutcome if counted[outcome]]
+
+
+def packs_given_to(ids: Sequence[int]) -> dict[int, GivenPacks]:
+    """Return what sessions were given in packs, and what became of each line; the number of queries is constant."""
+    sessions = {session.session_id: session for session in Session.objects.filter(id__in=ids)}
+    packs = list(ContextPack.objects.filter(session_id__in=sessions).order_by("id")[: _MOST_PACKS * len(sessions)])
+    if not packs:
+        return {}
+    counts = _count_packs(list(sessions))
+    activity = activity_of(sessions)
+    named = {id_of(key) for pack in packs for key in pack.marks} - {0}
+    citing = {entity for done in activity.values() for found in done.cited.values() for entity in found}
+    known = find_entities(named | citing)
+    titles = _titles(named - set(known))
+    found = {}
+    for name, session in sessions.items():
+        own = [pack for pack in packs if pack.session_id == name]
+        given = [_given(pack, activity[name], known, titles) for pack in own[:_MOST_PACKS]]
+        found[session.id] = GivenPacks(given, more=counts.get(name, 0) - len(given))
+    return found
+
+
+def _count_packs(names: Sequence[str]) -> dict[str, int]:
+    packs = ContextPack.objects.filter(session_id__in=names).order_by()
+    return dict(packs.values("session_id").annotate(packs=Count("id")).values_list("session_id", "packs"))
+
+
+def _given(
+    pack: ContextPack, activity: SessionActivity, known: Mapping[int, Entity], titles: Mapping[int, tuple[str, str]]
+) -> GivenPack:
+    by_section: dict[str, list[GivenLine]] = {}
+    for key in pack.marks:
+        section, _, reference = key.rpartition(" ")
+        line = _line(reference, activity, known, titles)
+        if line.outcome:
+            line = replace(line, outcome=outcome_in_section(key, line.outcome))
+        by_section.setdefault(section, []).append(line)
+    order = {RECALL: "About this prompt"} | {section.name: section.title for section in all_sections()}
+    sections = [
+        GivenSection(title, sorted(by_section[name], key=_order)) for name, title in order.items() if name in by_section
+    ]
+    return GivenPack(pack.id, pack.topic, pack.tokens, pack.max_tokens, pack.created_at, sections)
+
+
+def _order(line: GivenLine) -> tuple[int, int]:
+    ranks = list(LineOutcome)
+    return (ranks.index(line.outcome) if line.outcome else len(ranks), -int(line.reference.rpartition("#")[2]))
+
+
+def _line(
+    reference: str, activity: SessionActivity, known: Mapping[int, Entity], titles: Mapping[int, tuple[str, str]]
+) -> GivenLine:
+    entity = known.get(id_of(reference))
+    if entity is None:
+        title, stream = titles.get(id_of(reference), ("", ""))
+        return GivenLine(reference, title, stream, None)
+    outcome = activity.outcome_of(entity.id) if entity.type in JUDGED else None
+    citing = [known[citing] for citing in activity.cited.get(entity.id, ()) if citing != entity.id and citing in known]
+    return GivenLine(reference, entity.title, f"{entity.type}:{entity.id}", outcome, citing)
+
+
+# Prompts and conflicts are named by an event
+def _titles(positions: Iterable[int]) -> dict[int, tuple[str, str]]:
+    events = RawEvent.objects.filter(position__in=list(positions), payload_json__isnull=False)
+    return {
+        event.position: (about(event.event_type, json.loads(event.payload_json or "{}"), ""), event.stream_id)
+        for event in events
+    }
+
+
+define_part("session", "given", packs_given_to)

@@ -11,15 +11,15 @@ from memories.kinds import BETWEEN_HEADINGS
 from memories.models import MemoryScope
 from memories.pack.sections import (
     Edition,
-    Item,
-    Request,
-    Section,
+    GatherRequest,
+    PackItem,
+    SectionDefinition,
     define_recallable,
     define_section,
     reference,
     without_repeats,
 )
-from memories.review.selectors import PackEntry, count_pack_entries, may_be_packed, pack_entries
+from memories.review.selectors import PackableMemory, count_pack_entries, may_be_packed, pack_entries
 from memories.schemas import SearchSourceName
 from memories.scopes import Level
 from memories.search.snippets import snippet
@@ -27,8 +27,7 @@ from memories.search.words import words_in
 from memories.substance import is_boilerplate_section, split_joined
 from memoryhub.core import clock
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
-from memoryhub.core.kinds.builtin import KINDS, type_name
-from memoryhub.core.kinds.definition import Kind, PackSection
+from memoryhub.core.kinds import KINDS, Kind, PackSection, type_name
 from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, json_text
@@ -76,21 +75,21 @@ _MOST_RULES = 4
 _BY_PRIORITY = "m.priority DESC, length(m.source) - length(replace(m.source, '/', '')), m.id"
 # Depth of the deepest folder in which a client looks for rules, as in ``.cursor/rules/api``
 _CLIENT_FOLDERS = 3
-_Placed = tuple[Level, PackEntry]
+_Placed = tuple[Level, PackableMemory]
 # Share of the question's words from which a guideline concerns it
 _CONCERNS = 0.6
 
 
 # Those that concern the question first; then by priority where the kind is ordered so, else by last change. Of equal
 # names, the nearest scope wins.
-def _of_kind(kind: Kind, text_length: int, request: Request) -> list[Item]:
+def _of_kind(kind: Kind, text_length: int, request: GatherRequest) -> list[PackItem]:
     if kind.order == "priority" and request.edition is Edition.PRESENT:
         memories = list(_memories(request, _is_of(kind), _BY_PRIORITY, most=_MOST_RULES * request.most))
         memories = _by_folder(memories, request)
     else:
         order = "m.priority DESC" if kind.order == "priority" else "m.updated_at DESC"
         memories = list(_memories(request, _is_of(kind), f"{order}, m.id DESC"))
-    found: dict[Any, tuple[float, int, Item]] = {}
+    found: dict[Any, tuple[float, int, PackItem]] = {}
     for level, memory in memories:
         name = memory.title if kind.entry else (level.store, memory.id)
         priority = (memory.priority or 0) if kind.order == "priority" else 0
@@ -101,7 +100,7 @@ def _of_kind(kind: Kind, text_length: int, request: Request) -> list[Item]:
 
 # Of one scope and priority: those of the folder that one works in and of the folders above it come first, the upper
 # ones before the lower ones; in a folder, in the order in which they were written
-def _by_folder(memories: list[_Placed], request: Request) -> list[_Placed]:
+def _by_folder(memories: list[_Placed], request: GatherRequest) -> list[_Placed]:
     rank = {level.store: number for number, level in enumerate(request.chain)}
     folders = _folders_of_session(request)
 
@@ -115,7 +114,7 @@ def _by_folder(memories: list[_Placed], request: Request) -> list[_Placed]:
 
 
 # Where the session began, and the folders above
-def _folders_of_session(request: Request) -> set[PurePosixPath]:
+def _folders_of_session(request: GatherRequest) -> set[PurePosixPath]:
     sessions = rows.fetch("SELECT directory FROM sessions_app_session WHERE session_id = %s", [request.session_id])
     directories = [PurePosixPath(directory) for (directory,) in sessions if directory]
     return {folder for directory in directories for folder in (directory, *directory.parents)}
@@ -135,35 +134,35 @@ def _is_of(kind: Kind) -> str:
     return f"m.kind = '{kind.name}'"
 
 
-def _concern(request: Request, memory: PackEntry) -> float:
+def _concern(request: GatherRequest, memory: PackableMemory) -> float:
     words = request.query.terms
     share = len(words_in(f"{memory.title} {memory.content}", words)) / len(words) if words else 0
     return share if share >= _CONCERNS else 0
 
 
-def _of_kind_item(request: Request, level: Level, memory: PackEntry, text_length: int) -> Item:
+def _of_kind_item(request: GatherRequest, level: Level, memory: PackableMemory, text_length: int) -> PackItem:
     name = _name(level, memory)
-    return Item(name, partial(_of_kind_line, name, memory, text_length), _text(memory, request))
+    return PackItem(name, partial(_of_kind_line, name, memory, text_length), _text(memory, request))
 
 
-def _of_kind_line(name: str, memory: PackEntry, text_length: int) -> str:
+def _of_kind_line(name: str, memory: PackableMemory, text_length: int) -> str:
     priority = "" if memory.priority is None else f" p{memory.priority}"
     return f"- {name}{priority} {memory.type}: {_titled(memory.title, memory.content, text_length)}"
 
 
 # The last heading and the text: two files with the same section, or a section as a note and as a guideline
-def _text(memory: PackEntry, request: Request | None = None) -> str:
+def _text(memory: PackableMemory, request: GatherRequest | None = None) -> str:
     if request and request.edition is not Edition.PRESENT:
         return ""
     return " ".join([memory.title.rpartition(BETWEEN_HEADINGS)[2], *memory.content.split()])
 
 
 # The best answers to the question first, then the latest changes, and then lists of links
-def _facts(request: Request) -> list[Item]:
+def _facts(request: GatherRequest) -> list[PackItem]:
     return without_repeats([*_answering(request), *_latest(request)])
 
 
-def _count_memories(condition: str, request: Request) -> int:
+def _count_memories(condition: str, request: GatherRequest) -> int:
     count = 0
     for level in request.chain:
         with use_store(level.store):
@@ -171,7 +170,7 @@ def _count_memories(condition: str, request: Request) -> int:
     return count
 
 
-def _latest(request: Request) -> list[Item]:
+def _latest(request: GatherRequest) -> list[PackItem]:
     memories = list(_memories(request, _IS_FACT, "m.updated_at DESC, m.id DESC"))
     memories.sort(key=lambda entry: (entry[1].updated_at, entry[1].id), reverse=True)
     if request.edition is Edition.PRESENT:
@@ -179,8 +178,8 @@ def _latest(request: Request) -> list[Item]:
     return [_fact(request, level, memory) for level, memory in memories]
 
 
-def _answering(request: Request) -> list[Item]:
-    found: list[tuple[float, Item]] = []
+def _answering(request: GatherRequest) -> list[PackItem]:
+    found: list[tuple[float, PackItem]] = []
     for level in request.chain:
         with use_store(level.store):
             scores = request.matching(level, SearchSourceName.MEMORY)
@@ -191,34 +190,34 @@ def _answering(request: Request) -> list[Item]:
     return [item for _, item in sorted(found, key=lambda scored: (-scored[0], scored[1].reference))]
 
 
-def _recallable(level: Level, ids: Sequence[int], now: datetime) -> dict[int, Item]:
+def _recallable(level: Level, ids: Sequence[int], now: datetime) -> dict[int, PackItem]:
     found = pack_entries(f"m.id IN {IDS}", [json.dumps(list(ids))], now=now)
     return {memory.id: _any_kind(_name(level, memory), memory) for memory in found}
 
 
-def _any_kind(name: str, memory: PackEntry) -> Item:
+def _any_kind(name: str, memory: PackableMemory) -> PackItem:
     own = KINDS[memory.kind].pack
     line = _of_kind_line(name, memory, own.text_length) if own else _fact_line(name, memory, ())
-    return Item(name, line, _text(memory))
+    return PackItem(name, line, _text(memory))
 
 
 define_recallable(SearchSourceName.MEMORY, _recallable)
 
 
-def _fact(request: Request, level: Level, memory: PackEntry, words: Sequence[str] = ()) -> Item:
+def _fact(request: GatherRequest, level: Level, memory: PackableMemory, words: Sequence[str] = ()) -> PackItem:
     name = _name(level, memory)
-    return Item(name, partial(_fact_line, name, memory, words), _text(memory, request))
+    return PackItem(name, partial(_fact_line, name, memory, words), _text(memory, request))
 
 
 # The passage that has the most of the words
-def _fact_line(name: str, memory: PackEntry, words: Sequence[str]) -> str:
+def _fact_line(name: str, memory: PackableMemory, words: Sequence[str]) -> str:
     content = snippet(split_joined(memory.content)[0], words, _FACT) if words else memory.content
     text = _titled(memory.title, content, _FACT)
     return f"- {name} {type_name(memory.kind, memory.type)} {clock.day(memory.updated_at)} {text}"
 
 
-def _conflicts(request: Request) -> list[Item]:
-    found: list[Item] = []
+def _conflicts(request: GatherRequest) -> list[PackItem]:
+    found: list[PackItem] = []
     for level in request.chain:
         with use_store(level.store):
             opened = map(_Conflict._make, rows.fetch(_OPEN_CONFLICTS))
@@ -235,48 +234,50 @@ class _Conflict(NamedTuple):
     review: str
 
 
-def _conflict(level: Level, conflict: _Conflict) -> Item:
+def _conflict(level: Level, conflict: _Conflict) -> PackItem:
     name = reference(level, conflict.id)
     about = f"{reference(level, conflict.memory_id)} {one_line(conflict.title, _TITLE)}"
-    return Item(
+    return PackItem(
         name, f"- {name} versions {conflict.version_a} and {conflict.version_b} of {about} were written at once"
     )
 
 
-def _last_session(request: Request) -> list[Item]:
+def _last_session(request: GatherRequest) -> list[PackItem]:
     return [
-        Item(f"#{session}", f"- #{session} {clock.day(when)} by {agent or 'unknown'}: {one_line(summary, _SUMMARY)}")
+        PackItem(
+            f"#{session}", f"- #{session} {clock.day(when)} by {agent or 'unknown'}: {one_line(summary, _SUMMARY)}"
+        )
         for session, when, agent, summary in rows.fetch(_LAST_SESSION, [request.session_id])
     ]
 
 
-def _turns(request: Request) -> list[Item]:
+def _turns(request: GatherRequest) -> list[PackItem]:
     return [
-        Item(f"#{position}", f"- #{position} {clock.minute(occurred_at)} {one_line(content, _TURN)}")
+        PackItem(f"#{position}", f"- #{position} {clock.minute(occurred_at)} {one_line(content, _TURN)}")
         for position, occurred_at, content in rows.fetch(
             _PROMPTS.format(prompts=quoted(names_of_speech(Speech.PROMPT))), [request.most]
         )
     ]
 
 
-def _count_turns(_: Request) -> int:
+def _count_turns(_: GatherRequest) -> int:
     count: int = rows.fetch(_COUNT_PROMPTS.format(prompts=quoted(names_of_speech(Speech.PROMPT))))[0][0]
     return count
 
 
-def _work(request: Request) -> list[Item]:
+def _work(request: GatherRequest) -> list[PackItem]:
     return [*_open_iteration(), *_commits(request)]
 
 
-def _open_iteration() -> Iterator[Item]:
+def _open_iteration() -> Iterator[PackItem]:
     for iteration, command, description, phase in rows.fetch(_OPEN_ITERATION):
         reached = f", now in phase {one_line(phase, 64)}" if phase else ""
         about = f"{one_line(command, 64)}: {one_line(description, _SHORT)}"
-        yield Item(f"#{iteration}", f"- #{iteration} open iteration {about}{reached}")
+        yield PackItem(f"#{iteration}", f"- #{iteration} open iteration {about}{reached}")
 
 
 # Those that match the query best, the two newest, the other matches, then the rest by time
-def _commits(request: Request) -> list[Item]:
+def _commits(request: GatherRequest) -> list[PackItem]:
     newest = rows.fetch(f"{_COMMITS} ORDER BY committed_at DESC, id DESC LIMIT %s", [_SHORTER * request.most])
     scores = request.matching(request.chain[0], SearchSourceName.COMMIT) if newest else {}
     matches = rows.fetch(f"{_COMMITS} AND id IN {IDS}", [json.dumps(list(scores))]) if scores else []
@@ -292,8 +293,8 @@ def _favouring_recent(commits: Sequence[tuple[Any, ...]], scores: Mapping[int, f
     return {row[0]: scores[row[0]] * (1 + _RECENT * place / len(by_time)) for place, row in enumerate(by_time, 1)}
 
 
-def _commit(row: tuple[Any, ...]) -> Item:
-    return Item(f"#{row[0]}", partial(_commit_line, *row))
+def _commit(row: tuple[Any, ...]) -> PackItem:
+    return PackItem(f"#{row[0]}", partial(_commit_line, *row))
 
 
 def _commit_line(commit: int, sha: str, message: str, committed_at: str) -> str:
@@ -301,12 +302,12 @@ def _commit_line(commit: int, sha: str, message: str, committed_at: str) -> str:
     return f"- #{commit} commit {sha[:10]} {clock.day(committed_at)} {subject}"
 
 
-def _count_work(_: Request) -> int:
+def _count_work(_: GatherRequest) -> int:
     return int(rows.fetch(_COUNT_COMMITS)[0][0]) + len(list(_open_iteration()))
 
 
 # The visible memories of each store in turn, those of the session before those of the project
-def _memories(request: Request, condition: str, order: str, *, most: int = 0) -> Iterator[_Placed]:
+def _memories(request: GatherRequest, condition: str, order: str, *, most: int = 0) -> Iterator[_Placed]:
     for level in request.chain:
         with use_store(level.store):
             visible = _visible(condition)
@@ -323,7 +324,7 @@ def _memories(request: Request, condition: str, order: str, *, most: int = 0) ->
         yield from ((level, memory) for memory in memories)
 
 
-def _without_hidden(request: Request, level: Level, memories: Sequence[PackEntry]) -> list[PackEntry]:
+def _without_hidden(request: GatherRequest, level: Level, memories: Sequence[PackableMemory]) -> list[PackableMemory]:
     hidden = request.hidden(level, [memory.id for memory in memories])
     return [memory for memory in memories if memory.id not in hidden]
 
@@ -333,7 +334,7 @@ def _visible(condition: str) -> str:
     return f"(m.scope <> 'session' OR m.session_id = %s) AND {condition}"
 
 
-def _name(level: Level, memory: PackEntry) -> str:
+def _name(level: Level, memory: PackableMemory) -> str:
     return reference(level, memory.id)
 
 
@@ -342,25 +343,29 @@ def _titled(title: str, content: str, longest: int) -> str:
     return head if text == head else f"{head}: {text}"
 
 
-def register(sections: Sequence[Section]) -> None:
+def register(sections: Sequence[SectionDefinition]) -> None:
     for section in sections:
         define_section(section)
 
 
-def _kind_section(kind: Kind, pack: PackSection) -> Section:
+def _kind_section(kind: Kind, pack: PackSection) -> SectionDefinition:
     items = partial(_of_kind, kind, pack.text_length)
     more = f"{kind.name}_list" if kind.entry else "memory_search"
     count = partial(_count_memories, _is_of(kind))
-    return Section(pack.name, pack.title, pack.order, pack.share, pack.text_length + _HEAD, items, more, count)
+    return SectionDefinition(
+        pack.name, pack.title, pack.order, pack.share, pack.text_length + _HEAD, items, more, count
+    )
 
 
 register(
     [
-        Section("session", "Last session", 10, 0.25, 1_700, _last_session, "session_list"),
+        SectionDefinition("session", "Last session", 10, 0.25, 1_700, _last_session, "session_list"),
         *(_kind_section(kind, pack) for kind, pack in _SECTIONS),
-        Section("facts", "What is known", 40, 0.40, 500, _facts, "memory_search", partial(_count_memories, _IS_FACT)),
-        Section("conflicts", "Open conflicts", 50, 0.15, 300, _conflicts, "memory_conflicts"),
-        Section("turns", "Asked lately", 60, 0.40, 400, _turns, "memory_timeline", _count_turns),
-        Section("work", "Work", 70, 0.50, 300, _work, "memory_timeline", _count_work),
+        SectionDefinition(
+            "facts", "What is known", 40, 0.40, 500, _facts, "memory_search", partial(_count_memories, _IS_FACT)
+        ),
+        SectionDefinition("conflicts", "Open conflicts", 50, 0.15, 300, _conflicts, "memory_conflicts"),
+        SectionDefinition("turns", "Asked lately", 60, 0.40, 400, _turns, "memory_timeline", _count_turns),
+        SectionDefinition("work", "Work", 70, 0.50, 300, _work, "memory_timeline", _count_work),
     ]
 )

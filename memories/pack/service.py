@@ -1,7 +1,8 @@
-"""Send context packs. One with new content is an event, so that it can be replayed (decision 16)."""
+"""Send context packs, and replay them. One with new content is an event (decision 16)."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,24 +10,36 @@ from django.utils import timezone
 
 from memories import scopes
 from memories.events import CONTEXT_PACKED, ContextPacked
-from memories.models import ContextPack
-from memories.pack.compose import Body, changed_since, compose, gather, most_items
-from memories.pack.echo import MARK, RECALL_MARK
+from memories.models import ContextPack, MemoryScope
 from memories.pack.recall import MAX_TOKENS as RECALL_TOKENS
-from memories.pack.recall import recall_body
-from memories.pack.sections import Request
-from memories.schemas.query import ContextPackRequest
+from memories.pack.recall import ids_at, recall_body, recalled_body
+from memories.pack.sections import (
+    MARK,
+    RECALL_MARK,
+    Edition,
+    GatherRequest,
+    PackBody,
+    changed_since,
+    compose,
+    gather,
+    most_items,
+)
+from memories.schemas.query import ContextPackRequest, ContextReplay
+from memories.scopes import Level
 from memories.search.parsed_query import parse
 from memories.uses.notes import note_packed
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core import clock, log
 from memoryhub.core.contributions import define_opening, define_recall
 from memoryhub.core.errors import Locked, NotFound, Unavailable
+from memoryhub.core.log.erase import redacted_digests
+from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import current_origin, named_reader, use_origin
 from memoryhub.core.paging import answering, answers_json, estimate_tokens
 from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.store import current_store, use_store
+from memoryhub.core.stores.dialect import IDS, json_list
+from memoryhub.core.stores.store import Scope, StoreId, current_store, use_store
 from memoryhub.core.text import compact_json, counted
 from sessions_app.held_out import is_held_out
 
@@ -48,12 +61,12 @@ HELD_OUT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Pack:
+class ComposedPack:
     id: int
     text: str
     # Of the content; equal as long as nothing changed
     digest: str
-    body: Body
+    body: PackBody
     # False for a replayed pack if a line of it is not as it was sent
     as_sent: bool = True
     # Lines of a replayed pack whose text was erased or redacted since
@@ -83,7 +96,7 @@ class Pack:
         return data
 
 
-def pack_context(*, command: ContextPackRequest) -> Pack:
+def pack_context(*, command: ContextPackRequest) -> ComposedPack:
     """Return the context pack; byte for byte the previous one while nothing has changed.
 
     With ``since``, only what changed since that pack.
@@ -96,7 +109,7 @@ def pack_context(*, command: ContextPackRequest) -> Pack:
     positions = _positions(request)
     body, budget = _compose(request, command.max_tokens)
     if not body.sections and earlier is None:
-        return Pack(0, pack_text(0, body, current_store().name), body.digest, body)
+        return ComposedPack(0, pack_text(0, body, current_store().name), body.digest, body)
     sent, unrecorded = _last_equal(budget, request, body) or 0, ""
     if not sent:
         try:
@@ -111,18 +124,18 @@ def pack_context(*, command: ContextPackRequest) -> Pack:
         text = _delta_text(sent, earlier.id, shown, gone)
     if unrecorded:
         text = f"{text}\n(this pack has no number and is not recorded: {unrecorded})"
-    return Pack(sent, text, body.digest, shown, unrecorded=unrecorded)
+    return ComposedPack(sent, text, body.digest, shown, unrecorded=unrecorded)
 
 
 def compose_pack(*, command: ContextPackRequest) -> str:
     return preview_pack(command=command).text
 
 
-def preview_pack(*, command: ContextPackRequest) -> Pack:
+def preview_pack(*, command: ContextPackRequest) -> ComposedPack:
     """Return the pack that would be sent now, with the id it would get."""
     body, _ = _compose(_request(command), command.max_tokens)
     number = log.head()[0] + 1
-    return Pack(number, pack_text(number, body, current_store().name), body.digest, body)
+    return ComposedPack(number, pack_text(number, body, current_store().name), body.digest, body)
 
 
 def opening_pack(session_id: str) -> str:
@@ -172,7 +185,7 @@ def find_pack(pack_id: int) -> ContextPack:
 
 # As JSON, the content is sent as text and again by section, so less of it fits. The event has the budget of the text,
 # with which a replay composes the same again.
-def _compose(request: Request, max_tokens: int) -> tuple[Body, int]:
+def _compose(request: GatherRequest, max_tokens: int) -> tuple[PackBody, int]:
     found, budget = gather(request), max_tokens
     body = compose(found, budget)
     while answers_json() and (size := _json_tokens(body)) > max_tokens:
@@ -186,12 +199,12 @@ def _compose(request: Request, max_tokens: int) -> tuple[Body, int]:
     return body, budget
 
 
-def _json_tokens(body: Body) -> int:
-    widest = Pack(_MOST_TOKENS, pack_text(_MOST_TOKENS, body, current_store().name), body.digest, body)
+def _json_tokens(body: PackBody) -> int:
+    widest = ComposedPack(_MOST_TOKENS, pack_text(_MOST_TOKENS, body, current_store().name), body.digest, body)
     return estimate_tokens(compact_json(widest.data()))
 
 
-def _request(command: ContextPackRequest) -> Request:
+def _request(command: ContextPackRequest) -> GatherRequest:
     session_id = command.session_id or current_origin().session_id
     chain = scopes.levels(session_id=session_id)
     now = clock.from_text(
@@ -199,10 +212,10 @@ def _request(command: ContextPackRequest) -> Request:
     )  # rounded to the precision of the log, so that a replay sees the same time
     # As the event will have it, so that a replay ranks by the same words
     query = parse(sanitize_text(" ".join(command.query.split()))[0])
-    return Request(chain, now, query, session_id, most_items(command.max_tokens))
+    return GatherRequest(chain, now, query, session_id, most_items(command.max_tokens))
 
 
-def _positions(request: Request) -> list[tuple[str, int]]:
+def _positions(request: GatherRequest) -> list[tuple[str, int]]:
     positions: list[tuple[str, int]] = []
     for level in request.chain:
         with use_store(level.store):
@@ -211,14 +224,14 @@ def _positions(request: Request) -> list[tuple[str, int]]:
 
 
 # Id of the reader's last pack of this session and query, if its content is the same. The audit names each reader.
-def _last_equal(max_tokens: int, request: Request, body: Body) -> int | None:
+def _last_equal(max_tokens: int, request: GatherRequest, body: PackBody) -> int | None:
     found = rows.fetch(_LAST_LIKE_IT, [request.session_id, request.query.text, max_tokens])
     reader = named_reader(current_origin().actor)
     last = next((pack for pack in found if named_reader(pack[2]) == reader), None)
     return last[0] if last and last[1] == body.digest else None
 
 
-def _send(request: Request, body: Body, positions: list[tuple[str, int]], max_tokens: int) -> int:
+def _send(request: GatherRequest, body: PackBody, positions: list[tuple[str, int]], max_tokens: int) -> int:
     payload = ContextPacked(
         session_id=request.session_id,
         query=request.query.text,
@@ -240,7 +253,7 @@ def _send(request: Request, body: Body, positions: list[tuple[str, int]], max_to
     return pack_id
 
 
-def pack_text(pack_id: int, body: Body, store: str, *, erased: int = 0) -> str:
+def pack_text(pack_id: int, body: PackBody, store: str, *, erased: int = 0) -> str:
     """Return a pack as the agent reads it; ``erased`` is how many of its lines were erased since it was sent."""
     gone = [f"({counted(erased, 'line')} erased since)"] if erased else []
     number = f" #{pack_id}" if pack_id else ""
@@ -260,7 +273,7 @@ def pack_text(pack_id: int, body: Body, store: str, *, erased: int = 0) -> str:
     return "\n".join([head, body.text, *gone, foot])
 
 
-def _delta_text(pack_id: int, since: int, fresh: Body, gone: list[str]) -> str:
+def _delta_text(pack_id: int, since: int, fresh: PackBody, gone: list[str]) -> str:
     number = f" #{pack_id}" if pack_id else ""
     if not fresh.sections and not gone:
         return f"{MARK}{number}: nothing changed since #{since}"
@@ -270,3 +283,78 @@ def _delta_text(pack_id: int, since: int, fresh: Body, gone: list[str]) -> str:
 
 define_opening(opening_pack)
 define_recall(recall_context)
+
+
+_SCOPE_OF_STORE = {Scope.PROJECT: MemoryScope.PROJECT, Scope.ORG: MemoryScope.ORG, Scope.GLOBAL: MemoryScope.GLOBAL}
+# Entries that lost the payload of an event, or a part of it
+_ERASED = (
+    f"SELECT entry.position FROM raw_events AS entry WHERE entry.position IN {IDS} AND EXISTS (SELECT 1 FROM "
+    "raw_events AS event WHERE event.stream_id = entry.stream_id AND (event.payload_json IS NULL "
+    f"OR event.position IN {IDS}))"
+)
+
+
+def replay_pack(*, command: ContextReplay) -> ComposedPack:
+    """Compose a pack again from the stores as of when it was sent.
+
+    Raises:
+        NotFound: there is no such pack, or one of its stores is gone.
+    """
+    sent = find_pack(command.id)
+    with clock.frozen(sent.created_at), timezone.override(_zone_of(sent)):
+        chain = [_past(store, position, sent.session_id) for store, position in _sent_positions(sent)]
+        with use_store(chain[0].store):
+            query = parse(sent.query)
+            request = GatherRequest(chain, sent.created_at, query, sent.session_id, most_items(sent.max_tokens))
+            body = recalled_body(request, sent.marks) if sent.is_recall else _composed(request, sent)
+        marks = body.marks()
+    lost = {key for key, mark in sent.marks.items() if marks.get(key) != mark}
+    erased = _count_erased(sent, lost) if lost else 0
+    text = pack_text(sent.id, body, _sent_positions(sent)[0][0].name, erased=erased)
+    same = body.digest == sent.digest
+    differs = len(lost) > erased or not (lost or same)
+    return ComposedPack(sent.id, text, body.digest, body, as_sent=same, erased=erased, differs=differs)
+
+
+# Its dates were those of the zone in which it was sent
+def _zone_of(sent: ContextPack) -> str:
+    payload = log.event_of(RawEvent.objects.get(position=sent.id)).payload
+    return payload.zone if payload else "UTC"
+
+
+# The digest tells which version sent the pack
+def _composed(request: GatherRequest, sent: ContextPack) -> PackBody:
+    bodies = (_composed_in(edition, request, sent) for edition in sorted(Edition, reverse=True))
+    present = next(bodies)
+    if present.digest == sent.digest:
+        return present
+    return next((body for body in bodies if body.digest == sent.digest), present)
+
+
+def _composed_in(edition: Edition, request: GatherRequest, sent: ContextPack) -> PackBody:
+    return compose(gather(replace(request, edition=edition)), sent.max_tokens, sent=sent.marks)
+
+
+def _sent_positions(sent: ContextPack) -> list[tuple[StoreId, int]]:
+    named = ((name.partition(":"), position) for name, position in sent.positions)
+    return [(StoreId(Scope(scope), name), position) for (scope, _, name), position in named]
+
+
+def _past(store: StoreId, position: int, session_id: str) -> Level:
+    with use_store(store):
+        view = log.view_at(position)
+    own = _SCOPE_OF_STORE[store.scope]
+    in_session = own is MemoryScope.PROJECT and session_id
+    return Level(view, (MemoryScope.SESSION, own) if in_session else (own,), session_id if in_session else "")
+
+
+# The other lines that were lost are composed differently by this version, or under today's settings
+def _count_erased(sent: ContextPack, lost: Collection[str]) -> int:
+    count = 0
+    for store, _ in _sent_positions(sent):
+        level = Level(store, (_SCOPE_OF_STORE[store.scope],))
+        ids = [entry for key in lost for entry in ids_at(level, [key.rpartition(" ")[2]])]
+        with use_store(store):
+            erased = {entry for (entry,) in rows.fetch(_ERASED, [json_list(ids), json_list(redacted_digests())])}
+        count += sum(entry in erased for entry in ids)
+    return count

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from memories.query import results
-from memories.query.cursor import Question, open_question
+from memories.query.question import Question, open_question
 from memories.query.results import query_line, shown
 from memories.schemas.query import MemoryQuery
 from memories.search.pipeline import wanted_mode
 from memories.uses.notes import note_found
 from memoryhub.core.paging import fit_page
 from memoryhub.core.schemas import Listing
-from memoryhub.core.search.retrieval import retrieval
+from memoryhub.core.search import retrieval
 
 __all__ = ["query", "query_line"]
 

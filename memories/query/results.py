@@ -1,42 +1,59 @@
+"""The candidates of each scope with the parts of their score, merged into a page of results."""
+
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memories.inheritance import Place, hidden_by, occupied
+from memories.kinds import EXPIRED_WEIGHT, PROPOSED_WEIGHT
 from memories.models import Memory
 from memories.present import memory_line, version_line
-from memories.query.candidates import PARTS, Candidates, Scored, can_have
-from memories.query.cursor import Question
+from memories.query.question import Question, related_ids, tags_at
 from memories.schemas.query import QueryOrder
+from memories.scopes import (
+    LIVE,
+    NEAREST_FIRST,
+    NOT_LIVE,
+    Name,
+    Place,
+    Sql,
+    every,
+    hidden_by,
+    joined,
+    names_by_id,
+    occupied,
+    store_key,
+)
+from memories.search.index import text_index
 from memories.search.pipeline import by_index
 from memories.search.snippets import snippet
 from memories.selectors.memories import views
 from memories.selectors.versions import versions_of
+from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, json_list
+from memoryhub.core.stores.dialect import IDS, LIKE, TEXTS, days_between, elements, greatest, json_list
 from memoryhub.core.stores.store import StoreId, use_store
 from memoryhub.core.text import flat
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class QueryHit:
     place: Place
     scored: Scored
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    hits: list[Hit]
+class ResultPage:
+    hits: list[QueryHit]
     total: int
     more: bool
     # How words were searched; None if there were none
     mode: str | None
 
 
-def answer(question: Question, *, mode: str) -> Page:
+def answer(question: Question, *, mode: str) -> ResultPage:
     """Return a page of results.
 
     Args:
@@ -55,22 +72,22 @@ def answer(question: Question, *, mode: str) -> Page:
             with use_store(place.store):
                 count, page = candidates.page(hidden)
             total += count
-            pages.append([Hit(place, scored) for scored in page])
+            pages.append([QueryHit(place, scored) for scored in page])
             used.add("basic" if basic else "fts5")
     hits = list(_merged(question, pages))
     limit = question.command.limit
     mode_used = min(used, default="fts5") if question.command.search else None
-    return Page(hits[:limit], total, len(hits) > limit, mode_used)
+    return ResultPage(hits[:limit], total, len(hits) > limit, mode_used)
 
 
-def _merged(question: Question, pages: list[list[Hit]]) -> Iterable[Hit]:
+def _merged(question: Question, pages: list[list[QueryHit]]) -> Iterable[QueryHit]:
     # At equal keys the nearer scope comes first
     if question.command.order is QueryOrder.NAME:
         return heapq.merge(*pages, key=lambda hit: (hit.scored.key, hit.place.rank))
     return heapq.merge(*pages, key=lambda hit: (-float(hit.scored.key), hit.place.rank))
 
 
-def shown(question: Question, hits: Sequence[Hit]) -> list[dict[str, Any]]:
+def shown(question: Question, hits: Sequence[QueryHit]) -> list[dict[str, Any]]:
     """Return the hits as JSON data, in order; memories erased meanwhile are left out."""
     found: dict[tuple[StoreId, int], dict[str, Any]] = {}
     for store in dict.fromkeys(hit.place.store for hit in hits):
@@ -103,7 +120,7 @@ def _events_of(ids: list[int]) -> dict[int, int]:
     return dict(found)
 
 
-def _with_score(question: Question, hit: Hit, item: dict[str, Any]) -> dict[str, Any]:
+def _with_score(question: Question, hit: QueryHit, item: dict[str, Any]) -> dict[str, Any]:
     placed = {**item, "scope": hit.place.scope.value}
     if question.command.compact:
         return placed
@@ -131,3 +148,199 @@ def score_text(item: dict[str, Any]) -> str:
 
 def _short(points: float) -> str:
     return f"{points:.1f}".removeprefix("0")
+
+
+# Age at which the recency of a memory is one half
+RECENT_DAYS = 30
+
+# Characters of a name that order results: the cursor has to carry them
+NAME_CHARACTERS = 40
+
+# The scope part of the score
+_PROXIMITY = dict(zip(NEAREST_FIRST, (1.0, 2 / 3, 1 / 3, 0.0), strict=True))
+
+PARTS = ("relation", "tags", "scope", "priority", "text", "recency")
+
+_KEYS = {
+    QueryOrder.RELEVANCE: "score",
+    QueryOrder.PRIORITY: "priority",
+    QueryOrder.RECENT: "recency",
+    QueryOrder.NAME: f"substr(lower(title), 1, {NAME_CHARACTERS})",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    key: float | str
+    id: int
+    score: float
+    # In the order of ``PARTS``, each from 0 to 1
+    parts: tuple[float, ...]
+
+
+class Candidates:
+    def __init__(self, question: Question, place: Place, *, basic: bool) -> None:
+        self._question = question
+        self._place = place
+        self._basic = basic
+        self._command = question.command
+
+    def names(self) -> dict[int, set[Name]]:
+        return names_by_id(self._select(Sql("m.id, m.kind, m.title, m.topic_key"), []))
+
+    def page(self, hidden: Collection[int]) -> tuple[int, list[Scored]]:
+        """Return the total, and the next results in order: one more than the page takes."""
+        among = [Sql(f"m.id NOT IN {IDS}", (json_list(sorted(hidden)),))] if hidden else []
+        scored = joined(
+            "WITH parts AS MATERIALIZED ({}), scored AS MATERIALIZED ({})", self._parts(among), self._score()
+        )
+        descending = self._command.order is not QueryOrder.NAME
+        after = self._after_cursor(descending=descending)
+        # One statement: the first row has the total, the others the page
+        found = joined(
+            "{} SELECT NULL, count(*), NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM scored UNION ALL SELECT * FROM "
+            "(SELECT * FROM scored WHERE {} "
+            f"ORDER BY key {'DESC' if descending else 'ASC'}, id DESC LIMIT {{}}) AS page",
+            scored,
+            after,
+            Sql("%s", (self._command.limit + 1,)),
+        ).fetch()
+        total = next(row[1] for row in found if row[0] is None)
+        return total, [
+            Scored(key, memory, score, tuple(parts)) for key, memory, score, *parts in found if key is not None
+        ]
+
+    # The full-text index drives the query wherever there are words
+    def _select(self, columns: Sql, among: list[Sql]) -> Sql:
+        where = every([*self._conditions(), *among])
+        if not self._command.search:
+            return joined("SELECT {} FROM memories_memory m WHERE {}", columns, where)
+        shares = word_shares(self._question.words, basic=self._basic, include_deleted=self._command.include_inactive)
+        template = "SELECT {} FROM memories_memory m JOIN ({}) AS t ON t.id = m.id WHERE {}"
+        return joined(template, columns, shares, where)
+
+    def _conditions(self) -> Iterator[Sql]:
+        command = self._command
+        yield self._place.holds
+        if not command.include_inactive:
+            yield Sql(LIVE)
+        else:
+            yield Sql(f"m.id {OUTSIDE}")
+        if command.types:
+            yield Sql(f"m.kind IN {TEXTS}", (json_list(sorted(set(command.types))),))
+        if command.type:
+            yield Sql("m.type = %s", (command.type,))
+        yield from self._tag_conditions()
+        if self._question.related:
+            yield joined("m.id IN ({})", related_ids(self._question.related, _relation_of(self._question)))
+
+    def _tag_conditions(self) -> Iterator[Sql]:
+        tags = self._command.tags
+        tagged = f"(SELECT memory_id FROM memories_memorytag WHERE tag IN {TEXTS})"
+        for tag in dict.fromkeys(tags.require):
+            yield Sql("m.id IN (SELECT memory_id FROM memories_memorytag WHERE tag = %s)", (tag,))
+        if tags.include:
+            yield Sql(f"m.id IN {tagged}", (json_list(tags.include),))
+        if tags.exclude:
+            yield Sql(f"m.id NOT IN {tagged}", (json_list(tags.exclude),))
+
+    # A materialised subquery with each part as a column; ``_score`` sums them by weight
+    def _parts(self, among: list[Sql]) -> Sql:
+        now = rows.time_value(self._question.now)
+        columns = joined(
+            "m.id AS id, m.title AS title, {} AS tags, coalesce(m.priority, 0) / 100.0 AS priority, {} AS text, "
+            "{} AS recency, coalesce(m.valid_until <= {}, false) AS expired, m.review = 'proposed' AS proposed",
+            self._overlap(),
+            Sql("t.share" if self._command.search else "0.0"),
+            self._recency(),
+            Sql("%s", (now,)),
+        )
+        return self._select(columns, among)
+
+    # Share of the requested tags, and of those of the related memory, that a candidate has
+    def _overlap(self) -> Sql:
+        tags = self._command.tags
+        wanted = {*tags.include, *tags.require, *self._tags_of_related()}
+        if not wanted:
+            return Sql("0.0")
+        return Sql(
+            f"(SELECT count(*) FROM memories_memorytag g WHERE g.memory_id = m.id AND g.tag IN {TEXTS}) "
+            f"* 1.0 / {len(wanted)}",
+            (json_list(sorted(wanted)),),
+        )
+
+    def _tags_of_related(self) -> list[str]:
+        return tags_at(self._question.related, self._place.position) if self._question.related else []
+
+    # Recency of the version that was current when the first page was made: later pages must rank the same
+    def _recency(self) -> Sql:
+        place = self._place
+        changed = (
+            "CASE WHEN m.id IN (SELECT memory_id FROM memories_memoryversion WHERE id > %s) THEN "
+            "(SELECT max(v.created_at) FROM memories_memoryversion v WHERE v.memory_id = m.id AND v.id <= %s) "
+            "ELSE m.updated_at END"
+        )
+        now = rows.time_value(self._question.now)
+        days = greatest("0.0", days_between(changed, "%s"))
+        return Sql(f"1.0 / (1.0 + {days} / {RECENT_DAYS}.0)", (now, place.position, place.position))
+
+    def _score(self) -> Sql:
+        weights = self._question.weights
+        fixed = {"relation": 1.0 if self._question.related else 0.0, "scope": _PROXIMITY[self._place.scope]}
+        terms = [f"{getattr(weights, part)!r} * {part}" for part in PARTS]
+        lowered = f"CASE WHEN expired THEN {EXPIRED_WEIGHT} WHEN proposed THEN {PROPOSED_WEIGHT} ELSE 1.0 END"
+        score = f"({' + '.join(terms)}) * {lowered}"
+        whole = "SELECT *, " + ", ".join(f"{value!r} AS {part}" for part, value in fixed.items()) + " FROM parts"
+        scored = f"SELECT *, {score} AS score FROM ({whole}) AS w"
+        return Sql(f"SELECT {_KEYS[self._command.order]} AS key, id, score, {', '.join(PARTS)} FROM ({scored}) AS s")
+
+    def _after_cursor(self, *, descending: bool) -> Sql:
+        after = self._question.after
+        if after is None:
+            return Sql("true")
+        further = "<" if descending else ">"
+        if self._place.rank == after.rank:
+            text = f"(key {further} %s OR key = %s AND id < %s)"
+            return Sql(text, (after.key, after.key, after.id))
+        also = "=" if self._place.rank > after.rank else ""
+        return Sql(f"key {further}{also} %s", (after.key,))
+
+
+def _relation_of(question: Question) -> str | None:
+    related_to = question.command.related_to
+    return related_to.relation if related_to else None
+
+
+def can_have(question: Question, place: Place) -> bool:
+    """Return whether a place can have candidates: relations never leave their store."""
+    return question.related is None or question.related.store == store_key(place.store)
+
+
+_BODY = f"(m.content {LIKE} {{0}} OR m.tags {LIKE} {{0}} OR m.attributes {LIKE} {{0}})"
+
+
+def word_shares(words: Sequence[str], *, basic: bool, include_deleted: bool) -> Sql:
+    """Return a query of ``id, share`` (0 to 1) for all memories that have any of the words.
+
+    A word in the title counts as one, in the body as half.
+    """
+    if not words:
+        return Sql("SELECT 0 AS id, 0.0 AS share WHERE false")
+    if basic:
+        return _like(words, "" if include_deleted else LIVE)
+    live = Sql(*text_index.shares(words))
+    if not include_deleted:
+        return live
+    # The full-text index contains live memories only
+    deleted = _like(words, NOT_LIVE)
+    return Sql(f"{live.text} UNION ALL {deleted.text}", (*live.parameters, *deleted.parameters))
+
+
+# Matches parts of words too; tags are matched in their stored JSON
+def _like(words: Sequence[str], condition: str) -> Sql:
+    has = f"CASE WHEN m.title {LIKE} w.value THEN 2 WHEN {_BODY.format('w.value')} THEN 1 ELSE 0 END"
+    text = (
+        f"SELECT id, share FROM (SELECT m.id AS id, (SELECT sum({has}) FROM {elements()} AS w) * 0.5 / {len(words)} "
+        f"AS share FROM memories_memory m WHERE {condition or 'true'}) AS s WHERE share > 0"
+    )
+    return Sql(text, (json_list(f"%{word}%" for word in words),))

@@ -8,7 +8,7 @@ from memories.duplicates import Existing
 from memories.events import MemoryState, ReviewStatus
 from memories.kinds import attribute_columns
 from memories.models import MemoryScope, ReviewState
-from memories.projectors.memories import content_hash
+from memories.projectors import content_hash
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.config.retention_rules import ReviewPolicy
@@ -22,12 +22,12 @@ _REVISED_AFTER_REJECTION = "revised after rejection"
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class ReviewGate:
     settings: ProjectSettings
     origin: Origin
 
     @classmethod
-    def current(cls) -> Policy:
+    def current(cls) -> ReviewGate:
         return cls(project_settings(), current_origin())
 
     def of_new(self, state: MemoryState) -> ReviewStatus | None:

@@ -8,7 +8,7 @@ from memories.events import Verdict
 from memories.models import MemoryKind, MemoryScope, ReviewState
 from memories.schemas import Content, MemoryUpdate, MemoryView
 from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Paging, Version, self_evident
-from memoryhub.core.search.retrieval import Retrieval
+from memoryhub.core.search import Retrieval
 
 
 class ReviewTouch(Command):

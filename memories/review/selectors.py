@@ -17,20 +17,20 @@ from memories.present import memory_line
 from memories.review.schemas import ReviewItem, ReviewList
 from memories.schemas import MemoryView
 from memories.selectors.memories import views
+from memories.selectors.relations import is_superseded, supersedes
 from memories.selectors.versions import plain_versions_of
-from memories.superseded import is_superseded, supersedes
 from memoryhub.config.current_settings import project_settings
-from memoryhub.core.kinds.builtin import DEFAULT_KIND, KINDS
+from memoryhub.core.kinds import DEFAULT_KIND, KINDS
 from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing
-from memoryhub.core.search.retrieval import retrieval
+from memoryhub.core.search import retrieval
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import NO_LIMIT
 
 
-class PackEntry(NamedTuple):
+class PackableMemory(NamedTuple):
     """A memory as context packs show it."""
 
     id: int
@@ -78,7 +78,7 @@ def pack_entries(
     most: int = NO_LIMIT,
     now: datetime | None = None,
     with_superseded: bool = False,
-) -> list[PackEntry]:
+) -> list[PackableMemory]:
     """Return live memories of the current store as context packs show them.
 
     Unless the project includes everything in its packs, proposed memories are left out; those with an accepted version
@@ -103,7 +103,10 @@ def pack_entries(
     values = [value for _, given in wanted for value in given]
     picked = " AND ".join(sql for sql, _ in wanted)
     present = rows.fetch(f"{_MEMORIES} AND {picked} ORDER BY {order} LIMIT %s", [*values, most])
-    return [*map(PackEntry._make, present), *(_accepted_versions(condition, parameters, now) if accepted_only else ())]
+    return [
+        *map(PackableMemory._make, present),
+        *(_accepted_versions(condition, parameters, now) if accepted_only else ()),
+    ]
 
 
 def count_pack_entries(kinds: str, session_id: str, now: datetime) -> int:
@@ -122,17 +125,17 @@ def may_be_packed(review: str) -> bool:
     )
 
 
-def _accepted_versions(condition: str, parameters: Sequence[Any], now: datetime | None) -> list[PackEntry]:
+def _accepted_versions(condition: str, parameters: Sequence[Any], now: datetime | None) -> list[PackableMemory]:
     found = rows.fetch(f"{_ACCEPTED_VERSIONS} AND {condition} ORDER BY m.id DESC", [*parameters])
     as_they_were = (_as_it_was(memory_id, moment, json.loads(payload)) for memory_id, moment, payload in found)
     return [memory for memory, ends in as_they_were if not (now and ends and ends <= now)]
 
 
 # The event was validated when it was written; validating it again would take most of the time of a pack
-def _as_it_was(memory_id: int, moment: str, state: dict[str, Any]) -> tuple[PackEntry, datetime | None]:
+def _as_it_was(memory_id: int, moment: str, state: dict[str, Any]) -> tuple[PackableMemory, datetime | None]:
     kind = state.get("kind", DEFAULT_KIND)
     own = attribute_columns(kind, state.get("attributes", {}))
-    memory = PackEntry(
+    memory = PackableMemory(
         id=memory_id,
         kind=kind,
         type=state.get("type") or KINDS[kind].default_type,
@@ -151,7 +154,7 @@ _RECENT_VERDICTS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenVerdict:
     """A verdict and who gave it."""
 
     position: int
@@ -229,13 +232,13 @@ def _item(view: dict[str, Any], history: list[dict[str, Any]], effort: Effort) -
     ).model_dump(mode="json")
 
 
-def last_verdict(memory_id: int) -> Given | None:
+def last_verdict(memory_id: int) -> GivenVerdict | None:
     """Return the last verdict on a memory, or None."""
     found = RawEvent.objects.filter(stream_id=f"memory:{memory_id}", event_type=MEMORY_REVIEWED.name)
     return next(map(_given, found.exclude(payload_json=None).order_by("-stream_seq")[:1]), None)
 
 
-def last_verdict_of(actor: str) -> Given | None:
+def last_verdict_of(actor: str) -> GivenVerdict | None:
     """Return the last verdict of ``actor`` that is still in effect, or None."""
     found = RawEvent.objects.filter(event_type=MEMORY_REVIEWED.name).order_by("-position")[:_RECENT_VERDICTS]
     decided: set[int] = set()
@@ -247,6 +250,6 @@ def last_verdict_of(actor: str) -> Given | None:
     return None
 
 
-def _given(event: RawEvent) -> Given:
+def _given(event: RawEvent) -> GivenVerdict:
     payload = MemoryReviewed.model_validate(json.loads(event.payload_json or "{}"))
-    return Given(event.position, event.actor, payload)
+    return GivenVerdict(event.position, event.actor, payload)

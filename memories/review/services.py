@@ -7,15 +7,14 @@ from memories import scopes
 from memories.duplicates import Existing, review_status_of
 from memories.events import MEMORY_REVIEWED, MemoryReviewed, Merged, ReviewStatus, Verdict
 from memories.models import Memory, MemoryScope, MemoryVersion, ReviewState
-from memories.projectors.memories import ACCEPTED
+from memories.projectors import ACCEPTED
 from memories.review.policy import PERSONS_DOOR
 from memories.review.schemas import ReviewEdit, ReviewMerge, ReviewOutcome, ReviewResult, ReviewTouch, ReviewVerdict
 from memories.review.selectors import last_verdict
 from memories.schemas import MemoryUpdate
 from memories.selectors.memories import find_memory
 from memories.selectors.versions import state_at
-from memories.services.results import live_memory, refuse_taken_title
-from memories.services.revise import append_version, update_memory
+from memories.services.revise import append_version, live_memory, refuse_taken_title, update_memory
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Forbidden, HubError, Invalid, PreconditionFailed
 from memoryhub.core.models import RawEvent

@@ -1,5 +1,8 @@
+"""Input and output of tags and relations, and the predefined tags."""
+
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
@@ -7,9 +10,8 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, StringConstraints, WithJsonSchema
 
 from memories.models import EndType, MemoryScope, RelationType
-from memories.schemas.writing import WriteStatus
-from memories.vocabulary import FREE
-from memoryhub.core.kinds.builtin import kind_members
+from memories.schemas.memories import WriteStatus
+from memoryhub.core.kinds import kind_members
 from memoryhub.core.schemas import (
     LISTED_AS,
     LOWERED,
@@ -26,8 +28,21 @@ from memoryhub.core.schemas import (
     self_evident,
     unlisted,
 )
-from memoryhub.core.search.retrieval import Retrieval
+from memoryhub.core.search import Retrieval
 from memoryhub.core.text import FILLED_LINE
+
+CATEGORIES: Mapping[str, tuple[str, ...]] = {
+    "language": ("python", "typescript", "javascript", "rust", "go", "java", "sql", "bash", "markdown"),
+    "domain": ("web", "cli", "api", "database", "ml", "devops", "security", "testing", "documentation"),
+    "category": ("code_style", "architecture", "behavior", "performance", "error_handling", "logging"),
+    "meta": ("deprecated", "experimental", "stable", "required", "optional"),
+}
+
+# Category by tag
+PREDEFINED: Mapping[str, str] = {name: category for category, names in CATEGORIES.items() for name in names}
+
+# Category of tags without one
+FREE = "custom"
 
 
 class EntryType(StrEnum):

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from memories.models import MemoryKind, MemoryScope, RelationType, Resolution
-from memories.schemas.writing import ConflictResolve, Tags
-from memoryhub.core.kinds.builtin import KINDS, kind_members
+from memories.schemas.memories import ConflictResolve, Tags
+from memoryhub.core.kinds import KINDS, kind_members
 from memoryhub.core.schemas import Command, EntityId, Identifier, Paging, explained_here, self_evident, unlisted
-from memoryhub.core.search.retrieval import Retrieval
+from memoryhub.core.search import Retrieval
 
 DEFAULT_TOKENS = 1_500
 

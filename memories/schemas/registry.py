@@ -11,9 +11,8 @@ from pydantic import Field, create_model
 from pydantic.fields import FieldInfo
 
 from memories.models import MemoryKind, MemoryScope
-from memories.schemas.writing import Content, IfExists, MemoryWrite, Tags, Title, TypeName
-from memoryhub.core.kinds.builtin import KINDS
-from memoryhub.core.kinds.definition import Entry, Kind
+from memories.schemas.memories import Content, IfExists, MemoryWrite, Tags, Title, TypeName
+from memoryhub.core.kinds import KINDS, Entry, Kind
 from memoryhub.core.schemas import (
     MAX_AUTHOR,
     Command,

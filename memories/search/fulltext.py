@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from memories.search.index import Hits, text_index
 from memories.search.pipeline import USUAL, Pipeline
-from memories.search.text_index import Hits, text_index
 from memoryhub.core.stores import rows
 
 # Matches that are ranked and counted

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memories.search import postings_check
+from memories.search import posting_merge
 from memories.search.posting_lists import PostingLists, read
 from memories.search.posting_merge import COLUMNS, WAITING_AT_MOST, merge
 from memories.search.text import all_forms, indexed_form
@@ -282,4 +282,4 @@ def shares(words: Sequence[str]) -> tuple[str, tuple[Any, ...]]:
     return sql, (list(found), [number * 0.5 / len(words) for number in found.values()])
 
 
-differing = postings_check.differing_texts
+differing = posting_merge.differing_postings

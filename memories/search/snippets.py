@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from memories.search.folding import folded, folded_with_places
 from memories.search.pipeline import Pipeline
-from memories.search.text import all_forms
+from memories.search.text import all_forms, folded, folded_with_places
 from memories.search.words import places, spans
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
@@ -88,7 +87,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _MessagePlace:
     session: str
     title: str
     previous: int | None
@@ -126,12 +125,12 @@ def _in_order(hits: Hits, before: Scores, after: Scores) -> Hits:
     return head + [(hit, min(score, lowest)) for hit, score in hits[REFINED:]]
 
 
-def _places(hits: Hits) -> dict[int, _Place]:
+def _places(hits: Hits) -> dict[int, _MessagePlace]:
     found = rows.fetch(_SURROUNDING_ROWS, [json.dumps([message for message, _ in hits])])
-    return {message: _Place(session, title, previous) for message, session, title, previous in found}
+    return {message: _MessagePlace(session, title, previous) for message, session, title, previous in found}
 
 
-def _with_neighbours(scores: Scores, places: Mapping[int, _Place], weight: float) -> Scores:
+def _with_neighbours(scores: Scores, places: Mapping[int, _MessagePlace], weight: float) -> Scores:
     best: dict[int, float] = defaultdict(float)
     for message, place in places.items():
         if place.previous in scores:
@@ -141,7 +140,7 @@ def _with_neighbours(scores: Scores, places: Mapping[int, _Place], weight: float
 
 
 # The more of the best hits are in a session, the more its messages count
-def _with_sessions(scores: Scores, places: Mapping[int, _Place], weight: float) -> Scores:
+def _with_sessions(scores: Scores, places: Mapping[int, _MessagePlace], weight: float) -> Scores:
     shares: dict[str, float] = defaultdict(float)
     for message in sorted(scores, key=lambda message: -scores[message])[:_TELLING_HITS]:
         shares[places[message].session] += scores[message] ** 2
@@ -149,7 +148,9 @@ def _with_sessions(scores: Scores, places: Mapping[int, _Place], weight: float) 
     return {message: score * (1 + weight * shares[places[message].session] / most) for message, score in scores.items()}
 
 
-def _with_speakers(scores: Scores, places: Mapping[int, _Place], words: Collection[str], weight: float) -> Scores:
+def _with_speakers(
+    scores: Scores, places: Mapping[int, _MessagePlace], words: Collection[str], weight: float
+) -> Scores:
     wanted = set(words)
     return {
         message: score * (1 + weight) if wanted & _speaker(places[message].title) else score

@@ -17,14 +17,14 @@ from memories.events import (
 )
 from memories.kinds import attribute_text
 from memories.models import Memory, ReviewState
-from memories.projectors.memories import created_at
+from memories.projectors import created_at
 from memories.references import proposed_text
 from memories.search.pipeline import define_notes
 from memories.search.weights import PROPOSED
 from memories.substance import split_joined
 from memoryhub.config.retention_rules import EndedWith
 from memoryhub.core.events.projection import Event
-from memoryhub.core.search.searchable import Document, Removal, define_text, indexed_when
+from memoryhub.core.search import Document, Removal, define_text, indexed_when
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
 from sessions_app.events import SESSION_ENDED, SessionEnded

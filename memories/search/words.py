@@ -6,10 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from memories.search.folding import folded, folded_with_places
-from memories.search.languages import without_accents
-from memories.search.shaping import PART, UNSPACED
-from memories.search.text import all_forms, is_prefix
+from memories.search.text import PART, UNSPACED, all_forms, folded, folded_with_places, is_prefix, without_accents
 
 _TOKEN = re.compile(r"[^\W_]+")
 _ENDING = re.compile(r"(?<=\w{3})(?:ings?|ions?|ie[sd]|ed|es|ers?|ly|e|s|y)$")

@@ -1,7 +1,15 @@
-from memories.selectors.conflicts import conflict_text, find_conflict, get_conflict, list_conflicts, open_conflicts
 from memories.selectors.memories import count_by_type, filtered, find_memory, get_memories, list_memories, listed, views
 from memories.selectors.search import hits, search
-from memories.selectors.versions import plain_versions_of, state_at, versions_of
+from memories.selectors.versions import (
+    conflict_text,
+    find_conflict,
+    get_conflict,
+    list_conflicts,
+    open_conflicts,
+    plain_versions_of,
+    state_at,
+    versions_of,
+)
 
 __all__ = [
     "conflict_text",

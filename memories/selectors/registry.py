@@ -13,7 +13,7 @@ from memories.schemas.query import MemoryQuery, QueryOrder, QueryScope, QueryTag
 from memories.schemas.registry import EntryList, EntryRef
 from memories.selectors.memories import get_memories
 from memoryhub.core.errors import Invalid, NotFound
-from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.origin import current_origin
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing, Paging

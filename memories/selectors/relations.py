@@ -1,3 +1,5 @@
+"""Relations, and which memories are superseded (decision 49)."""
+
 from __future__ import annotations
 
 import json
@@ -7,18 +9,16 @@ from typing import Any
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from memories import scopes
-from memories.models import EndType, Memory, Relation, RelationType
-from memories.models.link import SYMMETRIC
+from memories.models import SYMMETRIC, EndType, Memory, Relation, RelationType
 from memories.present import relation_line
 from memories.references import end_id, require_ends, view_end
 from memories.schemas.links import Direction, RelationList, RelationView
-from memories.superseded import supersedes
 from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.errors import NotFound
-from memoryhub.core.log.quarantine import outside_quarantine
+from memoryhub.core.log.quarantine import OUTSIDE, outside_quarantine
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing
-from memoryhub.core.search.retrieval import retrieval
+from memoryhub.core.search import retrieval
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
 from memoryhub.core.stores.store import Scope, current_store
@@ -191,3 +191,40 @@ def superseded_by(ids: Iterable[int]) -> dict[int, list[int]]:
     for superseded, by in found:
         grouped.setdefault(superseded, []).append(by)
     return grouped
+
+
+# Score factor of a superseded entry
+SUPERSEDED_WEIGHT = 0.3
+
+# SQL predicates on `r`, a relation, by the type of its source: that supersedes a memory. Only live, accepted
+# memories do
+_successors = {
+    EndType.MEMORY.value: "EXISTS (SELECT 1 FROM memories_memory AS successor WHERE successor.id = r.source_id "
+    "AND successor.deleted_at IS NULL AND (successor.review = 'accepted' OR successor.accepted_version IS NOT NULL))"
+}
+_predicates: list[str] = []
+
+
+def define_successor(source_type: EndType, predicate: str) -> None:
+    """Register an SQL predicate on ``r``, a relation whose source has that type: it supersedes its target."""
+    _successors[source_type.value] = predicate
+
+
+def supersedes() -> str:
+    """Return the SQL predicate on ``r``, a relation, that is true if it supersedes a memory now."""
+    conditions = "".join(f" AND (r.source_type <> '{name}' OR {sql})" for name, sql in _successors.items())
+    return (
+        f"r.relation = '{RelationType.SUPERSEDES.value}' AND r.target_type = '{EndType.MEMORY.value}' "
+        f"AND r.source_id {OUTSIDE}{conditions}"
+    )
+
+
+def define_superseded(predicate: str) -> None:
+    """Register an SQL predicate on ``m``, a memory, that is true if something else replaces it."""
+    _predicates.append(predicate)
+
+
+def is_superseded() -> str:
+    """Return the SQL predicate on ``m``, a memory, that is true if it is superseded."""
+    related = f"EXISTS (SELECT 1 FROM memories_relation r WHERE r.target_id = m.id AND {supersedes()})"
+    return f"({' OR '.join(f'({predicate})' for predicate in (related, *_predicates))})"

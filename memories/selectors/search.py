@@ -7,23 +7,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from memories import scopes
-from memories.inheritance import hidden_among
 from memories.models import MemoryScope
 from memories.present import hit_line
 from memories.schemas import MemorySearch
+from memories.scopes import hidden_among
 from memories.search import engine
-from memories.search.blend import TEXT
+from memories.search.engine import TEXT
 from memories.search.parsed_query import ParsedQuery, parse_search
 from memories.search.pipeline import note_on, notes_of, wanted_mode, why
 from memories.search.snippets import excerpt
 from memories.search.words import words_in
-from memories.selectors.conflicts import open_conflicts
 from memories.selectors.relations import superseded_by
+from memories.selectors.versions import open_conflicts
 from memories.substance import split_joined
 from memories.uses.notes import note_found
 from memoryhub.core.paging import decode_cursor, encode_cursor, fit_page
 from memoryhub.core.schemas import Listing
-from memoryhub.core.search.retrieval import retrieval
+from memoryhub.core.search import retrieval
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, json_list
 from memoryhub.core.stores.store import current_store, use_store

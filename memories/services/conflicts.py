@@ -4,12 +4,10 @@ from memories import scopes
 from memories.duplicates import Existing
 from memories.events import CONFLICT_RESOLVED, MEMORY_WRITTEN, ConflictResolved, MemoryState, MemoryWritten
 from memories.models import Conflict, MemoryScope, Resolution
-from memories.review.policy import Policy
+from memories.review.policy import ReviewGate
 from memories.schemas import ConflictResolve, ConflictResult
-from memories.selectors.conflicts import find_conflict
-from memories.selectors.versions import state_at
-from memories.services.results import live_memory, refuse_taken_title
-from memories.services.revise import append_version
+from memories.selectors.versions import find_conflict, state_at
+from memories.services.revise import append_version, live_memory, refuse_taken_title
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict as Refused
 from memoryhub.core.errors import Invalid
@@ -94,7 +92,7 @@ def _split(existing: Existing, conflict: Conflict, command: ConflictResolve) -> 
     if earlier.scope is MemoryScope.SESSION:
         fields["scope"] = MemoryScope.PROJECT
     payload = MemoryWritten(**fields)
-    payload = payload.model_copy(update={"review": Policy.current().of_new(payload)})
+    payload = payload.model_copy(update={"review": ReviewGate.current().of_new(payload)})
     refuse_taken_title(Existing(0, 0, existing.session_id, payload), payload)
     return log.append(log.prepare(MEMORY_WRITTEN, payload), entity="memory").position
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memories import scopes
-from memories.duplicates import Existing, ExistingMemories, current_topic
+from memories.duplicates import Existing, ExistingMemories, current_topic, similar_memories
 from memories.events import (
     MEMORY_REVISED,
     MEMORY_SEEN,
@@ -16,12 +16,18 @@ from memories.events import (
 )
 from memories.kinds import check_attributes, check_type
 from memories.models import MemoryScope
-from memories.pack.echo import refuse_echo
-from memories.review.policy import Policy
+from memories.pack.sections import refuse_echo
+from memories.review.policy import ReviewGate
 from memories.schemas import IfExists, MemoryWrite, WriteResult, WriteStatus
-from memories.services.results import kept, result_of, with_embedding, with_memory, with_review_status, written
-from memories.services.revise import append_version
-from memories.similar import similar_memories
+from memories.services.revise import (
+    append_version,
+    kept,
+    result_of,
+    with_embedding,
+    with_memory,
+    with_review_status,
+    written,
+)
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.core.log import Draft
@@ -63,7 +69,7 @@ def write_memories(*, commands: Sequence[MemoryWrite]) -> list[WriteResult]:
 
 
 def _write_batch(batch: Sequence[MemoryWrite], scope: MemoryScope) -> list[WriteResult]:
-    policy = Policy.current()
+    policy = ReviewGate.current()
     drafts = [log.prepare(MEMORY_WRITTEN, _written(command, scope, policy)) for command in batch]
     with log.transaction():
         existing = ExistingMemories([draft.payload for draft in drafts], current_origin().session_id)
@@ -79,7 +85,7 @@ def _with_similar(result: WriteResult, state: MemoryState) -> WriteResult:
     return result.model_copy(update={"similar": similar_memories(result.id, state)})
 
 
-def _written(command: MemoryWrite, scope: MemoryScope, policy: Policy) -> MemoryWritten:
+def _written(command: MemoryWrite, scope: MemoryScope, policy: ReviewGate) -> MemoryWritten:
     refuse_echo(command.content)
     fields = command.model_dump(exclude=_NOT_STATE, exclude_unset=True)
     if command.type:

@@ -16,7 +16,7 @@ from memories.schemas import (
     Timeline,
     WriteResult,
 )
-from memories.selectors.tags import suggest_ids, suggest_tags, suggest_types
+from memories.selectors.memories import suggest_ids, suggest_tags, suggest_types
 from memories.tools.tags import parsed
 from memoryhub.core.paging import as_lines
 from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, fitted, listed, register_resources, register_tools

@@ -7,7 +7,7 @@ from memories.pack import pack_context
 from memories.query import query, query_line
 from memories.schemas import ConflictResult
 from memories.schemas.query import ConflictList, ConflictSettle, ContextPackRequest, MemoryQuery
-from memories.selectors.conflicts import conflict_text, list_conflicts
+from memories.selectors.versions import conflict_text, list_conflicts
 from memories.tools.tags import parsed
 from memoryhub.core.paging import as_lines
 from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, listed, register_resources, register_tools

@@ -10,7 +10,7 @@ from memories.present import entry_line, memory_text, version_text, write_text
 from memories.schemas import WriteResult
 from memories.schemas.registry import REGISTRY, EntryList, RegistryKind
 from memories.selectors.registry import entry_history, find_entry, list_entries
-from memories.services.registry import add_entry, deactivate_entry, update_entry
+from memories.services.deletion import add_entry, deactivate_entry, update_entry
 from memoryhub.core.paging import as_lines
 from memoryhub.core.schemas import Command, Paging
 from memoryhub.core.tools import Answer, Tool, ToolGroup, listed, register_tools

@@ -15,9 +15,9 @@ from memories.schemas.links import (
     TagDetach,
     TagList,
 )
+from memories.selectors import memories as existing_tags
 from memories.selectors import relations as existing_relations
-from memories.selectors import tags as existing_tags
-from memories.services import relations, tags
+from memories.services import links
 from memoryhub.core.errors import Invalid
 from memoryhub.core.tools import Answer, Tool, ToolGroup, listed, register_tools
 from memoryhub.core.validation import explain
@@ -38,7 +38,7 @@ _RELATED = {**_ENDS, "created_by": "author"}
 
 
 def create_tag(command: TagCreate) -> Answer:
-    result = tags.create_tag(command=command)
+    result = links.create_tag(command=command)
     return Answer(tag_text(result), result.model_dump(mode="json"))
 
 
@@ -47,17 +47,17 @@ def list_tags(command: TagList) -> Answer:
 
 
 def attach_tags(command: TagAttach) -> Answer:
-    result = tags.attach_tags(command=command)
+    result = links.attach_tags(command=command)
     return Answer(tags_changed_text(result, "attached"), result.model_dump(mode="json"))
 
 
 def detach_tags(command: TagDetach) -> Answer:
-    result = tags.detach_tags(command=command)
+    result = links.detach_tags(command=command)
     return Answer(tags_changed_text(result, "detached"), result.model_dump(mode="json"))
 
 
 def create_relation(command: RelationCreate) -> Answer:
-    return _answer(relations.create_relation(command=command))
+    return _answer(links.create_relation(command=command))
 
 
 def list_relations(command: RelationList) -> Answer:
@@ -65,7 +65,7 @@ def list_relations(command: RelationList) -> Answer:
 
 
 def delete_relation(command: RelationDelete) -> Answer:
-    return _answer(relations.delete_relation(command=command))
+    return _answer(links.delete_relation(command=command))
 
 
 def _answer(result: RelationResult) -> Answer:

@@ -7,8 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from memories.models import MemoryUse
-from memories.models.search import IGNORED_AFTER
+from memories.models import IGNORED_AFTER, MemoryUse
 from memories.uses.events import MEMORIES_USED, Use
 from memories.uses.notes import waiting_notes
 from memoryhub.config.current_settings import project_settings

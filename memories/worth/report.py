@@ -10,9 +10,8 @@ from typing import Any
 from django.db.models import Count, Q, QuerySet, Sum
 from django.db.models.functions import TruncDate
 
-from memories.models import ContextPack, MemoryUse
-from memories.models.search import IGNORED_AFTER
-from memories.pack.outcomes import Outcome, judge_packs
+from memories.models import IGNORED_AFTER, ContextPack, MemoryUse
+from memories.pack.outcomes import LineOutcome, judge_packs
 from memories.worth.schemas import (
     Lines,
     PacksJudged,
@@ -34,9 +33,9 @@ _UNUSED_SHOWN, _TOP_SHOWN = 20, 10
 # Weeks of the chart of all packs
 _WEEKS = 26
 _SINCE_EVER = datetime(1970, 1, 1, tzinfo=UTC)
-_USED = (Outcome.CITED, Outcome.USED)
+_USED = (LineOutcome.CITED, LineOutcome.USED)
 
-Judged = Mapping[int, Mapping[int, Outcome]]
+Judged = Mapping[int, Mapping[int, LineOutcome]]
 
 
 def worth_report(*, command: WorthRequest) -> WorthReport:
@@ -65,10 +64,10 @@ def worth_report(*, command: WorthRequest) -> WorthReport:
 _SESSIONS = Count("session_id", distinct=True, filter=~Q(session_id=""))
 
 
-def _verdict(outcomes: Mapping[int, Outcome]) -> Outcome:
+def _verdict(outcomes: Mapping[int, LineOutcome]) -> LineOutcome:
     """Return the best that became of a pack's lines."""
     became = set(outcomes.values())
-    return next(outcome for outcome in Outcome if outcome in became)
+    return next(outcome for outcome in LineOutcome if outcome in became)
 
 
 def _judged_packs(packs: Sequence[ContextPack], judged: Judged) -> PacksJudged:
@@ -77,29 +76,29 @@ def _judged_packs(packs: Sequence[ContextPack], judged: Judged) -> PacksJudged:
     return PacksJudged(
         latest=len(packs),
         used=sum(counted[outcome] for outcome in _USED),
-        unused=counted[Outcome.IGNORED],
-        pending=counted[Outcome.PENDING],
-        unused_tokens=sum(pack.tokens for pack in packs if verdicts.get(pack.id) is Outcome.IGNORED),
+        unused=counted[LineOutcome.IGNORED],
+        pending=counted[LineOutcome.PENDING],
+        unused_tokens=sum(pack.tokens for pack in packs if verdicts.get(pack.id) is LineOutcome.IGNORED),
     )
 
 
 def _lines(judged: Judged) -> Lines:
-    by_entity: dict[int, Counter[Outcome]] = defaultdict(Counter)
+    by_entity: dict[int, Counter[LineOutcome]] = defaultdict(Counter)
     for outcomes in judged.values():
         for entity, outcome in outcomes.items():
             by_entity[entity][outcome] += 1
     return Lines(**Counter(map(_became, by_entity.values())))
 
 
-def _became(outcomes: Counter[Outcome]) -> str:
+def _became(outcomes: Counter[LineOutcome]) -> str:
     best = next((outcome for outcome in _USED if outcomes[outcome]), None)
     if best:
         return best.value
-    return "ignored" if outcomes[Outcome.IGNORED] >= IGNORED_AFTER else "undecided"
+    return "ignored" if outcomes[LineOutcome.IGNORED] >= IGNORED_AFTER else "undecided"
 
 
 def _unused_packs(packs: Sequence[ContextPack], judged: Judged) -> list[UnusedPack]:
-    unused = [pack for pack in packs if pack.id in judged and _verdict(judged[pack.id]) is Outcome.IGNORED]
+    unused = [pack for pack in packs if pack.id in judged and _verdict(judged[pack.id]) is LineOutcome.IGNORED]
     return [
         UnusedPack(
             id=pack.id,

@@ -7,11 +7,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from statistics import fmean
+from math import sqrt
+from statistics import NormalDist, fmean, variance
 from typing import NamedTuple
 
-from memories.similar import ALIKE, LEAST_WORDS, rare_pairs, share_of, words_of
-from memories.worth.interval import difference_interval
+from memories.duplicates import ALIKE, LEAST_WORDS, rare_pairs, share_of, words_of
 from memories.worth.schemas import HeldOut, Measure, Reading
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
@@ -61,7 +61,7 @@ _CORRECTION = re.compile(
 )
 
 
-class Prompt(NamedTuple):
+class SessionPrompt(NamedTuple):
     position: int
     session: str
     text: str
@@ -111,12 +111,14 @@ def compare_sessions(since: datetime) -> HeldOut:
     )
 
 
-def _prompts() -> list[Prompt]:
+def _prompts() -> list[SessionPrompt]:
     found = rows.fetch(_PROMPTS.format(types=quoted(names_of_speech(Speech.PROMPT))))
-    return [Prompt(position, session, text or "") for position, session, text in reversed(found)]
+    return [SessionPrompt(position, session, text or "") for position, session, text in reversed(found)]
 
 
-def _groups(compared: Mapping[str, bool], prompts: Sequence[Prompt], turns: Mapping[str, int]) -> dict[bool, _Group]:
+def _groups(
+    compared: Mapping[str, bool], prompts: Sequence[SessionPrompt], turns: Mapping[str, int]
+) -> dict[bool, _Group]:
     corrections, repeats = count_corrections(prompts), count_repeats(prompts)
     names = {side: [name for name, held in compared.items() if held is side] for side in (True, False)}
     return {
@@ -129,7 +131,7 @@ def _groups(compared: Mapping[str, bool], prompts: Sequence[Prompt], turns: Mapp
     }
 
 
-def count_corrections(prompts: Iterable[Prompt]) -> Counter[str]:
+def count_corrections(prompts: Iterable[SessionPrompt]) -> Counter[str]:
     """Count the corrections of each session; its first prompt has nothing to correct."""
     counted: Counter[str] = Counter()
     begun: set[str] = set()
@@ -140,7 +142,7 @@ def count_corrections(prompts: Iterable[Prompt]) -> Counter[str]:
     return counted
 
 
-def count_repeats(prompts: Iterable[Prompt]) -> Counter[str]:
+def count_repeats(prompts: Iterable[SessionPrompt]) -> Counter[str]:
     """Count the prompts of each session that are nearly the same as an earlier one of another session."""
     counted: Counter[str] = Counter()
     by_word: dict[str, list[tuple[str, frozenset[str]]]] = defaultdict(list)
@@ -186,3 +188,50 @@ def _measure(name: str, out: Sequence[int], given: Sequence[int]) -> Measure:
         high=interval.high if interval else None,
         reading=reading,
     )
+
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    low: float
+    high: float
+
+    @property
+    def contains_zero(self) -> bool:
+        return self.low <= 0 <= self.high
+
+
+def difference_interval(first: Sequence[float], second: Sequence[float]) -> Interval | None:
+    """Return the 95 % interval of mean(first) - mean(second); the groups may differ in size and variance.
+
+    None if it can't be computed: a group has fewer than two values, or no group has two different ones.
+    """
+    if min(len(first), len(second)) < 2:
+        return None
+    # Squared standard errors of both means
+    errors = [variance(values) / len(values) for values in (first, second)]
+    if not sum(errors):
+        return None
+    freedom = sum(errors) ** 2 / sum(
+        error**2 / (len(values) - 1) for error, values in zip(errors, (first, second), strict=True)
+    )
+    middle = fmean(first) - fmean(second)
+    reach = t_quantile((1 + CONFIDENCE) / 2, freedom) * sqrt(sum(errors))
+    return Interval(middle - reach, middle + reach)
+
+
+def t_quantile(probability: float, freedom: float) -> float:
+    """Return a quantile of Student's t, by its expansion around the normal one (Abramowitz and Stegun, 26.7.5).
+
+    At 97.5 % it is 0.03 % too small at 4 degrees of freedom, and right to six digits from 19 on.
+    """
+    z = NormalDist().inv_cdf(probability)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92_160,
+    )
+    return z + sum(term / freedom**power for power, term in enumerate(terms, 1))

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from django.db.models import QuerySet
 
 from memories.events import Verdict
-from memories.models import Memory, MemoryUse, ReviewState
-from memories.models.search import IGNORED_AFTER
+from memories.models import IGNORED_AFTER, Memory, MemoryUse, ReviewState
 from memories.pack.sections import recallable_sources
 from memories.review.schemas import ReviewTouch, ReviewVerdict
 from memories.review.services import review_many, withdraw_verdict
@@ -20,7 +19,7 @@ from memories.uses.notes import waiting_notes
 from memories.worth.schemas import Zombie, Zombies
 from memoryhub.core import clock
 from memoryhub.core.errors import HubError, Invalid
-from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.stores.store import current_store

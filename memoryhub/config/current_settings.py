@@ -1,15 +1,32 @@
-"""The settings that apply: to the current store's project and folder, and to the hub."""
+"""The settings that apply: to the current store's project and folder, and to the hub. The sources in order of priority: environment, ``config.toml``, project, folder file."""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+import os
+import re
+import time
+import tomllib
+from collections.abc import Collection
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from memoryhub.config.layers import CONFIG_FILE, OF_THE_HUB, decided, decided_outside, of_the_project, read_config
+from memoryhub import env
+from memoryhub.config.folder import current_folder
 from memoryhub.config.project_settings import ProjectSettings, check_settings
+from memoryhub.config.secret_rules import compiled_rules
+from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Invalid, Unavailable
+from memoryhub.core.secrets.sanitize import custom_rules_from
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.routing import current_alias
 from memoryhub.core.validation import explain
+
+if TYPE_CHECKING:
+    from memoryhub.core.secrets.catalogue import CustomRules
 
 
 def project_settings() -> ProjectSettings:
@@ -54,3 +71,170 @@ def unknown_in_config() -> list[str]:
         return sorted(set(read_config()) - set(ProjectSettings.model_fields) - OF_THE_HUB)
     except Unavailable:
         return []
+
+
+PREFIX = "MEMORY_HUB_"
+CONFIG_FILE = env.CONFIG_FILE
+PROJECT = "the project"
+# Keys of ``config.toml`` that are not project settings.
+OF_THE_HUB = frozenset({"enabled", "autostart", env.DATABASE_SETTING, env.SERVERS_SETTING})
+
+# Examples of structured settings, which the environment sets as JSON.
+EXAMPLES = {
+    "ranking": '{"text": 2}',
+    "retention": '[{"what": "captured", "after_days": 30}]',
+    "review_after": '{"decision": 365}',
+    "secret_rules": '[{"id": "badge", "pattern": "ACME-[0-9]{6}"}]',
+    "secret_allow": '["a text", "/a pattern/"]',
+}
+
+# Setting name to its source and value.
+Layers = dict[str, tuple[str, Any]]
+
+
+def decided(names: Collection[str]) -> Layers:
+    """Return the settings that any source sets for the current store, if there is one, with their source."""
+    folder = current_folder()
+    layers: Layers = {name: (folder.path, value) for name, value in folder.values.items()}
+    layers |= {name: (PROJECT, value) for name, value in of_the_project().items()}
+    return layers | decided_outside(names)
+
+
+def decided_outside(names: Collection[str]) -> Layers:
+    """Return the settings that the environment or ``config.toml`` sets for all projects, with their source."""
+    config = {name: value for name, value in read_config().items() if name in names}
+    layers: Layers = {name: (f"{CONFIG_FILE} in the home folder", value) for name, value in config.items()}
+    return layers | {name: (_variable(name), value) for name, value in _from_environment(names).items()}
+
+
+def config_path() -> Path:
+    """Return the path of the hub's own settings, which may not exist."""
+    return env.home() / CONFIG_FILE
+
+
+def set_of_the_hub(name: str, *, value: bool | str) -> None:
+    """Write a key of ``OF_THE_HUB`` into ``config.toml``, and leave its other lines as they are."""
+    if _is_same(read_config().get(name), value):
+        return
+    path = env.prepare_home() / CONFIG_FILE
+    text = path.read_bytes().decode() if path.exists() else ""
+    line = f"{name} = {json.dumps(value, ensure_ascii=False)}"
+    if name in read_config():
+        text = re.sub(rf"^{name}[ \t]*=[^#\r\n]*?(?=[ \t]*(?:#|\r?$))", line, text, count=1, flags=re.MULTILINE)
+    else:
+        newline = "\r\n" if "\r\n" in text else "\n"
+        text = f"{line}{newline}{text}"  # before the first table
+    if not _is_same(tomllib.loads(text).get(name), value):
+        raise Invalid(f"{path} can't be changed safely; write {name} into it by hand")
+    _write_config(path.resolve(), text)
+
+
+def _is_same(found: object, value: bool | str) -> bool:  # noqa: FBT001
+    return type(found) is type(value) and found == value
+
+
+def _write_config(path: Path, text: str) -> None:
+    try:
+        with replacing(path) as file:
+            file.write(text.encode())
+            if path.exists():
+                os.fchmod(file.fileno(), path.stat().st_mode & 0o777)
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be written: {error.strerror}") from error
+
+
+def read_config() -> dict[str, Any]:
+    """Return the content of ``config.toml``; empty if it does not exist. Raises Unavailable with file, line and fix."""
+    path = config_path()
+    try:
+        return _parsed_config(path, path.stat().st_mtime_ns)
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise Unavailable(f"{path}{_broken(error)}; fix it there, or remove the file") from error
+
+
+@lru_cache(maxsize=8)
+def _parsed_config(path: Path, _modified: int) -> dict[str, Any]:
+    return tomllib.loads(path.read_text("utf-8"))
+
+
+_LINE = re.compile(r"^(?P<what>.*?) \(at line (?P<line>\d+), column (?P<column>\d+)\)$")
+
+
+def _broken(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return " is nested too deeply"
+    found = _LINE.match(str(error))
+    if found:
+        what = f"{found['what'][:1].lower()}{found['what'][1:]}"
+        return f", line {found['line']}, column {found['column']}: {what}"
+    return f" cannot be read: {getattr(error, 'strerror', None) or error}"
+
+
+def of_the_project() -> dict[str, Any]:
+    """Return the values that the current store sets itself; none if there is no current store."""
+    if current_alias.get() is None:
+        return {}
+    return {name: json.loads(value) for name, value in rows.fetch("SELECT name, value FROM sessions_app_setting")}
+
+
+def _from_environment(names: Collection[str]) -> dict[str, Any]:
+    # Iterating over the variables that are set is several times as fast as looking up each setting
+    set_names = [variable[len(PREFIX) :].lower() for variable in os.environ if variable.startswith(PREFIX)]
+    named = {name: os.environ.get(_key(name)) for name in set_names if name in names}
+    return {name: _value_of_variable(name, value) for name, value in named.items() if value is not None}
+
+
+def _key(name: str) -> str:
+    return PREFIX + name.upper()
+
+
+def _variable(name: str) -> str:
+    return f"the environment ({_key(name)})"
+
+
+def _value_of_variable(name: str, value: str) -> Any:
+    if name not in EXAMPLES:
+        return value
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError as error:
+        raise Unavailable(
+            f"setting {_key(name)} is not JSON: {error.msg}; write for example {EXAMPLES[name]}"
+        ) from error
+    except RecursionError as error:
+        raise Unavailable(f"setting {_key(name)} is nested too deeply; write for example {EXAMPLES[name]}") from error
+
+
+# Seconds. A change by this process applies at once, one by another process within this time.
+_CACHE_SECONDS = 1.0
+_MAX_CACHED = 256
+
+_cached_rules: dict[tuple[str, str], tuple[float, CustomRules]] = {}
+
+
+@custom_rules_from
+def current_rules() -> CustomRules:
+    """Return the rules and the allowlist of the current store; empty if no store is current."""
+    alias = current_alias.get()
+    if alias is None:
+        return compiled_rules((), ())
+    place = env.home_text(), alias
+    read_at, rules = _cached_rules.get(place, (0.0, None))
+    if rules is None or time.monotonic() - read_at > _CACHE_SECONDS:
+        rules = _read_rules()
+        if len(_cached_rules) >= _MAX_CACHED:
+            _cached_rules.clear()
+        _cached_rules[place] = time.monotonic(), rules
+    return rules
+
+
+def forget_rules() -> None:
+    """Read the rules again at their next use, after a change."""
+    _cached_rules.clear()
+
+
+def _read_rules() -> CustomRules:
+    settings = project_settings()
+    return compiled_rules(tuple(settings.secret_rules), tuple(settings.secret_allow), tuple(settings.mask_personal))

@@ -1,15 +1,11 @@
-"""Find the project that a folder belongs to. Standard library only: hooks and the MCP front import it."""
-
-# Order: what the caller names; ``project`` in the nearest ``.memory-hub.toml``; the git repository, by its remote's
-# or main folder's name, so that worktrees and subfolders share a project; the folder's own name. If two projects are
-# possible, the answer is an error with the choices, never a guess.
+"""Find the project that a folder or a client's session belongs to. Standard library only: hooks and the MCP front import it."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +19,16 @@ from memoryhub.config.repository import (
     resolved,
 )
 from memoryhub.core.disk import replacing
-from memoryhub.core.errors import Invalid
+from memoryhub.core.errors import HubError, Invalid, NotFound
 from memoryhub.core.foreign_files import check_toml, read_foreign
+from memoryhub.core.session_places import SessionPlace, find_place, note_place
 from memoryhub.core.slugs import project_id_of, project_slug
 from memoryhub.env import database_url, home
+
+# Order: what the caller names; ``project`` in the nearest ``.memory-hub.toml``; the git repository, by its remote's
+# or main folder's name, so that worktrees and subfolders share a project; the folder's own name. If two projects are
+# possible, the answer is an error with the choices, never a guess.
+
 
 SETTINGS_FILE = ".memory-hub.toml"
 ORIGIN_FILE = "origin.json"
@@ -304,3 +306,66 @@ def _is_same(mine: dict[str, str], origin: dict[str, str]) -> bool:
 
 def _where(origin: dict[str, str]) -> str:
     return origin.get("remote") or origin.get("common_dir") or origin.get("directory") or "an unknown place"
+
+
+# A hook's event is passive: nobody asked for it. So it creates a project only for a folder that is one for sure; a
+# command, a tool call or an import creates one for any folder.
+
+
+def place_session(client: str, session_id: str, folder: str) -> SessionPlace:
+    """Return where a session began, with its project. The first event of the session notes it.
+
+    Raises:
+        NotFound: the session began in a folder that has no project, or that no longer exists.
+        Invalid: several projects are possible, or a settings file cannot be read.
+    """
+    place = begin_session(client, session_id, folder)
+    if not place.project:
+        place = replace(place, project=project_of_folder(place.folder))
+        _note(client, session_id, place)
+    return place
+
+
+def begin_session(client: str, session_id: str, folder: str) -> SessionPlace:
+    """Return where a session began: at its first event, in the folder of that event."""
+    place = find_place(client, session_id)
+    if place is None:
+        place = SessionPlace(os.path.realpath(folder))
+        if os.path.isdir(place.folder):  # noqa: PTH112
+            _note(client, session_id, place)
+    return place
+
+
+def peek_session(client: str, session_id: str, folder: str) -> SessionPlace:
+    """Return the same as ``place_session`` and note nothing; without a project if there is none."""
+    place = find_place(client, session_id) or SessionPlace(os.path.realpath(folder))
+    try:
+        return place if place.project else replace(place, project=project_of_folder(place.folder))
+    except HubError:
+        return place
+
+
+def project_of_folder(folder: str) -> str:
+    """Return the project of a folder for an event of a hook.
+
+    Raises:
+        NotFound: the folder has no project, or no longer exists.
+        Invalid: several projects are possible, or a settings file cannot be read.
+    """
+    directory = Path(folder)
+    if not is_folder(directory):
+        raise NotFound(f"the folder {folder} no longer exists, so its project is unknown")
+    project = identify_project(project=None, directory=directory)
+    if not is_project_folder(directory, project):
+        raise NotFound(
+            f"{folder} is in no git repository and has no project, so nothing of this session is recorded; to record "
+            f'it, write project = "{project}" to {SETTINGS_FILE} there'
+        )
+    return project
+
+
+def _note(client: str, session_id: str, place: SessionPlace) -> None:
+    try:
+        note_place(client, session_id, place)
+    except OSError:
+        return  # the event itself is recorded

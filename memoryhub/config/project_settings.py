@@ -15,7 +15,7 @@ from memoryhub.config.retention_rules import MAX_RULES, Days, RetentionRule, Rev
 from memoryhub.config.secret_rules import MAX_ALLOWED, Allowed, PersonalType, SecretRule
 from memoryhub.config.secret_rules import MAX_RULES as MAX_SECRET_RULES
 from memoryhub.core.errors import Invalid
-from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.text import did_you_mean
 from memoryhub.core.validation import explain
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from memoryhub.core.events.event_types import Retention, names_where
-from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.kinds import KINDS
 
 if TYPE_CHECKING:
     KindName = str

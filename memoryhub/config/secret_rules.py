@@ -11,27 +11,27 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from memoryhub.core.errors import Invalid
 
 if TYPE_CHECKING:
-    from memoryhub.core.secrets.custom_rules import CustomRules
+    from memoryhub.core.secrets.catalogue import CustomRules
 
 MAX_RULES = 100
 MAX_ALLOWED = 500
 
 
 def _taken(pattern: str) -> str:
-    from memoryhub.core.secrets.custom_rules import checked_pattern
+    from memoryhub.core.secrets.catalogue import checked_pattern
 
     checked_pattern(pattern)
     return pattern
 
 
 def _allowed(text: str) -> str:
-    from memoryhub.core.secrets.custom_rules import pattern_of
+    from memoryhub.core.secrets.catalogue import pattern_of
 
     pattern = pattern_of(text)
     return text if pattern is None else f"/{_taken(pattern)}/"
 
 
-# As in ``memoryhub.core.secrets.personal``, which compiles patterns.
+# As in ``memoryhub.core.secrets.catalogue``, which compiles patterns.
 PersonalType = Literal["email", "phone", "card", "iban", "national_id"]
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
 Allowed = Annotated[str, StringConstraints(min_length=3, max_length=1000), AfterValidator(_allowed)]
@@ -59,7 +59,7 @@ def require_fast(rules: Iterable[SecretRule], allow: Iterable[str]) -> None:
     Raises:
         Invalid: the patterns are too large together.
     """
-    from memoryhub.core.secrets.custom_rules import MAX_SIZE, size_of
+    from memoryhub.core.secrets.catalogue import MAX_SIZE, size_of
 
     size = size_of((rule.pattern for rule in rules), allow)
     if size > MAX_SIZE:
@@ -74,8 +74,7 @@ def compiled_rules(
     rules: tuple[SecretRule, ...], allow: tuple[str, ...], personal: tuple[str, ...] = ()
 ) -> CustomRules:
     """Return compiled rules, allowlist and types of personal data; the same object for equal arguments."""
-    from memoryhub.core.secrets.custom_rules import NO_RULES, CustomRule, compile_rules
-    from memoryhub.core.secrets.personal import Personal
+    from memoryhub.core.secrets.catalogue import NO_RULES, CustomRule, Personal, compile_rules
 
     if not rules and not allow and not personal:
         return NO_RULES

@@ -1,15 +1,12 @@
-"""Start the hub in the background for a client that needs it. Standard library only: hooks and ``mcp`` use it.
-
-At most one hub runs a home: ``serve`` takes the lock of ``serve.lock`` or ends. What starts it here need not wait.
-"""
+"""Start modules of the hub as processes, and the hub itself in the background for a client that needs it."""
 
 from __future__ import annotations
 
 import os
+import sys
 
 from memoryhub.core import home_database
 from memoryhub.core.file_locks import is_locked, try_lock
-from memoryhub.core.module_processes import module_command, module_environment
 from memoryhub.env import SERVE_LOCK, DatabaseUrlError, home_text, make_home
 
 VARIABLE = "MEMORY_HUB_AUTOSTART"
@@ -94,3 +91,21 @@ def _spawn() -> None:
         start_new_session=True,
     )
     hub.returncode = 0  # nobody waits for it: without this, Popen warns when it is collected
+
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """Return the command that runs a module.
+
+    Python then imports nothing from the working folder (-P), which may be a repository that someone else wrote.
+    """
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def module_environment(**changes: str) -> dict[str, str]:
+    """Return this process's environment with changes; modules are found without the working folder."""
+    # A relative folder would be another one in each process
+    folders = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(folder)]  # noqa: PTH117
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([_ROOT, *folders]), **changes}

@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from memoryhub.core import clock
-from memoryhub.core.secrets.shapes import GeneratedMark, NameMark
+from memoryhub.core.secrets.sanitize import GeneratedMark, NameMark
 from memoryhub.core.text import FILLED_LINE, ONE_LINE
 
 # Validation context for stored events: they were sanitised and checked before they were appended.

@@ -18,7 +18,7 @@ from memories.schemas import MemoryGet, MemoryUpdate, MemoryWrite
 from memories.schemas.links import RelationCreate
 from memories.selectors import get_memories
 from memories.services import update_memory, write_memory
-from memories.services.relations import create_relation
+from memories.services.links import create_relation
 from memoryhub.core import clock
 from memoryhub.core.origin import use_origin
 from sessions_app.hook_parser import parse_hook
@@ -33,8 +33,8 @@ from sessions_app.schemas import (
 )
 from sessions_app.services import end_session, record_commit
 from sessions_app.services.capture import capture
-from sessions_app.services.iterations import advance_iteration, complete_iteration, start_iteration
 from sessions_app.services.profile import change_settings
+from sessions_app.services.work import advance_iteration, complete_iteration, start_iteration
 
 Step = Mapping[str, Any]
 

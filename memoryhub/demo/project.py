@@ -21,7 +21,7 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import SAMPLE_TRACE, use_origin
 from memoryhub.core.stores.store import StoreId, forget, project_store, use_store
 from memoryhub.demo.player import Stage
-from memoryhub.ops.backups.paths import folder_of
+from memoryhub.ops.backups.files import backup_folder
 from memoryhub.registry.projects import ProjectCreate, create_project
 from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session
@@ -124,7 +124,9 @@ def remove_demo(*, also_others: bool = False) -> int:
             "them too"
         )
     forget(store)
-    shutil.rmtree(folder_of(store), ignore_errors=True)  # backups without a store would look like those of a lost store
+    shutil.rmtree(
+        backup_folder(store), ignore_errors=True
+    )  # backups without a store would look like those of a lost store
     stores.remove(store)
     return found.events
 

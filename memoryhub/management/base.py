@@ -32,7 +32,7 @@ from memoryhub.core.stores.store import GLOBAL_STORE, StoreId, list_projects, or
 from memoryhub.core.text import hanging, printable
 from memoryhub.management.parsers import DJANGOS_OPTIONS, describe
 from memoryhub.ops.serving.drain import drain_before_reading
-from memoryhub.ops.serving.lock import find_running
+from memoryhub.ops.serving.process import find_running
 from memoryhub.registry.project_lookup import require_project_of
 
 # The end of the first sentence or clause of a help text

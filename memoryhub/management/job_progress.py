@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from memoryhub.core.jobs import Job
-from memoryhub.ops.jobs.running import Watch
-from memoryhub.ops.jobs.targets import Target
+from memoryhub.ops.jobs.running import Target, Watch
 
 _STEPS = 10
 

@@ -1,10 +1,4 @@
-"""Entry point of ``memory-hub mcp``: answers from a snapshot while the server is being imported.
-
-A thread imports and builds the server. Until it is ready, the main thread answers the handshake,
-``server/discover``, ``ping`` and lists from the snapshot, and queues everything else. Then the server takes over the
-wire: the opening is replayed to it, to bring it into the same state, and its second answer is dropped. Standard
-library only.
-"""
+"""Entry point of ``memory-hub mcp``: answers from a snapshot while the server is imported, or refuses."""
 
 from __future__ import annotations
 
@@ -16,17 +10,19 @@ import signal
 import sys
 import threading
 
+import memoryhub
 from memoryhub.config import enabled
 from memoryhub.env import HomeError, check_home, names_a_database
-from memoryhub.mcp import envelope, options, snapshot
-from memoryhub.mcp.envelope import MalformedError
-from memoryhub.mcp.opening import REPLAY_ID, Opening
-from memoryhub.mcp.wire import Handover, Overlong, Wire, claim, write_all
+from memoryhub.mcp import jsonrpc, options, snapshot
+from memoryhub.mcp.jsonrpc import Handover, LineBuffer, MalformedError, Overlong, Wire, claim, write_all
+from memoryhub.mcp.snapshot import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REPLAY_ID, Opening
 
 TYPE_CHECKING = False  # type checkers treat it as typing.TYPE_CHECKING, without the import
+
 if TYPE_CHECKING:
-    from memoryhub.mcp.off import Refusal
-    from memoryhub.mcp.serve import Hub
+    from memoryhub.mcp.jsonrpc import Message
+    from memoryhub.mcp.stdio import Hub
+
 
 _CHUNK_BYTES = 1 << 16
 _SWITCH_INTERVAL_SECONDS = 0.0005
@@ -70,8 +66,6 @@ def _go_to(directory: str) -> bool:
 def _refusal() -> Refusal | None:
     try:
         if reason := enabled.switched_off_by():
-            from memoryhub.mcp.off import switched_off
-
             return switched_off(reason)
         check_home()
         if names_a_database():
@@ -79,14 +73,11 @@ def _refusal() -> Refusal | None:
 
             require_own(by_client=True)
     except HomeError as error:
-        from memoryhub.mcp.off import unavailable
-
         return unavailable(str(error))
     return None
 
 
 def _serve_off(chosen: options.Options, refusal: Refusal) -> int:
-    from memoryhub.mcp.off import SWITCHED_OFF, serve_off
 
     if chosen.http is not None or refusal.code != SWITCHED_OFF:
         sys.stderr.write(f"{refusal.sentence}\n")
@@ -130,7 +121,7 @@ class Front:
 
     def _build(self) -> None:
         try:
-            from memoryhub.mcp.serve import build
+            from memoryhub.mcp.stdio import build
 
             self._hub = build(self._options, self._key)
         except BaseException:  # noqa: BLE001  (reported by the main thread)
@@ -165,7 +156,7 @@ class Front:
 
     def _take(self, line: bytes | Overlong) -> None:
         try:
-            message = envelope.parse(line)
+            message = jsonrpc.parse(line)
         except MalformedError as malformed:
             write_all(self.handover.wire.outgoing, b"".join(malformed.answers))
             return
@@ -181,5 +172,75 @@ class Front:
         reason = "Memory Hub could not start: " + self._failure.strip().rpartition("\n")[2]
         for message in self.handover.backlog:
             if "id" in message and message["id"] != REPLAY_ID:
-                line = envelope.error_line(message["id"], envelope.INTERNAL_ERROR, reason)
+                line = jsonrpc.error_line(message["id"], jsonrpc.INTERNAL_ERROR, reason)
                 write_all(self.handover.wire.outgoing, line)
+
+
+SWITCHED_OFF = "switched_off"
+_REFUSAL_CHUNK_BYTES = 1 << 16
+_METHOD_NOT_FOUND = -32601
+_LISTS = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+_SERVER = {"name": "memory-hub", "title": "Memory Hub", "version": memoryhub.__version__}
+_FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+
+
+class Refusal:
+    """Why the hub offers nothing. Over HTTP the process exits with ``exit_code``; over stdio it keeps serving."""
+
+    __slots__ = ("code", "exit_code", "sentence")
+
+    def __init__(self, code: str, sentence: str, *, exit_code: int) -> None:
+        self.code = code
+        self.sentence = sentence
+        self.exit_code = exit_code
+
+
+def switched_off(reason: str) -> Refusal:
+    sentence = f"Memory Hub is switched off here by {reason}; nothing is stored or found until you remove that."
+    return Refusal(SWITCHED_OFF, sentence, exit_code=1)
+
+
+def unavailable(problem: str) -> Refusal:
+    from memoryhub.core.errors import Unavailable
+
+    return Refusal(Unavailable.code, f"Memory Hub is unavailable: {problem}.", exit_code=Unavailable.exit_code)
+
+
+def serve_off(refusal: Refusal, wire: Wire) -> None:
+    buffer = LineBuffer()
+    while chunk := os.read(wire.incoming, _REFUSAL_CHUNK_BYTES):
+        for line in buffer.feed(chunk):
+            try:
+                answer = _answered(jsonrpc.parse(line), refusal)
+            except MalformedError as malformed:
+                answer = b"".join(malformed.answers)
+            write_all(wire.outgoing, answer)
+
+
+def _answered(message: Message, refusal: Refusal) -> bytes:
+    if "id" not in message or "method" not in message:
+        return b""
+    result = _result(message["method"], message.get("params") or {}, refusal)
+    if result is None:
+        return jsonrpc.error_line(message["id"], _METHOD_NOT_FOUND, refusal.sentence)
+    return jsonrpc.dump({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+
+def _result(method: str, params: Message, refusal: Refusal) -> Message | None:
+    about: Message = {"capabilities": {"tools": {}}, "serverInfo": _SERVER, "instructions": refusal.sentence}
+    if method == "initialize":
+        wanted = params.get("protocolVersion")
+        return {"protocolVersion": wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1], **about}
+    if method == "server/discover":
+        return {"supportedVersions": list(MODERN_VERSIONS), **about, **_FRESH}
+    if method == "tools/call":
+        text = f"{refusal.code}: {refusal.sentence}"
+        return {"content": [{"type": "text", "text": text}], "isError": True, "resultType": "complete"}
+    if method in _LISTS:
+        return {_LISTS[method]: [], **_FRESH}
+    return {} if method == "ping" else None

@@ -10,15 +10,13 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from memoryhub.core.stores import connections as store_connections
 from memoryhub.core.stores.store import project_store
-from memoryhub.mcp import registry
-from memoryhub.mcp.binding import Binding
-from memoryhub.mcp.calls import Calls
-from memoryhub.mcp.confirmation import Questions
+from memoryhub.mcp import listing
+from memoryhub.mcp.binding import IDLE_SECONDS, Binding, TurnKeepers
+from memoryhub.mcp.calls import Calls, Questions
 from memoryhub.mcp.gate import Backend
 from memoryhub.mcp.server import build_server
 from memoryhub.mcp.subscriptions import Subscriptions
 from memoryhub.mcp.threads import THREAD_END_SECONDS, Workers
-from memoryhub.mcp.turns import IDLE_SECONDS, TurnKeepers
 from memoryhub.ops.serving.live import Streams
 
 
@@ -49,7 +47,7 @@ class Host:
         server = build_server(
             lambda project: self._of(project)[0], self._questions, profile=profile, subscriptions=self._subscriptions
         )
-        registry.extend_for_tests(server)
+        listing.extend_for_tests(server)
         # The gate has its own limits; a session is never ended before the gate forgets it.
         self._manager = StreamableHTTPSessionManager(server, session_idle_timeout=IDLE_SECONDS, max_sessions=None)
         self._ended = asyncio.Event()

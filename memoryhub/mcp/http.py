@@ -18,7 +18,7 @@ from memoryhub.config.repository import working_folder
 from memoryhub.core.errors import Forbidden, HubError
 from memoryhub.core.secret_files import TOKEN, read_or_create_secret
 from memoryhub.mcp.options import LOOPBACK, Options
-from memoryhub.mcp.serve import STOP_SIGNALS, load
+from memoryhub.mcp.stdio import STOP_SIGNALS, load
 from memoryhub.ops.serving.listener import UVICORN_OPTIONS, address_of, bind
 
 if TYPE_CHECKING:

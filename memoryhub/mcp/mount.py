@@ -102,9 +102,9 @@ def _import_host() -> type[Host]:
 
     sdk.load(http=True)
     with sdk.deferred_models():
-        from memoryhub.mcp import registry
+        from memoryhub.mcp import listing
 
-        registry.load_tools()
+        listing.load_tools()
         from memoryhub.mcp.host import Host
     return Host
 

@@ -1,28 +1,30 @@
-"""Move messages between the wire and the SDK on the event loop, without threads.
-
-The SDK's own transport drops what it cannot parse, so that the client waits forever; here every line is answered.
-"""
+"""Move messages between file descriptors and the SDK on the event loop, and record its answers for a snapshot."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import select
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import mcp_types as types
+from mcp.server.lowlevel import Server
+from mcp.shared._context_streams import create_context_streams
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from memoryhub.mcp import envelope
-from memoryhub.mcp.envelope import MalformedError
-from memoryhub.mcp.opening import REPLAY_ID
-from memoryhub.mcp.streams import Incoming, Output
+from memoryhub.mcp import jsonrpc
+from memoryhub.mcp.jsonrpc import Handover, MalformedError, Overlong
+from memoryhub.mcp.snapshot import HANDSHAKE_VERSIONS, LIST_METHODS, MODERN_VERSIONS, REPLAY_ID, Answers
 from memoryhub.mcp.threads import LAST_WRITE_SECONDS
-from memoryhub.mcp.wire import Handover, Overlong
 
 if TYPE_CHECKING:
-    from memoryhub.mcp.envelope import Message
+    from memoryhub.mcp.jsonrpc import Message
+
 
 _CHUNK_BYTES = 1 << 18
 # After the end of input, how long to wait for each further answer.
@@ -76,7 +78,7 @@ class Pump:
             self._settle(message.id)
             if message.id == REPLAY_ID:
                 return
-        self._output.write(envelope.dump(_to_wire(message)))
+        self._output.write(jsonrpc.dump(_to_wire(message)))
         await self._output.ready()
 
     async def aclose(self) -> None:
@@ -103,7 +105,7 @@ class Pump:
 
     def _take(self, line: bytes | Overlong) -> None:
         try:
-            self._accept(envelope.parse(line))
+            self._accept(jsonrpc.parse(line))
         except MalformedError as malformed:
             for answer in malformed.answers:
                 self._output.write(answer)
@@ -154,3 +156,165 @@ def _to_wire(message: Any) -> Message:
         return {"jsonrpc": "2.0", "id": message.id, "result": message.result}
     wire: Message = message.model_dump(by_alias=True, mode="json", exclude_unset=True)
     return wire
+
+
+_YIELD_EVERY = 16
+_FULL_BYTES = 1 << 20
+
+
+class Incoming:
+    def __init__(self) -> None:
+        self._items: deque[SessionMessage | Exception] = deque()
+        self._arrived = asyncio.Event()
+        self._ended = False
+        self._taken = 0
+
+    def put(self, item: SessionMessage | Exception) -> None:
+        self._items.append(item)
+        self._arrived.set()
+
+    def end(self) -> None:
+        self._ended = True
+        self._arrived.set()
+
+    async def receive(self) -> SessionMessage | Exception:
+        self._taken += 1
+        if self._taken % _YIELD_EVERY == 0:
+            await asyncio.sleep(0)  # let the calls run that a flood of messages has started
+        while not self._items:
+            if self._ended:
+                raise anyio.EndOfStream
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self._items.popleft()
+
+    async def aclose(self) -> None:
+        self._items.clear()
+        self.end()
+
+    def __aiter__(self) -> Incoming:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Incoming:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class Output:
+    """Writes bytes in order to any kind of descriptor, without blocking the event loop.
+
+    The descriptor may be shared with other processes, so it is not made non-blocking. Instead, at most ``PIPE_BUF``
+    bytes are written at once, when ``poll`` reports that they fit.
+    """
+
+    def __init__(self, descriptor: int, loop: asyncio.AbstractEventLoop, *, on_broken: Callable[[], None]) -> None:
+        self.broken = False
+        self._descriptor = descriptor
+        self._loop = loop
+        self._on_broken = on_broken
+        self._pending: deque[memoryview] = deque()
+        self._pending_bytes = 0
+        self._waiting = False
+        self._relaxed = asyncio.Event()
+        self._relaxed.set()
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLOUT)
+
+    def write(self, data: bytes) -> None:
+        if self.broken:
+            return
+        self._pending.append(memoryview(data))
+        self._pending_bytes += len(data)
+        if not self._waiting:
+            self._write_some()
+
+    async def ready(self) -> None:
+        """Wait while more than a megabyte is unread."""
+        if self._pending_bytes > _FULL_BYTES:
+            self._relaxed.clear()
+            await self._relaxed.wait()
+
+    async def drain(self) -> None:
+        """Wait until everything is written or the reader is gone."""
+        while self._pending and not self.broken:
+            self._relaxed.clear()
+            await self._relaxed.wait()
+
+    def _write_some(self) -> None:
+        try:
+            while self._pending and self._poll.poll(0):
+                written = os.write(self._descriptor, self._pending[0][: select.PIPE_BUF])
+                self._advance(written)
+        except BlockingIOError:
+            pass  # another process has filled the pipe
+        except OSError:
+            self._break()
+        self._wait_for_room(wanted=bool(self._pending))
+        if not self._pending:
+            self._relaxed.set()
+
+    def _advance(self, written: int) -> None:
+        self._pending_bytes -= written
+        rest = self._pending[0][written:]
+        if rest:
+            self._pending[0] = rest
+        else:
+            self._pending.popleft()
+
+    def _wait_for_room(self, *, wanted: bool) -> None:
+        if wanted and not self._waiting:
+            self._loop.add_writer(self._descriptor, self._write_some)
+        elif self._waiting and not wanted:
+            self._loop.remove_writer(self._descriptor)
+        self._waiting = wanted
+
+    def _break(self) -> None:
+        self.broken = True
+        self._pending.clear()
+        self._pending_bytes = 0
+        self._on_broken()
+
+
+_ENVELOPE = "io.modelcontextprotocol/"
+
+
+def record(server: Server[Any]) -> Answers:
+    """Return the server's answers to opening messages, without errors. Runs its own event loop."""
+    return anyio.run(_record, server)
+
+
+async def _record(server: Server[Any]) -> Answers:
+    answers: Answers = {}
+    for version in HANDSHAKE_VERSIONS:
+        hello = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "snapshot", "version": "1"}}
+        requests = [("initialize", hello), *((method, {}) for method in ("ping", *LIST_METHODS))]
+        answers[version] = await _ask(server, requests)
+    for version in MODERN_VERSIONS:
+        meta = {"_meta": {f"{_ENVELOPE}protocolVersion": version, f"{_ENVELOPE}clientCapabilities": {}}}
+        answers[version] = await _ask(server, [(method, meta) for method in ("server/discover", "ping", *LIST_METHODS)])
+    return answers
+
+
+async def _ask(server: Server[Any], requests: list[tuple[str, dict[str, Any]]]) -> dict[str, str]:
+    to_server, server_reads = create_context_streams[SessionMessage | Exception](len(requests))
+    server_writes, from_server = create_context_streams[SessionMessage](len(requests))
+    answers: dict[str, str] = {}
+    async with anyio.create_task_group() as group:
+        group.start_soon(server.run, server_reads, server_writes, server.create_initialization_options())
+        for method, params in requests:
+            request = types.JSONRPCRequest(jsonrpc="2.0", id=1, method=method, params=params)
+            await to_server.send(SessionMessage(request))
+            answer = (await from_server.receive()).message
+            if isinstance(answer, types.JSONRPCResponse):
+                answers[method] = json.dumps(answer.result, ensure_ascii=False, separators=(",", ":"))
+        await to_server.aclose()
+    await from_server.aclose()
+    return answers

@@ -18,13 +18,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 import memoryhub
 from memoryhub.core.errors import Gone, HubError, Invalid, NotFound
 from memoryhub.core.tools import Resource, Tool, all_prompts, all_resources, all_tools, find_tool
-from memoryhub.mcp.caller import ADMITTED, SESSION_HEADER, Admitted, Caller
-from memoryhub.mcp.calls import Calls, Result, clean_actor, error_result, nearest_tools
-from memoryhub.mcp.confirmation import Questions, StateSeal
-from memoryhub.mcp.prompts import completion_of, describe_prompt, find_suggest, get_prompt
-from memoryhub.mcp.registry import listed_name, listed_tools
-from memoryhub.mcp.resources import Match, Resources
-from memoryhub.mcp.schema import input_schema
+from memoryhub.mcp.binding import ADMITTED, SESSION_HEADER, Admitted, Caller
+from memoryhub.mcp.calls import Calls, Questions, Result, StateSeal, clean_actor, error_result, nearest_tools
+from memoryhub.mcp.listing import input_schema, listed_name, listed_tools
+from memoryhub.mcp.resources import Match, Resources, completion_of, describe_prompt, find_suggest, get_prompt
 
 if TYPE_CHECKING:
     from memoryhub.mcp.subscriptions import Subscriptions

@@ -1,8 +1,4 @@
-"""The server's answers from the last run, so that the next start can answer before it has imported anything.
-
-A snapshot is valid as long as its key matches: Python, installed SDK, and size and time of every source file of the
-hub. Standard library only.
-"""
+"""Answer a connection's first messages from the last run's snapshot, before anything is imported. Stdlib only."""
 
 from __future__ import annotations
 
@@ -11,10 +7,17 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 
 from memoryhub import env
 from memoryhub.core.disk import replacing
+
+TYPE_CHECKING = False  # type checkers treat it as typing.TYPE_CHECKING, without the import
+
+if TYPE_CHECKING:
+    from memoryhub.mcp.jsonrpc import Message
+
 
 TEST_TOOLS_VARIABLE = "MEMORY_HUB_TEST_TOOLS"
 
@@ -72,3 +75,117 @@ def _sources(folder: str) -> Iterator[str]:
             elif entry.name.endswith(".py"):
                 stat = entry.stat()
                 yield f"{entry.path} {stat.st_size} {stat.st_mtime_ns}"
+
+
+HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+MODERN_VERSIONS = ("2026-07-28",)
+# Id under which an answered opening is replayed to the server; its second answer is dropped.
+REPLAY_ID = "memory-hub:replayed-opening"
+LIST_METHODS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
+
+_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+_CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
+_CLIENT_KEY = "io.modelcontextprotocol/clientInfo"
+
+
+class _Era(Enum):
+    UNOPENED = "unopened"
+    HANDSHAKE = "handshake"
+    MODERN = "modern"
+    # Everything goes to the server.
+    SERVER = "server"
+
+
+class Step:
+    """What to do with a message: send a result (JSON text), pass messages to the server, or both."""
+
+    __slots__ = ("for_server", "result")
+
+    def __init__(self, result: str | None, *for_server: Message) -> None:
+        self.result = result
+        self.for_server = for_server
+
+
+class Opening:
+    def __init__(self, answers: Answers | None) -> None:
+        self._answers = answers or {}
+        self._era = _Era.UNOPENED if answers else _Era.SERVER
+        self._version = ""
+
+    def take(self, message: Message) -> Step:
+        if "id" not in message or "method" not in message:
+            return Step(None, message)
+        opens = self._era is _Era.UNOPENED
+        if opens:
+            self._open(message)
+        result = self._find(message, opens=opens)
+        if result is None:
+            if opens:
+                self._era = _Era.SERVER
+            return Step(None, message)
+        return Step(result, {**message, "id": REPLAY_ID}) if opens else Step(result)
+
+    def _open(self, message: Message) -> None:
+        params = message.get("params") or {}
+        meta = params.get("_meta")
+        if message["method"] == "initialize" and _is_handshake(params):
+            offered = params["protocolVersion"]
+            self._era = _Era.HANDSHAKE
+            self._version = offered if offered in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
+        elif isinstance(meta, dict) and _is_modern_envelope(meta):
+            self._era = _Era.MODERN
+            self._version = meta[_VERSION_KEY]
+
+    def _find(self, message: Message, *, opens: bool) -> str | None:
+        method, params = message["method"], message.get("params")
+        meta = (params or {}).get("_meta")
+        answers = self._answers.get(self._version, {})
+        if self._era is _Era.HANDSHAKE:
+            plain = opens if method == "initialize" else _is_bare(params) and _is_plain_meta(meta)
+        else:
+            plain = self._era is _Era.MODERN and _is_bare(params) and _is_modern_envelope(meta)
+        return answers.get(method) if plain else None
+
+
+def _is_handshake(params: Message) -> bool:
+    capabilities = params.get("capabilities")
+    return (
+        params.keys() <= {"protocolVersion", "capabilities", "clientInfo"}
+        and isinstance(params.get("protocolVersion"), str)
+        and isinstance(capabilities, dict)
+        and all(isinstance(value, dict) for value in capabilities.values())
+        and _is_implementation(params.get("clientInfo"))
+    )
+
+
+def _is_implementation(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("name"), str)
+        and isinstance(value.get("version"), str)
+        and all(isinstance(part, str) for part in value.values())
+    )
+
+
+def _is_modern_envelope(meta: object) -> bool:
+    return (
+        isinstance(meta, dict)
+        and meta.get(_VERSION_KEY) in MODERN_VERSIONS
+        and isinstance(meta.get(_CAPABILITIES_KEY), dict)
+        and all(isinstance(value, dict) for value in meta[_CAPABILITIES_KEY].values())
+        and (_CLIENT_KEY not in meta or _is_implementation(meta[_CLIENT_KEY]))
+    )
+
+
+def _is_plain_meta(meta: object) -> bool:
+    if meta is None:
+        return True
+    token = meta.get("progressToken", "") if isinstance(meta, dict) else None
+    return isinstance(meta, dict) and _VERSION_KEY not in meta and isinstance(token, int | str)
+
+
+def _is_bare(params: object) -> bool:
+    # No parameter but _meta: nothing that could change the answer.
+    if params is None:
+        return True
+    return isinstance(params, dict) and params.keys() <= {"_meta"} and isinstance(params.get("_meta", {}), dict)

@@ -24,7 +24,7 @@ from mcp.shared.exceptions import MCPError
 from memoryhub.core.errors import HubError, Invalid, NotFound, TooMany
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import StoreId, project_store, use_store
-from memoryhub.mcp.caller import ADMITTED, SESSION_HEADER, Admitted
+from memoryhub.mcp.binding import ADMITTED, SESSION_HEADER, Admitted
 from memoryhub.mcp.resources import Match, Resources
 from memoryhub.mcp.threads import Workers
 from memoryhub.ops.serving.live import Streams, source_of_store

@@ -18,8 +18,8 @@ import django
 
 from memoryhub import env
 from memoryhub.core import home_database
+from memoryhub.core.autostart import module_command, module_environment
 from memoryhub.core.errors import Conflict, Unavailable
-from memoryhub.core.module_processes import module_command, module_environment
 
 # Sessions and sign-in links are left: people sign in again
 _TABLES = ("auth.group", "auth.user", "memoryhub", "admin.logentry")

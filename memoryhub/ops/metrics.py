@@ -18,10 +18,10 @@ from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import STORE_PREFIX
 from memoryhub.core.stores.store import current_store, list_projects, project_store, use_store
 from memoryhub.models import JobResult
-from memoryhub.ops.jobs.runs import last_runs
+from memoryhub.ops.jobs.running import last_runs
 from memoryhub.ops.jobs.schedules import next_runs
 from memoryhub.ops.jobs.status import projection_lag
-from sessions_app.refusals import REJECTIONS
+from sessions_app.services.turns import REJECTIONS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "memory_hub_"

@@ -21,9 +21,9 @@ from memoryhub.core.log.event_view import as_of
 from memoryhub.core.log.read import described
 from memoryhub.core.models import RawEvent
 from memoryhub.core.text import indented
+from sessions_app.audit import event_line
 from sessions_app.models import Commit, Iteration, Session, Turn
 from sessions_app.present import commit_text, iteration_text, session_text, turn_line
-from sessions_app.replay import event_line
 from sessions_app.schemas import IterationGet, TurnList
 from sessions_app.selectors import get_iteration, list_turns, view_commit, view_session, view_turn
 

@@ -16,7 +16,6 @@ from memoryhub.core.permissions import TO_MAKE_PLACES, Act, demand
 from memoryhub.core.schemas import Listing, Paging, self_evident
 from memoryhub.core.stores.store import StoreId, org_store, use_store
 from memoryhub.core.stores.store import list_orgs as org_ids
-from memoryhub.registry.present import org_line
 from memoryhub.registry.projects import projects_by_org, projects_of
 from memoryhub.registry.store_cards import (
     IfTaken,
@@ -27,13 +26,14 @@ from memoryhub.registry.store_cards import (
     WithIdFromName,
     create_described,
     name_fields,
+    org_line,
     overview_fields,
     page_of_cards,
     place_to_describe,
     read_card,
     store_here,
 )
-from sessions_app.events.work import Slug
+from sessions_app.events.sessions import Slug
 from sessions_app.schemas import OrgDescribe
 from sessions_app.selectors import org_of_project, profile
 from sessions_app.services.profile import describe

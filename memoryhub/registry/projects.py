@@ -18,7 +18,6 @@ from memoryhub.core.schemas import Command, Listing, Paging, self_evident
 from memoryhub.core.slugs import DIGEST_PREFIX, project_id_of
 from memoryhub.core.stores.store import StoreId, current_store, project_store, use_store
 from memoryhub.core.stores.store import list_projects as project_ids
-from memoryhub.registry.present import project_line
 from memoryhub.registry.store_cards import (
     IfTaken,
     Problem,
@@ -32,10 +31,11 @@ from memoryhub.registry.store_cards import (
     overview_fields,
     page_of_cards,
     place_to_describe,
+    project_line,
     read_card,
     store_here,
 )
-from sessions_app.events.work import Slug
+from sessions_app.events.sessions import Slug
 from sessions_app.models import Commit, Session
 from sessions_app.schemas import ProjectDescribe
 from sessions_app.selectors import profile

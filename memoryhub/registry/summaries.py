@@ -13,9 +13,15 @@ from memoryhub.core.stores.store import list_projects as project_ids
 from memoryhub.models import StoreCheck
 from memoryhub.registry import organizations, projects
 from memoryhub.registry.organizations import OrgOverview
-from memoryhub.registry.present import org_line, project_line
 from memoryhub.registry.projects import ProjectCard, ProjectDetails, ProjectList
-from memoryhub.registry.store_cards import StoreOverview, overview_fields, page_of_cards, read_card
+from memoryhub.registry.store_cards import (
+    StoreOverview,
+    org_line,
+    overview_fields,
+    page_of_cards,
+    project_line,
+    read_card,
+)
 
 
 class ChainFinding(BaseModel):

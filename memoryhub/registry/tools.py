@@ -6,8 +6,8 @@ from memoryhub.core.schemas import Paging
 from memoryhub.core.tools import Answer, Tool, ToolGroup, listed, register_tools
 from memoryhub.registry import organizations, projects
 from memoryhub.registry.organizations import OrgCreate
-from memoryhub.registry.present import org_line, org_text, project_line, project_text
 from memoryhub.registry.projects import ProjectCard, ProjectCreate, ProjectGet, ProjectList
+from memoryhub.registry.store_cards import org_line, org_text, project_line, project_text
 
 
 class OrgList(Paging):

@@ -21,15 +21,15 @@ from memoryhub.core.schemas import Paging
 from memoryhub.ops import health, metrics
 from memoryhub.registry import organizations, projects, summaries
 from memoryhub.rest.auth import BearerToken, SignedIn, is_known
-from memoryhub.rest.export_routes import router as exports
 from memoryhub.rest.framework import HubAPI, from_caller, granted, in_project
-from memoryhub.rest.hook_routes import deliveries
-from memoryhub.rest.hook_routes import router as hooks
-from memoryhub.rest.members_api import router as members
+from memoryhub.rest.routes import delivery_routes
+from memoryhub.rest.routes import export_routes as exports
+from memoryhub.rest.routes import hook_routes as hooks
+from memoryhub.rest.routes import member_routes as members
 from sessions_app.api import by_name as sessions_by_name
 from sessions_app.api import router as sessions
+from sessions_app.api import work_router as work
 from sessions_app.schemas import OrgDescribe, ProjectDescribe
-from sessions_app.work_api import router as work
 
 DESCRIPTION = """Read and write the memory of projects.
 
@@ -172,7 +172,7 @@ for router in (
     governance,
     sessions_by_name,
     exports,
-    deliveries,
+    delivery_routes,
 ):
     router.add_decorator(in_project)
     api.add_router("projects/{project_id}", router)

@@ -4,7 +4,7 @@ from typing import Any
 
 from django import template
 
-from memoryhub.ops.chain_state import chain_state
+from memoryhub.ops.jobs.status import chain_state
 
 register = template.Library()
 

@@ -8,8 +8,8 @@ from django import template
 from django.urls import reverse
 
 from memoryhub.web.help_page import guide_for
-from memoryhub.web.inbox import KEYS as INBOX_KEYS
-from memoryhub.web.inbox import inbox_of
+from memoryhub.web.inbox_page import KEYS as INBOX_KEYS
+from memoryhub.web.inbox_page import inbox_of
 from memoryhub.web.navigation import hub_pages, sections
 
 register = template.Library()

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from decisions.exporting import file_name, madr_document, with_front_matter
 from decisions.models import Decision
-from decisions.selectors.decisions import views as decision_views
+from decisions.selectors import views as decision_views
 from memories.models import Memory, MemoryKind, MemoryScope, ReviewState
 from memories.selectors.memories import views as memory_views
 from memories.selectors.relations import relations_of

@@ -1,17 +1,51 @@
-"""Import the records of a source: a preview, or a batch in each project that can be undone."""
+"""Import records of other tools into projects, in batches that can be undone."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
+from pydantic import ValidationError
+
+from governance.imports import begin_import, end_import, in_batch
+from memories.duplicates import Existing, ExistingMemories, current_topic
+from memories.events import MEMORY_WRITTEN, MemoryWritten
+from memories.importing import count_repeated, delete_repeated
+from memories.importing.files import imported_times, without_deleted
+from memories.kinds import check_attributes, check_type
+from memories.models import Memory, RelationType
+from memories.pack.sections import is_echo
+from memories.projectors import content_hash
+from memories.schemas import MAX_CONTENT, ImportedMemory
+from memories.schemas.links import LinkStatus, RelationCreate
+from memories.selectors.versions import imported_states
+from memories.services import write_memories
+from memories.services.links import create_relation
+from memoryhub.config.folder import NO_FOLDER, use_folder
 from memoryhub.config.identity import identify_project
-from memoryhub.core.errors import Invalid
+from memoryhub.core import log
+from memoryhub.core.errors import Conflict, HubError, Invalid
+from memoryhub.core.origin import use_origin
+from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.slugs import project_id_of
-from memoryhub.transfer.project_import import ProjectImport
+from memoryhub.core.stores.store import list_projects, project_store, use_store
+from memoryhub.core.text import flat, shortened
+from memoryhub.core.validation import explain
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Report, SessionRecord
+from sessions_app.services.past_sessions import (
+    Fate,
+    PastSession,
+    PastTurn,
+    PlannedSession,
+    drafts_of,
+    plan_past_sessions,
+    record_past_session,
+)
 
 # Records that are compared with the store at once; fewer if their texts are long
 _BATCH = 500
@@ -110,3 +144,247 @@ def _characters(record: Record) -> int:
     if isinstance(record, SessionRecord):
         return sum(len(turn.prompt) + len(turn.answer) for turn in record.turns)
     return len(record.content) if isinstance(record, MemoryRecord) else 0
+
+
+_TOPICS_AT_ONCE = 500
+_MAX_TITLE = 200
+_MAX_KEY = 200
+_MAX_PLACE = 1_000
+_MAX_TAGS, _MAX_TAG = 32, 64
+_NOT_STATE = {"if_exists", "named", "related_chunks", "idempotency_key"}
+# Names that are the same in every hub, such as a UUID
+_UNIQUE = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+class ProjectImport:
+    """Decides what becomes of each record in one project, and writes it."""
+
+    def __init__(self, tool: str, project: str) -> None:
+        self.report = Report(project)
+        self._tool = tool
+        self._texts: set[str] = set()
+        # Texts of guidelines: notes of the same text are deleted
+        self._rule_hashes: set[str] = set()
+        # (topic of the source, relation, topic of the target)
+        self._relations: list[tuple[str, str, str]] = []
+
+    def preview(self, records: Sequence[Record]) -> None:
+        exists = self.report.project in list_projects()
+        with _opened(self.report.project) if exists else use_folder(NO_FOLDER):
+            for planned in self._sessions(records, is_new=not exists):
+                self._attempt(planned, lambda of: {name for *_, draft in drafts_of(of) for name in draft.redactions})
+            for command in self._memories(records, is_new=not exists):
+                self.report.secrets.update(log.prepare(MEMORY_WRITTEN, _state(command)).redactions)
+            if exists and self.report.changes:
+                self.report.replaced = count_repeated(self._rule_hashes)
+
+    def write(self, records: Sequence[Record], place: str) -> None:
+        with _opened(self.report.project):
+            sessions = self._sessions(records)
+            memories = self._memories(records)
+            if self.report.changes and self.report.batch is None:
+                self.report.batch = begin_import(tool=self._tool, place=place)
+            if self.report.batch is None:
+                return
+            session_of = {topic_of(self._tool, record.key): self._session(record) for record in _memories_of(records)}
+            with in_batch(self._tool, self.report.batch):
+                for planned in sessions:
+                    self._attempt(planned, lambda of: record_past_session(planned=of))
+                self._write(memories, session_of)
+
+    def finish(self) -> None:
+        report = self.report
+        if report.batch is None:
+            return
+        with _opened(report.project), in_batch(self._tool, report.batch):
+            report.relations = _relate(self._relations)
+            report.replaced = delete_repeated(self._rule_hashes)
+            end_import(report.batch, report.counts)
+
+    # By session, which is in the header of an event
+    def _write(self, commands: Sequence[ImportedMemory], session_of: dict[str, str]) -> None:
+        groups: dict[str, list[ImportedMemory]] = {}
+        for command in commands:
+            groups.setdefault(session_of.get(command.topic_key or "", ""), []).append(command)
+        for session, group in groups.items():
+            with use_origin(session_id=session):
+                for result in write_memories(commands=group):
+                    self.report.secrets.update(result.redacted)
+
+    def _attempt(self, planned: PlannedSession, act: Callable[[PlannedSession], set[str]]) -> None:
+        try:
+            self.report.secrets.update(act(planned))
+        except (ValidationError, HubError) as error:
+            self.report.leave(planned.session.session_id, _why(error))
+            self.report.sessions -= planned.fate is Fate.CREATED
+            self.report.sessions_extended -= planned.fate is Fate.EXTENDED
+
+    def _sessions(self, records: Sequence[Record], *, is_new: bool = False) -> list[PlannedSession]:
+        found = []
+        for record in records:
+            if isinstance(record, SessionRecord):
+                self.report.names[record.project] += 1
+                if any(turn.prompt.strip() or turn.answer.strip() for turn in record.turns) or record.summary.strip():
+                    found.append(self._past_session(record))
+                else:
+                    self.report.leave(record.place or record.key, "the session has no text")
+        planned = [PlannedSession(past, Fate.CREATED) for past in found] if is_new else plan_past_sessions(found)
+        fates = Counter(one.fate for one in planned)
+        self.report.sessions += fates[Fate.CREATED]
+        self.report.sessions_extended += fates[Fate.EXTENDED]
+        self.report.sessions_known += fates[Fate.UNCHANGED] + fates[Fate.CAPTURED]
+        return [one for one in planned if one.fate in (Fate.CREATED, Fate.EXTENDED)]
+
+    def _past_session(self, record: SessionRecord) -> PastSession:
+        return PastSession(
+            session_id=self._session_name(record.key),
+            purpose=flat(record.purpose),
+            agent=shortened(flat(record.agent) or self._tool, _MAX_KEY),
+            turns=[PastTurn(turn.prompt, turn.answer, turn.at, turn.ended) for turn in record.turns],
+            summary=record.summary,
+            started_at=record.started,
+            ended_at=record.ended,
+        )
+
+    # A client's own id of a session stays, so that a session which the hub has recorded is found
+    def _session_name(self, key: str) -> str:
+        return key if _UNIQUE.fullmatch(key) else topic_of(self._tool, key).removeprefix("import:")
+
+    def _session(self, record: MemoryRecord) -> str:
+        return self._session_name(record.session) if record.session else ""
+
+    def _memories(self, records: Sequence[Record], *, is_new: bool = False) -> list[ImportedMemory]:
+        commands = [command for record in records if (command := self._command(record))]
+        present = commands if is_new else without_deleted(commands)
+        self.report.deleted += len(commands) - len(present)
+        self._rule_hashes |= {content_hash(command.content) for command in present if command.kind == "guideline"}
+        return self._differing(present, is_new=is_new)
+
+    def _command(self, record: Record) -> ImportedMemory | None:
+        if isinstance(record, LeftOut):
+            self.report.leave(record.place, record.why)
+        if not isinstance(record, MemoryRecord):
+            return None
+        self.report.names[record.project] += 1
+        try:
+            command = self._checked(record)
+        except (ValidationError, HubError) as error:
+            self.report.leave(record.place or record.key, _why(error))
+            return None
+        topics = [(relation, topic_of(self._tool, key)) for relation, key in record.relations]
+        self._relations += [(command.topic_key or "", *relation) for relation in topics]
+        return command
+
+    def _checked(self, record: MemoryRecord) -> ImportedMemory:
+        if not record.content.strip():
+            raise Invalid("it has no text")
+        if len(record.content) > MAX_CONTENT:
+            raise Invalid(f"it is longer than {MAX_CONTENT:,} characters")
+        if is_echo(record.content):
+            raise Invalid("it is a context pack of this hub")
+        return _command(record, topic_of(self._tool, record.key))
+
+    def _differing(self, commands: Sequence[ImportedMemory], *, is_new: bool) -> list[ImportedMemory]:
+        states = [_state(command) for command in commands]
+        by_topic = ExistingMemories([] if is_new else states, "")
+        without_topic = [state.model_copy(update={"topic_key": None}) for state in states]
+        by_text = ExistingMemories([] if is_new else without_topic, "")
+        known = [own.id for state in states if (own := by_topic.of_topic(state))]
+        imported = imported_states(known)
+        wanted = []
+        for command, state in zip(commands, states, strict=True):
+            own = by_topic.of_topic(state)
+            given = log.prepare(MEMORY_WRITTEN, state).payload
+            text = f"{state.kind} {content_hash(state.content)}"
+            if own and not own.differs(given):
+                self.report.unchanged += 1
+            elif own and own.id in imported:
+                is_changed = Existing(own.id, 1, "", imported[own.id]).differs(given)
+                self.report.unchanged += not is_changed
+                self.report.conflicts += is_changed
+                if is_changed:
+                    self.report.leave(command.source, f"it was changed in #{own.id} since it was imported, too")
+            elif not own and (text in self._texts or by_text.of_content(state)):
+                self.report.duplicates += 1
+            else:
+                self.report.created += own is None
+                self.report.revised += own is not None
+                wanted.append(command)
+            self._texts.add(text)
+        return wanted
+
+
+# Without the settings of the caller's folder, which need not be the project's
+@contextmanager
+def _opened(project: str) -> Iterator[None]:
+    with use_store(project_store(project), create=True), use_folder(NO_FOLDER):
+        yield
+
+
+def _memories_of(records: Sequence[Record]) -> Iterator[MemoryRecord]:
+    yield from (record for record in records if isinstance(record, MemoryRecord))
+
+
+def _why(error: ValidationError | HubError) -> str:
+    return explain(error) if isinstance(error, ValidationError) else error.message
+
+
+def _command(record: MemoryRecord, topic: str) -> ImportedMemory:
+    fields = {"type": record.type} if record.type else {}
+    command = ImportedMemory(
+        title=shortened(flat(record.title) or flat(record.content), _MAX_TITLE),
+        content=record.content,
+        kind=record.kind,
+        tags=_tags(record.tags),
+        topic_key=topic,
+        source=shortened(flat(record.place), _MAX_PLACE),
+        attributes=dict(record.attributes),
+        **fields,
+        **imported_times(record.created, record.updated),
+    )
+    if command.type:
+        check_type(command.kind, command.type)
+    check_attributes(command.kind, command.attributes)
+    return command
+
+
+# Tags of another tool can be longer, or sentences
+def _tags(tags: Iterable[str]) -> list[str]:
+    short = (shortened(flat(tag).strip(), _MAX_TAG) for tag in tags)
+    return list(dict.fromkeys(filter(None, short)))[:_MAX_TAGS]
+
+
+def topic_of(tool: str, key: str) -> str:
+    """Return the topic under which a record is found again when it is imported again."""
+    given = f"import:{tool}:{flat(key)}"
+    topic = sanitize_text(given)[0]  # as the log stores it
+    digest = sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    stored = topic if topic == given and len(topic) <= _MAX_KEY else f"{topic[: _MAX_KEY - 13]}~{digest}"
+    return current_topic(stored)
+
+
+def _state(command: ImportedMemory) -> MemoryWritten:
+    return MemoryWritten(**command.model_dump(exclude=_NOT_STATE, exclude_unset=True))
+
+
+def _relate(relations: Sequence[tuple[str, str, str]]) -> int:
+    topics = sorted({topic for source, _, target in relations for topic in (source, target)})
+    ids: dict[str, int] = {}
+    for start in range(0, len(topics), _TOPICS_AT_ONCE):
+        found = Memory.objects.live().filter(topic_key__in=topics[start : start + _TOPICS_AT_ONCE])
+        ids |= {str(topic): memory_id for topic, memory_id in found.values_list("topic_key", "id")}
+    made = 0
+    for source, relation, target in relations:
+        if source in ids and target in ids and source != target:
+            made += _related(ids[source], relation, ids[target])
+    return made
+
+
+def _related(source: int, relation: str, target: int) -> bool:
+    command = RelationCreate(source=source, relation=RelationType(relation), target=target)
+    try:
+        return create_relation(command=command).status is LinkStatus.CREATED
+    except Conflict:
+        # Other tools allow cycles
+        command = command.model_copy(update={"relation": RelationType.RELATED_TO})
+        return create_relation(command=command).status is LinkStatus.CREATED

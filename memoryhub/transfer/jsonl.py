@@ -16,11 +16,11 @@ from governance.events import IMPORT_UNDONE, ImportUndone
 from memoryhub import __version__
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.events.event_types import EventType, event_type
-from memoryhub.core.log.append_copy import CopiedHeader
+from memoryhub.core.log.adopting import CopiedHeader
 from memoryhub.core.log.digests import HEADER, canonical_json, new_payload_json
 from memoryhub.core.log.erase import PAYLOAD_ERASED
 from memoryhub.core.schemas import STORED, Instant, Payload, Position, Renumbering, Sha256, Version
-from memoryhub.core.secrets.shapes import TEXT, Shape
+from memoryhub.core.secrets.sanitize import TEXT, Shape
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import flat

@@ -1,4 +1,4 @@
-"""What a source contains, in one form for all sources."""
+"""Records of other tools, as sources yield them, and the report of an import."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from governance.imports.batches import COUNTED
+from governance.imports import COUNTED, Batch, counts_text
+from memoryhub.core import clock
 from memoryhub.core.errors import Invalid
+from memoryhub.core.text import flat
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,3 +145,37 @@ class Report:
         self.left_out_count += 1
         if len(self.left_out) < _MOST_NAMED:
             self.left_out.append(LeftOut(place, why))
+
+
+# Items of one kind that a line names
+_MOST_BATCHES_NAMED = 5
+
+
+def report_line(report: Report) -> str:
+    named = sorted(flat(name) for name in report.names if name not in ("", report.project))
+    known_as = f" (there {_names(named)})" if named else ""
+    secrets = ", ".join(f"{count} {name}" for name, count in report.secrets.items())
+    masked = f"; masked: {secrets}" if secrets else ""
+    return f"into {report.project}{known_as}: {counts_text(report.counts) or 'nothing'}{masked}"
+
+
+def left_out_lines(report: Report) -> Iterator[str]:
+    """Yield a line for each reason."""
+    places: dict[str, list[str]] = {}
+    for left in report.left_out:
+        places.setdefault(flat(left.why), []).append(flat(left.place))
+    for why, alike in places.items():
+        yield f"left out, {why}: {_names(alike)}"
+    if report.left_out_count > len(report.left_out):
+        yield f"and {report.left_out_count - len(report.left_out)} more that are left out"
+
+
+def batch_line(batch: Batch) -> str:
+    state = "undone" if batch.is_undone else "interrupted" if batch.counts is None else ""
+    facts = [f"#{batch.id} {batch.tool} {clock.minute(batch.began_at)}", batch.place]
+    return flat("  ".join(filter(None, [*facts, counts_text(batch.counts), state])))
+
+
+def _names(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_BATCHES_NAMED} more" if len(names) > _MOST_BATCHES_NAMED else ""
+    return f"{', '.join(names[:_MOST_BATCHES_NAMED])}{more}"

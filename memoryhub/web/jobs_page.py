@@ -21,14 +21,11 @@ from memoryhub.core.jobs import Every, find_job
 from memoryhub.core.permissions import Act, may, reaches, require
 from memoryhub.core.validation import command_from
 from memoryhub.models import Subject
-from memoryhub.ops.jobs.live import jobs_version
-from memoryhub.ops.jobs.locks import worker_is_running
-from memoryhub.ops.jobs.planning import AT_A_TIME, HOWS, JobPlan, change_plan, default_of
-from memoryhub.ops.jobs.requests import ask_worker
-from memoryhub.ops.jobs.status import JobStatus, OverOne, job_statuses
+from memoryhub.ops.jobs.running import worker_is_running
+from memoryhub.ops.jobs.schedules import AT_A_TIME, HOWS, JobPlan, change_plan, default_of
+from memoryhub.ops.jobs.status import JobStatus, OverOne, ask_worker, job_statuses, jobs_version
 from memoryhub.registry.access_history import history_of
-from memoryhub.web.addresses import Place
-from memoryhub.web.hub_pages import hub_page
+from memoryhub.web.pages import Place, hub_page
 
 _BADGES = {"ok": "settled", "failed": "broken", "interrupted": "incomplete", "running": "active", "queued": "review"}
 

@@ -22,7 +22,7 @@ from memoryhub.core import clock
 from memoryhub.core.background import UNKNOWN_TASK, find_task
 from memoryhub.core.permissions import Act, current_place, may
 from memoryhub.core.stores.store import current_store
-from memoryhub.ops.jobs.live import source_of_jobs
+from memoryhub.ops.jobs.status import source_of_jobs
 from memoryhub.ops.serving.live import Source, source_of_store
 
 # Sent by ``live.js`` when it fetches a page again

@@ -23,7 +23,7 @@ from memoryhub.core.stores.store import GLOBAL_STORE, SLUG, StoreId, org_store, 
 from memoryhub.ops.serving.live import store_version
 from memoryhub.rest.problems import problem_for_status, problem_response, refuse_body, refuse_large_body
 from memoryhub.web import live
-from memoryhub.web.addresses import Place
+from memoryhub.web.pages import Place
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 

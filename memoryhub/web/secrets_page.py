@@ -21,8 +21,7 @@ from memoryhub.config.project_settings import ProjectSettings, setting_info
 from memoryhub.core.errors import HubError
 from memoryhub.core.secrets.catalogue import RuleInfo, catalogue
 from memoryhub.core.validation import explain
-from sessions_app.schemas import SettingsChange
-from sessions_app.schemas.work import MAX_TEXT, FoundSecret, Sanitise
+from sessions_app.schemas import MAX_TEXT, FoundSecret, Sanitise, SettingsChange
 from sessions_app.services.profile import change_settings, try_rules
 
 _CODE = {"spellcheck": "false", "class": "code", "autocomplete": "off"}

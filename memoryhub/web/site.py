@@ -17,7 +17,7 @@ from django.views.decorators.http import require_POST
 from memoryhub.core.permissions import Act, may
 from memoryhub.core.stores.routing import STORE_APPS, current_alias
 from memoryhub.core.stores.store import GLOBAL_STORE, current_store
-from memoryhub.web.addresses import Place, other_places
+from memoryhub.web.pages import Place, other_places
 
 
 class HubAdminConfig(AdminConfig):
@@ -43,10 +43,9 @@ class HubAdminSite(AdminSite):
 
     def get_urls(self) -> list[URLPattern | URLResolver]:
         from memoryhub.core.admin import needs  # imports models, which are not loaded yet when the site is created
-        from memoryhub.web.inbox import give_verdicts
+        from memoryhub.web.inbox_page import give_verdicts
         from memoryhub.web.live import follow_store, follow_task
-        from memoryhub.web.palette import show_matching
-        from memoryhub.web.saved_views import change_views
+        from memoryhub.web.navigation import change_views, show_matching
 
         verify = require_POST(needs(Act.WRITE, self.verify_chain))
         verdicts = require_POST(needs(Act.REVIEW, give_verdicts))
@@ -92,8 +91,7 @@ class HubAdminSite(AdminSite):
         return ()  # an object's history is its events; Django's admin log is never written
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
-        from memoryhub.web.dashboard import overview
-        from memoryhub.web.first_run import can_load_sample, client_commands, first_steps
+        from memoryhub.web.overviews import can_load_sample, client_commands, first_steps, overview
 
         steps = first_steps(request, Place.of(current_store()))
         context = {
@@ -114,14 +112,14 @@ class HubAdminSite(AdminSite):
         raise Http404("this hub has no passwords")
 
     def describe(self, request: HttpRequest) -> HttpResponse:
-        from memoryhub.web.description_page import describe_page
+        from memoryhub.web.describe_pages import describe_page
 
         return describe_page(
             request, {**self.each_context(request), "title": f"Describe {Place.of(current_store()).this}"}
         )
 
     def members(self, request: HttpRequest) -> HttpResponse:
-        from memoryhub.web.members_page import members_page
+        from memoryhub.web.people_pages import members_page
 
         if current_store() == GLOBAL_STORE:
             raise Http404("the global scope has no members")
@@ -133,12 +131,12 @@ class HubAdminSite(AdminSite):
         return settings_page(request, {**self.each_context(request), "title": "Settings"})
 
     def inbox(self, request: HttpRequest) -> HttpResponse:
-        from memoryhub.web.inbox import show_inbox
+        from memoryhub.web.inbox_page import show_inbox
 
         return show_inbox(request, self.each_context(request))
 
     def graph(self, request: HttpRequest, entity_id: int) -> HttpResponse:
-        from memoryhub.web.graph_page import show_graph
+        from memoryhub.web.governance_pages import show_graph
 
         return show_graph(request, entity_id, self.each_context(request))
 
@@ -153,22 +151,22 @@ class HubAdminSite(AdminSite):
         return worth_page(request, {**self.each_context(request), "title": "Worth"})
 
     def blame(self, request: HttpRequest) -> HttpResponse:
-        from memoryhub.web.blame_page import show_blame
+        from memoryhub.web.governance_pages import show_blame
 
         return show_blame(request, self.each_context(request))
 
     def audit(self, request: HttpRequest) -> HttpResponseBase:
-        from memoryhub.web.audit_page import show_audit
+        from memoryhub.web.governance_pages import show_audit
 
         return show_audit(request, self.each_context(request))
 
     def imports(self, request: HttpRequest) -> HttpResponse:
-        from memoryhub.web.imports_page import show_imports
+        from memoryhub.web.governance_pages import show_imports
 
         return show_imports(request, self.each_context(request))
 
     def one_import(self, request: HttpRequest, batch_id: int) -> HttpResponse:
-        from memoryhub.web.imports_page import show_import
+        from memoryhub.web.governance_pages import show_import
 
         return show_import(request, batch_id, self.each_context(request))
 
@@ -178,7 +176,7 @@ class HubAdminSite(AdminSite):
         return show_task(request, task_id, self.each_context(request))
 
     def verify_chain(self, request: HttpRequest) -> HttpResponse:
-        from memoryhub.ops.chain_state import check_chain
+        from memoryhub.ops.jobs.status import check_chain
 
         check = check_chain()
         sentence = check.finding[:1].upper() + check.finding[1:]
@@ -187,7 +185,7 @@ class HubAdminSite(AdminSite):
 
     def replay(self, request: HttpRequest) -> HttpResponse:
         """Show the log at a position; with ``fragment``, only the part that ``hub.js`` replaces."""
-        from memoryhub.web.replay_page import replay_at
+        from memoryhub.web.log_pages import replay_at
 
         replayed = replay_at(request.GET.get("position", ""))
         if "fragment" in request.GET and replayed["last"]:
@@ -197,7 +195,7 @@ class HubAdminSite(AdminSite):
 
     def past(self, request: HttpRequest) -> HttpResponse:
         """Show the store as of a position; without one, redirect to the replay."""
-        from memoryhub.web.as_of_page import store_as_of
+        from memoryhub.web.log_pages import store_as_of
 
         position = request.GET.get("position", "")
         if not (position.isascii() and position.isdecimal() and len(position) <= 15):

@@ -12,13 +12,13 @@ from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from memories.admin.answers import sentence
+from memories.admin.base import sentence
 from memories.worth.report import worth_report
 from memories.worth.schemas import Lines, Measure, Period, WorthReport, WorthRequest
 from memories.worth.zombies import FOLLOWED, reject_zombies, restore_zombies
-from memoryhub.core.admin.charts import BarChart, bar_chart
+from memoryhub.core.admin.svg import BarChart, bar_chart
 from memoryhub.core.errors import HubError
-from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.permissions import Act, require
 from memoryhub.core.stores.store import Scope, current_store
 from memoryhub.core.text import counted

@@ -1,6 +1,4 @@
-from sessions_app.admin.commits import CommitAdmin
-from sessions_app.admin.iterations import IterationAdmin
-from sessions_app.admin.sessions import SessionAdmin
-from sessions_app.admin.turns import TurnAdmin
+from sessions_app.admin.sessions import SessionAdmin, TurnAdmin
+from sessions_app.admin.work import CommitAdmin, IterationAdmin
 
 __all__ = ["CommitAdmin", "IterationAdmin", "SessionAdmin", "TurnAdmin"]

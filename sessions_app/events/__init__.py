@@ -1,23 +1,21 @@
 from sessions_app.events.sessions import (
+    COMMIT_LINKED,
+    COMMIT_RECORDED,
     PROJECT_CONFIGURED,
+    PROJECT_DESCRIBED,
     SESSION_ENDED,
     SESSION_PAUSED,
     SESSION_RESUMED,
     SESSION_STARTED,
-    ProjectConfigured,
-    SessionEnded,
-    SessionStarted,
-    SessionTouched,
-)
-from sessions_app.events.work import (
-    COMMIT_LINKED,
-    COMMIT_RECORDED,
-    PROJECT_DESCRIBED,
     CommitLinked,
     CommitRecorded,
     DecisionLink,
     FileChange,
+    ProjectConfigured,
     ProjectDescribed,
+    SessionEnded,
+    SessionStarted,
+    SessionTouched,
 )
 
 __all__ = [

@@ -21,7 +21,7 @@ from memoryhub.core.events.event_types import (
 from memoryhub.core.events.rollback import sets_aside
 from memoryhub.core.schemas import STORED, Instant, Payload
 from sessions_app.event_summaries import joined
-from sessions_app.events.work import WORK
+from sessions_app.events.sessions import WORK
 
 MAX_TEXT = 100_000
 

@@ -1,9 +1,16 @@
 """Read files and commits of a repository with the git binary."""
 
-from sessions_app.git.commits import count_commits, last_changes, read_changes, read_commit, read_commits
-from sessions_app.git.files import FirstCommit, first_commits
+from sessions_app.git.commits import (
+    FirstCommit,
+    count_commits,
+    first_commits,
+    last_changes,
+    read_changes,
+    read_commit,
+    read_commits,
+)
 from sessions_app.git.lines import Line, blame
-from sessions_app.git.worktree import list_files, path_in_worktree, top_of_worktree
+from sessions_app.git.process import list_files, path_in_worktree, top_of_worktree
 
 __all__ = [
     "FirstCommit",

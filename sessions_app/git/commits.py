@@ -1,4 +1,4 @@
-"""Commits of a repository, and their changes."""
+"""Read commits, and when git saw files first and last."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
+from subprocess import CompletedProcess
 
 from memoryhub.config.repository import is_folder
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.text import counted, flat
 from sessions_app.events import FileChange
-from sessions_app.events.work import MAX_LINES
+from sessions_app.events.sessions import MAX_LINES
 from sessions_app.git.process import MAX_AUTHOR, moment_of, reason_of, run, run_in_repository, stream, text_of
 from sessions_app.schemas import CommitRecord
 
@@ -326,3 +327,52 @@ def _record(header: list[bytes], files: list[FileChange]) -> CommitRecord:
 
 def _number(count: bytes) -> int | None:
     return min(int(count), MAX_LINES) if count.isdigit() else None
+
+
+_FIRST_FORMAT = "--format=%x01%an%x00%at%x00%P"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstCommit:
+    author: str
+    committed_at: datetime
+
+
+def first_commits(directory: Path) -> dict[str, FirstCommit]:
+    """Map the files below a folder, relative to it, to the commits that added them; empty outside git.
+
+    A renamed file keeps its first commit. A shallow clone does not know when the files of
+    its oldest commits were added, so these are left out.
+    """
+    try:
+        done = _log_of_additions(directory, "--find-renames")
+        if done.returncode:
+            done = _log_of_additions(directory, "--find-renames=100%")  # a partial clone has no texts to compare
+        is_shallow = run(directory, "rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
+    except Unavailable:
+        return {}
+    first: dict[str, FirstCommit] = {}
+    for commit in done.stdout.split(b"\x01")[1:] if done.returncode == 0 else ():
+        author, seconds, parents, *changes = [*commit.split(b"\0"), b"", b""]  # a file's name may hold the mark
+        if is_shallow and not parents:
+            continue
+        added = FirstCommit(text_of(author), moment_of(seconds))
+        _follow([os.fsdecode(change) for change in changes], added, first)
+    return first
+
+
+def _log_of_additions(directory: Path, renames: str) -> CompletedProcess[bytes]:
+    options = ("--reverse", "--relative", "--name-status", "--diff-filter=AR", renames, "-z")
+    return run(directory, "log", *options, _FIRST_FORMAT, "HEAD", "--", ".")
+
+
+# Pairs of `A` and a path, or triples of `R100`, the old path and the new one
+def _follow(changes: list[str], added: FirstCommit, first: dict[str, FirstCommit]) -> None:
+    tokens = iter(changes)
+    for token in tokens:
+        kind = token.strip()
+        if kind.startswith("R"):
+            before, after = next(tokens, ""), next(tokens, "")
+            first[after] = first.get(before, added)
+        elif kind:
+            first.setdefault(next(tokens, ""), added)

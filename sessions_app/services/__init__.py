@@ -1,4 +1,3 @@
-from sessions_app.services.commits import RecordReport, record_commit, record_commits
 from sessions_app.services.sessions import (
     end_idle_sessions,
     end_session,
@@ -8,6 +7,7 @@ from sessions_app.services.sessions import (
     resume_session,
     start_session,
 )
+from sessions_app.services.work import RecordReport, record_commit, record_commits
 
 __all__ = [
     "RecordReport",

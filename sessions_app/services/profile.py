@@ -7,8 +7,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from memoryhub.config.current_rules import forget_rules
-from memoryhub.config.current_settings import project_settings, settings_decided_elsewhere, settings_of_the_project
+from memoryhub.config.current_settings import (
+    forget_rules,
+    project_settings,
+    settings_decided_elsewhere,
+    settings_of_the_project,
+)
 from memoryhub.config.project_settings import ProjectSettings, check_settings
 from memoryhub.config.secret_rules import SecretRule, compiled_rules, require_fast
 from memoryhub.core import log
@@ -19,9 +23,8 @@ from memoryhub.core.permissions import Act, allows, current_place, demand
 from memoryhub.core.secrets.sanitize import Finding, sanitize_text, use_rules
 from memoryhub.core.stores.store import Scope, current_store, list_orgs
 from sessions_app.events import PROJECT_CONFIGURED, ProjectConfigured
-from sessions_app.events.work import PROJECT_DESCRIBED, ProjectDescribed
-from sessions_app.schemas import OrgDescribe, ProfileView, SettingsChange
-from sessions_app.schemas.work import FoundSecret, Sanitise, Sanitised
+from sessions_app.events.sessions import PROJECT_DESCRIBED, ProjectDescribed
+from sessions_app.schemas import FoundSecret, OrgDescribe, ProfileView, Sanitise, Sanitised, SettingsChange
 from sessions_app.selectors import org_of_project, profile, root_of_project
 
 T = TypeVar("T")
@@ -131,8 +134,7 @@ def try_rules(*, command: Sanitise) -> Sanitised:
 
 
 def _found(finding: Finding, own: dict[str, SecretRule]) -> FoundSecret:
-    from memoryhub.core.secrets.catalogue import about
-    from memoryhub.core.secrets.custom_rules import CUSTOM_PREFIX
+    from memoryhub.core.secrets.catalogue import CUSTOM_PREFIX, about
 
     built_in = about(finding.rule)
     if built_in is None:

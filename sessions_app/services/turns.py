@@ -1,7 +1,4 @@
-"""Turns: begin, append and end; calls without an open turn are refused.
-
-A turn is ``open`` when it begins; ``turn_end`` makes it ``closed``, a timeout ``incomplete``. Both are final.
-"""
+"""Turns: begin, append to, end and expire them; under a strict turn policy, clients write only within an open turn (decision 9)."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ import re
 import secrets
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 from django.db.models import Q
@@ -19,8 +17,9 @@ from pydantic import ValidationError
 
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.retention_rules import TurnPolicy
-from memoryhub.core import clock, ids, log
-from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.core import clock, counters, ids, log
+from memoryhub.core.errors import Conflict, Invalid, PreconditionFailed
+from memoryhub.core.events.event_types import EventType, TurnRule
 from memoryhub.core.events.event_types import event_type as event_type_named
 from memoryhub.core.events.projection import Event
 from memoryhub.core.origin import Origin, current_origin, use_origin
@@ -38,7 +37,6 @@ from sessions_app.events.sessions import (
     TurnExpired,
 )
 from sessions_app.models import Session, SessionStatus, Turn, TurnStatus
-from sessions_app.refusals import Refusal, refuse
 from sessions_app.schemas import EventAppend, TurnBegin, TurnEnd
 
 # The sources that the turn policy applies to. The admin and the command line keep no turns.
@@ -287,3 +285,43 @@ def stream_of_turn(session_id: str, turn_id: str) -> str:
 
 def _hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+@log.guard
+def require_turn(event_type: EventType[Any], origin: Origin) -> Origin:
+    """Check the turn of a client's write, and add the turn's ids to the origin."""
+    return in_turn(origin) if event_type.turn is TurnRule.REQUIRED else origin
+
+
+class Refusal(StrEnum):
+    NO_TOKEN = "no_token"  # noqa: S105 - the name of a reason
+    WRONG_TOKEN = "wrong_token"  # noqa: S105
+    OTHER_TURN = "other_turn"
+    OTHER_SESSION = "other_session"
+    EXPIRED = "expired"
+    CLOSED = "closed"
+    INCOMPLETE = "incomplete"
+    NO_SESSION = "no_session"
+    SESSION_ENDED = "session_ended"
+
+
+_SENTENCES = {
+    Refusal.NO_TOKEN: "this needs the ack_token of an open turn; call turn_begin and send the token that it returns",
+    Refusal.WRONG_TOKEN: "ack_token is unknown in this project; call turn_begin and send the token that it returns",
+    Refusal.OTHER_TURN: "ack_token belongs to another turn; send the one that turn_begin returned for turn {turn!r}",
+    Refusal.OTHER_SESSION: "ack_token belongs to session {session!r}; call turn_begin in your own session",
+    Refusal.EXPIRED: "ack_token has expired; call turn_begin for a new turn",
+    Refusal.CLOSED: "turn {turn!r} has ended; call turn_begin for a new turn",
+    Refusal.INCOMPLETE: "turn {turn!r} timed out and is incomplete; call turn_begin for a new turn",
+    Refusal.NO_SESSION: "a turn belongs to a session; name its session_id, a new one begins it",
+    Refusal.SESSION_ENDED: "session {session!r} is not active; call session_start for a new one",
+}
+
+REJECTIONS = counters.define(
+    "append_rejections", "Calls that were refused because a turn's precondition failed", "reason"
+)
+
+
+def refuse(reason: Refusal, *, turn: str = "", session: str = "") -> PreconditionFailed:
+    REJECTIONS.count(reason.value)
+    return PreconditionFailed(_SENTENCES[reason].format(turn=turn, session=session), reason=reason.value)

@@ -8,7 +8,7 @@ from django import template
 from memoryhub.core.admin import cells
 from memoryhub.core.events.event_types import event_type
 from memoryhub.core.text import first_line
-from sessions_app.timeline import Entry
+from sessions_app.timeline import TimelineItem
 
 register = template.Library()
 
@@ -18,19 +18,19 @@ _LINKED = {"memory", "decision", "commit", "iteration", "pack"}
 
 
 @register.filter
-def label(entry: Entry) -> str:
+def label(entry: TimelineItem) -> str:
     type_ = event_type(entry.type)
     return type_.label if type_ else entry.type
 
 
 @register.filter
-def icon(entry: Entry) -> str:
+def icon(entry: TimelineItem) -> str:
     type_ = event_type(entry.type)
     return type_.icon if type_ else "dot"
 
 
 @register.filter
-def css(entry: Entry) -> str:
+def css(entry: TimelineItem) -> str:
     thing, _, _ = entry.type.partition(".")
     return f"is-{thing} is-{entry.type.replace('.', '-')}" + (" is-bad" if entry.failed else "")
 
@@ -47,17 +47,17 @@ def pretty(payload: Any) -> str:
 
 
 @register.filter
-def is_cut(entry: Entry) -> bool:
+def is_cut(entry: TimelineItem) -> bool:
     return len(entry.text) > MAX_SHOWN or len(json.dumps(entry.rest, indent=2, ensure_ascii=False)) > MAX_SHOWN
 
 
 @register.filter
-def part(parts: dict[int, dict[str, Any]], entry: Entry) -> dict[str, Any]:
+def part(parts: dict[int, dict[str, Any]], entry: TimelineItem) -> dict[str, Any]:
     return parts.get(entry.position, {})
 
 
 @register.filter
-def link_name(entry: Entry) -> str:
+def link_name(entry: TimelineItem) -> str:
     thing, _, tail = entry.stream_id.partition(":")
     if thing not in _LINKED or not tail:
         return ""

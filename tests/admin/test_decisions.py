@@ -6,10 +6,10 @@ from typing import Any
 
 from decisions.models import ArtifactLink, Decision, DecisionEdge
 from memories.schemas.links import RelationCreate
-from memories.services.relations import create_relation
+from memories.services.links import create_relation
 from sessions_app.schemas import IterationStart, SessionStart
 from sessions_app.services import start_session
-from sessions_app.services.iterations import start_iteration
+from sessions_app.services.work import start_iteration
 from tests.admin.base import DECISIONS, DecidingTestCase, text_of
 
 

@@ -20,8 +20,8 @@ from memoryhub.core import log
 from memoryhub.core.stores.routing import STORE_APPS
 from memoryhub.core.stores.store import org_store, use_store
 from sessions_app.schemas import IterationComplete, IterationStart, OrgDescribe
-from sessions_app.services.iterations import complete_iteration, start_iteration
 from sessions_app.services.profile import describe
+from sessions_app.services.work import complete_iteration, start_iteration
 from tests.admin.base import DecidingTestCase, WorkingTestCase
 from tests.hostile import MARKUP, fill
 from tests.web.hostile_pages import HUB_PAGES, UNFILLED, addresses

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from governance.inbox import Entry, EntryType, count_entries, open_entries, with_texts
+from governance.inbox import InboxItem, InboxItemType, count_entries, open_entries, with_texts
 from governance.redaction.copies import Look
 from memories.events import Verdict
 from memories.models import Conflict
@@ -51,11 +51,11 @@ class InboxTests(AdminTestCase):
     def review_of(self, *ids: int) -> list[str]:
         return [str(self.memory(memory_id).review) for memory_id in ids]
 
-    def path_of(self, entry: Entry) -> str:
+    def path_of(self, entry: InboxItem) -> str:
         return {
-            EntryType.PROPOSAL: f"memories/memory/review/{entry.id}/",
-            EntryType.CONFLICT: f"memories/conflict/{entry.id}/change/",
-            EntryType.RECHECK: f"governance/affirmation/{entry.id}/",
+            InboxItemType.PROPOSAL: f"memories/memory/review/{entry.id}/",
+            InboxItemType.CONFLICT: f"memories/conflict/{entry.id}/change/",
+            InboxItemType.RECHECK: f"governance/affirmation/{entry.id}/",
         }[entry.type]
 
     def test_a_row_tells_kind_text_and_reason_below_the_purpose_of_its_session(self) -> None:
@@ -83,11 +83,11 @@ class InboxTests(AdminTestCase):
         with self.store():
             entries = open_entries()
             counts = count_entries()
-        expected = [(EntryType.CONFLICT, self.conflict, "fix"), (EntryType.PROPOSAL, self.first, "fix")]
-        expected += [(EntryType.PROPOSAL, memory_id, "later") for memory_id in (self.second, self.third)]
-        expected += [(EntryType.RECHECK, self.expired, "")]
+        expected = [(InboxItemType.CONFLICT, self.conflict, "fix"), (InboxItemType.PROPOSAL, self.first, "fix")]
+        expected += [(InboxItemType.PROPOSAL, memory_id, "later") for memory_id in (self.second, self.third)]
+        expected += [(InboxItemType.RECHECK, self.expired, "")]
         self.assertEqual([(entry.type, entry.id, entry.session_id) for entry in entries], expected)
-        self.assertEqual(counts, {EntryType.CONFLICT: 1, EntryType.PROPOSAL: 3, EntryType.RECHECK: 1})
+        self.assertEqual(counts, {InboxItemType.CONFLICT: 1, InboxItemType.PROPOSAL: 3, InboxItemType.RECHECK: 1})
         for entry in entries:
             page = self.page(self.path_of(entry))
             self.assertEqual(len(re.findall(r'<li id="inbox-', page)), 5, entry)
@@ -159,7 +159,7 @@ class InboxTests(AdminTestCase):
         self.assertEqual(self.review_of(self.first), ["proposed"])
 
     def test_many_items_take_no_more_queries_and_a_part_is_listed(self) -> None:
-        for module in ("governance.inbox", "memoryhub.web.inbox"):
+        for module in ("governance.inbox", "memoryhub.web.inbox_page"):
             self.enterContext(mock.patch(f"{module}.MOST", MOST))
         before = self.queries_of(INBOX)
         with self.store(actor="agent", source="mcp", session_id="bulk"):

@@ -13,7 +13,7 @@ from memories.models import Memory, Relation
 from memories.schemas import MemoryUpdate, MemoryWrite
 from memories.services import update_memory, write_memories
 from memoryhub.core import clock
-from memoryhub.core.kinds.definition import all_kinds
+from memoryhub.core.kinds import all_kinds
 from memoryhub.core.models import RawEvent
 from tests.admin.base import AdminTestCase, text_of
 

@@ -7,7 +7,7 @@ from django.test import SimpleTestCase
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memories.admin.diff import side_by_side, word_diff
+from memories.admin.comparing import side_by_side, word_diff
 from memories.admin.rendering import MAX_RENDERED, render
 
 ATTACKS = [

@@ -8,8 +8,7 @@ from typing import Any
 
 from memories.admin.pack_page import token_bar
 from memories.admin.search_page import marked_excerpt, reasons
-from memories.models import MemoryUse
-from memories.models.search import IGNORED_AFTER
+from memories.models import IGNORED_AFTER, MemoryUse
 from memories.pack import pack_context, preview_pack
 from memories.schemas import MemoryGet, MemorySearch, MemoryWrite
 from memories.schemas.query import ContextPackRequest

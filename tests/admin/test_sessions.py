@@ -25,8 +25,8 @@ from sessions_app.schemas import (
 )
 from sessions_app.services import end_session, record_commits
 from sessions_app.services.capture import take_event
-from sessions_app.services.iterations import advance_iteration, complete_iteration, start_iteration
 from sessions_app.services.turns import begin_turn, expire_turns
+from sessions_app.services.work import advance_iteration, complete_iteration, start_iteration
 from sessions_app.templatetags.rail import MAX_SHOWN
 from tests.admin.base import AdminTestCase, WorkingTestCase, text_of
 

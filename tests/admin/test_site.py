@@ -11,15 +11,15 @@ from django.test import SimpleTestCase
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
 from governance.rollback.schemas import RollbackMake
-from governance.rollback.services import preview, roll_back
+from governance.rollback.service import preview, roll_back
 from memories.models import Memory
 from memories.review.schemas import ReviewVerdict
 from memories.review.services import review_memory
 from memories.schemas.links import RelationCreate
-from memories.services.relations import create_relation
+from memories.services.links import create_relation
 from memoryhub.core import clock
 from memoryhub.core.admin import cells
-from memoryhub.core.kinds.definition import all_kinds
+from memoryhub.core.kinds import all_kinds
 from memoryhub.registry.people import PersonAdd, add_person
 from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, SessionRecord, TurnRecord

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from memories.schemas import MemoryUpdate
 from memoryhub.core.rest import without
 from memoryhub.core.tools import all_tools, find_tool
-from memoryhub.mcp.registry import load_tools
+from memoryhub.mcp.listing import load_tools
 from memoryhub.rest import framework, openapi, reference
 from memoryhub.rest.api import api
 from tests.api.client import RestTestCase

@@ -28,7 +28,7 @@ from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import current_store
 from memoryhub.core.tools import find_tool
-from memoryhub.mcp.registry import load_tools
+from memoryhub.mcp.listing import load_tools
 from tests import tampering
 from tests.api.client import RestTestCase
 from tests.core.test_log import StoreTestCase, write
@@ -235,17 +235,16 @@ def waiting_briefly() -> Iterator[None]:
     if not on_postgresql():
         yield
         return
-    from memoryhub.core.backends.postgresql import schemas, views
+    from memoryhub.core.backends.postgresql import schemas, scratch
 
-    with mock.patch.object(schemas, "_LOCK_SECONDS", 1), mock.patch.object(views, "_IN_USE_SECONDS", 0.05):
+    with mock.patch.object(schemas, "_LOCK_SECONDS", 1), mock.patch.object(scratch, "_IN_USE_SECONDS", 0.05):
         yield
 
 
 @contextmanager
 def one_connection_at_a_time() -> Iterator[None]:
     """Refuse this thread a connection while a transaction of a store has one: a pooler may have no other."""
-    from memoryhub.core.backends.postgresql.pool import Pool
-    from memoryhub.core.backends.postgresql.session import Session
+    from memoryhub.core.backends.postgresql.pool import Pool, Session
 
     busy: list[Session] = []
 

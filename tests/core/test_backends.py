@@ -13,7 +13,7 @@ from typing import Any, Protocol, get_type_hints
 from django.test import SimpleTestCase, tag
 
 from memories.models import Tag
-from memories.search import text_index
+from memories.search import index
 from memoryhub.core import clock
 from memoryhub.core.backends import base, selected, snapshots
 from memoryhub.core.errors import Invalid
@@ -21,11 +21,13 @@ from memoryhub.core.stores import dialect, rows
 from memoryhub.core.stores.dialect import (
     IDS,
     TEXTS,
+    begins_with,
     blob,
     days_between,
     elements,
     entries,
     greatest,
+    has_part,
     int_elements,
     int_entries,
     json_array_of,
@@ -37,7 +39,6 @@ from memoryhub.core.stores.dialect import (
     unindexed,
     upsert,
 )
-from memoryhub.core.stores.lookups import begins_with, has_part
 from tests.databases import on_postgresql, sqlite_only
 from tests.support import HubTestCase
 
@@ -53,7 +54,7 @@ class OfferTests(SimpleTestCase):
         bound = {
             **{name: (group, getattr(selected, name)) for name, group in get_type_hints(selected).items()},
             "snapshots": (snapshots.Snapshots, snapshots.snapshots),
-            "text_index": (text_index.TextIndex, text_index.text_index),
+            "text_index": (index.TextIndex, index.text_index),
         }
         wrapper = import_module(f"memoryhub.core.backends.{selected.ENGINE}.base").DatabaseWrapper
         self.assertLessEqual(_members(base.Connection), set(dir(wrapper)))

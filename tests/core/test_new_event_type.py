@@ -6,12 +6,12 @@ from datetime import timedelta
 from typing import Any
 from unittest import mock
 
-from governance.admin.retention_form import event_words
+from governance.admin.retention import event_words
 from governance.retention.schemas import RetentionPlanRequest
 from governance.retention.selectors import plan_retention
 from governance.rollback.schemas import RollbackMake, RollbackPlan, RollbackUndo
 from governance.rollback.selectors import find_rollback
-from governance.rollback.services import preview, roll_back, undo_rollback
+from governance.rollback.service import preview, roll_back, undo_rollback
 from memories.pack import pack_context
 from memories.schemas import MemorySearch, MemoryWrite
 from memories.schemas.query import ContextPackRequest
@@ -27,7 +27,7 @@ from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import Act, Grant, use_grant
 from memoryhub.core.schemas import Payload
 from memoryhub.core.tools import find_tool
-from memoryhub.mcp.registry import load_tools
+from memoryhub.mcp.listing import load_tools
 from sessions_app.schemas import SessionEnd, SettingsChange
 from sessions_app.services import end_session
 from sessions_app.services.profile import change_settings

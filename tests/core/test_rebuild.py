@@ -16,10 +16,9 @@ from django.test import SimpleTestCase, tag
 
 from governance.redaction.copies import search_home
 from memories import services
-from memories.models import Memory
-from memories.models.search import Vector
+from memories.models import Memory, Vector
 from memories.schemas import MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite
-from memories.search.text_index import text_index
+from memories.search.index import text_index
 from memories.selectors import search
 from memoryhub.core import log
 from memoryhub.core.backends import selected
@@ -27,16 +26,15 @@ from memoryhub.core.backends.base import HERE
 from memoryhub.core.backends.selected import differences
 from memoryhub.core.errors import Damaged, Invalid
 from memoryhub.core.events.projection import read_models
-from memoryhub.core.log import comparing
-from memoryhub.core.log.copy import follow
-from memoryhub.core.log.replacing import ErasedMeanwhile, Replacing
-from memoryhub.core.secrets.custom_rules import CustomRule, compile_rules
+from memoryhub.core.log import rebuilding
+from memoryhub.core.log.copy import ErasedMeanwhile, Replacing, follow
+from memoryhub.core.log.erase import wipe_free_space
+from memoryhub.core.secrets.catalogue import CustomRule, compile_rules
 from memoryhub.core.secrets.sanitize import use_rules
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store, project_store, use_store
-from memoryhub.core.stores.wiping import wipe_free_space
-from memoryhub.ops.backups.making import back_up_store
 from memoryhub.ops.backups.restoring import restore
+from memoryhub.ops.backups.service import back_up_store
 from sessions_app.events import COMMIT_RECORDED, CommitRecorded, FileChange
 from sessions_app.models import Commit
 from tests import tampering
@@ -401,7 +399,7 @@ class WithOthersTests(StoreTestCase):
 class SampleTests(SimpleTestCase):
     def test_a_sample_has_the_newest_events_and_others_of_the_log(self) -> None:
         for last in (1, 7, 5_000):
-            positions = comparing._positions(last)
+            positions = rebuilding._positions(last)
             self.assertEqual({*positions} - {*range(1, last + 1)}, set())
             self.assertEqual({*range(last, max(0, last - 50), -1)} - {*positions}, set())
         self.assertGreater(len(positions), 200)

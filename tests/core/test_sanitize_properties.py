@@ -25,15 +25,11 @@ from memoryhub.core.log.erase import StreamName
 from memoryhub.core.models import RawEvent
 from memoryhub.core.schemas import Generated
 from memoryhub.core.secrets import sanitize as sanitizing
-from memoryhub.core.secrets.catalogue import detector, lines
-from memoryhub.core.secrets.checks import CHECKS
-from memoryhub.core.secrets.columns import Read, cells_below
-from memoryhub.core.secrets.custom_rules import CustomRule, compile_rules
-from memoryhub.core.secrets.engine import VALUE_CHECKS
-from memoryhub.core.secrets.found import Places
-from memoryhub.core.secrets.rule import Form, Rule, compiled
-from memoryhub.core.secrets.sanitize import sanitize, sanitize_text, use_rules
-from memoryhub.core.secrets.shapes import GENERATED, payload_shape
+from memoryhub.core.secrets.assignment import Read, cells_below
+from memoryhub.core.secrets.catalogue import CustomRule, compile_rules, detector, lines
+from memoryhub.core.secrets.engine import CHECKS, VALUE_CHECKS
+from memoryhub.core.secrets.rule import Form, Places, Rule, compiled
+from memoryhub.core.secrets.sanitize import GENERATED, payload_shape, sanitize, sanitize_text, use_rules
 from tests.core.test_sanitize import BODY, TOKENS
 from tests.support import HubTestCase
 

@@ -25,9 +25,9 @@ from memoryhub.core import log
 from memoryhub.core.backends import selected
 from memoryhub.core.backends.sqlite import files, options, wiping
 from memoryhub.core.backends.sqlite import stores as sqlite_stores
-from memoryhub.core.backends.sqlite.driver import SAFE_VERSION
 from memoryhub.core.backends.sqlite.files import path_of
-from memoryhub.core.backends.sqlite.templates import template_path
+from memoryhub.core.backends.sqlite.options import SAFE_VERSION
+from memoryhub.core.backends.sqlite.structure import template_path
 from memoryhub.core.errors import Invalid, Locked, NotFound, Unavailable
 from memoryhub.core.stores import rows, schema, store
 from memoryhub.core.stores.routing import NoCurrentStore
@@ -162,7 +162,7 @@ class CreationTests(StoreTestCase):
         for name, content in (("empty", b""), ("text", b"no database " * 999)):
             template_path().unlink()
             template_path().write_bytes(content)
-            with self.subTest(name), self.assertLogs("memoryhub.core.backends.sqlite.templates", "WARNING"):
+            with self.subTest(name), self.assertLogs("memoryhub.core.backends.sqlite.structure", "WARNING"):
                 sqlite_stores.create(project_store(name))
             with use_store(project_store(name)):
                 self.assertTrue(log.verify().ok)

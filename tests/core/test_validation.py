@@ -21,7 +21,7 @@ from memoryhub.core import clock
 from memoryhub.core.schemas import STORED, EntityId, Line, Tag
 from memoryhub.core.validation import command_from, explain, explain_faults
 from memoryhub.transfer.folder import Selection as FolderSelection
-from sessions_app.replay import EventWindow
+from sessions_app.audit import EventWindow
 from sessions_app.schemas import CommitRecord
 
 # A filter of each door's commands that takes a time, and what else it needs

@@ -19,9 +19,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from decisions import services
+from decisions.admin.lineage import Drawing, Node, draw_lineage
 from decisions.exporting import chosen_decisions, madr_files, mermaid_graph
 from decisions.importing import AdrReport, import_adrs
-from decisions.lineage_svg import Drawing, Node, draw_lineage
 from decisions.models import LINEAGE, Decision, DecisionEdge, EdgeRelation
 from decisions.schemas import DecisionLink, DecisionMark, DecisionRecord, DecisionSupersede, DecisionUnlink
 from memories.importing import import_markdown
@@ -31,7 +31,7 @@ from memories.schemas import MemorySearch
 from memories.schemas.query import ContextPackRequest
 from memories.selectors import search
 from memoryhub.core import log
-from memoryhub.core.admin.diagram import HEIGHT, WIDTH, Edge
+from memoryhub.core.admin.svg import BOX_HEIGHT, BOX_WIDTH, Edge
 from memoryhub.core.errors import NotFound
 from memoryhub.core.text import flat
 from tests.decisions.base import NOON, DecisionsTestCase
@@ -509,7 +509,7 @@ def drawn(edges: list[Edge], current: int) -> Drawing:
 
 
 def overlaps(one: Node, other: Node) -> bool:
-    return abs(one.x - other.x) < WIDTH and abs(one.y - other.y) < HEIGHT
+    return abs(one.x - other.x) < BOX_WIDTH and abs(one.y - other.y) < BOX_HEIGHT
 
 
 @st.composite
@@ -531,7 +531,7 @@ class DrawLineageTests(SimpleTestCase):
         drawing = drawn([(2, "supersedes", 1), (3, "supersedes", 2)], current=2)
         self.assertEqual([node.id for node in drawing.nodes], [1, 2, 3])
         self.assertEqual([node.is_current for node in drawing.nodes], [False, True, False])
-        self.assertLess(drawing.nodes[1].x + WIDTH, drawing.nodes[2].x)
+        self.assertLess(drawing.nodes[1].x + BOX_WIDTH, drawing.nodes[2].x)
         self.assertEqual(len({node.y for node in drawing.nodes}), 1)
         lengths = range(2, 9)
         drawings = [drawn([(n + 1, "supersedes", n) for n in range(1, length)], current=1) for length in lengths]
@@ -566,5 +566,5 @@ class DrawLineageTests(SimpleTestCase):
             self.assertGreater(places[start], places[end])
         for index, node in enumerate(drawing.nodes):
             self.assertFalse(any(overlaps(node, other) for other in drawing.nodes[index + 1 :]))
-            self.assertLessEqual(node.x + WIDTH, drawing.layout.width)
-            self.assertLessEqual(node.y + HEIGHT, drawing.layout.height)
+            self.assertLessEqual(node.x + BOX_WIDTH, drawing.layout.width)
+            self.assertLessEqual(node.y + BOX_HEIGHT, drawing.layout.height)

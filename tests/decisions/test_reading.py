@@ -9,7 +9,7 @@ from django.test import SimpleTestCase
 from decisions.importing import read_adr
 from decisions.importing.links import links_in
 from decisions.importing.outline import moment_of
-from decisions.importing.statuses import status_of
+from decisions.importing.vocabulary import status_of
 from memoryhub.core.errors import Invalid
 
 NYGARD = """# 3. Use `WAL` mode

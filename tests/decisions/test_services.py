@@ -37,8 +37,8 @@ from memoryhub.registry.tokens import TokenCreate, create_token
 from sessions_app.schemas import CommitRead, IterationComplete, IterationGet, IterationStart, SettingsChange
 from sessions_app.selectors import get_iteration, view_commit
 from sessions_app.services import record_commit
-from sessions_app.services.iterations import complete_iteration, start_iteration
 from sessions_app.services.profile import change_settings
+from sessions_app.services.work import complete_iteration, start_iteration
 from tests.api.client import RestTestCase
 from tests.decisions.base import DecisionsTestCase
 

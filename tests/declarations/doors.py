@@ -15,11 +15,11 @@ from memories.pack import pack_context
 from memories.schemas.query import ContextPackRequest
 from memoryhub.config.clients import find_client, hook_clients
 from memoryhub.config.current_settings import project_settings
-from memoryhub.config.folder_file import allowed_in_folders, check_folder
+from memoryhub.config.folder import allowed_in_folders, check_folder
 from memoryhub.core.errors import Invalid
 from memoryhub.core.models import RawEvent
 from memoryhub.core.tools import find_tool
-from memoryhub.mcp.registry import load_tools
+from memoryhub.mcp.listing import load_tools
 from memoryhub.rest.api import api
 from sessions_app.hook_parser import parse_hook
 from sessions_app.models import Session, SessionStatus

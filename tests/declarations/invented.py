@@ -10,8 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from memoryhub.core.kinds.attributes import Attribute, Show
-from memoryhub.core.kinds.definition import Entry, Kind, PackSection, Rendering, Tone, define_kind
+from memoryhub.core.kinds import Attribute, Entry, Kind, PackSection, Rendering, Show, Tone, define_kind
 from memoryhub.core.schemas import Payload
 
 Line = Annotated[str, StringConstraints(min_length=1, max_length=200)]

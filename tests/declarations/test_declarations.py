@@ -15,9 +15,7 @@ from pydantic import Field, create_model
 
 from memoryhub.config import project_settings
 from memoryhub.core.events.event_types import event_types
-from memoryhub.core.kinds.attributes import Attribute, Show
-from memoryhub.core.kinds.builtin import GUIDELINE
-from memoryhub.core.kinds.definition import Entry, Kind, Tone, define_kind
+from memoryhub.core.kinds import GUIDELINE, Attribute, Entry, Kind, Show, Tone, define_kind
 from memoryhub.core.schemas import Payload
 
 ROOT = Path(__file__).parents[2]

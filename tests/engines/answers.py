@@ -27,7 +27,7 @@ from mcp.shared.uri_template import UriTemplate
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from governance.models import Hold
-from governance.staleness.stale import Due, Queue, queue
+from governance.staleness.selectors import Due, Queue, queue
 from memories.models import Memory
 from memories.schemas import MemorySearch
 from memories.search import engine
@@ -36,7 +36,7 @@ from memoryhub.core import clock
 from memoryhub.core.backends.sqlite.base import DatabaseWrapper
 from memoryhub.core.errors import HubError
 from memoryhub.core.events.projection import read_models
-from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.models import RawEvent, StoreModel
 from memoryhub.core.paging import answering
 from memoryhub.core.stores import rows
@@ -342,7 +342,7 @@ NOT_CALLED = {
     "governance.retention.selectors.lift_hold": "writes",
     "governance.retention.selectors.place_hold": "writes",
     "governance.rollback.selectors.rollback_line": "formats an item, without the store",
-    "memories.selectors.conflicts.conflict_text": "formats an item, without the store",
+    "memories.selectors.versions.conflict_text": "formats an item, without the store",
 }
 _SEARCH = MemorySearch(query="tide gauge")
 
@@ -466,9 +466,7 @@ def _attributes(value: Any) -> list[str]:
 SQLITE_ONLY = ("memoryhub.core.backends.sqlite.", "memories.search.fts5")
 _MARKS = re.compile(r"%s(?:, %s)+")
 _OF_SQLITE = ("search_fts", 'temp."differing_', " AS BLOB) FROM ")
-_BETWEEN = frozenset(
-    {"memoryhub.core.backends.sqlite.base", "memoryhub.core.stores.rows", "memoryhub.core.stores.gathered", __name__}
-)
+_BETWEEN = frozenset({"memoryhub.core.backends.sqlite.base", "memoryhub.core.stores.rows", __name__})
 
 
 @dataclass

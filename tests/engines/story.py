@@ -20,14 +20,14 @@ from unittest import mock
 from decisions.models import EdgeRelation
 from decisions.schemas import DecisionEvidence, DecisionLink, DecisionMark
 from decisions.services import add_evidence, link_decisions, mark_decision
-from governance.imports.undo import preview_undo, undo_import
+from governance.imports import preview_undo, undo_import
 from governance.redaction.schemas import RedactionRun
 from governance.redaction.service import preview_redaction, redact
-from governance.retention.run import run_due
 from governance.retention.schemas import HoldLift, HoldPlace
 from governance.retention.selectors import lift_hold, place_hold
+from governance.retention.service import run_due
 from governance.rollback.schemas import RollbackMake, RollbackUndo
-from governance.rollback.services import preview, roll_back, undo_rollback
+from governance.rollback.service import preview, roll_back, undo_rollback
 from memories.events import Verdict
 from memories.models import RelationType, Resolution
 from memories.review.schemas import ReviewMerge, ReviewTouch, ReviewVerdict
@@ -37,14 +37,13 @@ from memories.uses.drain import count_uses, prune_uses
 from memoryhub.core import clock, ids, log
 from memoryhub.core.errors import ConfirmationRequired, HubError
 from memoryhub.core.log.anchor import replace_anchor
-from memoryhub.core.log.loss import accept_loss
+from memoryhub.core.log.chain import accept_loss
 from memoryhub.core.log.quarantine import QUARANTINE_LIFTED, QUARANTINE_PLACED, QuarantineLifted, QuarantinePlaced
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import current_store, project_store, use_store
 from memoryhub.core.tools import Tool, ToolGroup, all_tools, find_tool
 from memoryhub.transfer.bundles.applying import apply_bundle
-from memoryhub.transfer.bundles.creating import create_bundle
-from memoryhub.transfer.bundles.reading import open_bundle
+from memoryhub.transfer.bundles.archive import create_bundle, open_bundle
 from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.records import MemoryRecord, SessionRecord, TurnRecord
 from sessions_app.events.client import client_events

@@ -15,16 +15,15 @@ from django.test import tag
 from memories.uses.drain import count_uses
 from memoryhub.core import clock, log
 from memoryhub.core.events.event_types import event_types
-from memoryhub.core.log.rebuild import table_digests
+from memoryhub.core.log.rebuilding import table_digests
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.core.tools import all_resources, all_tools
 from memoryhub.demo.project import demo_store, make_demo
-from memoryhub.mcp.registry import load_tools
+from memoryhub.mcp.listing import load_tools
 from memoryhub.transfer.bundles.applying import apply_bundle
-from memoryhub.transfer.bundles.creating import create_bundle
-from memoryhub.transfer.bundles.reading import open_bundle
+from memoryhub.transfer.bundles.archive import create_bundle, open_bundle
 from sessions_app.models import Session
 from tests import forks
 from tests.databases import on_postgresql

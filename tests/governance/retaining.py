@@ -9,22 +9,22 @@ from typing import Any
 
 from decisions.schemas import DecisionLink, DecisionRecord, DecisionSupersede
 from decisions.services import link_decisions, record_decision, supersede_decision
-from governance.retention.run import run_retention
 from governance.retention.schemas import HoldPlace, Plan, RetentionPlanRequest, RetentionRunRequest, RunView
 from governance.retention.selectors import place_hold, plan_retention
+from governance.retention.service import run_retention
 from memories import services
 from memories.pack import pack_context
 from memories.schemas import MemoryDelete, MemoryTouch, MemoryUpdate, MemoryWrite
 from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest
-from memories.search.text_index import text_index
-from memories.services.relations import create_relation
+from memories.search.index import text_index
+from memories.services.links import create_relation
 from memoryhub.core import clock
 from memoryhub.core.errors import HubError
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import rows
 from sessions_app import schemas as sessions
-from sessions_app.services import end_session, iterations, record_commit, start_session
+from sessions_app.services import end_session, record_commit, start_session, work
 from sessions_app.services.profile import change_settings
 from sessions_app.services.turns import append_event, begin_turn, end_turn
 from tests.support import HubTestCase
@@ -182,10 +182,10 @@ class Story:
         record_commit(command=sessions.CommitRead(sha=f"{self.commits:040x}", message=message, files=["a.py"]))
 
     def do_iterate(self) -> None:
-        iterations.start_iteration(command=sessions.IterationStart(command="feature", description=self.text()))
+        work.start_iteration(command=sessions.IterationStart(command="feature", description=self.text()))
 
     def do_complete(self) -> None:
-        iterations.complete_iteration(command=sessions.IterationComplete(outcome=self.text()))
+        work.complete_iteration(command=sessions.IterationComplete(outcome=self.text()))
 
     def do_pack(self) -> None:
         pack_context(command=ContextPackRequest(query=self.random.choice(WORDS), max_tokens=400))

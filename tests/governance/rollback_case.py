@@ -11,9 +11,9 @@ from decisions.schemas import DecisionEvidence, DecisionGet, DecisionLink, Decis
 from decisions.selectors import get_decisions
 from decisions.services import add_evidence, link_decisions, mark_decision, record_decision
 from governance.rollback.schemas import Preview, RollbackMake, RollbackPlan, RollbackUndo, RollbackView
-from governance.rollback.services import preview, roll_back, undo_rollback
+from governance.rollback.service import preview, roll_back, undo_rollback
 from governance.staleness.schemas import Affirm
-from governance.staleness.services import affirm
+from governance.staleness.service import affirm
 from memories.models import Conflict, Memory, Relation
 from memories.review.schemas import ReviewTouch, ReviewVerdict
 from memories.review.services import review_memory, withdraw_verdict
@@ -29,10 +29,9 @@ from memories.schemas import (
 from memories.schemas.links import RelationCreate, RelationDelete, TagCreate
 from memories.schemas.query import ConflictList
 from memories.selectors import get_memories, list_memories
-from memories.selectors.conflicts import list_conflicts
+from memories.selectors.versions import list_conflicts
 from memories.services import delete_memory, resolve_conflict, restore_memory, update_memory, write_memory
-from memories.services.relations import create_relation, delete_relation
-from memories.services.tags import create_tag
+from memories.services.links import create_relation, create_tag, delete_relation
 from memoryhub.core import log
 from memoryhub.core.errors import HubError
 from memoryhub.core.log.quarantine import QUARANTINE_PLACED, QuarantinePlaced

@@ -7,7 +7,7 @@ from typing import Any
 
 from governance.staleness.schemas import Affirm, StaleList
 from governance.staleness.selectors import list_stale
-from governance.staleness.services import affirm
+from governance.staleness.service import affirm
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
 from memoryhub.core import clock

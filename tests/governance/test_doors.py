@@ -29,8 +29,8 @@ from memoryhub.core import clock
 from memoryhub.core.jobs import Run, find_job
 from memoryhub.core.stores.store import project_store
 from memoryhub.ops.jobs import install_schedules, run_job
-from memoryhub.ops.jobs.planning import JobPlan, change_plan
-from memoryhub.ops.jobs.targets import Target
+from memoryhub.ops.jobs.running import Target
+from memoryhub.ops.jobs.schedules import JobPlan, change_plan
 from memoryhub.registry.people import PersonAdd, add_person
 from tests.admin.base import AdminTestCase, text_of
 from tests.api.client import RestTestCase

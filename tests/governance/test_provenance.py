@@ -24,15 +24,14 @@ from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
 from governance import audit
 from governance.audit import AuditExport, AuditPeriod, AuditRequest, export_audit, list_activity, list_packs_read
-from governance.blame.schemas import BlamedRange, BlameRequest
-from governance.blame.selectors import Blame, blame
+from governance.blame import Blame, BlamedRange, BlameRequest, blame
 from governance.graph import NodeType, graph_around
 from memories.pack.service import pack_context
 from memories.schemas import MemoryTouch, MemoryWrite
 from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest
 from memories.services import delete_memory, write_memory
-from memories.services.relations import create_relation
+from memories.services.links import create_relation
 from memoryhub.config.identity import bind_project
 from memoryhub.core import clock, log
 from memoryhub.core.errors import HubError, NotFound

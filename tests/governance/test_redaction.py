@@ -24,8 +24,8 @@ from decisions.services import record_decision
 from governance.jobs import look_for_secrets, wipe
 from governance.models import Redaction
 from governance.redaction.copies import last_look, search_home
-from governance.redaction.finding import find_places
 from governance.redaction.schemas import RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
+from governance.redaction.selectors import find_places
 from governance.redaction.service import preview_redaction, redact
 from memories import selectors, services
 from memories.models import ContextPack, Memory, Tag
@@ -33,7 +33,7 @@ from memories.pack.service import pack_context
 from memories.schemas import MemorySearch, MemoryUpdate, MemoryWrite
 from memories.schemas.links import TagCreate
 from memories.schemas.query import ContextPackRequest
-from memories.services.tags import create_tag
+from memories.services.links import create_tag
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core import log, spool
 from memoryhub.core.backends.sqlite.files import path_of
@@ -41,13 +41,13 @@ from memoryhub.core.backends.sqlite.scratch import attached, temporary_copy
 from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, Locked, NotFound
 from memoryhub.core.jobs import Run
 from memoryhub.core.log.copy import follow
+from memoryhub.core.log.erase import is_unwiped
 from memoryhub.core.log.event_view import as_of
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import current_store
-from memoryhub.core.stores.wiping import is_unwiped
 from memoryhub.core.text import flat
 from memoryhub.ops.serving import drain
 from sessions_app.schemas import CommitRead, EventAppend, SessionStart, SettingsChange, TurnBegin

@@ -14,14 +14,14 @@ from memories.models import Memory, Tag
 from memories.pack.service import pack_context
 from memories.schemas.links import TagCreate
 from memories.schemas.query import ContextPackRequest
-from memories.services.tags import create_tag
+from memories.services.links import create_tag
 from memoryhub.core import log
 from memoryhub.core.log.read import last_erasure
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.transfer.folder import Form
-from memoryhub.transfer.mirror.run import Mirror
-from memoryhub.transfer.mirror.steps import Report
+from memoryhub.transfer.mirror.scan import Report
+from memoryhub.transfer.mirror.service import Mirror
 from tests import tampering
 from tests.governance.test_redaction import RedactionTestCase
 

@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
 from governance.models import RetentionRun
-from governance.retention import run as running
-from governance.retention.run import run_due, run_retention
+from governance.retention import service as running
 from governance.retention.schemas import HoldLift, HoldPlace, Report, RetentionRunRequest
 from governance.retention.selectors import lift_hold, place_hold
+from governance.retention.service import run_due, run_retention
 from memories import selectors, services
 from memories.models import ContextPack, Memory, MemoryUse
 from memories.pack import pack_context, replay_pack
 from memories.schemas import ImportedMemory, MemoryDelete, MemorySearch
 from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest, ContextReplay
-from memories.services.relations import create_relation
+from memories.services.links import create_relation
 from memoryhub.core import clock, log
 from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import ConfirmationRequired, Forbidden, Invalid, PreconditionFailed

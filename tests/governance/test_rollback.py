@@ -16,11 +16,11 @@ from decisions.schemas import DecisionEvidence, DecisionGet, DecisionLink, Decis
 from decisions.selectors import count_by_status, get_decisions, list_decisions, suggest_decisions
 from decisions.services import add_evidence, link_decisions, supersede_decision
 from governance.models import Affirmation, RollbackAction
-from governance.rollback import execute
+from governance.rollback import reversal
 from governance.rollback.schemas import RollbackMake
-from governance.rollback.services import roll_back
+from governance.rollback.service import roll_back
 from governance.staleness.schemas import Affirm
-from governance.staleness.services import affirm
+from governance.staleness.service import affirm
 from memories.pack import pack_context
 from memories.query import query
 from memories.review.schemas import ReviewVerdict
@@ -37,10 +37,10 @@ from memories.schemas import (
 from memories.schemas.links import RelationList, TagCreate, TagList
 from memories.schemas.query import ContextPackRequest
 from memories.selectors import count_by_type, get_memories, list_memories, search
+from memories.selectors.memories import list_tags, suggest_ids, suggest_tags
 from memories.selectors.relations import list_relations
-from memories.selectors.tags import list_tags, suggest_ids, suggest_tags
 from memories.services import resolve_conflict, update_memory
-from memories.services.tags import create_tag
+from memories.services.links import create_tag
 from memories.timeline import timeline
 from memories.uses.drain import count_uses
 from memoryhub.config.current_settings import project_settings
@@ -58,9 +58,9 @@ from memoryhub.core.stores import rows
 from sessions_app import schemas as sessions
 from sessions_app.selectors import list_commits, list_iterations, list_sessions, list_turns
 from sessions_app.services import end_session, record_commits, start_session
-from sessions_app.services.iterations import start_iteration
 from sessions_app.services.profile import describe
 from sessions_app.services.turns import append_event, begin_turn
+from sessions_app.services.work import start_iteration
 from tests.governance.rollback_case import ROLLED_BACK, SCRATCH, RollbackTestCase
 
 
@@ -359,7 +359,7 @@ class RelationTests(RollbackTestCase):
         self.unrelate(again)
         self.assert_rolls_back(self.relations, [], [])
         rollback = self.roll_back()
-        with mock.patch.object(execute, "QUARANTINE_LIFTED", dataclasses.replace(QUARANTINE_LIFTED, version=1)):
+        with mock.patch.object(reversal, "QUARANTINE_LIFTED", dataclasses.replace(QUARANTINE_LIFTED, version=1)):
             self.undo(rollback.id)
         self.assertEqual([again], self.relations())
         self.assert_rebuilds()

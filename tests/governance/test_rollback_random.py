@@ -17,15 +17,15 @@ from typing import Any
 from decisions.schemas import DecisionList
 from decisions.selectors import list_decisions
 from governance.models import Affirmation, RollbackAction
-from governance.rollback.undone import void_positions
+from governance.rollback.selectors import void_positions
 from memories.models import Memory, Relation
 from memories.schemas import MemoryList, MemorySearch
 from memories.schemas.links import RelationList, TagList
 from memories.schemas.query import ConflictList
 from memories.selectors import list_memories, search
-from memories.selectors.conflicts import list_conflicts
+from memories.selectors.memories import list_tags
 from memories.selectors.relations import list_relations
-from memories.selectors.tags import list_tags
+from memories.selectors.versions import list_conflicts
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core.events.rollback import Left
 from memoryhub.core.log.quarantine import outside_quarantine

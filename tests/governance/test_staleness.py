@@ -16,7 +16,7 @@ from governance.models import Affirmation
 from governance.staleness.governed_files import governed_path
 from governance.staleness.schemas import Retire, StaleList
 from governance.staleness.selectors import count_stale, list_stale, waiting
-from governance.staleness.services import retire
+from governance.staleness.service import retire
 from memories.models import Memory, MemoryKind
 from memories.schemas import MemoryRestore, MemoryTouch, MemoryUpdate
 from memories.services import delete_memory, restore_memory, update_memory

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.core.stores.store import project_store, use_store
-from sessions_app.replay import EventWindow, replay_lines
+from sessions_app.audit import EventWindow, replay_lines
 from tests.databases import at_home, variables_of
 from tests.home import RUN_HOME_VARIABLE
 from tests.support import forget_all_stores, make_git_folder

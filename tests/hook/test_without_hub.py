@@ -15,7 +15,7 @@ from memoryhub.core import autostart, spool
 from memoryhub.core.clients import Connection, connected_clients
 from memoryhub.core.file_locks import try_lock
 from memoryhub.core.windows import FOLDER, find_process, forget_closed, note_session, session_of, window
-from memoryhub.ops.serving.lock import BY_HAND, ON_DEMAND, Running, find_running
+from memoryhub.ops.serving.process import BY_HAND, ON_DEMAND, Running, find_running
 from tests.hook.client import ClaudeCode, HookTestCase, Repository, environment_of, replayed
 from tests.hook.window import Window
 from tests.web.server import DEADLINE_SECONDS, ROOT, poll, serving

@@ -18,18 +18,17 @@ from memories.models import Memory
 from memories.schemas import MemoryDelete, MemoryWrite
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite.anchors import anchor_path
-from memoryhub.core.backends.sqlite.copies import connect
-from memoryhub.core.backends.sqlite.files import path_of
+from memoryhub.core.backends.sqlite.files import open_database, path_of
 from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, NotFound, Unavailable
 from memoryhub.core.jobs import find_job
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.stores.store import project_store
-from memoryhub.ops.backups.making import back_up_store, back_up_store_to
-from memoryhub.ops.backups.paths import backups_of, kept_before_restores
+from memoryhub.ops.backups.files import backups_of, kept_before_restores
 from memoryhub.ops.backups.restoring import Restored, restore
+from memoryhub.ops.backups.service import back_up_store, back_up_store_to
 from memoryhub.ops.jobs import run_job
-from memoryhub.ops.jobs.targets import Target
-from memoryhub.ops.serving import lock
+from memoryhub.ops.jobs.running import Target
+from memoryhub.ops.serving import process
 from tests.forks import Fork
 from tests.mcp.client import wait_until
 from tests.support import HubTestCase, forget_all_stores
@@ -90,7 +89,7 @@ class BackupTestCase(HubTestCase):
 
     def create_database(self, name: str, *statements: str) -> Path:
         path = self.home / name
-        with closing(connect(path, mode="rwc")) as connection:
+        with closing(open_database(path, mode="rwc")) as connection:
             for statement in statements:
                 connection.execute(statement)
         return path
@@ -352,7 +351,7 @@ class HubDatabaseTests(BackupTestCase):
         self.backup = self.create_database("then.db", table, "INSERT INTO memoryhub_jobrun VALUES ('then')")
 
     def assert_name(self, name: str) -> None:
-        with closing(connect(self.path)) as connection:
+        with closing(open_database(self.path)) as connection:
             self.assertEqual(connection.execute("SELECT name FROM memoryhub_jobrun").fetchall(), [(name,)])
 
     def restore_hub(self, source: Path) -> str:
@@ -368,7 +367,7 @@ class HubDatabaseTests(BackupTestCase):
         self.assertEqual(self.path.stat().st_mode & 0o777, 0o600)
 
     def test_it_is_left_alone_while_the_hub_runs(self) -> None:
-        with lock.hold(started="by hand") as announce:
+        with process.hold_home(started="by hand") as announce:
             announce("http://x")
             with self.assertRaisesRegex(CommandError, "the hub is running at http://x"):
                 self.restore_hub(self.backup)

@@ -18,12 +18,12 @@ from memories.schemas import MemoryUpdate, MemoryWrite
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Conflict, Locked
+from memoryhub.core.log.erase import is_unwiped, mark_unwiped
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import project_store
-from memoryhub.core.stores.wiping import is_unwiped, mark_unwiped
-from memoryhub.ops.backups.making import back_up_store
-from memoryhub.ops.backups.paths import kept_before_restores
+from memoryhub.ops.backups.files import kept_before_restores
 from memoryhub.ops.backups.restoring import restore
+from memoryhub.ops.backups.service import back_up_store
 from tests.forks import Fork
 from tests.jobs.test_backups import WRITER
 from tests.jobs.test_doctor import doctor
@@ -280,7 +280,7 @@ class RestoreTests(DamageTestCase):
         self.assertEqual(self.doctor(), [])
 
     def test_a_store_that_another_process_keeps_locked_is_not_restored(self) -> None:
-        self.enterContext(mock.patch("memoryhub.core.backends.sqlite.copies.BUSY_TIMEOUT_SECONDS", 0.1))
+        self.enterContext(mock.patch("memoryhub.core.backends.sqlite.files.BUSY_TIMEOUT_SECONDS", 0.1))
         with closing(sqlite3.connect(path_of(ALPHA), isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             with self.assertRaisesRegex(Locked, "locked by another process"):

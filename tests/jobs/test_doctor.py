@@ -22,17 +22,17 @@ from django.test import tag
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
 from memories import services
-from memories.embeddings.choice import use_engine
+from memories.embeddings.engine import use_engine
 from memories.embeddings.local import LocalEngine
 from memories.schemas import MemoryWrite
 from memoryhub.core import clock, log
 from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.jobs import find_job
-from memoryhub.core.log import comparing
+from memoryhub.core.log import rebuilding
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import project_store
 from memoryhub.demo.project import make_demo
-from memoryhub.ops.backups.making import back_up_store
+from memoryhub.ops.backups.service import back_up_store
 from memoryhub.ops.doctor import examine_hub, examine_store
 from memoryhub.ops.jobs import install_schedules, run_job
 from sessions_app.schemas import SessionStart
@@ -291,7 +291,7 @@ class ComparedTests(DoctorTestCase):
             self.assert_found(statement, pattern)
 
     def test_a_sample_of_a_long_log_finds_what_follows_from_the_streams_in_it(self) -> None:
-        self.enterContext(mock.patch.object(comparing, "SMALL_LOG", 5))
+        self.enterContext(mock.patch.object(rebuilding, "SMALL_LOG", 5))
         self.assertEqual(self.found(), {})
         for statement, pattern in self.forgeries():
             self.assert_found(statement, pattern)
@@ -301,20 +301,20 @@ class ComparedTests(DoctorTestCase):
             start_session(command=SessionStart(session_id="scratch", purpose="to try", mode="scratch"))
         with self.store("alpha", create=False, session_id="scratch"):
             tried = services.write_memory(command=MemoryWrite(title="tried", content="in a scratch session")).id
-            with mock.patch.object(comparing, "_positions", return_value=[self.decision, tried]):
+            with mock.patch.object(rebuilding, "_positions", return_value=[self.decision, tried]):
                 self.assertEqual(log.compare_sample().differences, ())
 
     def test_what_a_sample_holds_wrong_and_is_right_is_settled_by_the_whole_log(self) -> None:
-        self.enterContext(mock.patch.object(comparing, "SMALL_LOG", 5))
-        difference = comparing.Difference("memories_memory", 1, ("7",), is_table=True)
-        wrong = comparing.Comparison(62, 5, (difference,), sampled=True)
-        with mock.patch.object(comparing, "compare_sample", return_value=wrong):
+        self.enterContext(mock.patch.object(rebuilding, "SMALL_LOG", 5))
+        difference = rebuilding.Difference("memories_memory", 1, ("7",), is_table=True)
+        wrong = rebuilding.Comparison(62, 5, (difference,), sampled=True)
+        with mock.patch.object(rebuilding, "compare_sample", return_value=wrong):
             self.assertEqual(self.found(), {})
             self.assertIn("compared with the whole log", self.printed())
 
     def test_it_says_what_was_compared(self) -> None:
         self.assertIn("compared with the whole log (62 events)", self.printed())
-        with mock.patch.object(comparing, "SMALL_LOG", 5), mock.patch.object(comparing, "SAMPLED_EVENTS", 60):
+        with mock.patch.object(rebuilding, "SMALL_LOG", 5), mock.patch.object(rebuilding, "SAMPLED_EVENTS", 60):
             self.assertRegex(
                 self.printed(), r"compared with a sample of the log \(\d+ of 62 events, in randomly chosen"
             )
@@ -327,7 +327,7 @@ class ComparedTests(DoctorTestCase):
         return output.getvalue()
 
     def test_the_daily_job_finds_it_too_by_the_whole_log_on_one_day_a_week(self) -> None:
-        self.enterContext(mock.patch.object(comparing, "SMALL_LOG", 5))
+        self.enterContext(mock.patch.object(rebuilding, "SMALL_LOG", 5))
         messages = []
         for day in range(7):
             later = clock.now() + timedelta(days=day)

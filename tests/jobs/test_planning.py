@@ -23,11 +23,10 @@ from memoryhub.core.permissions import ROLES, Grant, use_grant
 from memoryhub.core.stores.store import project_store
 from memoryhub.models import JobRun
 from memoryhub.ops import health, jobs
-from memoryhub.ops.jobs import locks, run_job
-from memoryhub.ops.jobs.planning import HOWS, JobPlan, Plan, change_plan, default_of, plans
-from memoryhub.ops.jobs.schedules import queued
+from memoryhub.ops.jobs import run_job, running
+from memoryhub.ops.jobs.running import Target
+from memoryhub.ops.jobs.schedules import HOWS, JobPlan, Plan, change_plan, default_of, plans, queued
 from memoryhub.ops.jobs.status import status_of_job
-from memoryhub.ops.jobs.targets import Target
 from memoryhub.registry.people import PersonAdd, add_person
 from memoryhub.web.signin import ensure_owner
 from tests.admin.browser import NARROW, BrowserTestCase
@@ -213,7 +212,7 @@ class JobsPageTests(HubTestCase):
         JobRun.objects.filter(store="store:project:beta").update(result="failed", message="the chain <broke>")
         page = self.page()
         self.assertIn("Project beta: the chain &lt;broke&gt;", page)
-        with locks.hold(find_job("rebuild"), Target(project_store("alpha")), asked_by="ada") as held:
+        with running.hold_lease(find_job("rebuild"), Target(project_store("alpha")), asked_by="ada") as held:
             held.report(250, 1000)
             page = self.page()
         bar = '<progress class="long-progress" max="1000" value="250" aria-label="Progress of rebuild"></progress>'
@@ -246,7 +245,7 @@ class JobsPageTests(HubTestCase):
         self.assertEqual(self.client.get("/jobs/run").status_code, 405)
 
     def a_worker_lives(self) -> None:
-        self.addCleanup(locks.announce_worker().close)
+        self.addCleanup(running.announce_worker().close)
 
 
 class BrowserTests(BrowserTestCase):

@@ -24,11 +24,10 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.store import GLOBAL_STORE, project_store, use_store
 from memoryhub.models import JobRun, StoreCheck
 from memoryhub.ops import jobs
-from memoryhub.ops.jobs import run_job, runs
-from memoryhub.ops.jobs.requests import ask_worker
+from memoryhub.ops.jobs import run_job, running
+from memoryhub.ops.jobs.running import Target
 from memoryhub.ops.jobs.schedules import queue_now
-from memoryhub.ops.jobs.status import status_of_job
-from memoryhub.ops.jobs.targets import Target
+from memoryhub.ops.jobs.status import ask_worker, status_of_job
 from sessions_app.models import Session, Turn
 from sessions_app.schemas import SessionStart, TurnBegin
 from sessions_app.services import start_session
@@ -90,7 +89,7 @@ class RunningTests(JobTestCase):
             return "done"
 
         job, hub = self.define(work, over=Over.HUB), Target()
-        with mock.patch("memoryhub.ops.jobs.runs.keep"):  # a thread has no place in this test's transaction
+        with mock.patch("memoryhub.ops.jobs.running.record_run"):  # a thread has no place in this test's transaction
             thread = threading.Thread(target=run_job, kwargs={"job": job, "targets": [hub], "asked_by": "ada"})
             thread.start()
             self.assertTrue(begun.wait(60))
@@ -104,12 +103,12 @@ class RunningTests(JobTestCase):
         self.assertEqual(JobRun.objects.count(), 0)
 
     def test_what_found_nothing_to_do_is_kept_once_and_of_the_others_the_last_twenty(self) -> None:
-        answers = iter([""] * 6 + ["done"] * (runs.KEPT + 5))
+        answers = iter([""] * 6 + ["done"] * (running.KEPT + 5))
         job = self.define(lambda _: next(answers), over=Over.HUB)
-        for _ in range(runs.KEPT + 11):
+        for _ in range(running.KEPT + 11):
             run_job(job=job, asked_by="ada")
         self.assertEqual(JobRun.objects.filter(idle=True).count(), 1)
-        self.assertEqual(JobRun.objects.filter(idle=False).count(), runs.KEPT)
+        self.assertEqual(JobRun.objects.filter(idle=False).count(), running.KEPT)
 
     def test_a_job_may_be_named_with_hyphens_and_a_wrong_name_is_told_with_the_right_ones(self) -> None:
         self.assertEqual(find_job("Verify-Stores"), find_job("verify stores"))
@@ -162,7 +161,7 @@ class DueTests(JobTestCase):
     def test_a_store_over_which_it_died_three_times_is_left_until_it_is_due_again(self) -> None:
         due = clock.now()
         run = {"job": "try this", "store": "store:project:alpha", "result": "interrupted"}
-        for pid in range(runs.ATTEMPTS):
+        for pid in range(running.ATTEMPTS):
             JobRun.objects.create(**run, started_at=due, ended_at=due, pid=pid)
         jobs.run_scheduled("try this", due=due.isoformat())
         self.assertEqual(self.counted, ["beta"])

@@ -19,10 +19,10 @@ from django.db import connections
 from django.test import SimpleTestCase
 
 from memoryhub.core import tools
+from memoryhub.mcp.jsonrpc import Handover, Wire
+from memoryhub.mcp.listing import load_tools
 from memoryhub.mcp.options import parse
-from memoryhub.mcp.registry import load_tools
-from memoryhub.mcp.serve import assemble
-from memoryhub.mcp.wire import Handover, Wire
+from memoryhub.mcp.stdio import assemble
 from tests.databases import at_home, remove_home
 from tests.home import UNMEASURED, run_home
 from tests.mcp.client import DEADLINE_SECONDS, FIXTURES, ROOT, Client, Process

@@ -12,14 +12,13 @@ from typing import Annotated, Any, ClassVar, Literal
 from django.test import SimpleTestCase
 from pydantic import BaseModel, Field
 
-from memoryhub.core.kinds.definition import all_kinds
+from memoryhub.core.kinds import all_kinds
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.schemas import UNLISTED, explained_here, self_evident
 from memoryhub.core.tools import all_tools
 from memoryhub.mcp import options as mcp_options
+from memoryhub.mcp.listing import input_schema, load_tools
 from memoryhub.mcp.options import PROFILES, parse
-from memoryhub.mcp.registry import load_tools
-from memoryhub.mcp.schema import input_schema
 from tests.mcp.case import McpTestCase, Server, SharedServerTestCase, more_tools
 from tests.mcp.client import ENVELOPE, ROOT
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
 from memoryhub.core.errors import HubError
-from memoryhub.core.kinds.definition import all_kinds
+from memoryhub.core.kinds import all_kinds
 from memoryhub.core.tools import Answer, Tool, all_prompts, all_tools
 from memoryhub.mcp.calls import _arguments, _present, error_result
-from memoryhub.mcp.registry import load_tools
+from memoryhub.mcp.listing import load_tools
 from memoryhub.mcp.resources import Resources
 from tests.hostile import BREAKS, FORGED, Hostile, fill, forged_lines, forging, ids_at_line_starts
 from tests.mcp.case import SharedServerTestCase

@@ -11,7 +11,7 @@ from django.test import tag
 
 from memoryhub.core.errors import HubError
 from memoryhub.core.tools import Tool, all_resources, all_tools
-from memoryhub.mcp.registry import load_tools
+from memoryhub.mcp.listing import load_tools
 from tests.databases import on_postgresql, variables_of
 from tests.mcp.case import Server, SharedServerTestCase
 from tests.mcp.client import Message

@@ -19,8 +19,8 @@ from django.test import SimpleTestCase, tag
 from mcp.shared.subscriptions import ResourceUpdated
 
 from memoryhub.core.errors import Busy, TooMany
-from memoryhub.mcp import sessions
-from memoryhub.mcp.caller import Admitted
+from memoryhub.mcp import admission
+from memoryhub.mcp.binding import Admitted
 from tests.databases import sqlite_only
 from tests.mcp.case import McpTestCase
 from tests.mcp.client import HANDSHAKE, MODERN, ROOT, command, environment, run_async, wait_until
@@ -404,11 +404,11 @@ class Limits(HubTestCase):
     def test_one_token_has_so_many_sessions(self) -> None:
         token = self.token("many")
         server = HubProject(self.hub, "alpha", token)
-        sessions = [HttpSession(server) for _ in range(8)]
+        admission = [HttpSession(server) for _ in range(8)]
         refused = server.send("POST", hello(), **server.authorization)
         self.assertEqual(refused.headers["Retry-After"], "1")
         self.assertEqual(self.refused(refused), (429, "you have 8 sessions; end some of them"))
-        with sessions[0].send("DELETE") as response:
+        with admission[0].send("DELETE") as response:
             self.assertEqual(response.status, 200)
         HttpSession(server)
         HttpSession(HubProject(self.hub, "alpha", self.token("another")))
@@ -545,8 +545,8 @@ ANN, BEN = _caller("ann/laptop", "mh_1"), _caller("ben/laptop", "mh_2")
 
 class SessionTests(SimpleTestCase):
     def setUp(self) -> None:
-        self.sessions = sessions.Sessions()
-        self.enterContext(mock.patch.multiple(sessions, MOST_SESSIONS=6, MOST_SESSIONS_OF_A_PERSON=4))
+        self.sessions = admission.Sessions()
+        self.enterContext(mock.patch.multiple(admission, MOST_SESSIONS=6, MOST_SESSIONS_OF_A_PERSON=4))
 
     def begin(self, name: str, caller: Admitted) -> list[tuple[str, str]]:
         ended = self.sessions.make_room(caller)

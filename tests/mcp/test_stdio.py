@@ -17,10 +17,10 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from memoryhub.core.stores.store import project_store
-from memoryhub.mcp import opening, snapshot
-from memoryhub.mcp.opening import LIST_METHODS, Opening
+from memoryhub.mcp import snapshot
+from memoryhub.mcp.jsonrpc import MAX_LINE_BYTES
 from memoryhub.mcp.server import INSTRUCTIONS
-from memoryhub.mcp.wire import MAX_LINE_BYTES
+from memoryhub.mcp.snapshot import LIST_METHODS, Opening
 from tests import tampering
 from tests.databases import at_home, sqlite_only
 from tests.mcp.case import McpTestCase, ProcessTestCase, Server, SharedServerTestCase, more_tools
@@ -278,8 +278,8 @@ class EndingTheProcess(ProcessTestCase, SlowWrites):
 
 class EveryRevisionIsServed(McpTestCase):
     def test_the_front_knows_the_revisions_that_the_sdk_knows(self) -> None:
-        self.assertEqual(opening.HANDSHAKE_VERSIONS, HANDSHAKE_PROTOCOL_VERSIONS)
-        self.assertEqual(opening.MODERN_VERSIONS, MODERN_PROTOCOL_VERSIONS)
+        self.assertEqual(snapshot.HANDSHAKE_VERSIONS, HANDSHAKE_PROTOCOL_VERSIONS)
+        self.assertEqual(snapshot.MODERN_VERSIONS, MODERN_PROTOCOL_VERSIONS)
 
     def test_each_handshake_revision_initialises_and_calls(self) -> None:
         for version in HANDSHAKE:

@@ -30,7 +30,7 @@ from memories.schemas import (
 )
 from memories.schemas.query import ConflictGet, ConflictList, ConflictSettle
 from memories.selectors import versions_of
-from memories.selectors.conflicts import SHOWN, conflict_text, get_conflict, list_conflicts
+from memories.selectors.versions import SHOWN, conflict_text, get_conflict, list_conflicts
 from memories.tools.query import resolved_text
 from memoryhub.core import clock, errors, log
 from memoryhub.core.errors import NotFound

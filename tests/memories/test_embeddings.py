@@ -19,13 +19,21 @@ import numpy as np
 from django.test import tag
 
 from memories import services
-from memories.embeddings import index_file, meaning, remote, vectors
-from memories.embeddings.choice import BUNDLED, find_files, use_engine, wanted_name
+from memories.embeddings import engine as remote
+from memories.embeddings import indexes, meaning, vectors
+from memories.embeddings.engine import (
+    ADDRESS_FILE,
+    BUNDLED,
+    NOT_RUNNING,
+    RemoteEngine,
+    find_files,
+    use_engine,
+    wanted_name,
+)
 from memories.embeddings.following import embed_current_store
-from memories.embeddings.index_file import IndexFile, quantized
+from memories.embeddings.indexes import IndexFile, quantized
 from memories.embeddings.local import LocalEngine
 from memories.embeddings.onnx import batches
-from memories.embeddings.remote import ADDRESS_FILE, NOT_RUNNING, RemoteEngine
 from memories.embeddings.wordpiece import BUNDLED_VOCABULARY, WordPiece
 from memories.models import EmbeddingModel, Vector
 from memories.schemas import MemoryWrite
@@ -255,16 +263,16 @@ class IndexFileTests(TestCase):
         self.path = Path(self.enterContext(tempfile.TemporaryDirectory())) / "index" / "vectors-1.bin"
         self.random = np.random.default_rng(20261121)
 
-    def vectors(self, count: int, dimensions: int) -> index_file.Matrix:
+    def vectors(self, count: int, dimensions: int) -> indexes.Matrix:
         groups = self.random.standard_normal((max(1, count // 100), dimensions))
         near = groups[self.random.integers(0, len(groups), count)]
         raw = near + 0.7 * self.random.standard_normal((count, dimensions))
         return np.asarray(raw / np.linalg.norm(raw, axis=1, keepdims=True), np.float32)
 
-    def written(self, vectors: index_file.Matrix) -> IndexFile:
+    def written(self, vectors: indexes.Matrix) -> IndexFile:
         rows = [(10 * number, scale, data) for number, (scale, data) in enumerate(quantized(vectors))]
-        index_file.write(self.path, rows, count=len(rows), dimensions=vectors.shape[1], revision=7)
-        found = index_file.read(self.path)
+        indexes.write_index(self.path, rows, count=len(rows), dimensions=vectors.shape[1], revision=7)
+        found = indexes.read_index(self.path)
         assert found
         return found
 
@@ -290,12 +298,12 @@ class IndexFileTests(TestCase):
         self.written(self.vectors(10, 16))
         before = self.path.read_bytes()
 
-        def failing() -> Iterator[index_file.Row]:
+        def failing() -> Iterator[indexes.Row]:
             yield 1, 1.0, bytes(16)
             raise OSError("the disk is full")
 
         with self.assertRaises(OSError):
-            index_file.write(self.path, failing(), count=5, dimensions=16, revision=8)
+            indexes.write_index(self.path, failing(), count=5, dimensions=16, revision=8)
         self.assertEqual([item.name for item in self.path.parent.iterdir()], [self.path.name])
         self.assertEqual(self.path.read_bytes(), before)
 
@@ -306,11 +314,11 @@ class IndexFileTests(TestCase):
             damaged = bytearray(whole)
             damaged[place] ^= 0x10
             self.path.write_bytes(damaged)
-            self.assertIsNone(index_file.read(self.path), place)
+            self.assertIsNone(indexes.read_index(self.path), place)
         self.path.write_bytes(whole[:-1])
-        self.assertIsNone(index_file.read(self.path))
+        self.assertIsNone(indexes.read_index(self.path))
         self.path.unlink()
-        self.assertIsNone(index_file.read(self.path))
+        self.assertIsNone(indexes.read_index(self.path))
 
 
 class BatchTests(TestCase):

@@ -14,10 +14,9 @@ from memories.importing.sections import parse_document, split_text
 from memories.memtest import read_tests
 from memories.models import KIND_MODELS, Memory
 from memories.schemas import MAX_CONTENT, MemoryGet, MemoryTouch, MemoryUpdate, MemoryWrite
-from memories.schemas.links import RelationCreate
+from memories.schemas.links import PREDEFINED, RelationCreate
 from memories.services import delete_memory, write_memories
-from memories.services.relations import create_relation
-from memories.vocabulary import PREDEFINED
+from memories.services.links import create_relation
 from memoryhub.core import log
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import Invalid, NotFound

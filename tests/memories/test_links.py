@@ -14,6 +14,8 @@ from memories.models import Memory, Relation
 from memories.present import hit_line, memory_text
 from memories.schemas import MemoryTouch, MemoryWrite, WriteStatus
 from memories.schemas.links import (
+    CATEGORIES,
+    PREDEFINED,
     LinkStatus,
     RelationCreate,
     RelationDelete,
@@ -26,11 +28,9 @@ from memories.schemas.links import (
     TagResult,
     TagsChanged,
 )
+from memories.selectors.memories import list_tags
 from memories.selectors.relations import list_relations
-from memories.selectors.tags import list_tags
-from memories.services.relations import create_relation, delete_relation
-from memories.services.tags import attach_tags, create_tag, detach_tags
-from memories.vocabulary import CATEGORIES, PREDEFINED
+from memories.services.links import attach_tags, create_relation, create_tag, delete_relation, detach_tags
 from memoryhub.core import clock, log
 from memoryhub.core.entities import find_entities
 from memoryhub.core.errors import Conflict, Gone, HubError, Invalid, NotFound

@@ -14,13 +14,12 @@ from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
 from memories.models import ContextPack, MemoryUse
 from memories.pack import pack_context, replay_pack
-from memories.pack.compose import Found, gather
 from memories.pack.recall import MAX_TOKENS
-from memories.pack.sections import Edition, Request
-from memories.pack.service import HELD_OUT, Pack
+from memories.pack.sections import Edition, GatheredSection, GatherRequest, gather
+from memories.pack.service import HELD_OUT, ComposedPack
 from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest, ContextReplay
-from memories.services.relations import create_relation
+from memories.services.links import create_relation
 from memoryhub.core import clock
 from memoryhub.core.contributions import opening_of, recall_of
 from memoryhub.core.errors import Invalid, Locked, NotFound
@@ -34,7 +33,7 @@ from sessions_app.hook_parser import parse_hook
 from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart
 from sessions_app.services import end_session, record_commits, start_session
 from sessions_app.services.capture import take_event
-from sessions_app.tools.sessions import start
+from sessions_app.tools import start_session as call_session_start
 from tests.memories.base import MemoriesTestCase, erase_deleted
 
 
@@ -44,7 +43,7 @@ class PackTestCase(MemoriesTestCase):
     def fill(self, name: str, count: int) -> None:
         self.write_all({f"{name} {number}": f"All about {name} {number}." for number in range(count)})
 
-    def pack(self, **fields: Any) -> Pack:
+    def pack(self, **fields: Any) -> ComposedPack:
         return pack_context(command=ContextPackRequest.model_validate(fields))
 
     def commits(self, count: int, message: str = "Change {}", first: int = 0) -> None:
@@ -55,14 +54,14 @@ class PackTestCase(MemoriesTestCase):
             commits.append(CommitRecord(sha=f"{number:040x}", message=message.format(number), committed_at=when))
         record_commits(commits=commits)
 
-    def replay(self, pack_id: int) -> Pack:
+    def replay(self, pack_id: int) -> ComposedPack:
         return replay_pack(command=ContextReplay(id=pack_id))
 
     def guideline(self, title: str, priority: int, **fields: Any) -> int:
         return self.write(title, kind="guideline", attributes={"priority": priority}, **fields)
 
 
-def _gathered(request: Request, edition: Edition) -> list[Found]:
+def _gathered(request: GatherRequest, edition: Edition) -> list[GatheredSection]:
     return gather(replace(request, edition=edition))
 
 
@@ -458,7 +457,7 @@ class HeldOutTests(MemoriesTestCase):
         self.assertEqual((opening_of(out), recall_of(out, PROMPT)), (HELD_OUT, ""))
         self.assertEqual((self.hook(out), ContextPack.objects.count()), (HELD_OUT, 1), "the pack above")
         fresh = next(f"t-{number}" for number in range(40) if held_out.assign(f"t-{number}"))
-        self.assertEqual(start(SessionStart(session_id=fresh)).data["context"], HELD_OUT)
+        self.assertEqual(call_session_start(SessionStart(session_id=fresh)).data["context"], HELD_OUT)
         self.assertIn("8321", pack_context(command=ContextPackRequest(session_id=out)).text)
         self.assertIn("8321", self.hook(given))
 

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from memories import services
 from memories.schemas import MemorySearch, MemoryWrite
-from memories.search import fts5, posting_lists, posting_merge, postings, postings_check
+from memories.search import fts5, posting_lists, posting_merge, postings
 from memories.search.index import forget_removed, index_problem
 from memories.search.text import term
 from memories.search.unicode61 import tokens
 from memories.selectors import search
 from memoryhub.core import log
 from memoryhub.core.errors import Locked
-from memoryhub.core.log.comparing import compare, compare_sample
+from memoryhub.core.log.rebuilding import compare, compare_sample
 from memoryhub.core.stores import rows
 from tests import postgresql
 from tests.databases import postgresql_only
@@ -258,7 +258,7 @@ class AnswerTests(TestCase):
             postings.put((3, "title", "word3 of many", "", ""), is_new=False)
             postings.remove(5)
             postings.put((9, "title", "word9", "", ""), is_new=True)
-            with mock.patch.object(postings_check, "rows", ours), self.names():
+            with mock.patch.object(posting_merge, "rows", ours), self.names():
                 self.assertEqual(postings.differing(None), [3, 5, 9])
                 self.assertEqual(postings.differing([1, 3, 5]), [3, 5])
                 postings.optimize()
@@ -341,7 +341,7 @@ class MergeTests(HubTestCase):
                 with self.subTest(lost=lost), log.transaction():
                     self.lose(lost)
             self.assertEqual(index_problem(), "the full-text index is behind; run rebuild")
-            with mock.patch("memoryhub.core.log.comparing._positions", lambda last: [last - 1]):
+            with mock.patch("memoryhub.core.log.rebuilding._positions", lambda last: [last - 1]):
                 found = [each for each in compare_sample().differences if each.what == "the full-text index"]
             self.assertEqual([each.keys for each in found], [("1", str(newest))])
             log.rebuild()

@@ -24,7 +24,7 @@ from memories.query import query, query_line
 from memories.schemas.query import MemoryQuery
 from memoryhub.core import clock, log
 from memoryhub.core.errors import Conflict, Invalid, NotFound
-from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import GLOBAL_STORE, org_store, project_store, use_store
 from sessions_app.schemas import SettingsChange

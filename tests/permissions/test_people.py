@@ -15,7 +15,7 @@ from django.test import Client
 from memoryhub.core.errors import Conflict, Forbidden, Gone, Invalid, NotFound
 from memoryhub.core.permissions import PERMISSIONS, ROLES, Act, Grant, demand, may, require, use_grant
 from memoryhub.models import AccessChange, AgentToken, SignInLink, Subject
-from memoryhub.ops.jobs.planning import JobPlan, change_plan
+from memoryhub.ops.jobs.schedules import JobPlan, change_plan
 from memoryhub.registry import people, tokens
 from memoryhub.registry.access_history import SHOWN, history_of, note_change
 from memoryhub.registry.people import activate_person, change_role, deactivate_person, list_people

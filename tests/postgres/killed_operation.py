@@ -21,20 +21,19 @@ import psycopg
 from django.core.management import CommandError, call_command
 
 from governance import jobs
-from governance.imports.batches import list_batches
-from governance.imports.undo import preview_undo
-from governance.imports.undo import undo_import as undo
+from governance.imports import list_batches, preview_undo
+from governance.imports import undo_import as undo
 from governance.redaction import service as redaction
 from governance.redaction.schemas import RedactionRun, RedactionSelect
-from governance.retention.run import run_retention
 from governance.retention.schemas import RetentionPlanRequest, RetentionRunRequest
 from governance.retention.selectors import plan_retention
-from governance.rollback import services as rollbacks
+from governance.retention.service import run_retention
+from governance.rollback import service as rollbacks
 from governance.rollback.schemas import RollbackMake, RollbackPlan
 from memories.models import Memory, MemoryScope
 from memories.schemas import MemoryDelete, MemoryTouch, MemoryWrite
 from memories.services import delete_memory, write_memory
-from memories.services.erase import erase_memory
+from memories.services.deletion import erase_memory
 from memoryhub.core import clock
 from memoryhub.core.errors import ConfirmationRequired, HubError, NotFound
 from memoryhub.core.log.event_view import as_of
@@ -45,7 +44,7 @@ from memoryhub.ops import hub_tables
 from memoryhub.ops.hub_databases import prepare_databases
 from memoryhub.registry.organizations import OrgCreate, create_org
 from memoryhub.registry.projects import ProjectCreate, create_project
-from memoryhub.transfer.moving import peer
+from memoryhub.transfer.moving import switching
 from tests.forks import SUBPROCESS
 
 PROJECT = "alpha"
@@ -266,10 +265,10 @@ def main(name: str, last: int, folder: Path) -> int:
 
     counter = Counter(last, folder)
     counter.watch(psycopg.Cursor, "execute")
-    counter.watch(peer.Peer, "ask")
+    counter.watch(switching.Peer, "ask")
     with (
-        mock.patch.object(peer, "module_command", child),
-        mock.patch.object(peer, "subprocess", SUBPROCESS),
+        mock.patch.object(switching, "module_command", child),
+        mock.patch.object(switching, "subprocess", SUBPROCESS),
         mock.patch.object(hub_tables, "module_command", child),
         use_origin(actor="ada", source="cli"),
         use_store(project_store(PROJECT)) if name in IN_PROJECT else nullcontext(),

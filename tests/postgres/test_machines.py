@@ -215,7 +215,8 @@ ALPHA, BETA = StoreId(Scope.PROJECT, "alpha"), StoreId(Scope.PROJECT, "beta")
 @needs("postgresql")
 class HeadsTests(TestCase):
     def setUp(self) -> None:
-        from memoryhub.core.backends.postgresql import machines, servers
+        from memoryhub.core.backends.postgresql import machines
+        from memoryhub.core.backends.postgresql import schemas as servers
 
         self.anchors: dict[str, Any] = {MAIN: [], MARS: []}
         self.assigned: dict[str, str] = {}

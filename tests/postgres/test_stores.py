@@ -35,7 +35,7 @@ def refusal(work, *arguments):
 _NAMES = ("plain", "app-2.0", "2.5", "v1.5.rc-1", "my-live.site", "a-main.b", "x" * 64)
 _MANY_NAMES = f"""{_WRITE}
 from memoryhub.core.log import rebuild
-from memoryhub.core.stores.wiping import wipe_free_space
+from memoryhub.core.log.erase import wipe_free_space
 for name in {_NAMES!r}:
     write(name, "heron")
     with use_store(project_store(name)):
@@ -187,14 +187,14 @@ with use_store(project_store("alpha"), create=True), tempfile.TemporaryDirectory
 
 BACK_UP = """
 from memoryhub.core.backends.selected import stores
-from memoryhub.ops.backups.exporting import export_store
+from memoryhub.ops.backups.service import export_store
 with use_store(project_store("alpha")) as store:
     export_store()
     stores.back_up(store, reason="before-upgrade")
 print(json.dumps(None))
 """
 WIPE = """
-from memoryhub.core.stores.wiping import wipe_free_space
+from memoryhub.core.log.erase import wipe_free_space
 with use_store(project_store("alpha")):
     print(json.dumps(wipe_free_space()))
 """

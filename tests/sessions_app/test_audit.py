@@ -25,9 +25,8 @@ from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.core.tools import Answer, find_tool
-from memoryhub.mcp.registry import load_tools
-from sessions_app.audit import verify_log
-from sessions_app.replay import AuditReplay, replay_lines, replay_page
+from memoryhub.mcp.listing import load_tools
+from sessions_app.audit import AuditReplay, replay_lines, replay_page, verify_log
 from sessions_app.schemas import EventAppend, SessionStart, TurnBegin, TurnEnd
 from sessions_app.services import start_session
 from sessions_app.services.turns import append_event, begin_turn, end_turn

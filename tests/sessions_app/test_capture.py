@@ -23,10 +23,9 @@ from sessions_app.events.client import client_events
 from sessions_app.hook_parser import parse_hook
 from sessions_app.models import Commit, Iteration, Session, SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import HookDelivery, IterationStart, SessionEnd
-from sessions_app.services.capture import capture
-from sessions_app.services.deliveries import take_delivery
-from sessions_app.services.iterations import start_iteration
+from sessions_app.services.capture import capture, take_delivery
 from sessions_app.services.sessions import end_session
+from sessions_app.services.work import start_iteration
 from tests.core.test_sanitize import TOKENS
 from tests.support import HubTestCase, make_git_folder
 
@@ -402,7 +401,7 @@ class StateFileTests(CaptureTestCase):
         self.assert_sound()
 
     def test_half_of_a_surrogate_pair_in_the_file_loses_no_event(self):
-        with self.assertLogs("sessions_app.services.state_file", "WARNING"):
+        with self.assertLogs("sessions_app.services.work", "WARNING"):
             self.write('{"comando": "feature", "descripcion": "\\ud800", "fase_actual": "producto"}')
         self.assertEqual(self.iterations(), [])
         self.assertIn("file.edited", self.types())
@@ -440,7 +439,7 @@ class StateFileTests(CaptureTestCase):
             '{"comando": 1, "fase_actual": ["x"]}',
             '{"comando": "feature"}',
         )
-        with self.assertLogs("sessions_app.services.state_file", "WARNING") as logs:
+        with self.assertLogs("sessions_app.services.work", "WARNING") as logs:
             for content in odd[1:]:
                 self.write(content)
             self.write(self.FIRST, path="../other/alfred-dev-state.json")

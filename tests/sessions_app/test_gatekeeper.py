@@ -26,8 +26,8 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store, use_store
 from sessions_app import services
+from sessions_app.audit import AuditReplay, replay_page
 from sessions_app.models import Turn, TurnStatus
-from sessions_app.replay import AuditReplay, replay_page
 from sessions_app.schemas import EventAppend, SessionEnd, SessionStart, SettingsChange, TurnBegin, TurnEnd
 from sessions_app.services import turns
 from sessions_app.services.profile import change_settings

@@ -19,17 +19,16 @@ from governance.redaction.schemas import RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
-from memoryhub.config import current_rules
+from memoryhub.config import current_settings
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.config.secret_rules import PersonalType, compiled_rules
 from memoryhub.core.errors import Invalid
 from memoryhub.core.models import RawEvent
 from memoryhub.core.secrets import remembered, rule
-from memoryhub.core.secrets.personal import Personal
+from memoryhub.core.secrets.catalogue import Personal
 from memoryhub.core.secrets.sanitize import sanitize, sanitize_text, use_rules
 from sessions_app.models import Session, Setting
-from sessions_app.schemas import SessionEnd, SessionStart, SettingsChange
-from sessions_app.schemas.work import Sanitise, Sanitised
+from sessions_app.schemas import Sanitise, Sanitised, SessionEnd, SessionStart, SettingsChange
 from sessions_app.services import end_session, start_session
 from sessions_app.services.profile import change_settings, try_rules
 from tests.admin.base import AdminTestCase
@@ -62,9 +61,9 @@ class SecretsTestCase(HubTestCase):
     @contextmanager
     def environment(self, **variables: str) -> Iterator[None]:
         with mock.patch.dict(os.environ, variables):
-            current_rules.forget_rules()
+            current_settings.forget_rules()
             yield
-        current_rules.forget_rules()
+        current_settings.forget_rules()
 
 
 class TagTests(SecretsTestCase):
@@ -180,7 +179,7 @@ class OwnRulesTests(SecretsTestCase):
 
     def test_they_are_read_once_for_many_texts(self):
         self.kept("warm")
-        with self.store("alpha"), mock.patch.object(current_rules, "project_settings") as reading:
+        with self.store("alpha"), mock.patch.object(current_settings, "project_settings") as reading:
             for number in range(50):
                 sanitize_text(f"a text of its own, number {number}, that is long enough")
         reading.assert_not_called()
@@ -347,10 +346,10 @@ class PersonalDataTests(SecretsTestCase):
             self.assertEqual(self.kept(TEXT).count("REDACTED"), 2)
         config = self.home / "config.toml"
         config.write_text('mask_personal = ["email"]\n')
-        current_rules.forget_rules()
+        current_settings.forget_rules()
         self.assertEqual(self.kept(TEXT).count("REDACTED"), 1)
         config.unlink()
-        current_rules.forget_rules()
+        current_settings.forget_rules()
         self.change(mask_personal=["email"])
         call_command("settings", "mask_personal", '["phone"]', project="alpha", stdout=StringIO())
         self.assertEqual(self.kept(TEXT).count("[REDACTED:phone"), 1)

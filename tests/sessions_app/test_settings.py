@@ -14,8 +14,7 @@ from django.core.management import CommandError, call_command
 from pydantic import ValidationError
 
 from memoryhub.config.current_settings import config_problem, project_settings, settings_decided_by, unknown_in_config
-from memoryhub.config.folder import FolderSettings, read_folder, use_folder
-from memoryhub.config.folder_file import allowed_in_folders
+from memoryhub.config.folder import FolderSettings, allowed_in_folders, read_folder, use_folder
 from memoryhub.config.identity import bind_project
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import log

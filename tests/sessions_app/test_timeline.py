@@ -18,7 +18,7 @@ from sessions_app.models import Session
 from sessions_app.schemas import EventAppend, SessionStart, TurnBegin
 from sessions_app.services import start_session
 from sessions_app.services.turns import append_event, begin_turn, close_turn
-from sessions_app.timeline import Entry, TimelinePage, first_prompts, session_events, timeline_page, turn_events
+from sessions_app.timeline import TimelineItem, TimelinePage, first_prompts, session_events, timeline_page, turn_events
 from tests.admin.base import WorkingTestCase
 
 EVENING = datetime(2026, 3, 4, 23, 59, 50, tzinfo=UTC)
@@ -137,7 +137,7 @@ class TimelineTests(WorkingTestCase):
             timeline_page(session_events(Session.objects.get(session_id="s-1")))
         return len(queries)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[TimelineItem]:
         return [entry for day in self.timeline().days for part in day.parts for entry in part.entries]
 
 

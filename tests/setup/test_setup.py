@@ -31,10 +31,10 @@ from memoryhub.client.setup import service as services
 from memoryhub.client.setup.clients import agent_file, config_file, hooks_file, user_target
 from memoryhub.client.setup.document import BACKUP_SUFFIX, backup_of, read_document
 from memoryhub.client.setup.entries import command_words, entry_words
-from memoryhub.client.setup.librarian import put_agent
+from memoryhub.client.setup.plan import put_agent
 from memoryhub.config.clients import Client, all_clients, find_client, hook_clients
 from memoryhub.core.errors import Conflict
-from memoryhub.ops.serving.lock import BY_HAND, Running
+from memoryhub.ops.serving.process import BY_HAND, Running
 from tests.home import UNMEASURED, run_home
 
 ROOT = Path(__file__).parents[2]

@@ -17,15 +17,14 @@ from memories.schemas import MemoryWrite
 from memories.search.index import index_problem
 from memories.services import write_memory
 from memoryhub.core import log
-from memoryhub.core.backends.sqlite import copies
+from memoryhub.core.backends.sqlite import files
 from memoryhub.core.backends.sqlite.anchors import anchor_path
 from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import StoreId, project_store, use_store
-from memoryhub.ops.backups.paths import backups_of
-from memoryhub.ops.backups.soundness import require_sound
+from memoryhub.ops.backups.files import backups_of, require_sound
 from memoryhub.ops.jobs.status import models_behind
 from tests.support import forget_all_stores
 from tests.torture.workload import PROJECT
@@ -150,7 +149,7 @@ def _hub_database(home: Path, wanted: Expected) -> list[str]:
 def _backups(home: Path, store: StoreId, wanted: Expected) -> list[str]:
     found = [f"{path} is lost" for path in wanted.backups if not (home / path).exists()]
     for path in backups_of(store):
-        with copies.opened(path):
+        with files.opened(path):
             require_sound()
     return found
 

@@ -20,21 +20,21 @@ from tests.home import run_home
 
 _BUILD = """
 import pathlib, time
-from memories.embeddings.choice import use_engine
+from memories.embeddings.engine import use_engine
 from memories.embeddings.following import embed_current_store
 from memories.embeddings.local import LocalEngine
 from memories.embeddings.meaning import nearest
 from memories.schemas import MemoryDelete, MemoryWrite
 from memories.services import delete_memory, write_memory
 from memoryhub import env; from memoryhub.ops import jobs
-from memoryhub.core.backends.sqlite.copies import copy_database
+from memoryhub.core.backends.sqlite.files import copy_database
 from memoryhub.core.backends.sqlite.files import path_of
-from memoryhub.ops.backups.making import back_up_hub, back_up_store
+from memoryhub.ops.backups.service import back_up_hub, back_up_store
 from memoryhub.core.stores import rows
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import GLOBAL_STORE, org_store, project_store, use_store
 from memoryhub.demo.project import make_demo
-from memoryhub.ops.jobs.targets import all_stores
+from memoryhub.ops.jobs.running import all_stores
 from memoryhub.registry.organizations import OrgCreate, create_org
 from memoryhub.registry.projects import ProjectCreate, create_project
 from memoryhub.ops.hub_databases import prepare_databases

@@ -73,7 +73,7 @@ def in_home(name: str) -> Callable[[Attacked], Path]:
 # Vectors are not in the log: the hub makes them again of the texts while it runs
 _EMBEDDER = """
 import time
-from memories.embeddings.choice import use_engine
+from memories.embeddings.engine import use_engine
 from memories.embeddings.following import embed_current_store
 from memories.embeddings.local import LocalEngine
 from memoryhub.core.stores.store import project_store, use_store

@@ -24,9 +24,8 @@ from django.test import tag
 from decisions.models import ArtifactLink, Decision, DecisionEdge
 from decisions.schemas import DecisionEvidence, DecisionRecord
 from decisions.services import add_evidence, record_decision
-from governance.imports.batches import begin_import, end_import, in_batch, list_batches
-from governance.imports.undo import preview_undo, undo_import
-from governance.inbox import EntryType, count_entries
+from governance.imports import begin_import, end_import, in_batch, list_batches, preview_undo, undo_import
+from governance.inbox import InboxItemType, count_entries
 from governance.retention.schemas import HoldLift, HoldPlace
 from governance.retention.selectors import lift_hold, place_hold
 from memories.models import Conflict as MemoryConflict
@@ -35,8 +34,8 @@ from memories.schemas import MemoryDelete, MemoryUpdate, MemoryWrite
 from memories.schemas.links import RelationCreate
 from memories.selectors.versions import state_at
 from memories.services import delete_memory, update_memory, write_memory
-from memories.services.relations import create_relation
-from memoryhub.config.current_rules import forget_rules
+from memories.services.links import create_relation
+from memoryhub.config.current_settings import forget_rules
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Conflict, Damaged, Forbidden, Invalid
@@ -46,12 +45,9 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act, Grant, use_grant
 from memoryhub.core.stores.store import StoreId, project_store, use_store
 from memoryhub.demo.project import demo_store, make_demo
-from memoryhub.transfer.bundles import age, applying, reading
-from memoryhub.transfer.bundles.applying import Applied, Outcome, apply_bundle, preview_bundle
-from memoryhub.transfer.bundles.checking import check
-from memoryhub.transfer.bundles.creating import create_bundle
-from memoryhub.transfer.bundles.merging import MergeReport
-from memoryhub.transfer.bundles.reading import Bundle, open_bundle
+from memoryhub.transfer.bundles import age, applying, archive
+from memoryhub.transfer.bundles.applying import Applied, MergeReport, Outcome, apply_bundle, preview_bundle
+from memoryhub.transfer.bundles.archive import Bundle, check, create_bundle, open_bundle
 from tests import forks, tampering
 from tests.databases import at_home
 from tests.governance.rollback_case import DeedTestCase, random_steps
@@ -205,7 +201,7 @@ class ContinuingTests(TwoHubsTestCase):
             forget_rules()
             self.assertEqual(self.apply(longer).secrets, 1)
             with self.store("alpha"):
-                self.assertEqual(count_entries()[EntryType.SECRET], 1)
+                self.assertEqual(count_entries()[InboxItemType.SECRET], 1)
             shutil.rmtree(self.other / "projects")
             forget_all_stores()
             self.assertEqual(self.apply(longer).secrets, 1)
@@ -714,7 +710,7 @@ class ChangedTests(TwoHubsTestCase):
             (sealed_again(intro, manifest, text, b"more"), "events are not complete"),
         ):
             self.assert_refused(data, why)
-        with mock.patch.multiple(reading, _FREE_BYTES=0, _MAX_RATIO=1):
+        with mock.patch.multiple(archive, _FREE_BYTES=0, _MAX_RATIO=1):
             self.assert_refused(sealed_again(intro, manifest, text), "unpacks to more than 1 times its size")
 
     def test_events_that_do_not_fit_each_other_are_refused(self) -> None:
@@ -738,7 +734,7 @@ import importlib, os, signal, sys
 from pathlib import Path
 from memoryhub.core.stores.store import project_store
 from memoryhub.transfer.bundles.applying import apply_bundle
-from memoryhub.transfer.bundles.reading import open_bundle
+from memoryhub.transfer.bundles.archive import open_bundle
 
 module, name, call = sys.argv[2:]
 owner = importlib.import_module(module)
@@ -758,7 +754,7 @@ apply_bundle(open_bundle(Path(sys.argv[1]), str), project_store("alpha"))
 """
 APPLYING, MERGING, ADOPTING = (
     "memoryhub.transfer.bundles.applying",
-    "memoryhub.transfer.bundles.merging",
+    "memoryhub.transfer.bundles.applying",
     "memoryhub.core.log.adopting",
 )
 

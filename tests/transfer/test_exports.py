@@ -22,15 +22,14 @@ from decisions.importing import import_adrs
 from decisions.models import CommitLink, Decision
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
-from governance.imports.batches import list_batches
-from governance.imports.undo import preview_undo, undo_import
+from governance.imports import list_batches, preview_undo, undo_import
 from memories.importing import import_markdown
 from memories.importing.files import split_front_matter
 from memories.models import Memory, Relation
 from memories.schemas import MemoryWrite
 from memories.schemas.links import RelationCreate
 from memories.services import write_memory
-from memories.services.relations import create_relation
+from memories.services.links import create_relation
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Forbidden, Invalid
 from memoryhub.core.events.event_types import event_types

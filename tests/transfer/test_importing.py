@@ -13,8 +13,7 @@ from unittest import mock
 
 from django.test import tag
 
-from governance.imports.batches import begin_import, end_import, find_batch, in_batch, list_batches
-from governance.imports.undo import preview_undo, undo_import
+from governance.imports import begin_import, end_import, find_batch, in_batch, list_batches, preview_undo, undo_import
 from memories.importing import import_markdown
 from memories.models import Memory, Relation, SearchDocument
 from memories.pack import compose_pack
@@ -23,7 +22,7 @@ from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest
 from memories.selectors import list_memories
 from memories.services import write_memories
-from memories.services.relations import create_relation
+from memories.services.links import create_relation
 from memoryhub.core import clock, log
 from memoryhub.core.errors import Conflict, Invalid, NotFound, PreconditionFailed
 from memoryhub.core.log import table_digests
@@ -369,7 +368,7 @@ class BatchTests(BatchTestCase):
 
     def test_an_undo_that_was_interrupted_is_completed_by_a_rebuild(self) -> None:
         batch, _ = self.load("one")
-        killed = mock.patch("governance.imports.undo.log.rebuild", side_effect=RuntimeError("killed"))
+        killed = mock.patch("governance.imports.log.rebuild", side_effect=RuntimeError("killed"))
         with self.assertRaises(RuntimeError), killed:
             self.undo(batch)
         with self.assertRaisesRegex(Conflict, "if that was interrupted, `memory-hub rebuild` completes it"):

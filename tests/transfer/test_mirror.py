@@ -24,10 +24,9 @@ from governance.redaction.service import preview_redaction, redact
 from memories.models import Memory
 from memories.schemas import ConflictResolve, MemoryDelete, MemoryTouch, MemoryUpdate, MemoryWrite
 from memories.schemas.links import RelationCreate
-from memories.selectors.conflicts import open_conflicts
-from memories.selectors.versions import versions_of
+from memories.selectors.versions import open_conflicts, versions_of
 from memories.services import delete_memory, resolve_conflict, restore_memory, update_memory, write_memory
-from memories.services.relations import create_relation
+from memories.services.links import create_relation
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, HubError, Invalid
 from memoryhub.core.models import RawEvent
@@ -35,8 +34,8 @@ from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.transfer.folder import Form
 from memoryhub.transfer.mirror import files
-from memoryhub.transfer.mirror.run import Mirror
-from memoryhub.transfer.mirror.steps import Report
+from memoryhub.transfer.mirror.scan import Report
+from memoryhub.transfer.mirror.service import Mirror
 from tests import forks
 from tests.memories.base import MemoriesTestCase
 from tests.secrets_made import SECRETS

@@ -34,17 +34,15 @@ from memoryhub.core.errors import Conflict, HubError, Locked, Moved, NotFound
 from memoryhub.core.home_database import recorded, shown
 from memoryhub.core.stores.store import list_projects, project_store
 from memoryhub.ops import hub_tables
-from memoryhub.ops.backups.making import back_up_store
 from memoryhub.ops.backups.restoring import restore
+from memoryhub.ops.backups.service import back_up_store
 from memoryhub.ops.doctor import examine_hub, examine_store
 from memoryhub.transfer.bundles.applying import apply_bundle, preview_bundle
-from memoryhub.transfer.bundles.creating import create_bundle
-from memoryhub.transfer.bundles.reading import open_bundle
-from memoryhub.transfer.moving import peer, switching
-from memoryhub.transfer.moving.ending import confirm, undo
-from memoryhub.transfer.moving.moving import move
-from memoryhub.transfer.moving.peer import Peer, Place
+from memoryhub.transfer.bundles.archive import create_bundle, open_bundle
+from memoryhub.transfer.moving import switching
 from memoryhub.transfer.moving.places import last_way
+from memoryhub.transfer.moving.service import confirm, move, undo
+from memoryhub.transfer.moving.switching import Peer, Place
 from tests import forks
 from tests.databases import sqlite_only
 from tests.forks import Fork
@@ -91,7 +89,7 @@ class MovingTestCase(HubTestCase):
     def setUpClass(cls) -> None:
         super().setUpClass()
         cls.cluster = shared_cluster()
-        cls.enterClassContext(mock.patch.object(peer, "subprocess", forks.SUBPROCESS))
+        cls.enterClassContext(mock.patch.object(switching, "subprocess", forks.SUBPROCESS))
         forks.start_parents()
 
     def setUp(self) -> None:
@@ -150,9 +148,9 @@ class MovingTestCase(HubTestCase):
 
     def read(self, place: Place) -> dict[str, Any]:
         """Return the digests of the log and of all read models, and the anchor."""
-        with Peer(place) as peer:
-            peer.call("read", store="project:alpha")
-            return {**peer.call("digests"), "anchor": peer.call("anchor", store="project:alpha")}
+        with Peer(place) as switching:
+            switching.call("read", store="project:alpha")
+            return {**switching.call("digests"), "anchor": switching.call("anchor", store="project:alpha")}
 
     def run_in(self, url: str, *arguments: str) -> Done:
         """Run a command with a value of the database's variable, which may be empty."""
@@ -314,7 +312,7 @@ class MovingTests(MovingTestCase):
             move(project_store("beta"), FILES, self.server)
 
     def test_the_command_names_places(self) -> None:
-        self.enterContext(mock.patch.object(peer, "subprocess", subprocess))  # processes as a user has them
+        self.enterContext(mock.patch.object(switching, "subprocess", subprocess))  # processes as a user has them
         self.write("early")
         with self.assertRaisesRegex(Exception, "name the place to move to"):
             call_command("move", "alpha")
@@ -367,7 +365,7 @@ class RacesTests(MovingTestCase):
             is_due = name == step
             if is_due and others and not after:
                 others.pop()()
-            result = called(peer, name, **arguments)
+            result = called(switching, name, **arguments)
             if is_due and others:
                 others.pop()()
             return result
@@ -396,13 +394,13 @@ class RacesTests(MovingTestCase):
 
     def test_a_move_cannot_arrive_once_its_undo_has_lifted_the_fence(self) -> None:
         self.interrupt(self.move, "arrive")
-        with Peer(FILES) as peer:
-            departure = peer.call("where", store="project:alpha")["departure"]
+        with Peer(FILES) as switching:
+            departure = switching.call("where", store="project:alpha")["departure"]
 
         def arrive() -> None:
             departed = {name: departure[name] for name in ("epoch", "position", "digest")}
-            with Peer(self.server) as peer, self.assertRaises(Conflict):
-                peer.call("arrive", store="project:alpha", **departed)
+            with Peer(self.server) as switching, self.assertRaises(Conflict):
+                switching.call("arrive", store="project:alpha", **departed)
 
         self.race(self.undo, "come_back", arrive, after=True)
         self.assert_only(FILES)
@@ -446,8 +444,8 @@ class RacesTests(MovingTestCase):
         self.move()
         self.interrupt(self.confirm, "settle")
         self.confirm()
-        with Peer(self.server) as peer:
-            self.assertIsNone(peer.call("where", store="project:alpha")["arrival"])
+        with Peer(self.server) as switching:
+            self.assertIsNone(switching.call("where", store="project:alpha")["arrival"])
         with self.assertRaisesRegex(NotFound, "is confirmed already"):
             self.confirm()
 

@@ -209,7 +209,7 @@ class ClaudeCodeTests(SourceTestCase):
         self.assertEqual([(turn.prompt, turn.answer) for turn in session.turns], [("Low water?", "At 12:31.")])
         place = folder / "projects/-srv-harbour/1.jsonl:2"
         self.assertEqual(left, LeftOut(str(place), "lines that are cut off, too long or no JSON: 3"))
-        with patch("memoryhub.transfer.sources.claude_transcripts.MAX_TURNS", 2):
+        with patch("memoryhub.transfer.sources.claude_code.MAX_TURNS", 2):
             folder = self.transcript(*[prompt] * 5)
             (session,) = self.sessions("claude-code", folder)
             self.assertEqual(self.reasons("claude-code", folder), ["turns after the first 2: 3"])

@@ -231,7 +231,7 @@ class MetricsTests(RestTestCase):
         self.assertEqual(value(self.metrics(), "retrieval_seconds_count", **labels), 3)
 
     def test_every_metric_is_documented_and_no_other(self) -> None:
-        import_module("memoryhub.ops.serving.limits")  # its metrics are declared when it is loaded
+        import_module("memoryhub.ops.serving.edge")  # its metrics are declared when it is loaded
         self.write()
         with self.store("alpha"):
             search(command=MemorySearch(query="anything"))

@@ -19,10 +19,10 @@ from django.test import tag
 
 from memoryhub.core.backends.sqlite import wiping
 from memoryhub.core.errors import HubError, Invalid, Unavailable
-from memoryhub.ops.serving import tls, web
-from memoryhub.ops.serving.connections import Connections, Listener, most_connections, raise_file_limit
-from memoryhub.ops.serving.limits import Buckets, Limits
-from memoryhub.ops.serving.listener import bind
+from memoryhub.ops.serving import network as tls
+from memoryhub.ops.serving import web
+from memoryhub.ops.serving.edge import Buckets, Limits
+from memoryhub.ops.serving.listener import Connections, Listener, bind, most_connections, raise_file_limit
 from memoryhub.ops.serving.network import Network
 from tests.home import run_home
 from tests.server_processes import free_port

@@ -18,9 +18,8 @@ from django.test import tag
 from memoryhub import logs
 from memoryhub.core.errors import Unavailable
 from memoryhub.ops.serving import live
-from memoryhub.ops.serving.bridge import WsgiBridge
-from memoryhub.ops.serving.outbox import Spool
-from memoryhub.ops.serving.protocol import HEADER_BYTES, StrictConnection
+from memoryhub.ops.serving.bridge import Spool, WsgiBridge
+from memoryhub.ops.serving.web import HEADER_BYTES, StrictConnection
 from tests.home import run_home
 from tests.web.public_server import send, team_hub
 from tests.web.server import DEADLINE_SECONDS, poll

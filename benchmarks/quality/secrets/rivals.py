@@ -14,9 +14,9 @@ from typing import Any
 
 from memoryhub.core.secrets.catalogue import lines
 from memoryhub.core.secrets.engine import Detector
-from memoryhub.core.secrets.plausible import entropy
 from memoryhub.core.secrets.rule import rule_of
 from memoryhub.core.secrets.sanitize import sanitize_text
+from memoryhub.core.secrets.values import entropy
 
 Span = tuple[int, int]
 _GITLEAKS = Path(__file__).parents[2] / "data" / "gitleaks.toml"

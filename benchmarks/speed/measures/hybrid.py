@@ -17,15 +17,13 @@ from benchmarks.speed.figures import BARE, Figure, Unit
 from benchmarks.speed.stdio import StdioClient
 from benchmarks.speed.timing import WARM_UP, interleave, seconds_of
 from memories.embeddings import vectors
-from memories.embeddings.choice import AUTO, wanted_name
-from memories.embeddings.engine import ModelId
-from memories.embeddings.remote import RemoteEngine
+from memories.embeddings.engine import AUTO, ModelId, RemoteEngine, wanted_name
 from memories.embeddings.vectors import Text
 from memoryhub.core import log
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import use_store
-from memoryhub.ops.serving.children import EMBEDDING, Child
+from memoryhub.ops.serving.process import EMBEDDING, Child
 
 _AT_ONCE = 5_000
 _POLL_SECONDS = 0.2
@@ -105,7 +103,7 @@ def _documents() -> Iterator[list[int]]:
 def _made_up(ids: list[int], dimensions: int) -> dict[Text, tuple[float, bytes]]:
     import numpy as np
 
-    from memories.embeddings.index_file import quantized
+    from memories.embeddings.indexes import quantized
 
     some = np.random.default_rng(ids[0]).standard_normal((len(ids), dimensions), np.float32)
     some /= np.linalg.norm(some, axis=1, keepdims=True)

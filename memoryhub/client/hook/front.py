@@ -218,7 +218,7 @@ def _is_for_a_team(event: Event) -> bool:
 
 # Without a hub, the answer is made in this process: the event is spooled first, so that nothing is lost if that fails.
 def _answer_alone(event: Event) -> None:
-    from memoryhub.client.hook import answer, keep, payload
+    from memoryhub.client.hook import payload, without_hub
     from memoryhub.core.errors import NotFound
     from memoryhub.core.home_database import require_own
 
@@ -227,7 +227,7 @@ def _answer_alone(event: Event) -> None:
     until = time.monotonic() + max(_seconds(), ALONE_SECONDS)
     make_home()
     try:
-        keep.keep(event)
+        without_hub.spool_event(event)
     except NotFound as error:
         if event.effect == "start":  # one sentence for a session is enough
             complain(error.message)
@@ -235,7 +235,7 @@ def _answer_alone(event: Event) -> None:
     setitimer(ITIMER_REAL, max(0.1, until - time.monotonic()))
     try:
         require_own(by_client=True)
-        os.write(1, answer.answer(event))
+        os.write(1, without_hub.answer_event(event))
     except DatabaseUrlError as error:
         complain(f"{error}; the event is kept")
     except _TooLateError:
@@ -292,7 +292,7 @@ def _mark_arriving() -> None:
 def _wait_or_keep(event: Event, connection: Connection | None) -> None:
     answer = post.receive(connection, time.monotonic() + CHILD_SECONDS) if connection else None
     if answer is None or answer.is_passing:
-        from memoryhub.client.hook import keep, payload
+        from memoryhub.client.hook import payload, without_hub
         from memoryhub.core.errors import NotFound
 
         if payload.is_switched_off(event):
@@ -300,7 +300,7 @@ def _wait_or_keep(event: Event, connection: Connection | None) -> None:
         if connection:
             _mark_arriving()
         try:
-            keep.keep(event)
+            without_hub.spool_event(event)
         except NotFound:
             return  # its session began in a folder without a project
     if connection is None:

@@ -65,7 +65,7 @@ def project_of(event: Event) -> str:
         ValueError: the event is not JSON, or names no folder.
         Invalid: several projects are possible, or a settings file cannot be read.
     """
-    from memoryhub.config.session_project import place_session
+    from memoryhub.config.identity import place_session
     from memoryhub.core.errors import NotFound
 
     folder, session = folder_of(event), session_of(event)
@@ -107,7 +107,7 @@ def working_directory_of(event: Event) -> str:
     Raises:
         ValueError: the event is not JSON.
     """
-    from memoryhub.config.json_path import value_at
+    from memoryhub.config.hook_json import value_at
 
     return _folder(value_at(read(event.body), path_of(event.client, "directory", "cwd")))
 
@@ -118,7 +118,7 @@ def session_of(event: Event) -> str:
     Raises:
         ValueError: the event is not JSON.
     """
-    from memoryhub.config.json_path import value_at
+    from memoryhub.config.hook_json import value_at
     from memoryhub.core.session_places import session_name
 
     return session_name(value_at(read(event.body), path_of(event.client, "session", "session_id")))

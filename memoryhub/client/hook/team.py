@@ -13,7 +13,7 @@ from _signal import signal as on_signal
 
 from memoryhub.client.hook import payload
 from memoryhub.client.hook.post import CLIENTS_FILE, MAX_ANSWER
-from memoryhub.config.session_project import begin_session
+from memoryhub.config.identity import begin_session
 from memoryhub.core import autostart
 from memoryhub.core.file_locks import share_lock, try_lock, unlock
 from memoryhub.core.session_places import find_place
@@ -97,9 +97,9 @@ def _keep_and_send(event: Event, connection: Connection, arriving: int, writing:
     try:
         if is_child:
             _become_background(event)
-        from memoryhub.client.hook import keep
+        from memoryhub.client.hook import without_hub
 
-        keep.keep(event, connection)
+        without_hub.spool_event(event, connection)
         unlock(arriving)
         if is_child:
             _send(event, connection, writing)
@@ -207,7 +207,7 @@ def _shaped(event: Event, context: str) -> bytes:
     import json
     import tomllib
 
-    from memoryhub.config.hook_answer import hook_answer
+    from memoryhub.config.hook_json import hook_answer
 
     with open(CLIENTS_FILE, "rb") as file:  # noqa: PTH123
         table = tomllib.load(file)[event.client]["hooks"]

@@ -15,7 +15,7 @@ from memoryhub.client.setup.entries import command_words, variables
 from memoryhub.core.errors import Conflict, Invalid, Unavailable
 from memoryhub.core.home_database import only_of_this_process
 from memoryhub.env import CONFIG_FILE, DATABASE_SETTING, DATABASE_VARIABLE
-from memoryhub.ops.serving.lock import BY_HAND, find_running
+from memoryhub.ops.serving.process import BY_HAND, find_running
 
 NAME = "memory-hub"
 _LABEL = f"org.{NAME}.hub"

@@ -1,4 +1,4 @@
-"""Read-only base classes of the admin's lists and detail pages.
+"""Read-only base classes of the admin's lists and detail pages, and downloads of what a list shows.
 
 Rows are read models, so nothing is saved here. Django's admin log is not used: it is in hub.db, which has no projects,
 and an object's history is its events.
@@ -6,7 +6,8 @@ and an object's history is its events.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +15,15 @@ from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
+from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Model, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
-from memoryhub.core.admin import export
 from memoryhub.core.admin.cells import event_title
-from memoryhub.core.admin.facets import COUNTED_AT_MOST, FacetedChangeList
-from memoryhub.core.admin.filters import DefaultFilter
+from memoryhub.core.admin.facets import COUNTED_AT_MOST, DefaultFilter, FacetedChangeList
+from memoryhub.core.csv_lines import csv_lines, plain
 from memoryhub.core.errors import NotFound
 from memoryhub.core.log.quarantine import quarantine_marks
 from memoryhub.core.models import Quarantine, RawEvent
@@ -102,11 +103,11 @@ class HubModelAdmin(_ModelAdmin):
 
     def export_view(self, request: HttpRequest, form: str) -> StreamingHttpResponse:
         """Return all rows that the list shows with the same query, without pages."""
-        if form not in export.FORMATS:
+        if form not in FORMATS:
             raise Http404(f"there is no format {form!r}")
         found = self.get_changelist_instance(request).get_queryset(request).values_list(*self.export_fields)
-        rows = export.lines(form, self.export_fields, found.iterator(chunk_size=500))
-        response = StreamingHttpResponse(rows, content_type=f"{export.FORMATS[form]}; charset=utf-8")
+        rows = lines(form, self.export_fields, found.iterator(chunk_size=500))
+        response = StreamingHttpResponse(rows, content_type=f"{FORMATS[form]}; charset=utf-8")
         name = str(self.opts.verbose_name_plural).replace(" ", "-")
         response["Content-Disposition"] = f'attachment; filename="{current_store().name or "global"}-{name}.{form}"'
         return response
@@ -217,3 +218,31 @@ def titled(events: QuerySet[RawEvent]) -> list[RawEvent]:
     for event in found:
         event.about = event_title(event.payload_json)  # type: ignore[attr-defined]
     return found
+
+
+FORMATS = {"csv": "text/csv", "json": "application/json", "md": "text/markdown"}
+Rows = Iterable[Sequence[Any]]
+
+
+def lines(form: str, names: Sequence[str], rows: Rows) -> Iterator[str]:
+    """Yield the rows in a format of ``FORMATS``; ``names`` are those of the columns."""
+    return {"csv": csv_lines, "json": _json, "md": _markdown}[form](names, rows)
+
+
+def _json(names: Sequence[str], rows: Rows) -> Iterator[str]:
+    separator = "[\n"
+    for row in rows:
+        item = dict(zip(names, row, strict=True))
+        yield separator + json.dumps(item, cls=DjangoJSONEncoder, ensure_ascii=False)
+        separator = ",\n"
+    yield "\n]\n" if separator.startswith(",") else "[]\n"
+
+
+# The number and the first text are the heading; texts of several lines follow the other fields
+def _markdown(names: Sequence[str], rows: Rows) -> Iterator[str]:
+    for row in rows:
+        values = {name: plain(value) for name, value in zip(names, row, strict=True)}
+        (number, title, *others) = values.items()
+        fields = [f"- {name}: {value}" for name, value in others if value and "\n" not in value]
+        texts = [f"### {name}\n\n{value}" for name, value in others if "\n" in value]
+        yield "\n\n".join([f"## #{number[1]} {' '.join(title[1].split())}", "\n".join(fields), *texts]) + "\n\n"

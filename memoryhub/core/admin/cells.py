@@ -14,7 +14,7 @@ from django.utils.text import slugify
 from memoryhub.core import clock
 from memoryhub.core import text as wording
 from memoryhub.core.events import event_types
-from memoryhub.core.kinds.builtin import KINDS
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.origin import AGENT_PREFIX
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400

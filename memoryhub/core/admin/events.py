@@ -15,10 +15,10 @@ from django.utils.safestring import SafeString
 
 from memoryhub.core.admin import cells
 from memoryhub.core.admin.base import BoundedPaginator, HubModelAdmin
-from memoryhub.core.admin.filters import ValueFilter, value_filter
+from memoryhub.core.admin.facets import ValueFilter, value_filter
 from memoryhub.core.events.event_types import event_types, names_where
 from memoryhub.core.models import RawEvent
-from memoryhub.core.stores.lookups import begins_with
+from memoryhub.core.stores.dialect import begins_with
 from memoryhub.core.text import shortened
 
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from memoryhub.core.stores.gathered import Gathered, Row
+from memoryhub.core.stores.rows import Gathered, Row
 from memoryhub.core.stores.store_id import Scope, StoreId
 
 # In statements, the schema of the current copy and that of the store beside it (``Scratch.attached``)
@@ -493,3 +493,16 @@ class Wiping(Protocol):
 
     def keep(self, stop: threading.Event) -> None:
         """Do the hub's upkeep of its stores' files until ``stop`` is set."""
+
+
+IMMUTABLE = (
+    "position event_id project_id session_id turn_id stream_id stream_seq event_type event_version occurred_at "
+    "actor source payload_digest chain_digest idempotency_key trace_id"
+).split()
+
+# An update may only erase (payload and salt become NULL) or redact (both are replaced). An accidental update of the
+# payload has no new salt; that a redaction was intended is proven by its event (decision 28).
+ERASES = "NEW.payload_json IS NULL AND NEW.salt IS NULL"
+REDACTS = (
+    "OLD.payload_json IS NOT NULL AND NEW.payload_json IS NOT NULL AND NEW.salt IS NOT NULL AND NEW.salt <> OLD.salt"
+)

@@ -11,19 +11,19 @@ from memoryhub.core.backends import base
 ENGINE = "postgresql" if env.database_url() else "sqlite"
 
 
-def _group(name: str) -> Any:
+def _module(name: str) -> Any:
     return import_module(f"memoryhub.core.backends.{ENGINE}.{name}")
 
 
-anchors: base.Anchors = _group("anchors")
-differences: base.Differences = _group("differences")
-faults: base.Faults = _group("faults")
-integrity: base.Integrity = _group("integrity")
-machines: base.Machines = _group("machines")
-places: base.Places = _group("places")
-repair: base.Repair = _group("repair")
-scratch: base.Scratch = _group("scratch")
-server: base.Server = _group("server")
-stores: base.Stores = _group("stores")
-views: base.Views = _group("views")
-wiping: base.Wiping = _group("wiping")
+anchors: base.Anchors = _module("anchors")
+differences: base.Differences = _module("scratch")
+faults: base.Faults = _module("faults")
+integrity: base.Integrity = _module("integrity")
+machines: base.Machines = _module("machines")
+places: base.Places = _module("stores")
+repair: base.Repair = _module("scratch")
+scratch: base.Scratch = _module("scratch")
+server: base.Server = _module("machines")
+stores: base.Stores = _module("stores")
+views: base.Views = _module("scratch")
+wiping: base.Wiping = _module("wiping")

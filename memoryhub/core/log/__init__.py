@@ -17,13 +17,27 @@ from memoryhub.core.log.append import (
     require_key,
     transaction,
 )
-from memoryhub.core.log.chain import Verification, verify
-from memoryhub.core.log.comparing import Comparison, compare, compare_sample
-from memoryhub.core.log.erase import PAYLOAD_ERASED, PayloadErased, erase_events, erase_streams, stands_alone
-from memoryhub.core.log.loss import LOSS_ACCEPTED, LossAccepted, accept_loss
+from memoryhub.core.log.chain import LOSS_ACCEPTED, LossAccepted, Verification, accept_loss, verify
+from memoryhub.core.log.erase import (
+    PAYLOAD_ERASED,
+    PAYLOAD_REDACTED,
+    PayloadErased,
+    PayloadRedacted,
+    erase_events,
+    erase_streams,
+    redact_payloads,
+    stands_alone,
+)
 from memoryhub.core.log.read import ReplayWindow, digest_at, event_of, head, read, replay
-from memoryhub.core.log.rebuild import RebuildReport, TableReport, rebuild, table_digests
-from memoryhub.core.log.redact import PAYLOAD_REDACTED, PayloadRedacted, redact_payloads
+from memoryhub.core.log.rebuilding import (
+    Comparison,
+    RebuildReport,
+    TableReport,
+    compare,
+    compare_sample,
+    rebuild,
+    table_digests,
+)
 from memoryhub.core.log.views import forget_views, view_at
 
 __all__ = [

@@ -1,20 +1,26 @@
-"""The anchor: a copy of the chain's head outside the store."""
+"""Copies of the chain's head outside the store: the anchor in the hub's home, and checkpoints in files that the user keeps."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from django.db import DatabaseError
+
+from memoryhub.core import clock
+from memoryhub.core.backends.base import Anchor
+from memoryhub.core.backends.selected import anchors
+from memoryhub.core.disk import replacing
+from memoryhub.core.errors import Damaged, Invalid, Locked, Unavailable
+from memoryhub.core.log.read import digest_at, head
+from memoryhub.core.stores.store import StoreId, current_store
 
 # A database cannot detect a truncated log or a deleted WAL; a head kept outside the store can. It is written after
 # every commit and synced once a second (decision 4), so it may lag behind the log, but it is never ahead: if it is
 # ahead, acknowledged events are lost, and no event may be written at their positions (decision 38).
 
-from __future__ import annotations
-
-import logging
-
-from django.db import DatabaseError
-
-from memoryhub.core.backends.base import Anchor
-from memoryhub.core.backends.selected import anchors
-from memoryhub.core.errors import Damaged, Locked
-from memoryhub.core.log.read import digest_at, head
-from memoryhub.core.stores.store import StoreId, current_store
 
 logger = logging.getLogger(__name__)
 
@@ -83,3 +89,42 @@ def replace_anchor(store: StoreId, position: int, digest: str) -> None:
         Locked: another process held the anchor for a second.
     """
     anchors.replace(store, Anchor(position, digest))
+
+
+# The store's anchor can be lost together with the end of the log; a checkpoint on another disk cannot.
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    scope: str
+    store: str
+    position: int
+    digest: str
+    time: str
+
+    def require_store(self, store: StoreId) -> None:
+        if (self.scope, self.store) != (store.scope.value, store.name):
+            raise Invalid(f"the checkpoint belongs to {self.scope} {self.store!r}, not to {store.scope} {store.name!r}")
+
+
+def checkpoint_at(store: StoreId, position: int, digest: str) -> Checkpoint:
+    return Checkpoint(store.scope.value, store.name, position, digest, clock.to_text(clock.now()))
+
+
+def read_checkpoint(path: Path) -> Checkpoint | None:
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        return Checkpoint(**{**content, "position": int(content["position"])})
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be read ({error.strerror})") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise Invalid(f"{path} is not a checkpoint; create one with `verify --write-checkpoint {path}`") from error
+
+
+def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Write the file atomically, readable by its owner only, and sync it."""
+    try:
+        with replacing(path) as file:
+            file.write(f"{json.dumps(asdict(checkpoint))}\n".encode())
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be written ({error.strerror})") from error

@@ -25,10 +25,9 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import Origin, current_origin
 from memoryhub.core.permissions import demand
 from memoryhub.core.schemas import Payload
+from memoryhub.core.secrets.cleaning import RULE as REPEATED
 from memoryhub.core.secrets.remembered import store_pending
-from memoryhub.core.secrets.repeats import RULE as REPEATED
-from memoryhub.core.secrets.sanitize import sanitize
-from memoryhub.core.secrets.shapes import Shape, payload_shape
+from memoryhub.core.secrets.sanitize import Shape, payload_shape, sanitize
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import STORE_PREFIX, require_current_alias
 from memoryhub.core.stores.store import Scope, StoreId, current_store

@@ -1,17 +1,270 @@
+"""Clean a text: remove private blocks, and replace secrets, and their repetitions, by tags."""
+
 from __future__ import annotations
 
+import hashlib
+import hmac
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from memoryhub.core.secrets.catalogue import detector
-from memoryhub.core.secrets.custom_rules import CustomRules
-from memoryhub.core.secrets.found import Finding, Hit, apart
-from memoryhub.core.secrets.personal import PERSONAL_PREFIX
-from memoryhub.core.secrets.private import private_spans
-from memoryhub.core.secrets.repeats import NOTHING_KNOWN, RULE, Known, is_repeatable, repeats
-from memoryhub.core.secrets.tags import tag, tag_spans
+from memoryhub import env
+from memoryhub.core.secret_files import REDACTION_KEY, read_or_create_secret
+from memoryhub.core.secrets.catalogue import PERSONAL_PREFIX, CustomRules, detector
+from memoryhub.core.secrets.rule import Finding, Hit, apart
+from memoryhub.core.secrets.values import (
+    is_identifier,
+    is_mixed,
+    is_plain,
+    is_sample,
+    looks_random,
+    matches,
+    reads_as_words,
+)
+from memoryhub.core.stores.routing import current_alias
+
+_NAME = "private"
+
+
+def private_spans(text: str) -> list[tuple[int, int]]:
+    """Return the spans to remove, in order and without overlap. An unclosed block extends to the end.
+
+    The remaining text contains no tag, not even one whose halves only join after the removal.
+    """
+    if "<" not in text or _NAME not in text.lower():
+        return []
+    reader = _Reader()
+    for start, chunk in _chunks(text):
+        reader.read(start, chunk)
+    return reader.finish(len(text))
+
+
+def _chunks(text: str) -> Iterator[tuple[int, str]]:
+    start = 0
+    for cut in _cuts(text):
+        if cut > start:
+            yield start, text[start:cut]
+        start = cut
+    if start < len(text):
+        yield start, text[start:]
+
+
+def _cuts(text: str) -> Iterator[int]:
+    opening, closing = text.find("<"), text.find(">")
+    while opening >= 0 or closing >= 0:
+        if closing < 0 or 0 <= opening < closing:
+            yield opening
+            opening = text.find("<", opening + 1)
+        else:
+            yield closing + 1
+            closing = text.find(">", closing + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tag:
+    close: bool
+    empty: bool
+
+
+def _tag(text: str) -> _Tag | None:
+    inner = text[1:-1].lstrip()
+    close = inner.startswith("/")
+    inner = inner[1:].lstrip() if close else inner
+    rest = inner[len(_NAME) :]
+    if inner[: len(_NAME)].lower() != _NAME or not (rest in ("", "/") or rest[0].isspace()):
+        return None
+    return _Tag(close, rest == "/")
+
+
+# One nesting level: where its block was opened, and each ``<`` kept since with the text after it.
+@dataclass(slots=True)
+class _Frame:
+    opened_at: int
+    open_brackets: list[tuple[int, list[str]]] = field(default_factory=list)
+
+    def keep(self, start: int, chunk: str) -> None:
+        if chunk.startswith("<"):
+            self.open_brackets.append((start, [chunk]))
+        elif self.open_brackets:
+            self.open_brackets[-1][1].append(chunk)
+
+    def close_bracket(self) -> tuple[int, _Tag] | None:
+        if not self.open_brackets:
+            return None
+        start, chunks = self.open_brackets.pop()
+        tag = _tag("".join(chunks))
+        if tag is None:
+            self.open_brackets.clear()
+            return None
+        return start, tag
+
+
+@dataclass(slots=True)
+class _Reader:
+    frames: list[_Frame] = field(default_factory=lambda: [_Frame(0)])
+    spans: list[tuple[int, int]] = field(default_factory=list)
+
+    def read(self, start: int, chunk: str) -> None:
+        self.frames[-1].keep(start, chunk)
+        tag = self.frames[-1].close_bracket() if chunk.endswith(">") else None
+        if tag is not None:
+            self._apply(*tag, start + len(chunk))
+
+    def _apply(self, start: int, tag: _Tag, end: int) -> None:
+        if not tag.close and not tag.empty:
+            self.frames.append(_Frame(start))
+        elif tag.close and len(self.frames) > 1:
+            start = self.frames.pop().opened_at
+        if len(self.frames) == 1:
+            self._take_out(start, end)
+
+    def _take_out(self, start: int, end: int) -> None:
+        while self.spans and self.spans[-1][0] >= start:
+            self.spans.pop()
+        self.spans.append((start, end))
+
+    def finish(self, end: int) -> list[tuple[int, int]]:
+        if len(self.frames) > 1:
+            self._take_out(self.frames[1].opened_at, end)
+        return self.spans
+
+
+RULE = "repeated-secret"
+_SHORTEST_VALUE, _LONGEST_VALUE = 8, 200
+# From this length on, a value is masked also inside a longer word.
+_INSIDE_WORDS = 16
+# With more values than this, whole words are compared instead of searching the text for each value.
+_MOST_SEARCHED = 64
+_DIGEST_BYTES = 16
+# Signs of passwords, which names do not have.
+_TYPED = rb"[!$%^&*]"
+# Letters and digits in a row, from which on a value that is no words is generated.
+_UNBROKEN = 14
+_APART = b"\"'`<>,;(){}[]\\|\t\r\n" + bytes(range(128, 256))
+_PARTS = b"=:/@&?#"
+# Between a name and its value, which may have slashes
+_SIGNS = b"=&?"
+_ENDS = b".,;:!?*_"
+_ASCII_DIGITS = b"0123456789"
+
+
+def _spaced_out(signs: bytes) -> bytes:
+    return bytes.maketrans(signs, b" " * len(signs))
+
+
+_SPLITS = [_spaced_out(_APART + signs) for signs in (b"", _SIGNS, _PARTS)]
+
+Place = tuple[int, int, str]
+
+
+# The values to find again, each with its type: as they are, or by their keyed digest. Equal only to itself.
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    values: Mapping[str, str] = field(default_factory=dict)
+    digests: Mapping[str, str] = field(default_factory=dict)
+    key: bytes = b""
+
+    def type_of(self, value: str) -> str | None:
+        found = self.values.get(value)
+        return found or (self.digests.get(digest(value, self.key)) if self.digests else None)
+
+
+NOTHING_KNOWN = Known()
+
+
+def digest(value: str, key: bytes) -> str:
+    """Return the keyed digest under which a store remembers a secret."""
+    return hashlib.blake2b(value.encode(), key=key, digest_size=_DIGEST_BYTES, person=b"secret").hexdigest()
+
+
+def is_repeatable(value: str) -> bool:
+    """Return whether a value is so unlikely by chance that it is the same secret wherever it occurs."""
+    if not _may_repeat(value) or any(c.isspace() for c in value):
+        return False
+    made = is_mixed(value) or not value.isalnum() or (looks_random(value) and not reads_as_words(value))
+    return made and not is_plain(value) and not is_sample(value)
+
+
+def is_memorable(value: str) -> bool:
+    """Return whether a store remembers the value: no digest, UUID or name such as ``gpt-4o-mini`` or ``Python3.11``."""
+    return is_repeatable(value) and not is_identifier(value) and not _may_be_name(value)
+
+
+def _may_be_name(value: str) -> bool:
+    # Names of models, versions and hosts are a few words and numbers; generated values change after a letter or two.
+    if matches(_TYPED, value) and is_mixed(value):
+        return False
+    pieces, size = sum(_begins_piece(before, c) for before, c in pairwise(" " + value)), len(value)
+    if pieces * 5 >= size * 3 or (pieces > 5 and pieces * 2 >= size):
+        return False
+    shortest = _UNBROKEN if pieces < 5 else _SHORTEST_VALUE
+    parts = "".join(c if c.isalnum() else " " for c in value).split()
+    return not any(len(part) >= shortest and looks_random(part) and not reads_as_words(part) for part in parts)
+
+
+def _begins_piece(before: str, c: str) -> bool:
+    if c.isdigit():
+        return not before.isdigit()
+    return c.isalpha() and (not before.isalpha() or (c.isupper() and before.islower()))
+
+
+def _may_repeat(value: str) -> bool:
+    return (
+        _SHORTEST_VALUE <= len(value) <= _LONGEST_VALUE
+        and any(map(str.isdigit, value))
+        and any(map(str.isalpha, value))
+    )
+
+
+def repeats(text: str, known: Known, values: Mapping[str, str]) -> Iterator[Place]:
+    """Yield where known values occur in the text, with their types; places may overlap.
+
+    Args:
+        text: the text to search.
+        known: values of the event and of the store.
+        values: the values found in the text itself.
+    """
+    searched = {**known.values, **values}
+    if len(searched) > _MOST_SEARCHED or known.digests:
+        wanted = Known(searched, known.digests, known.key)
+        searched = {**(searched if len(searched) <= _MOST_SEARCHED else {}), **_among_words(text, wanted)}
+    for value, kind in searched.items():
+        yield from ((start, start + len(value), kind) for start in _places(text, value))
+
+
+def _among_words(text: str, known: Known) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in _candidates(text):
+        kind = known.type_of(word)
+        if kind is not None:
+            found[word] = kind
+    return found
+
+
+def _candidates(text: str) -> Iterator[str]:
+    # On bytes and without a call per character: this reads every text of a store that has seen a secret.
+    data = text.encode()
+    words = {word for split in _SPLITS for word in data.translate(split).split()}
+    likely = [word for word in words if _SHORTEST_VALUE <= len(word) <= _LONGEST_VALUE and _is_mixture(word)]
+    return (word.decode() for word in {*likely, *(word.strip(_ENDS) for word in likely)})
+
+
+def _is_mixture(word: bytes) -> bool:
+    rest = word.translate(None, _ASCII_DIGITS)
+    return len(rest) < len(word) and rest.lower() != rest.upper()
+
+
+def _places(text: str, value: str) -> Iterator[int]:
+    start = text.find(value)
+    while start >= 0:
+        end = start + len(value)
+        if len(value) >= _INSIDE_WORDS or not (text[start - 1 : start].isalnum() or text[end : end + 1].isalnum()):
+            yield start
+        start = text.find(value, end)
+
 
 Edit = tuple[int, int, str]
 
@@ -186,3 +439,51 @@ def _forth(data: bytes, place: int) -> int:
     while place < len(data) and data[place] & 0xC0 == 0x80:
         place += 1
     return place
+
+
+_masters: dict[str, str] = {}
+
+
+def current_tag_key() -> bytes:
+    """Return the key; empty without a store."""
+    alias = current_alias.get()
+    if alias is None:
+        return b""
+    return _derived(_master(env.home_text()), alias)
+
+
+@lru_cache(maxsize=256)
+def _derived(master: str, alias: str) -> bytes:
+    return hmac.new(master.encode(), alias.encode(), hashlib.sha256).digest()
+
+
+def _master(home: str) -> str:
+    if home not in _masters:
+        _masters[home] = read_or_create_secret(REDACTION_KEY)
+    return _masters[home]
+
+
+_START = "[REDACTED:"
+# A type of up to 40 characters, a colon, four digits and the bracket.
+_LONGEST_TAG = 46
+_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-:")
+# Sixteen bits tell the tokens of one text apart without revealing a weak secret (decision 21).
+_TAG_DIGITS = 4
+
+
+def tag(kind: str, secret: str, key: bytes) -> str:
+    """Return the tag of a secret: equal for equal secrets and keys; without a key, equal for all secrets."""
+    if not key:
+        return f"{_START}{kind}]"
+    digest = hmac.new(key, secret.encode(errors="replace"), hashlib.sha256).hexdigest()
+    return f"{_START}{kind}:{digest[:_TAG_DIGITS]}]"
+
+
+def tag_spans(text: str) -> Iterator[tuple[int, int]]:
+    start = text.find(_START)
+    while start >= 0:
+        first = start + len(_START)
+        end = text.find("]", first, first + _LONGEST_TAG)
+        if end > first and _CHARACTERS.issuperset(text[first:end]):
+            yield start, end + 1
+        start = text.find(_START, max(first, end))

@@ -14,9 +14,8 @@ from django.db import transaction
 
 from memoryhub import env
 from memoryhub.core.origin import current_origin
-from memoryhub.core.secrets.repeats import NOTHING_KNOWN, Known, digest, is_memorable
+from memoryhub.core.secrets.cleaning import NOTHING_KNOWN, Known, current_tag_key, digest, is_memorable
 from memoryhub.core.secrets.sanitize import known_from
-from memoryhub.core.secrets.tag_key import current_tag_key
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import TEXTS, json_list, upsert
 from memoryhub.core.stores.routing import current_alias, require_current_alias

@@ -1,9 +1,4 @@
-"""SQL idioms that SQLite and PostgreSQL write differently (decision 41).
-
-Each helper returns a text with both forms; the connection picks its own when it runs the statement, so statements can
-be module constants. Such statements must run through ``rows``, not a cursor. ``ON CONFLICT``, ``IS DISTINCT FROM``,
-``true``, ``false`` and ``CAST(… AS bigint)`` work in both and need no helper.
-"""
+"""SQL idioms that SQLite and PostgreSQL write differently (decision 41)."""
 
 from __future__ import annotations
 
@@ -11,6 +6,10 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+from django.db.models import F, Q, Value
+from django.db.models.functions import StrIndex
+from django.db.models.lookups import GreaterThan
 
 # Control characters, which no statement contains: begin, separator of the two forms, end
 _BEGIN, _BETWEEN, _END = "\x01", "\x02", "\x03"
@@ -154,3 +153,15 @@ def _json_each(source: str, path: Sequence[str]) -> str:
 
 def _inside(source: str, path: Sequence[str]) -> str:
     return f"({source})::jsonb" + "".join(f" -> '{step}'" for step in path)
+
+
+_LAST_CHARACTER = "\U0010ffff"
+
+
+def begins_with(field: str, prefix: str) -> Q:
+    """Return a filter that an index of the field answers."""
+    return Q(**{f"{field}__gte": prefix, f"{field}__lt": prefix + _LAST_CHARACTER})
+
+
+def has_part(field: str, part: str) -> GreaterThan:
+    return GreaterThan(StrIndex(F(field), Value(part)), 0)

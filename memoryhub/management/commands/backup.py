@@ -10,8 +10,8 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import use_store
 from memoryhub.management.base import HubCommand, add_store_options, store_option
-from memoryhub.ops.backups.services import back_up, back_up_hub_tables, has_nothing_to_back_up
-from memoryhub.ops.jobs.targets import Target, all_stores
+from memoryhub.ops.backups.service import back_up, back_up_hub_tables, has_nothing_to_back_up
+from memoryhub.ops.jobs.running import Target, all_stores
 
 
 class Command(HubCommand):

@@ -11,9 +11,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from memoryhub.management.against import Side, Template, compare
 from memoryhub.management.base import HubCommand
-from memoryhub.management.bench import measure
+from memoryhub.management.bench import Side, Template, compare, measure
 
 EXIT_TERMINATED = 143
 _MAX_MEMORIES = 1_000_000

@@ -6,8 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from governance.blame.schemas import BlameRequest
-from governance.blame.selectors import blame
+from governance.blame import BlameRequest, blame
 from governance.present import blame_lines
 from memoryhub.core.validation import command_from
 from memoryhub.management.base import Group, ProjectCommand

@@ -15,10 +15,8 @@ from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store
 from memoryhub.core.text import counted, flat
 from memoryhub.management.base import Group, StoreCommand
-from memoryhub.transfer.bundles.applying import Applied, Outcome, apply_bundle, preview_bundle
-from memoryhub.transfer.bundles.creating import create_bundle
-from memoryhub.transfer.bundles.merging import MergeReport
-from memoryhub.transfer.bundles.reading import Bundle, open_bundle
+from memoryhub.transfer.bundles.applying import Applied, MergeReport, Outcome, apply_bundle, preview_bundle
+from memoryhub.transfer.bundles.archive import Bundle, create_bundle, open_bundle
 
 _MOST_NAMED = 10
 _VARIABLE = "MEMORY_HUB_BUNDLE_PASSPHRASE"

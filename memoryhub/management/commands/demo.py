@@ -7,7 +7,7 @@ from django.core.management.base import CommandParser
 from memoryhub.core.errors import Invalid
 from memoryhub.demo.project import demo_store, make_demo, remove_demo, story
 from memoryhub.management.base import Group, HubCommand
-from memoryhub.ops.serving import lock
+from memoryhub.ops.serving import process
 
 
 class Command(HubCommand):
@@ -26,7 +26,7 @@ class Command(HubCommand):
             self.stdout.write(f"deleted project {name} with {remove_demo(also_others=options['force']):,} events")
             return
         self.stdout.write(f"created project {name} with {make_demo():,} events of eleven weeks. Pages to see:\n\n")
-        running = lock.find_running()
+        running = process.find_running()
         address = running.address.rstrip("/") if running else ""
         pages = {f"{address}/p/{name}/admin/{page.path}": page.see for page in story().pages}
         for page, see in pages.items():

@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 
 from memoryhub.core import log
 from memoryhub.core.errors import Invalid
-from memoryhub.core.log.comparing import SMALL_LOG
+from memoryhub.core.log.rebuilding import SMALL_LOG
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import StoreId
 from memoryhub.core.text import counted, hanging

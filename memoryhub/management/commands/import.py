@@ -16,9 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from decisions.importing import AdrReport, import_adrs, record_names
-from decisions.importing.folder import read_records
-from governance.imports.batches import list_batches, preview_only, recorded_import
-from governance.imports.undo import preview_undo, undo_import
+from decisions.importing.adrs import read_records
+from governance.imports import list_batches, preview_only, preview_undo, recorded_import, undo_import
 from memories.importing import MAX_HEADINGS, find_files, import_markdown, preview_new
 from memoryhub.config.identity import bind_project, identify_project, renamed_hint
 from memoryhub.config.repository import find_repository, working_folder
@@ -29,8 +28,7 @@ from memoryhub.core.text import counted, flat
 from memoryhub.management.base import Group, ProjectCommand
 from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.jsonl import Export
-from memoryhub.transfer.present import batch_line, left_out_lines, report_line
-from memoryhub.transfer.records import Report, Source
+from memoryhub.transfer.records import Report, Source, batch_line, left_out_lines, report_line
 from memoryhub.transfer.replaying import replay_export
 from memoryhub.transfer.sources import SOURCES
 from sessions_app.git import count_commits, read_commits

@@ -66,7 +66,7 @@ class Command(HubCommand):
             self._list()
 
     def _plan(self, options: dict[str, Any], store: StoreId | None) -> None:
-        from memoryhub.ops.jobs.planning import JobPlan, change_plan
+        from memoryhub.ops.jobs.schedules import JobPlan, change_plan
 
         if not options["name"] or store:
             raise Invalid(
@@ -104,7 +104,7 @@ class Command(HubCommand):
 
 
 def _targets(job: Job, store: StoreId | None) -> list[Any]:
-    from memoryhub.ops.jobs.targets import Target, targets_of
+    from memoryhub.ops.jobs.running import Target, targets_of
 
     if store is None:
         return targets_of(job)

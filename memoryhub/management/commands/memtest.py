@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from governance.imports.batches import find_batch, imported_memories
+from governance.imports import find_batch, imported_memories
 from memories.memtest import FILE_NAME, Outcome, read_tests, run_tests, write_sample
 from memories.models import Memory
 from memoryhub.core.errors import Invalid

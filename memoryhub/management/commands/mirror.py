@@ -9,8 +9,8 @@ from django.core.management.base import CommandParser
 from memoryhub.core.text import flat
 from memoryhub.management.base import Group, StoreCommand
 from memoryhub.transfer.folder import Form
-from memoryhub.transfer.mirror.run import Mirror
-from memoryhub.transfer.mirror.steps import Did, Report
+from memoryhub.transfer.mirror.scan import Did, Report
+from memoryhub.transfer.mirror.service import Mirror
 
 _QUIET = (Did.WRITTEN, Did.REMOVED, Did.READ)
 

@@ -16,11 +16,9 @@ from memoryhub.core.stores.store import GLOBAL_STORE, StoreId, org_store, projec
 from memoryhub.core.text import counted
 from memoryhub.management.base import Group, HubCommand
 from memoryhub.ops.hub_tables import copy_hub_tables
-from memoryhub.transfer.moving.ending import confirm, undo
-from memoryhub.transfer.moving.moving import move
-from memoryhub.transfer.moving.peer import Place
 from memoryhub.transfer.moving.places import Way, forget, last_way, own_place, place_named, stores_in, way_to
-from memoryhub.transfer.moving.switching import Moving
+from memoryhub.transfer.moving.service import confirm, move, undo
+from memoryhub.transfer.moving.switching import Moving, Place
 
 
 class Command(HubCommand):

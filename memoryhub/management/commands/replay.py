@@ -6,7 +6,7 @@ from django.core.management.base import CommandParser
 
 from memoryhub.core.validation import command_from
 from memoryhub.management.base import StoreCommand
-from sessions_app.replay import EventWindow, replay_lines
+from sessions_app.audit import EventWindow, replay_lines
 
 
 class Command(StoreCommand):

@@ -12,10 +12,9 @@ from memoryhub.core.errors import Conflict
 from memoryhub.core.stores.store import project_store
 from memoryhub.core.text import counted
 from memoryhub.management.base import HubCommand, add_store_options, store_option
-from memoryhub.ops.backups.restoring import Restored, restore
-from memoryhub.ops.backups.restoring_hub import restore_hub
-from memoryhub.ops.backups.services import require_restorable
-from memoryhub.ops.serving import lock
+from memoryhub.ops.backups.restoring import Restored, restore, restore_hub
+from memoryhub.ops.backups.service import require_restorable
+from memoryhub.ops.serving import process
 
 
 class Command(HubCommand):
@@ -39,7 +38,7 @@ class Command(HubCommand):
         self.stdout.write(f"{store.scope} {store.name}: {'; '.join(_parts(done))}")
 
     def _restore_hub(self, source: Path) -> None:
-        running = lock.find_running()
+        running = process.find_running()
         if running:
             raise Conflict(f"the hub is running at {running.address} (process {running.pid}); stop it first")
         done = restore_hub(source=source)

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from governance.present import hold_line, plan_lines, run_lines
-from governance.retention.run import run_retention
 from governance.retention.schemas import HoldLift, HoldPlace, Plan, RetentionPlanRequest, RetentionRunRequest, RunView
 from governance.retention.selectors import lift_hold, list_holds, list_runs, place_hold, plan_retention
+from governance.retention.service import run_retention
 from memoryhub.core import clock
 from memoryhub.core.errors import PreconditionFailed
 from memoryhub.core.text import counted, flat

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from governance.rollback.schemas import Group, Include, Preview, RollbackMake, RollbackPlan, RollbackUndo, RollbackView
-from governance.rollback.services import preview, roll_back, undo_rollback
+from governance.rollback.service import preview, roll_back, undo_rollback
 from memoryhub.core.text import counted, flat
 from memoryhub.core.validation import command_from
 from memoryhub.management.base import StoreCommand, entity_id

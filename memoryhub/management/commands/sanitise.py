@@ -9,7 +9,7 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.text import counted, flat
 from memoryhub.core.validation import command_from
 from memoryhub.management.base import ProjectCommand, Refusal, read_input
-from sessions_app.schemas.work import FoundSecret, Sanitise
+from sessions_app.schemas import FoundSecret, Sanitise
 from sessions_app.services.profile import try_rules
 
 

@@ -50,30 +50,29 @@ class Command(HubCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         from memoryhub.mcp.mount import McpMount
-        from memoryhub.ops.serving import lock, web
-        from memoryhub.ops.serving.children import Child
-        from memoryhub.ops.serving.limits import VARIABLE as LIMITS
-        from memoryhub.ops.serving.limits import Limits
+        from memoryhub.ops.serving import process, web
+        from memoryhub.ops.serving.edge import VARIABLE as LIMITS
+        from memoryhub.ops.serving.edge import Limits
         from memoryhub.ops.serving.listener import address_of
         from memoryhub.ops.serving.network import Network
-        from memoryhub.ops.serving.on_demand import Idle, log_to_file
+        from memoryhub.ops.serving.process import Child, Idle, log_to_file
 
         on_demand = options["on_demand"]
         # A hub that a client starts is for this machine alone, whatever the client's environment has.
         network = Network() if on_demand else Network.from_options(options)
         limits = Limits.from_text(os.environ.get(LIMITS, ""))
         if on_demand:
-            if lock.find_running():
+            if process.find_running():
                 return
             log_to_file()
         for name in SECRET_FILES:
             read_or_create_secret(name)
-        started = lock.ON_DEMAND if on_demand else lock.SERVICE if options["service"] else lock.BY_HAND
+        started = process.ON_DEMAND if on_demand else process.SERVICE if options["service"] else process.BY_HAND
         host, port = options["host"], options["port"]
         if not (on_demand or network.listen or port == 0):
             self._require_free(host, port)
         with ExitStack() as stack:
-            publish = stack.enter_context(lock.hold(started=started))
+            publish = stack.enter_context(process.hold_home(started=started))
             public = web.listen_publicly(network)
             if public:
                 stack.enter_context(public)
@@ -97,9 +96,9 @@ class Command(HubCommand):
 
     # Before a hub that a client started, on another port, gives way
     def _require_free(self, host: str, port: int) -> None:
-        from memoryhub.ops.serving import lock, web
+        from memoryhub.ops.serving import process, web
 
-        running = lock.find_running()
+        running = process.find_running()
         if running is None or running.address.endswith(f":{port}"):
             return
         try:
@@ -109,8 +108,8 @@ class Command(HubCommand):
             raise Unavailable(f"{error.message}; {hub}: `memory-hub signin` prints a link to it") from error
 
     def _modules(self) -> list[str]:
-        from memories.embeddings.choice import can_run
-        from memoryhub.ops.serving.children import EMBEDDING, WORKER
+        from memories.embeddings.engine import can_run
+        from memoryhub.ops.serving.process import EMBEDDING, WORKER
 
         return [WORKER, EMBEDDING] if can_run() else [WORKER]
 

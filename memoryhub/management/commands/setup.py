@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memoryhub.client.setup import plan, scopes
+from memoryhub.client.setup import plan
 from memoryhub.client.setup.clients import (
     Target,
     folder_target,
@@ -21,8 +21,7 @@ from memoryhub.client.setup.clients import (
 )
 from memoryhub.client.setup.document import read_document
 from memoryhub.client.setup.entries import find_server, server_url
-from memoryhub.client.setup.librarian import read_agent
-from memoryhub.client.setup.plan import Change
+from memoryhub.client.setup.plan import Change, read_agent
 from memoryhub.client.setup.team import (
     Address,
     check_token,
@@ -34,11 +33,10 @@ from memoryhub.client.setup.team import (
     parse_address,
     require_own_variable,
 )
-from memoryhub.client.setup.trial import try_client
-from memoryhub.client.setup.trial_http import try_url
+from memoryhub.client.setup.trial import try_client, try_url
 from memoryhub.config.clients import Client, all_clients, find_client
+from memoryhub.config.current_settings import config_path, set_of_the_hub
 from memoryhub.config.identity import check_project_id
-from memoryhub.config.layers import config_path, set_of_the_hub
 from memoryhub.config.repository import working_folder
 from memoryhub.core import clock
 from memoryhub.core.autostart import SETTING
@@ -195,10 +193,10 @@ class Command(HubCommand):
         self.answer({"results": found}, lines)
 
     def _check(self, client: Client, repository: Path | None) -> None:
-        target = repository_target(client, repository) if repository else scopes.target_in_use(client, working_folder())
+        target = repository_target(client, repository) if repository else plan.target_in_use(client, working_folder())
         entry = find_server(target.client, read_document(target.config)) or {}
         if url := server_url(client, entry):
-            self._check_url(url, scopes.named_variable(target, url), "")
+            self._check_url(url, plan.named_variable(target, url), "")
             return
         answer = try_client(target, directory=repository or working_folder())
         state = hub_state()
@@ -217,7 +215,7 @@ class Command(HubCommand):
         """Show the change and make it; return False if it is not wanted."""
         changes = self._planned(target, options)
         if options["url"] and not options["remove"]:
-            for warning in scopes.warnings(target):
+            for warning in plan.warnings(target):
                 self.stdout.write(warning)
         address = "" if options["url"] or options["remove"] else only_of_this_process()
         if not changes and not address:
@@ -262,7 +260,7 @@ class Command(HubCommand):
         return changes
 
     def _planned_removal(self, target: Target) -> list[Change]:
-        stay = scopes.needs_hooks(target, project_folder(working_folder()))
+        stay = plan.needs_hooks(target, project_folder(working_folder()))
         if stay and target.client.hooks:
             self.stdout.write(f"The hooks of {target.client.name} stay: other folders need them.")
         return plan.plan_removal(target, hooks=not stay)
@@ -315,7 +313,7 @@ def _status(client: Client, repository: Path | None) -> str:
     if repository:
         return plan.status_of(repository_target(client, repository))
     try:
-        return plan.status_of(scopes.target_in_use(client, working_folder()))
+        return plan.status_of(plan.target_in_use(client, working_folder()))
     except HubError as error:
         return error.message
 
@@ -329,5 +327,5 @@ def _connected_folder(target: Target | None) -> Path:
 def _variable(target: Target | None, address: Address, options: dict[str, Any]) -> str:
     if options["token_variable"]:
         return check_variable(options["token_variable"])
-    named = scopes.named_variable(target, address.mcp_url) if target else ""
+    named = plan.named_variable(target, address.mcp_url) if target else ""
     return named or known_variable(address) or VARIABLE

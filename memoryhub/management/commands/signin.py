@@ -20,11 +20,11 @@ class Command(HubCommand):
         parser.add_argument("--role", choices=ROLES, help="with --user: add this person, or change their role")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from memoryhub.ops.serving import lock
+        from memoryhub.ops.serving import process
         from memoryhub.registry.people import ensure_person
         from memoryhub.web import signin
 
-        running = lock.find_running()
+        running = process.find_running()
         if running is None:
             raise Unavailable("Memory Hub is not running; start it with `memory-hub serve`, which prints a link")
         if options["role"] and not options["user"]:

@@ -13,16 +13,16 @@ from django.db import DatabaseError
 
 from memoryhub.core import log
 from memoryhub.core.backends.selected import faults, integrity, stores
-from memoryhub.core.backends.sqlite import copies, wiping
-from memoryhub.core.backends.sqlite.drafts import draft_folder
+from memoryhub.core.backends.sqlite import files as copies
+from memoryhub.core.backends.sqlite import wiping
 from memoryhub.core.backends.sqlite.files import path_of
+from memoryhub.core.backends.sqlite.scratch import draft_folder
 from memoryhub.core.errors import Locked, Unavailable
 from memoryhub.core.events.projection import finish_rebuild
-from memoryhub.core.log.damaged import FreshFile, readable_log
-from memoryhub.core.log.rebuild import RebuildReport, TableReport
-from memoryhub.core.log.replacing import ErasedMeanwhile
+from memoryhub.core.log.copy import ErasedMeanwhile
+from memoryhub.core.log.rebuilding import FreshFile, RebuildReport, TableReport, readable_log
 from memoryhub.core.stores.store import StoreId, folder_of, forget, use_store
-from memoryhub.ops.backups.paths import BEFORE_REBUILD, path_to_keep
+from memoryhub.ops.backups.files import BEFORE_REBUILD, path_to_keep
 
 _ATTEMPTS = 3
 # SQLite's errors for files that no process can write to

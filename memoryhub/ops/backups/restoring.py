@@ -1,4 +1,4 @@
-"""Restore backups: verify and upgrade a copy, then write it into the store's file in one transaction."""
+"""Restore stores and the hub's own tables from backups."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from pathlib import Path
 
 from django.db import DatabaseError, connections
 
-from memoryhub.core import log
+from memoryhub import env
+from memoryhub.core import clock, log
 from memoryhub.core.backends.selected import anchors, faults, stores
-from memoryhub.core.backends.sqlite import copies
-from memoryhub.core.backends.sqlite.files import path_of
-from memoryhub.core.disk import make_folder
+from memoryhub.core.backends.sqlite import files
+from memoryhub.core.backends.sqlite.files import move_database, path_of
+from memoryhub.core.disk import make_folder, sync
 from memoryhub.core.errors import Conflict, Invalid, Locked, Unavailable
 from memoryhub.core.log.anchor import read_anchor, replace_anchor
 from memoryhub.core.log.digests import GENESIS
@@ -24,8 +25,8 @@ from memoryhub.core.stores import rows, schema
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import StoreId, folder_of, forget, require_stayed, use_store
 from memoryhub.core.text import counted
-from memoryhub.ops.backups.paths import BEFORE_RESTORE, path_to_keep
-from memoryhub.ops.backups.soundness import require_sound
+from memoryhub.ops.backups.files import BEFORE_RESTORE, backup_folder, hub_problem, path_to_keep, require_sound
+from memoryhub.ops.backups.service import KEPT_BEFORE_RESTORE
 
 _LOG_COLUMNS = {"position", "event_id", "project_id", "payload_json", "chain_digest"}  # in every version
 _LATE_SECONDS = 2.0
@@ -69,16 +70,16 @@ def restore(*, store: StoreId, source: Path, replace: bool = False) -> Restored:
     kept = path_to_keep(store, BEFORE_RESTORE)
     draft = kept.with_name(f".{kept.name}.{os.getpid()}.draft")
     try:
-        copies.copy_database(source, draft)
+        files.copy_database(source, draft)
         head = _prepared(draft, store, source)
-        copies.make_single(draft)
+        files.make_single(draft)
         make_folder(path_of(store).parent)
         with stores.upgrading(store):
             anchored = _anchored(store)
             path, undone = _put_back(store, draft, kept, replace=replace)
             _finish(store, head)
     finally:
-        copies.remove_database(draft)
+        files.remove_database(draft)
     return Restored(head.position, path, undone, lost=max(0, anchored - head.position - undone))
 
 
@@ -86,7 +87,7 @@ def restore(*, store: StoreId, source: Path, replace: bool = False) -> Restored:
 def _prepared(draft: Path, store: StoreId, source: Path) -> _Head:
     _require_store(draft, source)
     try:
-        with copies.opened(draft):
+        with files.opened(draft):
             _require_of(store, source)
             if schema.stored_fingerprint(connections[require_current_alias()]) != schema.fingerprint():
                 schema.migrate(connections[require_current_alias()])
@@ -101,10 +102,10 @@ def _prepared(draft: Path, store: StoreId, source: Path) -> _Head:
 
 
 def _require_store(draft: Path, source: Path) -> None:
-    with closing(copies.connect(draft)) as connection:
+    with closing(files.open_database(draft)) as connection:
         try:
             found = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('raw_events')")}
-        except copies.DatabaseError as error:
+        except files.DatabaseError as error:
             raise Unavailable(f"{source} is damaged: {error}") from error
     if not found:
         raise Invalid(f"{source} is not a store: it has no event log")
@@ -127,18 +128,18 @@ def _put_back(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> tupl
         if not path_of(store).exists() or _is_empty_file(path_of(store)):
             return _replace_missing(store, draft, kept), 0
         return kept, _overwrite(store, draft, kept, replace=replace)
-    except copies.DatabaseError as error:
+    except files.DatabaseError as error:
         if faults.is_locked(error):
             raise Locked("memory database is locked by another process") from error
         _require_replace_of_broken(error, replace=replace)
         anchors.remove(store)
-        copies.swap_broken(path_of(store), draft, kept)
+        files.swap_broken(path_of(store), draft, kept)
         return kept, 0
 
 
 def _put_new(store: StoreId, draft: Path) -> None:
     anchors.remove(store)
-    copies.link(draft, path_of(store))
+    files.link(draft, path_of(store))
 
 
 # The file that the link points to is not changed
@@ -148,8 +149,8 @@ def _replace_link(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> 
         return _replace_missing(store, draft, kept), 0
     last, common = _compared(store, draft)
     _require_replace(last - common.position, replace=replace)
-    copies.copy_database(path_of(store), kept)
-    copies.make_single(kept)
+    files.copy_database(path_of(store), kept)
+    files.make_single(kept)
     path_of(store).unlink()
     _put_new(store, draft)
     return kept, last - common.position
@@ -182,26 +183,26 @@ def _overwrite(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> int
         require_stayed(store)  # a move may have ended since, and its mark is in the file that is replaced
         try:
             last, common = _compared(store, draft)
-        except copies.DatabaseError as error:
+        except files.DatabaseError as error:
             _require_replace_of_broken(error, replace=replace)
-            copies.keep_beside(path_of(store), kept)
+            files.keep_beside(path_of(store), kept)
             anchors.remove(store)
             newer.append(0)
             return
         newer.append(last - common.position)
         _require_replace(newer[0], replace=replace)
-        copies.keep_beside(path_of(store), kept)
+        files.keep_beside(path_of(store), kept)
         _await_anchor(store, last)
         # Just before the commit; ``_finish`` sets the new head after it
         replace_anchor(store, common.position, common.digest)
 
-    copies.overwrite(path_of(store), draft, locked=look)
+    files.overwrite(path_of(store), draft, locked=look)
     return newer[0]
 
 
 # The store's last position, and the last event in common with the draft, found by bisection
 def _compared(store: StoreId, draft: Path) -> tuple[int, _Head]:
-    with closing(copies.connect(path_of(store), mode="rw")) as live, closing(copies.connect(draft)) as copy:
+    with closing(files.open_database(path_of(store), mode="rw")) as live, closing(files.open_database(draft)) as copy:
         last = _last(live)
         common, beyond = 0, min(last, _last(copy)) + 1
         while beyond - common > 1:
@@ -211,11 +212,11 @@ def _compared(store: StoreId, draft: Path) -> tuple[int, _Head]:
         return last, _Head(common, _digest(live, common) or GENESIS)
 
 
-def _last(connection: copies.Connection) -> int:
+def _last(connection: files.FileConnection) -> int:
     return int(connection.execute("SELECT coalesce(max(position), 0) FROM raw_events").fetchone()[0])
 
 
-def _digest(connection: copies.Connection, position: int) -> str:
+def _digest(connection: files.FileConnection, position: int) -> str:
     found = connection.execute("SELECT chain_digest FROM raw_events WHERE position = ?", [position]).fetchone()
     return str(found[0]) if found else ""
 
@@ -228,7 +229,7 @@ def _require_replace(newer: int, *, replace: bool) -> None:
         )
 
 
-def _require_replace_of_broken(error: copies.DatabaseError, *, replace: bool) -> None:
+def _require_replace_of_broken(error: files.DatabaseError, *, replace: bool) -> None:
     if faults.is_locked(error):
         raise error
     if not replace:
@@ -258,3 +259,47 @@ def _finish(store: StoreId, head: _Head) -> None:
             raise Unavailable("another process changed the store during the restore; run restore again")
         replace_anchor(store, *log.head())  # a writer may have appended already
         forget_views()
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredHub:
+    kept: Path | None
+
+
+def restore_hub(*, source: Path) -> RestoredHub:
+    env.prepare_home()
+    folder = backup_folder(None)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    kept = folder / f"{clock.file_stamp()}Z{BEFORE_RESTORE}"
+    draft = folder / f".{kept.name}.{os.getpid()}.draft"
+    try:
+        files.copy_database(source, draft)
+        files.make_single(draft)
+        _require_hub(draft)
+        return RestoredHub(_swap(draft, env.home() / "hub.db", kept))
+    except OSError as error:
+        raise Unavailable(f"can't restore hub.db ({error.strerror})") from error
+    finally:
+        files.remove_database(draft)
+        _remove_oldest_kept(folder)
+
+
+def _require_hub(draft: Path) -> None:
+    problem = hub_problem(draft)
+    if problem:
+        kind = Unavailable if "damaged" in problem else Invalid
+        raise kind(f"not a sound backup of hub.db: {problem}")
+
+
+# Side files first: an old WAL must never meet the restored file
+def _swap(draft: Path, target: Path, kept: Path) -> Path | None:
+    there = os.path.lexists(target)
+    move_database(target, kept)
+    draft.rename(target)
+    sync(target.parent)
+    return kept if there else None
+
+
+def _remove_oldest_kept(folder: Path) -> None:
+    for path in sorted(folder.glob(f"*{BEFORE_RESTORE}"))[:-KEPT_BEFORE_RESTORE]:
+        files.remove_database(path)

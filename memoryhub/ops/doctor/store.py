@@ -10,7 +10,7 @@ from shlex import quote
 
 from django.db import DatabaseError
 
-from memories.embeddings.index_check import damaged_files
+from memories.embeddings.engine import damaged_files
 from memories.search.index import index_problem
 from memoryhub import env
 from memoryhub.core import clock, ids, log
@@ -18,15 +18,21 @@ from memoryhub.core.backends.selected import faults, integrity, machines, stores
 from memoryhub.core.backends.sqlite.options import JOURNAL_SIZE_LIMIT
 from memoryhub.core.errors import Damaged, HubError, Locked, Moved
 from memoryhub.core.log.anchor import read_anchor
-from memoryhub.core.log.damaged import verify_damaged
+from memoryhub.core.log.rebuilding import verify_damaged
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import StoreId, current_store, folder_of, use_store
-from memoryhub.ops.backups.paths import BEFORE_REBUILD, backups_of, kept_before_restores, made_at
-from memoryhub.ops.backups.soundness import compared_with_backup, foreign_log, newest_sound_backup
-from memoryhub.ops.doctor.files import set_aside
-from memoryhub.ops.doctor.finding import Finding, blamed_on_disk, examine_backups, option, restore_command
+from memoryhub.ops.backups.files import (
+    BEFORE_REBUILD,
+    backups_of,
+    compared_with_backup,
+    foreign_log,
+    kept_before_restores,
+    made_at,
+    newest_sound_backup,
+)
+from memoryhub.ops.doctor.finding import Finding, blamed_on_disk, examine_backups, option, restore_command, set_aside
+from memoryhub.ops.jobs.running import Target
 from memoryhub.ops.jobs.status import models_behind
-from memoryhub.ops.jobs.targets import Target
 
 _ANCHOR = "store's anchor" if machines.SHARED else "file `head` beside the store"
 _WAL_BYTES = 2 * JOURNAL_SIZE_LIMIT

@@ -1,24 +1,69 @@
-"""Run a job, store by store, one run at a time per store, and record the results."""
+"""Run jobs, store by store, one run at a time per store, and record the results."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 import math
+import os
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
 from functools import partial
 
+from django.db import transaction
+from django.db.models import Count, Max, Q
+from django_q.models import Schedule
+
+from memoryhub import env
+from memoryhub.core import clock
+from memoryhub.core.backends.base import Lease, Presence
+from memoryhub.core.backends.selected import machines
 from memoryhub.core.errors import HubError, Locked
-from memoryhub.core.jobs import Job, Run
+from memoryhub.core.jobs import Job, Over, Run
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores.store import use_store
-from memoryhub.models import JobResult
-from memoryhub.ops.jobs import locks, runs
-from memoryhub.ops.jobs.locks import Held
-from memoryhub.ops.jobs.runs import Outcome
-from memoryhub.ops.jobs.targets import Target, targets_of
+from memoryhub.core.stores.store import Scope, StoreId, list_projects, list_shared, project_store, use_store
+from memoryhub.models import JobResult, JobRun
+
+_TITLES = {Scope.PROJECT: "project {}", Scope.ORG: "organisation {}", Scope.GLOBAL: "the global scope"}
+
+
+# One store, or the hub if None
+@dataclass(frozen=True, slots=True)
+class Target:
+    store: StoreId | None = None
+
+    # The key of its runs; "" for the hub
+    @property
+    def alias(self) -> str:
+        return self.store.alias if self.store else ""
+
+    # For file names, such as project-alpha
+    @property
+    def key(self) -> str:
+        return f"{self.store.scope}-{self.store.name}" if self.store else "hub"
+
+    @property
+    def title(self) -> str:
+        return _TITLES[self.store.scope].format(self.store.name) if self.store else "the hub"
+
+
+HUB = Target()
+
+
+def targets_of(job: Job) -> list[Target]:
+    if job.over is Over.HUB:
+        return [HUB]
+    stores = [*map(project_store, list_projects()), *([] if job.over is Over.PROJECTS else list_shared())]
+    return [*map(Target, stores), *([HUB] if job.over is Over.ALL else [])]
+
+
+def all_stores() -> list[StoreId]:
+    return [*map(project_store, list_projects()), *list_shared()]
+
 
 logger = logging.getLogger(__name__)
 
@@ -42,28 +87,28 @@ class Pass:
                 self.left = list(targets[number:])
                 break
             outcomes.append(self._run(target))
-        runs.keep_idle(self._job, [outcome for outcome in outcomes if outcome.idle])
+        record_idle_runs(self._job, [outcome for outcome in outcomes if outcome.idle])
         return outcomes
 
     def _run(self, target: Target) -> Outcome:
         try:
-            with locks.hold(self._job, target, asked_by=self._asked_by) as held:
+            with hold_lease(self._job, target, asked_by=self._asked_by) as held:
                 if held.left_by:
-                    runs.keep_interrupted(self._job, target, held.left_by)
+                    record_interrupted(self._job, target, held.left_by)
                 held.report(0, 0)
                 self._watch(target, 0, 0)
                 return self._kept(target, held)
         except Locked as error:
-            return Outcome(target, BUSY, error.message, locks.begun_now(self._asked_by))
+            return Outcome(target, BUSY, error.message, begun_now(self._asked_by))
 
     def _kept(self, target: Target, held: Held) -> Outcome:
         try:
             outcome = self._outcome(target, held)
         except BaseException:
-            runs.keep(self._job, Outcome(target, JobResult.INTERRUPTED, "stopped", held.begun))
+            record_run(self._job, Outcome(target, JobResult.INTERRUPTED, "stopped", held.begun))
             raise
         if not outcome.idle:
-            runs.keep(self._job, outcome)
+            record_run(self._job, outcome)
         return outcome
 
     def _outcome(self, target: Target, held: Held) -> Outcome:
@@ -90,7 +135,7 @@ class Pass:
                 Run(
                     store=target.store,
                     seconds=self._job.cap if self._capped else math.inf,
-                    seen_at=partial(runs.seen_at, self._job, target),
+                    seen_at=partial(seen_at, self._job, target),
                     on_progress=report,
                 )
             )
@@ -121,8 +166,185 @@ def run_due(
     wanted = targets_of(job) if targets is None else list(targets)
     if due is not None:
         for target in wanted:
-            runs.running(job, target)  # records died runs as interrupted before they are counted
-        done = runs.done_since(job, due)
+            running_since(job, target)  # records died runs as interrupted before they are counted
+        done = done_since(job, due)
         wanted = [target for target in wanted if target.alias not in done]
     job_pass = Pass(job, asked_by=asked_by, capped=True)
     return job_pass.over(wanted), job_pass.left
+
+
+_WORKER = "worker"
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    pid: int
+    # ISO 8601, UTC
+    started: str
+    asked_by: str
+    done: int = 0
+    total: int = 0
+
+    @property
+    def started_at(self) -> datetime:
+        return clock.from_text(self.started)
+
+
+class Held:
+    def __init__(self, lease: Lease, begun: Begun) -> None:
+        self._lease = lease
+        self.begun = begun
+        # The run before, where it died
+        self.left_by: Begun | None = _parse_begun(lease.left)
+
+    def report(self, done: int, total: int) -> None:
+        self.begun = replace(self.begun, done=done, total=total)
+        self._lease.write(json.dumps(asdict(self.begun)))
+
+
+@contextmanager
+def hold_lease(job: Job, target: Target, *, asked_by: str) -> Iterator[Held]:
+    with machines.holding(lease_name(job, target)) as lease:
+        if lease is None:
+            with inspect_lease(job, target) as (other, _):
+                since = f" since {other.started[:19].replace('T', ' ')} UTC (pid {other.pid})" if other else ""
+            raise Locked(f"job {job.name!r} for {target.title} is already running{since}")
+        yield Held(lease, begun_now(asked_by))
+
+
+def begun_now(asked_by: str) -> Begun:
+    machine = f" on {machines.machine()}" if machines.machine() else ""
+    return Begun(os.getpid(), clock.to_text(clock.now()), f"{asked_by[:100]}{machine}")
+
+
+@contextmanager
+def inspect_lease(job: Job, target: Target) -> Iterator[tuple[Begun | None, Begun | None]]:
+    """Yield (current run, died run); at least one is None. On exit, clear what a died run left."""
+    with machines.inspect(lease_name(job, target)) as (now, left):
+        yield _parse_begun(now), _parse_begun(left)
+
+
+def lease_name(job: Job, target: Target) -> str:
+    own = f"@{machines.machine()}{env.home()}" if job.of_machine and machines.SHARED else ""
+    return f"{job.slug}.{target.key}{own}"
+
+
+def announce_worker() -> Presence:
+    return machines.announce(_WORKER)
+
+
+def worker_is_running() -> bool:
+    """Return whether a worker runs, on any machine of this hub."""
+    return machines.is_present(_WORKER)
+
+
+def _parse_begun(content: str) -> Begun | None:
+    with contextlib.suppress(ValueError, TypeError):
+        return Begun(**json.loads(content))
+    return None
+
+
+# Runs to keep per job and store; of idle runs only the last is kept (decision 22)
+KEPT = 20
+ATTEMPTS = 3
+_MESSAGE = 2000
+_SEEN_AFTER = timedelta(hours=12)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    target: Target
+    # A ``JobResult``, or "busy" if another run was going on
+    result: str
+    message: str
+    begun: Begun
+
+    @property
+    def idle(self) -> bool:
+        return self.result == JobResult.OK and not self.message
+
+    @property
+    def well(self) -> bool:
+        return self.result == JobResult.OK
+
+
+def record_run(job: Job, outcome: Outcome) -> None:
+    with transaction.atomic():
+        _row(job, outcome).save()
+        runs = JobRun.objects.filter(job=job.name, store=outcome.target.alias, idle=False)
+        # By their order: a run of a time when the clock was ahead must not outlast later ones
+        JobRun.objects.filter(pk__in=list(runs.order_by("-pk").values_list("pk", flat=True)[KEPT:])).delete()
+
+
+# One transaction for all stores: idle runs are frequent (decision 22)
+def record_idle_runs(job: Job, outcomes: Iterable[Outcome]) -> None:
+    rows = [_row(job, outcome) for outcome in outcomes]
+    if rows:
+        with transaction.atomic():
+            JobRun.objects.filter(job=job.name, idle=True, store__in=[row.store for row in rows]).delete()
+            JobRun.objects.bulk_create(rows)
+
+
+def _row(job: Job, outcome: Outcome) -> JobRun:
+    begun = outcome.begun
+    return JobRun(
+        job=job.name,
+        store=outcome.target.alias,
+        started_at=begun.started_at,
+        ended_at=clock.now(),
+        result=outcome.result,
+        done=begun.done,
+        total=begun.total,
+        message=outcome.message[:_MESSAGE],
+        pid=begun.pid,
+        asked_by=begun.asked_by,
+        idle=outcome.idle,
+    )
+
+
+def record_interrupted(job: Job, target: Target, begun: Begun) -> None:
+    recorded = JobRun.objects.filter(job=job.name, store=target.alias, started_at=begun.started_at, pid=begun.pid)
+    if not recorded.exists():
+        record_run(job, Outcome(target, JobResult.INTERRUPTED, "its process ended during the run", begun))
+
+
+def running_since(job: Job, target: Target) -> Begun | None:
+    with inspect_lease(job, target) as (now, dead):
+        if dead:
+            record_interrupted(job, target, dead)
+        return now
+
+
+# Stores that ran well since the job was due, or where it was interrupted three times since
+def done_since(job: Job, due: datetime) -> set[str]:
+    since = JobRun.objects.filter(job=job.name, started_at__range=(due, clock.now())).values("store")
+    counted = since.annotate(
+        well=Count("pk", filter=Q(result=JobResult.OK)), cut=Count("pk", filter=Q(result=JobResult.INTERRUPTED))
+    )
+    return {row["store"] for row in counted if row["well"] or row["cut"] >= ATTEMPTS}
+
+
+def seen_at(job: Job, target: Target) -> datetime | None:
+    """Return when the job last ran over the store, at least half a day or half its interval ago, or None.
+
+    Runs of a time when the clock was ahead do not count.
+    """
+    latest = clock.now() - min(_SEEN_AFTER, _interval(job) / 2)
+    earlier = JobRun.objects.filter(job=job.name, store=target.alias, started_at__lte=latest)
+    newest: datetime | None = earlier.aggregate(newest=Max("started_at"))["newest"]
+    return newest
+
+
+# Only the last run that found nothing to do is stored, so a job that runs every hour cannot look back half a day
+def _interval(job: Job) -> timedelta:
+    schedule = Schedule.objects.filter(name=job.name).first()
+    if schedule is None:
+        return timedelta(days=1)
+    interval: timedelta = schedule.calculate_next_run(schedule.next_run) - schedule.next_run
+    return interval
+
+
+# By job and store
+def last_runs() -> dict[tuple[str, str], JobRun]:
+    newest = JobRun.objects.values("job", "store").annotate(newest=Max("pk")).values("newest")
+    return {(run.job, run.store): run for run in JobRun.objects.filter(pk__in=newest)}

@@ -1,22 +1,31 @@
-"""Schedules in django-q2, and the function that its worker calls."""
+"""Schedules of jobs, their plans, and the queue."""
 
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal, get_args
 
-from django.db import transaction
+from django.db import close_old_connections, transaction
+from django_q.conf import Conf
 from django_q.models import OrmQ, Schedule
+from django_q.scheduler import scheduler
 from django_q.tasks import async_task
+from pydantic import AfterValidator, Field, model_validator
 
 from memoryhub.core import clock
 from memoryhub.core.backends.selected import machines
+from memoryhub.core.errors import Invalid
 from memoryhub.core.jobs import Every, Job, defined_jobs, find_job
-from memoryhub.ops.jobs.running import run_due
-from memoryhub.ops.jobs.targets import Target, targets_of
+from memoryhub.core.permissions import Act, demand
+from memoryhub.core.schemas import Command
+from memoryhub.models import Subject
+from memoryhub.ops.jobs.running import Target, run_due, targets_of
+from memoryhub.registry.access_history import note_change
 
 logger = logging.getLogger(__name__)
 
@@ -137,3 +146,166 @@ def run_machine_jobs(stop: threading.Event) -> None:
             logger.exception("the jobs of this machine could not be run; retrying")
         if stop.wait(_LOOK_SECONDS):
             return
+
+
+plan_logger = logging.getLogger(__name__)
+
+How = Literal["minute", "15-minutes", "hour", "6-hours", "day", "week", "off", "default"]
+HOWS: tuple[How, ...] = get_args(How)
+# Type of schedule in django-q2, its minutes, and the interval
+_ROWS = {
+    "minute": (Schedule.MINUTES, 1, timedelta(minutes=1)),
+    "15-minutes": (Schedule.MINUTES, 15, timedelta(minutes=15)),
+    "hour": (Schedule.HOURLY, None, timedelta(hours=1)),
+    "6-hours": (Schedule.MINUTES, 360, timedelta(hours=6)),
+    "day": (Schedule.DAILY, None, timedelta(days=1)),
+    "week": (Schedule.WEEKLY, None, timedelta(days=7)),
+}
+# Intervals that have a time of day
+AT_A_TIME = ("day", "week")
+_TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
+_FOR_EVER, _NEVER = -1, 0
+# How far the clocks of a hub's machines may differ
+_TOLERANCE = timedelta(minutes=5)
+_QUEUE_SECONDS = 30.0
+_LONG_MISSED = timedelta(days=30)
+# A task that is taken is held for so long at most
+_LONGEST_HELD = timedelta(seconds=Conf.RETRY) + _TOLERANCE
+
+
+def _time_of_day(text: str) -> str:
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise ValueError("must be a time of day in UTC from 00:00 to 23:59, such as 03:00")
+    return f"{int(found[1]):02}:{found[2]}"
+
+
+class JobPlan(Command):
+    job: str = Field(min_length=1, max_length=64, description="name of the job")
+    every: How | None = Field(None, description="interval; default: unchanged")
+    at: Annotated[str, AfterValidator(_time_of_day)] | None = Field(
+        None, description="time of day in UTC, such as 03:00, for every day or week"
+    )
+
+    @model_validator(mode="after")
+    def _has_change(self) -> JobPlan:
+        if self.every is None and self.at is None:
+            raise ValueError(f"choose an interval ({', '.join(HOWS)}) or a time of day")
+        if self.at is not None and self.every not in (None, *AT_A_TIME):
+            raise ValueError(f"'at' is for every {' or '.join(AT_A_TIME)}, not for {self.every!r}; omit it")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    # One of HOWS; "" for a schedule that was set in the database
+    every: str = ""
+    # Time of day in UTC, if the interval has one
+    at: str = ""
+    # None if off or on demand
+    next_run: datetime | None = None
+
+    @property
+    def described(self) -> str:
+        return _WORDS.get(self.every, f"every {self.every}") + (f" at {self.at} UTC" if self.at else "")
+
+
+_WORDS = {"": "as set by hand", "off": "switched off", "15-minutes": "every 15 minutes", "6-hours": "every 6 hours"}
+
+
+# For jobs on demand, and for those whose row does not exist yet
+NO_PLAN = Plan()
+
+
+def plans() -> dict[str, Plan]:
+    return {row.name: _plan(row) for row in Schedule.objects.filter(func=FUNCTION)}
+
+
+def change_plan(*, command: JobPlan) -> Plan:
+    """Change when a job runs; queued runs are not affected.
+
+    Without a time of day, the next run stays as planned, or is one interval from now if that is sooner.
+
+    Raises:
+        Forbidden: the caller may not administer.
+        Invalid: unknown job, job on demand, or a time of day for an interval that has none.
+    """
+    demand(Act.ADMINISTER)
+    job = find_job(command.job)
+    if job.every is Every.DEMAND:
+        raise Invalid(f"job {job.slug!r} runs only on demand; it has no schedule")
+    with transaction.atomic(using="jobs"):
+        row = Schedule.objects.filter(name=job.name, func=FUNCTION).first() or new_schedule(job)
+        _change(row, job, command)
+        row.save()
+        plan = _plan(row)
+        note_change(Subject.JOB, job.slug, plan.described if plan.every == "off" else f"set to run {plan.described}")
+    return plan
+
+
+def default_of(job: Job) -> str:
+    return job.every.value.removeprefix("every ")
+
+
+def _change(row: Schedule, job: Job, command: JobPlan) -> None:
+    if command.every == "off":
+        row.repeats = _NEVER
+        return
+    every = command.every or _every(row)
+    every = default_of(job) if every == "default" else every
+    if every not in AT_A_TIME and (command.at or not every):
+        raise Invalid(
+            f"job {job.slug!r} runs {_plan(row).described}, which has no time of day; "
+            "also choose every day or every week"
+        )
+    row.schedule_type, row.minutes, step = _ROWS[every]
+    row.repeats = _FOR_EVER
+    row.next_run = _next(command.at) if command.at else min(row.next_run, clock.now() + step)
+
+
+def _next(at: str) -> datetime:
+    hour, minute = map(int, at.split(":"))
+    now = clock.now()
+    today = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
+    return today if today > now else today + timedelta(days=1)
+
+
+def _plan(row: Schedule) -> Plan:
+    every = "off" if row.repeats == _NEVER else _every(row)
+    at = f"{row.next_run:%H:%M}" if every in AT_A_TIME else ""
+    return Plan(every, at, None if every == "off" else row.next_run)
+
+
+def _every(row: Schedule) -> str:
+    kind = (row.schedule_type, row.minutes if row.schedule_type == Schedule.MINUTES else None)
+    return next((every for every, row_of in _ROWS.items() if row_of[:2] == kind), "")
+
+
+def queue_due() -> None:
+    """Queue the jobs that are due, after setting right what a clock that was wrong has planned."""
+    now = clock.now()
+    for row in Schedule.objects.filter(func=FUNCTION).exclude(repeats=_NEVER):
+        next_run = _realigned(row.next_run, row.calculate_next_run(row.next_run) - row.next_run, now)
+        if next_run != row.next_run:
+            Schedule.objects.filter(pk=row.pk, next_run=row.next_run).update(next_run=next_run)
+    OrmQ.objects.filter(lock__gt=now + _LONGEST_HELD).update(lock=now)
+    scheduler()
+
+
+def keep_queueing(stop: threading.Event) -> None:
+    """Queue the jobs that are due every half minute, until ``stop`` is set."""
+    while not stop.wait(_QUEUE_SECONDS):
+        try:
+            close_old_connections()
+            queue_due()
+        except Exception:
+            plan_logger.exception("the jobs that are due could not be queued; retrying")
+
+
+# Whole steps, so that a time of day stays. django-q2 counts missed runs one by one: minutes since 1970 take minutes.
+def _realigned(next_run: datetime, step: timedelta, now: datetime) -> datetime:
+    if next_run > now + step + _TOLERANCE:
+        return next_run - (next_run - now) // step * step
+    if next_run < now - _LONG_MISSED:
+        return next_run + (now - next_run) // step * step
+    return next_run

@@ -17,8 +17,8 @@ from memoryhub.core.jobs import Every, Over, Run, define_job
 from memoryhub.core.stores.store import StoreId, current_store, folder_of, use_store
 from memoryhub.core.text import counted
 from memoryhub.ops.backups.rebuilding import Rebuilt, rebuild_store
-from memoryhub.ops.backups.services import back_up_target
-from memoryhub.ops.chain_state import check_store
+from memoryhub.ops.backups.service import back_up_target
+from memoryhub.ops.jobs.status import check_store
 from sessions_app.services import end_idle_sessions
 from sessions_app.services.turns import expire_turns
 

@@ -1,28 +1,39 @@
-"""Status of jobs and read models."""
+"""Status of jobs, read models and the log's chain, and requests for a run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from django.db import models
 
 from memories.events import MEMORY_REVISED, MEMORY_WRITTEN
 from memories.models import MemoryVersion
+from memoryhub import env
+from memoryhub.core import clock, log
 from memoryhub.core.backends.selected import machines
+from memoryhub.core.background import running_tasks
+from memoryhub.core.errors import Conflict, HubError, Invalid, Unavailable
 from memoryhub.core.events.event_types import EventType
+from memoryhub.core.file_stamps import file_stamps
 from memoryhub.core.jobs import Every, Job, defined_jobs
+from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.stores import rows
-from memoryhub.models import JobResult, JobRun
-from memoryhub.ops.jobs import locks, runs, schedules
-from memoryhub.ops.jobs.locks import Begun
-from memoryhub.ops.jobs.planning import NO_PLAN, Plan, plans
-from memoryhub.ops.jobs.targets import Target, targets_of
+from memoryhub.core.stores.store import StoreId, current_store, use_store
+from memoryhub.models import JobResult, JobRun, StoreCheck
+from memoryhub.ops.jobs import running as locks
+from memoryhub.ops.jobs import running as runs
+from memoryhub.ops.jobs import schedules
+from memoryhub.ops.jobs.running import Begun, Target, targets_of, worker_is_running
+from memoryhub.ops.jobs.schedules import NO_PLAN, Plan, plans, queue_now
+from memoryhub.ops.serving.live import Source, stamp_of_files
 from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED
-from sessions_app.events.sessions import TURN_BEGAN
-from sessions_app.events.work import ITERATION_STARTED
+from sessions_app.events.sessions import ITERATION_STARTED, TURN_BEGAN
 from sessions_app.models import Commit, Iteration, Session, Turn
 
 # Read models with exactly one row per event of these types
@@ -143,7 +154,7 @@ def _running(jobs: list[tuple[Job, list[Target]]]) -> dict[tuple[str, str], Begu
     found = {}
     for job, targets in jobs:
         for target in targets:
-            if locks.name_of(job, target) in known and (now := runs.running(job, target)):
+            if locks.lease_name(job, target) in known and (now := runs.running_since(job, target)):
                 found[job.name, target.alias] = now
     return found
 
@@ -158,3 +169,104 @@ def _over(
     aliases = waiting.get(job.name, set())
     queued = aliases is None or target.alias in aliases
     return OverOne(target, running.get((job.name, target.alias)), last.get((job.name, target.alias)), queued)
+
+
+def ask_worker(*, job: Job, alias: str | None, asked_by: str) -> str:
+    """Queue a run of a job; return a sentence on what was queued.
+
+    Args:
+        job: the job.
+        alias: of the store, "" for the hub itself, None for all targets.
+        asked_by: shown with the run.
+
+    Raises:
+        Invalid: the job does not run over that store.
+        Unavailable: no worker is running.
+        Conflict: the job is running or queued.
+    """
+    status = status_of_job(job)
+    wanted = [store for store in status.stores if alias is None or store.target.alias == alias]
+    if not wanted:
+        raise Invalid(f"job {job.name!r} does not run over that store" if alias else "there is no store yet")
+    if not worker_is_running():
+        raise Unavailable(
+            f"no worker is running, so nothing was queued; run `memory-hub jobs {job.slug}` in a terminal, or start a "
+            "worker by `memory-hub serve` without --no-worker"
+        )
+    idle = [store.target for store in wanted if store.result not in ("running", "queued")]
+    if not idle:
+        raise Conflict(f"{_named(job, [store.target for store in wanted])} is already running or queued")
+    queue_now(job=job, targets=idle, asked_by=asked_by)
+    return f"{_named(job, idle)} is queued; the worker runs it within a few seconds."
+
+
+def _named(job: Job, targets: list[Target]) -> str:
+    name = f"{job.name[:1].upper()}{job.name[1:]}"
+    return f"{name} of {targets[0].title}" if len(targets) == 1 and targets[0].store else name
+
+
+# How often a database that other machines use too is queried
+_ASK_SECONDS = 1.0
+
+
+def source_of_jobs() -> Source:
+    return Source("jobs", _stamp, jobs_version)
+
+
+def jobs_version() -> str:
+    """Return what changes with every run of a job, its progress, every schedule, and every task."""
+    state = state_of_jobs() if machines.SHARED else file_stamps(_files())
+    tasks = [(task.id, task.version) for task in running_tasks()]
+    return hashlib.sha256(repr((state, tasks)).encode()).hexdigest()[:16]
+
+
+def _stamp() -> object:
+    changed = time.monotonic() // _ASK_SECONDS if machines.SHARED else stamp_of_files(_files())
+    return changed, [task.version for task in running_tasks()]
+
+
+def _files() -> Iterator[Path]:
+    home = env.home()
+    yield from (home / name for name in ("hub.db", "hub.db-wal", "jobs.db", "jobs.db-wal"))
+    yield from sorted((home / "locks").glob("*"))
+
+
+# Read without walking the chain
+@dataclass(frozen=True, slots=True)
+class ChainState:
+    position: int
+    digest: str
+    # Position of the anchor; None if missing or unreadable
+    anchored: int | None
+    anchor_problem: str
+    # The last full verification
+    check: StoreCheck | None
+
+    @property
+    def unchecked(self) -> int:
+        return max(0, self.position - (self.check.events if self.check else 0))
+
+
+def chain_state() -> ChainState:
+    store = current_store()
+    try:
+        anchor = read_anchor(store)
+    except ValueError:
+        anchor = None
+    check = StoreCheck.objects.filter(store=store.alias).first()
+    return ChainState(*log.head(), anchor.position if anchor else None, log.anchor_problem(), check)
+
+
+def check_chain() -> StoreCheck:
+    found = log.verify()
+    values = {"checked_at": clock.now(), "ok": found.ok, "events": found.events, "finding": found.describe()}
+    return StoreCheck.objects.update_or_create(store=current_store().alias, defaults=values)[0]
+
+
+def check_store(store: StoreId) -> StoreCheck:
+    try:
+        with use_store(store):
+            return check_chain()
+    except HubError as error:
+        unread = {"checked_at": clock.now(), "ok": False, "events": 0, "finding": error.message}
+        return StoreCheck.objects.update_or_create(store=store.alias, defaults=unread)[0]

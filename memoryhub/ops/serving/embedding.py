@@ -16,14 +16,13 @@ from dataclasses import asdict
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import TYPE_CHECKING, Any
 
-from memories.embeddings.engine import Engine, ModelId, StoreIndex
-from memories.embeddings.remote import ADDRESS_FILE
+from memories.embeddings.engine import ADDRESS_FILE, Engine, ModelId, StoreIndex
 from memoryhub import env, logs
 from memoryhub.core.backends.snapshots import snapshots
-from memoryhub.core.backends.sqlite import driver
+from memoryhub.core.backends.sqlite import options
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.secret_files import secret_matches
-from memoryhub.ops.serving.allocator import bound_allocator
+from memoryhub.ops.serving.process import bound_allocator
 
 if TYPE_CHECKING:
     from memories.embeddings.local import LocalEngine
@@ -102,7 +101,7 @@ _ANSWERS: dict[str, Callable[[Engine, dict[str, Any]], Any]] = {
 def main() -> None:
     bound_allocator(arenas=_ARENAS, kept_free_bytes=_KEPT_FREE_BYTES)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a second thread would only spin
-    driver.install()
+    options.install()
     logs.configure({})
     env.prepare_home()
     engine = _Holder()

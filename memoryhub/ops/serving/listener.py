@@ -1,13 +1,17 @@
-"""Sockets that the servers listen on, and how. Imports no Django, so that a server can refuse a port at once."""
+"""Listening sockets, with a limit to the open connections."""
 
 from __future__ import annotations
 
 import errno
+import logging
+import resource
 import socket
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from memoryhub.core.errors import Unavailable
-from memoryhub.ops.serving.connections import Listener
 
 # Of `memory-hub serve` on 127.0.0.1
 PORT = 8321
@@ -49,3 +53,103 @@ def _of_every_hub(address: str, option: str) -> str:
 def address_of(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+logger = logging.getLogger(__name__)
+
+_TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+# Of a process: more would only make a child's start slow where it closes each of them.
+_MOST_FILES = 65_536
+# The public and the loopback socket get a quarter each; databases and spooled answers need the rest.
+_SHARES = 4
+# Refused in one turn of the event loop
+_MOST_REFUSED = 100
+
+
+def raise_file_limit() -> int:
+    """Allow this process as many open files as it may have, and return how many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    wanted = _MOST_FILES if hard == unlimited else min(hard, _MOST_FILES)
+    if soft != unlimited and soft < wanted:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    return _MOST_FILES if soft == unlimited else soft
+
+
+def most_connections(wanted: float, files: int) -> int:
+    """Return how many connections one socket may have in a process with so many files."""
+    return max(1, min(int(wanted), files // _SHARES))
+
+
+class Connections:
+    """The open connections of one listening socket, by address.
+
+    ``address_of`` maps a peer to what is counted as one address, or to "" if only the total counts.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        *,
+        most_of_an_address: float = float("inf"),
+        address_of: Callable[[str], str] = lambda _: "",
+        refusal: bytes = _TOO_MANY,
+    ) -> None:
+        self._most, self._most_of_an_address = most, most_of_an_address
+        self._address_of = address_of
+        self.refusal = refusal
+        self._open: Counter[str] = Counter()
+
+    @property
+    def total(self) -> int:
+        return self._open.total()
+
+    def begin(self, peer: str) -> Callable[[], None] | None:
+        """Count a connection; return what to call at its end, or None if there are too many."""
+        address = self._address_of(peer)
+        if self.total >= self._most or (address and self._open[address] >= self._most_of_an_address):
+            return None
+        self._open[address] += 1
+        return lambda: self._end(address)
+
+    def _end(self, address: str) -> None:
+        self._open[address] -= 1
+        if not self._open[address]:
+            del self._open[address]
+
+
+class Listener(socket.socket):
+    """A listening socket that closes connections beyond its limits at once."""
+
+    connections: Connections | None = None
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        for _ in range(_MOST_REFUSED):
+            accepted, address = super().accept()
+            if self.connections is None:
+                return accepted, address
+            end = self.connections.begin(address[0])
+            if end is not None:
+                return _Counted.of(accepted, end), address
+            with accepted, suppress(OSError):
+                accepted.setblocking(False)
+                accepted.send(self.connections.refusal)
+        raise BlockingIOError
+
+
+class _Counted(socket.socket):
+    _end: Callable[[], None] | None = None
+
+    @classmethod
+    def of(cls, accepted: socket.socket, end: Callable[[], None]) -> _Counted:
+        counted = cls(accepted.family, accepted.type, accepted.proto, fileno=accepted.detach())
+        counted._end = end
+        return counted
+
+    def close(self) -> None:
+        super().close()
+        end, self._end = self._end, None
+        if end:
+            end()

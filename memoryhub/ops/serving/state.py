@@ -14,7 +14,7 @@ from memoryhub.core.errors import HubError
 from memoryhub.core.origin import SAMPLE_TRACE
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import list_projects, project_store, use_store
-from memoryhub.ops.serving.lock import Running, find_running
+from memoryhub.ops.serving.process import Running, find_running
 from memoryhub.teams.sending import TeamState, team_states
 
 

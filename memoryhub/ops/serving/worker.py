@@ -46,9 +46,8 @@ def main() -> None:
 
     from memoryhub.core.backends.selected import machines
     from memoryhub.ops import jobs
-    from memoryhub.ops.jobs.locks import announce_worker
-    from memoryhub.ops.jobs.planning import keep_queueing
-    from memoryhub.ops.jobs.schedules import run_machine_jobs
+    from memoryhub.ops.jobs.running import announce_worker
+    from memoryhub.ops.jobs.schedules import keep_queueing, run_machine_jobs
 
     if not machines.SHARED:
         presence = announce_worker()

@@ -23,9 +23,7 @@ from memoryhub.transfer.folder import Form
 from memoryhub.transfer.mirror import files
 from memoryhub.transfer.mirror import store as stores
 from memoryhub.transfer.mirror.files import Document, Skipped, Stamp
-from memoryhub.transfer.mirror.paths import Found, Paths
-from memoryhub.transfer.mirror.state import Entry, State
-from memoryhub.transfer.mirror.steps import Did, Step
+from memoryhub.transfer.mirror.scan import Did, Entry, Found, Paths, State, Step
 from memoryhub.transfer.mirror.store import KEY, Listing, Stored
 
 # Memories that are loaded at once

@@ -1,14 +1,28 @@
-"""Find the files of a mirror, and which of them have changed since the last run."""
+"""State of a mirror's folder: what the last pass wrote, what is there now, and the report of this pass."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from typing import Any
 
+from pydantic import ValidationError
+
+from memoryhub import env
+from memoryhub.core.disk import replacing
+from memoryhub.core.errors import Conflict, HubError, Locked, Unavailable
+from memoryhub.core.file_locks import lock
+from memoryhub.core.slugs import file_slug
+from memoryhub.core.validation import explain
 from memoryhub.transfer.mirror import files
-from memoryhub.transfer.mirror.files import Skipped
-from memoryhub.transfer.mirror.paths import Found
-from memoryhub.transfer.mirror.state import Entry, State
-from memoryhub.transfer.mirror.steps import Step, left_step
+from memoryhub.transfer.mirror.files import Document, Skipped, Stamp
 
 
 class Scan:
@@ -82,3 +96,243 @@ class Scan:
             self.left += [left_step(copy.path, f"a copy of {found[uid].path}, which is a decision") for copy in copies]
         else:
             self.new += [copy for copy in copies if copy.document]
+
+
+_LOCK_SECONDS = 0.1
+# Before 2, a redaction renamed the files of memories with a redacted title only
+_FORMAT = 2
+
+
+@dataclass(slots=True)
+class Entry:
+    """A memory or decision and its file, as they were when they were last equal."""
+
+    path: str
+    # The id in this store, and its version
+    id: int
+    version: int = 0
+    # Digest of what the store had
+    stored: str = ""
+    # Digest of the file's bytes; its modification time, size and inode, or empty if it has to be read
+    file: str = ""
+    stamp: Stamp | tuple[()] = ()
+    # The revision that the file names, and that of the store's text
+    revision: str = ""
+    known: str = ""
+    # Files beside it that hold the other side of a conflict, with the digest of their bytes
+    conflicts: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class State:
+    store: str
+    folder: str
+    form: str
+    # By the id that is the same in each hub
+    memories: dict[str, Entry] = field(default_factory=dict)
+    decisions: dict[str, Entry] = field(default_factory=dict)
+    # Ids of files from another hub, with the id that this hub gave to the same memory
+    aliases: dict[str, str] = field(default_factory=dict)
+    # Edits of entries that are gone, by file, with the id here
+    orphans: dict[str, int] = field(default_factory=dict)
+    # The last event of the log that can change a file, and the last that removed text
+    reached: str = ""
+    # The same of decisions
+    decided: str = ""
+    erasure: int = 0
+
+    @property
+    def is_new(self) -> bool:
+        return not (self.memories or self.decisions)
+
+
+def _path(folder: Path) -> Path:
+    return env.home() / "mirrors" / f"{sha256(os.fsencode(folder)).hexdigest()[:16]}.json"
+
+
+def load(folder: Path, store: str, form: str) -> State:
+    """Return the state of a folder, empty if it is mirrored for the first time.
+
+    Raises:
+        Conflict: it is a mirror of another store, or in another form.
+    """
+    try:
+        data: dict[str, Any] = json.loads(_path(folder).read_bytes())
+        for kind in _ENTRIES:
+            data[kind] = {uid: _entry(entry) for uid, entry in data[kind].items()}
+        if data.pop("format") < _FORMAT:
+            data["erasure"] = 0
+        state = State(**data)
+    except FileNotFoundError:
+        return State(store, str(folder), form)
+    except (ValueError, TypeError, KeyError) as error:
+        raise Unavailable(f"{_path(folder)} is damaged; delete it, and the mirror compares all files again") from error
+    if (state.store, state.form) != (store, form):
+        raise Conflict(
+            f"{folder} is a mirror of {state.store} in the form {state.form}; mirror to another folder, or delete "
+            f"{_path(folder)} first"
+        )
+    return state
+
+
+def _entry(data: dict[str, Any]) -> Entry:
+    return Entry(**{**data, "stamp": tuple(data["stamp"])})
+
+
+# As ``asdict`` without copies, which are slow for large folders
+def _data(entry: Entry) -> dict[str, Any]:
+    return {name: getattr(entry, name) for name in _ENTRY}
+
+
+_ENTRIES = ("memories", "decisions")
+_STATE = tuple(name.name for name in fields(State))
+_ENTRY = tuple(name.name for name in fields(Entry))
+
+
+def save(state: State) -> None:
+    """Replace the file of a state."""
+    path = _path(Path(state.folder))
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    data = {"format": _FORMAT} | {name: getattr(state, name) for name in _STATE}
+    data |= {kind: {uid: _data(entry) for uid, entry in getattr(state, kind).items()} for kind in _ENTRIES}
+    with replacing(path) as file:
+        file.write(json.dumps(data, ensure_ascii=False).encode())
+
+
+# The folder itself is locked: the other mirror may belong to another hub
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Exclude other mirrors of the folder.
+
+    Raises:
+        Locked: there is one.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if not lock(descriptor, seconds=_LOCK_SECONDS):
+            raise Locked(f"another mirror of {folder} is running; stop it first")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(slots=True)
+class Found:
+    """The file of a memory or decision; without a document it is unchanged, or was skipped."""
+
+    path: str
+    stamp: Stamp
+    document: Document | None = None
+    is_skipped: bool = False
+
+
+class Paths:
+    """The path of each memory and decision, by id; other files link to them."""
+
+    def __init__(self, folder: Path, taken: Iterable[str], redacted: Collection[int]) -> None:
+        self.folder, self.redacted = folder, redacted
+        # In lower case: some disks do not tell cases apart
+        self.taken = {path.lower() for path in taken}
+        self.by_id: dict[int, str] = {}
+
+    def assign(
+        self,
+        folder: str,
+        titles: Mapping[int, str],
+        ids: Mapping[str, int],
+        entries: Mapping[str, Entry],
+        found: Mapping[str, Found],
+    ) -> None:
+        """Choose the path of each memory or decision: where its file is, or was, or a new one in ``folder``.
+
+        The file of a redacted one is named after its title again, because its name may have the text.
+        """
+        for uid in entries.keys() & found.keys():
+            entries[uid].path = found[uid].path
+        for uid, entity_id in ids.items():
+            known = found.get(uid) or entries.get(uid)
+            if known and entity_id in titles:
+                title = titles[entity_id]
+                is_old = entity_id in self.redacted and file_name(title) not in known.path
+                parent = str(PurePosixPath(known.path).parent)
+                self.by_id[entity_id] = self.free(parent, title) if is_old else known.path
+        for entity_id, title in titles.items():
+            if entity_id not in self.by_id:
+                self.by_id[entity_id] = self.free(folder, title)
+
+    def free(self, folder: str, title: str) -> str:
+        """Return a path for a new file that no other file has."""
+        name, number = file_name(title), 1
+        path = f"{folder}/{name}.md"
+        while path.lower() in self.taken or os.path.lexists(self.folder / path):
+            number += 1
+            path = f"{folder}/{name}-{number}.md"
+        self.taken.add(path.lower())
+        return path
+
+
+def file_name(title: str) -> str:
+    """Return the name of a new file with this title, without its ending."""
+    return file_slug(title) or "memory"
+
+
+class Did(StrEnum):
+    """What a step does."""
+
+    # In the folder
+    WRITTEN = "written"
+    REMOVED = "removed"
+    # In the store
+    CREATED = "created"
+    UPDATED = "updated"
+    DELETED = "deleted"
+    RESTORED = "restored"
+    CONFLICT = "conflict"
+    # They are equal already
+    READ = "read"
+    # The file stays as it is, and so does the store
+    LEFT = "left"
+
+
+@dataclass(slots=True)
+class Step:
+    did: Did
+    path: str
+    act: Callable[[Step], None]
+    why: str = ""
+
+
+@dataclass(slots=True)
+class Report:
+    folder: str
+    steps: list[Step] = field(default_factory=list)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        counted = Counter(step.did for step in self.steps)
+        return {did.value: counted[did] for did in Did if counted[did]}
+
+
+def left_step(path: str, why: str) -> Step:
+    return Step(Did.LEFT, path, _nothing, why)
+
+
+def _nothing(step: Step) -> None:
+    pass
+
+
+def try_step(step: Step) -> str:
+    """Do a step; return why it could not be done, or ""."""
+    try:
+        step.act(step)
+    except (Locked, Unavailable):  # the same for all steps
+        raise
+    except HubError as error:
+        return error.message
+    except ValidationError as error:
+        return explain(error)
+    except Skipped as error:
+        return str(error)
+    except OSError as error:
+        return f"can't use {error.filename}: {error.strerror}"
+    return ""

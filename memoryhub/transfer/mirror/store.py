@@ -15,12 +15,12 @@ from typing import Any
 from decisions.events import DECISION_RECORDED
 from decisions.exporting import madr_document
 from decisions.models import Decision
-from decisions.selectors.decisions import views as decision_views
+from decisions.selectors import views as decision_views
 from memories.events import MEMORIES, MEMORY_SEEN, MEMORY_WRITTEN, USE, MemoryState
 from memories.models import EndType, Memory, MemoryScope, MemoryVersion, Relation, ReviewState
 from memoryhub.core.events.event_types import EventType, names_where, quoted
+from memoryhub.core.log.erase import PAYLOAD_REDACTED
 from memoryhub.core.log.quarantine import outside_quarantine
-from memoryhub.core.log.redact import PAYLOAD_REDACTED
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, json_text
@@ -28,7 +28,7 @@ from memoryhub.core.text import flat
 from memoryhub.transfer.folder import Form, vault_tag
 from memoryhub.transfer.mirror.files import DECISION, MEMORY, REVISION, Document, formatted, revision_of
 from sessions_app.events.client import ACTIONS, MESSAGES
-from sessions_app.events.work import WORK
+from sessions_app.events.sessions import WORK
 
 KEY = "mirror:"
 _BATCH = 500

@@ -11,9 +11,8 @@ from memoryhub.core.errors import Conflict, Invalid, NotFound
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.stores.store import arrival, use_store
 from memoryhub.core.stores.store_id import StoreId
-from memoryhub.transfer.moving.peer import Peer, Place
 from memoryhub.transfer.moving.steps import parsed
-from memoryhub.transfer.moving.switching import is_back
+from memoryhub.transfer.moving.switching import Peer, Place, is_back
 
 _POSTGRESQL = "postgresql"
 _SCHEMES = ("postgresql://", "postgres://")

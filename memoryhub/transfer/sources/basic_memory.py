@@ -17,7 +17,7 @@ from memories.models import RelationType
 from memories.schemas import MAX_CONTENT
 from memoryhub.config.repository import is_folder, resolved
 from memoryhub.core.errors import Invalid
-from memoryhub.core.kinds.builtin import OBSERVATION
+from memoryhub.core.kinds import OBSERVATION
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import LeftOut, Record, Source
 from memoryhub.transfer.sources.reading import files_below, read_settings

@@ -17,7 +17,7 @@ from memories.models import RelationType
 from memories.schemas import MAX_CONTENT
 from memoryhub.config.repository import find_repository, resolved, working_folder
 from memoryhub.core.errors import Invalid
-from memoryhub.core.secrets.private import private_spans
+from memoryhub.core.secrets.cleaning import private_spans
 from memoryhub.transfer.records import LeftOut, MemoryRecord, Record
 
 _MAX_TAGS = 32

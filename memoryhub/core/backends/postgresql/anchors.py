@@ -19,8 +19,16 @@ from memoryhub import env
 from memoryhub.core import home_database
 from memoryhub.core.backends.base import Anchor
 from memoryhub.core.backends.postgresql import faults
-from memoryhub.core.backends.postgresql.schemas import HEADS, Direct, direct, label_of, lock_of, quote, schema_of
-from memoryhub.core.backends.postgresql.servers import url_of
+from memoryhub.core.backends.postgresql.schemas import (
+    HEADS,
+    Direct,
+    direct,
+    label_of,
+    lock_of,
+    quote,
+    schema_of,
+    url_of,
+)
 from memoryhub.core.disk import make_folder
 from memoryhub.core.errors import Locked
 from memoryhub.core.stores.routing import current_alias

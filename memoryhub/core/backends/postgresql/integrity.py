@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from django.db import DatabaseError, connections
 
-from memoryhub.core.backends.postgresql.objects import LOG_TRIGGERS
 from memoryhub.core.backends.postgresql.schemas import current_schema, quote
-from memoryhub.core.backends.postgresql.templates import BETWEEN, statements_of, template_text
+from memoryhub.core.backends.postgresql.structure import BETWEEN, LOG_TRIGGERS, statements_of, template_text
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store_id import StoreId

@@ -1,23 +1,26 @@
-"""The schema of a store: its name, its role and its lock."""
+"""Where a store is: its server, its schema, its role and its lock."""
 
 from __future__ import annotations
 
 import hashlib
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import psycopg
-from django.db import connections
+from django.db import ProgrammingError, connections
+from django.db.utils import load_backend
 
 from memoryhub import env
+from memoryhub.core.backends.postgresql import faults
+from memoryhub.core.backends.postgresql.options import connection_settings
 from memoryhub.core.backends.postgresql.pool import ERRORS, Pool, Raw, pool_of, run
-from memoryhub.core.backends.postgresql.servers import url_of
-from memoryhub.core.errors import Locked
+from memoryhub.core.errors import Locked, Unavailable
 from memoryhub.core.stores.routing import require_current_alias
-from memoryhub.core.stores.store_id import StoreId
+from memoryhub.core.stores.store_id import Scope, StoreId
 
 HUB, JOBS, HEADS = "hub", "jobs", "heads"
 # PostgreSQL cuts longer names off
@@ -138,3 +141,119 @@ def _take_locked(pool: Pool, name: str) -> Raw:
         if time.monotonic() > until:
             raise Locked(f"memory database is locked by another process ({name})")
         time.sleep(_RETRY_SECONDS)
+
+
+# How long this process believes what it has read. A store that was moved meanwhile is fenced where it was.
+_KNOWN_SECONDS = 1.0
+_SCHEMA = "heads"
+_CREATE = (
+    f"SELECT pg_advisory_xact_lock(hashtext('{_SCHEMA}')); "
+    f"CREATE SCHEMA IF NOT EXISTS {_SCHEMA}; CREATE TABLE IF NOT EXISTS {_SCHEMA}.places "
+    '(store text COLLATE "C" PRIMARY KEY, server text NOT NULL)'
+)
+_PUT = f"INSERT INTO {_SCHEMA}.places VALUES (%s, %s) ON CONFLICT (store) DO UPDATE SET server = excluded.server"
+_REMOVE = f"DELETE FROM {_SCHEMA}.places WHERE store = %s"
+_READ = f"SELECT store, server FROM {_SCHEMA}.places"
+
+_known: dict[str, tuple[float, dict[str, str]]] = {}
+_views: dict[str, str] = {}
+# Set in a process that works on one server, whatever was recorded
+_only_here = threading.Event()
+
+
+def stay_on_this_server() -> None:
+    _only_here.set()
+
+
+def url_of(store: StoreId) -> str:
+    """Return the address of the database that holds a store.
+
+    Raises:
+        Unavailable: the settings do not name its server.
+    """
+    main = env.database_url()
+    if _only_here.is_set() or not (servers := env.servers()):
+        return main
+    if store.scope is Scope.VIEW:
+        return _views.get(store.name, main)
+    name = server_of(store)
+    if not name:
+        return main
+    if name not in servers:
+        raise Unavailable(
+            f"memory database unavailable: {store.scope} {store.name!r} is on the server {name!r}, which "
+            "[servers] in config.toml does not name"
+        )
+    return servers[name]
+
+
+def server_of(store: StoreId) -> str:
+    return assigned().get(store.text, "")
+
+
+def assigned() -> dict[str, str]:
+    """Return the servers by store, as ``project:<slug>``."""
+    if _only_here.is_set() or not env.servers():
+        return {}
+    main = env.database_url()
+    read_at, found = _known.get(main, (0.0, {}))
+    if not read_at or time.monotonic() - read_at > _KNOWN_SECONDS:
+        found = _read(main)
+        _known[main] = time.monotonic(), found
+    return found
+
+
+def _read(main: str) -> dict[str, str]:
+    try:
+        return dict(run(main, _READ))
+    except ProgrammingError as error:
+        if faults.is_missing_table(error):  # no store was ever assigned
+            return {}
+        raise
+
+
+def assign(store: StoreId, server: str) -> None:
+    main = env.database_url()
+    run(main, _CREATE)
+    if server:
+        run(main, _PUT, [store.text, server])
+    else:
+        run(main, _REMOVE, [store.text])
+    _known.clear()
+
+
+def all_urls() -> list[str]:
+    """Return the addresses of the hub's servers, the one with its own tables first."""
+    main = env.database_url()
+    return list(dict.fromkeys([main, *([] if _only_here.is_set() else env.servers().values())]))
+
+
+def note_view(name: str, url: str) -> None:
+    """Remember where a view is: on the server of its store."""
+    _views[name] = url
+
+
+def location_of(store: StoreId) -> str:
+    """Return the address of a store, for people, without a user and a password."""
+    return f"{place_of(url_of(store))}#{store.text}"
+
+
+@cache
+def place_of(url: str) -> str:
+    """Return the address of a database without its user and password."""
+    parts = psycopg.conninfo.conninfo_to_dict(url)
+    port = f":{parts['port']}" if parts.get("port") else ""
+    return f"postgresql://{parts.get('host', '')}{port}/{parts.get('dbname', '')}"
+
+
+@contextmanager
+def connected(schema: str, alias: str = "store:template:new", *, url: str = "", role: str = "") -> Iterator[Any]:
+    """Connect to a schema under an alias that only this thread has."""
+    settings = {**connections.settings["default"], **connection_settings(url or env.database_url(), schema, role=role)}
+    connection = load_backend(settings["ENGINE"]).DatabaseWrapper(settings, alias)
+    connections[alias] = connection
+    try:
+        yield connection
+    finally:
+        connection.close()
+        del connections[alias]

@@ -1,24 +1,28 @@
-"""A second schema beside a store's, in the same database."""
+"""Schemas beside a store's: copies, their differences from it, and views of the past."""
 
 from __future__ import annotations
 
+import logging
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
-from django.db import connections
+from django.db import DatabaseError, OperationalError, ProgrammingError, connections, models, transaction
 
 from memoryhub.core import clock
-from memoryhub.core.backends.base import Source
-from memoryhub.core.backends.postgresql import leases, stores
-from memoryhub.core.backends.postgresql.connecting import connected
-from memoryhub.core.backends.postgresql.schemas import direct, quote, schema_of
-from memoryhub.core.backends.postgresql.servers import url_of
+from memoryhub.core.backends import differing
+from memoryhub.core.backends.base import HERE, LIVE, Model, Source
+from memoryhub.core.backends.differing import Differing
+from memoryhub.core.backends.postgresql import faults, machines, schemas, stores
+from memoryhub.core.backends.postgresql.schemas import connected, direct, quote, schema_of, url_of
+from memoryhub.core.backends.postgresql.structure import statements_of
+from memoryhub.core.errors import Locked, Unavailable
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import current_alias, require_current_alias
-from memoryhub.core.stores.store_id import StoreId, key_of
+from memoryhub.core.stores.store_id import Scope, StoreId, key_of
 
 ALIAS = "store:view:being-made"
 # Comment of an unfinished schema, before the time at which it was made
@@ -30,7 +34,7 @@ DRAFT_NAME, SCRATCH = "draft", "scratch"
 @contextmanager
 def temporary_copy(store: StoreId) -> Iterator[None]:
     name = draft_name(store, SCRATCH)
-    lease = leases.acquire(name)  # else a removal of text would remove the copy, as one whose process was killed
+    lease = machines.acquire(name)  # else a removal of text would remove the copy, as one whose process was killed
     try:
         make_draft(name, store)
         try:
@@ -86,3 +90,255 @@ def allow_gaps() -> None:
         "WHERE o.contype = 'f' AND o.connamespace = quote_ident(current_schema())::regnamespace"
     ):
         rows.execute(f"ALTER TABLE {quote(table)} DROP CONSTRAINT {quote(name)}")
+
+
+_OF_A_TABLE = "SELECT 1 FROM pg_class WHERE relname = %s AND relnamespace = quote_ident(current_schema())::regnamespace"
+
+
+def record_differing(model: Model) -> bool:
+    table = _differing(model)
+    _watch(table)
+    return table.find()
+
+
+def recorded(model: Model, *, shown: int) -> tuple[int, tuple[str, ...]]:
+    return _differing(model).recorded(shown=shown)
+
+
+def apply_recorded(model: Model) -> None:
+    table = _differing(model)
+    keys = f"SELECT * FROM {table.records}"
+    table.delete_outdated(keys)
+    table.insert_missing(keys)
+
+
+def _differing(model: Model) -> Differing:
+    return Differing(model, database=HERE, equals="IS NOT DISTINCT FROM")
+
+
+def _watch(table: Differing) -> None:
+    """Create the table of differing keys, and triggers of the copy that fill it."""
+    if rows.fetch(_OF_A_TABLE, [f"differing_{table.name}"]):
+        return
+    keys = ", ".join(table.key)
+    rows.execute(f'CREATE TABLE {table.records} AS SELECT {keys} FROM {HERE}."{table.name}" WHERE false')
+    notes = "".join(
+        f"IF TG_OP IN ({operations}) THEN INSERT INTO {table.records} VALUES ({table.keys(row)}); END IF; "
+        for operations, row in (("'UPDATE', 'DELETE'", "OLD"), ("'INSERT', 'UPDATE'", "NEW"))
+    )
+    function = f'{HERE}."note_{table.name}"'
+    rows.execute(
+        f"CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {notes} RETURN NULL; END $$"
+    )
+    rows.execute(
+        f'CREATE TRIGGER note_{table.name} AFTER INSERT OR UPDATE OR DELETE ON {HERE}."{table.name}" '
+        f"FOR EACH ROW EXECUTE FUNCTION {function}()"
+    )
+
+
+def replace_table(table: str) -> None:
+    if not rows.fetch(_OF_A_TABLE, [table]):
+        return
+    rows.execute(f'DELETE FROM {LIVE}."{table}"')
+    rows.execute(f'INSERT INTO {LIVE}."{table}" SELECT * FROM {HERE}."{table}"')
+
+
+def table_digest(model: Model, database: str) -> tuple[int, str]:
+    return differing.table_digest(model, database, _texts)
+
+
+def _texts(fields: list[Any]) -> str:
+    texts = map(_text, fields)
+    return " || ".join(f"coalesce(octet_length({text}) || ':' || {text}, '-')" for text in texts)
+
+
+# The same text as in SQLite
+def _text(field: models.Field[Any, Any]) -> str:
+    if isinstance(field, models.BooleanField):
+        return f'"{field.column}"::int::text'
+    if isinstance(field, models.BinaryField):
+        return f"convert_from(\"{field.column}\", 'UTF8')"
+    return f'"{field.column}"::text'
+
+
+_WHY = "a store in PostgreSQL is repaired by the server's own backups"
+
+
+@contextmanager
+def passing_over_damage() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def salvaged(store: StoreId) -> Iterator[Source | None]:
+    yield store
+
+
+@contextmanager
+def fresh(place: Path) -> Iterator[None]:  # noqa: ARG001
+    raise Unavailable(_WHY)
+    yield
+
+
+def carry(table: str, columns: Sequence[str] = ()) -> None:  # noqa: ARG001
+    raise Unavailable(_WHY)
+
+
+logger = logging.getLogger(__name__)
+
+_ABANDONED_SECONDS = 6 * 3600
+# Who builds or reads a view has locks for as long as that takes. Below ``deadlock_timeout``: this gives way, not they
+_IN_USE_SECONDS = 0.5
+_PREFIX = "view:"
+_FIND = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
+_TABLES = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = to_regnamespace(%s)"
+_USED = (
+    "SELECT n.nspname, d.description FROM pg_namespace n JOIN pg_description d ON d.objoid = n.oid "
+    "AND d.classoid = 'pg_namespace'::regclass WHERE starts_with(d.description, %s)"
+)
+
+
+def names(store: StoreId, prefix: str = "") -> list[tuple[str, float]]:
+    found = []
+    for _, text in direct(store).rows(_USED, [_PREFIX]):
+        name, used = text.removeprefix(_PREFIX).split("@")
+        if name.startswith(f"{prefix or key_of(store)}-"):
+            schemas.note_view(name, url_of(store))
+            found.append((name, float(used)))
+    return found
+
+
+def touch(view: StoreId) -> bool:
+    try:
+        direct(view).rows(f"COMMENT ON SCHEMA {quote(schema_of(view))} IS %s", [_comment(view)])
+    except ProgrammingError:
+        stores.forget_schema(view)
+        return False
+    return True
+
+
+def _comment(view: StoreId) -> str:
+    return f"{_PREFIX}{view.name}@{clock.now().timestamp():.3f}"
+
+
+def make(
+    view: StoreId, store: StoreId, *, like: str | None, fill: Callable[[], object], may_publish: Callable[[], bool]
+) -> bool:
+    draft = draft_name(store, DRAFT_NAME)
+    make_draft(draft, store, empty=like is not None)
+    try:
+        if like is not None:
+            _copy(StoreId(Scope.VIEW, like), draft, store)
+        with opened(draft, store):
+            fill()
+        # With the store's write lock, so that no erasure is committed in between, and over its connection alone
+        with transaction.atomic(using=require_current_alias()):
+            return may_publish() and _publish(draft, view, store)
+    except ProgrammingError:  # an erasure removed the draft, or another process the view to start from
+        if _is_there(draft, store) and (like is None or _is_there(schema_of(StoreId(Scope.VIEW, like)), store)):
+            raise
+        return False
+    finally:
+        with suppress(DatabaseError):  # ``remove_abandoned`` does it later
+            direct(store).rows(f"DROP SCHEMA IF EXISTS {quote(draft)} CASCADE")
+        stores.forget_schema(view)
+
+
+def _copy(source: StoreId, draft: str, store: StoreId) -> None:
+    schema = schema_of(source)
+    statements = [text for text in _statements_of(schema, store) if not text.startswith(("INSERT", "SELECT"))]
+    tables = [text for text in statements if text.startswith("CREATE TABLE")]
+    names = direct(store).rows(_TABLES, [quote(schema)])
+    filling = [f"INSERT INTO {quote(name)} SELECT * FROM {quote(schema)}.{quote(name)}" for (name,) in names]
+    rest = [text for text in statements if not text.startswith("CREATE TABLE")]
+    with (
+        connected(draft, url=url_of(store), role=role_of(store)) as connection,
+        transaction.atomic(using=connection.alias),
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(";\n".join([*tables, *filling, *rest]))
+
+
+def _statements_of(schema: str, store: StoreId) -> list[str]:
+    with connected(schema, "store:view:source", url=url_of(store), role=role_of(store)) as connection:
+        return statements_of(connection, schema)
+
+
+def _publish(draft: str, view: StoreId, store: StoreId) -> bool:
+    if not rows.fetch(_FIND, [draft]):
+        return False
+    schemas.note_view(view.name, url_of(store))
+    name = schema_of(view)
+    if not rows.fetch(_FIND, [name]):
+        connection: Any = connections[require_current_alias()]
+        connection.run_unrestricted(f"ALTER SCHEMA {quote(draft)} RENAME TO {quote(name)}", ())
+        connection.run_unrestricted(f"COMMENT ON SCHEMA {quote(name)} IS %s", [_comment(view)])
+    return True
+
+
+def _is_there(schema: str, store: StoreId) -> bool:
+    return bool(direct(store).rows(_FIND, [schema]))
+
+
+def remove(found: Iterable[str]) -> None:
+    for view in (StoreId(Scope.VIEW, name) for name in found):
+        _remove_unused(schema_of(view), view)
+
+
+def remove_abandoned(store: StoreId) -> None:
+    for name, text in direct(store).rows(_USED, [DRAFT]):
+        if abs(clock.now().timestamp() - float(text.removeprefix(DRAFT))) > _ABANDONED_SECONDS:
+            _remove_unused(name, store)
+
+
+# It would wait for readers and builders of views, with the store's write lock, over a connection that a pooler may not
+# have. No view is published during a transaction that has the lock; if this process dies at its commit, a later read of
+# the past or the job that wipes calls ``forget``.
+def forget_early(store: StoreId) -> None:
+    pass
+
+
+def forget(store: StoreId) -> None:
+    for schema, text in direct(store).rows(_USED, [_PREFIX]):
+        if text.removeprefix(_PREFIX).startswith(f"{key_of(store)}-"):
+            _remove_view(schema, store)
+    for schema, _ in direct(store).rows(_USED, [DRAFT]):
+        if schema.startswith(f"{DRAFT_NAME}_{key_of(store)}_") and not _remove_unused(schema, store):
+            # Its builder does not publish it, and removes it. If that is killed, ``remove_abandoned`` does
+            with suppress(DatabaseError):  # it has just been removed
+                direct(store).rows(f"COMMENT ON SCHEMA {quote(schema)} IS '{DRAFT}0'")
+    remove_dead_copies(store)
+
+
+def remove_dead_copies(store: StoreId) -> list[str]:
+    """Remove what processes that were killed have left of copies of a store; return those that are still in use."""
+    copies = [name for name, _ in direct(store).rows(_USED, [DRAFT]) if name.startswith(f"{SCRATCH}_{key_of(store)}_")]
+    return [name for name in copies if machines.any_held(name) or not _remove_unused(name, store)]
+
+
+def _remove_view(schema: str, store: StoreId) -> None:
+    try:
+        direct(store).rows(f"DROP SCHEMA IF EXISTS {quote(schema)} CASCADE")
+    except OperationalError as error:
+        if not faults.is_locked(error):
+            raise
+        raise Locked(
+            f"a view of {store.name!r} at a past position is being read, so it could not be removed"
+        ) from error
+
+
+def _remove_unused(schema: str, store: StoreId) -> bool:
+    limit = f"SET LOCAL lock_timeout TO '{_IN_USE_SECONDS}s'"
+    try:
+        direct(store).rows(f"{limit}; DROP SCHEMA IF EXISTS {quote(schema)} CASCADE")
+    except OperationalError as error:
+        if not faults.is_locked(error):
+            raise
+        logger.info("a view of the past is in use, and is removed later: %s", schema)
+        return False
+    return True
+
+
+def forbid_writes() -> None:
+    connection: Any = connections[require_current_alias()]
+    connection.read_only = True

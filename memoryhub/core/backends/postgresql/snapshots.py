@@ -7,9 +7,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from memoryhub.core.backends.postgresql.schemas import quote, schema_of
-from memoryhub.core.backends.postgresql.servers import location_of, url_of
-from memoryhub.core.backends.postgresql.session import Session
+from memoryhub.core.backends.postgresql.pool import Session
+from memoryhub.core.backends.postgresql.schemas import location_of, quote, schema_of, url_of
 from memoryhub.core.errors import Invalid
 from memoryhub.core.stores.store_id import StoreId, folder_of
 

@@ -18,7 +18,7 @@ from django.db import DatabaseError
 
 from memoryhub.core import ids
 from memoryhub.core.backends.postgresql.schemas import Direct, current_schema, direct, quote
-from memoryhub.core.backends.postgresql.views import remove_dead_copies
+from memoryhub.core.backends.postgresql.scratch import remove_dead_copies
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store_id import StoreId, current_store
 from memoryhub.core.text import counted

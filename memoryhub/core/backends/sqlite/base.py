@@ -12,7 +12,7 @@ from django.db.utils import OperationalError
 
 from memoryhub.core.backends.sqlite.options import BUSY_TIMEOUT_SECONDS, PRAGMAS
 from memoryhub.core.stores.dialect import render
-from memoryhub.core.stores.gathered import GathersInserts, Row
+from memoryhub.core.stores.rows import GathersInserts, Row
 
 # SQLite's busy handler backs off to 100 ms, so late-comers overtake older waiters. Short jittered retries give every
 # writer the same chance, which keeps the longest wait well under the timeout (decision 7).

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -18,8 +20,9 @@ from memoryhub import env
 from memoryhub.core import clock
 from memoryhub.core.backends.sqlite.options import BUSY_TIMEOUT_SECONDS, connection_settings
 from memoryhub.core.disk import make_folder, sync
-from memoryhub.core.errors import Locked
+from memoryhub.core.errors import Invalid, Locked, NotFound, Unavailable
 from memoryhub.core.file_locks import lock
+from memoryhub.core.stores.routing import current_alias
 from memoryhub.core.stores.store_id import Scope, StoreId, folder_of
 
 NAME = "events.db"
@@ -94,3 +97,138 @@ def back_up(path: Path, *, reason: str) -> Path:
         source.backup(copy)
     sync(target)
     return target
+
+
+# What ``connect`` returns, and the errors of its connections
+FileConnection = sqlite3.Connection
+Error = sqlite3.Error
+DatabaseError = sqlite3.DatabaseError
+OperationalError = sqlite3.OperationalError
+
+_ALIAS = "store:view:backup"
+_PAGES_AT_ONCE = 1000
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+# Without Django; every statement commits by itself
+def open_database(path: Path, *, mode: str = "ro") -> sqlite3.Connection:
+    address = f"file:{quote(str(path))}?mode={mode}"
+    return sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None)
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """Copy a database at one moment, its WAL included, to a new private file; writers continue.
+
+    Raises:
+        NotFound: there is no such file.
+        Invalid: it is a folder or not an SQLite database.
+        Unavailable: it can't be read, or the copy can't be written.
+    """
+    if source.is_dir():
+        raise Invalid(f"{source} is a folder, not a file")
+    if not source.is_file():
+        raise NotFound(f"there is no file {source}")
+    try:
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+        with closing(_readable(source)) as original, closing(open_database(target, mode="rw")) as copy:
+            original.backup(copy)
+    except sqlite3.Error as error:
+        kind = Invalid if "not a database" in str(error) else Unavailable
+        raise kind(f"can't copy {source}: {error}") from error
+    except OSError as error:
+        raise Unavailable(f"can't write {target} ({error.strerror})") from error
+
+
+def overwrite(target: Path, source: Path, *, locked: Callable[[], None]) -> None:
+    """Replace the pages of ``target`` by those of ``source`` in one transaction.
+
+    Args:
+        target: a database in use; its tables may be damaged, if SQLite still recognises the file.
+        source: a database of the same page size; ``locked`` may still change it.
+        locked: called once, under the target's write lock, before the commit; an exception from it undoes everything.
+
+    Raises:
+        sqlite3.DatabaseError: the target is locked, not a database, or not writable.
+    """
+    called = False
+
+    def once(status: int, _left: int, _pages: int) -> None:
+        nonlocal called
+        if called:
+            return
+        if status in _BUSY:  # not locked; Python would retry forever
+            raise sqlite3.OperationalError("database is locked")
+        called = True
+        locked()
+
+    with closing(open_database(source)) as original, closing(open_database(target, mode="rw")) as replaced:
+        replaced.execute("PRAGMA writable_schema=ON")  # allows a malformed schema
+        replaced.execute("PRAGMA synchronous=FULL")
+        replaced.execute("PRAGMA schema_version").fetchone()  # reads the header, so fails if it is not a database
+        (pages,) = original.execute("PRAGMA page_count").fetchone()
+        # At least two steps: the first takes the lock, and the last commits
+        original.backup(replaced, pages=max(1, min(_PAGES_AT_ONCE, pages // 2)), progress=once)
+
+
+# A database with a WAL needs a writable folder; one on a read-only disk is opened as immutable
+def _readable(source: Path) -> sqlite3.Connection:
+    if os.access(source.parent, os.W_OK) and os.access(source, os.W_OK):
+        return open_database(source, mode="rw")
+    return sqlite3.connect(f"file:{quote(str(source))}?immutable=1", uri=True, isolation_level=None)
+
+
+# Two ways: a damaged file can't be copied by SQLite
+def keep_beside(source: Path, target: Path) -> None:
+    try:
+        copy_database(source, target)
+        make_single(target)
+    except (Unavailable, Invalid, sqlite3.DatabaseError):
+        _copy_files(source, target)
+
+
+def _copy_files(source: Path, target: Path) -> None:
+    remove_database(target)
+    try:
+        for end in ("", "-wal"):
+            path = source.with_name(source.name + end)
+            if path.exists():
+                copy = target.with_name(target.name + end)
+                copy.touch(0o600)
+                shutil.copyfile(path, copy)
+    except OSError as error:
+        raise Unavailable(f"can't write {target} ({error.strerror})") from error
+
+
+# Safe while others have the file open: without a valid header they can't write to it
+def swap_broken(path: Path, draft: Path, kept: Path) -> None:
+    move_database(path, kept)
+    link(draft, path)
+
+
+# Fails if the name exists
+def link(draft: Path, path: Path) -> None:
+    os.link(draft, path)
+    sync(path.parent)
+
+
+# Without a WAL beside it, and synced
+def make_single(path: Path) -> None:
+    with closing(open_database(path, mode="rw")) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE")
+    sync(path)
+
+
+# Makes a copy the current store; ``immutable`` reads it without changing a byte
+@contextmanager
+def opened(path: Path, *, immutable: bool = False) -> Iterator[None]:
+    with connected(path, _ALIAS, immutable=immutable):
+        token = current_alias.set(_ALIAS)
+        try:
+            yield
+        finally:
+            current_alias.reset(token)
+
+
+def remove_database(path: Path) -> None:
+    for file in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm", "-journal"))):
+        file.unlink(missing_ok=True)

@@ -7,8 +7,7 @@ from pathlib import Path
 from django.db import DatabaseError
 
 from memoryhub.core.backends.sqlite.files import connect_immutable, path_of
-from memoryhub.core.backends.sqlite.objects import LOG_TRIGGERS
-from memoryhub.core.backends.sqlite.templates import template_path
+from memoryhub.core.backends.sqlite.structure import LOG_TRIGGERS, template_path
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store_id import StoreId
 from memoryhub.core.text import counted

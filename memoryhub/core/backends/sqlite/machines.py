@@ -1,4 +1,4 @@
-"""A hub on one machine: a lease is a locked file, whose content is what its holder shows (decision 22)."""
+"""A hub on one machine, without a server: a lease is a locked file, whose content is what its holder shows (decision 22)."""
 
 from __future__ import annotations
 
@@ -116,3 +116,11 @@ def _folder() -> Path:
     folder = env.prepare_home() / "locks"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
+
+
+def address() -> str:
+    return "SQLite files in the home folder"
+
+
+def problems() -> list[tuple[str, str, str]]:
+    return []

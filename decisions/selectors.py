@@ -1,0 +1,306 @@
+"""Read decisions with their evidence, edges and lineage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.db.models import Count, QuerySet
+
+from decisions.edges import VISIBLE, Step, ancestors, descendants, heads
+from decisions.models import NEVER_ACCEPTED, Decision, DecisionStatus
+from decisions.present import decision_line
+from decisions.schemas import DecisionGet, DecisionList, DecisionView
+from memories.selectors.memories import ids_among
+from memories.uses.events import Use
+from memories.uses.notes import note_read
+from memoryhub.core import clock
+from memoryhub.core.entities import not_found
+from memoryhub.core.errors import Invalid, NotFound
+from memoryhub.core.log.quarantine import OUTSIDE, outside_quarantine, quarantine_marks
+from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.schemas import Listing
+from memoryhub.core.search import retrieval
+from memoryhub.core.stores import rows
+
+_STORED = [
+    name
+    for name in DecisionView.model_fields
+    if name not in ("edges", "superseded_by", "heads", "commits", "artifacts", "quarantine")
+]
+
+_OPEN = (DecisionStatus.PROPOSED, DecisionStatus.ACCEPTED)
+
+
+def find_decision(decision_id: int) -> Decision:
+    """Return the decision of that id.
+
+    Raises:
+        NotFound: there is none.
+    """
+    return find_decisions([decision_id])[0]
+
+
+def find_decisions(ids: Sequence[int]) -> list[Decision]:
+    """Return decisions in the order of ``ids``.
+
+    Raises:
+        NotFound: some are missing; the message names them.
+    """
+    found = {decision.id: decision for decision in Decision.objects.filter(id__in=list(ids))}
+    missing = [decision_id for decision_id in ids if decision_id not in found]
+    if missing:
+        raise not_found("decision", missing)
+    return [found[decision_id] for decision_id in ids]
+
+
+def views(decisions: Sequence[Decision], *, with_heads: bool = True) -> list[dict[str, Any]]:
+    """Return decisions as JSON data with edges and evidence, in six queries for any number of them.
+
+    ``with_heads=False`` skips the replacements of superseded ones: their chains may be long.
+    """
+    ids = [decision.id for decision in decisions]
+    edges, superseded_by = _edges(ids), _superseded_by(decisions)
+    commits, artifacts = commits_of(ids), _artifacts(ids)
+    quarantine = quarantine_marks(ids)
+    superseded = {decision.id for decision in decisions if decision.status == DecisionStatus.SUPERSEDED}
+    replaced = heads([key for key in ids if key in superseded_by or key in superseded]) if with_heads else {}
+    return [
+        DecisionView(
+            **{name: getattr(decision, name) for name in _STORED},
+            edges=edges.get(decision.id, []),
+            superseded_by=superseded_by.get(decision.id, []),
+            heads=replaced.get(decision.id, []),
+            commits=commits.get(decision.id, []),
+            artifacts=artifacts.get(decision.id, []),
+            quarantine=quarantine.get(decision.id, ""),
+        ).model_dump(mode="json")
+        for decision in decisions
+    ]
+
+
+def commits_of(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
+    """Map decisions to their commits, the latest first."""
+    found = _for_each(
+        "SELECT l.decision_id, c.id, c.sha, c.message, c.committed_at, l.link_type FROM decisions_commitlink l "
+        "JOIN sessions_app_commit c ON c.id = l.commit_id WHERE l.decision_id IN ({marks}) "
+        f"AND l.event {OUTSIDE} AND c.id {OUTSIDE} "
+        "ORDER BY c.committed_at DESC, c.id DESC",
+        ids,
+    )
+    return _grouped(
+        (
+            decision_id,
+            {
+                "id": commit_id,
+                "sha": sha,
+                "message": message.split("\n", 1)[0],
+                "date": clock.day(rows.time_text(committed_at)),
+                "link_type": link_type,
+            },
+        )
+        for decision_id, commit_id, sha, message, committed_at, link_type in found
+    )
+
+
+def decisions_of_commits(commit_ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
+    """Map commits to their decisions and link types, the earliest first."""
+    found = _for_each(
+        "SELECT l.commit_id, d.id, d.title, l.link_type FROM decisions_commitlink l "
+        "JOIN decisions_decision d ON d.id = l.decision_id WHERE l.commit_id IN ({marks}) "
+        f"AND l.event {OUTSIDE} AND d.id {OUTSIDE} ORDER BY d.id",
+        commit_ids,
+    )
+    return _grouped(
+        (commit_id, {"id": decision_id, "title": title, "link_type": link_type})
+        for commit_id, decision_id, title, link_type in found
+    )
+
+
+def _edges(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
+    found = _for_each(
+        "SELECT e.from_id, e.relation, e.to_id, d.title FROM decisions_decisionedge e "
+        "JOIN decisions_decision d ON d.id = e.to_id WHERE e.from_id IN ({marks}) "
+        f"AND {VISIBLE} ORDER BY e.relation, e.to_id",
+        ids,
+    )
+    return _grouped((start, {"relation": relation, "to": to, "title": title}) for start, relation, to, title in found)
+
+
+# A decision in force has none: those that name it are proposed or rejected. A proposal may give way to another.
+def _superseded_by(decisions: Sequence[Decision]) -> dict[int, list[int]]:
+    retired = [decision.id for decision in decisions if decision.status not in _OPEN]
+    heirs = _for_each(
+        "SELECT e.to_id, e.from_id, heir.status FROM decisions_decisionedge e "
+        "JOIN decisions_decision heir ON heir.id = e.from_id WHERE e.relation = 'supersedes' "
+        f"AND e.to_id IN ({{marks}}) AND {VISIBLE} ORDER BY e.from_id",
+        retired,
+    )
+    accepted = [(end, start) for end, start, status in heirs if status not in NEVER_ACCEPTED]
+    replaced = {end for end, _ in accepted}
+    proposed = [row[:2] for row in heirs if row[2] == DecisionStatus.PROPOSED and row[0] not in replaced]
+    superseded = {decision.id for decision in decisions if decision.status == DecisionStatus.SUPERSEDED}
+    return _grouped([*accepted, *(row for row in proposed if row[0] in superseded)])
+
+
+def _artifacts(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
+    found = _for_each(
+        "SELECT decision_id, kind, value FROM decisions_artifactlink WHERE decision_id IN ({marks}) "
+        f"AND event {OUTSIDE} ORDER BY kind, value",
+        ids,
+    )
+    return _grouped((decision_id, {"kind": kind, "value": value}) for decision_id, kind, value in found)
+
+
+def _for_each(sql: str, ids: Sequence[int]) -> list[tuple[Any, ...]]:
+    return rows.fetch(sql.format(marks=", ".join(["%s"] * len(ids))), list(ids)) if ids else []
+
+
+def _grouped(pairs: Any) -> dict[int, list[Any]]:
+    grouped: dict[int, list[Any]] = {}
+    for key, value in pairs:
+        grouped.setdefault(key, []).append(value)
+    return grouped
+
+
+# Decisions shown per side of a lineage, nearest first.
+MAX_STEPS = 50
+
+
+def get_decisions(*, command: DecisionGet) -> list[dict[str, Any]]:
+    """Return decisions with their evidence: by id in the given order, of a topic, or behind a file, best first.
+
+    Raises:
+        NotFound: an id is unknown, or no decision was found for the topic or file.
+        Invalid: not exactly one of ``ids``, ``topic`` and ``file_path`` is given.
+    """
+    with retrieval("decisions", command):
+        given = [name for name in ("ids", "topic", "file_path") if getattr(command, name)]
+        if len(given) != 1:
+            raise Invalid(f"give one of ids, topic and file_path; got {' and '.join(given) or 'none'}")
+        found = views(_wanted(command))
+        note_read(Use.FETCHED, [decision["id"] for decision in found])
+        if not command.lineage:
+            return found
+        return [{**decision, "lineage": lineage_of(decision["id"])} for decision in found]
+
+
+def _wanted(command: DecisionGet) -> list[Decision]:
+    if command.ids:
+        return find_decisions(command.ids)
+    if command.topic:
+        return _of_topic(command.topic, command.limit)
+    return _behind(command.file_path, command.limit)
+
+
+# Decisions in force first, then the superseded ones; each newest first.
+def _of_topic(topic: str, limit: int) -> list[Decision]:
+    chain = outside_quarantine(Decision.objects.filter(topic=topic))
+    in_force = list(chain.exclude(status="superseded").order_by("-id")[:limit])
+    superseded = list(chain.filter(status="superseded").order_by("-id")[: limit - len(in_force)])
+    if not in_force and not superseded:
+        raise NotFound(f"there is no decision on topic {topic!r}; search for its subject instead")
+    return in_force + superseded
+
+
+# Ranks by the number of commits that touch the path; a direct file artifact counts as one. `path0` is the upper bound
+# of a folder's range: `0` follows `/`.
+def _behind(file_path: str, limit: int) -> list[Decision]:
+    path = file_path.strip().removeprefix("./").rstrip("/")
+    inside = (path, f"{path}/", f"{path}0")
+    found = rows.fetch(
+        "WITH touching(decision_id, weight) AS ("
+        "SELECT l.decision_id, count(DISTINCT l.commit_id) FROM decisions_commitfile f "
+        "JOIN decisions_commitlink l ON l.commit_id = f.commit_id "
+        "WHERE (f.path = %s OR (f.path >= %s AND f.path < %s)) "
+        f"AND l.event {OUTSIDE} AND l.commit_id {OUTSIDE} GROUP BY l.decision_id "
+        "UNION ALL SELECT decision_id, 1 FROM decisions_artifactlink "
+        f"WHERE kind = 'file_path' AND (value = %s OR (value >= %s AND value < %s)) AND event {OUTSIDE}) "
+        f"SELECT decision_id, sum(weight) FROM touching WHERE decision_id {OUTSIDE} "
+        "GROUP BY decision_id ORDER BY 2 DESC, 1 DESC LIMIT %s",
+        [*inside, *inside, limit],
+    )
+    if not found:
+        raise NotFound(f"there is no decision behind {file_path[:200]!r}; search for its subject instead")
+    return find_decisions([decision_id for decision_id, _ in found])
+
+
+def lineage_of(decision_id: int) -> dict[str, Any]:
+    """Return a decision's ancestors and descendants, nearest first, and the decisions now in force.
+
+    At most ``MAX_STEPS`` per side; ``ancestor_count`` and ``descendant_count`` are the totals.
+    """
+    before, after = ancestors(decision_id), descendants(decision_id)
+    current = heads([decision_id]).get(decision_id, [])
+    shown = [*before[:MAX_STEPS], *after[:MAX_STEPS]]
+    ids = [*(step.id for step in shown), *current]
+    by_id = {decision.id: decision for decision in Decision.objects.filter(id__in=ids)}
+    return {
+        "ancestors": _steps(before[:MAX_STEPS], by_id),
+        "ancestor_count": len(before),
+        "descendants": _steps(after[:MAX_STEPS], by_id),
+        "descendant_count": len(after),
+        "heads": [_brief(by_id[head]) for head in current if head in by_id],
+    }
+
+
+def _steps(steps: Sequence[Step], by_id: dict[int, Decision]) -> list[dict[str, Any]]:
+    return [
+        {**_brief(by_id[step.id]), "depth": step.depth, "relation": step.relation, "via": step.via}
+        for step in steps
+        if step.id in by_id
+    ]
+
+
+def _brief(decision: Decision) -> dict[str, Any]:
+    return {
+        "id": decision.id,
+        "title": decision.title,
+        "status": decision.status,
+        "decided_at": clock.day(decision.decided_at),
+    }
+
+
+def list_decisions(*, command: DecisionList) -> Listing:
+    """Return a page of decisions, the latest recorded first; concurrent writes neither skip nor repeat any."""
+    with retrieval("decision_list", command):
+        matching = filtered(command)
+        parts = decode_cursor(command.cursor, (int,))
+        rest = matching.filter(id__lt=parts[0]) if parts else matching
+        found = list(rest.order_by("-id")[: command.limit + 1])
+        shown = found[: command.limit]
+        return page(
+            [{"id": decision.id, "title": decision.title} for decision in shown]
+            if command.compact
+            else views(shown, with_heads=False),
+            total=matching.count(),
+            more=len(found) > command.limit,
+            cursor_of=lambda item: encode_cursor(item["id"]),
+            line=decision_line,
+            max_tokens=command.max_tokens,
+        )
+
+
+def filtered(command: DecisionList) -> QuerySet[Decision]:
+    """Return the decisions that match the filters."""
+    wanted = {
+        "status": command.status,
+        "impact": command.impact,
+        "phase": command.phase,
+        "topic": command.topic,
+        "iteration_id": command.iteration_id,
+    }
+    matching = Decision.objects.filter(**{key: value for key, value in wanted.items() if value})
+    found: QuerySet[Decision] = outside_quarantine(matching)
+    return found.exclude(review="") if command.review else found
+
+
+def suggest_decisions(typed: str) -> list[str]:
+    """Return ids of decisions that start with ``typed``, the newest first."""
+    return ids_among(outside_quarantine(Decision.objects.all()), typed)
+
+
+def count_by_status() -> dict[str, int]:
+    """Return the number of decisions of each status."""
+    found = outside_quarantine(Decision.objects.all())
+    return dict(found.values_list("status").annotate(Count("id")).order_by("status"))

@@ -1,0 +1,369 @@
+"""Record, supersede, link and mark decisions. Their text never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.db.models import Q
+
+from decisions.edges import heads, path_between, replaced_by, superseded_among, visible_edges
+from decisions.events import (
+    DECISION_EVIDENCED,
+    DECISION_LINKED,
+    DECISION_MARKED,
+    DECISION_RECORDED,
+    DECISION_UNLINKED,
+    Artifact,
+    CommitEvidence,
+    DecisionEvidenced,
+    DecisionLinked,
+    DecisionMarked,
+    DecisionRecorded,
+    DecisionUnlinked,
+    Edge,
+)
+from decisions.models import LINEAGE, ArtifactKind, Decision, DecisionStatus, EdgeRelation, LinkType
+from decisions.schemas import (
+    DecisionEvidence,
+    DecisionFields,
+    DecisionLink,
+    DecisionMark,
+    DecisionRecord,
+    DecisionResult,
+    DecisionSupersede,
+    DecisionUnlink,
+    Evidence,
+)
+from decisions.selectors import find_decision, find_decisions
+from memoryhub.core import clock, log
+from memoryhub.core.errors import Conflict, Invalid, NotFound
+from memoryhub.core.events.rollback import Effect, Step, Values, define_effect
+from memoryhub.core.models import RawEvent
+from memoryhub.core.origin import current_origin
+from memoryhub.core.text import flat
+from sessions_app.models import Commit
+
+_KIND_OF_FIELD = {
+    "files": ArtifactKind.FILE_PATH,
+    "prs": ArtifactKind.PR,
+    "notes": ArtifactKind.NOTE,
+    "validations": ArtifactKind.VALIDATION,
+}
+
+
+def add_evidence(*, command: DecisionEvidence) -> DecisionResult:
+    """Add evidence to a decision; existing evidence is not added again.
+
+    Raises:
+        NotFound: there is no such decision, or no commit of a named #id.
+        Invalid: no evidence is named.
+    """
+    with log.transaction():
+        decision = find_decision(command.id)
+        answer = DecisionResult(id=decision.id, status=decision.status, title=decision.title)
+        if log.find_by_key(command.idempotency_key, DECISION_EVIDENCED):
+            return answer.model_copy(update={"is_new": False})
+        commits, waiting = commits_named(command.commits, command.link_type)
+        artifacts = [*artifacts_of(command), *waiting]
+        if not commits and not artifacts:
+            raise Invalid(f"pass at least one of {', '.join(Evidence.model_fields)}")
+        payload = DecisionEvidenced(decision_id=decision.id, artifacts=artifacts, commits=commits)
+        draft = log.prepare(DECISION_EVIDENCED, payload)
+        log.append(draft, stream=f"decision:{decision.id}", idempotency_key=command.idempotency_key)
+        return answer.model_copy(update={"redacted": list(draft.redactions)})
+
+
+def artifacts_of(evidence: Evidence) -> list[Artifact]:
+    """Return the evidence other than commits."""
+    return [
+        Artifact(kind=kind, value=value.removeprefix("./") if kind is ArtifactKind.FILE_PATH else value)
+        for field, kind in _KIND_OF_FIELD.items()
+        for value in dict.fromkeys(getattr(evidence, field))
+    ]
+
+
+def commits_named(
+    names: Sequence[str], link_type: LinkType = LinkType.IMPLEMENTS
+) -> tuple[list[CommitEvidence], list[Artifact]]:
+    """Resolve commits by sha or #id; unknown shas become artifacts until the commit is recorded.
+
+    Raises:
+        NotFound: there is no commit of a #id.
+    """
+    ids = [int(name[1:]) for name in names if name.startswith("#")]
+    shas = [name for name in names if not name.startswith("#")]
+    wanted = Q(id__in=ids)
+    for sha in shas:
+        wanted |= Q(sha__gte=sha, sha__lt=f"{sha}g")
+    known = dict(Commit.objects.filter(wanted).values_list("id", "sha")) if names else {}
+    missing = [commit_id for commit_id in ids if commit_id not in known]
+    if missing:
+        raise NotFound(f"there is no commit #{missing[0]} here; pass its sha, or record it first")
+    unknown = [sha for sha in shas if not any(full.startswith(sha) for full in known.values())]
+    commits = [CommitEvidence(commit_id=commit_id, link_type=link_type) for commit_id in sorted(known)]
+    return commits, [Artifact(kind=ArtifactKind.COMMIT, value=sha) for sha in dict.fromkeys(unknown)]
+
+
+_TEXTS = ("title", "context", "chosen", "alternatives", "rationale", "impact", "phase", "topic", "status", "source")
+_INHERITED = ("title", "impact", "phase", "topic", "context")
+_RELATIONS = tuple(EdgeRelation)
+
+
+def record_decision(*, command: DecisionRecord) -> DecisionResult:
+    """Record a decision with its edges and evidence, and supersede those it replaces.
+
+    A proposed decision supersedes accepted ones once it is accepted, a rejected one never.
+
+    Raises:
+        NotFound: it names an unknown decision, or an unknown #id of a commit.
+        Conflict: it supersedes one that is already superseded, and ``branch`` is off; the data has the heads.
+        Invalid: the status is ``superseded``.
+    """
+    _check_status(command.status)
+    with log.transaction():
+        first = log.find_by_key(command.idempotency_key, DECISION_RECORDED)
+        if first:
+            return _again(first)
+        edges = _edges(command)
+        find_decisions(list(dict.fromkeys(edge.to for edge in edges)))
+        refuse_superseded(edges, branch=command.branch)
+        commits, waiting = commits_named(command.commits)
+        payload = DecisionRecorded(
+            **_fields(command),
+            edges=edges,
+            commits=commits,
+            artifacts=[*artifacts_of(command), *waiting],
+        )
+        draft = log.prepare(DECISION_RECORDED, payload)
+        event = log.append(draft, entity="decision", idempotency_key=command.idempotency_key)
+        named = [edge.to for edge in edges if edge.relation is EdgeRelation.SUPERSEDES]
+        superseded = replaced_by(event.position, named)
+    return DecisionResult(
+        id=event.position,
+        status=draft.payload.status,
+        title=draft.payload.title,
+        superseded=superseded,
+        supersedes_once_accepted=_waiting(named, superseded, draft.payload.status),
+        redacted=list(draft.redactions),
+    )
+
+
+def _waiting(named: Sequence[int], superseded: Sequence[int], status: DecisionStatus) -> list[int]:
+    if status is not DecisionStatus.PROPOSED:
+        return []
+    return [decision_id for decision_id in named if decision_id not in superseded]
+
+
+def supersede_decision(*, command: DecisionSupersede) -> DecisionResult:
+    """Record a replacement; title, context, impact, phase and topic default to the earlier decision's.
+
+    Raises:
+        NotFound, Conflict, Invalid: as ``record_decision``.
+    """
+    with log.transaction():
+        earlier = find_decision(command.id)
+        given = command.model_dump(exclude={"id"}, exclude_unset=True, exclude_none=True)
+        before = {name: getattr(earlier, name) for name in _INHERITED}
+        # Older versions allowed line breaks in these.
+        before |= {name: flat(before[name]) for name in ("title", "phase", "topic")}
+        return record_decision(command=DecisionRecord(**{**before, **given, "supersedes": [earlier.id]}))
+
+
+def _check_status(status: DecisionStatus) -> None:
+    if status is DecisionStatus.SUPERSEDED:
+        raise Invalid("status superseded cannot be set; record the decision that replaces it")
+
+
+def _fields(command: DecisionFields) -> dict[str, Any]:
+    given = command.model_dump(include=set(_TEXTS), exclude_unset=True)
+    given["author"] = command.author or current_origin().actor
+    if command.decided_at:
+        given["decided_at"] = clock.to_text(command.decided_at)
+    return given
+
+
+def _edges(command: DecisionRecord) -> list[Edge]:
+    named = {relation: dict.fromkeys(getattr(command, relation)) for relation in _RELATIONS}
+    return [Edge(relation=relation, to=to) for relation, ids in named.items() for to in ids]
+
+
+def refuse_superseded(edges: Sequence[Edge], *, branch: bool) -> None:
+    """Raise if an edge supersedes a decision again, unless ``branch`` allows a second head.
+
+    Raises:
+        Conflict: the target is already superseded; the data has the heads.
+    """
+    replaced = [edge.to for edge in edges if edge.relation is EdgeRelation.SUPERSEDES]
+    superseded = superseded_among(replaced)
+    if not superseded or branch:
+        return
+    current = heads(superseded[:1]).get(superseded[0], [])
+    listed = ", ".join(f"#{head}" for head in current)
+    raise Conflict(
+        f"#{superseded[0]} is already superseded and {listed} is in force; supersede that, or pass branch=true for "
+        "a second head",
+        id=superseded[0],
+        heads=current,
+    )
+
+
+def _again(event: RawEvent) -> DecisionResult:
+    decision = find_decision(event.position)
+    return DecisionResult(id=decision.id, status=decision.status, title=decision.title, is_new=False)
+
+
+# Decisions shown at each end of a path.
+_ENDS = 10
+
+
+def link_decisions(*, command: DecisionLink) -> DecisionResult:
+    """Add an edge between two decisions; an existing edge is not added again.
+
+    Raises:
+        NotFound: one of them does not exist.
+        Conflict: the edge would close a cycle of supersedes, refines and depends_on; or the target is already
+            superseded and ``branch`` is off.
+        Invalid: both are the same.
+    """
+    if command.id == command.to:
+        raise Invalid(f"#{command.id} cannot be linked to itself")
+    with log.transaction():
+        decision, _ = find_decisions([command.id, command.to])
+        edge = Edge(relation=command.relation, to=command.to)
+        if _is_there(command):
+            return _answer(decision, is_new=False)
+        if command.relation in LINEAGE:
+            _refuse_cycle(command)
+        refuse_superseded([edge], branch=command.branch)
+        draft = log.prepare(DECISION_LINKED, DecisionLinked(decision_id=decision.id, edge=edge))
+        log.append(draft, stream=f"decision:{decision.id}", idempotency_key=command.idempotency_key)
+        named = [command.to] if command.relation is EdgeRelation.SUPERSEDES else []
+        superseded = replaced_by(decision.id, named)
+    return _answer(decision).model_copy(update={"superseded": superseded})
+
+
+def unlink_decisions(*, command: DecisionUnlink) -> DecisionResult:
+    """Remove an edge between two decisions; what it superseded is in force again unless another supersedes it.
+
+    An import does not add it again.
+
+    Raises:
+        NotFound: one of the decisions does not exist, or there is no such edge.
+    """
+    with log.transaction():
+        decision, _ = find_decisions([command.id, command.to])
+        if log.find_by_key(command.idempotency_key, DECISION_UNLINKED):
+            return _answer(decision, is_new=False)
+        if not _is_there(command):
+            raise NotFound(
+                f"#{command.id} does not name #{command.to} as {command.relation}; decision_get shows its edges"
+            )
+        edge = Edge(relation=command.relation, to=command.to)
+        payload = DecisionUnlinked(decision_id=decision.id, edge=edge, reason=command.reason)
+        draft = log.prepare(DECISION_UNLINKED, payload)
+        log.append(draft, stream=f"decision:{decision.id}", idempotency_key=command.idempotency_key)
+        decision.refresh_from_db()
+    return _answer(decision)
+
+
+def mark_decision(*, command: DecisionMark) -> DecisionResult:
+    """Set a decision's status, or clear its review note.
+
+    Accepting a decision supersedes those that it names; rejecting it brings them back into force.
+
+    Raises:
+        NotFound: there is no such decision.
+        Conflict: it is superseded, or is to be accepted without a choice.
+        Invalid: the status is ``superseded``, or nothing is to change.
+    """
+    if command.status is DecisionStatus.SUPERSEDED:
+        raise Invalid("status superseded cannot be set; record the decision that replaces it")
+    if command.status is None and not command.reviewed:
+        raise Invalid("nothing to change: pass status or reviewed=true")
+    with log.transaction():
+        decision = find_decision(command.id)
+        if log.find_by_key(command.idempotency_key, DECISION_MARKED):
+            return _answer(decision, is_new=False)
+        if command.status is not None and superseded_among([decision.id]):
+            raise Conflict(f"#{decision.id} is superseded; mark the decision that replaces it", id=decision.id)
+        if command.status is DecisionStatus.ACCEPTED and not decision.chosen:
+            raise Conflict(f"#{decision.id} names no choice; supersede it with the decision that does", id=decision.id)
+        named = list(visible_edges().filter(from_id=decision.id, relation="supersedes").values_list("to_id", flat=True))
+        before = replaced_by(decision.id, named)
+        payload = DecisionMarked(
+            decision_id=decision.id,
+            status=command.status,
+            review="" if command.reviewed else None,
+            reason=command.reason,
+        )
+        log.append(
+            log.prepare(DECISION_MARKED, payload),
+            stream=f"decision:{decision.id}",
+            idempotency_key=command.idempotency_key,
+        )
+        decision.refresh_from_db()
+        superseded = [replaced for replaced in replaced_by(decision.id, named) if replaced not in before]
+    return _answer(decision).model_copy(update={"superseded": superseded})
+
+
+def _is_there(command: DecisionLink | DecisionUnlink) -> bool:
+    edges = visible_edges().filter(from_id=command.id, relation=command.relation, to_id=command.to)
+    return bool(edges.exists())
+
+
+def _refuse_cycle(command: DecisionLink) -> None:
+    path = path_between(command.to, command.id)
+    if path:
+        left = len(path) - 2 * _ENDS
+        parts = [f"#{decision_id}" for decision_id in path]
+        shown = [*parts[:_ENDS], f"({left} more)", *parts[-_ENDS:]] if left > 0 else parts
+        chain = " → ".join(shown)
+        raise Conflict(
+            f"#{command.id} {command.relation} #{command.to} would close a cycle: {chain} → #{command.to}", path=path
+        )
+
+
+def _answer(decision: Decision, *, is_new: bool = True) -> DecisionResult:
+    return DecisionResult(id=decision.id, status=decision.status, title=decision.title, is_new=is_new)
+
+
+def _put_status_back(steps: Sequence[Step], reason: str) -> None:
+    current = heads([step.id for step in steps])
+    for step in steps:
+        status = _possible_status(step.after, is_head=current.get(step.id) == [step.id])
+        payload = DecisionMarked(decision_id=step.id, status=status, reason=reason)
+        log.append(log.prepare(DECISION_MARKED, payload), stream=f"decision:{step.id}")
+
+
+# Roll-back cannot accept a decision that is superseded now, whatever its status was.
+def _possible_status(wanted: str, *, is_head: bool) -> DecisionStatus:
+    status = DecisionStatus(wanted)
+    if status in (DecisionStatus.DEPRECATED, DecisionStatus.REJECTED):
+        return status
+    if not is_head:
+        return DecisionStatus.SUPERSEDED
+    return DecisionStatus.ACCEPTED if status is DecisionStatus.SUPERSEDED else status
+
+
+# A decision recorded without a status was accepted.
+def _read_status(position: int, payload: Mapping[str, Any]) -> dict[int, str]:
+    decision_id = payload.get("decision_id", position)
+    status = payload.get("status") or ("accepted" if decision_id == position else "")
+    return {decision_id: status} if status else {}
+
+
+define_effect(
+    Effect(
+        "mark",
+        110,
+        "status put back",
+        Values(
+            read=_read_status,
+            thing="decision",
+            also=(DECISION_RECORDED.name,),
+            unset="marked as reviewed, which stays",
+        ),
+        apply=_put_status_back,
+    )
+)

@@ -1,0 +1,425 @@
+"""Imports from other tools: their batches, what they have brought, and their undo. The trace in an event's header names its batch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count, Max, Min, QuerySet
+
+from governance.events import IMPORT_BEGAN, IMPORT_ENDED, IMPORT_UNDONE, ImportBegan, ImportEnded, ImportUndone
+from governance.rollback.downstream import find_downstream, in_groups, touched_by
+from governance.rollback.selectors import Header, Selected
+from memories.events import MEMORY_WRITTEN
+from memories.models import Memory, MemoryQuerySet, MemoryTag, Relation
+from memoryhub.core import clock, log
+from memoryhub.core.entities import find_entities
+from memoryhub.core.errors import Conflict, NotFound, PreconditionFailed
+from memoryhub.core.events.event_types import EventType
+from memoryhub.core.events.projection import void_sql
+from memoryhub.core.models import RawEvent
+from memoryhub.core.origin import Origin, use_origin
+from memoryhub.core.permissions import Act, demand
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, TEXTS
+from memoryhub.core.stores.store import StoreId, current_store
+from memoryhub.core.text import counted, flat, shortened
+from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED
+from sessions_app.events.sessions import TURN_BEGAN
+from sessions_app.models import Session, Turn
+
+# Begins the trace of a batch's events; its position follows
+TRACE = "import:"
+_MAX_PLACE = 1_000
+_MOST_TAGS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One import into the current store; ``id`` is the position of the event that began it."""
+
+    id: int
+    tool: str
+    place: str
+    actor: str
+    began_at: datetime
+    # None if it was interrupted
+    counts: dict[str, int] | None
+    is_undone: bool
+    # Position of the event that ended it, 0 if it was interrupted
+    ended: int = 0
+
+
+def batch_of_trace(trace_id: str) -> int:
+    """Return the import that an event belongs to by the trace in its header, 0 for none."""
+    number = trace_id.removeprefix(TRACE)
+    return int(number) if number != trace_id and number.isdecimal() else 0
+
+
+def trace_of(batch: int) -> str:
+    """Return the trace of the events of an import."""
+    return f"{TRACE}{batch}"
+
+
+def begin_import(*, tool: str, place: str) -> int:
+    """Begin an import into the current store, and return its id."""
+    demand(Act.WRITE)
+    draft = log.prepare(IMPORT_BEGAN, ImportBegan(tool=tool, place=shortened(flat(place), _MAX_PLACE)))
+    with log.transaction():
+        return log.append(draft, entity="import").position
+
+
+@contextmanager
+def in_batch(tool: str, batch: int) -> Iterator[None]:
+    """Mark the events that are written inside as those of an import."""
+    with use_origin(source="import", actor=f"import:{tool}", trace_id=trace_of(batch)):
+        yield
+
+
+def end_import(batch: int, counts: dict[str, int]) -> None:
+    draft = log.prepare(IMPORT_ENDED, ImportEnded(batch=batch, counts=counts))
+    with log.transaction():
+        log.append(draft, stream=f"{TRACE}{batch}")
+
+
+@dataclass
+class ImportRun:
+    """An import that becomes a batch with its first event, so that one that changes nothing leaves no trace."""
+
+    tool: str
+    place: str
+    store: StoreId
+    batch: int | None = None
+    _head: object = None
+    _is_written: bool = False
+
+    def begin(self) -> int:
+        """Return the batch; in an open transaction of the log."""
+        head = log.open_head()
+        # A transaction that was rolled back took its batch with it
+        if self.batch is None or not (self._is_written or head is self._head):
+            self._head = head
+            self.batch = begin_import(tool=self.tool, place=self.place)
+            log.before_commit(self._keep)
+        return self.batch
+
+    def _keep(self) -> None:
+        self._is_written = True
+
+    def end(self, counts: dict[str, int]) -> int | None:
+        """Record the counts and return the batch; None if nothing was written."""
+        if self.batch is None or not self._is_written:
+            return None
+        end_import(self.batch, {name: count for name, count in counts.items() if count})
+        return self.batch
+
+
+_run: ContextVar[ImportRun | None] = ContextVar("import_run", default=None)
+
+
+@contextmanager
+def recorded_import(*, tool: str, place: str) -> Iterator[ImportRun]:
+    """Make what is written to the current store inside one batch, which can be undone."""
+    run = ImportRun(tool, place, current_store())
+    token = _run.set(run)
+    try:
+        yield run
+    finally:
+        _run.reset(token)
+
+
+@log.guard
+def _mark(_: EventType[Any], origin: Origin) -> Origin:
+    run = _run.get()
+    if run is None or run.store != current_store():
+        return origin
+    token = _run.set(None)
+    try:
+        return replace(origin, trace_id=trace_of(run.begin()))
+    finally:
+        _run.reset(token)
+
+
+@contextmanager
+def preview_only() -> Iterator[None]:
+    """Undo all that is written to the current store inside: what an import would do is what it did."""
+    with suppress(_Previewed), log.transaction():
+        yield
+        raise _Previewed
+
+
+class _Previewed(Exception):
+    pass
+
+
+def list_batches() -> list[Batch]:
+    """Return the imports into the current store, newest first."""
+    wanted = [known.name for known in (IMPORT_BEGAN, IMPORT_ENDED, IMPORT_UNDONE)]
+    events = RawEvent.objects.filter(event_type__in=wanted).order_by("position")
+    began: dict[int, RawEvent] = {}
+    ended: dict[int, tuple[int, dict[str, int]]] = {}
+    undone: set[int] = set()
+    for event in events:
+        payload = json.loads(event.payload_json or "{}")
+        if event.event_type == IMPORT_BEGAN.name:
+            began[event.position] = event
+        elif event.event_type == IMPORT_ENDED.name:
+            ended[payload["batch"]] = (event.position, payload["counts"])
+        else:
+            undone.add(payload["batch"])
+    return [
+        _batch(event, *ended.get(position, (0, None)), is_undone=position in undone)
+        for position, event in sorted(began.items(), reverse=True)
+    ]
+
+
+def _batch(event: RawEvent, ended: int, counts: dict[str, int] | None, *, is_undone: bool) -> Batch:
+    payload = json.loads(event.payload_json or "{}")
+    when = clock.from_text(event.occurred_at)
+    place = payload.get("place", "")
+    return Batch(event.position, payload.get("tool", ""), place, event.actor, when, counts, is_undone, ended)
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What an import has brought, as far as it is still there."""
+
+    # Names of kinds with their numbers, the most first
+    kinds: dict[str, int]
+    # The ten most frequent
+    tags: dict[str, int]
+    sessions: int
+    turns: int
+    # When the tool wrote the memories; None without any
+    oldest: datetime | None
+    newest: datetime | None
+
+    @property
+    def memories(self) -> int:
+        return sum(self.kinds.values())
+
+
+def gain_of(batch: Batch) -> Gain:
+    """Count what is in the store because of an import."""
+    memories = imported_memories(batch)
+    period = memories.aggregate(oldest=Min("created_at"), newest=Max("created_at"))
+    kinds = memories.values_list("kind").annotate(count=Count("id")).order_by("-count", "kind")
+    tags = MemoryTag.objects.filter(memory_id__in=memories.values("id"))
+    most = tags.values_list("tag").annotate(count=Count("memory_id")).order_by("-count", "tag")[:_MOST_TAGS]
+    return Gain(
+        dict(kinds),
+        dict(most),
+        Session.objects.filter(id__in=_positions(batch, SESSION_STARTED)).count(),
+        Turn.objects.filter(id__in=_positions(batch, TURN_BEGAN)).count(),
+        **period,
+    )
+
+
+def imported_memories(batch: Batch) -> MemoryQuerySet:
+    """Return the memories that an import created and nobody has deleted since."""
+    found: MemoryQuerySet = Memory.objects.live().filter(id__in=_positions(batch, MEMORY_WRITTEN))
+    return found
+
+
+def _positions(batch: Batch, event_type: EventType[Any]) -> QuerySet[RawEvent, Any]:
+    return events_of(batch).filter(event_type=event_type.name).values("position")
+
+
+def events_of(batch: Batch) -> QuerySet[RawEvent]:
+    events = RawEvent.objects.filter(position__gt=batch.id, trace_id=trace_of(batch.id))
+    # The log has no index of traces
+    return events.filter(position__lt=batch.ended) if batch.ended else events
+
+
+# (one, several), in the order of a sentence; of counts that are no nouns, both are the same
+_COUNTED = {
+    "created": ("new", "new"),
+    "revised": ("revised", "revised"),
+    "unchanged": ("unchanged", "unchanged"),
+    "duplicates": ("exact copy", "exact copies"),
+    "conflicts": ("changed here too", "changed here too"),
+    "deleted": ("deleted here", "deleted here"),
+    "sessions": ("session", "sessions"),
+    "sessions_extended": ("session with more turns", "sessions with more turns"),
+    "sessions_known": ("known session", "known sessions"),
+    "relations": ("relation", "relations"),
+    "removed": ("removed", "removed"),
+    "replaced": ("note of the same text removed", "notes of the same texts removed"),
+    "left_out_count": ("left out", "left out"),
+}
+COUNTED = tuple(_COUNTED)
+
+
+def counts_text(counts: Mapping[str, int] | None) -> str:
+    """Return what became of the records of an import: "12 new, 3 exact copies, 1 left out"."""
+    found = counts or {}
+    return ", ".join(counted(found[name], *nouns) for name, nouns in _COUNTED.items() if found.get(name))
+
+
+def find_batch(batch_id: int) -> Batch:
+    """Return an import of the current store.
+
+    Raises:
+        NotFound: there is none with this number.
+    """
+    found = next((batch for batch in list_batches() if batch.id == batch_id), None)
+    if found is None:
+        raise NotFound(f"there is no import #{batch_id}; `memory-hub import list` lists them", id=batch_id)
+    return found
+
+
+# Kept items that an undo names; all of them are kept
+_MOST_NAMED = 50
+_ITEMS = {"memory": ("memory", "memories")}
+_LATER = (
+    f"SELECT DISTINCT stream_id FROM raw_events WHERE position > %s AND stream_id IN {TEXTS} "
+    f"AND position NOT IN {IDS} AND position NOT IN ({{void}})"
+)
+
+# By what is not of the batch, and counts
+_USED = (
+    f"SELECT DISTINCT session_id FROM raw_events WHERE position > %s AND session_id IN {TEXTS} "
+    f"AND position NOT IN {IDS} AND position NOT IN ({{void}})"
+)
+# Beside entities whose stream has their number
+_CREATES = {SESSION_STARTED.name, TURN_BEGAN.name, COMMIT_RECORDED.name}
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    id: int
+    title: str
+    # "revised since", "#412 builds on it"
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """What an undo would do. ``token`` confirms it."""
+
+    batch: Batch
+    events: int
+    # How many items of each type disappear: ``{"memory": 12}``
+    items: dict[str, int]
+    void: list[int]
+    kept: list[Kept]
+    token: str
+
+    @property
+    def items_text(self) -> str:
+        """The items that disappear: "12 memories, 1 session"."""
+        return ", ".join(counted(count, *_ITEMS.get(name, (name,))) for name, count in self.items.items())
+
+
+def preview_undo(batch_id: int) -> Undo:
+    """Return what an undo of an import would do; changes nothing.
+
+    Raises:
+        NotFound: there is no such import.
+        Conflict: it was undone already.
+    """
+    batch = find_batch(batch_id)
+    if batch.is_undone:
+        raise Conflict(
+            f"import #{batch.id} was undone already; if that was interrupted, `memory-hub rebuild` completes it",
+            id=batch.id,
+        )
+    headers = _headers(batch)
+    sessions = _sessions_in_use(headers)
+    kept = _kept([header for header in headers if not _session_of(header)]) | _kept_sessions(headers, sessions)
+    stay = {*kept, *_kept_relations(headers, kept)}
+    void = [header for header in headers if header.entity not in stay and _session_of(header) not in sessions]
+    positions = [header.position for header in void]
+    created = (header for header in void if header.stream.endswith(f":{header.position}") or header.type in _CREATES)
+    items = Counter(header.stream.partition(":")[0] for header in created)
+    token = hashlib.sha256(json.dumps([batch.id, positions]).encode()).hexdigest()[:16]
+    return Undo(batch, len(void), dict(items), positions, list(kept.values())[:_MOST_NAMED], token)
+
+
+def undo_import(*, batch_id: int, token: str, progress: Callable[[int], None] = lambda _: None) -> Undo:
+    """Make an import undone, as it was previewed.
+
+    Raises:
+        NotFound, Conflict: as ``preview_undo``.
+        PreconditionFailed: the store has changed since the preview; the data has the new ``token``.
+    """
+    demand(Act.GOVERN)
+    with log.transaction():
+        plan = preview_undo(batch_id)
+        if plan.token != token:
+            raise PreconditionFailed(
+                "the store has changed since the preview; look again, and confirm", token=plan.token
+            )
+        kept = [item.id for item in plan.kept]
+        undone = ImportUndone(batch=batch_id, void=plan.void, kept=kept)
+        log.append(log.prepare(IMPORT_UNDONE, undone), stream=f"{TRACE}{batch_id}")
+    log.rebuild(progress)
+    return plan
+
+
+def _headers(batch: Batch) -> list[Header]:
+    found = events_of(batch).exclude(event_type=IMPORT_ENDED.name).order_by("position")
+    return [Header(*row) for row in found.values_list("position", "event_type", "stream_id", "session_id")]
+
+
+# The session whose story an event tells, "" if it is of a memory or a relation
+def _session_of(header: Header) -> str:
+    if header.stream.startswith("turn:"):
+        return header.session
+    return header.stream.removeprefix("session:") if header.stream.startswith("session:") else ""
+
+
+def _sessions_in_use(headers: Sequence[Header]) -> set[str]:
+    names = sorted({name for header in headers if (name := _session_of(header))})
+    own = [header.position for header in headers]
+    found = rows.fetch(_USED.format(void=void_sql()), [own[0], json.dumps(names), json.dumps(own)]) if names else ()
+    return {name for (name,) in found}
+
+
+def _kept_sessions(headers: Sequence[Header], names: Collection[str]) -> dict[int, Kept]:
+    began = [header for header in headers if header.type in _CREATES and _session_of(header) in names]
+    titles = {entity.id: entity.title for entity in find_entities([header.position for header in began]).values()}
+    ids = [header.position for header in began if header.stream.startswith("session:")]
+    return {number: Kept(number, titles.get(number, ""), "it went on since") for number in ids}
+
+
+# What others have built on since, by the id of the item
+def _kept(headers: Sequence[Header]) -> dict[int, Kept]:
+    by_type: dict[str, list[Header]] = {}
+    for header in headers:
+        by_type.setdefault(header.type, []).append(header)
+    selected = Selected(list(headers), by_type)
+    direct = touched_by(selected)
+    touched = {thing.id for thing in in_groups(direct, lambda _: True)}
+    downstream = find_downstream(direct, selected)
+    why = dict.fromkeys(_changed_since(headers), "changed since")
+    for name, text in (("built_on", "#{} builds on it"), ("relations", "relation #{} was added")):
+        for derived in downstream.groups[name]:
+            # What was there before the import needs an item that the import created, but not its changes to older ones
+            is_later = max(derived.id, derived.via) > headers[0].position
+            if is_later and derived.via in touched and derived.id not in touched:
+                why.setdefault(derived.via, text.format(derived.id))
+    titles = {entity.id: entity.title for entity in find_entities(why).values()}
+    return {entity: Kept(entity, titles.get(entity, ""), reason) for entity, reason in sorted(why.items())}
+
+
+def _changed_since(headers: Sequence[Header]) -> set[int]:
+    streams = {header.stream: header.entity for header in headers}
+    own = [header.position for header in headers]
+    void = void_sql()
+    later = rows.fetch(_LATER.format(void=void), [own[0], json.dumps(sorted(streams)), json.dumps(own)]) if own else ()
+    return {streams[stream] for (stream,) in later}
+
+
+# Relations of the batch go with an end that goes
+def _kept_relations(headers: Sequence[Header], kept: Collection[int]) -> set[int]:
+    relations = [header.entity for header in headers if header.stream.startswith("relation:")]
+    ends = Relation.objects.filter(id__in=relations).values_list("id", "source_id", "target_id")
+    return {relation for relation, source, target in ends if source in kept and target in kept}

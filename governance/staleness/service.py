@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from typing import Any
+
+from decisions.edges import heads
+from decisions.models import Decision, DecisionStatus
+from decisions.schemas import DecisionMark
+from decisions.services import mark_decision
+from governance.events import THING_AFFIRMED, ThingAffirmed
+from governance.models import Affirmation
+from governance.staleness.schemas import Affirm, AffirmResult, Retire, RetireResult, StaleKind
+from memories.models import Memory, ReviewState
+from memories.schemas import MemoryTouch, MemoryUpdate
+from memories.services import delete_memory, update_memory
+from memories.services.revise import live_memory
+from memoryhub.core import clock, log
+from memoryhub.core.entities import find_entities
+from memoryhub.core.errors import Conflict, Invalid, NotFound
+from memoryhub.core.log.quarantine import quarantined_among
+
+
+def affirm(*, command: Affirm) -> AffirmResult:
+    """Record that a memory or decision is still valid; its review period starts again.
+
+    A pending review after a revert is settled. An expired memory becomes valid again: until ``valid_until``, or
+    without an end.
+
+    Raises:
+        NotFound: no memory or decision has this id.
+        Gone: the memory is deleted.
+        Conflict: it is superseded, not accepted, or quarantined.
+        Invalid: ``valid_until`` is in the past, or the item has no such field.
+    """
+    with log.transaction():
+        thing = _live_entry(command.id)
+        first = log.find_by_key(command.idempotency_key, THING_AFFIRMED)
+        if first:
+            return _result(thing, is_new=False)
+        draft = log.prepare(THING_AFFIRMED, ThingAffirmed(entity_id=command.id, reason=command.reason))
+        _settle(thing, command)
+        kind = "decision" if isinstance(thing, Decision) else "memory"
+        log.append(draft, stream=f"{kind}:{command.id}", idempotency_key=command.idempotency_key)
+        return _result(thing).model_copy(update={"redacted": list(draft.redactions)})
+
+
+def retire(*, command: Retire) -> RetireResult:
+    """Retire what is no longer valid: soft-delete a memory, mark a decision as deprecated.
+
+    Raises:
+        NotFound, Gone, Conflict: as ``affirm``.
+    """
+    with log.transaction():
+        thing = _live_entry(command.id)
+        if isinstance(thing, Decision):
+            mark = {"status": DecisionStatus.DEPRECATED, "reviewed": bool(thing.review), "reason": command.reason}
+            mark_decision(command=DecisionMark(id=thing.id, **mark))
+        else:
+            delete_memory(command=MemoryTouch(id=thing.id, reason=command.reason))
+    return RetireResult(id=thing.id, kind=_kind(thing), title=thing.title)
+
+
+def _live_entry(entity_id: int) -> Memory | Decision:
+    entity = find_entities([entity_id]).get(entity_id)
+    if entity is None or entity.type not in ("memory", "decision"):
+        problem = f"#{entity_id} is a {entity.type}" if entity else f"there is no #{entity_id} in this store"
+        raise NotFound(f"{problem}; give the id of a memory or decision", id=entity_id)
+    if quarantined_among([entity_id]):
+        raise Conflict(f"#{entity_id} is in quarantine; release it before you affirm it", id=entity_id)
+    return _accepted_memory(entity_id) if entity.type == "memory" else _accepted_decision(entity_id)
+
+
+def _accepted_memory(entity_id: int) -> Memory:
+    memory = live_memory(entity_id)
+    if memory.review != ReviewState.ACCEPTED:
+        raise Conflict(f"#{entity_id} is {memory.review}; accept it in the review queue instead", id=entity_id)
+    return memory
+
+
+def _accepted_decision(entity_id: int) -> Decision:
+    decision: Decision = Decision.objects.get(id=entity_id)
+    if decision.status == DecisionStatus.SUPERSEDED:
+        current = ", ".join(f"#{head}" for head in heads([entity_id]).get(entity_id, []))
+        raise Conflict(f"#{entity_id} is superseded; affirm its replacement: {current}", id=entity_id)
+    if decision.status != DecisionStatus.ACCEPTED:
+        raise Conflict(f"#{entity_id} is {decision.status}; accept it before you affirm it", id=entity_id)
+    return decision
+
+
+# Otherwise it would be stale again at once
+def _settle(thing: Memory | Decision, command: Affirm) -> None:
+    if command.valid_until and command.valid_until <= clock.now():
+        raise Invalid("valid_until is in the past; give a future time or omit it")
+    if isinstance(thing, Decision):
+        if command.valid_until:
+            raise Invalid("a decision has no valid_until; omit it, or supersede the decision")
+        if thing.review:
+            mark_decision(command=DecisionMark(id=thing.id, reviewed=True, reason=command.reason))
+        return
+    has_expired = thing.valid_until is not None and thing.valid_until <= clock.now()
+    if has_expired or command.valid_until:
+        until = clock.to_text(command.valid_until) if command.valid_until else None
+        attributes: dict[str, Any] = {"valid_until": until}
+        reason = command.reason or "affirmed"
+        update_memory(command=MemoryUpdate(id=thing.id, attributes=attributes, change_reason=reason))
+
+
+def _result(thing: Memory | Decision, *, is_new: bool = True) -> AffirmResult:
+    affirmed = Affirmation.objects.get(entity_id=thing.id)
+    return AffirmResult(
+        id=thing.id, kind=_kind(thing), title=thing.title, affirmed_at=affirmed.affirmed_at, is_new=is_new
+    )
+
+
+def _kind(thing: Memory | Decision) -> str:
+    return StaleKind.DECISION.value if isinstance(thing, Decision) else str(thing.kind)

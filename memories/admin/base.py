@@ -1,0 +1,73 @@
+"""What the pages about memories share: the base class, and the message and redirect after a write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+
+from memories.schemas import WriteResult, WriteStatus
+from memoryhub.core.admin import HubModelAdmin
+from memoryhub.core.errors import Conflict, Gone, HubError, Invalid
+
+
+class SectionAdmin(HubModelAdmin):
+    change_list_template = "admin/memories/change_list.html"
+    add_label = ""  # text of the button that opens the form of a new item
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        return super().changelist_view(request, {"add_label": self.add_label, **(extra_context or {})})
+
+    def page(self, request: HttpRequest, template: str, found: Any, **context: Any) -> TemplateResponse:
+        return super().page(request, template, found, **{"list_label": self.opts.verbose_name_plural, **context})
+
+
+_MESSAGES = {
+    WriteStatus.CREATED: "Created #{id}.",
+    WriteStatus.UPDATED: "Saved version {version}.",
+    WriteStatus.SEEN: "#{id} already has this text. It was counted as seen again.",
+    WriteStatus.KEPT: "#{id} was not changed.",
+    WriteStatus.UNCHANGED: "Nothing changed, so no version was added.",
+    WriteStatus.DELETED: "Deleted #{id}. You can restore it at any time.",
+    WriteStatus.RESTORED: "Restored #{id}.",
+    WriteStatus.ERASED: "Deleted #{id} permanently.",
+}
+_TOOL_NAMES = {
+    "; bring it back with memory_restore": "; restore it first",
+    ", or pass if_exists=update or keep": "",
+    "; to copy it elsewhere, use memory_write": "",
+}
+
+
+def done(request: HttpRequest, result: WriteResult, message: str = "") -> HttpResponse:
+    messages.success(request, message or _MESSAGES[result.status].format(id=result.id, version=result.version))
+    warn_of_redactions(request, result.redacted)
+    return redirect("admin:memories_memory_change", result.id)
+
+
+def warn_of_redactions(request: HttpRequest, redacted: list[str]) -> None:
+    if redacted:
+        messages.warning(request, f"Secrets or private text were masked before saving: {', '.join(redacted)}.")
+
+
+def refused(request: HttpRequest, error: HubError, memory_id: int) -> HttpResponse:
+    messages.error(request, sentence(error))
+    return redirect("admin:memories_memory_change", memory_id)
+
+
+def sentence(error: HubError) -> str:
+    """Return an error as a sentence for a page, without the names of MCP tools."""
+    text = error.message
+    for hint, replacement in _TOOL_NAMES.items():
+        text = text.replace(hint, replacement)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def show_error(form: Any, error: HubError) -> None:
+    """Add an error of a service to a form; raise it if it is not about the input."""
+    if not isinstance(error, Conflict | Gone | Invalid):
+        raise error
+    form.add_error("title" if isinstance(error, Conflict) else None, sentence(error))

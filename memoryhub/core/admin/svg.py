@@ -1,0 +1,260 @@
+"""Charts and diagrams as numbers for SVG templates, which need no script and no inline style."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from itertools import pairwise
+
+CHART_WIDTH, CHART_HEIGHT, _CHART_TOP = 600, 120, 14
+_BAR_GAP = 4
+_LABEL_EVERY = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    # In units of the SVG's view box
+    x: float
+    y: float
+    width: float
+    height: float
+    label: date
+    value: int
+    is_labelled: bool
+
+    @property
+    def middle(self) -> float:
+        return round(self.x + self.width / 2, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class BarChart:
+    bars: list[Bar]
+    highest: int
+    # One sentence, for screen readers
+    description: str
+    width: int = CHART_WIDTH
+    height: int = CHART_HEIGHT
+
+    @property
+    def is_empty(self) -> bool:
+        return self.highest == 0
+
+
+def bar_chart(counts: Mapping[date, int], *, description: str, label_every: int = _LABEL_EVERY) -> BarChart:
+    """Lay out one bar per day or week; every count above zero gets a visible bar."""
+    highest = max(counts.values(), default=0)
+    step = CHART_WIDTH / max(1, len(counts))
+    last = len(counts) - 1
+    bars = []
+    for index, (label, value) in enumerate(counts.items()):
+        height = round(max(2.0, (CHART_HEIGHT - _CHART_TOP) * value / highest), 1) if value else 0.0
+        x, width = round(index * step + _BAR_GAP / 2, 1), round(step - _BAR_GAP, 1)
+        bars.append(Bar(x, CHART_HEIGHT - height, width, height, label, value, (last - index) % label_every == 0))
+    return BarChart(bars, highest, description)
+
+
+def change_widths(insertions: int | None, deletions: int | None, most: int, width: int = 80) -> tuple[float, float]:
+    """Return the widths of a change's added and removed lines; ``most`` lines fill ``width``."""
+    scale = width / max(1, most)
+    return round((insertions or 0) * scale, 1), round((deletions or 0) * scale, 1)
+
+
+BOX_WIDTH, BOX_HEIGHT = 220, 66
+_GAP_X, _GAP_Y, _LANE = 96, 18, 20
+_MARGIN = 12
+_LINE_CHARACTERS, _LINES = 27, 2
+_LABEL_HEIGHT = 15
+_SWEEPS = 4
+# How far a line between two boxes of one column bends out
+_ARC = 44
+# Pixels; ``diagram.css`` has the first as the least width
+_LEAST_SHRUNK = 960
+_MOST_SHRUNK = 1_300
+
+# A box, the label, the box that the line's arrow points to
+Edge = tuple[int, str, int]
+
+
+@dataclass(slots=True)
+class Line:
+    """One edge. Several edges between the same two boxes share the first one's path."""
+
+    path: str
+    label: str
+    x: float
+    y: float
+    # The path is drawn from the box that the arrow points to
+    is_reversed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the boxes and lines of a diagram are."""
+
+    # The left upper corner of each box, in tab order: by columns from the left, each from above
+    places: dict[int, tuple[float, float]]
+    lines: list[Line]
+    width: int
+    height: int
+    box: tuple[int, int] = (BOX_WIDTH, BOX_HEIGHT)
+
+    @property
+    def may_shrink(self) -> bool:
+        """Whether it is shown whole and a little smaller where it does not fit; wider drawings scroll."""
+        return _LEAST_SHRUNK < self.width <= _MOST_SHRUNK
+
+
+@dataclass(slots=True)
+class _Place:
+    """A slot of a column: a box, or the lane of an edge."""
+
+    column: int
+    node: int | None = None
+    left: list[_Place] = field(default_factory=list)
+    right: list[_Place] = field(default_factory=list)
+    middle: float = 0.0
+
+    @property
+    def height(self) -> int:
+        return _LANE if self.node is None else BOX_HEIGHT
+
+
+_Routes = Mapping[tuple[int, int], list[_Place]]
+
+
+def lay_out(columns: Mapping[int, int], edges: Iterable[Edge]) -> Layout:
+    """Lay out boxes and the edges between them.
+
+    Args:
+        columns: the column of each box, from 0.
+        edges: edges to other boxes are ignored.
+    """
+    drawn = [edge for edge in edges if edge[0] in columns and edge[2] in columns and edge[0] != edge[2]]
+    places = {node: _Place(columns[node], node) for node in sorted(columns)}
+    pairs = dict.fromkeys((start, end) for start, _, end in drawn)
+    routes = {(start, end): _route(places[start], places[end]) for start, end in pairs}
+    by_column = _ordered(places, routes)
+    height = _stack(by_column)
+    boxes = [place for column in by_column for place in column if place.node is not None]
+    bends = any(places[start].column == places[end].column for start, end in pairs)
+    return Layout(
+        places={
+            place.node: (_x(place.column), round(place.middle - BOX_HEIGHT / 2, 1))
+            for place in boxes
+            if place.node is not None
+        },
+        lines=_lines(drawn, routes),
+        width=len(by_column) * (BOX_WIDTH + _GAP_X) - _GAP_X + 2 * _MARGIN + (_ARC if bends else 0),
+        height=height,
+    )
+
+
+def wrapped(title: str) -> list[str]:
+    """Return a title in the lines that a box has room for."""
+    wrap = textwrap.TextWrapper(_LINE_CHARACTERS, max_lines=_LINES, placeholder=" …", break_on_hyphens=False)
+    return wrap.wrap(title)
+
+
+# From right to left, with a lane in each column between; both ends where they are in one column
+def _route(start: _Place, end: _Place) -> list[_Place]:
+    if start.column == end.column:
+        return [start, end]
+    right, left = (start, end) if start.column > end.column else (end, start)
+    lanes = [_Place(column) for column in range(right.column - 1, left.column, -1)]
+    route = [right, *lanes, left]
+    for one, following in pairwise(route):
+        one.left.append(following)
+        following.right.append(one)
+    return route
+
+
+# Barycentre heuristic: every slot moves near the mean of its neighbours, so that few lines cross.
+def _ordered(places: Mapping[int, _Place], routes: _Routes) -> list[list[_Place]]:
+    last = max(place.column for place in places.values())
+    columns: list[list[_Place]] = [[] for _ in range(last + 1)]
+    for place in [*places.values(), *(lane for route in routes.values() for lane in route[1:-1])]:
+        columns[place.column].append(place)
+    for column in columns:
+        _number(column)
+    for sweep in range(_SWEEPS):
+        for column in columns[:: -1 if sweep % 2 else 1]:
+            column.sort(key=_wanted_right if sweep % 2 else _wanted_left)
+            _number(column)
+    return columns
+
+
+def _number(column: Sequence[_Place]) -> None:
+    for index, place in enumerate(column):
+        place.middle = index - len(column) / 2
+
+
+def _wanted_left(place: _Place) -> float:
+    return _mean(place.left, place.middle)
+
+
+def _wanted_right(place: _Place) -> float:
+    return _mean(place.right, place.middle)
+
+
+def _mean(neighbours: Sequence[_Place], otherwise: float) -> float:
+    return sum(place.middle for place in neighbours) / len(neighbours) if neighbours else otherwise
+
+
+def _stack(columns: Sequence[Sequence[_Place]]) -> int:
+    heights = [sum(place.height + _GAP_Y for place in column) - _GAP_Y for column in columns]
+    tallest = max(heights)
+    for column, height in zip(columns, heights, strict=True):
+        y = _MARGIN + (tallest - height) / 2
+        for place in column:
+            place.middle = y + place.height / 2
+            y += place.height + _GAP_Y
+    return round(tallest + 2 * _MARGIN)
+
+
+def _lines(edges: Sequence[Edge], routes: _Routes) -> list[Line]:
+    by_gap: dict[tuple[int, bool], list[Line]] = {}
+    paths = {pair: _path(route) for pair, route in routes.items()}
+    for first, label, last in edges:
+        start, following = routes[first, last][:2]
+        is_arc = start.column == following.column
+        x = _x(start.column) + (BOX_WIDTH + _ARC / 2 if is_arc else -_GAP_X / 2)
+        y = (start.middle + following.middle) / 2
+        is_reversed = start.node != first
+        line = Line(paths.pop((first, last), ""), label, round(x, 1), y, is_reversed)
+        by_gap.setdefault((start.column, is_arc), []).append(line)
+    for labels in by_gap.values():
+        _spread(labels)
+    return [line for labels in by_gap.values() for line in labels]
+
+
+# Moves overlapping labels down.
+def _spread(labels: list[Line]) -> None:
+    labels.sort(key=lambda line: line.y)
+    lowest = float("-inf")
+    for line in labels:
+        line.y = round(max(line.y, lowest + _LABEL_HEIGHT), 1)
+        lowest = line.y
+
+
+def _path(route: Sequence[_Place]) -> str:
+    first, last = route[0], route[-1]
+    if first.column == last.column:
+        x = _x(first.column) + BOX_WIDTH
+        return (
+            f"M{x:g} {first.middle:g}C{x + _ARC:g} {first.middle:g} {x + _ARC:g} {last.middle:g} {x:g} {last.middle:g}"
+        )
+    parts = [f"M{_x(first.column):g} {first.middle:g}"]
+    for right, left in pairwise(route):
+        x, end = _x(right.column), _x(left.column) + BOX_WIDTH
+        bend = (x + end) / 2
+        parts.append(f"C{bend:g} {right.middle:g} {bend:g} {left.middle:g} {end:g} {left.middle:g}")
+        if left.node is None:
+            parts.append(f"H{_x(left.column):g}")
+    return "".join(parts)
+
+
+def _x(column: int) -> int:
+    return _MARGIN + column * (BOX_WIDTH + _GAP_X)

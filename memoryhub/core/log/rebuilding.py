@@ -1,0 +1,367 @@
+"""Apply the log again: rebuild the read models, compare them with it, or build a new store from a damaged one (decisions 29 and 32)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from django.core.exceptions import ObjectDoesNotExist
+from django.db import DatabaseError, connections, models, transaction
+
+from memoryhub.core import ids
+from memoryhub.core.backends.base import HERE, LIVE, Source
+from memoryhub.core.backends.selected import differences, faults, repair, scratch
+from memoryhub.core.errors import Invalid, Locked, Unavailable
+from memoryhub.core.events.projection import checks, finish_rebuild, models_beside_log, read_models, text_caches
+from memoryhub.core.log.append import COLUMNS
+from memoryhub.core.log.chain import Verification, check_links, verify
+from memoryhub.core.log.copy import ErasedMeanwhile, Replacing, apply_events, follow, is_of_one_log, take_events
+from memoryhub.core.log.digests import GENESIS
+from memoryhub.core.log.read import erased_after, head, last_erasure
+from memoryhub.core.stores import rows, schema
+from memoryhub.core.stores.dialect import IDS, columns_of
+from memoryhub.core.stores.routing import require_current_alias
+from memoryhub.core.stores.schema import META_COLUMNS
+from memoryhub.core.stores.store import StoreId, current_store
+from memoryhub.core.text import counted
+
+# A projector may read any table as it was at its event, so no table can be rebuilt alone: the whole log is applied in
+# a copy. Other writers wait only while rows are replaced (decision 29).
+
+
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    table: str
+    rows: int
+    before: str
+    after: str
+    # Whether the store got the rebuilt rows; otherwise they were only compared.
+    replaced: bool
+
+    @property
+    def identical(self) -> bool:
+        return self.before == self.after
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildReport:
+    events: int
+    seconds: float
+    tables: list[TableReport]
+
+    @property
+    def identical(self) -> bool:
+        return all(table.identical for table in self.tables)
+
+
+def rebuild(progress: Callable[[int], None] = lambda _: None, *, only: Sequence[str] = ()) -> RebuildReport:
+    """Rebuild read models from the log; they replace the present ones in one transaction.
+
+    Args:
+        progress: called with the number of events applied so far, about every 2,000.
+        only: tables or app labels to replace; all others are only compared. Default: all.
+    """
+    tables = _tables_of(only)
+    started = time.monotonic()
+    schema.ensure(connections[require_current_alias()])
+    for _ in range(_ATTEMPTS):
+        report = _attempt(current_store(), tables, progress)
+        if report is not None:
+            finish_rebuild()
+            return RebuildReport(head()[0], time.monotonic() - started, report)
+    raise Locked("events were erased during the rebuild; run rebuild again")
+
+
+def _tables_of(only: Sequence[str]) -> frozenset[str]:
+    tables = {model._meta.db_table: model._meta.app_label for model in read_models()}
+    known = sorted({*tables, *tables.values()})
+    unknown = [name for name in only if name not in known]
+    if unknown:
+        raise Invalid(f"{unknown[0][:80]!r} is not a read model; name a table or an app", choices=known)
+    return frozenset(table for table, app in tables.items() if not only or table in only or app in only)
+
+
+def _attempt(store: StoreId, tables: frozenset[str], progress: Callable[[int], None]) -> list[TableReport] | None:
+    replaced = [model for model in read_models() if model._meta.db_table in tables]
+    replacing = Replacing(store, last_erasure(), replaced)
+    last, _ = head()
+    with scratch.temporary_copy(store), suppress(ErasedMeanwhile):
+        follow(store, up_to=last, progress=progress)
+        replacing.catch_up()
+        with replacing.compared() as differing:
+            report = [_reported(model, model in differing, model in replaced) for model in read_models()]
+        with replacing.locked():
+            pass
+        replacing.settle()
+        return report
+    # Text was erased since the copy was started; the copy must not restore it.
+    return None
+
+
+def _reported(model: type[models.Model], differs: bool, replaced: bool) -> TableReport:  # noqa: FBT001
+    count, before = differences.table_digest(model, LIVE)
+    count, after = differences.table_digest(model, HERE) if differs else (count, before)
+    return TableReport(model._meta.db_table, count, before, after, replaced)
+
+
+def table_digests() -> dict[str, tuple[int, str]]:
+    return {model._meta.db_table: differences.table_digest(model, HERE) for model in read_models()}
+
+
+# A log of up to this many events is compared completely in a few seconds.
+SMALL_LOG = 20_000
+SAMPLED_EVENTS = 300
+# The newest events are always in the sample: a new bug shows in them first.
+_NEWEST = 50
+# Longer streams are not sampled.
+_LONGEST_STREAM = 200
+_COMPARISONS = 3
+_SHOWN = 3
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    # A table, or the name of something derived from read models, such as an index.
+    what: str
+    rows: int
+    # The keys of some of these rows.
+    keys: tuple[str, ...]
+    is_table: bool
+
+    def describe(self) -> str:
+        shown = ", ".join(f"#{key}" for key in self.keys[:_SHOWN])
+        return f"{self.what} ({counted(self.rows, 'row')}: {shown}{', …' if self.rows > _SHOWN else ''})"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    # Events in the log.
+    events: int
+    # How many of them were applied again.
+    applied: int
+    differences: tuple[Difference, ...] = ()
+    sampled: bool = False
+
+    def describe(self) -> str:
+        if not self.sampled:
+            return f"read models and indexes compared with the whole log ({counted(self.events, 'event')})"
+        share = f"{self.applied:,} of {self.events:,} events, in randomly chosen streams"
+        return f"read models and indexes compared with a sample of the log ({share})"
+
+
+def compare(*, whole: bool = False, progress: Progress = lambda _: None) -> Comparison:
+    """Compare the current store's read models with its log; a long log is sampled first.
+
+    Args:
+        whole: compare all events even if the log is long.
+        progress: called with the number of events applied so far; an exception from it stops the comparison.
+    """
+    if not whole and head()[0] > SMALL_LOG:
+        sample = compare_sample()
+        if not sample.differences:
+            return sample
+    for _ in range(_COMPARISONS):
+        with suppress(ErasedMeanwhile):
+            return _compare_whole(progress)
+    raise Locked("events were erased during the comparison; try again")
+
+
+def _compare_whole(progress: Progress) -> Comparison:
+    store, last = current_store(), head()[0]
+    replacing = Replacing(store, last_erasure(), ())
+    with scratch.temporary_copy(store):
+        follow(store, up_to=last, progress=progress)
+        replacing.catch_up()
+        with replacing.compared() as differing:
+            found = [_recorded(model) for model in read_models() if model in differing]
+            return Comparison(head()[0], head()[0], (*found, *_checked(None)))
+
+
+def _recorded(model: type[models.Model]) -> Difference:
+    return Difference(model._meta.db_table, *differences.recorded(model, shown=_SHOWN), is_table=True)
+
+
+def _checked(sample: list[int] | None) -> list[Difference]:
+    found = ((what, check(sample)) for what, check in checks().items())
+    return [
+        Difference(what, len(different), tuple(map(str, different[:_SHOWN])), is_table=False)
+        for what, different in found
+        if different
+    ]
+
+
+def compare_sample() -> Comparison:
+    """Compare the streams of randomly chosen events. Differences may be false; a whole comparison decides."""
+    store, last = current_store(), head()[0]
+    comparison = Comparison(last, 0, sampled=True)
+    with scratch.temporary_copy(store), suppress(LookupError, ObjectDoesNotExist, DatabaseError):
+        scratch.allow_gaps()  # rows of other streams are missing
+        with scratch.attached(store):
+            rows.execute(_TAKE_STREAMS, [json.dumps(_positions(last)), _LONGEST_STREAM])
+        applied = apply_events(0)
+        with scratch.attached(store), transaction.atomic(using=require_current_alias()):
+            found = [difference for model in read_models() if (difference := _of_own_stream(model))]
+            sample = [position for (position,) in rows.fetch("SELECT position FROM main.raw_events ORDER BY position")]
+            return replace(comparison, applied=applied, differences=(*found, *_checked(sample)))
+    return replace(comparison, differences=(_UNDECIDED,))
+
+
+# The sampled streams could not be applied without the others, so a whole comparison must decide.
+_UNDECIDED = Difference("the sample", 0, (), is_table=False)
+# Copies whole streams: a row can only be rebuilt from all events of its stream.
+_TAKE_STREAMS = (
+    f"INSERT INTO main.raw_events ({', '.join(COLUMNS)}) SELECT {', '.join(COLUMNS)} FROM {LIVE}.raw_events "
+    "WHERE stream_id IN (SELECT s.stream_id FROM "
+    f"(SELECT DISTINCT stream_id FROM {LIVE}.raw_events WHERE position IN {IDS}) AS s "
+    f"WHERE (SELECT max(e.stream_seq) FROM {LIVE}.raw_events AS e WHERE e.stream_id = s.stream_id) <= %s) "
+    "ORDER BY position"
+)
+
+
+def _positions(last: int) -> list[int]:
+    newest = range(max(1, last - _NEWEST + 1), last + 1)
+    chosen = {1 + int.from_bytes(ids.random_bytes(8)) % last for _ in range(SAMPLED_EVENTS - _NEWEST)}
+    return sorted({*newest, *chosen})
+
+
+def _of_own_stream(model: type[models.Model]) -> Difference | None:
+    # A sample has only some streams, so only columns that no other stream changes can be compared
+    # (``StoreModel.from_own_stream``).
+    own = getattr(model, "from_own_stream", ())
+    names = [f'"{field.column}"' for field in model._meta.local_concrete_fields if field.name in own]
+    if not names:
+        return None
+    table = model._meta.db_table
+    keys = [f'"{field.column}"' for field in model._meta.pk_fields]
+    same_key = " AND ".join(f"l.{key} = m.{key}" for key in keys)
+    same = f"({columns_of('l', names)}) IS NOT DISTINCT FROM ({columns_of('m', names)})"
+    # Rows of the rebuilt copy that are missing or different in the store.
+    missing = (
+        f'SELECT {columns_of("m", keys[:1])} FROM main."{table}" AS m WHERE NOT EXISTS '
+        f'(SELECT 1 FROM {LIVE}."{table}" AS l WHERE {same_key} AND {same})'
+    )
+    # Rows of the store whose event is in the sample but created no such row.
+    extra = (
+        f'SELECT {columns_of("l", keys[:1])} FROM {LIVE}."{table}" AS l WHERE {columns_of("l", keys[:1])} IN '
+        f'(SELECT position FROM main.raw_events) AND NOT EXISTS (SELECT 1 FROM main."{table}" AS m WHERE {same_key})'
+    )
+    found = [str(key) for (key,) in rows.fetch(missing if len(keys) > 1 else f"{missing} UNION {extra}")]
+    return Difference(table, len(found), tuple(found[:_SHOWN]), is_table=True) if found else None
+
+
+# Stands for the digest of a table that could not be read.
+UNREADABLE = "unreadable"
+# The two are compared again if other writers moved the log between the reads.
+_LEVEL_ATTEMPTS = 3
+
+
+def verify_damaged(store: StoreId) -> Verification:
+    """Verify the log of a store as ``verify`` does, even if the rest of its file is damaged."""
+    with readable_log(store) as source:
+        if source is None:
+            return Verification(False, 0, GENESIS, 1, "the log cannot be found in the file")
+        with scratch.temporary_copy(store), repair.passing_over_damage(), scratch.attached(source):
+            return verify(of=store, database=LIVE)
+
+
+@contextmanager
+def readable_log(store: StoreId) -> Iterator[Source | None]:
+    """Yield from where the store's log can be read: the store, a temporary copy, or None."""
+    if _has_log(store):
+        yield store
+        return
+    with repair.salvaged(store) as source:
+        yield source
+
+
+def _has_log(store: StoreId) -> bool:
+    try:
+        with scratch.temporary_copy(store), repair.passing_over_damage(), scratch.attached(store):
+            return bool(rows.fetch(f"SELECT count(*) FROM (SELECT 1 FROM {LIVE}.raw_events LIMIT 1) AS t"))
+    except DatabaseError as error:
+        if not faults.is_damage(error):
+            raise
+        return False
+
+
+class FreshFile:
+    def __init__(self, store: StoreId, source: Source) -> None:
+        self._store, self._source = store, source
+
+    @classmethod
+    @contextmanager
+    def at(cls, path: Path, store: StoreId, source: Source) -> Iterator[FreshFile]:
+        """Create an empty store at ``path``, for the log in ``source``, and make it current inside the block."""
+        with repair.fresh(path), repair.passing_over_damage():
+            yield cls(store, source)
+
+    def fill(self, progress: Callable[[int], None]) -> None:
+        with scratch.attached(self._source):
+            found = verify(of=self._store, database=LIVE)
+            if not found.ok:
+                raise Unavailable(f"the file cannot be built from its log: {found.describe()}")
+            take_events(head(LIVE)[0])
+        apply_events(0, progress)
+        with scratch.attached(self._source):
+            for table in text_caches():
+                repair.carry(table)
+
+    def catch_up(self) -> None:
+        """Copy and apply the events that were appended since.
+
+        Raises:
+            ErasedMeanwhile: events were erased or redacted since, or a backup was restored.
+            Unavailable: the new events do not continue the chain.
+        """
+        with scratch.attached(self._source), transaction.atomic(using=require_current_alias()):
+            self._take_late()
+
+    def finish(self) -> None:
+        """Copy the last events and all data that is not in the log; requires the store's write lock."""
+        self.catch_up()
+        with scratch.attached(self._source):
+            for model in models_beside_log():
+                if model._meta.db_table not in text_caches():
+                    repair.carry(model._meta.db_table)
+            repair.carry("store_meta", META_COLUMNS)
+
+    def compared(self) -> list[TableReport]:
+        alias = require_current_alias()
+        for _ in range(_LEVEL_ATTEMPTS):
+            self.catch_up()
+            with scratch.attached(self._source), transaction.atomic(using=alias):
+                tables = [_compared(model) for model in read_models()]
+                is_level = head(LIVE) == head()
+                transaction.set_rollback(True, using=alias)  # a COMMIT fails after a read that met a damaged page
+            if is_level:
+                break
+        return tables
+
+    def _take_late(self) -> None:
+        last = head()[0]
+        if erased_after(last, LIVE) or not is_of_one_log():
+            raise ErasedMeanwhile
+        apply_events(take_events(head(LIVE)[0]))
+        for position, flaw in check_links(first=last + 1, last=head()[0]).items():
+            if flaw:
+                raise Unavailable(f"the file cannot be built from its log: #{position}: {flaw}")
+
+
+def _compared(model: type[models.Model]) -> TableReport:
+    count, after = differences.table_digest(model, HERE)
+    try:
+        _, before = differences.table_digest(model, LIVE)
+    except DatabaseError as error:
+        if not faults.is_damage(error):
+            raise
+        before = UNREADABLE
+    return TableReport(model._meta.db_table, count, before, after, replaced=True)

@@ -1,0 +1,109 @@
+"""Declarations of what search finds, and what all read commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from memoryhub.core import clock, counters
+from memoryhub.core.events.event_types import EventType, Speech, event_type
+from memoryhub.core.events.projection import Event
+from memoryhub.core.log.event_view import as_of
+from memoryhub.core.schemas import Command, Moment, Position, unlisted
+
+RETRIEVALS = counters.define_timer("retrieval_seconds", "How long answers to questions took", "kind")
+
+
+def _as_moment(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    text = value.strip().removeprefix("#")
+    if text.isascii() and text.isdecimal():
+        return text
+    try:
+        return clock.from_input(text)
+    except ValueError:
+        raise ValueError("give a position such as 412, or an ISO 8601 time such as 2026-11-20T08:30:00Z") from None
+
+
+PastMoment = Annotated[Position | Moment, BeforeValidator(_as_moment)]
+
+
+# Base of all read commands.
+class Retrieval(Command):
+    as_of: PastMoment | None = Field(
+        None, description="as the store was at this position or ISO time", json_schema_extra=unlisted
+    )
+
+
+@contextmanager
+def retrieval(kind: str, command: Retrieval) -> Iterator[None]:
+    """Time the block as ``kind``, and read the store as of ``command.as_of`` if it is given."""
+    # A lazy query that leaves the block would read the present.
+    with RETRIEVALS.time(kind), nullcontext() if command.as_of is None else as_of(command.as_of):
+        yield
+
+
+# One searchable entity in its current state.
+@dataclass(frozen=True, slots=True)
+class Document:
+    id: int
+    source: str
+    title: str
+    body: str
+    created_at: datetime
+    kind: str = ""
+    type: str = ""
+    session_id: str = ""
+    # Context that is not part of it: the messages before and after a message (decision 20), the links of a section.
+    near: str = ""
+
+
+# These entities are no longer searchable.
+@dataclass(frozen=True, slots=True)
+class Removal:
+    ids: tuple[int, ...]
+
+
+Made = Document | Removal | Sequence[Document] | None
+DocumentMaker = Callable[[Event[Any]], Made]
+
+
+_makers: dict[str, list[DocumentMaker]] = {}
+_texts: dict[str, Callable[[], str]] = {}
+
+
+def indexed_when(*triggers: EventType[Any] | Speech) -> Callable[[DocumentMaker], DocumentMaker]:
+    """Register the decorated function: it returns the documents after an event of these types, or such a message."""
+
+    def register(function: DocumentMaker) -> DocumentMaker:
+        for trigger in triggers:
+            _makers.setdefault(trigger if isinstance(trigger, Speech) else trigger.name, []).append(function)
+        return function
+
+    return register
+
+
+def makers_for(event_name: str) -> list[DocumentMaker]:
+    """Return the functions to call after an event of this type."""
+    known_type = event_type(event_name)
+    of_speech = _makers.get(known_type.speech, []) if known_type and known_type.speech else []
+    return [*_makers.get(event_name, []), *of_speech]
+
+
+def define_text(source: str, sql: str | Callable[[], str]) -> None:
+    """Register a source's text: a SELECT of ``id, title, body`` per entity, or a function that returns it."""
+    _texts[source] = sql if callable(sql) else lambda: sql
+    text_queries.cache_clear()
+
+
+@cache
+def text_queries() -> dict[str, str]:
+    """Return the SELECT of every source by name."""
+    return {source: sql() for source, sql in _texts.items()}

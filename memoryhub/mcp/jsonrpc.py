@@ -1,0 +1,229 @@
+"""JSON-RPC over two file descriptors: lines, messages, answers to malformed ones. Standard library only."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import select
+
+TYPE_CHECKING = False  # type checkers treat it as typing.TYPE_CHECKING, without the import
+
+
+MAX_LINE_BYTES = 8 * 1024 * 1024
+_EDGE_BYTES = 512
+
+
+class Wire:
+    __slots__ = ("incoming", "outgoing")
+
+    def __init__(self, incoming: int, outgoing: int) -> None:
+        self.incoming = incoming
+        self.outgoing = outgoing
+
+
+def claim() -> Wire:
+    """Reserve stdin and stdout for the protocol: other output goes to stderr, other input is empty."""
+    wire = Wire(_duplicate(0), _duplicate(1))
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return wire
+
+
+def _duplicate(descriptor: int) -> int:
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+
+
+class Overlong:
+    """A line that was too long to keep; its head or tail may show the request's id."""
+
+    __slots__ = ("head", "tail")
+
+    def __init__(self, head: bytes, tail: bytes) -> None:
+        self.head = head
+        self.tail = tail
+
+
+class LineBuffer:
+    """Splits chunks into lines; keeps at most ``limit`` bytes of an unfinished one."""
+
+    def __init__(self, limit: int = MAX_LINE_BYTES) -> None:
+        self._limit = limit
+        self._pending = bytearray()
+        self._overlong_head: bytes | None = None
+
+    def feed(self, chunk: bytes) -> list[bytes | Overlong]:
+        """Return the lines that ``chunk`` completes, without line ends and blank lines."""
+        lines: list[bytes | Overlong] = []
+        start = 0
+        while (end := chunk.find(b"\n", start)) >= 0:
+            self._extend(chunk[start:end])
+            self._finish(lines)
+            start = end + 1
+        self._extend(chunk[start:])
+        return lines
+
+    def finish(self) -> list[bytes | Overlong]:
+        """Return the rest at the end of the stream."""
+        lines: list[bytes | Overlong] = []
+        self._finish(lines)
+        return lines
+
+    def _extend(self, part: bytes) -> None:
+        self._pending += part
+        if len(self._pending) <= self._limit:
+            return
+        if self._overlong_head is None:
+            self._overlong_head = bytes(self._pending[:_EDGE_BYTES])
+        del self._pending[:-_EDGE_BYTES]
+
+    def _finish(self, lines: list[bytes | Overlong]) -> None:
+        line = bytes(self._pending)
+        self._pending.clear()
+        if self._overlong_head is not None:
+            lines.append(Overlong(self._overlong_head, line))
+            self._overlong_head = None
+        elif line.strip():
+            lines.append(line)
+
+
+class Handover:
+    """The wire, and what the front has read from it and not answered."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.buffer = LineBuffer()
+        self.backlog: list[Message] = []
+        # The client has closed its side.
+        self.ended = False
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BlockingIOError:  # another process made the shared descriptor non-blocking
+            select.select([], [descriptor], [])
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Message = dict[str, Any]
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+INTERNAL_ERROR = -32603
+
+_ID = rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\]{0,128}")'
+_HEAD_ID = rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"\s*[,}]"
+_TAIL_ID = rb",\s*" + _ID + rb'(?:\s*,\s*"jsonrpc"\s*:\s*"2\.0")?\s*\}\s*\Z'
+
+
+class MalformedError(Exception):
+    """A line that is not a valid message; ``answers`` are the lines to send back."""
+
+    def __init__(self, *answers: bytes) -> None:
+        super().__init__(b"".join(answers))
+        self.answers = answers
+
+
+def dump(message: Message) -> bytes:
+    """Return ``message`` as one line of UTF-8; lone surrogates become question marks."""
+    return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
+
+
+def error_line(request_id: object, code: int, message: str) -> bytes:
+    return dump({"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": message}})
+
+
+def parse(line: bytes | Overlong) -> Message:
+    """Parse ``line``, and check jsonrpc, id, method and params.
+
+    Raises:
+        MalformedError: with the answers to send.
+    """
+    if isinstance(line, Overlong):
+        limit = f"Invalid request: the line is longer than {MAX_LINE_BYTES} bytes; send less at once"
+        raise MalformedError(error_line(_visible_id(line.head, line.tail), INVALID_REQUEST, limit))
+    message = _load(line)
+    if isinstance(message, list):
+        raise MalformedError(*_batch_answers(message))
+    if not isinstance(message, dict):
+        raise MalformedError(error_line(None, INVALID_REQUEST, "Invalid request: a message is a JSON object"))
+    problem = next((sentence for sentence, is_so in _PROBLEMS.items() if is_so(message)), None)
+    if problem is None and b"\\ud" in line.lower() and _has_lone_surrogate(message):
+        problem = "it contains half of a surrogate pair, which is no character"
+    if problem:
+        raise MalformedError(error_line(_id_of(message), INVALID_REQUEST, f"Invalid request: {problem}"))
+    return message
+
+
+def _load(line: bytes) -> Any:
+    try:
+        return json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
+    except UnicodeDecodeError as error:
+        problem = f"byte {error.start} is not valid UTF-8"
+    except RecursionError:
+        problem = "it is nested too deeply"
+    except ValueError as error:
+        problem = str(error)
+    raise MalformedError(error_line(_visible_id(line, line), PARSE_ERROR, f"Parse error: {problem}"))
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _visible_id(head: bytes, tail: bytes) -> str | int | None:
+    # Most clients write the id first or last, so it can be read even if the line can't be parsed.
+    found = re.match(_HEAD_ID, head) or re.search(_TAIL_ID, tail[-512:])
+    if not found:
+        return None
+    try:
+        return json.loads(found[1].decode("utf-8"))  # type: ignore[no-any-return]
+    except ValueError:
+        return None
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, int | str) and not isinstance(value, bool)
+
+
+def _id_of(message: object) -> object:
+    value = message.get("id") if isinstance(message, dict) else None
+    return value if _is_id(value) and not _has_lone_surrogate(value) else None
+
+
+_PROBLEMS: dict[str, Callable[[Message], bool]] = {
+    "'jsonrpc' must be \"2.0\"": lambda message: message.get("jsonrpc") != "2.0",
+    "'id' must be a string or an integer": lambda message: (
+        "id" in message and not _is_id(message["id"]) and "error" not in message
+    ),
+    "'method' must be a string": lambda message: "method" in message and not isinstance(message["method"], str),
+    "'params' must be an object": lambda message: not isinstance(message.get("params"), dict | None),
+    "a message has a 'method', a 'result' or an 'error'": lambda message: (
+        not message.keys() & {"method", "result", "error"}
+    ),
+}
+
+
+def _batch_answers(batch: list[Any]) -> list[bytes]:
+    problem = "Invalid request: batches are not supported; send each message on a line of its own"
+    ids = [_id_of(message) for message in batch if isinstance(message, dict) and "method" in message]
+    return [error_line(request_id, INVALID_REQUEST, problem) for request_id in ids if request_id is not None] or [
+        error_line(None, INVALID_REQUEST, problem)
+    ]
+
+
+def _has_lone_surrogate(value: object) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return True
+    return False

@@ -1,0 +1,212 @@
+"""The tools that the server lists: loading, order and names, and their minimal input schemas."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from django.apps import apps
+from django.utils.module_loading import module_has_submodule
+from pydantic import BaseModel
+
+from memoryhub.core.schemas import EXPLAINED_HERE, LISTED_AS, SELF_EVIDENT, UNLISTED
+from memoryhub.core.tools import Tool, ToolGroup, all_tools
+from memoryhub.mcp.snapshot import TEST_TOOLS_VARIABLE
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel import Server
+
+
+_DECLARING = ("tools", "prompts")
+_LISTED: dict[str, frozenset[ToolGroup]] = {
+    "core": frozenset({ToolGroup.CORE}),
+    "work": frozenset({ToolGroup.CORE, ToolGroup.WORK}),
+    "full": frozenset(ToolGroup),
+}
+
+
+def load_tools() -> None:
+    """Import the registering modules of all apps, and the module that tests name."""
+    for app in apps.get_app_configs():
+        for name in _DECLARING:
+            if module_has_submodule(app.module, name):
+                importlib.import_module(f"{app.name}.{name}")
+    importlib.import_module("memoryhub.registry.tools")
+    if _tests_module():
+        importlib.import_module(_tests_module())
+
+
+def extend_for_tests(server: Server[Any]) -> None:
+    extend = getattr(sys.modules.get(_tests_module()), "extend_server", None)
+    if extend is not None:
+        extend(server)
+
+
+def _tests_module() -> str:
+    return os.environ.get(TEST_TOOLS_VARIABLE, "")
+
+
+def listed_tools(profile: str) -> list[Tool]:
+    # Tools that are not listed can be called too.
+    listed = [tool for tool in all_tools() if tool.group in _LISTED[profile]]
+    return sorted(listed, key=lambda tool: (list(ToolGroup).index(tool.group), tool.name))
+
+
+def listed_name(tool: Tool, profile: str) -> str:
+    return (tool.full_name if profile == "full" else "") or tool.name
+
+
+Schema = dict[str, Any]
+
+FORMATS = ("text", "json")
+_DROPPED = frozenset(
+    "title minLength maxLength minItems maxItems minimum maximum pattern format additionalProperties $defs".split()
+) | {SELF_EVIDENT, EXPLAINED_HERE}
+# Keys kept in a field's LISTED_AS form.
+_KEPT = frozenset({"description", "default"})
+# The server's instructions explain common arguments: these are listed with name and type only, …
+_EXPLAINED_ONCE: dict[str, Schema] = {
+    "limit": {"type": "integer"},
+    "cursor": {"type": "string"},
+    "scope": {"type": "string"},
+}
+# … and these, like ``format``, are not listed. A budget with a default, as of a context pack, is.
+_ONLY_IN_INSTRUCTIONS = frozenset({"compact", "max_tokens"})
+_EMPTY_DEFAULTS: tuple[object, ...] = (None, "", [], {}, False)
+
+
+_ID = re.compile(r"#\d{1,15}")
+
+
+def input_schema(model: type[BaseModel], profile: str = "") -> Schema:
+    full = _full_schema(model)
+    definitions = full.get("$defs", {})
+    fields = {name: field for name, field in full.get("properties", {}).items() if _is_listed(name, field, profile)}
+    properties = {name: _listed(name, field, definitions) for name, field in fields.items()}
+    required = full.get("required")
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+
+
+def _is_listed(name: str, field: Schema, profile: str) -> bool:
+    return field.get(UNLISTED) in (None, profile) and (name not in _ONLY_IN_INSTRUCTIONS or bool(field.get("default")))
+
+
+def _listed(name: str, field: Schema, definitions: Schema) -> Schema:
+    if name in _EXPLAINED_ONCE and not field.get(EXPLAINED_HERE):
+        return dict(_EXPLAINED_ONCE[name])
+    slim = _slim(field, definitions)
+    if field.get(SELF_EVIDENT) or name in _EXPLAINED_ONCE:
+        slim.pop("description", None)
+    return slim
+
+
+def _slim(schema: Schema, definitions: Schema) -> Schema:
+    found = _resolve(schema, definitions)
+    if LISTED_AS in found:
+        short: Schema = {**found.pop(LISTED_AS), **{key: found[key] for key in _KEPT & found.keys()}}
+        return short
+    slim: Schema = {}
+    for key, value in found.items():
+        if key in _DROPPED or _is_empty_default(key, value):
+            continue
+        slim[key] = _slim_value(key, value, definitions)
+    if "enum" in slim or "const" in slim:
+        slim.pop("type", None)
+    return slim
+
+
+def _is_empty_default(key: str, value: Any) -> bool:
+    return key == "default" and value in _EMPTY_DEFAULTS
+
+
+def _resolve(schema: Schema, definitions: Schema) -> Schema:
+    # Merges the reference and a single non-null alternative; keys next to them win.
+    found = dict(schema)
+    if "$ref" in found:
+        target = _resolve(definitions[found.pop("$ref").rpartition("/")[2]], definitions)
+        target.pop("description", None)
+        found = {**target, **found}
+    if "anyOf" in found:
+        choices = [choice for choice in found.pop("anyOf") if choice.get("type") != "null"]
+        if len(choices) == 1:
+            return {**_resolve(choices[0], definitions), **found}
+        found["anyOf"] = choices
+    return found
+
+
+def _slim_value(key: str, value: Any, definitions: Schema) -> Any:
+    if key == "properties":
+        return {name: _slim(field, definitions) for name, field in value.items()}
+    if key == "anyOf":
+        return [_slim(choice, definitions) for choice in value]
+    return _slim(value, definitions) if key == "items" else value
+
+
+def plain_arguments(model: type[BaseModel], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments as ``model`` takes them.
+
+    Some clients send a list or an object as JSON text, the item of a list without the list, or an id as ``#412``. Where
+    the schema leaves no doubt, this is what it stands for; everything else stays as it is.
+    """
+    full = _full_schema(model)
+    plain: dict[str, Any] = _plain(full, arguments, full.get("$defs", {}))
+    return plain
+
+
+@cache
+def _full_schema(model: type[BaseModel]) -> Schema:
+    return model.model_json_schema()
+
+
+def _plain(schema: Schema, value: Any, definitions: Schema) -> Any:
+    resolved = _resolve(schema, definitions)
+    choices = [_resolve(choice, definitions) for choice in resolved.get("anyOf", [resolved])]
+    by_type = {_type_of(choice): choice for choice in choices}
+    if None in by_type:
+        return value  # anything is accepted
+    if isinstance(value, str):
+        value = _read_text(value, frozenset(by_type))
+    if "array" in by_type and _is_item(value, frozenset(by_type)):
+        value = [value]
+    if isinstance(value, list) and "array" in by_type:
+        items = by_type["array"].get("items", {})
+        return [_plain(items, item, definitions) for item in value]
+    if isinstance(value, dict) and "object" in by_type:
+        fields = by_type["object"].get("properties", {})
+        return {name: _plain(fields.get(name, {}), field, definitions) for name, field in value.items()}
+    return value
+
+
+def _type_of(choice: Schema) -> str | None:
+    return choice.get("type") or ("string" if "enum" in choice or "const" in choice else None)
+
+
+def _read_text(text: str, types: frozenset[str | None]) -> Any:
+    if "integer" in types and "string" not in types and _ID.fullmatch(text):
+        return int(text[1:])
+    # A field that takes a text as well as a list keeps every text that is no JSON list
+    is_json = text.lstrip().startswith("[") if "string" in types else bool(types & {"array", "object"})
+    if not is_json or ("string" in types and "array" not in types):
+        return text
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+        json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, list | dict) else text
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _is_item(value: Any, types: frozenset[str | None]) -> bool:
+    if isinstance(value, str):
+        return "string" not in types and bool(value.strip()) and "," not in value and value[0] not in "[{"
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return (is_number and "integer" not in types) or (isinstance(value, dict) and "object" not in types)

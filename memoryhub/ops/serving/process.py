@@ -1,0 +1,266 @@
+"""The hub's process: the lock of its home, its log file, its idle end, its children and its memory."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import logging
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+import memoryhub
+from memoryhub import __version__, env
+from memoryhub.core import clock
+from memoryhub.core.autostart import module_command, module_environment
+from memoryhub.core.clients import connected_clients
+from memoryhub.core.errors import Conflict
+from memoryhub.core.file_locks import lock, try_lock
+
+FILE_NAME = env.SERVE_LOCK
+_LOCK_SECONDS = 0.1
+# The other hub finishes what it has begun, and ends its workers
+_TAKE_OVER_SECONDS = 30.0
+BY_HAND, ON_DEMAND, SERVICE = "by hand", "on demand", "service"
+_BY_HAND = "stop it with Ctrl-C, and start it again with `memory-hub serve`"
+_RESTARTS = {
+    ON_DEMAND: "`memory-hub serve` takes its place",
+    SERVICE: "`memory-hub service restart` starts the new one",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    pid: int
+    address: str
+    # ISO 8601 in UTC, and one of the three below; empty for a hub of an earlier version.
+    since: str = ""
+    started: str = ""
+    # What people use, if the hub is reached from other machines
+    public_url: str = ""
+    # Empty for a hub of a version that did not write it
+    version: str = ""
+
+    @property
+    def upgrade(self) -> str:
+        """What to do if the hub is of another version than this process, as after an upgrade; else ""."""
+        if self.version == __version__:
+            return ""
+        is_version = f"of version {self.version}" if self.version else "of an earlier version"
+        return f"the running hub is {is_version}, and this is {__version__}; {_RESTARTS.get(self.started, _BY_HAND)}"
+
+
+def _lock_path() -> Path:
+    return env.home() / FILE_NAME
+
+
+@contextmanager
+def hold_home(*, started: str) -> Iterator[Callable[..., None]]:
+    descriptor = os.open(_lock_path(), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        _lock_home(descriptor, takes_over=started != ON_DEMAND)
+        os.ftruncate(descriptor, 0)
+        since = clock.to_text(clock.now())
+
+        def publish(address: str, url: str = "") -> None:
+            _publish(descriptor, Running(os.getpid(), address, since, started, url, __version__))
+
+        yield publish
+        os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def _publish(descriptor: int, running: Running) -> None:
+    os.pwrite(descriptor, json.dumps(asdict(running)).encode(), 0)
+
+
+# Waits, because hooks and commands that only look also hold the lock for a moment
+def _lock_home(descriptor: int, *, takes_over: bool) -> None:
+    if lock(descriptor, seconds=_LOCK_SECONDS):
+        return
+    other = _parse_running(os.pread(descriptor, 4096, 0))
+    if takes_over and other and other.started == ON_DEMAND:
+        # A hub that a client started gives way to one that a person starts.
+        os.kill(other.pid, signal.SIGTERM)
+        if lock(descriptor, seconds=_TAKE_OVER_SECONDS):
+            return
+    where = f" at {other.address} (process {other.pid})" if other else ""
+    raise Conflict(f"Memory Hub is already running{where}; stop it first, or print a link with `memory-hub signin`")
+
+
+def find_running() -> Running | None:
+    try:
+        descriptor = os.open(_lock_path(), os.O_RDWR)
+    except FileNotFoundError:
+        return None
+    try:
+        return None if try_lock(descriptor) else _parse_running(os.pread(descriptor, 4096, 0))
+    finally:
+        os.close(descriptor)
+
+
+def _parse_running(content: bytes) -> Running | None:
+    try:
+        fields = Running.__dataclass_fields__  # a later version may write more
+        return Running(**{name: value for name, value in json.loads(content).items() if name in fields})
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+LOG_FILE = "serve.log"
+MAX_LOG_BYTES = 1_000_000
+IDLE_VARIABLE = "MEMORY_HUB_IDLE_SECONDS"
+IDLE_SECONDS = 15 * 60.0
+
+_VERSION = re.compile(r'^__version__ = "(.+)"$', re.MULTILINE)
+
+logger = logging.getLogger(__name__)
+
+
+def installed_version() -> str:
+    """Return the version of the installed files, which an upgrade changes; "" while they are being replaced."""
+    try:
+        text = Path(memoryhub.__file__).read_text("utf-8")
+    except OSError:
+        return ""
+    match = _VERSION.search(text)
+    return match[1] if match else ""
+
+
+class _LogHandler(RotatingFileHandler):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - as logging names it
+        """Drop the line: logging would report the error on standard error, which ends here again."""
+
+
+def log_to_file() -> None:
+    """Send standard output and error of this process and its children to ``serve.log`` and one older file.
+
+    Both have at most ``MAX_LOG_BYTES``. Children only have a pipe, so that one process alone renames the file.
+    """
+    path = env.prepare_home() / LOG_FILE
+    handler = _LogHandler(path, maxBytes=MAX_LOG_BYTES, backupCount=1, encoding="utf-8", errors="replace")
+    reader, writer = os.pipe()
+    for number in (1, 2):
+        os.dup2(writer, number)
+    os.close(writer)
+    threading.Thread(target=_copy_lines, args=[reader, handler], name="log-copy", daemon=True).start()
+
+
+def log_lines() -> list[str]:
+    """Return the lines of ``serve.log``, which has at most ``MAX_LOG_BYTES``; none if it does not exist."""
+    try:
+        return (env.home() / LOG_FILE).read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+
+
+def _copy_lines(reader: int, handler: RotatingFileHandler) -> None:
+    with os.fdopen(reader, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            handler.emit(logging.makeLogRecord({"msg": "%s", "args": (line.rstrip("\n"),)}))
+
+
+class Idle:
+    """Ends this process when nobody has used it for ``seconds``: no request, and no client connected over stdio."""
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self._seconds = float(os.environ.get(IDLE_VARIABLE) or IDLE_SECONDS) if seconds is None else seconds
+        self._used_at = time.monotonic()
+
+    def note_use(self) -> None:
+        self._used_at = time.monotonic()
+
+    def watch(self, stop: threading.Event) -> None:
+        from memoryhub.core.background import running_tasks  # needs Django, which is not loaded when the log begins
+
+        while not stop.wait(min(5.0, self._seconds / 4)):
+            if connected_clients() or running_tasks():
+                self.note_use()
+            if not env.home().is_dir():
+                logger.warning("the home folder is gone: ending")
+            elif (version := installed_version()) not in ("", memoryhub.__version__):
+                logger.warning("upgraded to version %s: ending; the next client starts it", version)
+            elif time.monotonic() - self._used_at >= self._seconds:
+                logger.warning("idle for %g s: ending; the next client starts the hub again", self._seconds)
+            else:
+                continue
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
+
+
+child_logger = logging.getLogger(__name__)
+
+_RESTART_SECONDS = 5.0
+
+# Modules to run
+WORKER = "memoryhub.ops.serving.worker"
+EMBEDDING = "memoryhub.ops.serving.embedding"
+
+
+# Keeps one module running, in a process group of its own. The child ends when its standard input does, so it never
+# outlives the server.
+class Child:
+    def __init__(self, module: str = WORKER) -> None:
+        self._module = module
+        self._stopping = threading.Event()
+        self._process = self._start()
+        self._watcher = threading.Thread(target=self._watch, name="child-watch", daemon=True)
+        self._watcher.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(  # noqa: S603
+            module_command(self._module), stdin=subprocess.PIPE, start_new_session=True, env=module_environment()
+        )
+
+    def _watch(self) -> None:
+        while True:
+            code = self._process.wait()
+            self._end_group()
+            if self._stopping.is_set():
+                return
+            child_logger.error("%s ended with code %s; restarting in %g s", self._module, code, _RESTART_SECONDS)
+            if self._stopping.wait(_RESTART_SECONDS):
+                return
+            self._process = self._start()
+
+    def stop(self, *, grace: float) -> None:
+        self._stopping.set()
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(grace)
+        self._end_group()
+        self._watcher.join(1)
+        if self._process.stdin:
+            self._process.stdin.close()
+
+    def _end_group(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+
+# Parameters of mallopt, from glibc's malloc.h
+_M_TRIM_THRESHOLD, _M_ARENA_MAX = -1, -8
+
+
+# By default glibc gives most threads an arena of their own, and what is free in one is of no use to the others. Only
+# glibc keeps freed memory like this, so another C library needs none of it.
+def bound_allocator(*, arenas: int, kept_free_bytes: int | None = None) -> None:
+    with suppress(OSError, AttributeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_ARENA_MAX, arenas)
+        if kept_free_bytes is not None:
+            library.mallopt(_M_TRIM_THRESHOLD, kept_free_bytes)

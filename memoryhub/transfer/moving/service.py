@@ -1,0 +1,306 @@
+"""Move a store to another database, then confirm or undo the move."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from memoryhub.core import clock, ids
+from memoryhub.core.backends.base import Departure
+from memoryhub.core.errors import Conflict, HubError, Locked, NotFound, Unavailable
+from memoryhub.core.permissions import Act, demand
+from memoryhub.core.stores.store_id import StoreId
+from memoryhub.transfer.moving.switching import (
+    Moving,
+    Peer,
+    Place,
+    assign,
+    back,
+    both,
+    cancel,
+    departure_of,
+    finish,
+    go_back,
+    is_back,
+    require_this_way,
+    switch,
+    text_of,
+    where,
+)
+
+_ATTEMPTS = 3
+_ROUNDS = 5
+# So few events are copied while writers wait
+_FEW = 100
+
+Progress = Callable[[str], None]
+
+
+class _Erased(Exception):
+    """Text was erased since the copy was begun: the copy must not have it."""
+
+
+def move(store: StoreId, source: Place, target: Place, progress: Progress = lambda _: None) -> Moving:
+    """Move a store; writers are refused while the last events are copied and both places are compared.
+
+    The old place is kept, fenced, until ``confirm`` or ``undo``. An interrupted move is finished.
+
+    Raises:
+        NotFound: there is no such store in the source.
+        Conflict: there is one in the target.
+        Moved: it has moved to a third place, or the move is confirmed.
+        Locked: text was erased during each attempt, or another move of the store runs.
+        Unavailable: a place cannot be reached, or the copy differs.
+        Forbidden: the caller may not govern the store.
+    """
+    demand(Act.GOVERN, to="move a store", place=store.place)
+    with both(store, source, target) as (leaving, arriving):
+        done = finish(store, leaving, arriving) or _begin(store, leaving, arriving, progress)
+        assign(store, target)
+    return done
+
+
+def _begin(store: StoreId, leaving: Peer, arriving: Peer, progress: Progress) -> Moving:
+    here, there = where(store, leaving, arriving)
+    if not here["exists"]:
+        if there["exists"]:
+            raise Conflict(f"{store.scope} {store.name!r} is in {there['address']} already")
+        raise NotFound(f"there is no {store.scope} {store.name!r} in {here['address']}")
+    if there["exists"]:
+        raise Conflict(f"there is a {store.scope} {store.name!r} in {there['address']} already")
+    for epoch in there["drafts"]:
+        arriving.call("discard_draft", store=text_of(store), epoch=epoch)
+    marks = [here["arrival"], there["departure"]]
+    earlier = max((mark["epoch"] for mark in marks if mark), default="")
+    return _attempts(_Move(store, leaving, arriving, earlier), progress)
+
+
+# A later move of a store has a greater one, whatever the clocks of two machines say
+def _epoch_after(earlier: str) -> str:
+    epoch = f"{clock.now():%Y%m%d%H%M%S}{ids.random_bytes(3).hex()}"
+    return epoch if epoch > earlier else f"{earlier}z"
+
+
+def _attempts(moved: _Move, progress: Progress) -> Moving:
+    for _ in range(_ATTEMPTS):
+        try:
+            return moved.attempt(progress)
+        except _Erased:
+            continue
+    raise Locked("events were erased during the move; nothing was moved, run it again")
+
+
+class _Move:
+    def __init__(self, store: StoreId, leaving: Peer, arriving: Peer, earlier: str) -> None:
+        self._store, self._named = store, text_of(store)
+        self._leaving, self._arriving = leaving, arriving
+        self._epoch = earlier
+        self._count = 0
+
+    def attempt(self, progress: Progress) -> Moving:
+        self._count = 0
+        self._epoch = _epoch_after(self._epoch)
+        self._arriving.call("create_draft", store=self._named, epoch=self._epoch)
+        try:
+            self._arriving.call("draft", store=self._named, epoch=self._epoch)
+            erasure = self._copy_most(progress)
+            started = time.monotonic()
+            departure = self._copy_rest(erasure)
+        except (HubError, _Erased):
+            self._give_up()
+            raise
+        return self._switch(departure, started)
+
+    def _give_up(self) -> None:
+        try:
+            self._leaving.call("abort")
+            self._arriving.call("abort")
+            self._arriving.call("discard_draft", store=self._named, epoch=self._epoch)
+        except Unavailable:
+            return  # the next move discards it
+
+    def _copy_most(self, progress: Progress) -> int:
+        erasure: int = self._leaving.call("read", store=self._named)["erasure"]
+        for _ in range(_ROUNDS):
+            added = self._leaving.copy_to(self._arriving, after=self._count)
+            self._count += added
+            progress(f"{self._count} events copied")
+            if added < _FEW:
+                break
+        self._leaving.call("close")
+        self._arriving.call("complete")
+        self._leaving.call("prepare_to_leave", store=self._named)
+        return erasure
+
+    # Writers wait from here on
+    def _copy_rest(self, erasure: int) -> Departure:
+        held = self._leaving.call("hold", store=self._named)
+        if held["erasure"] != erasure:
+            raise _Erased
+        self._count += self._leaving.copy_to(self._arriving, after=self._count)
+        for peer in (self._leaving, self._arriving):
+            peer.ask("digests")
+        here, there = (peer.answer() for peer in (self._leaving, self._arriving))
+        _require_equal(here, there)
+        position, digest = held["head"]
+        source, target = (peer.call("address", store=self._named) for peer in (self._leaving, self._arriving))
+        departure = Departure(
+            self._epoch, self._arriving.place.name, target, clock.to_text(clock.now()), position, digest
+        )
+        origin = {**asdict(departure), "name": self._leaving.place.name, "address": source}
+        self._arriving.call("put_marks", marks=self._leaving.call("marks"), arrival=origin)
+        self._arriving.call("close")
+        self._leaving.call("leave", departure=asdict(departure))
+        return departure
+
+    def _switch(self, departure: Departure, started: float) -> Moving:
+        # The commit of the fence decides the move: before it, the old place takes writes, after it, the new one
+        self._leaving.call("close")
+        if not switch(self._store, self._leaving, self._arriving, departure):
+            raise Conflict(
+                f"there is a {self._store.scope} {self._store.name!r} in the new place now, or the copy is gone"
+            )
+        return Moving(departure.address, departure.position, time.monotonic() - started)
+
+
+def _require_equal(here: dict[str, Any], there: dict[str, Any]) -> None:
+    different = sorted(table for table in {*here, *there} if here.get(table) != there.get(table))
+    if different:
+        raise Unavailable(
+            f"nothing was moved: the copy differs in {', '.join(different)}; run `memory-hub rebuild` first"
+        )
+
+
+def confirm(store: StoreId, source: Place, target: Place) -> Moving:
+    """Remove a store's old place, after the new one was compared with it.
+
+    Raises:
+        NotFound: the store has not moved from there, or the move is confirmed.
+        Conflict: the new place does not have what the old one has.
+        Locked: another move of the store runs.
+    """
+    demand(Act.GOVERN, to="move a store", place=store.place)
+    with both(store, source, target) as (leaving, arriving):
+        here, there = where(store, leaving, arriving)
+        departure = departure_of(here)
+        if departure is None:
+            raise _not_moved(store, here["address"])
+        if not departure.kept:
+            if not _has_mark(there, departure):
+                raise _confirmed(store, departure)
+            return _settle(store, arriving, departure, there["address"])  # it was interrupted
+        later = departure_of(there)
+        if later and later.epoch > departure.epoch and later.address != here["address"]:
+            raise Conflict(f"{store.name!r} has moved on to {later.address}; name that place with --to")
+        if not there["exists"]:
+            raise Conflict(f"{store.name!r} has not arrived in {there['address']}; run the move again")
+        _compare(store, leaving, arriving, departure)
+        assign(store, target)  # the move may have been interrupted before it did
+        leaving.call("remove_kept", store=text_of(store), epoch=departure.epoch)
+        return _settle(store, arriving, departure, there["address"])
+
+
+def _has_mark(there: dict[str, Any], departure: Departure) -> bool:
+    mark = there.get("arrival")
+    return bool(mark and mark["epoch"] == departure.epoch)
+
+
+def _settle(store: StoreId, arriving: Peer, departure: Departure, address: str) -> Moving:
+    arriving.call("settle", store=text_of(store), epoch=departure.epoch)
+    return Moving(address, departure.position)
+
+
+def _not_moved(store: StoreId, address: str) -> NotFound:
+    return NotFound(f"{store.scope} {store.name!r} has not moved from {address}")
+
+
+def _confirmed(store: StoreId, departure: Departure) -> NotFound:
+    return NotFound(f"the move of {store.scope} {store.name!r} to {departure.address} is confirmed already")
+
+
+def _compare(store: StoreId, leaving: Peer, arriving: Peer, departure: Departure) -> None:
+    kept = leaving.call("kept", store=text_of(store))
+    end = arriving.call("read", store=text_of(store))
+    same = arriving.call("digest_at", position=departure.position) == departure.digest == kept["head"][1]
+    if same and end["head"] == kept["head"]:
+        for peer in (leaving, arriving):
+            peer.ask("digests")
+        here, there = (peer.answer() for peer in (leaving, arriving))
+        same = here == there
+    for peer in (leaving, arriving):
+        peer.call("close")
+    if not same:
+        raise Conflict(
+            f"{store.name!r} is not the same in its new place, so the old one is kept; run `memory-hub doctor`"
+        )
+
+
+def undo(store: StoreId, source: Place, target: Place, progress: Progress = lambda _: None) -> Moving:
+    """Let a store's old place take writes again.
+
+    If something was written in the new place since, the store moves back with it; the new place is then kept until
+    ``confirm``, as after any move.
+
+    Raises:
+        NotFound: the store has not moved from there, or the move is confirmed.
+        Moved: it has moved on to a third place.
+        Locked: another move of the store runs.
+    """
+    demand(Act.GOVERN, to="move a store", place=store.place)
+    with both(store, source, target) as (leaving, arriving):
+        done = _undone(store, leaving, arriving)
+        if done:
+            assign(store, source)
+            return done
+    return move(store, target, source, progress)
+
+
+# None if the store must move back, with what was written
+def _undone(store: StoreId, leaving: Peer, arriving: Peer) -> Moving | None:
+    here, there = where(store, leaving, arriving)
+    ours, theirs = departure_of(here), departure_of(there)
+    if theirs and (theirs.kept if ours is None else theirs.epoch > ours.epoch):
+        require_this_way(store, theirs, leaving)
+        if is_back(theirs):
+            return go_back(store, leaving, arriving, theirs)
+        if switch(store, arriving, leaving, theirs):
+            return Moving(here["address"], theirs.position)
+    if ours is None:
+        return _discard(store, leaving, arriving)
+    if not ours.kept:
+        raise _confirmed(store, ours)
+    require_this_way(store, ours, arriving)
+    if cancel(store, leaving, arriving, ours):
+        return Moving(here["address"], ours.position)
+    return _return(store, leaving, arriving, ours)
+
+
+# Of a move that was interrupted before its fence
+def _discard(store: StoreId, leaving: Peer, arriving: Peer) -> Moving:
+    here, there = where(store, leaving, arriving)
+    if not there["drafts"]:
+        raise _not_moved(store, here["address"])
+    for epoch in there["drafts"]:
+        arriving.call("discard_draft", store=text_of(store), epoch=epoch)
+    return Moving(here["address"], here["head"][0] if "head" in here else 0)
+
+
+def _return(store: StoreId, leaving: Peer, arriving: Peer, departure: Departure) -> Moving | None:
+    arriving.call("prepare_to_leave", store=text_of(store))
+    held = arriving.call("hold", store=text_of(store))
+    if held["head"] != [departure.position, departure.digest]:
+        arriving.call("abort")
+        return None
+    fence = Departure(
+        back(departure),
+        leaving.place.name,
+        leaving.call("address", store=text_of(store)),
+        clock.to_text(clock.now()),
+        departure.position,
+        departure.digest,
+    )
+    arriving.call("leave", departure=asdict(fence))
+    arriving.call("close")
+    return go_back(store, leaving, arriving, fence)

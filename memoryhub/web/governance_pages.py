@@ -1,0 +1,292 @@
+"""The pages of the audit, of imports, of a file's blame, and of the graph around an item."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.http import urlencode
+from pydantic import ValidationError
+
+from governance.audit import AuditExport, AuditPeriod, AuditRequest, export_audit, list_activity, list_packs_read
+from governance.blame import Blame, BlamedRange, BlameRequest, blame
+from governance.graph import Edge, Graph, Node, NodeType, graph_around
+from governance.imports import (
+    Batch,
+    Undo,
+    counts_text,
+    find_batch,
+    gain_of,
+    imported_memories,
+    list_batches,
+    preview_undo,
+)
+from governance.imports import undo_import as undo
+from memories.admin.base import sentence
+from memoryhub.core import log
+from memoryhub.core.admin.svg import lay_out, wrapped
+from memoryhub.core.background import is_long, start_task
+from memoryhub.core.errors import HubError
+from memoryhub.core.kinds import KINDS
+from memoryhub.core.permissions import Act, require
+from memoryhub.core.stores.store import current_store
+from memoryhub.core.text import counted
+from memoryhub.core.validation import command_from, explain
+from sessions_app.git import Line
+
+_FILTERS = ("person", "since", "until")
+_PACKS_PER_PAGE = 50
+
+
+def show_audit(request: HttpRequest, context: dict[str, Any]) -> HttpResponseBase:
+    chosen = {name: value for name in _FILTERS if (value := request.GET.get(name, "").strip())}
+    if "form" in request.GET:
+        return _audit_download(command_from(AuditExport, {**chosen, "form": request.GET["form"]}))
+    cursor = request.GET.get("cursor") or None
+    read = list_packs_read(command=command_from(AuditRequest, {**chosen, "limit": _PACKS_PER_PAGE, "cursor": cursor}))
+    shown = {
+        "title": "Audit",
+        "activity": list_activity(command=command_from(AuditPeriod, chosen)),
+        "packs": read.results,
+        "total": read.meta.total_count,
+        "next_cursor": read.meta.next_cursor,
+        "chosen": {name: chosen.get(name, "") for name in _FILTERS},
+        "is_filtered": bool(chosen),
+    }
+    return TemplateResponse(request, "admin/audit.html", {**context, **shown})
+
+
+def _audit_download(command: AuditExport) -> StreamingHttpResponse:
+    response = StreamingHttpResponse(export_audit(command=command), content_type="text/plain; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{current_store().name}-audit.{command.form}"'
+    return response
+
+
+_IMPORTS_PER_PAGE = 50
+# Of the counts, what did not become something new
+_NOT_TAKEN = ("unchanged", "duplicates", "conflicts", "deleted", "sessions_known", "left_out_count")
+
+
+def show_imports(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
+    page = Paginator(list_batches(), _IMPORTS_PER_PAGE).get_page(request.GET.get("p"))
+    rows = [(batch, counts_text(batch.counts)) for batch in page]
+    return TemplateResponse(
+        request, "admin/imports/list.html", {**context, "title": "Imports", "page": page, "rows": rows}
+    )
+
+
+def show_import(request: HttpRequest, batch_id: int, context: dict[str, Any]) -> HttpResponse:
+    batch = find_batch(batch_id)
+    if request.method == "POST":
+        return _undo_batch(request, batch)
+    gain = None if batch.is_undone else gain_of(batch)
+    memories = imported_memories(batch).defer("content", "resource_links").order_by("id")
+    shown = {
+        "title": f"Import #{batch.id}",
+        "batch": batch,
+        "left_over": counts_text({name: (batch.counts or {}).get(name, 0) for name in _NOT_TAKEN}),
+        "gain": gain,
+        "kinds": [(kind, KINDS[kind].plural, count) for kind, count in gain.kinds.items()] if gain else [],
+        "page": None if batch.is_undone else Paginator(memories, _IMPORTS_PER_PAGE).get_page(request.GET.get("p")),
+        "plan": None if batch.is_undone else preview_undo(batch_id),
+    }
+    return TemplateResponse(request, "admin/imports/detail.html", {**context, **shown})
+
+
+def _undo_batch(request: HttpRequest, batch: Batch) -> HttpResponse:
+    require(request.user, Act.GOVERN)
+    token = request.POST.get("token", "")
+    page = reverse("admin:import", args=[batch.id])
+    try:
+        if is_long():
+            events = log.head()[0]
+            task = start_task(
+                "Undo of an import",
+                page=page,
+                work=lambda report: undo(
+                    batch_id=batch.id, token=token, progress=lambda done: report(min(done, events), events)
+                ),
+                describe=_undo_messages,
+                failed=messages.ERROR,
+            )
+            return redirect("admin:task", task.id)
+        done = undo(batch_id=batch.id, token=token)
+    except HubError as error:
+        messages.error(request, sentence(error))
+        return redirect(page)
+    for level, text in _undo_messages(done):
+        messages.add_message(request, level, text)
+    return redirect(page)
+
+
+def _undo_messages(done: Undo) -> list[tuple[int, str]]:
+    kept = f" {counted(len(done.kept), 'item')} kept, because others have built on them." if done.kept else ""
+    return [(messages.SUCCESS, f"Import #{done.batch.id} is undone: {counted(done.events, 'event')} removed.{kept}")]
+
+
+# Lines that a page shows
+_BLAMED_LINES = 500
+
+
+@dataclass(frozen=True, slots=True)
+class BlamedPart:
+    """A range with its lines."""
+
+    range: BlamedRange
+    lines: list[Line]
+    # The trail of its commit is above
+    is_repeated: bool
+
+
+def show_blame(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
+    file, first, last = (request.GET.get(name, "").strip() for name in ("file", "first", "last"))
+    shown: dict[str, Any] = {"file": file, "first": first, "last": last}
+    if file:
+        try:
+            shown |= _blame_context(blame(command=_blame_request(file, first, last)))
+        except HubError as error:
+            shown["problem"] = sentence(error)
+        except ValidationError as error:
+            shown["problem"] = f"{explain(error)}."
+    title = f"Blame {file}" if file else "Blame"
+    return TemplateResponse(request, "admin/blame.html", {**context, "title": title, **shown})
+
+
+def _blame_request(file: str, first: str, last: str) -> BlameRequest:
+    start = int(first) if first.isdecimal() and first.isascii() else 1
+    end = int(last) if last.isdecimal() and last.isascii() else start + _BLAMED_LINES - 1
+    return BlameRequest(file=file, first=start, last=min(end, start + _BLAMED_LINES - 1), limit=_BLAMED_LINES)
+
+
+def _blame_context(found: Blame) -> dict[str, Any]:
+    view = found.view
+    parts: list[BlamedPart] = []
+    seen: set[str] = set()
+    for part in view.ranges:
+        sha = part.commit.sha if part.commit else ""
+        parts.append(BlamedPart(part, found.lines[part.first - view.first : part.last - view.first + 1], sha in seen))
+        seen.add(sha)
+    is_cut = len(found.lines) == _BLAMED_LINES
+    return {"view": view, "parts": parts, "next": view.last + 1 if is_cut else None}
+
+
+_VIEWS = {
+    NodeType.MEMORY: "admin:memories_memory_change",
+    NodeType.DECISION: "admin:decisions_decision_change",
+    NodeType.COMMIT: "admin:sessions_app_commit_change",
+    NodeType.SESSION: "admin:sessions_app_session_change",
+}
+_PLURALS = {
+    NodeType.MEMORY: "Memories",
+    NodeType.DECISION: "Decisions",
+    NodeType.COMMIT: "Commits",
+    NodeType.SESSION: "Sessions",
+    NodeType.FILE: "Files",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    node: Node
+    x: float
+    y: float
+    lines: list[str]
+    url: str
+    # Of the graph around it, "" for files
+    graph_url: str
+    # (label, is outgoing, the other node)
+    relations: list[tuple[str, bool, Node]]
+    is_current: bool
+
+    @property
+    def name(self) -> str:
+        """The type, as the box shows it, with the number."""
+        label = self.node.kind or self.node.type.value
+        return f"{label} #{self.node.id}" if self.node.id > 0 else label
+
+    @property
+    def description(self) -> str:
+        deleted = ["deleted"] if self.node.is_deleted else []
+        relations = [
+            f"{label} {other.title}" if is_out else f"{other.title} {label} it"
+            for label, is_out, other in self.relations
+        ]
+        return ", ".join([f"{self.name} {self.node.title}", *deleted, *relations])
+
+
+def show_graph(request: HttpRequest, entity_id: int, context: dict[str, Any]) -> HttpResponse:
+    shown = [NodeType(name) for name in request.GET.getlist("type") if name in set(NodeType)] or list(NodeType)
+    depth = 2 if request.GET.get("depth") == "2" else 1
+    graph = graph_around(entity_id, depth=depth, types=shown)
+    first = min(graph.columns.values())
+    columns = {number: column - first for number, column in graph.columns.items()}
+    layout = lay_out(columns, [(edge.start, edge.label, edge.end) for edge in graph.edges])
+    boxes = [_box(graph, number, place, entity_id) for number, place in layout.places.items()]
+    centre = graph.nodes[entity_id]
+    page = {
+        "title": f"Graph of #{entity_id}",
+        "centre": next(box for box in boxes if box.is_current),
+        "layout": layout,
+        "boxes": boxes,
+        "groups": _groups(boxes, graph),
+        "filters": _filters(shown, depth),
+        "depths": [(number, _address(shown, number), number == depth) for number in (1, 2)],
+        "is_alone": len(boxes) == 1,
+        "is_filtered": len(shown) < len(NodeType),
+        "summary": f"{centre.title}, with {counted(len(boxes) - 1, 'neighbour')}",
+    }
+    return TemplateResponse(request, "admin/graph.html", {**context, **page})
+
+
+def _box(graph: Graph, number: int, place: tuple[float, float], centre: int) -> Box:
+    node = graph.nodes[number]
+    return Box(
+        node,
+        *place,
+        wrapped(node.title) or ["(no title)"],
+        _url(node),
+        reverse("admin:graph", args=[number]) if number > 0 else "",
+        [_relation(edge, number, graph) for edge in graph.edges if number in (edge.start, edge.end)],
+        number == centre,
+    )
+
+
+def _relation(edge: Edge, number: int, graph: Graph) -> tuple[str, bool, Node]:
+    is_out = edge.start == number
+    return edge.label, is_out, graph.nodes[edge.end if is_out else edge.start]
+
+
+# A file has no page; the search names what mentions it
+def _url(node: Node) -> str:
+    if node.type is NodeType.FILE:
+        return f"{reverse('admin:memories_searchdocument_changelist')}?{urlencode({'query': node.title})}"
+    return reverse(_VIEWS[node.type], args=[node.id])
+
+
+def _groups(boxes: list[Box], graph: Graph) -> list[tuple[str, list[Box], int]]:
+    found = [
+        (label, [box for box in boxes if box.node.type is name], graph.hidden[name]) for name, label in _PLURALS.items()
+    ]
+    return [group for group in found if group[1] or group[2]]
+
+
+def _filters(shown: list[NodeType], depth: int) -> list[tuple[str, str, bool]]:
+    """Return for each type its label, the address with it switched, and whether it is shown."""
+    found = []
+    for name, label in _PLURALS.items():
+        others = [other for other in NodeType if (other in shown) != (other is name)]
+        found.append((label, _address(others or list(NodeType), depth), name in shown))
+    return found
+
+
+def _address(shown: list[NodeType], depth: int) -> str:
+    every = set(shown) == set(NodeType)
+    query = [("type", name.value) for name in ([] if every else shown)] + [("depth", str(depth))] * (depth > 1)
+    return f"?{urlencode(query)}"

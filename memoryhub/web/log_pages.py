@@ -1,0 +1,122 @@
+"""The pages of the log: replay event by event, and the store as of a position."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from memories.schemas import MemoryList, MemorySearch, SearchSourceName, Stats
+from memories.selectors import list_memories, search
+from memories.timeline import stats
+from memoryhub.core import log
+from memoryhub.core.log.chain import check_links
+from memoryhub.core.log.digests import GENESIS
+from memoryhub.core.log.event_view import as_of
+from memoryhub.core.models import RawEvent
+from memoryhub.core.paging import SEARCH_MODES
+from memoryhub.core.schemas import Listing
+from sessions_app.timeline import TimelineItem, entries_of
+
+# How many events to show before and after the current one
+AROUND = 4
+_MAX_PAYLOAD = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One event of the window and its link to the previous event."""
+
+    entry: TimelineItem
+    # "" if the link is intact
+    flaw: str
+    is_shown: bool
+
+
+def replay_at(wanted: str) -> dict[str, Any]:
+    """Return the page's context at a position, clamped to the log.
+
+    If the log has no event at the position, ``event`` and ``link`` are None.
+    """
+    last, _ = log.head()
+    if not last:
+        return {"last": 0}
+    position = min(max(_number(wanted), 1), last)
+    events = _window(position)
+    links = _links(events, position)
+    shown = next((event for event in events if event.position == position), None)
+    return {
+        "last": last,
+        "position": position,
+        "event": shown,
+        "link": next((link for link in links if link.is_shown), None),
+        "links": links,
+        "flaws": sum(1 for link in links if link.flaw),
+        "previous": next((event.chain_digest for event in events if event.position == position - 1), GENESIS),
+        "before": position - 1 or None,
+        "after": position + 1 if position < last else None,
+        "payload": _payload(shown) if shown else None,
+    }
+
+
+def _number(wanted: str) -> int:
+    return int(wanted) if wanted.isascii() and wanted.isdecimal() and len(wanted) <= 18 else 1
+
+
+def _window(position: int) -> list[RawEvent]:
+    window = RawEvent.objects.filter(position__gte=position - AROUND, position__lte=position + AROUND)
+    return list(window.order_by("position"))
+
+
+def _links(events: list[RawEvent], position: int) -> list[Link]:
+    flaws = check_links(first=events[0].position, last=events[-1].position) if events else {}
+    return [Link(entry, flaws.get(entry.position, ""), entry.position == position) for entry in entries_of(events)]
+
+
+def _payload(event: RawEvent) -> str | None:
+    if event.payload_json is None:
+        return None
+    text = json.dumps(json.loads(event.payload_json), indent=2, ensure_ascii=False)
+    return text if len(text) <= _MAX_PAYLOAD else f"{text[:_MAX_PAYLOAD]}\n…"
+
+
+_SHOWN = 50
+_MAX_QUESTION = 2_000
+_COUNTED = ("session", "turn", "commit")
+
+
+def store_as_of(*, position: int, question: str, cursor: str) -> dict[str, Any]:
+    """Return the counts and one page of memories as of an event.
+
+    Args:
+        position: of the last event to apply.
+        question: search query; empty lists all memories, last changed first.
+        cursor: from the previous page; empty for the first page.
+
+    Raises:
+        NotFound: the log has no event at the position.
+        Invalid: the cursor is not valid for this list.
+    """
+    head, _ = log.head()
+    with as_of(position):
+        counts = stats(command=Stats())
+        found = _memories(question.strip()[:_MAX_QUESTION], cursor or None)
+    return {
+        "position": position,
+        "head": head,
+        "event": RawEvent.objects.filter(position=position).defer("payload_json").first(),
+        "memory_count": sum(counts["memories"].values()),
+        "counts": [(counts["rows"][noun], noun) for noun in _COUNTED],
+        "digest": counts["head_digest"],
+        "question": question,
+        "memories": found.results,
+        "mode": SEARCH_MODES.get(found.meta.mode or "", ""),
+        "next_cursor": found.meta.next_cursor,
+    }
+
+
+def _memories(question: str, cursor: str | None) -> Listing:
+    if not question:
+        return list_memories(command=MemoryList(limit=_SHOWN, cursor=cursor))
+    sources = [SearchSourceName.MEMORY]
+    return search(command=MemorySearch(query=question, sources=sources, limit=_SHOWN, cursor=cursor))

@@ -1,0 +1,367 @@
+"""The home page of the hub, the overview of a store, and the first steps in a new one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from heapq import nlargest
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Count, QuerySet
+from django.db.models.functions import Substr
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from decisions.admin.listing import brief, status, warnings
+from decisions.contributions import IN_FORCE
+from decisions.models import Decision
+from governance.imports import Batch, Gain, gain_of, list_batches
+from governance.redaction.copies import last_look
+from governance.staleness.selectors import count_stale
+from memories.admin.listing import kind_and_type
+from memories.admin.listing import warnings as memory_warnings
+from memories.events import MEMORY_REVIEWED
+from memories.models import Conflict, Memory, MemoryKind
+from memories.review.selectors import count_waiting
+from memoryhub.config.clients import all_clients
+from memoryhub.core import clock, log
+from memoryhub.core.admin.svg import BarChart, bar_chart
+from memoryhub.core.backends.selected import stores
+from memoryhub.core.errors import HubError
+from memoryhub.core.log.quarantine import outside_quarantine
+from memoryhub.core.models import RawEvent
+from memoryhub.core.permissions import Act, may
+from memoryhub.core.stores.store import Scope, current_store, list_projects, org_store, project_store, use_store
+from memoryhub.core.text import counted
+from memoryhub.demo.project import demo_store, make_demo
+from memoryhub.registry.organizations import OrgOverview
+from memoryhub.registry.projects import projects_of
+from memoryhub.registry.summaries import ProjectSummary, summarize_orgs, summarize_projects
+from memoryhub.web.navigation import PATHS
+from memoryhub.web.pages import Place, apply_change, hub_page
+from sessions_app.models import Commit, Session, SessionStatus
+from sessions_app.selectors import profile
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    count: int
+    # With the count: "2 memories need review"
+    label: str
+    view: str
+    query: str = ""
+
+    @property
+    def url(self) -> str:
+        return reverse(self.view) + self.query
+
+
+def pending_work() -> list[Pending]:
+    """Return the queues that are not empty, most urgent first."""
+    queues = [_conflicts(), _secrets(), _proposed(), _stale()]
+    return [queue for queue in queues if queue.count]
+
+
+def _conflicts() -> Pending:
+    count = outside_quarantine(Conflict.objects.filter(resolved_at__isnull=True), "memory_id").count()
+    label = f"{count} unresolved conflict{'' if count == 1 else 's'}"
+    return Pending(count, label, "admin:memories_conflict_changelist", "?state=open")
+
+
+def _secrets() -> Pending:
+    look = last_look()
+    count = look.finds if look else 0
+    label = f"{counted(count, 'possible secret')} found in older texts by the current rules"
+    return Pending(count, label, "admin:governance_redaction_changelist")
+
+
+def _proposed() -> Pending:
+    count = count_waiting()
+    label = f"{counted(count, 'memory', 'memories')} {_need(count)} review"
+    return Pending(count, label, "admin:memories_review_changelist")
+
+
+def _stale() -> Pending:
+    count = count_stale()
+    label = f"{counted(count, 'item')} {_need(count)} rechecking"
+    return Pending(count, label, "admin:governance_affirmation_changelist")
+
+
+def _need(count: int) -> str:
+    return "needs" if count == 1 else "need"
+
+
+DAYS = 30
+_LATEST = 8
+_ACTIVE = 6
+_DECISIONS = 5
+# How long the overview shows what an import has brought
+_NEWS_DAYS = 7
+
+
+def overview() -> dict[str, Any]:
+    by_kind = count_by_kind()
+    sessions = outside_quarantine(Session.objects.all())
+    active = sessions.filter(status=SessionStatus.ACTIVE)
+    return {
+        **description(),
+        "memory_count": sum(by_kind.values()),
+        "queues": pending_work(),
+        "imported": latest_import(),
+        "by_kind": [(kind, kind.label, by_kind[kind]) for kind in MemoryKind if by_kind.get(kind)],
+        "session_count": sessions.count(),
+        "active_count": active.count(),
+        "active_sessions": active.order_by("-started_at")[:_ACTIVE],
+        "commit_count": outside_quarantine(Commit.objects.all()).count(),
+        "event_count": log.head()[0],
+        "latest": latest_memories(),
+        "latest_decisions": latest_decisions(),
+        "activity": activity(),
+        "store_bytes": store_bytes(),
+    }
+
+
+def latest_import() -> tuple[Batch, Gain] | None:
+    """Return the newest import of the past week with what it brought, unless it was undone."""
+    since = clock.now() - timedelta(days=_NEWS_DAYS)
+    latest = next((batch for batch in list_batches() if batch.began_at >= since and not batch.is_undone), None)
+    return (latest, gain_of(latest)) if latest else None
+
+
+def count_by_kind() -> dict[str, int]:
+    return dict(Memory.objects.live().values_list("kind").annotate(memories=Count("id")))
+
+
+def latest_memories() -> list[tuple[Memory, SafeString]]:
+    """Return the last changed memories, each with badges of its kind, its type and its state."""
+    latest = Memory.objects.live().defer("content", "resource_links").order_by("-updated_at", "-id")[:_LATEST]
+    return [(memory, format_html("{} {}", kind_and_type(memory), memory_warnings(memory))) for memory in latest]
+
+
+def decisions_in_force() -> QuerySet[Decision]:
+    return outside_quarantine(Decision.objects.filter(status__in=IN_FORCE))
+
+
+def latest_decisions() -> list[tuple[Decision, SafeString, str]]:
+    latest = decisions_in_force().defer("context", "rationale", "alternatives").order_by("-id")[:_DECISIONS]
+    return [
+        (decision, format_html("{} {}", status(decision.status), warnings(decision)), brief(decision.chosen))
+        for decision in latest
+    ]
+
+
+def description() -> dict[str, Any]:
+    """Return the store's profile, its organisation, and its projects if it is an organisation."""
+    store, view = current_store(), profile()
+    members = projects_of(store.name) if store.scope is Scope.ORG else []
+    return {
+        "profile": view,
+        "organisation": Place.of(org_store(view.org)) if view.org else None,
+        "members": [Place.of(project_store(project)) for project in members],
+        "metadata": json.dumps(view.metadata, ensure_ascii=False, indent=2) if view.metadata else "",
+    }
+
+
+def activity() -> BarChart:
+    counts = events_per_day(DAYS)
+    total = sum(counts.values())
+    return bar_chart(
+        counts, description=f"{counted(total, 'event')} in the past {DAYS} days; a day begins at midnight UTC"
+    )
+
+
+def events_per_day(days: int) -> dict[date, int]:
+    """Return the number of events per day, oldest first; the last day is today, in UTC."""
+    today = clock.now().date()
+    first = today - timedelta(days=days - 1)
+    recent = RawEvent.objects.filter(occurred_at__gte=first.isoformat())
+    per_day = recent.annotate(day=Substr("occurred_at", 1, 10)).values("day").annotate(events=Count("position"))
+    counts = {row["day"]: row["events"] for row in per_day.order_by("day")}
+    window = [first + timedelta(days=index) for index in range(days)]
+    return {day: counts.get(day.isoformat(), 0) for day in window}
+
+
+def store_bytes() -> int:
+    return sum(stores.sizes(current_store()).values())
+
+
+# A store with more events needs no first steps, and looking for them would take long
+_MOST_EVENTS = 2_000
+_HIDDEN = "hidden_first_steps"
+_BY_CLIENTS = ("mcp", "hook")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    name: str
+    label: str
+    # What was found, or what to do
+    text: str
+    is_done: bool
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCommand:
+    name: str
+    command: str
+
+
+def client_commands() -> list[ClientCommand]:
+    return [ClientCommand(client.name, f"memory-hub setup {client.id}") for client in all_clients().values()]
+
+
+def first_steps(request: HttpRequest, place: Place) -> list[Step]:
+    """Return the first steps in the current store; empty if all are done, hidden, or there are many events."""
+    if not place.is_project or log.head()[0] > _MOST_EVENTS or place.id in request.session.get(_HIDDEN, ()):
+        return []
+    steps = [_connect_step(), _memory_step(place), _decision_step(), _review_step()]
+    return [] if all(step.is_done for step in steps) else steps
+
+
+def _connect_step() -> Step:
+    first = RawEvent.objects.filter(source__in=_BY_CLIENTS).order_by("position").first()
+    text = f"{first.actor or first.source} made the first call." if first else "Waiting for its first call."
+    return Step("client", "Connect a client", text, first is not None)
+
+
+def _memory_step(place: Place) -> Step:
+    first = Memory.objects.live().order_by("id").first()
+    to_do = f"Ask the agent to remember something, or run `memory-hub import markdown docs/ --project {place.id}`."
+    is_done = first is not None or Memory.objects.exists()
+    text = f"“{first.title}”" if first else "Done." if is_done else to_do
+    return Step("memory", "Store a memory", text, is_done, reverse("admin:memories_memory_add"))
+
+
+def _decision_step() -> Step:
+    first = Decision.objects.filter(status__in=IN_FORCE).order_by("id").first()
+    is_done = first is not None or Decision.objects.exists()
+    to_do = "Tell the agent what you chose and why, or import decision records."
+    text = f"“{first.title}”" if first else "Done." if is_done else to_do
+    return Step("decision", "Record a decision", text, is_done, reverse("admin:decisions_decision_add"))
+
+
+def _review_step() -> Step:
+    done = RawEvent.objects.filter(event_type=MEMORY_REVIEWED.name).exists()
+    text = "You reviewed what an agent proposed." if done else "Accept or reject what agents propose."
+    return Step("review", "Review a memory", text, done, reverse("admin:memories_review_changelist"))
+
+
+def can_load_sample() -> bool:
+    return not stores.exists(demo_store())
+
+
+@require_POST
+@hub_page(Act.GOVERN)
+def load_sample(request: HttpRequest) -> HttpResponse:
+    """Create the sample project, unless it exists, and show it."""
+    place = Place.of(demo_store())
+    apply_change(request, make_demo, "Loaded the sample project. Delete it with `memory-hub demo --remove`.")
+    return redirect(place.url)
+
+
+@require_POST
+@hub_page(Act.WRITE)
+def hide_first_steps(request: HttpRequest, project: str) -> HttpResponse:
+    request.session[_HIDDEN] = sorted({*request.session.get(_HIDDEN, ()), project})
+    return redirect(f"/p/{project}/admin/")
+
+
+# Each costs a few queries
+_MOST_PROJECTS = 12
+_LATEST_ENTRIES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LatestEntry:
+    title: str
+    url: str
+    # ``memory`` or ``decision``
+    source: str
+    changed: datetime
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What happened in a project lately, and what waits for a person."""
+
+    decisions: int
+    activity: BarChart
+    pending: list[str]
+    latest: list[LatestEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    project: ProjectSummary
+    # None if others were changed later, or the store could not be read
+    glance: Glance | None
+
+
+Group = tuple[OrgOverview | None, list[Card]]
+
+
+@never_cache
+@require_safe
+def show_projects(request: HttpRequest) -> HttpResponse:
+    if not may(request.user, Act.VIEW):
+        return redirect(settings.LOGIN_URL)
+    cards = _cards(summarize_projects())
+    entries = (entry for card in cards if card.glance for entry in card.glance.latest)
+    latest = nlargest(_LATEST_ENTRIES, entries, key=lambda entry: entry.changed)
+    context = {"groups": _grouped(cards), "latest": latest, "clients": client_commands()}
+    return render(request, "memoryhub/home.html", context)
+
+
+@never_cache
+@require_safe
+def find_admin(request: HttpRequest) -> HttpResponse:
+    """Redirect to the admin of the only project, else to the list of projects: each has an admin of its own."""
+    projects = list_projects() if may(request.user, Act.VIEW) else []
+    return redirect(Place.of(project_store(projects[0])).url if len(projects) == 1 else "home")
+
+
+def _cards(projects: list[ProjectSummary]) -> list[Card]:
+    active = [(project.last_activity, project.project_id) for project in projects if project.last_activity]
+    glances = {project_id: _glance(project_id) for _, project_id in nlargest(_MOST_PROJECTS, active)}
+    return [Card(project, glances.get(project.project_id)) for project in projects]
+
+
+def _glance(project_id: str) -> Glance | None:
+    store = project_store(project_id)
+    try:
+        with use_store(store):
+            pending = [queue.label for queue in pending_work()]
+            return Glance(decisions_in_force().count(), activity(), pending, list(_latest_entries(Place.of(store))))
+    except HubError:  # the card names the problem of a damaged store
+        return None
+
+
+def _latest_entries(place: Place) -> Iterable[LatestEntry]:
+    decisions = decisions_in_force().order_by("-id")
+    memories = Memory.objects.live().order_by("-updated_at", "-id")
+    found = [
+        *(("decision", *row) for row in decisions.values_list("id", "title", "decided_at")[:_LATEST_ENTRIES]),
+        *(("memory", *row) for row in memories.values_list("id", "title", "updated_at")[:_LATEST_ENTRIES]),
+    ]
+    for source, number, title, changed in found:
+        yield LatestEntry(title, f"{place.url}{PATHS[source].format(number)}", source, changed, place)
+
+
+def _grouped(cards: list[Card]) -> list[Group]:
+    """Return each organisation with its projects, then those without an organisation."""
+    groups: list[Group] = [
+        (org, [card for card in cards if card.project.org_id == org.org_id]) for org in summarize_orgs()
+    ]
+    known = {org.org_id for org, _ in groups if org}
+    others = [card for card in cards if card.project.org_id not in known]
+    return [*groups, (None, others)] if others else groups

@@ -1,0 +1,331 @@
+"""The pages of people, of tokens, and of a store's members."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.template.response import TemplateResponse
+from django.utils.html import format_html
+from django.views.decorators.http import require_http_methods, require_POST
+
+from memoryhub.config.clients import Client, all_clients
+from memoryhub.core import clock
+from memoryhub.core.errors import Conflict, HubError, NotFound
+from memoryhub.core.permissions import MEMBER_ROLES, ROLES, Act, allows
+from memoryhub.core.stores.store import Scope, current_store, list_orgs, list_projects
+from memoryhub.core.validation import command_from
+from memoryhub.models import AgentToken, Subject
+from memoryhub.registry import members, people, tokens
+from memoryhub.registry.access_history import history_of
+from memoryhub.registry.members import MemberSet
+from memoryhub.teams.connections import VARIABLE
+from memoryhub.web import signin
+from memoryhub.web.pages import CommandForm, Place, apply_change, hub_page, sentence
+
+ROLE_CHOICES = [
+    ("member", "Member: only the projects and organisations that they are a member of"),
+    ("administrator", "Administrator: as a member, and manage people, tokens and jobs"),
+    ("viewer", "Viewer: read every page"),
+    ("reviewer", "Reviewer: also write, review, tag, resolve conflicts, and delete what can be restored"),
+    ("owner", "Owner: everything, including erasing, policies, people and tokens"),
+]
+
+
+class PersonForm(CommandForm):
+    name = forms.CharField(
+        required=False,
+        widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}),
+        help_text="1 to 64 of a-z, 0-9, '.', '_', '-'. Shown as the actor in events.",
+    )
+    role = forms.ChoiceField(choices=ROLE_CHOICES, widget=forms.RadioSelect, initial="member")
+
+
+@hub_page(Act.ADMINISTER)
+@require_http_methods(["GET", "HEAD", "POST"])
+def show_people(request: HttpRequest) -> HttpResponse:
+    form = PersonForm(request.POST if request.method == "POST" else None)
+    command = form.command(people.PersonAdd) if form.is_bound else None
+    if command is None:
+        return _people_page(request, form)
+    try:
+        person = people.add_person(command=command)
+    except Conflict as error:
+        form.add_error("name", sentence(error.message))
+        return _people_page(request, form)
+    return _people_page(request, PersonForm(), name=person.username, link=_link(request, person.username))
+
+
+@hub_page(Act.ADMINISTER)
+@require_POST
+def change_person(request: HttpRequest, name: str, what: str) -> HttpResponse:
+    if what == "link":
+        return _people_page(request, PersonForm(), name=name, link=_link(request, name))
+    role = request.POST.get("role", "")
+    if what == "role":
+        apply_change(request, lambda: people.change_role(name=name, role=role), f"{name} now has the role {role}.")
+    elif what == "deactivate":
+        apply_change(
+            request, lambda: people.deactivate_person(name=name), f"{name} is deactivated and signed out everywhere."
+        )
+    elif what in ("join", "leave"):
+        _change_membership(request, name, leaves=what == "leave")
+    elif what == "activate":
+        apply_change(
+            request, lambda: people.activate_person(name=name), f"{name} is active again. Send them a new link."
+        )
+    else:
+        raise Http404(f"there is no action {what!r} on a person")
+    return redirect("people")
+
+
+def _change_membership(request: HttpRequest, name: str, *, leaves: bool) -> None:
+    place, role = request.POST.get("place", ""), request.POST.get("role", "")
+    store = next((store for store in members.places_to_manage() if store.place == place), None)
+    if store is None:
+        messages.error(request, "Choose a project or an organisation.")
+    elif leaves:
+        left = f"{name} has no role of their own in {store.name} any more."
+        apply_change(request, lambda: members.remove_member(store=store, name=name), left)
+    else:
+        apply_change(
+            request,
+            lambda: members.set_member(store=store, name=name, command=command_from(MemberSet, {"role": role})),
+            f"{name} now has the role {role} in {store.name}.",
+        )
+
+
+def _link(request: HttpRequest, name: str) -> str:
+    return signin.link(signin.address_of_hub(request), signin.create_link_token(username=name))
+
+
+def _people_page(request: HttpRequest, form: PersonForm, **extra: Any) -> HttpResponse:
+    history = history_of(Subject.PERSON, before=request.GET.get("before", ""))
+    listed = people.list_people()
+    memberships = members.memberships_of([person.name for person in listed])
+    context = {
+        "history": history,
+        "people": [(person, memberships.get(person.name, [])) for person in listed],
+        "roles": list(ROLES),
+        "member_roles": list(MEMBER_ROLES),
+        "places": [Place.of(store) for store in members.places_to_manage()],
+        "form": form,
+        **extra,
+    }
+    return render(request, "memoryhub/people.html", context)
+
+
+VERB_CHOICES = [
+    ("read", "Read"),
+    ("write", "Read and write: memories, decisions, sessions, turns"),
+    ("admin", "Everything, including erasing, settings and policies"),
+]
+_HUB, _SOME = "hub", "some"
+
+
+class TokenForm(CommandForm):
+    name = forms.CharField(
+        required=False,
+        widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}),
+        help_text="Such as ci; events show token:ci as the actor. A name can be used only once.",
+    )
+    verbs = forms.ChoiceField(choices=VERB_CHOICES, widget=forms.RadioSelect, initial="read", label="Permission")
+    reach = forms.ChoiceField(widget=forms.RadioSelect, initial=_SOME, label="Scope")
+    projects = forms.MultipleChoiceField(required=False, widget=forms.CheckboxSelectMultiple, label="Projects")
+    orgs = forms.MultipleChoiceField(
+        required=False, widget=forms.CheckboxSelectMultiple, label="Organisations, with their projects"
+    )
+    days = forms.CharField(
+        required=False,
+        initial="90",
+        label="Expires after (days)",
+        widget=forms.TextInput(attrs={"inputmode": "numeric", "autocomplete": "off", "size": "6"}),
+        help_text="From 1 to 3,650.",
+    )
+
+    def __init__(self, *args: Any, owner: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._owner = owner
+        whole = "Everything that you may see" if owner else "The whole hub, including future projects"
+        choices = {
+            "reach": [(_SOME, "Selected projects"), (_HUB, whole)],
+            "projects": [(project, project) for project in list_projects()],
+            "orgs": [(org, org) for org in list_orgs()],
+        }
+        for name, found in choices.items():
+            self.fields[name].choices = found  # type: ignore[attr-defined]
+        if not choices["orgs"]:
+            del self.fields["orgs"]
+        if owner:
+            self.fields["name"].label = "Client"
+            self.fields["name"].help_text = f"Such as laptop; events show {owner}/laptop as the actor."
+
+    def clean(self) -> dict[str, Any]:
+        typed: dict[str, Any] = super().clean() or {}
+        if typed.get("reach") == _SOME and not typed.get("projects") and not typed.get("orgs"):
+            self.add_error("projects", "Select at least one project, or the whole hub.")
+        return typed
+
+    def values(self) -> dict[str, Any]:
+        typed = dict(self.cleaned_data)
+        # None means the whole hub, including future projects.
+        is_some = typed.pop("reach") == _SOME
+        selected = {"projects": typed["projects"] or None, "orgs": typed.get("orgs", [])} if is_some else _EVERYWHERE
+        return {**typed, **selected, "verbs": [typed["verbs"]], "person": self._owner}
+
+
+_EVERYWHERE: dict[str, Any] = {"projects": None, "orgs": []}
+
+
+@hub_page(Act.VIEW)
+@require_http_methods(["GET", "HEAD", "POST"])
+def show_tokens(request: HttpRequest) -> HttpResponse:
+    """Show a person's own tokens and, to those who manage people, those of others and of agents."""
+    form = TokenForm(request.POST if request.method == "POST" else None, owner=_owner(request))
+    command = form.command(tokens.TokenCreate) if form.is_bound else None
+    if command is None:
+        return _tokens_page(request, form)
+    try:
+        token, text = tokens.create_token(command=command, by=request.user.get_username())
+    except HubError as error:
+        form.add_error("name", sentence(error.message))
+        return _tokens_page(request, form)
+    address = signin.address_of_hub(request)
+    fresh = TokenForm(owner=_owner(request))
+    return _tokens_page(request, fresh, token=token, text=text, uses=_uses(address, token))
+
+
+# Whose token the form makes; "": an agent's, as those who manage people make them unless they ask for their own.
+def _owner(request: HttpRequest) -> str:
+    if allows(Act.ADMINISTER) and (request.POST or request.GET).get("for") != "me":
+        return ""
+    name: str = request.user.get_username()
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How a client or a script uses a token: texts to copy with a sentence each. None of them has the token in it."""
+
+    title: str
+    steps: list[tuple[str, str]]
+
+
+def _uses(address: str, token: AgentToken) -> list[Use]:
+    project = token.projects[0] if token.projects else ""
+    url = f"{address}/p/{project or _ANY_PROJECT}/mcp"
+    clients = [client for client in all_clients().values() if client.http]
+    uses = [Use(client.name, _client_steps(client, url, reads_only=token.verbs == ["read"])) for client in clients]
+    path = f"projects/{project}/memories?limit=5" if project else "projects"
+    ask = f"read -rs {VARIABLE} && export {VARIABLE}"
+    curl = f'curl -H "Authorization: Bearer ${VARIABLE}" "{address}/api/v1/{path}"'
+    about = "Run both lines. The first waits for the token without showing what you paste; press Enter."
+    return [*uses, Use("A script, with curl", [(about, f"{ask}\n{curl}")])]
+
+
+_ANY_PROJECT = "PROJECT"
+
+
+def _client_steps(client: Client, url: str, *, reads_only: bool) -> list[tuple[str, str]]:
+    instead = f", with the project’s id instead of {_ANY_PROJECT}" if f"/{_ANY_PROJECT}/" in url else ""
+    # Hooks write.
+    command = f"memory-hub setup {client.id} --url {url}{' --no-hooks' if reads_only else ''}"
+    ask = format_html("Run this in the project’s folder{}. It asks for the token.", instead)
+    file = client.repository[0] if client.repository else _on_linux(client.user[-1])
+    where = " in the project’s folder" if client.repository else ", which counts in every folder"
+    source: str = format_html("takes the token from the environment variable <code>{}</code>", VARIABLE)
+    if client.http and client.http.input:
+        source = "asks for the token once, and keeps it"
+    put = format_html("Or put this into <code>{}</code>{}. {} {}.", file, where, client.name, source)
+    return [(ask, command), (put, client.http_text(url, VARIABLE))]
+
+
+def _on_linux(path: str) -> str:
+    return re.sub(r"\{(\w+)\}", lambda name: "~" if name[1] == "home" else "~/.config", path)
+
+
+@hub_page(Act.VIEW)
+@require_http_methods(["GET", "HEAD", "POST"])
+def revoke_token(request: HttpRequest, name: str) -> HttpResponse:
+    token = tokens.find_token(name)
+    if not allows(Act.ADMINISTER) and token.person != request.user.get_username():
+        raise NotFound(tokens.no_token(name))
+    if request.method != "POST":
+        return render(request, "memoryhub/revoke_token.html", {"token": token})
+    by = request.user.get_username()
+    apply_change(request, lambda: tokens.revoke_token(name=name, by=by), f"The token {name} is revoked.")
+    return redirect("tokens")
+
+
+def _tokens_page(request: HttpRequest, form: TokenForm, **extra: Any) -> HttpResponse:
+    now = clock.now()
+    manages = allows(Act.ADMINISTER)
+    listed = tokens.list_tokens(person=None if manages else request.user.get_username())
+    valid = [token for token in listed if tokens.is_good(token, now)]
+    history = history_of(Subject.TOKEN, before=request.GET.get("before", "")) if manages else None
+    context = {
+        "history": history,
+        "own_history": history_of(Subject.PERSON, name=request.user.get_username()),
+        "valid": valid,
+        "ended": listed[len(valid) :],
+        "form": form,
+        "owner": _owner(request),
+        "manages": manages,
+        **extra,
+    }
+    return render(request, "memoryhub/tokens.html", context)
+
+
+MEMBER_ROLE_CHOICES = [
+    ("viewer", "Viewer: read every page here"),
+    ("reviewer", "Reviewer: also write, review, tag, resolve conflicts, and delete what can be restored"),
+    ("owner", "Owner: everything here, including erasing, policies and members"),
+]
+
+
+class MemberForm(CommandForm):
+    name = forms.CharField(
+        required=False,
+        label="Person",
+        widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}),
+        help_text="Their name in the hub. Those who manage people add them on the People page.",
+    )
+    role = forms.ChoiceField(choices=MEMBER_ROLE_CHOICES, widget=forms.RadioSelect, initial="reviewer")
+
+    def values(self) -> dict[str, Any]:
+        return {"role": self.cleaned_data["role"]}
+
+
+def members_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
+    name = request.POST.get("name", "").strip()
+    if "remove" in request.POST:
+        apply_change(
+            request,
+            lambda: members.remove_member(store=current_store(), name=name),
+            f"{name} has no role of their own here any more.",
+        )
+        return redirect("admin:members")
+    form = MemberForm(request.POST if request.method == "POST" else None)
+    command = form.command(members.MemberSet) if form.is_bound else None
+    if command is not None:
+        try:
+            member = members.set_member(store=current_store(), name=name, command=command)
+        except HubError as error:
+            form.add_error("name", sentence(error.message))
+        else:
+            messages.success(request, f"{name} now has the role {member.role} here.")
+            return redirect("admin:members")
+    store = current_store()
+    shown = {
+        "members": members.list_members(store),
+        "roles": list(MEMBER_ROLES),
+        "history": history_of(Subject.MEMBER, name=store.place, before=request.GET.get("before", "")),
+        "is_org": store.scope is Scope.ORG,
+        "form": form,
+    }
+    return TemplateResponse(request, "admin/members.html", {**context, **shown})

@@ -1,0 +1,366 @@
+"""Record commits and iterations, and follow a client's state file."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from memoryhub.core import clock, log
+from memoryhub.core.entities import require_entities
+from memoryhub.core.errors import Conflict, NotFound
+from memoryhub.core.events.event_types import EventType
+from memoryhub.core.foreign_files import read_foreign
+from memoryhub.core.models import RawEvent
+from memoryhub.core.permissions import Act, allows
+from memoryhub.core.schemas import Payload
+from memoryhub.core.stores.dialect import begins_with
+from memoryhub.core.text import flat
+from sessions_app import git
+from sessions_app.events import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, CommitRecorded
+from sessions_app.events.client import FILE_EDITED
+from sessions_app.events.sessions import (
+    ITERATION_ABANDONED,
+    ITERATION_ADVANCED,
+    ITERATION_COMPLETED,
+    ITERATION_STARTED,
+    IterationAdvanced,
+    IterationEnded,
+    IterationStarted,
+)
+from sessions_app.hook_parser import HookEvent
+from sessions_app.models import Commit, Iteration, IterationStatus
+from sessions_app.schemas import CommitRead, CommitRecord, IterationAdvance, IterationComplete, IterationStart
+from sessions_app.selectors import find_iteration, root_of_project
+
+_BATCH = 500
+
+
+def record_commit(*, command: CommitRead, directory: Path | None = None) -> Commit:
+    """Record a commit, read from git if the directory is a repository, else from the given fields.
+
+    The commit is linked with the named decisions and attached to its iteration, by default the active one. If it is
+    already recorded, only new links are written.
+
+    Args:
+        command: its ``directory`` takes precedence over ``directory``. Unless the caller administers the hub, git is
+            only asked in the project's own folder.
+        directory: the client's working folder.
+
+    Raises:
+        NotFound: git does not know the hash and the fields are incomplete; or a decision or the iteration is missing.
+    """
+    folder = _readable(Path(command.directory) if command.directory else directory)
+    record = (_from_git(command, folder) if folder else None) or _from_fields(command)
+    with log.transaction():
+        require_entities("decision", command.decision_ids)
+        if command.iteration_id is not None:
+            find_iteration(command.iteration_id)
+        existing: Commit | None = Commit.objects.filter(sha=record.sha).first()
+        if existing:
+            _link_existing(existing, command)
+        else:
+            payload = _recorded(record).model_copy(update=_links(command))
+            log.append(log.prepare(COMMIT_RECORDED, payload), stream=_stream(record.sha))
+        commit: Commit = Commit.objects.get(sha=record.sha)
+        return commit
+
+
+# Others name a folder of their own machine; on the hub's, they may only mean the project's.
+def _readable(folder: Path | None) -> Path | None:
+    if folder is None or allows(Act.ADMINISTER):
+        return folder
+    root = root_of_project()
+    return folder if root and folder.resolve().is_relative_to(Path(root).resolve()) else None
+
+
+def _links(command: CommitRead) -> dict[str, Any]:
+    links: dict[str, Any] = {}
+    if command.decision_ids:
+        links |= {"decision_ids": list(dict.fromkeys(command.decision_ids)), "link_type": command.link_type}
+    if command.iteration_id is not None:
+        links["iteration_id"] = command.iteration_id
+    return links
+
+
+def _link_existing(commit: Commit, command: CommitRead) -> None:
+    linked = _linked_already(commit.sha)
+    new = [decision for decision in command.decision_ids if linked.get(decision) != command.link_type]
+    moved = command.iteration_id if command.iteration_id != commit.iteration_id else None
+    links = _links(command.model_copy(update={"decision_ids": new, "iteration_id": moved}))
+    if links:
+        payload = CommitLinked(commit_id=commit.id, sha=commit.sha, **links)
+        log.append(log.prepare(COMMIT_LINKED, payload), stream=_stream(commit.sha))
+
+
+# From the events, not the read model: links that a message or a decision made don't count.
+def _linked_already(sha: str) -> dict[int, str]:
+    payloads = RawEvent.objects.filter(stream_id=_stream(sha), payload_json__isnull=False).order_by("position")
+    linked: dict[int, str] = {}
+    for text in payloads.values_list("payload_json", flat=True):
+        payload = json.loads(text)
+        linked |= dict.fromkeys(payload.get("decision_ids", ()), payload.get("link_type", "implements"))
+    return linked
+
+
+def _stream(sha: str) -> str:
+    return f"commit:{sha}"
+
+
+def _from_git(command: CommitRead, directory: Path) -> CommitRecord | None:
+    found = git.read_commit(directory, command.sha.lower())
+    if found is None:
+        return None
+    given = {name: getattr(command, name) for name in ("message", "author", "committed_at", "files")}
+    return found.model_copy(update={name: value for name, value in given.items() if value not in (None, [])})
+
+
+def _from_fields(command: CommitRead) -> CommitRecord:
+    existing: Commit | None = Commit.objects.filter(begins_with("sha", command.sha.lower())).order_by("id").first()
+    if existing:
+        return CommitRecord(sha=existing.sha, committed_at=existing.committed_at)
+    if command.message is None or len(command.sha) not in (40, 64):
+        raise NotFound(f"git finds no commit {command.sha!r}; pass its directory, or the full sha and message")
+    return CommitRecord(
+        sha=command.sha.lower(),
+        message=command.message,
+        author=command.author or "",
+        committed_at=command.committed_at or clock.now(),
+        files=command.files,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordReport:
+    """Counts of a bulk recording."""
+
+    recorded: int
+    known: int
+
+
+def record_commits(*, commits: Sequence[CommitRecord]) -> RecordReport:
+    """Record the commits that are not recorded yet, in the given order."""
+    recorded = 0
+    for start in range(0, len(commits), _BATCH):
+        recorded += _record_batch(commits[start : start + _BATCH])
+    return RecordReport(recorded, len(commits) - recorded)
+
+
+def _record_batch(commits: Sequence[CommitRecord]) -> int:
+    drafts = {commit.sha: log.prepare(COMMIT_RECORDED, _recorded(commit)) for commit in commits}
+    with log.transaction():
+        for sha in Commit.objects.filter(sha__in=list(drafts)).values_list("sha", flat=True):
+            del drafts[sha]
+        for sha, draft in drafts.items():
+            log.append(draft, stream=_stream(sha))
+    return len(drafts)
+
+
+def _recorded(commit: CommitRecord) -> CommitRecorded:
+    return CommitRecorded(
+        sha=commit.sha,
+        message=commit.message,
+        author=commit.author,
+        committed_at=clock.to_text(commit.committed_at),
+        files=commit.files,
+    )
+
+
+def start_iteration(*, command: IterationStart) -> Iteration:
+    """Start an iteration and return it.
+
+    Raises:
+        Conflict: another one is active; the data has its id.
+    """
+    payload = IterationStarted(command=command.command, description=command.description)
+    draft = log.prepare(ITERATION_STARTED, payload)
+    with log.transaction():
+        active = active_iteration()
+        if active:
+            raise Conflict(
+                f"iteration #{active.id} is active; complete it with iteration_complete, or abandon it", id=active.id
+            )
+        event = log.append(draft, entity="iteration")
+        return find_iteration(event.position)
+
+
+def advance_iteration(*, command: IterationAdvance) -> Iteration:
+    """Complete the current phase, start the next, and add artifacts.
+
+    Raises:
+        NotFound: there is no such iteration, or none is active.
+        Conflict: it has ended.
+    """
+    with log.transaction():
+        iteration = _active(command.id)
+        completed = command.completed or iteration.phase
+        return record_phase(iteration, completed=completed, phase=command.phase, artifacts=command.artifacts)
+
+
+def record_phase(iteration: Iteration, *, completed: str, phase: str, artifacts: list[str]) -> Iteration:
+    """Record a completed phase, "" for none, and the one that follows it."""
+    payload = IterationAdvanced(iteration_id=iteration.id, completed=completed, phase=phase, artifacts=artifacts)
+    return _append(iteration, ITERATION_ADVANCED, payload)
+
+
+def complete_iteration(*, command: IterationComplete) -> Iteration:
+    """Complete or abandon an iteration.
+
+    Raises:
+        NotFound: there is no such iteration, or none is active.
+        Conflict: it has already ended.
+    """
+    with log.transaction():
+        iteration = _active(command.id)
+        payload = IterationEnded(iteration_id=iteration.id, outcome=command.outcome)
+        return _append(iteration, ITERATION_ABANDONED if command.abandon else ITERATION_COMPLETED, payload)
+
+
+def _append(iteration: Iteration, event_type: EventType[Any], payload: Payload) -> Iteration:
+    log.append(log.prepare(event_type, payload), stream=f"iteration:{iteration.id}")
+    return find_iteration(iteration.id)
+
+
+def _active(iteration_id: int | None) -> Iteration:
+    iteration = find_iteration(iteration_id) if iteration_id else active_iteration()
+    if iteration is None:
+        raise NotFound("no iteration is active; start one with iteration_start")
+    if iteration.status != IterationStatus.ACTIVE:
+        raise Conflict(f"iteration #{iteration.id} is already {iteration.status}", id=iteration.id)
+    return iteration
+
+
+def active_iteration() -> Iteration | None:
+    """Return the active iteration, or None."""
+    found: Iteration | None = Iteration.objects.filter(status=IterationStatus.ACTIVE).order_by("-id").first()
+    return found
+
+
+logger = logging.getLogger(__name__)
+
+STATE_FILE = "alfred-dev-state.json"
+_MAX_BYTES = 256 * 1024
+_MAX_NAME, _MAX_DESCRIPTION, _MAX_ARTIFACT = 64, 5_000, 500
+_MAX_PHASES, _MAX_ARTIFACTS = 50, 100
+# The plugin's value of the current phase when its work is done
+_DONE = "completado"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The plugin's work, as far as an iteration shows it."""
+
+    command: str
+    description: str
+    # Completed phases with their artifacts
+    phases: dict[str, list[str]]
+    # The current phase; "" if the work is done
+    phase: str
+
+
+def follow_state_file(event: HookEvent) -> None:
+    """Begin, advance or end the iteration that a captured write of the state file describes.
+
+    Other events return at once. A file that is not understood changes nothing and is named in the log.
+    """
+    path = event.payload.get("path", "") if event.type == FILE_EDITED.name else ""
+    if PurePosixPath(path).name != STATE_FILE:
+        return
+    try:
+        state = parse_state(_content(event, path))
+    except (OSError, ValueError, RecursionError) as error:
+        logger.warning("ignoring a write of %s: %s", STATE_FILE, error)
+        return
+    with log.transaction():
+        _apply(state)
+
+
+def parse_state(text: str) -> State:
+    """Return the state that a file describes.
+
+    Raises:
+        ValueError: it is no JSON object with ``comando`` and ``fase_actual``.
+    """
+    data = json.loads(text)
+    command, phase = (
+        (_name(data.get(key)) for key in ("comando", "fase_actual")) if isinstance(data, dict) else ("", "")
+    )
+    if not command or not phase:
+        raise ValueError("it has no 'comando' and 'fase_actual'")
+    description = data.get("descripcion") or data.get("descripción")
+    description = description[:_MAX_DESCRIPTION] if isinstance(description, str) else ""
+    description.encode()  # half of a surrogate pair, which no event can hold, is a ValueError
+    return State(
+        command=command,
+        description=description,
+        phases=dict(_phases(data.get("fases_completadas"))),
+        phase="" if phase == _DONE else phase,
+    )
+
+
+# The written text if the event has it; after an edit of a part the file itself, unless it is on another machine
+def _content(event: HookEvent, path: str) -> str:
+    is_here = event.directory.startswith("/")
+    folder = event.directory if is_here else event.directory.partition(":")[2]
+    place = PurePosixPath(event.working_directory or folder, path)
+    if ".." in place.parts or not place.is_relative_to(folder):
+        raise ValueError(f"{flat(path)[:200]} is not in the session's folder")
+    if event.written:
+        return event.written
+    if not is_here:
+        raise ValueError("only a part of it was written, on another machine")
+    return read_foreign(Path(place), limit=_MAX_BYTES, follows_links=False).decode()
+
+
+def _phases(value: Any) -> Iterator[tuple[str, list[str]]]:
+    for phase in value[:_MAX_PHASES] if isinstance(value, list) else []:
+        fields: Mapping[str, Any] = phase if isinstance(phase, dict) else {"nombre": phase}
+        artifacts = fields.get("artefactos")
+        names = artifacts[:_MAX_ARTIFACTS] if isinstance(artifacts, list) else []
+        if name := _name(fields.get("nombre")):
+            yield name, [flat(item)[:_MAX_ARTIFACT] for item in names if isinstance(item, str) and item.strip()]
+
+
+def _name(value: Any) -> str:
+    return flat(value).strip()[:_MAX_NAME] if isinstance(value, str) else ""
+
+
+def _apply(state: State) -> None:
+    iteration = active_iteration()
+    if iteration and not _is_of(iteration, state):
+        outcome = f"{STATE_FILE} describes other work: {state.command}"
+        complete_iteration(command=IterationComplete(id=iteration.id, outcome=outcome, abandon=True))
+        iteration = None
+    if iteration is None:
+        if not state.phase and _is_recorded(state):
+            return
+        iteration = start_iteration(command=IterationStart(command=state.command, description=state.description))
+    _advance(iteration, state)
+    if not state.phase:
+        complete_iteration(command=IterationComplete(id=iteration.id))
+
+
+def _advance(iteration: Iteration, state: State) -> None:
+    names = [name for name in state.phases if name not in iteration.phases_completed]
+    for name, following in zip(names, [*names, state.phase][1:], strict=True):
+        record_phase(iteration, completed=name, phase=following, artifacts=state.phases[name])
+    if not names and state.phase and state.phase != iteration.phase:
+        record_phase(iteration, completed="", phase=state.phase, artifacts=[])
+
+
+# Work that has lost a phase has begun again
+def _is_of(iteration: Iteration, state: State) -> bool:
+    return iteration.command == state.command and set(iteration.phases_completed) <= set(state.phases)
+
+
+def _is_recorded(state: State) -> bool:
+    last = Iteration.objects.order_by("-id").first()
+    return (
+        last is not None
+        and last.status == IterationStatus.COMPLETED
+        and (last.command, last.description) == (state.command, state.description)
+        and list(last.phases_completed) == list(state.phases)
+    )
