@@ -7,7 +7,7 @@ from memories.events import MEMORY_REVISED, MEMORY_WRITTEN
 from memories.models import Memory
 from memories.schemas import MemoryUpdate, MemoryWrite
 from memoryhub.core import log
-from memoryhub.core.log.readers import event_column, events
+from memoryhub.core.log import event_column, events
 from memoryhub.core.origin import use_origin
 from tests.support import HubTestCase
 
@@ -26,7 +26,7 @@ class ReaderTest(HubTestCase):
     def test_events_come_in_the_order_of_the_log_and_the_last_is_the_newest(self):
         positions = events().positions()
         self.assertEqual(positions, [*range(1, log.head()[0] + 1)])
-        self.assertEqual(events().last().position, positions[-1])
+        self.assertEqual(events().last(), events().get(position=positions[-1]))
 
     def test_events_are_read_by_stream_session_turn_and_type(self):
         first, second = self.stream
