@@ -123,9 +123,9 @@ def migrating(connection: BaseDatabaseWrapper) -> Iterator[None]:
 
 
 def _refuse_newer(loader: MigrationLoader) -> None:
-    known = set(loader.graph.nodes)
+    nodes = set(loader.graph.nodes)
     newer = sorted(
-        f"{app}.{name}" for app, name in loader.applied_migrations if app in STORE_APPS and (app, name) not in known
+        f"{app}.{name}" for app, name in loader.applied_migrations if app in STORE_APPS and (app, name) not in nodes
     )
     if newer:
         raise Unavailable(

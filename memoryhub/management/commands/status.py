@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from memoryhub.core import clock
-from memoryhub.core.clients import Client
+from memoryhub.core.clients import ConnectedClient
 from memoryhub.core.text import counted
 from memoryhub.management.base import Group, HubCommand
 from memoryhub.ops.serving.state import HubState, hub_state
@@ -47,5 +47,5 @@ def _team(team: TeamState) -> str:
     return f"{team.project} at {team.url}: {counted(team.waiting, 'hook event')} waiting{refused}{problem}"
 
 
-def _client(client: Client) -> str:
+def _client(client: ConnectedClient) -> str:
     return f"{client.name}, project {client.project}" if client.name else f"process {client.pid}, no call yet"
