@@ -97,11 +97,11 @@ class AttributeFilter(ConditionFilter):
         return {choice: self._having(choice) for choice in self.options}
 
     def _having(self, choice: str) -> Q:
-        wanted = choice == "yes" if self.shape.type == "boolean" else choice
+        value = choice == "yes" if self.shape.type == "boolean" else choice
         path = f"attributes__{self.shape.name}"
-        matching = Q(**{path: wanted})
+        matching = Q(**{path: value})
         # An attribute that was never set is not stored; its value is the default.
-        return matching | Q(**{f"{path}__isnull": True}) if wanted == self.shape.default else matching
+        return matching | Q(**{f"{path}__isnull": True}) if value == self.shape.default else matching
 
 
 def attribute_filter(shape: Shape) -> type[ConditionFilter]:

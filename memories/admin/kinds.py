@@ -77,8 +77,11 @@ def own_parts(memory: Memory) -> dict[str, Any]:
     kind = KINDS[memory.kind]
     values = kind.attributes.model_validate(memory.attributes).model_dump(mode="json")
     facts = [shape for shape in kind.shapes.values() if shape.in_panel]
-    rest = sorted((shape for shape in kind.shapes.values() if not shape.in_panel), key=_is_no_text)
-    sections = [{"name": shape.name, "heading": shape.heading, **_section(shape, values[shape.name])} for shape in rest]
+    section_shapes = sorted((shape for shape in kind.shapes.values() if not shape.in_panel), key=_is_no_text)
+    sections = [
+        {"name": shape.name, "heading": shape.heading, **_section(shape, values[shape.name])}
+        for shape in section_shapes
+    ]
     return {
         "title": kind.panel_title,
         "facts": [(shape.heading, _cell(shape, memory), _out_of(shape)) for shape in facts],

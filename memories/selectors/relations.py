@@ -41,10 +41,10 @@ def find_relation(relation_id: int) -> Relation:
     Raises:
         NotFound: there is no such relation.
     """
-    found: Relation | None = Relation.objects.filter(id=relation_id).first()
-    if found is None:
+    match: Relation | None = Relation.objects.filter(id=relation_id).first()
+    if match is None:
         raise NotFound(f"there is no relation #{relation_id} here; relation_list shows those there are", id=relation_id)
-    return found
+    return match
 
 
 def same_relation(relation: RelationType, source: int, target: int) -> Relation | None:
@@ -52,8 +52,8 @@ def same_relation(relation: RelationType, source: int, target: int) -> Relation 
     ends = Q(source_id=source, target_id=target)
     if relation in SYMMETRIC:
         ends |= Q(source_id=target, target_id=source)
-    found: Relation | None = Relation.objects.filter(ends, relation=relation).order_by("id").first()
-    return found
+    match: Relation | None = Relation.objects.filter(ends, relation=relation).order_by("id").first()
+    return match
 
 
 def path_between(relation: RelationType, start: int, end: int) -> list[int]:
@@ -81,12 +81,12 @@ def list_relations(*, command: RelationList) -> Listing:
         matching = _matching(command)
         before = decode_cursor(command.cursor, (int,))
         following = matching.filter(id__lt=before[0]) if before else matching
-        found = list(following.order_by("-id")[: command.limit + 1])
-        shown = view_relations(found[: command.limit])
+        relations = list(following.order_by("-id")[: command.limit + 1])
+        items = view_relations(relations[: command.limit])
         return page(
-            [_compact(relation) for relation in shown] if command.compact else shown,
+            [_compact(relation) for relation in items] if command.compact else items,
             total=matching.count(),
-            more=len(found) > command.limit,
+            more=len(relations) > command.limit,
             cursor_of=lambda item: encode_cursor(item["id"]),
             line=relation_line,
             max_tokens=command.max_tokens,
@@ -99,30 +99,30 @@ def _compact(relation: dict[str, Any]) -> dict[str, Any]:
 
 
 def _matching(command: RelationList) -> QuerySet[Relation]:
-    found = with_ends(include_deleted=command.include_deleted)
+    matching = with_ends(include_deleted=command.include_deleted)
     if command.relation:
-        found = found.filter(relation=command.relation)
+        matching = matching.filter(relation=command.relation)
     ends = {
-        name: (end_id(name, given, claimed), claimed)
-        for name, given, claimed in (
+        name: (end_id(name, reference, claimed), claimed)
+        for name, reference, claimed in (
             ("id", command.id, command.entry_type),
             ("source", command.source, command.source_type),
             ("target", command.target, command.target_type),
         )
-        if given is not None
+        if reference is not None
     }
-    named = [(name, wanted, claimed) for name, (wanted, claimed) in ends.items()]
+    named = [(name, end, claimed) for name, (end, claimed) in ends.items()]
     require_ends(*named, include_deleted=command.include_deleted)
-    for name, (wanted, _) in ends.items():
-        found = found.filter(_at(name, wanted, command.direction))
-    return found
+    for name, (end, _) in ends.items():
+        matching = matching.filter(_at(name, end, command.direction))
+    return matching
 
 
-def _at(field: str, wanted: int, direction: Direction) -> Q:
-    conditions = {Direction.OUT: Q(source_id=wanted), Direction.IN: Q(target_id=wanted)}
+def _at(field: str, end: int, direction: Direction) -> Q:
+    conditions = {Direction.OUT: Q(source_id=end), Direction.IN: Q(target_id=end)}
     if field != "id":
-        return Q(**{f"{field}_id": wanted})
-    return conditions.get(direction, Q(source_id=wanted) | Q(target_id=wanted))
+        return Q(**{f"{field}_id": end})
+    return conditions.get(direction, Q(source_id=end) | Q(target_id=end))
 
 
 def with_ends(*, include_deleted: bool = False) -> QuerySet[Relation]:
@@ -130,17 +130,19 @@ def with_ends(*, include_deleted: bool = False) -> QuerySet[Relation]:
 
     Ends in quarantine always count as missing.
     """
-    found: QuerySet[Relation] = outside_quarantine(outside_quarantine(Relation.objects.all(), "source_id"), "target_id")
+    relations: QuerySet[Relation] = outside_quarantine(
+        outside_quarantine(Relation.objects.all(), "source_id"), "target_id"
+    )
     if not include_deleted:
         deleted = Memory.objects.filter(deleted_at__isnull=False).values("id")
-        found = found.exclude(source_id__in=deleted).exclude(target_id__in=deleted)
+        relations = relations.exclude(source_id__in=deleted).exclude(target_id__in=deleted)
     # Views of the past have relations of memories that were erased later
     if current_store().scope is not Scope.VIEW:
-        return found
+        return relations
     for end in ("source", "target"):
         memory = Memory.objects.filter(id=OuterRef(f"{end}_id"))
-        found = found.exclude(Q(**{f"{end}_type": EndType.MEMORY}) & ~Exists(memory))
-    return found
+        relations = relations.exclude(Q(**{f"{end}_type": EndType.MEMORY}) & ~Exists(memory))
+    return relations
 
 
 def view_relations(relations: Sequence[Relation]) -> list[dict[str, Any]]:
@@ -179,16 +181,16 @@ def relations_of(memory_ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
 
 def superseded_by(ids: Iterable[int]) -> dict[int, list[int]]:
     """Map superseded memories to what supersedes them; only live, accepted successors count."""
-    wanted = list(ids)
-    if not wanted:
+    target_ids = list(ids)
+    if not target_ids:
         return {}
-    found = rows.fetch(
+    pairs = rows.fetch(
         "SELECT r.target_id, r.source_id FROM memories_relation r "
         f"WHERE r.target_id IN {IDS} AND {supersedes()} ORDER BY r.id",
-        [json.dumps(wanted)],
+        [json.dumps(target_ids)],
     )
     grouped: dict[int, list[int]] = {}
-    for superseded, by in found:
+    for superseded, by in pairs:
         grouped.setdefault(superseded, []).append(by)
     return grouped
 

@@ -86,7 +86,7 @@ class Shape:
 
 
 def attribute_of(field: FieldInfo) -> Attribute:
-    return next((found for found in field.metadata if isinstance(found, Attribute)), Attribute())
+    return next((item for item in field.metadata if isinstance(item, Attribute)), Attribute())
 
 
 def shapes_of(model: type[BaseModel]) -> dict[str, Shape]:
@@ -97,18 +97,18 @@ def shapes_of(model: type[BaseModel]) -> dict[str, Shape]:
 
 def _shape(name: str, field: FieldInfo, described: Mapping[str, Any], parts: Mapping[str, Any]) -> Shape:
     first = next(iter(described.get("anyOf", ())), described)
-    found = parts.get(first.get("$ref", "").rpartition("/")[2], first)
-    value_type = "choice" if "enum" in found else found.get("format") or found.get("type", "object")
+    schema_type = parts.get(first.get("$ref", "").rpartition("/")[2], first)
+    value_type = "choice" if "enum" in schema_type else schema_type.get("format") or schema_type.get("type", "object")
     attribute = attribute_of(field)
     return Shape(
         name=name,
         attribute=attribute,
-        show=attribute.show or _default_show(value_type, found),
+        show=attribute.show or _default_show(value_type, schema_type),
         type=value_type,
-        choices=tuple(found.get("enum", ())),
-        parts=tuple(found.get("properties", ())),
-        lowest=found.get("minimum", 0),
-        highest=found.get("maximum", 0),
+        choices=tuple(schema_type.get("enum", ())),
+        parts=tuple(schema_type.get("properties", ())),
+        lowest=schema_type.get("minimum", 0),
+        highest=schema_type.get("maximum", 0),
         is_unlisted=bool(described.get(UNLISTED)),
         default=field.get_default(call_default_factory=True),
     )

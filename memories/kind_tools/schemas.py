@@ -59,7 +59,7 @@ _OLD_NAMES = {
 }
 
 
-class EntryList(Paging):
+class NamedMemoryList(Paging):
     """List entries of the registry."""
 
     category: str = ""
@@ -71,7 +71,7 @@ class EntryList(Paging):
     cursor: str | None = None
 
 
-class EntryRef(Command):
+class NamedMemory(Command):
     """Reference to an entry of the registry: an id, or a name in a scope."""
 
     id: EntityId | None = None
@@ -83,7 +83,7 @@ class EntryRef(Command):
 
 
 @dataclass(frozen=True)
-class RegistryKind:
+class KindTools:
     """A kind of entry and the schemas of its tools."""
 
     kind: MemoryKind
@@ -93,9 +93,9 @@ class RegistryKind:
     @property
     def renamed(self) -> Mapping[str, str]:
         name, text = self.entry.name, self.entry.text
-        others = {"title", "name", "content", "description"} - {name, text}
+        unused = {"title", "name", "content", "description"} - {name, text}
         synonyms = {"title": name, "name": name, "content": text, "description": text}
-        return {**_OLD_NAMES, f"{self.kind}_id": "id", **{other: synonyms[other] for other in sorted(others)}}
+        return {**_OLD_NAMES, f"{self.kind}_id": "id", **{other: synonyms[other] for other in sorted(unused)}}
 
     @cached_property
     def add(self) -> type[Command]:
@@ -128,16 +128,16 @@ class RegistryKind:
         reason = {"reason": (str, Field("", max_length=1_000))}
         return self._model("Deactivate", {**self._which, **_NAMED, **reason, **_AUTHOR})
 
-    def reference(self, command: Command) -> EntryRef:
+    def reference(self, command: Command) -> NamedMemory:
         """Return the entry that a command refers to; a name next to an id is ignored."""
-        given = self._fields_of(command)
-        wanted = {name: value for name, value in given.items() if name in EntryRef.model_fields}
-        return EntryRef.model_validate({**wanted, "name": None if given.get("id") else given.get("title")})
+        fields = self._fields_of(command)
+        reference = {name: value for name, value in fields.items() if name in NamedMemory.model_fields}
+        return NamedMemory.model_validate({**reference, "name": None if fields.get("id") else fields.get("title")})
 
     def write(self, command: Command) -> MemoryWrite:
         """Convert the arguments of ``add``."""
-        given = {**self._changes(command), "scope": command.scope}  # type: ignore[attr-defined]
-        return MemoryWrite.model_validate({**given, "kind": self.kind, "named": True})
+        fields = {**self._changes(command), "scope": command.scope}  # type: ignore[attr-defined]
+        return MemoryWrite.model_validate({**fields, "kind": self.kind, "named": True})
 
     def changes(self, command: Command) -> dict[str, Any]:
         """Convert the arguments of ``update`` to fields of ``MemoryUpdate``."""
@@ -147,16 +147,16 @@ class RegistryKind:
         return changes
 
     def _changes(self, command: Command) -> dict[str, Any]:
-        given = self._fields_of(command)
-        attributes = {name: given.pop(name) for name in self._own if name in given}
-        changes = {name: value for name, value in given.items() if name not in EntryRef.model_fields}
+        fields = self._fields_of(command)
+        attributes = {name: fields.pop(name) for name in self._own if name in fields}
+        changes = {name: value for name, value in fields.items() if name not in NamedMemory.model_fields}
         return {**changes, **({"attributes": attributes} if attributes else {})}
 
     def _fields_of(self, command: Command) -> dict[str, Any]:
         """Return the given arguments under the field names of a memory."""
         names = {self.entry.name: "title", self.entry.text: "content", "category": "type"}
-        given = command.model_dump(mode="json", exclude_unset=True, exclude_none=True)
-        return {names.get(name, name): value for name, value in given.items()}
+        arguments = command.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+        return {names.get(name, name): value for name, value in arguments.items()}
 
     @property
     def _own(self) -> Mapping[str, FieldInfo]:
@@ -197,4 +197,4 @@ def _as_change(field: FieldInfo) -> Any:
 
 _PAGING: Fields = {name: _as_argument(field) for name, field in Paging.model_fields.items()}
 
-REGISTRY = tuple(RegistryKind(MemoryKind(kind.name), kind, kind.entry) for kind in KINDS.values() if kind.entry)
+REGISTRY = tuple(KindTools(MemoryKind(kind.name), kind, kind.entry) for kind in KINDS.values() if kind.entry)
