@@ -30,7 +30,7 @@ def end_id(field: str, text: str, entry_type: EntryType | None = None) -> int:
 
     Args:
         field: the caller's name of the argument, for errors.
-        given: what the caller passed.
+        text: what the caller passed.
         entry_type: the type that the caller claims.
 
     Raises:

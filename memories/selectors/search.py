@@ -189,7 +189,7 @@ def hits(
     """Return ranked ids of the current store as hits, each with its evidence.
 
     Args:
-        shown: ids with scores.
+        ranked_hits: ids with scores.
         scope: of the store.
         ranked: how the hits were found.
         explained: add ``matches`` and ``why``.

@@ -24,6 +24,7 @@ from memories.services.revise import live_memory, restore_version, result_of, wi
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, Conflict, PreconditionFailed
 from memoryhub.core.events.event_types import EventType, event_type
+from memoryhub.core.log.erase import wipe_free_space
 from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.secrets.sanitize import TEXT, Shape, payload_shape

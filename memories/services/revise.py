@@ -26,8 +26,8 @@ from memories.events import (
 from memories.kinds import check_attributes, check_type
 from memories.models import Conflict as VersionConflict
 from memories.models import Memory, MemoryScope, MemoryVersion, Resolution
-from memories.pack.echo import refuse_echo
-from memories.review.policy import Policy
+from memories.pack.sections import refuse_echo
+from memories.review.policy import ReviewGate
 from memories.schemas import (
     ConflictResolve,
     ConflictResult,
@@ -133,7 +133,7 @@ def append_version(
         review: review status; default: as the project's policy decides.
         revised_at: when another tool made the change; default: now.
     """
-    review = review or Policy.current().of_revision(existing, state)
+    review = review or ReviewGate.current().of_revision(existing, state)
     stored_review = None if review == ACCEPTED else review
     payload = MemoryRevised(
         **state.columns(),
@@ -409,7 +409,7 @@ def _split(existing: Existing, conflict: VersionConflict, command: ConflictResol
     if earlier.scope is MemoryScope.SESSION:
         fields["scope"] = MemoryScope.PROJECT
     payload = MemoryWritten(**fields)
-    payload = payload.model_copy(update={"review": Policy.current().of_new(payload)})
+    payload = payload.model_copy(update={"review": ReviewGate.current().of_new(payload)})
     refuse_taken_title(Existing(0, 0, existing.session_id, payload), payload)
     return log.append(log.prepare(MEMORY_WRITTEN, payload), entity="memory").position
 

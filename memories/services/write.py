@@ -55,7 +55,7 @@ def write_memories(*, commands: Sequence[MemoryWrite]) -> list[WriteResult]:
 
 
 def _write_batch(batch: Sequence[MemoryWrite], scope: MemoryScope) -> list[WriteResult]:
-    policy = Policy.current()
+    policy = ReviewGate.current()
     drafts = [log.prepare(MEMORY_WRITTEN, _payload(command, scope, policy)) for command in batch]
     with log.transaction():
         existing = ExistingMemories([draft.payload for draft in drafts], current_origin().session_id)
@@ -69,7 +69,7 @@ def _write_batch(batch: Sequence[MemoryWrite], scope: MemoryScope) -> list[Write
     return [result]
 
 
-def _payload(command: MemoryWrite, scope: MemoryScope, policy: Policy) -> MemoryWritten:
+def _payload(command: MemoryWrite, scope: MemoryScope, policy: ReviewGate) -> MemoryWritten:
     refuse_echo(command.content)
     fields = command.model_dump(exclude=_NOT_STATE, exclude_unset=True)
     if command.type:

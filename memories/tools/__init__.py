@@ -4,4 +4,4 @@ from memories.kind_tools import tools as kind_tools
 from memories.tools import core, query, tags
 from memories.tools import query as context
 
-__all__ = ["context", "core", "query", "kind_tools", "tags"]
+__all__ = ["context", "core", "kind_tools", "query", "tags"]
