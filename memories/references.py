@@ -90,7 +90,8 @@ def _checked(field: str, entity_id: int, claimed: EntryType | None, entity: Enti
         )
     if claimed and claimed not in (entity.type, entity.kind):
         raise Invalid(
-            f"{field!r}: #{entity_id} is {entity.kind or entity.type}, not {claimed}; leave the type out, the id is enough"
+            f"{field!r}: #{entity_id} is {entity.kind or entity.type}, not {claimed}; leave the type out, "
+            "the id is enough"
         )
     return entity
 

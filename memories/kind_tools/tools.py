@@ -1,4 +1,4 @@
-"""MCP tools of the registry: one for every kind and verb."""
+"""MCP tools of the kinds whose titles are unique: one for every kind and verb."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from memories.kind_tools.schemas import REGISTRY, KindTools, NamedMemoryList
+from memories.kind_tools.schemas import KIND_TOOLS, KindTools, NamedMemoryList
 from memories.kind_tools.service import (
     add_entry,
     deactivate_entry,
@@ -32,7 +32,7 @@ class Verb:
     def tool(self, entries: KindTools) -> Tool:
         name = f"{entries.kind}_{self.name}"
         kind = entries.declared
-        words = {"noun": entries.entry.noun, "plural": kind.plural.lower(), "name": entries.entry.name}
+        words = {"noun": entries.words.noun, "plural": kind.plural.lower(), "name": entries.words.name}
         order = ", by priority" if kind.order == "priority" else ""
         schema: type[Command] = getattr(entries, self.name)
         return Tool(
@@ -69,7 +69,7 @@ def _get(entries: KindTools, command: Any) -> Answer:
 def _list(entries: KindTools, command: Any) -> Answer:
     filters = NamedMemoryList.model_validate(command.model_dump(exclude_none=True))
     return listed(
-        list_entries(kind=entries.kind, command=filters), entry_line, none=f"no {entries.entry.noun} here matches"
+        list_entries(kind=entries.kind, command=filters), entry_line, none=f"no {entries.words.noun} here matches"
     )
 
 
@@ -102,4 +102,4 @@ VERBS = (
     ),
 )
 
-register_tools(*(verb.tool(entries) for entries in REGISTRY for verb in VERBS))
+register_tools(*(verb.tool(entries) for entries in KIND_TOOLS for verb in VERBS))

@@ -18,8 +18,9 @@ from memories.references import end_id, require_ends
 from memories.schemas import MemoryGet, MemoryList, MemoryView
 from memories.schemas.links import FREE, PREDEFINED, EntryType, TagList, TagView
 from memories.search.snippets import snippet
-from memories.selectors.relations import relations_of, superseded_by
+from memories.selectors.relations import relations_of
 from memories.selectors.versions import open_conflicts, versions_of
+from memories.superseded import superseded_by
 from memories.uses.events import Use
 from memories.uses.notes import note_read
 from memories.uses.selectors import uses_of

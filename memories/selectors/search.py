@@ -17,9 +17,9 @@ from memories.search.parsed_query import ParsedQuery, parse_search
 from memories.search.pipeline import note_on, notes_of, wanted_mode, why
 from memories.search.snippets import excerpt
 from memories.search.words import words_in
-from memories.selectors.relations import superseded_by
 from memories.selectors.versions import open_conflicts
 from memories.substance import split_joined
+from memories.superseded import superseded_by
 from memories.uses.notes import note_found
 from memoryhub.core.paging import decode_cursor, encode_cursor, fit_page
 from memoryhub.core.schemas import Listing
