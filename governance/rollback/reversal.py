@@ -24,7 +24,7 @@ from memories.events import (
     Verdict,
 )
 from memories.models import Memory
-from memories.projectors import ACCEPTED
+from memories.events import ACCEPTED
 from memories.services.revise import append_version
 from memoryhub.core import log
 from memoryhub.core.events.event_types import EventType, rollback_groups, types_reversed_by

@@ -21,7 +21,7 @@ from memories.events import (
     MemoryState,
     ReviewStatus,
 )
-from memories.projectors import ACCEPTED
+from memories.events import ACCEPTED
 from memoryhub.config.retention_rules import EndedWith
 from memoryhub.core import clock
 from memoryhub.core.errors import NotFound

@@ -166,21 +166,21 @@ def typed_attributes(kind: str, cleaned: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValidationError: a value is invalid.
     """
-    given: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for name in attribute_fields(kind):
         if cleaned.get(name) is not None:
             outer, _, inner = name.partition(_WITHIN)
-            given[outer] = {**given.get(outer, {}), inner: cleaned[name]} if inner else cleaned[name]
-    return KINDS[kind].attributes.model_validate(given).model_dump(mode="json", exclude_unset=True)
+            attributes[outer] = {**attributes.get(outer, {}), inner: cleaned[name]} if inner else cleaned[name]
+    return KINDS[kind].attributes.model_validate(attributes).model_dump(mode="json", exclude_unset=True)
 
 
 def shown_attributes(kind: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    shown: dict[str, Any] = {}
+    initial: dict[str, Any] = {}
     for name, field in attribute_fields(kind).items():
         outer, _, inner = name.partition(_WITHIN)
         value = attributes.get(outer)
-        shown[name] = field.shown(value.get(inner) if inner and value else value)
-    return shown
+        initial[name] = field.shown(value.get(inner) if inner and value else value)
+    return initial
 
 
 def faults_by_field(error: ValidationError, names: Any) -> Iterator[tuple[str, Any]]:
@@ -208,14 +208,14 @@ def _fields(model: type[BaseModel], outer: str = "") -> Iterator[tuple[str, Any]
 
 def _field(schema: Mapping[str, Any], described: Mapping[str, Any], **kwargs: Any) -> Any:
     first = next(iter(described.get("anyOf", ())), described)
-    found = schema.get("$defs", {}).get(first.get("$ref", "").rpartition("/")[2], first)
-    whole = {**found, "default": described.get("default")}
-    if "enum" in found:
+    schema_type = schema.get("$defs", {}).get(first.get("$ref", "").rpartition("/")[2], first)
+    whole = {**schema_type, "default": described.get("default")}
+    if "enum" in schema_type:
         return ChoiceAttribute(whole, **kwargs)
-    if found.get("format") == "date-time":
+    if schema_type.get("format") == "date-time":
         return MomentAttribute(whole, **kwargs)
     fields = {"array": ListAttribute, "object": JsonAttribute, "string": TextAttribute, "boolean": BooleanAttribute}
-    return fields.get(found["type"], NumberAttribute)(whole, **kwargs)
+    return fields.get(schema_type["type"], NumberAttribute)(whole, **kwargs)
 
 
 def _help(field: FieldInfo) -> str:
