@@ -41,7 +41,8 @@ class Pump:
         self._stop_work = stop_work
         self._open: set[object] = set()
         self._changed = asyncio.Event()
-        self._ended = self._stopped = False
+        self._ended = False
+        self._stopped = False
         self.incoming = Incoming()
         self._output = Output(handover.wire.outgoing, self._loop, on_broken=self.stop)
 
@@ -97,8 +98,7 @@ class Pump:
             return
         except OSError:
             chunk = b""
-        buffer = self._handover.buffer
-        for line in buffer.feed(chunk) if chunk else buffer.finish():
+        for line in self._handover.buffer.feed(chunk):
             self._take(line)
         if not chunk:
             self._end()
@@ -147,8 +147,9 @@ def _to_sdk(message: Message) -> SessionMessage | None:
             return SessionMessage(types.jsonrpc_message_adapter.validate_python(message, by_name=False))
         except ValidationError:
             return None
-    kind = types.JSONRPCRequest if "id" in message else types.JSONRPCNotification
-    return SessionMessage(kind.model_construct(**message))
+    if "id" in message:
+        return SessionMessage(types.JSONRPCRequest.model_construct(**message))
+    return SessionMessage(types.JSONRPCNotification.model_construct(**message))
 
 
 def _to_wire(message: Any) -> Message:
@@ -257,24 +258,24 @@ class Output:
             pass  # another process has filled the pipe
         except OSError:
             self._break()
-        self._wait_for_room(wanted=bool(self._pending))
+        self._wait_for_room(is_full=bool(self._pending))
         if not self._pending:
             self._relaxed.set()
 
     def _advance(self, written: int) -> None:
         self._pending_bytes -= written
-        rest = self._pending[0][written:]
-        if rest:
-            self._pending[0] = rest
+        unwritten = self._pending[0][written:]
+        if unwritten:
+            self._pending[0] = unwritten
         else:
             self._pending.popleft()
 
-    def _wait_for_room(self, *, wanted: bool) -> None:
-        if wanted and not self._waiting:
+    def _wait_for_room(self, *, is_full: bool) -> None:
+        if is_full and not self._waiting:
             self._loop.add_writer(self._descriptor, self._write_some)
-        elif self._waiting and not wanted:
+        elif self._waiting and not is_full:
             self._loop.remove_writer(self._descriptor)
-        self._waiting = wanted
+        self._waiting = is_full
 
     def _break(self) -> None:
         self.broken = True

@@ -39,10 +39,10 @@ class Resources:
 
     def find(self, uri: str) -> Match | None:
         for template, resource in self._templates:
-            found = template.match(uri)
-            if found is not None:
+            match = template.match(uri)
+            if match is not None:
                 named = parse_qs(urlsplit(uri).query).get("project_id", [None])
-                parameters = {name: value for name, value in found.items() if isinstance(value, str)}
+                parameters = {name: value for name, value in match.items() if isinstance(value, str)}
                 return Match(resource, parameters, named[0])
         return None
 
@@ -62,10 +62,10 @@ def describe_prompt(prompt: Prompt) -> Result:
 def get_prompt(params: types.GetPromptRequestParams) -> Result:
     prompt = _find(params.name)
     try:
-        given = prompt.input.model_validate(params.arguments or {})
+        arguments = prompt.input.model_validate(params.arguments or {})
     except ValidationError as error:
         raise MCPError(types.INVALID_PARAMS, f"{prompt.name}: {explain(error)}") from error
-    content = {"type": "text", "text": prompt.render(given)}
+    content = {"type": "text", "text": prompt.render(arguments)}
     return {
         "description": prompt.description,
         "messages": [{"role": "user", "content": content}],
@@ -85,15 +85,15 @@ def completion_of(suggestions: list[str]) -> Result:
 
 
 def _find(name: str) -> Prompt:
-    found = next((prompt for prompt in all_prompts() if prompt.name == name), None)
-    if found is None:
-        known = ", ".join(prompt.name for prompt in all_prompts())
-        raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {name[:80]}; known: {known}")
-    return found
+    match = next((prompt for prompt in all_prompts() if prompt.name == name), None)
+    if match is None:
+        names = ", ".join(prompt.name for prompt in all_prompts())
+        raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {name[:80]}; known: {names}")
+    return match
 
 
 def _find_resource(uri: str) -> Resource:
-    found = next((resource for resource in all_resources() if resource.uri_template == uri), None)
-    if found is None:
+    match = next((resource for resource in all_resources() if resource.uri_template == uri), None)
+    if match is None:
         raise MCPError(types.INVALID_PARAMS, f"Unknown resource template: {uri[:200]}; see resources/templates/list")
-    return found
+    return match

@@ -151,20 +151,20 @@ class _Offer:
 
     async def read_resource(self, context: Context, params: types.ReadResourceRequestParams) -> Result:
         uri = str(params.uri)
-        found = self._resources.find(uri)
-        if found is None:
+        match = self._resources.find(uri)
+        if match is None:
             raise _not_found(context, uri, f"no resource matches {uri[:200]!r}")
         try:
             calls, caller = self._of(context)
             text = await calls.run(
-                found.read, writes=found.resource.records, caller=caller, project_id=found.project_id
+                match.read, writes=match.resource.records, caller=caller, project_id=match.project_id
             )
         except HubError as error:
             raise _resource_error(context, uri, error) from error
         except Exception as error:
             logger.exception("resource %s failed", uri)
             raise MCPError(types.INTERNAL_ERROR, f"internal error: {type(error).__name__}") from error
-        return _contents(uri, found, text)
+        return _contents(uri, match, text)
 
     def _of(self, context: Context) -> tuple[Calls, Caller]:
         # Stdio has one connection. Over HTTP the newest revision has no sessions, so the caller's name identifies it.
@@ -213,8 +213,8 @@ def _whole_list(name: str, entries: list[Result], page: Page) -> Result:
     return {name: entries, **_FRESH}
 
 
-def _contents(uri: str, found: Match, text: str) -> Result:
-    contents = [{"uri": uri, "mimeType": found.resource.mime_type, "text": text}]
+def _contents(uri: str, match: Match, text: str) -> Result:
+    contents = [{"uri": uri, "mimeType": match.resource.mime_type, "text": text}]
     return {"contents": contents, **_FRESH}
 
 

@@ -101,14 +101,14 @@ class Subscriptions:
             self._forget_unused(project)
 
     def _match(self, uri: str, project: str) -> Match:
-        found = self._resources.find(uri)
-        if found is None:
+        match = self._resources.find(uri)
+        if match is None:
             raise NotFound(f"no resource matches {uri[:200]!r}")
-        if found.project_id not in (None, project):
+        if match.project_id not in (None, project):
             raise Invalid(f"this server is bound to project {project!r}; subscribe at the other project's address")
-        if found.resource.records:
+        if match.resource.records:
             raise Invalid(f"{uri[:200]!r} can't be followed, because reading it is recorded; read it when you need it")
-        return found
+        return match
 
     def _follower(self, project: str) -> _Follower:
         if project not in self._followers:

@@ -37,9 +37,9 @@ def show_jobs(request: HttpRequest) -> HttpResponse:
         return redirect(settings.LOGIN_URL)
     request.live_version = jobs_version()  # type: ignore[attr-defined]
     administers = may(request.user, Act.ADMINISTER)
-    shown = [_shown(status) for status in job_statuses()]
+    jobs = [_shown(status) for status in job_statuses()]
     context = {
-        "jobs": shown,
+        "jobs": jobs,
         "tasks": [(task, Place.of(task.store)) for task in running_tasks() if reaches(task.store.place)],
         "worker": worker_is_running(),
         "may_run": administers,

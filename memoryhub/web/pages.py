@@ -59,7 +59,7 @@ def other_places(store: StoreId | None) -> list[tuple[str, list[Place]]]:
         ("For all projects", [GLOBAL_STORE] if reaches(GLOBAL_STORE.place) else []),
     )
     places = [(title, [Place.of(other) for other in stores if other != store]) for title, stores in groups]
-    return [(title, found) for title, found in places if found]
+    return [(title, members) for title, members in places if members]
 
 
 View = Callable[..., HttpResponse]

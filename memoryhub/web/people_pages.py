@@ -90,8 +90,8 @@ def _change_membership(request: HttpRequest, name: str, *, leaves: bool) -> None
     if store is None:
         messages.error(request, "Choose a project or an organisation.")
     elif leaves:
-        left = f"{name} has no role of their own in {store.name} any more."
-        apply_change(request, lambda: members.remove_member(store=store, name=name), left)
+        message = f"{name} has no role of their own in {store.name} any more."
+        apply_change(request, lambda: members.remove_member(store=store, name=name), message)
     else:
         apply_change(
             request,
@@ -157,8 +157,8 @@ class TokenForm(CommandForm):
             "projects": [(project, project) for project in list_projects()],
             "orgs": [(org, org) for org in list_orgs()],
         }
-        for name, found in choices.items():
-            self.fields[name].choices = found  # type: ignore[attr-defined]
+        for name, options in choices.items():
+            self.fields[name].choices = options  # type: ignore[attr-defined]
         if not choices["orgs"]:
             del self.fields["orgs"]
         if owner:
@@ -321,11 +321,11 @@ def members_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
             messages.success(request, f"{name} now has the role {member.role} here.")
             return redirect("admin:members")
     store = current_store()
-    shown = {
+    page = {
         "members": members.list_members(store),
         "roles": list(MEMBER_ROLES),
         "history": history_of(Subject.MEMBER, name=store.place, before=request.GET.get("before", "")),
         "is_org": store.scope is Scope.ORG,
         "form": form,
     }
-    return TemplateResponse(request, "admin/members.html", {**context, **shown})
+    return TemplateResponse(request, "admin/members.html", {**context, **page})

@@ -173,15 +173,15 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _pieces(text: str, found: list[FoundSecret]) -> Iterator[Piece]:
+def _pieces(text: str, secrets: list[FoundSecret]) -> Iterator[Piece]:
     """Split the text at the secrets; a secret inside another one is skipped."""
-    done = 0
-    for secret in found:
-        if secret.start >= done:
-            yield Piece(text[done : secret.start])
+    end = 0
+    for secret in secrets:
+        if secret.start >= end:
+            yield Piece(text[end : secret.start])
             yield Piece(text[secret.start : secret.end], secret)
-            done = secret.end
-    yield Piece(text[done:])
+            end = secret.end
+    yield Piece(text[end:])
 
 
 def _pack(request: HttpRequest) -> dict[str, Any]:
