@@ -42,7 +42,7 @@ from memoryhub.core.tools import Answer, Tool, all_tools
 from memoryhub.core.validation import explain
 from memoryhub.mcp.binding import Binding, Caller, TurnKeeper, TurnKeepers
 from memoryhub.mcp.listing import FORMATS, plain_arguments
-from memoryhub.mcp.threads import Job, Workers, stopping_error
+from memoryhub.mcp.threads import ThreadJob, Workers, stopping_error
 from memoryhub.ops.serving.drain import drain_before_reading
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Calls:
         )
 
     def _run_here(
-        self, work: Callable[[], T], job: Job[T], turns: TurnKeeper, *, caller: Caller, project_id: object
+        self, work: Callable[[], T], job: ThreadJob[T], turns: TurnKeeper, *, caller: Caller, project_id: object
     ) -> T:
         store = self._binding.check(project_id)
         drain_before_reading(store.name)
