@@ -30,6 +30,7 @@ from memoryhub.config.project_settings import (
 )
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.stores.store import Scope, current_store
+from memoryhub.core.text import as_sentence
 from memoryhub.web.setting_forms import SettingForm, help_of, setting_form
 from sessions_app.schemas import SettingsChange
 from sessions_app.services.profile import change_settings
@@ -191,7 +192,7 @@ def _reset(request: HttpRequest, name: str) -> SettingsForm:
     try:
         change_settings(command=SettingsChange(settings={name: None}))
     except HubError as error:
-        messages.error(request, _sentence(error.message))
+        messages.error(request, as_sentence(error.message))
         return SettingsForm(request.POST)
     posted = request.POST.copy()
     for key in [key for key in posted if key.startswith(f"{name}-")]:
@@ -213,14 +214,10 @@ def _save(request: HttpRequest, form: SettingsForm) -> bool:
     try:
         change_settings(command=SettingsChange(settings=changes))
     except HubError as error:
-        messages.error(request, _sentence(error.message))
+        messages.error(request, as_sentence(error.message))
         return False
     messages.success(request, f"Changed: {', '.join(setting_label(name) for name in changes)}.")
     return True
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _folders() -> list[dict[str, Any]]:
