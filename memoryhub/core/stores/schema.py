@@ -136,8 +136,8 @@ def refuse_other_versions(connection: BaseDatabaseWrapper, app_labels: Collectio
         if unapplied and applied.intersection(squashed.replaces):
             app, name = min(unapplied)
             raise Unavailable(
-                f"memory database unavailable: it was last opened by a Memory Hub that is too old (it lacks {app}.{name}); "
-                "open it once with a version from between, then with this one"
+                f"memory database unavailable: it was last opened by a Memory Hub that is too old (it lacks "
+                f"{app}.{name}); open it once with a version from between, then with this one"
             )
     replaced = {node for squashed in loader.replacements.values() for node in squashed.replaces}
     newer = sorted(f"{app}.{name}" for app, name in applied - replaced - set(loader.graph.nodes))
