@@ -28,7 +28,7 @@ from memories.admin.filters import (
     TypeFilter,
     UpdatedFilter,
 )
-from memories.admin.forms import ChangedMemoryForm, initial_of
+from memories.admin.forms import ChangedMemoryForm
 from memories.admin.kinds import own_parts
 from memories.admin.lists import FORM, MemoryListAdmin, offered
 from memories.admin.rendering import UseFilter, render, use_shown
@@ -70,8 +70,8 @@ class EditingViews(MemoryListAdmin):
             messages.warning(request, "This memory is deleted. Restore it before you edit it.")
             return redirect(self.url("change", memory.id))
         kind = MemoryKind(memory.kind)
-        form = ChangedMemoryForm(kind, request.POST if request.method == "POST" else None, initial=initial_of(memory))
-        command = form.command(memory) if form.is_bound else None
+        form = ChangedMemoryForm(memory, request.POST if request.method == "POST" else None)
+        command = form.command()
         context: dict[str, Any] = {"title": f"Edit #{memory.id}", "form": form}
         if command:
             try:

@@ -81,7 +81,7 @@ class ReviewViews(SectionAdmin):
         if place is None:
             return self.item_view(request, memory_id)
         kind = MemoryKind(memory.kind)
-        form = EditForm(kind, memory, request.POST if request.method == "POST" else None)
+        form = EditForm(memory, request.POST if request.method == "POST" else None)
         command = form.edit() if form.is_bound else None
         if command:
             try:

@@ -15,7 +15,7 @@ from memoryhub.core.kinds import KINDS
 from memoryhub.core.tools import Answer, Tool, all_prompts, all_tools
 from memoryhub.mcp.calls import _arguments, _present, error_result
 from memoryhub.mcp.listing import load_tools
-from memoryhub.mcp.resources import Resources
+from memoryhub.mcp.server import Resources
 from tests.hostile import BREAKS, FORGED, Hostile, fill, forged_lines, forging, ids_at_line_starts
 from tests.mcp.case import SharedServerTestCase
 from tests.support import HubTestCase
