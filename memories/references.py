@@ -10,7 +10,7 @@ from memories.schemas.links import EndView, EntryType
 from memories.scopes import own_scope
 from memoryhub.core.entities import Entity, entity_types, find_entities
 from memoryhub.core.errors import Gone, Invalid, NotFound
-from memoryhub.core.log.event_view import viewed_store
+from memoryhub.core.log.views import viewed_store
 
 _ID = re.compile(r"(session|project|org|global)?#?([0-9]{1,16})")
 
