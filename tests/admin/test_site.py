@@ -22,7 +22,7 @@ from memoryhub.core.admin import cells
 from memoryhub.core.kinds import KINDS
 from memoryhub.registry.people import PersonAdd, add_person
 from memoryhub.transfer.importing import Importer
-from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, SessionRecord, TurnRecord
+from memoryhub.transfer.records import LeftOutRecord, MemoryRecord, Record, SessionRecord, TurnRecord
 from memoryhub.web.signin import ensure_owner
 from sessions_app.schemas import SessionStart, SettingsChange
 from sessions_app.services import start_session
@@ -259,7 +259,7 @@ RECORDS: list[Record] = [
     MemoryRecord("a", "Buoy <b>", "North of the pier.", tags=("sea",), created=datetime(2024, 3, 1, tzinfo=UTC)),
     MemoryRecord("b", "Pier", "Closed in winter.", kind="guideline", tags=("sea",)),
     SessionRecord("s", "Chart", (TurnRecord("Where is the buoy?", "North."),)),
-    LeftOut("c", "it is deleted"),
+    LeftOutRecord("c", "it is deleted"),
 ]
 
 
