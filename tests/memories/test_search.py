@@ -23,7 +23,6 @@ from memories.embeddings.engine import RemoteEngine, use_engine
 from memories.models import SearchDocument, Vector
 from memories.pack import pack_context
 from memories.query import query
-from memories.resources import SearchByOffset, get_whole, search_by_offset
 from memories.schemas import MemoryGet, MemoryList, MemorySearch, Stats
 from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest, MemoryQuery
@@ -37,7 +36,7 @@ from memories.search.text import date_words, folded, folded_with_places, forms_o
 from memories.search.words import words_in
 from memories.services.links import create_relation
 from memories.timeline import stats
-from memories.tools.core import search, search_text
+from memories.tools import SearchByOffset, get_whole, search, search_by_offset, search_text
 from memoryhub.core import clock, log
 from memoryhub.core.contributions import recall_of
 from memoryhub.core.errors import Invalid, Unavailable
