@@ -105,8 +105,8 @@ class HubModelAdmin(_ModelAdmin):
         """Return all rows that the list shows with the same query, without pages."""
         if form not in FORMATS:
             raise Http404(f"there is no format {form!r}")
-        found = self.get_changelist_instance(request).get_queryset(request).values_list(*self.export_fields)
-        rows = lines(form, self.export_fields, found.iterator(chunk_size=500))
+        entries = self.get_changelist_instance(request).get_queryset(request).values_list(*self.export_fields)
+        rows = lines(form, self.export_fields, entries.iterator(chunk_size=500))
         response = StreamingHttpResponse(rows, content_type=f"{FORMATS[form]}; charset=utf-8")
         name = str(self.opts.verbose_name_plural).replace(" ", "-")
         response["Content-Disposition"] = f'attachment; filename="{current_store().name or "global"}-{name}.{form}"'
@@ -156,23 +156,23 @@ class HubModelAdmin(_ModelAdmin):
         return response
 
     def find(self, request: HttpRequest, object_id: str) -> Any:
-        found = self.get_object(request, unquote(object_id))
-        if found is None:
+        entry = self.get_object(request, unquote(object_id))
+        if entry is None:
             raise NotFound(f"there is no {self.opts.verbose_name} #{object_id} in this project")
-        return found
+        return entry
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        found = self.find(request, object_id)
-        return self.page(request, self.detail_template, found, **self.detail(request, found), **(extra_context or {}))
+        entry = self.find(request, object_id)
+        return self.page(request, self.detail_template, entry, **self.detail(request, entry), **(extra_context or {}))
 
-    def detail(self, request: HttpRequest, found: Any) -> dict[str, Any]:
+    def detail(self, request: HttpRequest, entry: Any) -> dict[str, Any]:
         # Additional context of the detail page
         return {}
 
-    def stream_of(self, found: Any) -> str:
-        return f"{self.stream_kind}:{found.pk}"
+    def stream_of(self, entry: Any) -> str:
+        return f"{self.stream_kind}:{entry.pk}"
 
     def stream_url(self, tail: str) -> str:
         return self.url("change", tail)
@@ -180,17 +180,17 @@ class HubModelAdmin(_ModelAdmin):
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        found = self.find(request, object_id)
-        events = history(self.stream_of(found))
-        return self.page(request, "admin/object_history.html", found, subtitle="History", events=events)
+        entry = self.find(request, object_id)
+        events = history(self.stream_of(entry))
+        return self.page(request, "admin/object_history.html", entry, subtitle="History", events=events)
 
-    def page(self, request: HttpRequest, template: str, found: Any, **context: Any) -> TemplateResponse:
-        common = {"opts": self.opts, "original": found, "title": str(found), "subtitle": None}
-        if self.quarantine_field and found is not None:
-            thing = getattr(found, self.quarantine_field)
+    def page(self, request: HttpRequest, template: str, entry: Any, **context: Any) -> TemplateResponse:
+        common = {"opts": self.opts, "original": entry, "title": str(entry), "subtitle": None}
+        if self.quarantine_field and entry is not None:
+            thing = getattr(entry, self.quarantine_field)
             common["quarantine"] = quarantine_marks([thing]).get(thing, "")
-        if self.stream_kind and found is not None:
-            common["stream"] = self.stream_of(found)
+        if self.stream_kind and entry is not None:
+            common["stream"] = self.stream_of(entry)
         return TemplateResponse(request, template, {**self.admin_site.each_context(request), **common, **context})
 
     def url(self, name: str, *arguments: Any) -> str:
@@ -214,10 +214,10 @@ def history(stream: str) -> list[RawEvent]:
 
 def titled(events: QuerySet[RawEvent]) -> list[RawEvent]:
     """Add each event's title as ``about``."""
-    found = list(events)
-    for event in found:
+    titled_events = list(events)
+    for event in titled_events:
         event.about = event_title(event.payload_json)  # type: ignore[attr-defined]
-    return found
+    return titled_events
 
 
 FORMATS = {"csv": "text/csv", "json": "application/json", "md": "text/markdown"}
@@ -242,7 +242,7 @@ def _json(names: Sequence[str], rows: Rows) -> Iterator[str]:
 def _markdown(names: Sequence[str], rows: Rows) -> Iterator[str]:
     for row in rows:
         values = {name: plain(value) for name, value in zip(names, row, strict=True)}
-        (number, title, *others) = values.items()
-        fields = [f"- {name}: {value}" for name, value in others if value and "\n" not in value]
-        texts = [f"### {name}\n\n{value}" for name, value in others if "\n" in value]
+        (number, title, *details) = values.items()
+        fields = [f"- {name}: {value}" for name, value in details if value and "\n" not in value]
+        texts = [f"### {name}\n\n{value}" for name, value in details if "\n" in value]
         yield "\n\n".join([f"## #{number[1]} {' '.join(title[1].split())}", "\n".join(fields), *texts]) + "\n\n"

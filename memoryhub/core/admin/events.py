@@ -51,7 +51,7 @@ class GroupFilter(ValueFilter):
         return queryset.filter(event_type__in=names_where(lambda type_: type_.group.name in self.values))
 
 
-class TypeFilter(ValueFilter):
+class EventTypeFilter(ValueFilter):
     title = "type"
     parameter_name = "type"
     field = "event_type"
@@ -123,7 +123,7 @@ class RawEventAdmin(HubModelAdmin):
         "turn_id",
         "payload_json",
     )
-    list_filter = (GroupFilter, TypeFilter, SourceFilter, ActorFilter, DayFilter, SessionFilter, StreamFilter)
+    list_filter = (GroupFilter, EventTypeFilter, SourceFilter, ActorFilter, DayFilter, SessionFilter, StreamFilter)
     ordering = ("-position",)
     paginator = LogPaginator
     sortable_by = ("number",)
@@ -167,14 +167,14 @@ class RawEventAdmin(HubModelAdmin):
     def session(self, event: RawEvent) -> SafeString:
         return cells.code(event.session_id)
 
-    def detail(self, request: HttpRequest, found: RawEvent) -> dict[str, Any]:
-        payload = None if found.payload_json is None else json.loads(found.payload_json)
+    def detail(self, request: HttpRequest, entry: RawEvent) -> dict[str, Any]:
+        payload = None if entry.payload_json is None else json.loads(entry.payload_json)
         last = RawEvent.objects.aggregate(last=Max("position"))["last"]
         return {
             "payload": None if payload is None else json.dumps(payload, indent=2, ensure_ascii=False),
-            "before": found.position - 1 or None,
-            "after": found.position + 1 if found.position < last else None,
+            "before": entry.position - 1 or None,
+            "after": entry.position + 1 if entry.position < last else None,
         }
 
-    def stream_of(self, found: RawEvent) -> str:
-        return found.stream_id
+    def stream_of(self, entry: RawEvent) -> str:
+        return entry.stream_id

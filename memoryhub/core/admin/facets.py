@@ -59,10 +59,10 @@ class FacetedChangeList(ChangeList):
 
     def get_filters(self, request: HttpRequest) -> Any:
         self.filter_params.pop(MORE, None)
-        specs, _, lookups, *others = super().get_filters(request)
+        specs, _, lookups, *flags = super().get_filters(request)
         self._other_lookups: dict[str, Any] = lookups
         # False: Django's own sidebar is not shown
-        return specs, False, lookups, *others
+        return specs, False, lookups, *flags
 
     @property
     def _facets(self) -> list[Facet]:
@@ -72,8 +72,8 @@ class FacetedChangeList(ChangeList):
     def facets(self) -> list[FacetView]:
         """The facets with something to choose, each counted under the filters of the others."""
         counts = self._counts()
-        shown = [facet for facet in self._facets if facet.active() or facet.distinguishes(counts[facet.name])]
-        return [self._view(facet, counts[facet.name]) for facet in shown]
+        choosable = [facet for facet in self._facets if facet.active() or facet.distinguishes(counts[facet.name])]
+        return [self._view(facet, counts[facet.name]) for facet in choosable]
 
     @cached_property
     def chips(self) -> list[Chip]:
@@ -82,8 +82,8 @@ class FacetedChangeList(ChangeList):
 
     @property
     def clear_url(self) -> str:
-        kept = {name: self.filter_params[name] for name in (SEARCH_VAR, ORDER_VAR) if name in self.filter_params}
-        return f"?{urlencode(kept, doseq=True)}"
+        parameters = {name: self.filter_params[name] for name in (SEARCH_VAR, ORDER_VAR) if name in self.filter_params}
+        return f"?{urlencode(parameters, doseq=True)}"
 
     def kept_parameters(self) -> Iterator[tuple[str, str]]:
         """Yield what a new search keeps of the address: the filters."""
@@ -99,8 +99,8 @@ class FacetedChangeList(ChangeList):
             chosen = facet.active()
             labels = facet.labels(chosen)
             for value in chosen:
-                others = [other for other in chosen if other != value]
-                yield Chip(f"{facet.title}: {labels.get(value, value)}", self._address(facet.name, others))
+                remaining = [other for other in chosen if other != value]
+                yield Chip(f"{facet.title}: {labels.get(value, value)}", self._address(facet.name, remaining))
 
     def _lookup_chips(self) -> Iterator[Chip]:
         for name in self._other_lookups:
@@ -111,18 +111,18 @@ class FacetedChangeList(ChangeList):
         name, chosen = facet.name, facet.active() or [facet.default]
         limit = _ALL if self.params.get(MORE) == name else _SHOWN
         values = facet.order(counts)
-        shown = dict.fromkeys([*(value for value in chosen if value), *values[:limit]])
+        visible = dict.fromkeys([*(value for value in chosen if value), *values[:limit]])
         # A search finds the best of the chosen value, so the others are not counted
-        shown |= dict.fromkeys(facet.always() if self.query and facet.values else ())
-        labels = facet.labels(shown)
+        visible |= dict.fromkeys(facet.always() if self.query and facet.values else ())
+        labels = facet.labels(visible)
         choices = [self._choice(facet, value, label, counts.get(value)) for value, label in labels.items()]
         more = self._address(MORE, [name]) if len(values) > limit and limit == _SHOWN else ""
         return FacetView(str(facet.title), facet.multiple, choices, more)
 
     def _choice(self, facet: Facet, value: str, label: str, count: int | None) -> Choice:
         is_chosen = value in (facet.active() or [facet.default])
-        others = [other for other in facet.active() if other != value] if facet.multiple or is_chosen else []
-        values = others if is_chosen or value == facet.default else [*others, value]
+        remaining = [other for other in facet.active() if other != value] if facet.multiple or is_chosen else []
+        values = remaining if is_chosen or value == facet.default else [*remaining, value]
         more = "+" if count and self._floor else ""
         text = f"{count:,}{more}" if count is not None else ""
         return Choice(label, self._address(facet.name, values), is_chosen, text)
@@ -145,8 +145,8 @@ class FacetedChangeList(ChangeList):
         rows = rows.filter(build_q_object_from_lookup_parameters(self._other_lookups))
         if self._floor:
             rows = rows.filter(pk__gt=self._floor)
-        found, _ = self.model_admin.get_search_results(self._request, rows, self.query)
-        return found.order_by()
+        matches, _ = self.model_admin.get_search_results(self._request, rows, self.query)
+        return matches.order_by()
 
     @cached_property
     def _floor(self) -> int:
@@ -161,11 +161,11 @@ def count_together(facets: Sequence[Facet], rows: QuerySet[Any]) -> dict[str, di
     """Return the counts of each facet's values under the filters of the other facets, in one query."""
     keys = {f"facet_{place}": facet.key() for place, facet in enumerate(facets)}
     counters: list[Counter[str]] = [Counter() for _ in facets]
-    for *found, total in rows.annotate(**keys).values_list(*keys).annotate(total=Count("pk")):
-        refusing = [place for place, key in enumerate(found) if not facets[place].accepts(key)]
+    for *group, total in rows.annotate(**keys).values_list(*keys).annotate(total=Count("pk")):
+        refusing = [place for place, key in enumerate(group) if not facets[place].accepts(key)]
         # What one facet alone refuses is counted in that facet
-        for place in _counted_in(refusing, len(found)):
-            for value in facets[place].values_of(found[place]):
+        for place in _counted_in(refusing, len(group)):
+            for value in facets[place].values_of(group[place]):
                 counters[place][value] += total
     return {facet.name: dict(counter) for facet, counter in zip(facets, counters, strict=True)}
 
@@ -278,8 +278,8 @@ class ValueFilter(Facet):
 
     def labels(self, values: Iterable[str]) -> Mapping[str, str]:
         names = {str(value): str(label) for value, label in self.offered}
-        found = list(values)
-        return {value: names.get(value, value) for value in [*(name for name in names if name in found), *found]}
+        present = list(values)
+        return {value: names.get(value, value) for value in [*(name for name in names if name in present), *present]}
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(**{f"{self.field}__in": self.values}) if self.values else queryset
@@ -336,8 +336,8 @@ class ConditionFilter(Facet):
         return [self.chosen()] if self.chosen() != self.default else []
 
     def labels(self, values: Iterable[str]) -> Mapping[str, str]:
-        found = {*values, self.default}
-        return {value: label for value, label in self.options.items() if value in found}
+        present = {*values, self.default}
+        return {value: label for value, label in self.options.items() if value in present}
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(self.conditions_now().get(self.chosen(), Q()))

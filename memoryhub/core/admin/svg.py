@@ -79,7 +79,7 @@ Edge = tuple[int, str, int]
 
 
 @dataclass(slots=True)
-class Line:
+class EdgeLine:
     """One edge. Several edges between the same two boxes share the first one's path."""
 
     path: str
@@ -96,7 +96,7 @@ class Layout:
 
     # The left upper corner of each box, in tab order: by columns from the left, each from above
     places: dict[int, tuple[float, float]]
-    lines: list[Line]
+    lines: list[EdgeLine]
     width: int
     height: int
     box: tuple[int, int] = (BOX_WIDTH, BOX_HEIGHT)
@@ -108,13 +108,13 @@ class Layout:
 
 
 @dataclass(slots=True)
-class _Place:
+class _Slot:
     """A slot of a column: a box, or the lane of an edge."""
 
     column: int
     node: int | None = None
-    left: list[_Place] = field(default_factory=list)
-    right: list[_Place] = field(default_factory=list)
+    left: list[_Slot] = field(default_factory=list)
+    right: list[_Slot] = field(default_factory=list)
     middle: float = 0.0
 
     @property
@@ -122,7 +122,7 @@ class _Place:
         return _LANE if self.node is None else BOX_HEIGHT
 
 
-_Routes = Mapping[tuple[int, int], list[_Place]]
+_Routes = Mapping[tuple[int, int], list[_Slot]]
 
 
 def lay_out(columns: Mapping[int, int], edges: Iterable[Edge]) -> Layout:
@@ -133,7 +133,7 @@ def lay_out(columns: Mapping[int, int], edges: Iterable[Edge]) -> Layout:
         edges: edges to other boxes are ignored.
     """
     drawn = [edge for edge in edges if edge[0] in columns and edge[2] in columns and edge[0] != edge[2]]
-    places = {node: _Place(columns[node], node) for node in sorted(columns)}
+    places = {node: _Slot(columns[node], node) for node in sorted(columns)}
     pairs = dict.fromkeys((start, end) for start, _, end in drawn)
     routes = {(start, end): _route(places[start], places[end]) for start, end in pairs}
     by_column = _ordered(places, routes)
@@ -159,12 +159,12 @@ def wrapped(title: str) -> list[str]:
 
 
 # From right to left, with a lane in each column between; both ends where they are in one column
-def _route(start: _Place, end: _Place) -> list[_Place]:
+def _route(start: _Slot, end: _Slot) -> list[_Slot]:
     if start.column == end.column:
         return [start, end]
-    right, left = (start, end) if start.column > end.column else (end, start)
-    lanes = [_Place(column) for column in range(right.column - 1, left.column, -1)]
-    route = [right, *lanes, left]
+    right, leftmost = (start, end) if start.column > end.column else (end, start)
+    lanes = [_Slot(column) for column in range(right.column - 1, leftmost.column, -1)]
+    route = [right, *lanes, leftmost]
     for one, following in pairwise(route):
         one.left.append(following)
         following.right.append(one)
@@ -172,9 +172,9 @@ def _route(start: _Place, end: _Place) -> list[_Place]:
 
 
 # Barycentre heuristic: every slot moves near the mean of its neighbours, so that few lines cross.
-def _ordered(places: Mapping[int, _Place], routes: _Routes) -> list[list[_Place]]:
+def _ordered(places: Mapping[int, _Slot], routes: _Routes) -> list[list[_Slot]]:
     last = max(place.column for place in places.values())
-    columns: list[list[_Place]] = [[] for _ in range(last + 1)]
+    columns: list[list[_Slot]] = [[] for _ in range(last + 1)]
     for place in [*places.values(), *(lane for route in routes.values() for lane in route[1:-1])]:
         columns[place.column].append(place)
     for column in columns:
@@ -186,24 +186,24 @@ def _ordered(places: Mapping[int, _Place], routes: _Routes) -> list[list[_Place]
     return columns
 
 
-def _number(column: Sequence[_Place]) -> None:
+def _number(column: Sequence[_Slot]) -> None:
     for index, place in enumerate(column):
         place.middle = index - len(column) / 2
 
 
-def _wanted_left(place: _Place) -> float:
+def _wanted_left(place: _Slot) -> float:
     return _mean(place.left, place.middle)
 
 
-def _wanted_right(place: _Place) -> float:
+def _wanted_right(place: _Slot) -> float:
     return _mean(place.right, place.middle)
 
 
-def _mean(neighbours: Sequence[_Place], otherwise: float) -> float:
+def _mean(neighbours: Sequence[_Slot], otherwise: float) -> float:
     return sum(place.middle for place in neighbours) / len(neighbours) if neighbours else otherwise
 
 
-def _stack(columns: Sequence[Sequence[_Place]]) -> int:
+def _stack(columns: Sequence[Sequence[_Slot]]) -> int:
     heights = [sum(place.height + _GAP_Y for place in column) - _GAP_Y for column in columns]
     tallest = max(heights)
     for column, height in zip(columns, heights, strict=True):
@@ -214,8 +214,8 @@ def _stack(columns: Sequence[Sequence[_Place]]) -> int:
     return round(tallest + 2 * _MARGIN)
 
 
-def _lines(edges: Sequence[Edge], routes: _Routes) -> list[Line]:
-    by_gap: dict[tuple[int, bool], list[Line]] = {}
+def _lines(edges: Sequence[Edge], routes: _Routes) -> list[EdgeLine]:
+    by_gap: dict[tuple[int, bool], list[EdgeLine]] = {}
     paths = {pair: _path(route) for pair, route in routes.items()}
     for first, label, last in edges:
         start, following = routes[first, last][:2]
@@ -223,7 +223,7 @@ def _lines(edges: Sequence[Edge], routes: _Routes) -> list[Line]:
         x = _x(start.column) + (BOX_WIDTH + _ARC / 2 if is_arc else -_GAP_X / 2)
         y = (start.middle + following.middle) / 2
         is_reversed = start.node != first
-        line = Line(paths.pop((first, last), ""), label, round(x, 1), y, is_reversed)
+        line = EdgeLine(paths.pop((first, last), ""), label, round(x, 1), y, is_reversed)
         by_gap.setdefault((start.column, is_arc), []).append(line)
     for labels in by_gap.values():
         _spread(labels)
@@ -231,7 +231,7 @@ def _lines(edges: Sequence[Edge], routes: _Routes) -> list[Line]:
 
 
 # Moves overlapping labels down.
-def _spread(labels: list[Line]) -> None:
+def _spread(labels: list[EdgeLine]) -> None:
     labels.sort(key=lambda line: line.y)
     lowest = float("-inf")
     for line in labels:
@@ -239,7 +239,7 @@ def _spread(labels: list[Line]) -> None:
         lowest = line.y
 
 
-def _path(route: Sequence[_Place]) -> str:
+def _path(route: Sequence[_Slot]) -> str:
     first, last = route[0], route[-1]
     if first.column == last.column:
         x = _x(first.column) + BOX_WIDTH
@@ -247,12 +247,12 @@ def _path(route: Sequence[_Place]) -> str:
             f"M{x:g} {first.middle:g}C{x + _ARC:g} {first.middle:g} {x + _ARC:g} {last.middle:g} {x:g} {last.middle:g}"
         )
     parts = [f"M{_x(first.column):g} {first.middle:g}"]
-    for right, left in pairwise(route):
-        x, end = _x(right.column), _x(left.column) + BOX_WIDTH
+    for right, following in pairwise(route):
+        x, end = _x(right.column), _x(following.column) + BOX_WIDTH
         bend = (x + end) / 2
-        parts.append(f"C{bend:g} {right.middle:g} {bend:g} {left.middle:g} {end:g} {left.middle:g}")
-        if left.node is None:
-            parts.append(f"H{_x(left.column):g}")
+        parts.append(f"C{bend:g} {right.middle:g} {bend:g} {following.middle:g} {end:g} {following.middle:g}")
+        if following.node is None:
+            parts.append(f"H{_x(following.column):g}")
     return "".join(parts)
 
 

@@ -13,10 +13,9 @@ from django.db import DatabaseError
 
 from memoryhub.core import log
 from memoryhub.core.backends.selected import faults, integrity, stores
-from memoryhub.core.backends.sqlite import files as copies
-from memoryhub.core.backends.sqlite import wiping
+from memoryhub.core.backends.sqlite import files, wiping
+from memoryhub.core.backends.sqlite.copies import draft_folder
 from memoryhub.core.backends.sqlite.files import path_of
-from memoryhub.core.backends.sqlite.scratch import draft_folder
 from memoryhub.core.errors import Locked, Unavailable
 from memoryhub.core.events.projection import finish_rebuild
 from memoryhub.core.log.copy import ErasedMeanwhile
@@ -77,7 +76,7 @@ def file_problem(store: StoreId) -> str:
 def _translated() -> Iterator[None]:
     try:
         yield
-    except (DatabaseError, copies.DatabaseError) as error:
+    except (DatabaseError, files.DatabaseError) as error:
         if faults.is_locked(error):
             raise Locked("memory database is locked by another process") from error
         raise Unavailable(f"memory database unavailable: {error}") from error
@@ -116,7 +115,7 @@ def _attempt(store: StoreId, kept: Path, progress: Progress) -> list[TableReport
                         _put_in_place(store, draft, kept, lambda: _require_same(store, before))
         return tables
     except BaseException:
-        copies.remove_database(kept)  # nothing was replaced
+        files.remove_database(kept)  # nothing was replaced
         raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -126,22 +125,22 @@ def _attempt(store: StoreId, kept: Path, progress: Progress) -> list[TableReport
 def _put_in_place(store: StoreId, draft: Path, kept: Path, finish: Callable[[], None]) -> None:
     def locked() -> None:
         finish()
-        copies.keep_beside(path_of(store), kept)
+        files.keep_beside(path_of(store), kept)
 
     try:
-        copies.overwrite(path_of(store), draft, locked=locked)
-    except copies.DatabaseError as error:
+        files.overwrite(path_of(store), draft, locked=locked)
+    except files.DatabaseError as error:
         if not any(sign in str(error) for sign in _NOBODY_WRITES):
             raise
         finish()
-        copies.make_single(draft)
-        copies.swap_broken(path_of(store), draft, kept)
+        files.make_single(draft)
+        files.swap_broken(path_of(store), draft, kept)
 
 
 # Changes when a process writes to the store's files
 def _state(store: StoreId) -> list[tuple[int, int, int]]:
-    files = [path_of(store), path_of(store).with_name(f"{path_of(store).name}-wal")]
-    found = [path.stat() for path in files if path.exists()]
+    store_files = [path_of(store), path_of(store).with_name(f"{path_of(store).name}-wal")]
+    found = [path.stat() for path in store_files if path.exists()]
     return [(status.st_ino, status.st_size, status.st_mtime_ns) for status in found if status.st_size]
 
 
