@@ -156,23 +156,23 @@ class HubModelAdmin(_ModelAdmin):
         return response
 
     def find(self, request: HttpRequest, object_id: str) -> Any:
-        entry = self.get_object(request, unquote(object_id))
-        if entry is None:
+        item = self.get_object(request, unquote(object_id))
+        if item is None:
             raise NotFound(f"there is no {self.opts.verbose_name} #{object_id} in this project")
-        return entry
+        return item
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        entry = self.find(request, object_id)
-        return self.page(request, self.detail_template, entry, **self.detail(request, entry), **(extra_context or {}))
+        item = self.find(request, object_id)
+        return self.page(request, self.detail_template, item, **self.detail(request, item), **(extra_context or {}))
 
-    def detail(self, request: HttpRequest, entry: Any) -> dict[str, Any]:
+    def detail(self, request: HttpRequest, item: Any) -> dict[str, Any]:
         # Additional context of the detail page
         return {}
 
-    def stream_of(self, entry: Any) -> str:
-        return f"{self.stream_kind}:{entry.pk}"
+    def stream_of(self, item: Any) -> str:
+        return f"{self.stream_kind}:{item.pk}"
 
     def stream_url(self, tail: str) -> str:
         return self.url("change", tail)
@@ -180,17 +180,17 @@ class HubModelAdmin(_ModelAdmin):
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        entry = self.find(request, object_id)
-        events = history(self.stream_of(entry))
-        return self.page(request, "admin/object_history.html", entry, subtitle="History", events=events)
+        item = self.find(request, object_id)
+        events = history(self.stream_of(item))
+        return self.page(request, "admin/object_history.html", item, subtitle="History", events=events)
 
-    def page(self, request: HttpRequest, template: str, entry: Any, **context: Any) -> TemplateResponse:
-        common = {"opts": self.opts, "original": entry, "title": str(entry), "subtitle": None}
-        if self.quarantine_field and entry is not None:
-            thing = getattr(entry, self.quarantine_field)
+    def page(self, request: HttpRequest, template: str, item: Any, **context: Any) -> TemplateResponse:
+        common = {"opts": self.opts, "original": item, "title": str(item), "subtitle": None}
+        if self.quarantine_field and item is not None:
+            thing = getattr(item, self.quarantine_field)
             common["quarantine"] = quarantine_marks([thing]).get(thing, "")
-        if self.stream_kind and entry is not None:
-            common["stream"] = self.stream_of(entry)
+        if self.stream_kind and item is not None:
+            common["stream"] = self.stream_of(item)
         return TemplateResponse(request, template, {**self.admin_site.each_context(request), **common, **context})
 
     def url(self, name: str, *arguments: Any) -> str:
@@ -242,7 +242,7 @@ def _json(names: Sequence[str], rows: Rows) -> Iterator[str]:
 def _markdown(names: Sequence[str], rows: Rows) -> Iterator[str]:
     for row in rows:
         values = {name: plain(value) for name, value in zip(names, row, strict=True)}
-        (number, title, *details) = values.items()
-        fields = [f"- {name}: {value}" for name, value in details if value and "\n" not in value]
-        texts = [f"### {name}\n\n{value}" for name, value in details if "\n" in value]
+        (number, title, *others) = values.items()
+        fields = [f"- {name}: {value}" for name, value in others if value and "\n" not in value]
+        texts = [f"### {name}\n\n{value}" for name, value in others if "\n" in value]
         yield "\n\n".join([f"## #{number[1]} {' '.join(title[1].split())}", "\n".join(fields), *texts]) + "\n\n"

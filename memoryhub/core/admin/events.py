@@ -167,7 +167,7 @@ class RawEventAdmin(HubModelAdmin):
     def session(self, event: RawEvent) -> SafeString:
         return cells.code(event.session_id)
 
-    def detail(self, request: HttpRequest, entry: RawEvent) -> dict[str, Any]:
+    def detail(self, request: HttpRequest, item: RawEvent) -> dict[str, Any]:
         payload = None if entry.payload_json is None else json.loads(entry.payload_json)
         last = RawEvent.objects.aggregate(last=Max("position"))["last"]
         return {
@@ -176,5 +176,5 @@ class RawEventAdmin(HubModelAdmin):
             "after": entry.position + 1 if entry.position < last else None,
         }
 
-    def stream_of(self, entry: RawEvent) -> str:
+    def stream_of(self, item: RawEvent) -> str:
         return entry.stream_id
