@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from itertools import pairwise
+from itertools import chain, pairwise
 
 CHART_WIDTH, CHART_HEIGHT, _CHART_TOP = 600, 120, 14
 _BAR_GAP = 4
@@ -51,7 +51,8 @@ def bar_chart(counts: Mapping[date, int], *, description: str, label_every: int 
     bars = []
     for index, (label, value) in enumerate(counts.items()):
         height = round(max(2.0, (CHART_HEIGHT - _CHART_TOP) * value / highest), 1) if value else 0.0
-        x, width = round(index * step + _BAR_GAP / 2, 1), round(step - _BAR_GAP, 1)
+        x = round(index * step + _BAR_GAP / 2, 1)
+        width = round(step - _BAR_GAP, 1)
         bars.append(Bar(x, CHART_HEIGHT - height, width, height, label, value, (last - index) % label_every == 0))
     return BarChart(bars, highest, description)
 
@@ -113,8 +114,8 @@ class _Slot:
 
     column: int
     node: int | None = None
-    left: list[_Slot] = field(default_factory=list)
-    right: list[_Slot] = field(default_factory=list)
+    neighbours_left: list[_Slot] = field(default_factory=list)
+    neighbours_right: list[_Slot] = field(default_factory=list)
     middle: float = 0.0
 
     @property
@@ -138,18 +139,14 @@ def lay_out(columns: Mapping[int, int], edges: Iterable[Edge]) -> Layout:
     routes = {(start, end): _route(places[start], places[end]) for start, end in pairs}
     by_column = _ordered(places, routes)
     height = _stack(by_column)
-    boxes = [place for column in by_column for place in column if place.node is not None]
-    bends = any(places[start].column == places[end].column for start, end in pairs)
-    return Layout(
-        places={
-            place.node: (_x(place.column), round(place.middle - BOX_HEIGHT / 2, 1))
-            for place in boxes
-            if place.node is not None
-        },
-        lines=_lines(drawn, routes),
-        width=len(by_column) * (BOX_WIDTH + _GAP_X) - _GAP_X + 2 * _MARGIN + (_ARC if bends else 0),
-        height=height,
-    )
+    corners: dict[int, tuple[float, float]] = {}
+    for place in chain.from_iterable(by_column):
+        if place.node is not None:
+            corners[place.node] = (_x(place.column), round(place.middle - BOX_HEIGHT / 2, 1))
+    width = len(by_column) * (BOX_WIDTH + _GAP_X) - _GAP_X + 2 * _MARGIN
+    if any(places[start].column == places[end].column for start, end in pairs):
+        width += _ARC
+    return Layout(corners, _edge_lines(drawn, routes), width, height)
 
 
 def wrapped(title: str) -> list[str]:
@@ -162,12 +159,12 @@ def wrapped(title: str) -> list[str]:
 def _route(start: _Slot, end: _Slot) -> list[_Slot]:
     if start.column == end.column:
         return [start, end]
-    right, leftmost = (start, end) if start.column > end.column else (end, start)
-    lanes = [_Slot(column) for column in range(right.column - 1, leftmost.column, -1)]
-    route = [right, *lanes, leftmost]
+    leftmost, rightmost = sorted((start, end), key=lambda slot: slot.column)
+    lanes = [_Slot(column) for column in range(rightmost.column - 1, leftmost.column, -1)]
+    route = [rightmost, *lanes, leftmost]
     for one, following in pairwise(route):
-        one.left.append(following)
-        following.right.append(one)
+        one.neighbours_left.append(following)
+        following.neighbours_right.append(one)
     return route
 
 
@@ -175,32 +172,32 @@ def _route(start: _Slot, end: _Slot) -> list[_Slot]:
 def _ordered(places: Mapping[int, _Slot], routes: _Routes) -> list[list[_Slot]]:
     last = max(place.column for place in places.values())
     columns: list[list[_Slot]] = [[] for _ in range(last + 1)]
-    for place in [*places.values(), *(lane for route in routes.values() for lane in route[1:-1])]:
+    for place in places.values():
         columns[place.column].append(place)
+    for route in routes.values():
+        for lane in route[1:-1]:
+            columns[lane.column].append(lane)
     for column in columns:
-        _number(column)
-    for sweep in range(_SWEEPS):
-        for column in columns[:: -1 if sweep % 2 else 1]:
-            column.sort(key=_wanted_right if sweep % 2 else _wanted_left)
-            _number(column)
+        _set_middles(column)
+    for _ in range(_SWEEPS // 2):
+        for column in columns:
+            column.sort(key=lambda slot: _mean_middle(slot.neighbours_left, slot.middle))
+            _set_middles(column)
+        for column in reversed(columns):
+            column.sort(key=lambda slot: _mean_middle(slot.neighbours_right, slot.middle))
+            _set_middles(column)
     return columns
 
 
-def _number(column: Sequence[_Slot]) -> None:
+def _set_middles(column: Sequence[_Slot]) -> None:
     for index, place in enumerate(column):
         place.middle = index - len(column) / 2
 
 
-def _wanted_left(place: _Slot) -> float:
-    return _mean(place.left, place.middle)
-
-
-def _wanted_right(place: _Slot) -> float:
-    return _mean(place.right, place.middle)
-
-
-def _mean(neighbours: Sequence[_Slot], otherwise: float) -> float:
-    return sum(place.middle for place in neighbours) / len(neighbours) if neighbours else otherwise
+def _mean_middle(neighbours: Sequence[_Slot], otherwise: float) -> float:
+    if not neighbours:
+        return otherwise
+    return sum(place.middle for place in neighbours) / len(neighbours)
 
 
 def _stack(columns: Sequence[Sequence[_Slot]]) -> int:
@@ -214,20 +211,21 @@ def _stack(columns: Sequence[Sequence[_Slot]]) -> int:
     return round(tallest + 2 * _MARGIN)
 
 
-def _lines(edges: Sequence[Edge], routes: _Routes) -> list[EdgeLine]:
+def _edge_lines(edges: Sequence[Edge], routes: _Routes) -> list[EdgeLine]:
     by_gap: dict[tuple[int, bool], list[EdgeLine]] = {}
-    paths = {pair: _path(route) for pair, route in routes.items()}
+    paths = {pair: _svg_path(route) for pair, route in routes.items()}
     for first, label, last in edges:
         start, following = routes[first, last][:2]
         is_arc = start.column == following.column
-        x = _x(start.column) + (BOX_WIDTH + _ARC / 2 if is_arc else -_GAP_X / 2)
+        offset = BOX_WIDTH + _ARC / 2 if is_arc else -_GAP_X / 2
+        x = _x(start.column) + offset
         y = (start.middle + following.middle) / 2
         is_reversed = start.node != first
         line = EdgeLine(paths.pop((first, last), ""), label, round(x, 1), y, is_reversed)
         by_gap.setdefault((start.column, is_arc), []).append(line)
     for labels in by_gap.values():
         _spread(labels)
-    return [line for labels in by_gap.values() for line in labels]
+    return list(chain.from_iterable(by_gap.values()))
 
 
 # Moves overlapping labels down.
@@ -239,8 +237,9 @@ def _spread(labels: list[EdgeLine]) -> None:
         lowest = line.y
 
 
-def _path(route: Sequence[_Slot]) -> str:
-    first, last = route[0], route[-1]
+def _svg_path(route: Sequence[_Slot]) -> str:
+    first = route[0]
+    last = route[-1]
     if first.column == last.column:
         x = _x(first.column) + BOX_WIDTH
         return (
@@ -248,8 +247,8 @@ def _path(route: Sequence[_Slot]) -> str:
         )
     parts = [f"M{_x(first.column):g} {first.middle:g}"]
     for right, following in pairwise(route):
-        x, end = _x(right.column), _x(following.column) + BOX_WIDTH
-        bend = (x + end) / 2
+        end = _x(following.column) + BOX_WIDTH
+        bend = (_x(right.column) + end) / 2
         parts.append(f"C{bend:g} {right.middle:g} {bend:g} {following.middle:g} {end:g} {following.middle:g}")
         if following.node is None:
             parts.append(f"H{_x(following.column):g}")
