@@ -125,10 +125,10 @@ class Command(HubCommand):
         jobs.install_schedules()
 
     def _announce(self, address: str, public_url: str, *, signs_in: bool, open_it: bool) -> None:
-        from memoryhub.core.backends.selected import machines, server
+        from memoryhub.core.backends.selected import machines
 
         at = f"{public_url}/, and on this machine at {address}/" if public_url else f"{address}/"
-        with_database = f" with {server.address()}" if machines.SHARED else ""
+        with_database = f" with {machines.server_address()}" if machines.SHARED else ""
         self.stdout.write(f"Memory Hub serves {env.home()}{with_database} at {at}")
         if not signs_in:
             return
