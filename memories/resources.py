@@ -70,7 +70,7 @@ def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
     query = parse_search(question)
     (level,) = scopes.levels(inherit=False)
     mode = wanted_mode()
-    ranked = without_hidden(engine.rank(query, mode, level, others=True), level, [level])
+    ranked = without_hidden(engine.rank(query, mode, level, blended=True), level, [level])
     near = ranked.similarities()
     good = [hit for hit in ranked.hits if near[hit[0]] >= command.threshold]
     shown = good[command.offset : command.offset + command.limit]

@@ -8,7 +8,7 @@ from typing import Any
 
 from memories.embeddings.vectors import answering
 from memories.search.index import has_full_text
-from memories.search.words import words_in
+from memories.search.snippets import words_in
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.retention_rules import SearchMode
 from memoryhub.core.errors import Unavailable

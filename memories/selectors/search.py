@@ -12,11 +12,9 @@ from memories.present import hit_line
 from memories.schemas import MemorySearch
 from memories.scopes import hidden_among
 from memories.search import engine
-from memories.search.engine import TEXT
 from memories.search.parsed_query import ParsedQuery, parse_search
 from memories.search.pipeline import note_on, notes_of, wanted_mode, why
-from memories.search.snippets import excerpt
-from memories.search.words import words_in
+from memories.search.snippets import excerpt, words_in
 from memories.selectors.relations import superseded_by
 from memories.selectors.versions import open_conflicts
 from memories.substance import split_joined
@@ -105,7 +103,7 @@ def _ranked(chain: Sequence[scopes.Level], query: ParsedQuery, mode: str) -> _An
     ranked, found = [], []
     for place, level in enumerate(chain):
         with use_store(level.store):
-            all_ranked = engine.rank(query, mode, level, others=True)
+            all_ranked = engine.rank(query, mode, level, blended=True)
         ranked.append(without_hidden(all_ranked, level, chain))
         with use_store(level.store):
             scale = _scale(ranked[-1]) if len(chain) > 1 else 1.0
@@ -217,9 +215,9 @@ def hits(
     for hit in found if explained else ():
         by_words = why(hit["title"], texts.get(hit["id"], ""), ranked.terms, ranked.factors.get(hit["id"], {}))
         hit["matches"] = excerpts[hit["id"]].matches
-        hit["why"] = _why(by_words, ranked.why.get(hit["id"], TEXT))
+        hit["why"] = _why(by_words, ranked.why.get(hit["id"], engine.TEXT))
     return found
 
 
 def _why(by_words: str, found_by: str) -> str:
-    return by_words + found_by.removeprefix(TEXT) if found_by.startswith(TEXT) else found_by
+    return by_words + found_by.removeprefix(engine.TEXT) if found_by.startswith(engine.TEXT) else found_by
