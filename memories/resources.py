@@ -14,7 +14,7 @@ from memories.models import Memory, MemoryScope
 from memories.schemas import MemoryGet, MemoryList, MemorySearch, SearchSourceName, Tags, TypeName
 from memories.search import engine
 from memories.search.parsed_query import parse_search
-from memories.search.pipeline import note_on, wanted_mode
+from memories.search.pipeline import configured_mode, note_on
 from memories.selectors import filtered, get_memories, hits, listed
 from memories.selectors.search import without_hidden
 from memories.uses.events import Use
@@ -69,7 +69,7 @@ def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
     )
     query = parse_search(question)
     (level,) = scopes.levels(inherit=False)
-    mode = wanted_mode()
+    mode = configured_mode()
     ranked = without_hidden(engine.rank(query, mode, level, blended=True), level, [level])
     near = ranked.similarities()
     good = [hit for hit in ranked.hits if near[hit[0]] >= command.threshold]

@@ -50,13 +50,15 @@ def snippet(text: str, words: Sequence[str], length: int = LENGTH) -> str:
     start = flat.find(" ", start - 1) + 1 if start else 0
     cut = flat[start : start + length]
     is_end = start + length >= len(flat)
-    return f"{'… ' if start else ''}{cut if is_end else cut.rsplit(' ', 1)[0] + ' …'}"
+    if not is_end:
+        cut = f"{cut.rsplit(' ', 1)[0]} …"
+    return f"… {cut}" if start else cut
 
 
-def _densest(found: list[int], length: int) -> int:
-    best, most, end = 0, 0, 0
-    for index, place in enumerate(found):
-        while end < len(found) and found[end] < place + length:
+def _densest(starts: list[int], length: int) -> int:
+    best = most = end = 0
+    for index, place in enumerate(starts):
+        while end < len(starts) and starts[end] < place + length:
             end += 1
         if end - index > most:
             best, most = place, end - index
@@ -66,15 +68,16 @@ def _densest(found: list[int], length: int) -> int:
 def spans(text: str, words: Sequence[str]) -> Spans:
     forms = all_forms(words)
     stems = {_stem(form) for form in forms if not is_prefix(form)}
-    beginnings = tuple(_plain(form[:-1]) for form in forms if is_prefix(form))
+    beginnings = tuple(_fold_case(form[:-1]) for form in forms if is_prefix(form))
     literal = [form for form in forms if UNSPACED.match(form) or not form.rstrip("*").isalnum()]
     # NFKC would turn the ellipsis at either end of a snippet into three characters
     plain, places_of = folded_with_places(text.replace("…", "."))
-    found = [match.span() for part in literal for match in re.finditer(re.escape(part), plain)]
-    found += [span for token in _tokens(plain, stems.union(beginnings)) for span in _in_token(token, stems, beginnings)]
+    matches = [match.span() for part in literal for match in re.finditer(re.escape(part), plain)]
+    for token in _tokens(plain, stems.union(beginnings)):
+        matches += _spans_in_token(token, stems, beginnings)
     if places_of:
-        found = [(places_of[start][0], places_of[end - 1][1]) for start, end in found]
-    return _merged(sorted(found))
+        matches = [(places_of[start][0], places_of[end - 1][1]) for start, end in matches]
+    return _merge_spans(sorted(matches))
 
 
 # Only tokens that may contain a stem: most are skipped without being matched
@@ -84,31 +87,31 @@ def _tokens(text: str, stems: set[str]) -> Iterator[re.Match[str]]:
         return
     end = 0
     for place in places(text.lower(), stems):
-        if place >= end and (token := _TOKEN.match(text, _begin_of_token(text, place))):
+        if place < end:
+            continue
+        begin = place
+        while begin and text[begin - 1].isalnum():
+            begin -= 1
+        token = _TOKEN.match(text, begin)
+        if token:
             yield token
             end = token.end()
 
 
-def _begin_of_token(text: str, place: int) -> int:
-    while place and text[place - 1].isalnum():
-        place -= 1
-    return place
-
-
 def places(text: str, parts: Iterable[str]) -> list[int]:
-    found: set[int] = set()
+    starts: set[int] = set()
     for part in filter(None, parts):
         place = text.find(part)
         while place >= 0:
-            found.add(place)
+            starts.add(place)
             place = text.find(part, place + 1)
-    return sorted(found)
+    return sorted(starts)
 
 
 # The whole token if it is one of the words, else its matching camelCase parts
-def _in_token(token: re.Match[str], stems: set[str], beginnings: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+def _spans_in_token(token: re.Match[str], stems: set[str], beginnings: tuple[str, ...]) -> Iterator[tuple[int, int]]:
     word = token[0]
-    if _stem(word) in stems or (beginnings and _plain(word).startswith(beginnings)):
+    if _stem(word) in stems or (beginnings and _fold_case(word).startswith(beginnings)):
         yield token.span()
         return
     if word.isalpha() and (word.islower() or word.istitle()):
@@ -118,9 +121,9 @@ def _in_token(token: re.Match[str], stems: set[str], beginnings: tuple[str, ...]
             yield token.start() + part.start(), token.start() + part.end()
 
 
-def _merged(found: Spans) -> Spans:
+def _merge_spans(matches: Spans) -> Spans:
     merged: Spans = []
-    for start, end in found:
+    for start, end in matches:
         if merged and start <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
         else:
@@ -130,29 +133,27 @@ def _merged(found: Spans) -> Spans:
 
 def words_in(text: str, words: Sequence[str]) -> list[str]:
     text = folded(text[:_READ])
-    plain = _plain(text)
+    plain = _fold_case(text)
     return [word for word in words if any(_is_in(text, plain, form) for form in all_forms([word]))]
 
 
 def _is_in(text: str, plain: str, word: str) -> bool:
     if UNSPACED.match(word):
         return word in text
-    return _begins_a_word(plain, _plain(word[:-1]) if is_prefix(word) else _stem(word))
-
-
-def _begins_a_word(text: str, stem: str) -> bool:
-    place = text.find(stem)
-    while place > 0 and text[place - 1].isalnum():
-        place = text.find(stem, place + 1)
+    stem = _fold_case(word[:-1]) if is_prefix(word) else _stem(word)
+    place = plain.find(stem)
+    # A stem inside a word is no match
+    while place > 0 and plain[place - 1].isalnum():
+        place = plain.find(stem, place + 1)
     return place >= 0
 
 
 # A rough English stemmer: ``descaling`` and ``descaled`` have the same stem
 @lru_cache(maxsize=8192)
 def _stem(word: str) -> str:
-    stem = _ENDING.sub("", _plain(word))
+    stem = _ENDING.sub("", _fold_case(word))
     return stem[:-1] if len(stem) > 3 and stem[-1] == stem[-2] else stem
 
 
-def _plain(text: str) -> str:
+def _fold_case(text: str) -> str:
     return without_accents(text.lower())

@@ -13,7 +13,7 @@ from memories.schemas import MemorySearch
 from memories.scopes import hidden_among
 from memories.search import engine
 from memories.search.parsed_query import ParsedQuery, parse_search
-from memories.search.pipeline import note_on, notes_of, wanted_mode, why
+from memories.search.pipeline import configured_mode, note_on, notes_of, why
 from memories.search.snippets import excerpt, words_in
 from memories.selectors.relations import superseded_by
 from memories.selectors.versions import open_conflicts
@@ -71,7 +71,7 @@ def search(
     with retrieval("search", command):
         chain = _chain(command, whole_store=whole_store)
         query = parse_search(command)
-        mode = mode or wanted_mode()
+        mode = mode or configured_mode()
         answer = _ranked(chain, query, mode)
         parts = decode_cursor(command.cursor, (int,))
         start = parts[0] if parts else 0
