@@ -92,7 +92,7 @@ def _of_kind(kind: Kind, text_length: int, request: GatherRequest) -> list[PackI
         memories = list(_visible_memories(request, _is_of(kind), f"{order}, m.id DESC"))
     ranked: dict[Any, tuple[float, int, PackItem]] = {}
     for level, memory in memories:
-        name = memory.title if kind.entry else (level.store, memory.id)
+        name = memory.title if kind.tools else (level.store, memory.id)
         if name in ranked:
             continue
         priority = (memory.priority or 0) if kind.order == "priority" else 0
@@ -336,7 +336,7 @@ for _kind, _pack in _SECTIONS:
             _pack.share,
             _pack.text_length + _HEAD,
             items=partial(_of_kind, _kind, _pack.text_length),
-            more=f"{_kind.name}_list" if _kind.entry else "memory_search",
+            more=f"{_kind.name}_list" if _kind.tools else "memory_search",
             count=partial(_count_memories, _is_of(_kind)),
         )
     )

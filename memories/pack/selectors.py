@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from memories.kinds import attribute_columns
 from memories.models import MemoryScope, ReviewState
-from memories.selectors.relations import is_superseded, supersedes
+from memories.superseded import is_superseded, supersedes
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core.kinds import DEFAULT_KIND, KINDS
 from memoryhub.core.log.quarantine import OUTSIDE

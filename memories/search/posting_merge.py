@@ -1,4 +1,4 @@
-"""Posting lists of the full-text index in PostgreSQL: packed rows, the merge of new documents (decision 76), a check."""
+"""Posting lists of the full-text index in PostgreSQL (decision 76): packed rows, the merge of new documents, a check."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ _JSON_ROWS = (
 )
 _PUT = (
     "INSERT INTO search_postings (word, first, last, n, codes, documents, shapes, lengths, places) "
-    f"SELECT * FROM {_JSON_ROWS} AS added ON CONFLICT (word, first) DO UPDATE SET last = excluded.last, n = excluded.n, "
+    f"SELECT * FROM {_JSON_ROWS} AS new ON CONFLICT (word, first) DO UPDATE SET last = excluded.last, n = excluded.n, "
     "codes = excluded.codes, documents = excluded.documents, shapes = excluded.shapes, lengths = excluded.lengths, "
     "places = excluded.places"
 )
