@@ -55,11 +55,11 @@ def _search(folder: Path, texts: Collection[str]) -> Proof:
     command = [sys.executable, "-P", str(_READER)]
     try:
         ended = subprocess.run(command, input=request, capture_output=True, text=True, check=True)  # noqa: S603
-        found = json.loads(ended.stdout)
+        answer = json.loads(ended.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         logger.warning("%s could not be searched: %s", folder, type(error).__name__)
         return Proof(complete=False)
-    return Proof(found["files"], found["bytes"], [Path(path) for path in found["left"]])
+    return Proof(answer["files"], answer["bytes"], [Path(path) for path in answer["left"]])
 
 
 _HEADERS = ("session_id", "turn_id", "actor", "idempotency_key", "trace_id")
@@ -80,12 +80,12 @@ _COUNTS = {
 
 
 def entities_of(positions: Sequence[int]) -> list[int]:
-    found = rows.fetch(
+    first_events = rows.fetch(
         "SELECT position FROM raw_events WHERE stream_seq = 1 AND stream_id IN (SELECT stream_id FROM raw_events "
         f"WHERE position IN {IDS}) ORDER BY position",
         [json.dumps(list(positions))],
     )
-    return [row[0] for row in found]
+    return [row[0] for row in first_events]
 
 
 def count_copies(positions: Sequence[int], entities: Sequence[int]) -> dict[str, int]:
@@ -173,10 +173,10 @@ def kept_unselected(selection: RedactionSelect, matcher: Matcher) -> list[KeptPl
 
 
 def kept_files(proof: Proof, *, wiped: bool) -> list[KeptPlace]:
-    own = folder_of(current_store())
+    folder = folder_of(current_store())
     mirrors = set(_mirror_states())  # ``kept_mirrors`` names them
     places = [
-        KeptPlace(where=str(path.relative_to(env.home())), why=_why(path, own, wiped=wiped))
+        KeptPlace(where=str(path.relative_to(env.home())), why=_why(path, folder, wiped=wiped))
         for path in proof.left
         if path not in mirrors
     ]
@@ -198,11 +198,11 @@ def kept_in_store(texts: Collection[str], *, wiped: bool) -> list[KeptPlace]:
 
 
 def unproven() -> list[KeptPlace]:
-    found = wiping.unproven()
+    places = wiping.unproven()
     if origin := arrival():
         why = "`memory-hub move PROJECT --confirm` compares both and removes it"
-        found.append((f"the old place of this store, {origin['address']}", why))
-    return [KeptPlace(where=where, why=why) for where, why in found]
+        places.append((f"the old place of this store, {origin['address']}", why))
+    return [KeptPlace(where=where, why=why) for where, why in places]
 
 
 def kept_mirrors(texts: Collection[str], names: DerivedNames) -> list[KeptPlace]:
@@ -241,7 +241,7 @@ def _mirror_states() -> list[Path]:
     return sorted((env.home() / "mirrors").glob("*.json"))
 
 
-def _why(path: Path, own: Path, *, wiped: bool) -> str:
+def _why(path: Path, folder: Path, *, wiped: bool) -> str:
     if "before-restore" in path.name or "before-rebuild" in path.name:
         return (
             "a copy of the store from before a restore or rebuild; the next backup of that store removes it, "
@@ -249,7 +249,7 @@ def _why(path: Path, own: Path, *, wiped: bool) -> str:
         )
     if env.home() / "backups" in path.parents or "backup" in path.name:
         return "an earlier backup; later backups replace it, or delete it yourself"
-    if own not in path.parents:
+    if folder not in path.parents:
         return "belongs to another store or to a client's spool; redact it there too"
     if wiped:
         return "elsewhere in this store: outside the selection, in a field of a fixed form, or in a header"
@@ -286,8 +286,8 @@ def _pack_digest() -> str:
 
 
 def last_look() -> Look | None:
-    found = rows.fetch("SELECT value FROM store_meta WHERE key = %s", [_KEY])
-    return Look(**json.loads(found[0][0])) if found else None
+    stored = rows.fetch("SELECT value FROM store_meta WHERE key = %s", [_KEY])
+    return Look(**json.loads(stored[0][0])) if stored else None
 
 
 def look_through(progress: Callable[[int], None] = lambda _: None) -> Look:

@@ -71,7 +71,7 @@ class Matcher:
         if self._by_rules and by_pack_only:
             cleaned, _ = sanitize(value, shape, by_pack_only=True)
             return cleaned, list(_differences(value, cleaned, ""))
-        walk = _Walk(self._clean, names)
+        walk = _PayloadCleaner(self._clean, names)
         cleaned = walk.of(value, "", shape)
         if not self._by_rules:
             return cleaned, walk.finds
@@ -79,14 +79,14 @@ class Matcher:
         return named, [*walk.finds, *_differences(cleaned, named, "")]
 
     def clean_waiting(self, value: Any) -> tuple[Any, list[str]]:
-        left, finds = self.clean(value, hook_names())
-        return left, [text for find in finds for text in find.texts]
+        cleaned, finds = self.clean(value, hook_names())
+        return cleaned, [text for find in finds for text in find.texts]
 
     def clean_text(self, text: str, *, is_name: bool = False) -> list[Span]:
         return self._clean(text, is_name)[1]
 
 
-class _Walk:
+class _PayloadCleaner:
     def __init__(self, clean: Cleaner, names: Collection[str]) -> None:
         self.finds: list[Find] = []
         self._clean, self._names = clean, names
@@ -115,13 +115,13 @@ class _Walk:
 
 # Numbered, because two keys that become equal must not lose one of the values
 def _keyed(pairs: Iterator[tuple[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    keyed: dict[str, Any] = {}
     for key, value in pairs:
         number, free = 2, key
-        while free in made:
+        while free in keyed:
             free, number = f"{key} {number}", number + 1
-        made[free] = value
-    return made
+        keyed[free] = value
+    return keyed
 
 
 def inside(field: str, key: str | int) -> str:
@@ -159,11 +159,11 @@ def _cleaner(selection: RedactionSelect, names: DerivedNames) -> Cleaner:
 
 # Replacing inside an existing [REDACTED:…] tag would break its frame. A tag with another label that matches is
 # replaced whole; our own tag is never matched.
-def _around_tags(text: str, spans: list[Span], own: str) -> list[Span]:
+def _around_tags(text: str, spans: list[Span], own_tag: str) -> list[Span]:
     stay: list[Span] = []
     for tag in _TAG.finditer(text):
         start, end = tag.start() + len(_OPENING), tag.end() - 1
-        if tag.group() != own and any(left < end and start < right for left, right in spans):
+        if tag.group() != own_tag and any(first < end and start < right for first, right in spans):
             spans = [*spans, tag.span()]
         else:
             stay.append(tag.span())
@@ -180,23 +180,23 @@ def _united(spans: list[Span]) -> list[Span]:
     return united
 
 
-def _without(span: Span, others: list[Span]) -> Iterator[Span]:
+def _without(span: Span, gaps: list[Span]) -> Iterator[Span]:
     start, end = span
-    for left, right in others:
-        if left < end and start < right:
-            if start < left:
-                yield start, left
+    for first, right in gaps:
+        if first < end and start < right:
+            if start < first:
+                yield start, first
             start = right
     if start < end:
         yield start, end
 
 
 def _replaced(text: str, spans: list[Span], tag: str) -> str:
-    parts, done = [], 0
+    parts, position = [], 0
     for start, end in spans:
-        parts += [text[done:start], tag]
-        done = end
-    return "".join([*parts, text[done:]])
+        parts += [text[position:start], tag]
+        position = end
+    return "".join([*parts, text[position:]])
 
 
 def _by_rules(text: str, names: DerivedNames, tag: str, *, is_name: bool) -> tuple[str, list[Span]]:
@@ -251,16 +251,16 @@ def _names_in(schema: type[BaseModel]) -> Iterator[str]:
         yield from (word for word in part.get("enum", ()) if isinstance(word, str))
 
 
-def fit(type_name: str, before: Any, left: Any, finds: list[Find]) -> tuple[list[Find], list[str]]:
+def fit(type_name: str, before: Any, after: Any, finds: list[Find]) -> tuple[list[Find], list[str]]:
     """Change ``left`` until it fits its schema: truncate long texts, restore fields of a fixed form.
 
     Returns the finds that remain and the restored fields. The log refuses a payload that still does not fit.
     """
     stay: list[str] = []
     for _ in range(_ROUNDS):
-        faults = _faults(type_name, left)
+        faults = _faults(type_name, after)
         for fault in faults:
-            finds = _mended(before, left, fault, finds, stay)
+            finds = _mended(before, after, fault, finds, stay)
         if not faults:
             break
     return finds, stay
@@ -292,27 +292,27 @@ def _faults_in(schema: type[BaseModel], value: Any, place: tuple[str, ...]) -> l
     return []
 
 
-def _mended(before: Any, left: Any, fault: Mapping[str, Any], finds: list[Find], stay: list[str]) -> list[Find]:
-    path = _path(left, fault["loc"])
-    old, new = _at(before, path), _at(left, path)
+def _mended(before: Any, after: Any, fault: Mapping[str, Any], finds: list[Find], stay: list[str]) -> list[Find]:
+    path = _path(after, fault["loc"])
+    old, new = _at(before, path), _at(after, path)
     if not isinstance(old, str) or not isinstance(new, str) or old == new:
-        return _as_before(before, left, fault["loc"], finds, stay)
+        return _as_before(before, after, fault["loc"], finds, stay)
     field = _name(path)
     if fault["type"] == "string_too_long":
         cut = new[: fault["ctx"]["max_length"]]
-        _at(left, path[:-1])[path[-1]] = cut
+        _at(after, path[:-1])[path[-1]] = cut
         return [Find(field, old, cut, find.spans) if _is_of(find, field, old) else find for find in finds]
-    _at(left, path[:-1])[path[-1]] = old
+    _at(after, path[:-1])[path[-1]] = old
     stay.append(field)
     return [find for find in finds if not _is_of(find, field, old)]
 
 
 # Restores a whole field after one of its keys became invalid
-def _as_before(before: Any, left: Any, loc: Path, finds: list[Find], stay: list[str]) -> list[Find]:
+def _as_before(before: Any, after: Any, loc: Path, finds: list[Find], stay: list[str]) -> list[Find]:
     name = str(loc[0]) if loc else ""
-    if left.get(name) == before.get(name):
+    if after.get(name) == before.get(name):
         return finds
-    left[name] = deepcopy(before[name])
+    after[name] = deepcopy(before[name])
     stay.append(name)
     return [find for find in finds if find.field.partition(".")[0].partition("[")[0] != name]
 

@@ -37,12 +37,12 @@ class RedactionList(Paging):
 
 def list_redactions(*, command: RedactionList) -> Listing:
     """Return a page of redactions, latest first."""
-    found = Redaction.objects.order_by("-id")
-    total = found.count()
+    redactions = Redaction.objects.order_by("-id")
+    total = redactions.count()
     cursor = decode_cursor(command.cursor, (int,))
     if cursor:
-        found = found.filter(id__lt=cursor[0])
-    rows = [view(redaction) for redaction in found[: command.limit + 1]]
+        redactions = redactions.filter(id__lt=cursor[0])
+    rows = [view(redaction) for redaction in redactions[: command.limit + 1]]
     return page(
         rows[: command.limit],
         total=total,
@@ -75,7 +75,9 @@ _DIGEST = re.compile(r"~[0-9a-f]{12}(?=~\d+\Z|\Z)")
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class EventText:
+    """An event with its payload as text."""
+
     position: int
     type: str
     stream: str
@@ -84,8 +86,10 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    event: Event
+class EventMatch:
+    """What a redaction finds in an event, and what it leaves."""
+
+    event: EventText
     # The payload without the matched text
     left: Any
     finds: list[Find]
@@ -93,9 +97,11 @@ class Found:
 
 @dataclass(slots=True)
 class Findings:
+    """The matches of a selection in the log."""
+
     # Position of the last erasure or redaction at the time of the search
     erasure: int
-    found: list[Found] = field(default_factory=list)
+    found: list[EventMatch] = field(default_factory=list)
     # (event type, field) pairs whose fixed form does not allow a replacement
     stay: set[tuple[str, str]] = field(default_factory=set)
     # The names that are derived from the texts
@@ -157,20 +163,20 @@ def _find(selection: RedactionSelect, matcher: Matcher, erasure: int, progress: 
     return findings
 
 
-def _look(matcher: Matcher, event: Event, findings: Findings) -> None:
+def _look(matcher: Matcher, event: EventText, findings: Findings) -> None:
     payload = json.loads(event.payload)
     text = {name: value for name, value in payload.items() if _is_text(event.type, name)}
     kind = event_type(event.type)
     shape = payload_shape(kind.schema) if kind else TEXT
     by_pack_only = kind is not None and kind.by_pack_only
-    left, finds = matcher.clean(text, field_names(event.type), shape, by_pack_only=by_pack_only)
+    cleaned, finds = matcher.clean(text, field_names(event.type), shape, by_pack_only=by_pack_only)
     if not finds:
         return
-    left = {**payload, **left}
-    finds, stay = fit(event.type, payload, left, finds)
+    cleaned = {**payload, **cleaned}
+    finds, stay = fit(event.type, payload, cleaned, finds)
     findings.stay |= {(event.type, name) for name in stay}
     if finds:
-        findings.found.append(Found(event, left, _numbered(event, payload, left, finds)))
+        findings.found.append(EventMatch(event, cleaned, _numbered(event, payload, cleaned, finds)))
 
 
 def _is_text(type_name: str, field_name: str) -> bool:
@@ -185,21 +191,21 @@ def _removes_text(type_name: str) -> bool:
 
 
 # Numbered, because names are unique, and two that lose their text would become equal
-def _numbered(event: Event, before: dict[str, Any], left: dict[str, Any], finds: list[Find]) -> list[Find]:
+def _numbered(event: EventText, before: dict[str, Any], after: dict[str, Any], finds: list[Find]) -> list[Find]:
     name = "name" if event.type == TAG_CREATED.name else _TOPIC
-    if left.get(name) == before.get(name):
+    if after.get(name) == before.get(name):
         return finds
     # Without the digest of a long key, which has the text
-    left[name] = f"{_DIGEST.sub('', left[name])} {event.stream.partition(':')[2]}"
-    return [replace(find, after=left[name]) if find.field == name else find for find in finds]
+    after[name] = f"{_DIGEST.sub('', after[name])} {event.stream.partition(':')[2]}"
+    return [replace(find, after=after[name]) if find.field == name else find for find in finds]
 
 
-def selected_events(selection: RedactionSelect) -> list[Event]:
+def selected_events(selection: RedactionSelect) -> list[EventText]:
     """Return the events that ``whole`` erases: the whole stream of any event that can't be erased alone."""
     selected = [event for event in _events(selection, NO_NAMES) if not _removes_text(event.type)]
     streams = sorted({event.stream for event in selected if not stands_alone(event.type)})
-    rest = (Event(*row) for row in rows.fetch(_OF_STREAMS, [json.dumps(streams)]))
-    every = {event.position: event for event in [*selected, *rest]}
+    of_streams = (EventText(*row) for row in rows.fetch(_OF_STREAMS, [json.dumps(streams)]))
+    every = {event.position: event for event in [*selected, *of_streams]}
     return [every[position] for position in sorted(every)]
 
 
@@ -207,7 +213,7 @@ _COLUMNS = "position, event_type, stream_id, occurred_at, payload_json"
 _OF_STREAMS = f"SELECT {_COLUMNS} FROM raw_events WHERE payload_json IS NOT NULL AND stream_id IN {TEXTS}"
 
 
-def _events(selection: RedactionSelect, names: DerivedNames) -> Iterator[Event]:
+def _events(selection: RedactionSelect, names: DerivedNames) -> Iterator[EventText]:
     conditions, parameters = _conditions(selection, names)
     sql = (
         f"SELECT {_COLUMNS} FROM raw_events "
@@ -215,7 +221,7 @@ def _events(selection: RedactionSelect, names: DerivedNames) -> Iterator[Event]:
     )
     last = 0
     while batch := rows.fetch(sql, [last, *parameters]):
-        yield from (Event(*row) for row in batch)
+        yield from (EventText(*row) for row in batch)
         last = batch[-1][0]
 
 
@@ -245,8 +251,8 @@ def _ids(selection: RedactionSelect) -> Sequence[int]:
     if not selection.search:
         return selection.ids
     question = MemorySearch(query=selection.search, limit=_SEARCHED)
-    found = [hit["id"] for hit in selectors.search(command=question, whole_store=True).results]
-    return [entity_id for entity_id in found if not selection.ids or entity_id in selection.ids]
+    hits = [hit["id"] for hit in selectors.search(command=question, whole_store=True).results]
+    return [entity_id for entity_id in hits if not selection.ids or entity_id in selection.ids]
 
 
 _MOST = 100
@@ -256,23 +262,25 @@ _NEAR = 24
 
 
 def places_of(findings: Findings) -> list[Place]:
-    every = ((found, find) for found in findings.found for find in found.finds)
-    return [_place(found, find) for (found, find), _ in zip(every, range(_MOST), strict=False)]
+    """Return the first 100 strings with matches."""
+    every = ((match, find) for match in findings.found for find in match.finds)
+    return [_place(match, find) for (match, find), _ in zip(every, range(_MOST), strict=False)]
 
 
-def whole_places(events: list[Event]) -> list[Place]:
+def whole_places(events: list[EventText]) -> list[Place]:
+    """Return the beginnings of the first 100 events that are erased whole."""
     return [_whole(event) for event in events[:_MOST]]
 
 
-def _place(found: Found, find: Find) -> Place:
+def _place(match: EventMatch, find: Find) -> Place:
     start, end = _window(find)
-    inside = [(left - start, right - start) for left, right in find.spans if start <= left and right <= end]
+    inside = [(first - start, right - start) for first, right in find.spans if start <= first and right <= end]
     before = find.before[start:end]
     return Place(
-        position=found.event.position,
-        event_type=found.event.type,
-        stream=found.event.stream,
-        occurred_at=clock.from_text(found.event.occurred_at),
+        position=match.event.position,
+        event_type=match.event.type,
+        stream=match.event.stream,
+        occurred_at=clock.from_text(match.event.occurred_at),
         field=find.field,
         before=before,
         after=_after(find, start, end),
@@ -308,7 +316,7 @@ def _tail_is_same(find: Find, end: int) -> bool:
     return all(right <= end for _, right in find.spans)
 
 
-def _whole(event: Event) -> Place:
+def _whole(event: EventText) -> Place:
     text = " ".join(texts_of(event))[:_LONGEST]
     return Place(
         position=event.position,
@@ -323,7 +331,8 @@ def _whole(event: Event) -> Place:
     )
 
 
-def texts_of(event: Event) -> list[str]:
+def texts_of(event: EventText) -> list[str]:
+    """Return all strings of an event's payload."""
     return _texts(json.loads(event.payload))
 
 

@@ -29,7 +29,7 @@ from governance.redaction.schemas import (
     RedactionSelect,
 )
 from governance.redaction.selectors import (
-    Event,
+    EventText,
     Findings,
     find_places,
     places_of,
@@ -67,7 +67,7 @@ def preview_redaction(*, command: RedactionSelect) -> RedactionPreview:
     matcher = Matcher(command, findings.names)
     spooled = _spooled(command, matcher)
     _require_found(findings.positions, spooled)
-    kept = [
+    remaining = [
         *kept_fields(findings),
         *kept_unselected(command, matcher),
         *kept_other_case(command, findings),
@@ -79,7 +79,7 @@ def preview_redaction(*, command: RedactionSelect) -> RedactionPreview:
         token=findings.token(spooled),
         question=f"permanently redact {counted(findings.count + len(spooled.texts), 'match', 'matches')} in "
         f"{counted(len(findings.found), 'event')}{_and_spooled(spooled)}?",
-        kept=[*kept, *([] if command.rules else kept_headers(matcher))],
+        remaining=[*remaining, *([] if command.rules else kept_headers(matcher))],
         places=places_of(findings),
         all_places=sum(len(match.finds) for match in findings.found),
     )
@@ -105,20 +105,20 @@ def redact(*, command: RedactionRun, progress: Progress = lambda _: None) -> Red
     matcher = Matcher(command, findings.names)
     spooled = _spooled(command, matcher)
     _require(command, findings.token(spooled), findings.positions, spooled)
-    taken, expected = _Taken(names=findings.names), bool(findings.found)
+    removed, expected = _Taken(names=findings.names), bool(findings.found)
     for _ in range(_ROUNDS):
         # The spool first: what the hub has drained from it until now is in the log, where the next round finds it
-        taken.clean_spool(command, matcher)
+        removed.clean_spool(command, matcher)
         if findings.found:
-            _take(command, findings, taken, progress)
+            _take(command, findings, removed, progress)
         findings = find_places(command)
         if not findings.found:
             break
-    if expected and not taken.positions:
+    if expected and not removed.positions:
         raise Locked("other processes keep erasing or redacting events; run the redaction again")
     if command.rules:
         look_through()
-    return _proven(taken)
+    return _proven(removed)
 
 
 # A selection of some events never includes spooled ones
@@ -146,7 +146,7 @@ class _Taken:
         self.texts |= set(spooled.texts)
 
 
-def _take(command: RedactionRun, findings: Findings, taken: _Taken, progress: Progress) -> None:
+def _take(command: RedactionRun, findings: Findings, removed: _Taken, progress: Progress) -> None:
     remember_topics(findings.topics())  # before, because it may fail; it changes nothing until the keys have changed
     what, seen = _what(command), findings.erasure
     payloads = findings.payloads()
@@ -155,11 +155,11 @@ def _take(command: RedactionRun, findings: Findings, taken: _Taken, progress: Pr
         event = log.redact_payloads(payloads, what=what, reason=command.reason, seen=seen, progress=progress)
     except Conflict:  # others erased or redacted since the search; the next round searches again
         return
-    taken.event_id, taken.finds = event.position, taken.finds + findings.count
-    taken.positions |= set(findings.positions)
-    taken.texts |= findings.texts()
+    removed.event_id, removed.finds = event.position, removed.finds + findings.count
+    removed.positions |= set(findings.positions)
+    removed.texts |= findings.texts()
     if command.text:
-        taken.texts |= findings.names.slugs
+        removed.texts |= findings.names.slugs
 
 
 def _require_clean_reason(command: RedactionRun) -> None:
@@ -172,7 +172,7 @@ def _erase_whole(command: RedactionRun) -> RedactionDone:
     events = selected_events(command)
     traces = Traces([event.position for event in events])
     _require(command, _token(events), [event.position for event in events], Spooled())
-    taken = _Taken()
+    removed = _Taken()
     # In this order: the drain also takes the spool's lock before the store's (decision 31)
     with traces.cleaning() as clean_spool, log.transaction():
         events = selected_events(command)
@@ -183,14 +183,14 @@ def _erase_whole(command: RedactionRun) -> RedactionDone:
         if alone:
             log.erase_events(alone, reason=reason)
         traces.erase_packs(reason=reason)
-        taken.add(clean_spool())
-    taken.finds += len(events)
-    taken.positions = {event.position for event in events}
-    taken.texts |= {text for event in events for text in texts_of(event) if len(text) >= _TELLING}
-    return _proven(taken)
+        removed.add(clean_spool())
+    removed.finds += len(events)
+    removed.positions = {event.position for event in events}
+    removed.texts |= {text for event in events for text in texts_of(event) if len(text) >= _TELLING}
+    return _proven(removed)
 
 
-def _apart(events: Sequence[Event]) -> tuple[list[int], list[str]]:
+def _apart(events: Sequence[EventText]) -> tuple[list[int], list[str]]:
     alone = [event for event in events if log.stands_alone(event.type)]
     streams = {event.stream for event in events if event not in alone}
     return [event.position for event in alone if event.stream not in streams], sorted(streams)
@@ -217,26 +217,26 @@ def _and_spooled(spooled: Spooled) -> str:
     return f" and {counted(count, 'event')} in the spool" if count else ""
 
 
-def _proven(taken: _Taken) -> RedactionDone:
+def _proven(removed: _Taken) -> RedactionDone:
     wiped = wipe_traces()
-    proof = search_home(taken.texts)
+    proof = search_home(removed.texts)
     return RedactionDone(
-        id=taken.event_id,
-        events=len(taken.positions),
-        finds=taken.finds,
-        spooled=taken.spooled,
+        id=removed.event_id,
+        events=len(removed.positions),
+        finds=removed.finds,
+        spooled=removed.spooled,
         searched_files=proof.files,
         searched_bytes=proof.bytes,
         left=[
-            *kept_in_store(taken.texts, wiped=wiped),
+            *kept_in_store(removed.texts, wiped=wiped),
             *kept_files(proof, wiped=wiped),
-            *kept_mirrors(taken.texts, taken.names),
+            *kept_mirrors(removed.texts, removed.names),
         ],
         unproven=unproven(),
     )
 
 
-def _preview_whole(events: list[Event]) -> RedactionPreview:
+def _preview_whole(events: list[EventText]) -> RedactionPreview:
     positions = [event.position for event in events]
     _require_found(positions, Spooled())
     traces = Traces(positions)
@@ -249,7 +249,7 @@ def _preview_whole(events: list[Event]) -> RedactionPreview:
         finds=len(events),
         token=_token(events),
         question=question,
-        kept=[],
+        remaining=[],
         places=whole_places(events),
         all_places=len(events),
     )
@@ -262,7 +262,7 @@ def _preview(
     finds: int,
     token: str,
     question: str,
-    kept: list[KeptPlace],
+    remaining: list[KeptPlace],
     places: list[Place],
     all_places: int,
     packs: int = 0,
@@ -277,13 +277,13 @@ def _preview(
         copies=count_copies(positions, entities) | {name: count for name, count in quoting.items() if count},
         places=places,
         all_places=all_places,
-        kept=kept,
+        kept=remaining,
         confirm_token=token,
         question=question,
     )
 
 
-def _token(events: Sequence[Event]) -> str:
+def _token(events: Sequence[EventText]) -> str:
     listed = " ".join(str(event.position) for event in events)
     return hashlib.sha256(f"erase {listed}".encode()).hexdigest()[:16]
 

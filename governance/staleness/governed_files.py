@@ -94,14 +94,14 @@ class Governing:
 
 
 def governing(among: Collection[int] | None = None) -> dict[int, Governing]:
-    found: dict[int, Governing] = {}
+    things: dict[int, Governing] = {}
     root = root_of_project().rstrip("/")
     for entity_id, position, looked_at, uri in _rows(among):
         path = governed_path(uri, root)
         if path:
-            thing = found.setdefault(entity_id, Governing(entity_id, position, looked_at))
+            thing = things.setdefault(entity_id, Governing(entity_id, position, looked_at))
             thing.paths.add(path)
-    return found
+    return things
 
 
 def _rows(among: Collection[int] | None) -> Iterable[tuple[Any, ...]]:
@@ -124,10 +124,10 @@ def fetch_among(
 # The path relative to the repository, as commits have it; "" for other URIs and paths outside ``root``
 @lru_cache(maxsize=4096)
 def governed_path(uri: str, root: str = "") -> str:
-    scheme, has_scheme, rest = uri.strip().partition("://")
+    scheme, has_scheme, address = uri.strip().partition("://")
     if has_scheme and scheme.lower() != "file":
         return ""
-    path = "/" + unquote(rest).partition("/")[2] if has_scheme else uri.strip()
+    path = "/" + unquote(address).partition("/")[2] if has_scheme else uri.strip()
     if path.startswith("/"):
         path = path.removeprefix(f"{root}/") if root and path.startswith(f"{root}/") else ""
     path = path.removeprefix("./").rstrip("/")
@@ -149,12 +149,12 @@ def add_diffs(commits: Sequence[dict[str, Any]]) -> None:
 
     Commits that no local repository has keep None.
     """
-    wanted: dict[str, set[str]] = {}
+    paths_of: dict[str, set[str]] = {}
     for commit in commits[:MAX_COMMITS]:
-        wanted.setdefault(commit["sha"], set()).update(file["path"] for file in commit["files"])
-    if not wanted:
+        paths_of.setdefault(commit["sha"], set()).update(file["path"] for file in commit["files"])
+    if not paths_of:
         return
-    changes = _changes(list(wanted), sorted(set().union(*wanted.values())))
+    changes = _changes(list(paths_of), sorted(set().union(*paths_of.values())))
     for commit in commits:
         text = changes.get(commit["sha"])
         if text is not None:
@@ -165,11 +165,11 @@ def add_diffs(commits: Sequence[dict[str, Any]]) -> None:
 def _changes(shas: Sequence[str], paths: Sequence[str]) -> dict[str, str]:
     for folder in repositories():
         try:
-            found = git.read_changes(folder, shas, paths)
+            diffs = git.read_changes(folder, shas, paths)
         except Unavailable:
             continue
-        if found:
-            return found
+        if diffs:
+            return diffs
     return {}
 
 
@@ -204,9 +204,9 @@ def _parts(text: str) -> Iterator[str]:
 # Sanitised before truncation: a diff is not in the log, so nothing else has masked its secrets
 def _shown_diff(diff: str) -> str:
     lines = sanitize_text(diff[: MAX_CHARS * 2])[0].rstrip().split("\n")
-    kept = "\n".join(lines[:MAX_LINES])[:MAX_CHARS]
-    left = diff.rstrip().count("\n") - kept.count("\n")
-    return f"{kept}\n… {left} more lines" if left > 0 else kept
+    text = "\n".join(lines[:MAX_LINES])[:MAX_CHARS]
+    more = diff.rstrip().count("\n") - text.count("\n")
+    return f"{text}\n… {more} more lines" if more > 0 else text
 
 
 # Times as text: parsing them would take longer than the rest of the query
@@ -256,8 +256,8 @@ class Touches:
     # A time in the store's format
     def first(self, thing: Governing) -> str | None:
         start = bisect_left(self._times, thing.looked_at)
-        found = [place for path in thing.paths if (place := self._next(thing, path, start)) is not None]
-        return self._times[min(found)] if found else None
+        places = [place for path in thing.paths if (place := self._next(thing, path, start)) is not None]
+        return self._times[min(places)] if places else None
 
     def of(self, thing: Governing) -> list[int]:
         start = bisect_left(self._times, thing.looked_at)
@@ -279,10 +279,10 @@ class Touches:
 
 
 def reverting(ids: Iterable[int]) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    commits: dict[int, list[int]] = {}
     for decision_id, commit_id in rows.fetch(_REVERTS, [json.dumps(list(ids))]):
-        found.setdefault(decision_id, []).append(commit_id)
-    return found
+        commits.setdefault(decision_id, []).append(commit_id)
+    return commits
 
 
 def shown_commits(ids: Iterable[int]) -> dict[int, dict[str, Any]]:

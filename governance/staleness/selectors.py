@@ -45,16 +45,16 @@ MAX_FILES = 20
 
 def list_stale(*, command: StaleList) -> Listing:
     """Return a page of stale items, oldest first."""
-    found = queue(among=None if command.id is None else [command.id])
-    matching = _matching(found.due, command)
+    stale = queue(among=None if command.id is None else [command.id])
+    matching = _matching(stale.due, command)
     after = decode_cursor(command.cursor, (str, int))
-    rest = [due for due in matching if not after or [due.since, due.id] > after]
-    shown = views(found, rest[: command.limit], diff=command.diff, compact=command.compact)
-    places = {due.id: encode_cursor(due.since, due.id) for due in rest[: command.limit]}
+    remaining = [due for due in matching if not after or [due.since, due.id] > after]
+    entries = views(stale, remaining[: command.limit], diff=command.diff, compact=command.compact)
+    places = {due.id: encode_cursor(due.since, due.id) for due in remaining[: command.limit]}
     return page(
-        shown,
+        entries,
         total=len(matching),
-        more=len(rest) > command.limit,
+        more=len(remaining) > command.limit,
         cursor_of=lambda item: places[item["id"]],
         line=stale_line,
         max_tokens=command.max_tokens,
@@ -79,18 +79,18 @@ def waiting(*, entity_id: int | None = None) -> Waiting | None:
     Raises:
         NotFound: the item is not stale.
     """
-    found = queue()
-    ids = [due.id for due in found.due]
+    stale = queue()
+    ids = [due.id for due in stale.due]
     if entity_id is not None and entity_id not in ids:
         raise NotFound(f"#{entity_id} is not stale; the queue lists what needs rechecking", id=entity_id)
     if not ids:
         return None
     at = 0 if entity_id is None else ids.index(entity_id)
-    shown = views(found, [found.due[at]], diff=True)
-    if not shown:
+    entries = views(stale, [stale.due[at]], diff=True)
+    if not entries:
         raise NotFound(f"#{ids[at]} was erased while it was read; open the queue again", id=ids[at])
     return Waiting(
-        item=shown[0],
+        item=entries[0],
         number=at + 1,
         total=len(ids),
         before=ids[at - 1] if at else None,
@@ -125,7 +125,7 @@ def _kinds(ids: Sequence[int]) -> dict[int, str]:
     return dict(Memory.objects.filter(id__in=list(ids)).values_list("id", "kind"))
 
 
-def views(found: Queue, due: Sequence[Due], *, diff: bool = False, compact: bool = False) -> list[dict[str, Any]]:
+def views(stale: Queue, due: Sequence[Due], *, diff: bool = False, compact: bool = False) -> list[dict[str, Any]]:
     """Return stale items as JSON data, with five queries for any number of them."""
     if not due:
         return []
@@ -137,8 +137,8 @@ def views(found: Queue, due: Sequence[Due], *, diff: bool = False, compact: bool
     if compact:
         return [{"id": entity_id, "title": heads[entity_id]["title"]} for entity_id in ids]
     affirmed = {affirmation.entity_id: affirmation for affirmation in Affirmation.objects.filter(entity_id__in=ids)}
-    touching = _touching(found, ids)
-    commits = _commits(found, {entity_id: commit_ids[:MAX_COMMITS] for entity_id, commit_ids in touching.items()})
+    touching = _touching(stale, ids)
+    commits = _commits(stale, {entity_id: commit_ids[:MAX_COMMITS] for entity_id, commit_ids in touching.items()})
     if diff:
         add_diffs([commit for entity_id in ids for commit in commits[entity_id]])
     return [
@@ -147,7 +147,7 @@ def views(found: Queue, due: Sequence[Due], *, diff: bool = False, compact: bool
             **_looked_at(heads[thing.id], affirmed.get(thing.id)),
             since=moment_of(thing.since),
             reasons=[_reason(reason, len(touching[thing.id])) for reason in thing.reasons],
-            governs=sorted(_paths(found, thing.id))[:MAX_PATHS],
+            governs=sorted(_paths(stale, thing.id))[:MAX_PATHS],
             commits=commits[thing.id],
             commit_count=len(touching[thing.id]),
         ).model_dump(mode="json")
@@ -156,27 +156,27 @@ def views(found: Queue, due: Sequence[Due], *, diff: bool = False, compact: bool
 
 
 # Latest first; reverts before commits that touched a file
-def _touching(found: Queue, ids: Sequence[int]) -> dict[int, list[int]]:
+def _touching(stale: Queue, ids: Sequence[int]) -> dict[int, list[int]]:
     back = reverting(ids)
     return {
         entity_id: [
             *back.get(entity_id, ()),
-            *(found.touches.of(found.governing[entity_id]) if entity_id in found.governing else ()),
+            *(stale.touches.of(stale.governing[entity_id]) if entity_id in stale.governing else ()),
         ]
         for entity_id in ids
     }
 
 
-def _commits(found: Queue, wanted: dict[int, list[int]]) -> dict[int, list[dict[str, Any]]]:
-    shown = shown_commits(commit_id for commit_ids in wanted.values() for commit_id in commit_ids)
+def _commits(stale: Queue, touching: dict[int, list[int]]) -> dict[int, list[dict[str, Any]]]:
+    commits = shown_commits(commit_id for commit_ids in touching.values() for commit_id in commit_ids)
     return {
-        entity_id: [on_governed(shown[commit_id], _paths(found, entity_id), MAX_FILES) for commit_id in commit_ids]
-        for entity_id, commit_ids in wanted.items()
+        entity_id: [on_governed(commits[commit_id], _paths(stale, entity_id), MAX_FILES) for commit_id in commit_ids]
+        for entity_id, commit_ids in touching.items()
     }
 
 
-def _paths(found: Queue, entity_id: int) -> set[str]:
-    return found.governing[entity_id].paths if entity_id in found.governing else set()
+def _paths(stale: Queue, entity_id: int) -> set[str]:
+    return stale.governing[entity_id].paths if entity_id in stale.governing else set()
 
 
 def _looked_at(head: dict[str, Any], last: Affirmation | None) -> dict[str, Any]:
@@ -192,14 +192,14 @@ def _reason(reason: Reason, commit_count: int) -> dict[str, Any]:
 
 
 def _memories(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    found = Memory.objects.filter(id__in=list(ids)).values("id", "kind", "type", "title", "content", "updated_at")
+    memories = Memory.objects.filter(id__in=list(ids)).values("id", "kind", "type", "title", "content", "updated_at")
     return {
         memory["id"]: {
             **{name: memory[name] for name in ("kind", "type", "title")},
             "text": memory["content"][:MAX_TEXT],
             "looked_at": memory["updated_at"],
         }
-        for memory in found
+        for memory in memories
     }
 
 
@@ -222,9 +222,9 @@ _LONGEST = 260
 
 # Expired memories are in no pack, so their reason alone is not shown either
 def _stale(request: GatherRequest) -> list[PackItem]:
-    found = queue(now=request.now)
-    listed = [due for due in found.due if any(reason.why is not Why.EXPIRED for reason in due.reasons)]
-    return [PackItem(f"#{item['id']}", f"- {stale_line(item)}") for item in views(found, listed[:_MOST])]
+    stale = queue(now=request.now)
+    listed = [due for due in stale.due if any(reason.why is not Why.EXPIRED for reason in due.reasons)]
+    return [PackItem(f"#{item['id']}", f"- {stale_line(item)}") for item in views(stale, listed[:_MOST])]
 
 
 define_section(
@@ -272,6 +272,8 @@ WHERE (p.type = d.impact OR (p.type = '' AND NOT EXISTS
 
 
 class Reason(NamedTuple):
+    """Why an item is stale, and since when."""
+
     why: Why
     # In the store's format, which compares and sorts; parsed only for display
     since: str
@@ -279,6 +281,8 @@ class Reason(NamedTuple):
 
 
 class Due(NamedTuple):
+    """A stale item with its reasons."""
+
     id: int
     reasons: list[Reason]
 
@@ -290,6 +294,8 @@ class Due(NamedTuple):
 # Not a table: time alone makes items stale, and one commit can touch what thousands of items govern (decision 25)
 @dataclass(frozen=True, slots=True)
 class Queue:
+    """The stale items, and what they govern."""
+
     # Oldest first
     due: list[Due]
     # All items that govern files, stale or not
@@ -306,10 +312,10 @@ def queue(*, now: datetime | None = None, among: Collection[int] | None = None) 
     """
     moment, things = now or clock.now(), governing(among)
     touches = Touches(things.values())
-    found: dict[int, list[Reason]] = {}
+    reasons: dict[int, list[Reason]] = {}
     for entity_id, reason in (*_touched(things, touches), *_reasons(moment, among)):
-        found.setdefault(entity_id, []).append(reason)
-    due = sorted(map(Due._make, found.items()), key=lambda due: (due.since, due.id))
+        reasons.setdefault(entity_id, []).append(reason)
+    due = sorted(map(Due._make, reasons.items()), key=lambda due: (due.since, due.id))
     return Queue(due, things, touches)
 
 
@@ -332,11 +338,11 @@ def _aged(now: datetime, among: Collection[int] | None) -> Iterator[tuple[int, R
     policies = [(*_split(name), days) for name, days in project_settings().review_after.items()]
     if not policies:
         return
-    given = [
+    parameters = [
         json.dumps([(*policy, rows.time_value(now - timedelta(days=policy[2]))) for policy in policies], default=str)
     ]
     for sql, column in ((_OLD_MEMORIES, "m.id"), (_OLD_DECISIONS, "d.id")):
-        for entity_id, looked_at, days in fetch_among(sql, column, among, given):
+        for entity_id, looked_at, days in fetch_among(sql, column, among, parameters):
             since = moment_of(looked_at) + timedelta(days=days)
             yield (
                 entity_id,
@@ -350,4 +356,5 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def moment_of(stored: str) -> datetime:
+    """Parse a time of the queue."""
     return clock.from_text(rows.time_text(stored))
