@@ -42,11 +42,11 @@ def list_redactions(*, command: RedactionList) -> Listing:
     cursor = decode_cursor(command.cursor, (int,))
     if cursor:
         redactions = redactions.filter(id__lt=cursor[0])
-    rows = [view(redaction) for redaction in redactions[: command.limit + 1]]
+    entries = [view(redaction) for redaction in redactions[: command.limit + 1]]
     return page(
-        rows[: command.limit],
+        entries[: command.limit],
         total=total,
-        more=len(rows) > command.limit,
+        more=len(entries) > command.limit,
         cursor_of=lambda item: encode_cursor(item["id"]),
         line=redaction_line,
         max_tokens=command.max_tokens,
@@ -91,7 +91,7 @@ class EventMatch:
 
     event: EventText
     # The payload without the matched text
-    left: Any
+    cleaned: Any
     finds: list[Find]
 
 
@@ -101,7 +101,7 @@ class Findings:
 
     # Position of the last erasure or redaction at the time of the search
     erasure: int
-    found: list[EventMatch] = field(default_factory=list)
+    matches: list[EventMatch] = field(default_factory=list)
     # (event type, field) pairs whose fixed form does not allow a replacement
     stay: set[tuple[str, str]] = field(default_factory=set)
     # The names that are derived from the texts
@@ -109,34 +109,44 @@ class Findings:
 
     @property
     def positions(self) -> list[int]:
-        return [match.event.position for match in self.found]
+        return [match.event.position for match in self.matches]
 
     @property
     def count(self) -> int:
-        return sum(len(find.spans) for match in self.found for find in match.finds)
+        return sum(len(find.spans) for find in self.finds())
+
+    def finds(self) -> Iterator[Find]:
+        for match in self.matches:
+            yield from match.finds
 
     def payloads(self) -> dict[int, Any]:
-        return {match.event.position: match.left for match in self.found}
+        return {match.event.position: match.cleaned for match in self.matches}
 
     def texts(self) -> set[str]:
-        return {text for match in self.found for find in match.finds for text in find.texts}
+        texts: set[str] = set()
+        for find in self.finds():
+            texts.update(find.texts)
+        return texts
 
     def topics(self) -> dict[str, int]:
         """Return the topic keys that lose a text, with the ids of their memories."""
-        changed = (match.event for match in self.found if any(find.field == _TOPIC for find in match.finds))
-        memories = ((event, event.stream.partition(":")[2]) for event in changed)
-        return {json.loads(event.payload)[_TOPIC]: int(number) for event, number in memories if number.isdecimal()}
+        topics = {}
+        for match in self.matches:
+            number = match.event.stream.partition(":")[2]
+            if number.isdecimal() and any(find.field == _TOPIC for find in match.finds):
+                topics[json.loads(match.event.payload)[_TOPIC]] = int(number)
+        return topics
 
     # Covers the events, what is left of them, and the spool
     def token(self, spooled: Spooled) -> str:
         digest = hashlib.sha256(b"redact")
-        for match in self.found:
-            digest.update(f"{match.event.position} {canonical_json(match.left)}\n".encode())
+        for match in self.matches:
+            digest.update(f"{match.event.position} {canonical_json(match.cleaned)}\n".encode())
         digest.update("\n".join(sorted(spooled.lines)).encode())
         return digest.hexdigest()[:16]
 
 
-def find_places(selection: RedactionSelect, *, progress: Callable[[int], None] = lambda _: None) -> Findings:
+def find_places(selection: RedactionSelect, *, progress: Callable[[int], None] | None = None) -> Findings:
     """Search the current store's log for the selection, and for names that the hub derived from its text.
 
     Args:
@@ -144,7 +154,7 @@ def find_places(selection: RedactionSelect, *, progress: Callable[[int], None] =
         progress: called with the position of each event that is read.
     """
     erasure = last_erasure()
-    findings = _find(selection, Matcher(selection), erasure, progress)
+    findings = _search_log(selection, Matcher(selection), erasure, progress)
     if selection.text is not None and not selection.ignore_case:
         return findings
     # The texts are known only now: look again for the names derived from them
@@ -152,13 +162,16 @@ def find_places(selection: RedactionSelect, *, progress: Callable[[int], None] =
     if selection.rules:  # a password such as "admin" is no secret elsewhere
         texts = set(filter(is_repeatable, texts))
     names = DerivedNames([*selection.texts(), *texts])
-    return _find(selection, Matcher(selection, names), erasure, lambda _: None) if names else findings
+    return _search_log(selection, Matcher(selection, names), erasure) if names else findings
 
 
-def _find(selection: RedactionSelect, matcher: Matcher, erasure: int, progress: Callable[[int], None]) -> Findings:
+def _search_log(
+    selection: RedactionSelect, matcher: Matcher, erasure: int, progress: Callable[[int], None] | None = None
+) -> Findings:
     findings = Findings(erasure, names=matcher.names)
     for event in _events(selection, matcher.names):
-        progress(event.position)
+        if progress:
+            progress(event.position)
         _look(matcher, event, findings)
     return findings
 
@@ -176,7 +189,7 @@ def _look(matcher: Matcher, event: EventText, findings: Findings) -> None:
     finds, stay = fit(event.type, payload, cleaned, finds)
     findings.stay |= {(event.type, name) for name in stay}
     if finds:
-        findings.found.append(EventMatch(event, cleaned, _numbered(event, payload, cleaned, finds)))
+        findings.matches.append(EventMatch(event, cleaned, _numbered(event, payload, cleaned, finds)))
 
 
 def _is_text(type_name: str, field_name: str) -> bool:
@@ -204,9 +217,10 @@ def selected_events(selection: RedactionSelect) -> list[EventText]:
     """Return the events that ``whole`` erases: the whole stream of any event that can't be erased alone."""
     selected = [event for event in _events(selection, NO_NAMES) if not _removes_text(event.type)]
     streams = sorted({event.stream for event in selected if not stands_alone(event.type)})
-    of_streams = (EventText(*row) for row in rows.fetch(_OF_STREAMS, [json.dumps(streams)]))
-    every = {event.position: event for event in [*selected, *of_streams]}
-    return [every[position] for position in sorted(every)]
+    by_position = {event.position: event for event in selected}
+    for row in rows.fetch(_OF_STREAMS, [json.dumps(streams)]):
+        by_position[row[0]] = EventText(*row)
+    return [by_position[position] for position in sorted(by_position)]
 
 
 _COLUMNS = "position, event_type, stream_id, occurred_at, payload_json"
@@ -251,8 +265,8 @@ def _ids(selection: RedactionSelect) -> Sequence[int]:
     if not selection.search:
         return selection.ids
     question = MemorySearch(query=selection.search, limit=_SEARCHED)
-    hits = [hit["id"] for hit in selectors.search(command=question, whole_store=True).results]
-    return [entity_id for entity_id in hits if not selection.ids or entity_id in selection.ids]
+    hits = selectors.search(command=question, whole_store=True).results
+    return [hit["id"] for hit in hits if not selection.ids or hit["id"] in selection.ids]
 
 
 _MOST = 100
@@ -263,13 +277,32 @@ _NEAR = 24
 
 def places_of(findings: Findings) -> list[Place]:
     """Return the first 100 strings with matches."""
-    every = ((match, find) for match in findings.found for find in match.finds)
-    return [_place(match, find) for (match, find), _ in zip(every, range(_MOST), strict=False)]
+    places: list[Place] = []
+    for match in findings.matches:
+        places += [_place(match, find) for find in match.finds[: _MOST - len(places)]]
+        if len(places) == _MOST:
+            break
+    return places
 
 
 def whole_places(events: list[EventText]) -> list[Place]:
     """Return the beginnings of the first 100 events that are erased whole."""
-    return [_whole(event) for event in events[:_MOST]]
+    places = []
+    for event in events[:_MOST]:
+        text = " ".join(texts_of(event))[:_LONGEST]
+        place = Place(
+            position=event.position,
+            event_type=event.type,
+            stream=event.stream,
+            occurred_at=clock.from_text(event.occurred_at),
+            field="",
+            before=text,
+            after="",
+            finds=1,
+            marked=[(0, len(text))],
+        )
+        places.append(place)
+    return places
 
 
 def _place(match: EventMatch, find: Find) -> Place:
@@ -306,39 +339,19 @@ def _to_space(text: str, at: int, step: int) -> int:
 
 # Text behind the window has the same length before and after
 def _after(find: Find, start: int, end: int) -> str:
-    tail = len(find.before) - end
-    return (
-        find.after[start : len(find.after) - tail] if _tail_is_same(find, end) else find.after[start : start + _LONGEST]
-    )
-
-
-def _tail_is_same(find: Find, end: int) -> bool:
-    return all(right <= end for _, right in find.spans)
-
-
-def _whole(event: EventText) -> Place:
-    text = " ".join(texts_of(event))[:_LONGEST]
-    return Place(
-        position=event.position,
-        event_type=event.type,
-        stream=event.stream,
-        occurred_at=clock.from_text(event.occurred_at),
-        field="",
-        before=text,
-        after="",
-        finds=1,
-        marked=[(0, len(text))],
-    )
+    if any(right > end for _, right in find.spans):
+        return find.after[start : start + _LONGEST]
+    return find.after[start : len(find.after) - (len(find.before) - end)]
 
 
 def texts_of(event: EventText) -> list[str]:
     """Return all strings of an event's payload."""
-    return _texts(json.loads(event.payload))
+    return list(_strings_in(json.loads(event.payload)))
 
 
-def _texts(value: object) -> list[str]:
+def _strings_in(value: object) -> Iterator[str]:
     if isinstance(value, str):
-        return [value]
-    if isinstance(value, dict):
-        return [text for item in value.values() for text in _texts(item)]
-    return [text for item in value for text in _texts(item)] if isinstance(value, list) else []
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _strings_in(item)
