@@ -23,6 +23,7 @@ from governance.rollback.state import (
 )
 from memories.duplicates import Existing, review_status_of
 from memories.events import (
+    ACCEPTED,
     MEMORY_REVIEWED,
     MEMORY_WRITTEN,
     RELATION_CREATED,
@@ -36,7 +37,6 @@ from memories.events import (
     Verdict,
 )
 from memories.models import ACYCLIC, SYMMETRIC, Memory, Relation, statement
-from memories.projectors import ACCEPTED
 from memories.services.revise import append_version
 from memoryhub.core import log
 from memoryhub.core.entities import find_entities

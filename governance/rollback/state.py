@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from governance.events import ROLLBACK_MADE, ROLLBACK_UNDONE
 from governance.rollback.selectors import listed
 from memories.events import (
+    ACCEPTED,
     MEMORY_DELETED,
     MEMORY_RESTORED,
     MEMORY_REVIEWED,
@@ -18,7 +19,6 @@ from memories.events import (
     MemoryState,
     ReviewStatus,
 )
-from memories.projectors import ACCEPTED
 from memoryhub.config.retention_rules import EndedWith
 from memoryhub.core.events.event_types import types_reversed_by, types_that_change_streams
 from memoryhub.core.events.rollback import Effect, Step, Values, count_events

@@ -20,6 +20,7 @@ from memories.models import Memory, Vector
 from memories.schemas import MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite
 from memories.search.index import text_index
 from memories.selectors import search
+from memoryhub import env
 from memoryhub.core import log
 from memoryhub.core.backends import selected
 from memoryhub.core.backends.base import HERE
@@ -274,12 +275,13 @@ sys.exit(sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in chi
 # A redaction that stops right before its commit, says so, and waits there to be killed.
 STOPPED = f"""{PREPARE}
 import json
+from memoryhub import env
 from memoryhub.core import log
-from memoryhub.core.log import redact
+from memoryhub.core.log import erase
 def stop(*_):
     print("all is written", flush=True)
     sys.stdin.read()
-redact.forget_views_early = stop
+erase.forget_views_early = stop
 with use_store(project_store("alpha")):
     log.redact_payloads({{int(key): value for key, value in json.loads(sys.argv[1]).items()}}, what="a word")
 """
