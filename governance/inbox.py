@@ -13,7 +13,7 @@ from django.db.models.functions import Substr
 
 from decisions.models import Decision
 from governance.redaction.copies import last_look
-from governance.staleness.selectors import count_stale, moment_of, queue
+from governance.staleness.selectors import count_stale, queue
 from memories.models import Conflict, Memory, MemoryVersion, ReviewState
 from memories.review.selectors import count_waiting
 from memoryhub.core.log.quarantine import outside_quarantine
@@ -142,7 +142,7 @@ def _conflicts() -> Iterator[InboxItem]:
 def _rechecks() -> Iterator[InboxItem]:
     for item in queue().due:
         why = one_line("; ".join(reason.says for reason in item.reasons), _TEXT)
-        yield InboxItem(InboxItemType.RECHECK, item.id, why, item.id, moment_of(item.since))
+        yield InboxItem(InboxItemType.RECHECK, item.id, why, item.id, item.moment)
 
 
 def _secrets() -> Iterator[InboxItem]:

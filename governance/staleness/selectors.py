@@ -17,11 +17,11 @@ from governance.staleness.governed_files import (
     Governing,
     Touches,
     add_diffs,
+    commits_by_id,
     fetch_among,
     governing,
     on_governed,
     reverting,
-    shown_commits,
 )
 from governance.staleness.schemas import StaleKind, StaleList, StaleView, Why
 from memories.models import Memory
@@ -45,10 +45,12 @@ MAX_FILES = 20
 
 def list_stale(*, command: StaleList) -> Listing:
     """Return a page of stale items, oldest first."""
-    stale = queue(among=None if command.id is None else [command.id])
+    stale = queue() if command.id is None else queue(among=[command.id])
     matching = _matching(stale.due, command)
+    remaining = matching
     after = decode_cursor(command.cursor, (str, int))
-    remaining = [due for due in matching if not after or [due.since, due.id] > after]
+    if after:
+        remaining = [due for due in matching if [due.since, due.id] > after]
     entries = views(stale, remaining[: command.limit], diff=command.diff, compact=command.compact)
     places = {due.id: encode_cursor(due.since, due.id) for due in remaining[: command.limit]}
     return page(
@@ -114,106 +116,103 @@ _counts: dict[tuple[tuple[int, str], datetime], int] = {}
 
 
 def _matching(due: Sequence[Due], command: StaleList) -> list[Due]:
-    matching = [thing for thing in due if command.why in (None, *(reason.why for reason in thing.reasons))]
-    if command.kind is None:
-        return matching
-    kinds = _kinds([thing.id for thing in matching])
-    return [thing for thing in matching if kinds.get(thing.id, StaleKind.DECISION) == command.kind]
-
-
-def _kinds(ids: Sequence[int]) -> dict[int, str]:
-    return dict(Memory.objects.filter(id__in=list(ids)).values_list("id", "kind"))
+    matching = list(due)
+    if command.why is not None:
+        matching = [item for item in matching if any(reason.why is command.why for reason in item.reasons)]
+    if command.kind is not None:
+        ids = [item.id for item in matching]
+        kinds = dict(Memory.objects.filter(id__in=ids).values_list("id", "kind"))
+        matching = [item for item in matching if kinds.get(item.id, StaleKind.DECISION) == command.kind]
+    return matching
 
 
 def views(stale: Queue, due: Sequence[Due], *, diff: bool = False, compact: bool = False) -> list[dict[str, Any]]:
     """Return stale items as JSON data, with five queries for any number of them."""
     if not due:
         return []
-    ids = [thing.id for thing in due]
-    heads = {**_memories(ids), **_decisions(ids)}
+    ids = [item.id for item in due]
+    heads = _heads(ids)
     # Without what was erased after the queue was read
-    due = [thing for thing in due if thing.id in heads]
-    ids = [thing.id for thing in due]
+    due = [item for item in due if item.id in heads]
+    ids = [item.id for item in due]
     if compact:
         return [{"id": entity_id, "title": heads[entity_id]["title"]} for entity_id in ids]
-    affirmed = {affirmation.entity_id: affirmation for affirmation in Affirmation.objects.filter(entity_id__in=ids)}
+    _add_affirmations(heads)
     touching = _touching(stale, ids)
-    commits = _commits(stale, {entity_id: commit_ids[:MAX_COMMITS] for entity_id, commit_ids in touching.items()})
+    commits = _commits(stale, touching)
     if diff:
         add_diffs([commit for entity_id in ids for commit in commits[entity_id]])
-    return [
-        StaleView(
-            id=thing.id,
-            **_looked_at(heads[thing.id], affirmed.get(thing.id)),
-            since=moment_of(thing.since),
-            reasons=[_reason(reason, len(touching[thing.id])) for reason in thing.reasons],
-            governs=sorted(_paths(stale, thing.id))[:MAX_PATHS],
-            commits=commits[thing.id],
-            commit_count=len(touching[thing.id]),
-        ).model_dump(mode="json")
-        for thing in due
-    ]
+    entries = []
+    for item in due:
+        view = StaleView(
+            id=item.id,
+            **heads[item.id],
+            since=item.moment,
+            reasons=[_reason_view(reason, len(touching[item.id])) for reason in item.reasons],
+            governs=sorted(stale.paths(item.id))[:MAX_PATHS],
+            commits=commits[item.id],
+            commit_count=len(touching[item.id]),
+        )
+        entries.append(view.model_dump(mode="json"))
+    return entries
 
 
-# Latest first; reverts before commits that touched a file
-def _touching(stale: Queue, ids: Sequence[int]) -> dict[int, list[int]]:
-    back = reverting(ids)
-    return {
-        entity_id: [
-            *back.get(entity_id, ()),
-            *(stale.touches.of(stale.governing[entity_id]) if entity_id in stale.governing else ()),
-        ]
-        for entity_id in ids
-    }
-
-
-def _commits(stale: Queue, touching: dict[int, list[int]]) -> dict[int, list[dict[str, Any]]]:
-    commits = shown_commits(commit_id for commit_ids in touching.values() for commit_id in commit_ids)
-    return {
-        entity_id: [on_governed(commits[commit_id], _paths(stale, entity_id), MAX_FILES) for commit_id in commit_ids]
-        for entity_id, commit_ids in touching.items()
-    }
-
-
-def _paths(stale: Queue, entity_id: int) -> set[str]:
-    return stale.governing[entity_id].paths if entity_id in stale.governing else set()
-
-
-def _looked_at(head: dict[str, Any], last: Affirmation | None) -> dict[str, Any]:
-    if last is None:
-        return {**head, "affirmed_by": ""}
-    return {**head, "looked_at": max(head["looked_at"], last.affirmed_at), "affirmed_by": last.actor}
-
-
-def _reason(reason: Reason, commit_count: int) -> dict[str, Any]:
-    is_many = reason.why is Why.TOUCHED and commit_count > 1
-    says = f"{commit_count} commits changed files that it governs" if is_many else reason.says
-    return {"why": reason.why, "since": clock.to_text(moment_of(reason.since)), "says": says}
-
-
-def _memories(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    memories = Memory.objects.filter(id__in=list(ids)).values("id", "kind", "type", "title", "content", "updated_at")
-    return {
-        memory["id"]: {
-            **{name: memory[name] for name in ("kind", "type", "title")},
-            "text": memory["content"][:MAX_TEXT],
-            "looked_at": memory["updated_at"],
+def _heads(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    heads: dict[int, dict[str, Any]] = {}
+    for memory in Memory.objects.filter(id__in=ids).only("kind", "type", "title", "content", "updated_at"):
+        heads[memory.id] = {
+            "kind": memory.kind,
+            "type": memory.type,
+            "title": memory.title,
+            "text": memory.content[:MAX_TEXT],
+            "looked_at": memory.updated_at,
+            "affirmed_by": "",
         }
-        for memory in memories
-    }
-
-
-def _decisions(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    return {
-        decision.id: {
+    for decision in Decision.objects.filter(id__in=ids):
+        heads[decision.id] = {
             "kind": StaleKind.DECISION,
             "type": decision.impact,
             "title": decision.title,
             "text": decision.chosen[:MAX_TEXT],
             "looked_at": decision.decided_at,
+            "affirmed_by": "",
         }
-        for decision in Decision.objects.filter(id__in=list(ids))
-    }
+    return heads
+
+
+def _add_affirmations(heads: dict[int, dict[str, Any]]) -> None:
+    for affirmation in Affirmation.objects.filter(entity_id__in=list(heads)):
+        head = heads[affirmation.entity_id]
+        head["looked_at"] = max(head["looked_at"], affirmation.affirmed_at)
+        head["affirmed_by"] = affirmation.actor
+
+
+# Latest first; reverts before commits that touched a file
+def _touching(stale: Queue, ids: Sequence[int]) -> dict[int, list[int]]:
+    reverts = reverting(ids)
+    touching = {}
+    for entity_id in ids:
+        touching[entity_id] = list(reverts.get(entity_id, ()))
+        if entity_id in stale.governing:
+            touching[entity_id] += stale.touches.of(stale.governing[entity_id])
+    return touching
+
+
+def _commits(stale: Queue, touching: dict[int, list[int]]) -> dict[int, list[dict[str, Any]]]:
+    latest = {entity_id: commit_ids[:MAX_COMMITS] for entity_id, commit_ids in touching.items()}
+    commits = commits_by_id(commit_id for commit_ids in latest.values() for commit_id in commit_ids)
+    by_item: dict[int, list[dict[str, Any]]] = {}
+    for entity_id, commit_ids in latest.items():
+        paths = stale.paths(entity_id)
+        by_item[entity_id] = [on_governed(commits[commit_id], paths, MAX_FILES) for commit_id in commit_ids]
+    return by_item
+
+
+def _reason_view(reason: Reason, commit_count: int) -> dict[str, Any]:
+    says = reason.says
+    if reason.why is Why.TOUCHED and commit_count > 1:
+        says = f"{commit_count} commits changed files that it governs"
+    return {"why": reason.why, "since": clock.to_text(reason.moment), "says": says}
 
 
 _MOST = 12
@@ -279,6 +278,10 @@ class Reason(NamedTuple):
     since: str
     says: str
 
+    @property
+    def moment(self) -> datetime:
+        return _moment_of(self.since)
+
 
 class Due(NamedTuple):
     """A stale item with its reasons."""
@@ -289,6 +292,10 @@ class Due(NamedTuple):
     @property
     def since(self) -> str:
         return min(reason.since for reason in self.reasons)
+
+    @property
+    def moment(self) -> datetime:
+        return _moment_of(self.since)
 
 
 # Not a table: time alone makes items stale, and one commit can touch what thousands of items govern (decision 25)
@@ -302,6 +309,9 @@ class Queue:
     governing: dict[int, Governing]
     touches: Touches
 
+    def paths(self, entity_id: int) -> set[str]:
+        return self.governing[entity_id].paths if entity_id in self.governing else set()
+
 
 def queue(*, now: datetime | None = None, among: Collection[int] | None = None) -> Queue:
     """Return the stale items of the current store.
@@ -310,20 +320,17 @@ def queue(*, now: datetime | None = None, among: Collection[int] | None = None) 
         now: the time at which ages and ends are compared; default: the present.
         among: consider these ids only.
     """
-    moment, things = now or clock.now(), governing(among)
+    things = governing(among)
     touches = Touches(things.values())
     reasons: dict[int, list[Reason]] = {}
-    for entity_id, reason in (*_touched(things, touches), *_reasons(moment, among)):
-        reasons.setdefault(entity_id, []).append(reason)
-    due = sorted(map(Due._make, reasons.items()), key=lambda due: (due.since, due.id))
-    return Queue(due, things, touches)
-
-
-def _touched(things: dict[int, Governing], touches: Touches) -> Iterator[tuple[int, Reason]]:
     for thing in things.values():
         first = touches.first(thing)
         if first is not None:
-            yield thing.id, Reason(Why.TOUCHED, first, "a commit changed a file that it governs")
+            reasons[thing.id] = [Reason(Why.TOUCHED, first, "a commit changed a file that it governs")]
+    for entity_id, reason in _reasons(now or clock.now(), among):
+        reasons.setdefault(entity_id, []).append(reason)
+    due = sorted(map(Due._make, reasons.items()), key=lambda due: (due.since, due.id))
+    return Queue(due, things, touches)
 
 
 def _reasons(now: datetime, among: Collection[int] | None) -> Iterator[tuple[int, Reason]]:
@@ -335,26 +342,18 @@ def _reasons(now: datetime, among: Collection[int] | None) -> Iterator[tuple[int
 
 
 def _aged(now: datetime, among: Collection[int] | None) -> Iterator[tuple[int, Reason]]:
-    policies = [(*_split(name), days) for name, days in project_settings().review_after.items()]
+    policies = []
+    for name, days in project_settings().review_after.items():
+        kind, _, type_name = name.partition("/")
+        policies.append((kind, type_name, days, rows.time_value(now - timedelta(days=days))))
     if not policies:
         return
-    parameters = [
-        json.dumps([(*policy, rows.time_value(now - timedelta(days=policy[2]))) for policy in policies], default=str)
-    ]
+    parameters = [json.dumps(policies, default=str)]
     for sql, column in ((_OLD_MEMORIES, "m.id"), (_OLD_DECISIONS, "d.id")):
         for entity_id, looked_at, days in fetch_among(sql, column, among, parameters):
-            since = moment_of(looked_at) + timedelta(days=days)
-            yield (
-                entity_id,
-                Reason(Why.AGE, str(rows.time_value(since)), f"not checked for {counted(days, 'day')}"),
-            )
+            since = rows.time_value(_moment_of(looked_at) + timedelta(days=days))
+            yield entity_id, Reason(Why.AGE, str(since), f"not checked for {counted(days, 'day')}")
 
 
-def _split(name: str) -> tuple[str, str]:
-    kind, _, of = name.partition("/")
-    return kind, of
-
-
-def moment_of(stored: str) -> datetime:
-    """Parse a time of the queue."""
+def _moment_of(stored: str) -> datetime:
     return clock.from_text(rows.time_text(stored))

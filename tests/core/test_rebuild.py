@@ -275,7 +275,6 @@ sys.exit(sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in chi
 # A redaction that stops right before its commit, says so, and waits there to be killed.
 STOPPED = f"""{PREPARE}
 import json
-from memoryhub import env
 from memoryhub.core import log
 from memoryhub.core.log import erase
 def stop(*_):

@@ -344,6 +344,7 @@ NOT_CALLED = {
     "governance.redaction.selectors.selected_events": "takes a selection of whole events",
     "governance.redaction.selectors.texts_of": "takes an event, without the store",
     "governance.redaction.selectors.whole_places": "takes events, without the store",
+    "governance.staleness.selectors.queue": "list_stale calls it",
     "governance.rollback.selectors.rollback_line": "formats an item, without the store",
     "memories.selectors.versions.conflict_text": "formats an item, without the store",
 }
