@@ -17,10 +17,10 @@ from pydantic import ValidationError
 
 from governance.audit import AuditExport, AuditPeriod, AuditRequest, export_audit, list_activity, list_packs_read
 from governance.blame import Blame, BlamedRange, BlameRequest, blame
-from governance.graph import Edge, Graph, Node, NodeType, graph_around
+from governance.graph import Graph, GraphEdge, GraphNode, NodeType, graph_around
 from governance.imports import (
     Batch,
-    Undo,
+    ImportUndo,
     counts_text,
     find_batch,
     gain_of,
@@ -126,7 +126,7 @@ def _undo_batch(request: HttpRequest, batch: Batch) -> HttpResponse:
     return redirect(page)
 
 
-def _undo_messages(undo: Undo) -> list[tuple[int, str]]:
+def _undo_messages(undo: ImportUndo) -> list[tuple[int, str]]:
     skipped = f" {counted(len(undo.kept), 'item')} kept, because others have built on them." if undo.kept else ""
     return [(messages.SUCCESS, f"Import #{undo.batch.id} is undone: {counted(undo.events, 'event')} removed.{skipped}")]
 
@@ -194,7 +194,7 @@ _PLURALS = {
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    node: Node
+    node: GraphNode
     x: float
     y: float
     lines: list[str]
@@ -202,7 +202,7 @@ class Box:
     # Of the graph around it, "" for files
     graph_url: str
     # (label, is outgoing, the other node)
-    relations: list[tuple[str, bool, Node]]
+    relations: list[tuple[str, bool, GraphNode]]
     is_current: bool
 
     @property
@@ -258,13 +258,13 @@ def _box(graph: Graph, number: int, place: tuple[float, float], centre: int) -> 
     )
 
 
-def _relation(edge: Edge, number: int, graph: Graph) -> tuple[str, bool, Node]:
+def _relation(edge: GraphEdge, number: int, graph: Graph) -> tuple[str, bool, GraphNode]:
     is_out = edge.start == number
     return edge.label, is_out, graph.nodes[edge.end if is_out else edge.start]
 
 
 # A file has no page; the search names what mentions it
-def _url(node: Node) -> str:
+def _url(node: GraphNode) -> str:
     if node.type is NodeType.FILE:
         return f"{reverse('admin:memories_searchdocument_changelist')}?{urlencode({'query': node.title})}"
     return reverse(_VIEWS[node.type], args=[node.id])
