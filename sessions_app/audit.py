@@ -44,13 +44,13 @@ def verify_log(*, checkpoint: Path | None = None, new_checkpoint: Path | None = 
         Invalid: the file holds no checkpoint, or that of another store.
     """
     earlier = read_checkpoint(checkpoint) if checkpoint else None
-    found = log.verify(earlier)
+    verification = log.verify(earlier)
     target = new_checkpoint or (checkpoint if earlier is None else None)
-    if target is None or not found.ok:
-        return Audit(found, earlier)
-    written = checkpoint_at(current_store(), found.events, found.head_digest)
+    if target is None or not verification.ok:
+        return Audit(verification, earlier)
+    written = checkpoint_at(current_store(), verification.events, verification.head_digest)
     write_checkpoint(target, written)
-    return Audit(found, earlier, written)
+    return Audit(verification, earlier, written)
 
 
 EventTypeName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=64, pattern=NOT_BLANK)]
@@ -83,12 +83,12 @@ def replay_page(*, command: AuditReplay) -> Listing:
     Deterministic if the window has an end.
     """
     whole, start = _window(command), _start(command)
-    rest = _window(command, after=max(start, command.after), limit=command.limit + 1)
-    found = [described(row) for row in rest.events()]
+    following = _window(command, after=max(start, command.after), limit=command.limit + 1)
+    events = [described(row) for row in following.events()]
     return page(
-        [_compact(event) if command.compact else event for event in found[: command.limit]],
+        [_compact(event) if command.compact else event for event in events[: command.limit]],
         total=whole.matching().count(),
-        more=len(found) > command.limit,
+        more=len(events) > command.limit,
         cursor_of=lambda event: encode_cursor(event["position"]),
         line=event_line,
         max_tokens=command.max_tokens,
