@@ -23,7 +23,7 @@ from memoryhub.ops.serving.drain import drain_before_reading
 from memoryhub.registry import members
 from memoryhub.registry.members import MemberSet
 from memoryhub.rest.framework import header_of
-from memoryhub.transfer.folder import Form, Selection, export_archive
+from memoryhub.transfer.folder import ExportSelection, FolderForm, export_archive
 from memoryhub.transfer.jsonl import export_lines
 from sessions_app.events.sessions import Slug
 from sessions_app.hook_parser import HookEvent, answer_for_client, parse_hook, place_event
@@ -36,7 +36,7 @@ _PIECE = 64 * 1024
 _TYPES = {"jsonl": "application/x-ndjson", "tar.gz": "application/gzip", "csv": "text/csv"}
 
 
-class ExportRequest(Selection):
+class ExportRequest(ExportSelection):
     """The form of an export, and what it contains."""
 
     form: Literal["jsonl", "markdown", "obsidian"] = Field(
@@ -60,14 +60,14 @@ def export(request: HttpRequest, command: Query[ExportRequest]) -> Any:
 
     `memory-hub import jsonl` imports it. ``markdown`` and ``obsidian`` have one file for each memory and decision.
     """
-    selected = command.model_dump(include=set(Selection.model_fields), exclude_defaults=True)
+    selected = command.model_dump(include=set(ExportSelection.model_fields), exclude_defaults=True)
     if command.form == "jsonl":
         demand(Act.GOVERN, to="export the whole store")
         if selected:
             raise Invalid(f"jsonl exports the whole store; leave out {', '.join(selected)}, or ask for markdown")
         return _streamed(request, _encoded, "jsonl")
-    selection = Selection.model_validate(selected)
-    return _streamed(request, lambda: export_archive(Form(command.form), selection), "tar.gz")
+    selection = ExportSelection.model_validate(selected)
+    return _streamed(request, lambda: export_archive(FolderForm(command.form), selection), "tar.gz")
 
 
 @export_routes.get(
@@ -173,7 +173,7 @@ def _is_switched_off(event: HookEvent) -> bool:
     tags=["hooks"],
     summary="Capture a hook event of another machine",
 )
-def deliver_hook(request: HttpRequest, client: str, event: str, command: HookDelivery) -> Any:  # noqa: ARG001
+def deliver_hook(request: HttpRequest, client: str, event: str, command: HookDelivery) -> Any:
     """For a team's hub: the actor is that of the token, and no folder of the hub's machine is read.
 
     A repeated ``Idempotency-Key`` adds nothing.
@@ -202,8 +202,8 @@ class MemberList(BaseModel):
     results: list[MemberFacts]
 
 
-def _listed(found: list[members.Member]) -> dict[str, Any]:
-    return {"results": [members.facts(member) for member in found]}
+def _listed(people: list[members.Member]) -> dict[str, Any]:
+    return {"results": [members.facts(member) for member in people]}
 
 
 @member_routes.get(

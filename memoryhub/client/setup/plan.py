@@ -25,10 +25,11 @@ from memoryhub.client.setup.document import (
 )
 from memoryhub.client.setup.entries import (
     find_server,
-    present_hooks,
     has_hooks,
+    hook_groups,
     http_entry,
     is_own_plugin,
+    present_hooks,
     put_hooks,
     put_input,
     put_plugin,
@@ -36,10 +37,9 @@ from memoryhub.client.setup.entries import (
     require_own_hooks,
     server_place,
     server_url,
+    stdio_entry,
     take_hooks,
     take_server,
-    stdio_entry,
-    hook_groups,
 )
 from memoryhub.client.setup.json_text import put_table
 from memoryhub.config.clients import SERVER, Agent, Client, SameName, find_client
