@@ -22,8 +22,8 @@ from memoryhub.config.folder import read_folder
 from memoryhub.config.identity import bound_folders
 from memoryhub.config.project_settings import (
     GROUP_HELP,
-    Group,
     ProjectSettings,
+    Topic,
     check_settings,
     setting_info,
     setting_label,
@@ -36,7 +36,10 @@ from sessions_app.schemas import SettingsChange
 from sessions_app.services.profile import change_settings
 
 # Topics that also have a page of their own, and whether their settings are changed there only
-_PAGES = {Group.RETENTION: ("governance_retentionrun_changelist", False), Group.SECRETS: ("secrets", True)}
+_PAGES = {
+    Topic.RETENTION: ("governance_retentionrun_changelist", False),
+    Topic.SECRETS: ("secrets", True),
+}
 
 
 @dataclass
@@ -60,7 +63,7 @@ class Setting:
         return setting_form(self.name, self.value, self.posted if is_posted else None)
 
     @property
-    def group(self) -> Group:
+    def group(self) -> Topic:
         return setting_info(self.name).group
 
     @property
@@ -126,7 +129,7 @@ class SettingsForm:
     def groups(self) -> list[dict[str, Any]]:
         """Return each topic with its settings, its text, and its own page if it has one."""
         groups = []
-        for group in Group:
+        for group in Topic:
             settings = [setting for setting in self.settings if setting.group is group]
             page, _ = _PAGES.get(group, ("", False))
             changed = sum(setting.own is not None for setting in settings)
