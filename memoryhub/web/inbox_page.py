@@ -65,7 +65,7 @@ KEYS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class InboxRow:
     entry: InboxItem
     url: str
     label: str
@@ -142,10 +142,10 @@ def _shown(request: HttpRequest) -> InboxItemType | None:
     return InboxItemType(name) if name in set(InboxItemType) else None
 
 
-def _row(entry: InboxItem, type_filter: InboxItemType | None, current: str, *, can_select: bool) -> Row:
+def _row(entry: InboxItem, type_filter: InboxItemType | None, current: str, *, can_select: bool) -> InboxRow:
     kind = KINDS[entry.kind].label if entry.kind in KINDS else entry.kind.capitalize()
     selectable = can_select and entry.type in _IN_BULK
-    return Row(entry, _url(entry, type_filter), _NAMES[entry.type], kind, entry.key == current, selectable)
+    return InboxRow(entry, _url(entry, type_filter), _NAMES[entry.type], kind, entry.key == current, selectable)
 
 
 def _url(entry: InboxItem, type_filter: InboxItemType | None) -> str:

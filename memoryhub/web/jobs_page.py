@@ -26,7 +26,7 @@ from memoryhub.ops.jobs.running import worker_is_running
 from memoryhub.ops.jobs.schedules import AT_A_TIME, HOWS, JobPlan, change_plan, default_of
 from memoryhub.ops.jobs.status import JobStatus, OverOne, ask_worker, job_statuses, jobs_version
 from memoryhub.registry.access_history import history_of
-from memoryhub.web.pages import Place, hub_page
+from memoryhub.web.pages import StorePlace, hub_page
 
 _BADGES = {"ok": "settled", "failed": "broken", "interrupted": "incomplete", "running": "active", "queued": "review"}
 
@@ -41,7 +41,7 @@ def show_jobs(request: HttpRequest) -> HttpResponse:
     jobs = [_shown(status) for status in job_statuses()]
     context = {
         "jobs": jobs,
-        "tasks": [(task, Place.of(task.store)) for task in running_tasks() if reaches(task.store.place)],
+        "tasks": [(task, StorePlace.of(task.store)) for task in running_tasks() if reaches(task.store.place)],
         "worker": worker_is_running(),
         "may_run": administers,
         "history": history_of(Subject.JOB, before=request.GET.get("before", "")) if administers else None,

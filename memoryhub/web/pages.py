@@ -24,7 +24,7 @@ _ADDRESSES = {Scope.PROJECT: "/p/{}/admin/", Scope.ORG: "/o/{}/admin/", Scope.GL
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StorePlace:
     id: str
     label: str
     # "project", "organisation" or "global scope"
@@ -43,19 +43,19 @@ class Place:
         return self.kind == "project"
 
     @classmethod
-    def of(cls, store: StoreId) -> Place:
+    def of(cls, store: StoreId) -> StorePlace:
         label = "Global" if store == GLOBAL_STORE else store.name
         return cls(store.name, label, _KINDS[store.scope], _ADDRESSES[store.scope].format(store.name), store.place)
 
 
-def other_places(store: StoreId | None) -> list[tuple[str, list[Place]]]:
+def other_places(store: StoreId | None) -> list[tuple[str, list[StorePlace]]]:
     """Return the stores except ``store`` in groups with a title; empty groups are left out."""
     groups = (
         ("Projects", map(project_store, list_projects())),
         ("Organisations", map(org_store, list_orgs())),
         ("For all projects", [GLOBAL_STORE] if reaches(GLOBAL_STORE.place) else []),
     )
-    places = [(title, [Place.of(other) for other in stores if other != store]) for title, stores in groups]
+    places = [(title, [StorePlace.of(other) for other in stores if other != store]) for title, stores in groups]
     return [(title, members) for title, members in places if members]
 
 
