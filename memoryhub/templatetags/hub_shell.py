@@ -41,7 +41,7 @@ def inbox(context: dict[str, Any]) -> dict[str, Any]:
     request = context["request"]
     if not hasattr(request, "inbox"):
         request.inbox = inbox_of(request)
-    return request.inbox
+    return dict(request.inbox)
 
 
 @register.simple_tag(takes_context=True)
