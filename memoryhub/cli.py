@@ -85,15 +85,15 @@ def _run(argv: list[str]) -> int:
 
     if argv[1:2] == ["help"] and argv[2:] not in ([], ["--commands"]):
         argv = [argv[0], *argv[2:], "--help"]
-    known = read_commands()
+    described = read_commands()
     name = argv[1] if argv[1:] else "help"
     if name in ("help", "--help", "-h") and argv[2:] != ["--commands"]:
-        sys.stdout.write(_overview(known["commands"]))
+        sys.stdout.write(_overview(described["commands"]))
         return 0
-    if name in known["commands"]:
-        return _run_own(argv, name, known["commands"][name])
-    if name not in (*known["others"], "help"):
-        return _refuse(name, known)
+    if name in described["commands"]:
+        return _run_own(argv, name, described["commands"][name])
+    if name not in (*described["others"], "help"):
+        return _refuse(name, described)
     return _run_djangos(argv, name)
 
 
@@ -142,11 +142,11 @@ def _load_apps() -> None:
         django.setup()
 
 
-def _refuse(name: str, known: dict[str, Any]) -> int:
+def _refuse(name: str, described: dict[str, Any]) -> int:
     from memoryhub.core.errors import Invalid
     from memoryhub.core.text import did_you_mean, printable
 
-    meant = did_you_mean(name, known["commands"])
+    meant = did_you_mean(name, described["commands"])
     sentence = f"memory-hub: there is no command {name[:64]!r}{meant}; `memory-hub help` lists all commands\n"
     sys.stderr.write(printable(sentence))
     return Invalid.exit_code

@@ -80,8 +80,12 @@ def names_a_database() -> bool:
 
 def servers() -> dict[str, str]:
     """Return the addresses of further PostgreSQL databases by name, from ``[servers]`` in ``config.toml``."""
-    found = _config().get(SERVERS_SETTING)
-    return {name: url for name, url in found.items() if isinstance(url, str)} if isinstance(found, dict) else {}
+    servers_setting = _config().get(SERVERS_SETTING)
+    return (
+        {name: url for name, url in servers_setting.items() if isinstance(url, str)}
+        if isinstance(servers_setting, dict)
+        else {}
+    )
 
 
 def configured_database_url() -> str:
@@ -96,10 +100,10 @@ _configs: dict[tuple[str, int, int], dict[str, object]] = {}
 def _config() -> dict[str, object]:
     path = f"{home_text()}/{CONFIG_FILE}"
     try:
-        found = os.stat(path)  # noqa: PTH116
+        status = os.stat(path)  # noqa: PTH116
     except OSError:
         return {}
-    key = (path, found.st_mtime_ns, found.st_size)
+    key = (path, status.st_mtime_ns, status.st_size)
     if key not in _configs:
         _configs.clear()
         _configs[key] = _read_config(path)

@@ -274,7 +274,7 @@ def _load() -> None:
         "jsonschema",
         "django.db.models.sql.compiler",
         "memories.services",
-        "memoryhub.ops.doctor",
+        "memoryhub.ops.doctor.service",
     ):
         importlib.import_module(name)
 

@@ -29,7 +29,7 @@ from memoryhub.core.stores.store import GLOBAL_STORE, org_store, use_store
 from memoryhub.demo.project import make_demo
 from memoryhub.management import parsers
 from memoryhub.management.parsers import read_commands
-from memoryhub.ops.jobs.running import Outcome
+from memoryhub.ops.jobs.running import RunOutcome
 from memoryhub.ops.serving import process as lock
 from memoryhub.registry.organizations import OrgCreate, create_org
 from tests.api.client import RestTestCase
@@ -438,7 +438,7 @@ class HostileTextTests(HubTestCase):
         self.assertNotIn("DIFFERENT", printed)
 
     def test_what_a_job_says_is_printed_on_its_line(self) -> None:
-        outcome = mock.Mock(spec=Outcome, result="failed", message=self.text)
+        outcome = mock.Mock(spec=RunOutcome, result="failed", message=self.text)
         outcome.target.title = "project alpha"
         with mock.patch("memoryhub.ops.jobs.run_job", return_value=[outcome]):
             printed = self.run_command("jobs", "verify-stores", "--project", "alpha")

@@ -27,7 +27,7 @@ from memoryhub.core.events.event_types import EventType, Retention, event_types
 from memoryhub.core.events.rollback import effects
 from memoryhub.core.tools import Tool, all_resources, all_tools
 from memoryhub.management import parsers
-from memoryhub.management.base import Group, HubCommand
+from memoryhub.management.base import CommandGroup, HubCommand
 from memoryhub.mcp.listing import listed_tools, load_tools
 from memoryhub.mcp.options import PROFILES
 from memoryhub.rest.api import api
@@ -324,7 +324,7 @@ def commands() -> dict[str, dict[str, Any]]:
     described = {
         name: cast("HubCommand", load_command_class("memoryhub", name)).described(name) for name in sorted(names)
     }
-    return dict(sorted(described.items(), key=lambda named: list(Group).index(named[1]["group"])))
+    return dict(sorted(described.items(), key=lambda named: list(CommandGroup).index(named[1]["group"])))
 
 
 def has_json(described: dict[str, Any]) -> bool:

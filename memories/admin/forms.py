@@ -157,9 +157,12 @@ class VerdictForm:
         Raises:
             Invalid: the reason is too long, or the version is not a number.
         """
-        given = {"base_version": self._data.get("base_version") or None, "reason": self._data.get("reason", "").strip()}
+        fields = {
+            "base_version": self._data.get("base_version") or None,
+            "reason": self._data.get("reason", "").strip(),
+        }
         try:
-            return ReviewVerdict.model_validate({"id": memory_id, "verdict": verdict, **given})
+            return ReviewVerdict.model_validate({"id": memory_id, "verdict": verdict, **fields})
         except ValidationError as error:
             raise Invalid(explain(error)) from error
 
@@ -186,11 +189,11 @@ class MergeForm:
         Raises:
             Invalid: a value is invalid.
         """
-        given = {name: self._data.get(name) or None for name in ("base_version", "into_version")}
+        versions = {name: self._data.get(name) or None for name in ("base_version", "into_version")}
         content = self._data.get("content", "").replace("\r\n", "\n")
         try:
             return ReviewMerge.model_validate(
-                {"id": self._memory_id, "into": self.target(), "content": content, **given}
+                {"id": self._memory_id, "into": self.target(), "content": content, **versions}
             )
         except ValidationError as error:
             raise Invalid(explain(error)) from error

@@ -105,12 +105,12 @@ class ReviewViews(SectionAdmin):
             return self._go(memory_id)
 
     def undo_view(self, request: HttpRequest) -> HttpResponse:
-        given = last_verdict_of(request.user.get_username())
-        if given is None:
+        verdict = last_verdict_of(request.user.get_username())
+        if verdict is None:
             messages.info(request, "You have no verdict to undo.")
             return redirect("admin:memories_review_changelist")
         try:
-            result = services.withdraw_verdict(command=ReviewTouch(id=given.payload.memory_id))
+            result = services.withdraw_verdict(command=ReviewTouch(id=verdict.payload.memory_id))
         except HubError as error:
             messages.error(request, sentence(error))
             return redirect("admin:memories_review_changelist")

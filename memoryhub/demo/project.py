@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import tomllib
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta
 from functools import cache
 from pathlib import Path
@@ -13,6 +15,18 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from decisions.schemas import DecisionRecord
+from decisions.services import record_decision
+from governance.retention.schemas import HoldPlace
+from governance.retention.selectors import place_hold
+from memories.events import Verdict
+from memories.review.schemas import ReviewVerdict
+from memories.review.services import review_memory
+from memories.schemas import MemoryGet, MemoryUpdate, MemoryWrite
+from memories.schemas.links import RelationCreate
+from memories.selectors import get_memories
+from memories.services import update_memory, write_memory
+from memories.services.links import create_relation
 from memoryhub.core import clock
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.contributions import opening_of
@@ -20,22 +34,43 @@ from memoryhub.core.errors import Conflict, NotFound
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import SAMPLE_TRACE, use_origin
 from memoryhub.core.stores.store import StoreId, forget, project_store, use_store
-from memoryhub.demo.player import Stage
 from memoryhub.ops.backups.files import backup_folder
 from memoryhub.registry.projects import ProjectCreate, create_project
-from sessions_app.schemas import SessionStart
-from sessions_app.services import start_session
+from sessions_app.hook_parser import parse_hook
+from sessions_app.models import Turn, TurnStatus
+from sessions_app.schemas import (
+    CommitRead,
+    IterationAdvance,
+    IterationComplete,
+    IterationStart,
+    SessionEnd,
+    SessionStart,
+    SettingsChange,
+)
+from sessions_app.services import end_session, record_commit, start_session
+from sessions_app.services.capture import capture
+from sessions_app.services.profile import change_settings
+from sessions_app.services.work import advance_iteration, complete_iteration, start_iteration
 
 _HUBS_OWN = "job"
 _STEP_MINUTES = 3.0
 _FILE = Path(__file__).with_name("story.toml")
+# Names of events and tools by client
+_PROMPT = {"claude-code": "UserPromptSubmit", "gemini-cli": "BeforeAgent"}
+_DONE = {"claude-code": "PostToolUse", "gemini-cli": "AfterTool"}
+_FAILED = _DONE | {"claude-code": "PostToolUseFailure"}
+_ANSWER = {"claude-code": "Stop", "gemini-cli": "AfterAgent"}
+_SHELL = {"claude-code": "Bash", "gemini-cli": "run_shell_command"}
+_EDITOR = {"claude-code": "Edit", "gemini-cli": "replace"}
+
+Step = Mapping[str, Any]
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Page(_Part):
+class DemoPage(_Part):
     path: str
     see: str
 
@@ -58,7 +93,7 @@ class Scene(_Part):
 class Story(_Part):
     project: dict[str, Any]
     scene: tuple[Scene, ...]
-    pages: tuple[Page, ...]
+    pages: tuple[DemoPage, ...]
 
 
 @cache
@@ -67,16 +102,131 @@ def story() -> Story:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class DemoContents:
     """Counts of all events, and of those that neither the story nor a job wrote."""
 
     events: int
-    others: int
+    foreign: int
 
     # A store without events is what a command leaves that was killed before its first one
     @property
     def is_demo(self) -> bool:
-        return self.others < self.events or not self.events
+        return self.foreign < self.events or not self.events
+
+
+@dataclass(slots=True)
+class Stage:
+    """The current scene, and the ids of earlier steps by name.
+
+    Each method named after a word of the story calls the service that a client, an agent or a person would use.
+    """
+
+    directory: str
+    ids: dict[str, int] = field(default_factory=dict)
+    session: str = ""
+    client: str = ""
+    events: int = 0
+
+    def play(self, step: Step) -> None:
+        word = next(iter(step))
+        fields = {name: self._resolved(value) for name, value in step.items() if name not in ("as", "wait", "by")}
+        with use_origin(turn_id=self._turn(), actor=step.get("by", self.client)):
+            result = getattr(self, f"_{word}")(fields)
+        if "as" in step:
+            self.ids[step["as"]] = int(result)
+
+    def hook(self, event: Mapping[str, str], **data: Any) -> None:
+        self.events += 1
+        data |= {"session_id": self.session, "cwd": self.directory}
+        hook_event = parse_hook(client=self.client, event=event[self.client], data=data)
+        with use_origin(source="hook", turn_id=""):
+            capture(event=hook_event, idempotency_key=f"demo-{self.events}")
+
+    def _turn(self) -> str:
+        turns = Turn.objects.filter(session_id=self.session, status=TurnStatus.OPEN)
+        return str(turns.values_list("turn_id", flat=True).order_by("-id").first() or "")
+
+    def _resolved(self, value: Any) -> Any:
+        if isinstance(value, str) and value.startswith("@"):
+            return self.ids[value[1:]]
+        return [self._resolved(item) for item in value] if isinstance(value, list) else value
+
+    def _prompt(self, step: Step) -> None:
+        self.hook(_PROMPT, prompt=step["prompt"])
+
+    def _run(self, step: Step) -> None:
+        output, code = step["output"], step.get("fails", 0)
+        text = f"{output}\nExit code: {code}"
+        response = {"stdout": output, "exit_code": code, "llmContent": text}
+        call = {"tool_name": _SHELL[self.client], "tool_input": {"command": step["run"]}, "tool_response": response}
+        self.hook(_FAILED if code else _DONE, **call, error=text)
+
+    def _edit(self, step: Step) -> None:
+        change = {"file_path": step["edit"], "old_string": step["was"], "new_string": step["now"]}
+        self.hook(_DONE, tool_name=_EDITOR[self.client], tool_input=change)
+
+    def _answer(self, step: Step) -> None:
+        self.hook(_ANSWER, last_assistant_message=step["answer"], prompt_response=step["answer"])
+
+    def _end(self, step: Step) -> None:
+        end_session(command=SessionEnd(session_id=self.session, summary=step["end"]))
+
+    def _remember(self, step: Step) -> int:
+        return write_memory(command=MemoryWrite(**_named(step, "title"))).id
+
+    def _revise(self, step: Step) -> int:
+        return update_memory(command=MemoryUpdate(**_named(step, "id"))).id
+
+    def _decide(self, step: Step) -> int:
+        return record_decision(command=DecisionRecord(**_named(step, "title"))).id
+
+    def _fetch(self, step: Step) -> None:
+        get_memories(command=MemoryGet(ids=step["fetch"]))
+
+    def _relate(self, step: Step) -> int:
+        return create_relation(command=RelationCreate(**_named(step, "source"))).id
+
+    def _commit(self, step: Step) -> int:
+        files = [{"path": path, "insertions": more, "deletions": less} for path, more, less in step["files"]]
+        body = f"\n\nThis reverts commit {_sha(step['undoes'])}." if "undoes" in step else ""
+        fields = {
+            "sha": _sha(step["commit"]),
+            "message": step["commit"] + body,
+            "author": "Maya Lind <maya@tidewatch.example>",
+            "committed_at": clock.now(),
+            "files": files,
+            "decision_ids": step.get("implements", []),
+        }
+        return int(record_commit(command=CommitRead.model_validate(fields)).id)
+
+    def _begin(self, step: Step) -> int:
+        iteration = start_iteration(command=IterationStart(command=step["begin"], description=step["description"]))
+        return advance_iteration(command=IterationAdvance(id=iteration.id, phase=step["phase"])).id
+
+    def _advance(self, step: Step) -> int:
+        return advance_iteration(command=IterationAdvance(phase=step["advance"])).id
+
+    def _complete(self, step: Step) -> int:
+        return complete_iteration(command=IterationComplete(outcome=step["complete"])).id
+
+    def _set(self, step: Step) -> None:
+        change_settings(command=SettingsChange(settings=step["set"]))
+
+    def _hold(self, step: Step) -> int:
+        return place_hold(command=HoldPlace(**_named(step, "stream_id"))).id
+
+    def _accept(self, step: Step) -> int:
+        return review_memory(command=ReviewVerdict(**_named(step, "id"), verdict=Verdict.ACCEPTED)).id
+
+
+def _sha(subject: str) -> str:
+    return hashlib.sha1(subject.encode(), usedforsecurity=False).hexdigest()
+
+
+# The step's first value is the field `first` of a command.
+def _named(step: Step, first: str) -> dict[str, Any]:
+    (_, value), *values = step.items()
+    return {first: value, **dict(values)}
 
 
 def demo_store() -> StoreId:
@@ -87,10 +237,12 @@ def make_demo() -> int:
     """Create the sample project and return its number of events."""
     store = demo_store()
     if stores.exists(store):
-        found = contents()
-        if found.is_demo:
+        before = contents()
+        if before.is_demo:
             raise Conflict(f"the project {store.name!r} already exists; delete it with --remove")
-        raise Conflict(f"a project {store.name!r} with {_events(found.events)} of its own exists; nothing was changed")
+        raise Conflict(
+            f"a project {store.name!r} with {_event_count(before.events)} of its own exists; nothing was changed"
+        )
     now = clock.now()
     stage = Stage(directory=story().project["root_path"])
     first = story().scene[0].begins(now) - timedelta(hours=1)
@@ -115,29 +267,28 @@ def remove_demo(*, also_others: bool = False) -> int:
     store = demo_store()
     if not stores.exists(store):
         raise NotFound(f"there is no project {store.name!r}; create it with `memory-hub demo`")
-    found = contents()
-    if not found.is_demo:
+    demo = contents()
+    if not demo.is_demo:
         raise Conflict(f"the project {store.name!r} is not the sample project; nothing was deleted")
-    if found.others and not also_others:
+    if demo.foreign and not also_others:
         raise Conflict(
-            f"the project {store.name!r} has {_events(found.others)} beyond the sample's; add --force to delete "
-            "them too"
+            f"the project {store.name!r} has {_event_count(demo.foreign)} beyond the sample's; "
+            "add --force to delete them too"
         )
     forget(store)
-    shutil.rmtree(
-        backup_folder(store), ignore_errors=True
-    )  # backups without a store would look like those of a lost store
+    # Backups without a store would look like those of a lost store
+    shutil.rmtree(backup_folder(store), ignore_errors=True)
     stores.remove(store)
-    return found.events
+    return demo.events
 
 
-def contents() -> Contents:
+def contents() -> DemoContents:
     with use_store(demo_store()):
         events = RawEvent.objects.all()
-        return Contents(events.count(), events.exclude(trace_id=SAMPLE_TRACE).exclude(source=_HUBS_OWN).count())
+        return DemoContents(events.count(), events.exclude(trace_id=SAMPLE_TRACE).exclude(source=_HUBS_OWN).count())
 
 
-def _events(count: int) -> str:
+def _event_count(count: int) -> str:
     return f"{count:,} event{'s' * (count != 1)}"
 
 
@@ -149,7 +300,7 @@ def _play(scene: Scene, stage: Stage, now: datetime) -> None:
         stack.enter_context(use_origin(source=door, actor=stage.client, session_id=scene.session))
         if scene.session:
             with clock.frozen(moment):
-                _open(scene, stage.directory)
+                _open_store(scene, stage.directory)
         for step in scene.steps:
             moment += timedelta(minutes=step.get("wait", _STEP_MINUTES))
             with clock.frozen(moment):
@@ -157,7 +308,7 @@ def _play(scene: Scene, stage: Stage, now: datetime) -> None:
 
 
 # As a client starts a session: with the context pack.
-def _open(scene: Scene, directory: str) -> None:
+def _open_store(scene: Scene, directory: str) -> None:
     command = SessionStart(session_id=scene.session, purpose=scene.purpose, directory=directory)
     with use_origin(source="hook"):
         start_session(command=command)

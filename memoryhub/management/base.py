@@ -41,14 +41,14 @@ _END = re.compile(r"[.;:](?: |$)| \(")
 _VALUES = {"project": ["projects/*"], "projects": ["projects/*"], "org": ["orgs/*"]}
 
 
-class Group(StrEnum):
+class CommandGroup(StrEnum):
     RUN = "Run and connect"
     CONTENT = "Projects and content"
     MAINTENANCE = "Maintenance"
 
 
 # Control and bidirectional characters in stored text must not reach the terminal; they print as ``\u001b``
-class Output(OutputWrapper):
+class CommandOutput(OutputWrapper):
     def write(  # type: ignore[override]
         self, msg: str = "", style_func: Callable[[str], str] | None = None, ending: str | None = None
     ) -> None:
@@ -61,17 +61,17 @@ class Output(OutputWrapper):
 
     # For JSON and files, which are UTF-8 whatever the terminal's encoding is
     @property
-    def utf8(self) -> Output:
+    def utf8(self) -> CommandOutput:
         if isinstance(self._out, TextIOWrapper):
             self._out.reconfigure(encoding="utf-8", errors="replace")
         return self
 
 
-class Refusal(CommandError):
+class CommandRefusal(CommandError):
     pass
 
 
-Refusal.__name__ = "memory-hub"  # Django prints the class's name before the message
+CommandRefusal.__name__ = "memory-hub"  # Django prints the class's name before the message
 
 
 # Errors end a command with one sentence on standard error and the error's exit code; --traceback shows their origin.
@@ -80,14 +80,14 @@ class HubCommand(BaseCommand):
     interrupted = "interrupted"
     requires_system_checks: list[str] = []
     suppressed_base_arguments = set(DJANGOS_OPTIONS)
-    group: ClassVar[Group] = Group.MAINTENANCE
+    group: ClassVar[CommandGroup] = CommandGroup.MAINTENANCE
     # Starts without the web's apps, because it needs only stores
     is_slim: ClassVar[bool] = False
     # Whether the command reads, or which of its sub-commands do: they take ``--json`` and call ``answer``
     reads: ClassVar[bool | tuple[str, ...]] = False
     as_json = False
-    stdout: Output
-    stderr: Output
+    stdout: CommandOutput
+    stderr: CommandOutput
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         parser = super().create_parser(prog_name, subcommand, **kwargs)
@@ -129,16 +129,16 @@ class HubCommand(BaseCommand):
             return None
         except KeyboardInterrupt:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not interrupt the clean-up
-            raise Refusal(self.interrupted, returncode=INTERRUPTED_EXIT_CODE) from None
+            raise CommandRefusal(self.interrupted, returncode=INTERRUPTED_EXIT_CODE) from None
         except HubError as error:
             choices = error.data.get("choices")
             more = f" (one of: {', '.join(choices)})" if choices else ""
-            raise Refusal(hanging(error.message + more), returncode=error.exit_code) from error
+            raise CommandRefusal(hanging(error.message + more), returncode=error.exit_code) from error
         except DatabaseError as error:  # of the hub or its queue; stores raise HubError
             refused = _hub_error(error)
-            raise Refusal(refused.message, returncode=refused.exit_code) from error
+            raise CommandRefusal(refused.message, returncode=refused.exit_code) from error
         except OSError as error:
-            raise Refusal(_file_error(error), returncode=Unavailable.exit_code) from error
+            raise CommandRefusal(_file_error(error), returncode=Unavailable.exit_code) from error
 
 
 def read_input() -> str:
@@ -158,8 +158,8 @@ def _file_error(error: OSError) -> str:
     return f"can't use {error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
-def _filtered(wrapper: Any, stream: Any) -> Output:
-    output = Output(stream or wrapper._out)
+def _filtered(wrapper: Any, stream: Any) -> CommandOutput:
+    output = CommandOutput(stream or wrapper._out)
     output.style_func = wrapper.style_func
     return output
 

@@ -68,14 +68,14 @@ def measure(memories: int) -> list[Timing]:
             fill(memories)
         finally:
             connections.close_all()
-        _start(home)  # compiles modules and saves the snapshot that later starts use
-        starts = [_start(home) for _ in range(STARTS)]
+        _start_seconds(home)  # compiles modules and saves the snapshot that later starts use
+        starts = [_start_seconds(home) for _ in range(STARTS)]
         with hub_client(home) as client:
             client.open()
             return [timing("start", starts), *_calls(client, memories)]
 
 
-def _calls(client: Client, memories: int) -> Iterator[Timing]:
+def _calls(client: BenchClient, memories: int) -> Iterator[Timing]:
     writes = [generated_memory(memories + number) for number in range(CALLS + 1)]
     subjects = [{"query": generated_memory(memories * number // (CALLS + 1))["title"]} for number in range(CALLS + 1)]
     for operation, tool, calls in (
@@ -93,7 +93,7 @@ def timing(operation: str, seconds: list[float]) -> Timing:
 
 
 # Seconds from the start of a process to its first answer
-def _start(home: Path) -> float:
+def _start_seconds(home: Path) -> float:
     started = time.perf_counter()
     with hub_client(home) as client:
         client.open()
@@ -114,7 +114,7 @@ def generated_memory(index: int) -> dict[str, Any]:
 
 
 # Any MCP server over stdio
-class Client:
+class BenchClient:
     def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
         self.name = Path(command[0]).name
         self._errors = folder / f"{self.name}.stderr"
@@ -218,10 +218,10 @@ class Client:
             self._process.stdin.flush()
 
 
-def hub_client(home: Path) -> Client:
+def hub_client(home: Path) -> BenchClient:
     unrelated = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-    own = {"MEMORY_HUB_HOME": str(home), f"{PREFIX}EMBEDDING_MODEL": NONE, f"{PREFIX}AUTOSTART": "off"}
-    client = Client([*command_words(), "mcp", "--project", _STORE.name], home, {**unrelated, **own})
+    variables = {"MEMORY_HUB_HOME": str(home), f"{PREFIX}EMBEDDING_MODEL": NONE, f"{PREFIX}AUTOSTART": "off"}
+    client = BenchClient([*command_words(), "mcp", "--project", _STORE.name], home, {**unrelated, **variables})
     client.name = "memory-hub"
     return client
 
@@ -304,11 +304,11 @@ _HUB_SEARCH = Template("memory_search", {"query": "{query}"})
 
 
 @dataclass(slots=True)
-class Side:
+class BenchSide:
     """A server, and what was measured of it."""
 
     server: str
-    connect: Callable[[], Client] = field(repr=False)
+    connect: Callable[[], BenchClient] = field(repr=False)
     write: Template
     search: Template
     timings: list[Timing] = field(default_factory=list)
@@ -323,7 +323,7 @@ class Side:
         return {name: getattr(self, name) for name in names}
 
 
-def compare(command: str, write: Template, search: Template, memories: int) -> list[Side]:
+def compare(command: str, write: Template, search: Template, memories: int) -> list[BenchSide]:
     """Measure the hub and another server; each has ``memories`` memories before the measured calls.
 
     Args:
@@ -338,13 +338,13 @@ def compare(command: str, write: Template, search: Template, memories: int) -> l
     """
     with temporary_home(keep=False) as home, tempfile.TemporaryDirectory(prefix="memory-hub-bench-") as folder:
         words = [word.replace(FOLDER, folder) for word in _words_of(command)]
-        other = Side(Path(words[0]).name, partial(Client, words, Path(folder), os.environ), write, search)
-        hub = Side("memory-hub", partial(hub_client, home), _HUB_WRITE, _HUB_SEARCH)
+        other = BenchSide(Path(words[0]).name, partial(BenchClient, words, Path(folder), os.environ), write, search)
+        hub = BenchSide("memory-hub", partial(hub_client, home), _HUB_WRITE, _HUB_SEARCH)
         with other.connect() as client:  # first, because its template may be wrong
             other.server = client.open()
             _check_tools(client, other)
             for index in range(memories):
-                client.timed(write.tool, write.filled(_values(index)))
+                client.timed(write.tool, write.filled(_strings_in(index)))
         try:
             fill(memories)
         finally:
@@ -362,7 +362,7 @@ def _words_of(command: str) -> list[str]:
     return words
 
 
-def _measured(sides: list[Side], memories: int) -> list[Side]:
+def _measured(sides: list[BenchSide], memories: int) -> list[BenchSide]:
     starts = _alternating(STARTS, [partial(_start_side, side) for side in sides])
     with ExitStack() as stack:
         clients = [stack.enter_context(side.connect()) for side in sides]
@@ -370,7 +370,7 @@ def _measured(sides: list[Side], memories: int) -> list[Side]:
             side.server = client.open()
             _check_tools(client, side)
         pairs = list(zip(clients, sides, strict=True))
-        writes = _alternating(CALLS, [partial(_write, client, side, memories) for client, side in pairs])
+        writes = _alternating(CALLS, [partial(_write_call, client, side, memories) for client, side in pairs])
         searches = _alternating(CALLS, [partial(_search, client, side, memories) for client, side in pairs])
         for place, (client, side) in enumerate(pairs):
             rounds = {"start and lists": starts, "write": writes, "search": searches}
@@ -385,7 +385,7 @@ def _alternating(rounds: int, actions: list[Callable[[int], float]]) -> list[lis
     return [list(of_action) for of_action in zip(*seconds[1:], strict=True)]
 
 
-def _start_side(side: Side, _number: int) -> float:
+def _start_side(side: BenchSide, _number: int) -> float:
     started = time.perf_counter()
     with side.connect() as client:
         client.open()
@@ -393,18 +393,18 @@ def _start_side(side: Side, _number: int) -> float:
         return time.perf_counter() - started
 
 
-def _write(client: Client, side: Side, memories: int, number: int) -> float:
-    return client.timed(side.write.tool, side.write.filled(_values(memories + number)))[0]
+def _write_call(client: BenchClient, side: BenchSide, memories: int, number: int) -> float:
+    return client.timed(side.write.tool, side.write.filled(_strings_in(memories + number)))[0]
 
 
-def _search(client: Client, side: Side, memories: int, number: int) -> float:
-    title = _values(memories * number // (CALLS + 1))["title"]
+def _search(client: BenchClient, side: BenchSide, memories: int, number: int) -> float:
+    title = _strings_in(memories * number // (CALLS + 1))["title"]
     seconds, text = client.timed(side.search.tool, side.search.filled({"query": title}))
     side.found += number > 0 and title in text
     return seconds
 
 
-def _check_tools(client: Client, side: Side) -> None:
+def _check_tools(client: BenchClient, side: BenchSide) -> None:
     tools = client.ask("tools/list", {})["tools"]
     names = [tool["name"] for tool in tools]
     for template in (side.write, side.search):
@@ -414,6 +414,6 @@ def _check_tools(client: Client, side: Side) -> None:
     side.tools_tokens = len(json.dumps(tools, ensure_ascii=False, separators=(",", ":")).encode()) // _BYTES_PER_TOKEN
 
 
-def _values(index: int) -> dict[str, str]:
+def _strings_in(index: int) -> dict[str, str]:
     memory = generated_memory(index)
     return {"title": memory["title"], "content": memory["content"]}

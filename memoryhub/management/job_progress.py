@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from memoryhub.core.jobs import Job
-from memoryhub.ops.jobs.running import Target, Watch
+from memoryhub.ops.jobs.running import JobTarget, Watch
 
 _STEPS = 10
 
@@ -31,10 +31,10 @@ class _Bar:
         self._job, self._bar = job, bar
         self._tasks: dict[str, TaskID] = {}
 
-    def __call__(self, target: Target, done: int, total: int) -> None:
+    def __call__(self, target: JobTarget, count: int, total: int) -> None:
         if target.alias not in self._tasks:
             self._tasks[target.alias] = self._bar.add_task(f"{self._job.name}, {target.title}", total=None)
-        self._bar.update(self._tasks[target.alias], completed=done, total=total or None)
+        self._bar.update(self._tasks[target.alias], completed=count, total=total or None)
 
 
 class _Lines:
@@ -42,10 +42,10 @@ class _Lines:
         self._job, self._stores, self._errors = job, stores, errors
         self._shown: dict[str, int] = {}
 
-    def __call__(self, target: Target, done: int, total: int) -> None:
-        step = done * _STEPS // total if total else 0
+    def __call__(self, target: JobTarget, count: int, total: int) -> None:
+        step = count * _STEPS // total if total else 0
         if self._shown.get(target.alias) != step:
             self._shown[target.alias] = step
-            far = f": {done} of {total}" if total else ""
+            far = f": {count} of {total}" if total else ""
             number = f" ({len(self._shown)} of {self._stores})" if self._stores > 1 else ""
             self._errors.write(f"{self._job.name}, {target.title}{number}{far}")

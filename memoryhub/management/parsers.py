@@ -36,8 +36,10 @@ class Parser(ArgumentParser):
 
     def _check_value(self, action: Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            known = list(map(str, action.choices))
-            raise ArgumentError(action, f"{value!r} is not one of {', '.join(known)}{did_you_mean(str(value), known)}")
+            choices = list(map(str, action.choices))
+            raise ArgumentError(
+                action, f"{value!r} is not one of {', '.join(choices)}{did_you_mean(str(value), choices)}"
+            )
 
 
 def read_commands() -> dict[str, Any]:
@@ -140,10 +142,10 @@ def add_arguments(parser: ArgumentParser, described: dict[str, Any]) -> None:
         if exclusive is not None and (title, exclusive) not in groups:
             one_of_these = facts.get("one_of_these", False)
             groups[title, exclusive] = groups[title].add_mutually_exclusive_group(required=one_of_these)
-        _add(parser, groups[title if exclusive is None else (title, exclusive)], facts)
+        _add_argument(parser, groups[title if exclusive is None else (title, exclusive)], facts)
 
 
-def _add(parser: ArgumentParser, group: _ActionsContainer, facts: dict[str, Any]) -> None:
+def _add_argument(parser: ArgumentParser, group: _ActionsContainer, facts: dict[str, Any]) -> None:
     settings: dict[str, Any] = {name: facts[name] for name in ("metavar", "required", "dest") if name in facts}
     if "commands" in facts:
         commands = parser.add_subparsers(**settings)

@@ -66,13 +66,13 @@ _kept: tuple[float, Health] | None = None
 def recent_check() -> Health:
     """Return a check of the last seconds; while another thread checks, the last one there is."""
     global _kept  # noqa: PLW0603 - one for the process
-    kept = _kept
-    if kept is not None and (time.monotonic() - kept[0] < _KEPT_SECONDS or _checking.locked()):
-        return kept[1]
+    cached = _kept
+    if cached is not None and (time.monotonic() - cached[0] < _KEPT_SECONDS or _checking.locked()):
+        return cached[1]
     with _checking:
-        if _kept is None or _kept is kept:
-            found = check()
-            _kept = time.monotonic(), found
+        if _kept is None or _kept is cached:
+            health = check()
+            _kept = time.monotonic(), health
         return _kept[1]
 
 

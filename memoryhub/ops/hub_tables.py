@@ -40,21 +40,21 @@ def copy_hub_tables(source_url: str, target_url: str) -> int:
         Conflict: there are people or tokens already.
         Unavailable: one of the databases cannot be used.
     """
-    _, dumped = _run("dump", source_url, b"")
-    code, _ = _run("load", target_url, dumped)
+    _, dumped = _run_process("dump", source_url, b"")
+    code, _ = _run_process("load", target_url, dumped)
     return 0 if code == _ALREADY else sum(len(rows) for rows in json.loads(dumped).values())
 
 
-def _run(act: str, url: str, given: bytes) -> tuple[int, bytes]:
+def _run_process(act: str, url: str, content: bytes) -> tuple[int, bytes]:
     environment = module_environment(**{env.DATABASE_VARIABLE: url or env.FILES})
     command = module_command("memoryhub.ops.hub_tables", act)
-    done = subprocess.run(command, env=environment, input=given, capture_output=True, check=False)  # noqa: S603
-    if done.returncode == _TAKEN:
+    process = subprocess.run(command, env=environment, input=content, capture_output=True, check=False)  # noqa: S603
+    if process.returncode == _TAKEN:
         raise Conflict("the other place has people, members or tokens already, so the hub's own tables were not copied")
-    if done.returncode not in (0, _ALREADY):
-        reason = (done.stderr.decode(errors="replace").strip().splitlines() or ["no reason was given"])[-1]
+    if process.returncode not in (0, _ALREADY):
+        reason = (process.stderr.decode(errors="replace").strip().splitlines() or ["no reason was given"])[-1]
         raise Unavailable(f"the hub's own tables could not be copied: {reason}")
-    return done.returncode, done.stdout
+    return process.returncode, process.stdout
 
 
 def _dump() -> None:
@@ -63,7 +63,7 @@ def _dump() -> None:
     from memoryhub.ops.hub_databases import prepare_databases
 
     prepare_databases()
-    found = {}
+    tables_by_database = {}
     for database, tables in (("default", _TABLES), ("jobs", _SCHEDULES)):
         out = io.StringIO()
         call_command(
@@ -75,8 +75,8 @@ def _dump() -> None:
             stdout=out,
             verbosity=0,
         )
-        found[database] = json.loads(out.getvalue() or "[]")
-    sys.stdout.write(json.dumps(found))
+        tables_by_database[database] = json.loads(out.getvalue() or "[]")
+    sys.stdout.write(json.dumps(tables_by_database))
 
 
 def _load() -> int:
@@ -88,14 +88,14 @@ def _load() -> int:
     from memoryhub.ops.hub_databases import prepare_databases
 
     prepare_databases()
-    given = json.load(sys.stdin)
+    rows = json.load(sys.stdin)
     if User.objects.exists() or AgentToken.objects.exists() or Membership.objects.exists():
-        return _ALREADY if _has_all(given["default"]) else _TAKEN
+        return _ALREADY if _has_all(rows["default"]) else _TAKEN
     with tempfile.TemporaryDirectory(dir=env.prepare_home()) as folder:
         # People and tokens last, because they show that all was copied
         for database in ("jobs", "default"):
             path = Path(folder) / f"{database}.json"
-            path.write_text(json.dumps(given[database]), "utf-8")
+            path.write_text(json.dumps(rows[database]), "utf-8")
             with transaction.atomic(using=database):
                 if database == "default":
                     Group.objects.all().delete()  # each hub makes them with keys of its own

@@ -41,10 +41,10 @@ class _Hub(Collector):
         sums = counters.sums()
         counted = _by_project(sums)
         up = _gauge("store_up", "Whether a project's store can be read", ["project"])
-        for project, found in facts.items():
-            up.add_metric([project], 1 if found else 0)
+        for project, values in facts.items():
+            up.add_metric([project], 1 if values else 0)
         yield up
-        readable = {project: found for project, found in facts.items() if found}
+        readable = {project: values for project, values in facts.items() if values}
         yield from _of_stores(readable)
         yield from _of_appends(readable, counted)
         yield from _of_counters(counted, sums.get(counters.NO_STORE, {}))
@@ -83,8 +83,8 @@ def _counts(table: str, column: str) -> dict[str, int]:
 
 
 def _turn_events() -> int:
-    found = rows.fetch("SELECT coalesce(sum(event_count), 0) FROM sessions_app_turn")
-    count: int = found[0][0]
+    sums = rows.fetch("SELECT coalesce(sum(event_count), 0) FROM sessions_app_turn")
+    count: int = sums[0][0]
     return count
 
 
@@ -110,16 +110,16 @@ _QUERIES: dict[str, Callable[[], Any]] = {
 
 
 def _of_stores(facts: dict[str, Facts]) -> Iterator[Metric]:
-    yield _plain(_gauge("events", "Events in a project's log", ["project"]), facts, "events")
-    yield _plain(_gauge("memories", "Memories that are not deleted", ["project"]), facts, "memories")
-    yield _plain(_gauge("store_bytes", "Size of a project's store with its WAL", ["project"]), facts, "bytes")
+    yield _plain_metrics(_gauge("events", "Events in a project's log", ["project"]), facts, "events")
+    yield _plain_metrics(_gauge("memories", "Memories that are not deleted", ["project"]), facts, "memories")
+    yield _plain_metrics(_gauge("store_bytes", "Size of a project's store with its WAL", ["project"]), facts, "bytes")
     yield _labelled(_gauge("sessions", "Sessions by status", ["project", "status"]), facts, "sessions")
     yield _labelled(_gauge("turns", "Turns by status", ["project", "status"]), facts, "turns")
     lag = _gauge("projection_lag_events", "Events that a projector has not applied yet", ["project", "projector"])
     yield _labelled(lag, facts, "lags")
     completion = _gauge("turn_completion_ratio", "Closed turns among ended turns", ["project"])
-    for project, found in facts.items():
-        closed, over = found["turns"]["closed"], found["turns"]["closed"] + found["turns"]["incomplete"]
+    for project, values in facts.items():
+        closed, over = values["turns"]["closed"], values["turns"]["closed"] + values["turns"]["incomplete"]
         if over:
             completion.add_metric([project], closed / over)
     yield completion
@@ -128,8 +128,8 @@ def _of_stores(facts: dict[str, Facts]) -> Iterator[Metric]:
 def _of_appends(facts: dict[str, Facts], counted: dict[str, dict[str, float]]) -> Iterator[Metric]:
     events = CounterMetricFamily(f"{PREFIX}turn_events", "Events appended in turns", labels=["project"])
     ratio = _gauge("append_rejection_ratio", "Refused calls among all calls that append in a turn", ["project"])
-    for project, found in facts.items():
-        appended = found["turn_events"]
+    for project, values in facts.items():
+        appended = values["turn_events"]
         events.add_metric([project], appended)
         refused = sum(value for _, value in _values_of(counted.get(project, {}), REJECTIONS.name))
         if appended + refused:
@@ -164,19 +164,19 @@ def _counter(counter: counters.Counter, counted: dict[str, dict[str, float]]) ->
 def _histogram(timer: counters.Timer, counted: dict[str, dict[str, float]]) -> Metric:
     family = HistogramMetricFamily(PREFIX + timer.name, timer.help, labels=["project", timer.label])
     for project, values in counted.items():
-        found = dict(_values_of(values, timer.name))
-        for label in dict.fromkeys(key.rpartition("|")[0] for key in found):
-            family.add_metric([project, label], *_buckets(found, label))
+        sums = dict(_values_of(values, timer.name))
+        for label in dict.fromkeys(key.rpartition("|")[0] for key in sums):
+            family.add_metric([project, label], *_buckets(sums, label))
     return family
 
 
 # Cumulative buckets of one label, and the sum of its seconds
-def _buckets(found: dict[str, float], label: str) -> tuple[list[tuple[str, float]], float]:
+def _buckets(sums: dict[str, float], label: str) -> tuple[list[tuple[str, float]], float]:
     total, buckets = 0.0, []
     for bound in [*map(str, counters.BUCKETS), "+Inf"]:
-        total += found.get(f"{label}|{bound}", 0.0)
+        total += sums.get(f"{label}|{bound}", 0.0)
         buckets.append((bound, total))
-    return buckets, found.get(f"{label}|sum", 0.0)
+    return buckets, sums.get(f"{label}|sum", 0.0)
 
 
 def _values_of(values: dict[str, float], name: str) -> list[tuple[str, float]]:
@@ -193,14 +193,14 @@ def _gauge(name: str, text: str, labels: list[str]) -> GaugeMetricFamily:
     return GaugeMetricFamily(PREFIX + name, text, labels=labels)
 
 
-def _plain(family: GaugeMetricFamily, facts: dict[str, Facts], fact: str) -> Metric:
-    for project, found in facts.items():
-        family.add_metric([project], found[fact])
+def _plain_metrics(family: GaugeMetricFamily, facts: dict[str, Facts], fact: str) -> Metric:
+    for project, values in facts.items():
+        family.add_metric([project], values[fact])
     return family
 
 
 def _labelled(family: GaugeMetricFamily, facts: dict[str, Facts], fact: str) -> Metric:
-    for project, found in facts.items():
-        for label, value in found[fact].items():
+    for project, values in facts.items():
+        for label, value in values[fact].items():
             family.add_metric([project, label], value)
     return family

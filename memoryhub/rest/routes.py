@@ -23,7 +23,7 @@ from memoryhub.ops.serving.drain import drain_before_reading
 from memoryhub.registry import members
 from memoryhub.registry.members import MemberSet
 from memoryhub.rest.framework import header_of
-from memoryhub.transfer.folder import Form, Selection, export_archive
+from memoryhub.transfer.folder import ExportSelection, FolderForm, export_archive
 from memoryhub.transfer.jsonl import export_lines
 from sessions_app.events.sessions import Slug
 from sessions_app.hook_parser import HookEvent, answer_for_client, parse_hook, place_event
@@ -36,7 +36,7 @@ _PIECE = 64 * 1024
 _TYPES = {"jsonl": "application/x-ndjson", "tar.gz": "application/gzip", "csv": "text/csv"}
 
 
-class ExportRequest(Selection):
+class ExportRequest(ExportSelection):
     """The form of an export, and what it contains."""
 
     form: Literal["jsonl", "markdown", "obsidian"] = Field(
@@ -60,14 +60,14 @@ def export(request: HttpRequest, command: Query[ExportRequest]) -> Any:
 
     `memory-hub import jsonl` imports it. ``markdown`` and ``obsidian`` have one file for each memory and decision.
     """
-    selected = command.model_dump(include=set(Selection.model_fields), exclude_defaults=True)
+    selected = command.model_dump(include=set(ExportSelection.model_fields), exclude_defaults=True)
     if command.form == "jsonl":
         demand(Act.GOVERN, to="export the whole store")
         if selected:
             raise Invalid(f"jsonl exports the whole store; leave out {', '.join(selected)}, or ask for markdown")
         return _streamed(request, lambda: map(str.encode, export_lines()), "jsonl")
-    selection = Selection.model_validate(selected)
-    return _streamed(request, lambda: export_archive(Form(command.form), selection), "tar.gz")
+    selection = ExportSelection.model_validate(selected)
+    return _streamed(request, lambda: export_archive(FolderForm(command.form), selection), "tar.gz")
 
 
 @export_routes.get(

@@ -36,12 +36,12 @@ _DECISION = "decision"
 Kind = StrEnum("Kind", {**{kind.name: kind.value for kind in MemoryKind}, "DECISION": _DECISION})  # type: ignore[misc]
 
 
-class Form(StrEnum):
+class FolderForm(StrEnum):
     MARKDOWN = "markdown"
     OBSIDIAN = "obsidian"
 
 
-class Selection(Command):
+class ExportSelection(Command):
     """What an export contains; by default every memory and decision in force."""
 
     kind: list[Kind] = Field(default_factory=list, description="of memories, or decision; default: all")
@@ -51,7 +51,7 @@ class Selection(Command):
     until: Moment | None = Field(None, description="created before")
 
 
-def export_files(form: Form, selection: Selection) -> Iterator[tuple[str, str]]:
+def export_files(form: FolderForm, selection: ExportSelection) -> Iterator[tuple[str, str]]:
     """Yield the relative path and the text of each file of the current store: memories, then decisions.
 
     Deleted, rejected and quarantined memories and decisions are left out; a link to one is a plain number.
@@ -62,8 +62,8 @@ def export_files(form: Form, selection: Selection) -> Iterator[tuple[str, str]]:
 
 
 class _FolderExport:
-    def __init__(self, form: Form, selection: Selection) -> None:
-        self._is_vault = form is Form.OBSIDIAN
+    def __init__(self, form: FolderForm, selection: ExportSelection) -> None:
+        self._is_vault = form is FolderForm.OBSIDIAN
         kinds = [kind for kind in selection.kind if kind != _DECISION]
         memories = Memory.objects.live().tagged(*selection.tag)
         if selection.kind:
@@ -80,7 +80,7 @@ class _FolderExport:
     def memory_files(self) -> Iterator[tuple[str, str]]:
         for memories in _batches(self._memories):
             relations = relations_of([memory.id for memory in memories])
-            ends = {relation[end]["id"] for found in relations.values() for relation in found for end in _ENDS}
+            ends = {relation[end]["id"] for listed in relations.values() for relation in listed for end in _ENDS}
             names = self._names(ends)
             for memory in memory_views(memories):
                 text = self._memory(memory, relations[memory["id"]], names)
@@ -88,21 +88,21 @@ class _FolderExport:
 
     def decision_files(self) -> Iterator[tuple[str, str]]:
         for decisions in _batches(self._decisions):
-            shown = decision_views(decisions, with_heads=False)
-            named = {edge["to"] for decision in shown for edge in decision["edges"]}
-            named |= {successor for decision in shown for successor in decision["superseded_by"]}
+            views = decision_views(decisions, with_heads=False)
+            named = {edge["to"] for decision in views for edge in decision["edges"]}
+            named |= {successor for decision in views for successor in decision["superseded_by"]}
             names = dict(self._decisions.filter(id__in=named).values_list("id", "title"))
             files = {decision_id: file_name(decision_id, title) for decision_id, title in names.items()}
-            for decision in shown:
+            for decision in views:
                 text = madr_document(decision, files)
                 text = _with_wiki_links(text, files.values()) if self._is_vault else text
                 yield f"decisions/{file_name(decision['id'], decision['title'])}", text
 
     def _names(self, ids: Iterable[int]) -> dict[int, tuple[str, str]]:
         """Map the ids that are exported to the folder and the title."""
-        wanted = list(ids)
-        memories = self._memories.filter(id__in=wanted).values_list("id", "title")
-        decisions = self._decisions.filter(id__in=wanted).values_list("id", "title")
+        unnamed = list(ids)
+        memories = self._memories.filter(id__in=unnamed).values_list("id", "title")
+        decisions = self._decisions.filter(id__in=unnamed).values_list("id", "title")
         return {
             **{memory_id: ("memories", title) for memory_id, title in memories},
             **{decision_id: ("decisions", title) for decision_id, title in decisions},
@@ -123,8 +123,8 @@ class _FolderExport:
         body = [f"# {flat(memory['title'])}", memory["content"], *(["\n".join(links)] if links else [])]
         return with_front_matter(matter, "\n\n".join(body) + "\n")
 
-    def _relation(self, relation: Mapping[str, Any], own: int, names: Mapping[int, tuple[str, str]]) -> str:
-        is_source = relation["source"]["id"] == own
+    def _relation(self, relation: Mapping[str, Any], memory_id: int, names: Mapping[int, tuple[str, str]]) -> str:
+        is_source = relation["source"]["id"] == memory_id
         link = self._link(relation["target" if is_source else "source"], names)
         word = relation["relation"].replace("_", " ")
         return f"- {word} {link}" if is_source else f"- {link} {word} this"
@@ -142,14 +142,14 @@ _ENDS = ("source", "target")
 
 
 def _period(column: str, since: datetime | None, until: datetime | None) -> dict[str, datetime]:
-    wanted = {f"{column}__gte": since, f"{column}__lt": until}
-    return {name: moment for name, moment in wanted.items() if moment}
+    bounds = {f"{column}__gte": since, f"{column}__lt": until}
+    return {name: moment for name, moment in bounds.items() if moment}
 
 
 # By ids, not with one cursor: each batch is a short read, and the store can change between them.
-def _batches(found: Any) -> Iterator[list[Any]]:
+def _batches(rows: Any) -> Iterator[list[Any]]:
     last = 0
-    while batch := list(found.filter(id__gt=last).order_by("id")[:_BATCH]):
+    while batch := list(rows.filter(id__gt=last).order_by("id")[:_BATCH]):
         yield batch
         last = batch[-1].id
 
@@ -166,7 +166,7 @@ def _with_wiki_links(text: str, files: Iterable[str]) -> str:
     return text
 
 
-def write_folder(folder: Path, form: Form, selection: Selection, *, force: bool = False) -> int:
+def write_folder(folder: Path, form: FolderForm, selection: ExportSelection, *, force: bool = False) -> int:
     """Write the files of an export below a folder and return their number; files of other names are left alone.
 
     Raises:
@@ -211,7 +211,7 @@ def _make(folder: Path) -> None:
         raise Invalid(f"{folder} is a link, which may lead elsewhere; name another folder")
 
 
-def export_archive(form: Form, selection: Selection) -> Iterator[bytes]:
+def export_archive(form: FolderForm, selection: ExportSelection) -> Iterator[bytes]:
     """Yield the files of an export as a gzipped tar archive, in pieces."""
     sink = _Sink()
     with tarfile.open(name=None, mode="w|gz", fileobj=cast("IO[bytes]", sink)) as archive:

@@ -36,7 +36,7 @@ from memoryhub.core.slugs import project_id_of
 from memoryhub.core.stores.store import list_projects, project_store, use_store
 from memoryhub.core.text import flat, shortened
 from memoryhub.core.validation import explain
-from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Report, SessionRecord
+from memoryhub.transfer.records import ImportReport, LeftOutRecord, MemoryRecord, Record, SessionRecord
 from sessions_app.services.past_sessions import (
     Fate,
     PastSession,
@@ -85,34 +85,34 @@ class Importer:
     only: str = ""
     _plans: dict[str, ProjectImport] = field(default_factory=dict, init=False)
 
-    def preview(self, records: Iterable[Record]) -> list[Report]:
+    def preview(self, records: Iterable[Record]) -> list[ImportReport]:
         """Return what ``run`` would do; writes nothing, and creates no project."""
         for project, group in self._groups(records):
             self._plan(project).preview(group)
         return self._reports()
 
-    def run(self, records: Iterable[Record], *, place: str, progress: Progress = lambda _: None) -> list[Report]:
+    def run(self, records: Iterable[Record], *, place: str, progress: Progress = lambda _: None) -> list[ImportReport]:
         """Import records as one batch a project. Records of an earlier import are revised where they differ.
 
         What was written before an error stays, and can be undone with the batch; importing again writes the rest.
         """
-        done = 0
+        count = 0
         for project, group in self._groups(records):
             self._plan(project).write(group, place)
-            progress(done := done + len(group))
+            progress(count := count + len(group))
         for plan in self._plans.values():
             plan.finish()
         return self._reports()
 
     def _groups(self, records: Iterable[Record]) -> Iterator[tuple[str, list[Record]]]:
-        for chunk in _chunks(records):
+        for chunk in _record_chunks(records):
             groups: dict[str, list[Record]] = {}
             for record in chunk:
                 groups.setdefault(self._target(record), []).append(record)
             yield from ((project, group) for project, group in groups.items() if self.only in ("", project))
 
     def _target(self, record: Record) -> str:
-        name = "" if self.is_only or isinstance(record, LeftOut) else record.project
+        name = "" if self.is_only or isinstance(record, LeftOutRecord) else record.project
         return project_of(name, self.project)
 
     def _plan(self, project: str) -> ProjectImport:
@@ -123,11 +123,11 @@ class Importer:
             )
         return self._plans.setdefault(project, ProjectImport(self.tool, project))
 
-    def _reports(self) -> list[Report]:
+    def _reports(self) -> list[ImportReport]:
         return [plan.report for plan in self._plans.values()]
 
 
-def _chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
+def _record_chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
     chunk: list[Record] = []
     size = 0
     for record in records:
@@ -160,7 +160,7 @@ class ProjectImport:
     """Decides what becomes of each record in one project, and writes it."""
 
     def __init__(self, tool: str, project: str) -> None:
-        self.report = Report(project)
+        self.report = ImportReport(project)
         self._tool = tool
         self._texts: set[str] = set()
         # Texts of guidelines: notes of the same text are deleted
@@ -174,7 +174,7 @@ class ProjectImport:
             for planned in self._sessions(records, is_new=not exists):
                 self._attempt(planned, lambda of: {name for *_, draft in drafts_of(of) for name in draft.redactions})
             for command in self._memories(records, is_new=not exists):
-                self.report.secrets.update(log.prepare(MEMORY_WRITTEN, _state(command)).redactions)
+                self.report.secrets.update(log.prepare(MEMORY_WRITTEN, _memory_state(command)).redactions)
             if exists and self.report.changes:
                 self.report.replaced = count_repeated(self._rule_hashes)
 
@@ -220,15 +220,15 @@ class ProjectImport:
             self.report.sessions_extended -= planned.fate is Fate.EXTENDED
 
     def _sessions(self, records: Sequence[Record], *, is_new: bool = False) -> list[PlannedSession]:
-        found = []
+        sessions = []
         for record in records:
             if isinstance(record, SessionRecord):
                 self.report.names[record.project] += 1
                 if any(turn.prompt.strip() or turn.answer.strip() for turn in record.turns) or record.summary.strip():
-                    found.append(self._past_session(record))
+                    sessions.append(self._past_session(record))
                 else:
                     self.report.leave(record.place or record.key, "the session has no text")
-        planned = [PlannedSession(past, Fate.CREATED) for past in found] if is_new else plan_past_sessions(found)
+        planned = [PlannedSession(past, Fate.CREATED) for past in sessions] if is_new else plan_past_sessions(sessions)
         fates = Counter(one.fate for one in planned)
         self.report.sessions += fates[Fate.CREATED]
         self.report.sessions_extended += fates[Fate.EXTENDED]
@@ -261,7 +261,7 @@ class ProjectImport:
         return self._differing(present, is_new=is_new)
 
     def _command(self, record: Record) -> ImportedMemory | None:
-        if isinstance(record, LeftOut):
+        if isinstance(record, LeftOutRecord):
             self.report.leave(record.place, record.why)
         if not isinstance(record, MemoryRecord):
             return None
@@ -282,36 +282,36 @@ class ProjectImport:
             raise Invalid(f"it is longer than {MAX_CONTENT:,} characters")
         if is_echo(record.content):
             raise Invalid("it is a context pack of this hub")
-        return _command(record, topic_of(self._tool, record.key))
+        return _write_command(record, topic_of(self._tool, record.key))
 
     def _differing(self, commands: Sequence[ImportedMemory], *, is_new: bool) -> list[ImportedMemory]:
-        states = [_state(command) for command in commands]
+        states = [_memory_state(command) for command in commands]
         by_topic = ExistingMemories([] if is_new else states, "")
         without_topic = [state.model_copy(update={"topic_key": None}) for state in states]
         by_text = ExistingMemories([] if is_new else without_topic, "")
-        known = [own.id for state in states if (own := by_topic.of_topic(state))]
-        imported = imported_states(known)
-        wanted = []
+        ids = [existing.id for state in states if (existing := by_topic.of_topic(state))]
+        imported = imported_states(ids)
+        differing = []
         for command, state in zip(commands, states, strict=True):
-            own = by_topic.of_topic(state)
-            given = log.prepare(MEMORY_WRITTEN, state).payload
+            existing = by_topic.of_topic(state)
+            payload = log.prepare(MEMORY_WRITTEN, state).payload
             text = f"{state.kind} {content_hash(state.content)}"
-            if own and not own.differs(given):
+            if existing and not existing.differs(payload):
                 self.report.unchanged += 1
-            elif own and own.id in imported:
-                is_changed = Existing(own.id, 1, "", imported[own.id]).differs(given)
+            elif existing and existing.id in imported:
+                is_changed = Existing(existing.id, 1, "", imported[existing.id]).differs(payload)
                 self.report.unchanged += not is_changed
                 self.report.conflicts += is_changed
                 if is_changed:
-                    self.report.leave(command.source, f"it was changed in #{own.id} since it was imported, too")
-            elif not own and (text in self._texts or by_text.of_content(state)):
+                    self.report.leave(command.source, f"it was changed in #{existing.id} since it was imported, too")
+            elif not existing and (text in self._texts or by_text.of_content(state)):
                 self.report.duplicates += 1
             else:
-                self.report.created += own is None
-                self.report.revised += own is not None
-                wanted.append(command)
+                self.report.created += existing is None
+                self.report.revised += existing is not None
+                differing.append(command)
             self._texts.add(text)
-        return wanted
+        return differing
 
 
 # Without the settings of the caller's folder, which need not be the project's
@@ -329,7 +329,7 @@ def _why(error: ValidationError | HubError) -> str:
     return explain(error) if isinstance(error, ValidationError) else error.message
 
 
-def _command(record: MemoryRecord, topic: str) -> ImportedMemory:
+def _write_command(record: MemoryRecord, topic: str) -> ImportedMemory:
     fields = {"type": record.type} if record.type else {}
     command = ImportedMemory(
         title=shortened(flat(record.title) or flat(record.content), _MAX_TITLE),
@@ -356,14 +356,14 @@ def _tags(tags: Iterable[str]) -> list[str]:
 
 def topic_of(tool: str, key: str) -> str:
     """Return the topic under which a record is found again when it is imported again."""
-    given = f"import:{tool}:{flat(key)}"
-    topic = sanitize_text(given)[0]  # as the log stores it
+    name = f"import:{tool}:{flat(key)}"
+    topic = sanitize_text(name)[0]  # as the log stores it
     digest = sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    stored = topic if topic == given and len(topic) <= _MAX_KEY else f"{topic[: _MAX_KEY - 13]}~{digest}"
+    stored = topic if topic == name and len(topic) <= _MAX_KEY else f"{topic[: _MAX_KEY - 13]}~{digest}"
     return current_topic(stored)
 
 
-def _state(command: ImportedMemory) -> MemoryWritten:
+def _memory_state(command: ImportedMemory) -> MemoryWritten:
     return MemoryWritten(**command.model_dump(exclude=_NOT_STATE, exclude_unset=True))
 
 
@@ -371,13 +371,13 @@ def _relate(relations: Sequence[tuple[str, str, str]]) -> int:
     topics = sorted({topic for source, _, target in relations for topic in (source, target)})
     ids: dict[str, int] = {}
     for start in range(0, len(topics), _TOPICS_AT_ONCE):
-        found = Memory.objects.live().filter(topic_key__in=topics[start : start + _TOPICS_AT_ONCE])
-        ids |= {str(topic): memory_id for topic, memory_id in found.values_list("topic_key", "id")}
-    made = 0
+        memories = Memory.objects.live().filter(topic_key__in=topics[start : start + _TOPICS_AT_ONCE])
+        ids |= {str(topic): memory_id for topic, memory_id in memories.values_list("topic_key", "id")}
+    count = 0
     for source, relation, target in relations:
         if source in ids and target in ids and source != target:
-            made += _related(ids[source], relation, ids[target])
-    return made
+            count += _related(ids[source], relation, ids[target])
+    return count
 
 
 def _related(source: int, relation: str, target: int) -> bool:

@@ -41,7 +41,7 @@ _SELECT = f"SELECT payload_json, payload_digest, {', '.join(FIELDS)} FROM raw_ev
 def export_lines() -> Iterator[str]:
     """Yield the lines of an export of the current store: a header, every event in order, and their number."""
     store = current_store()
-    yield _line(
+    yield _json_line(
         {"format": FORMAT, "version": FORMAT_VERSION, "store": f"{store.scope}:{store.name}", "made_by": __version__}
     )
     events = 0
@@ -53,10 +53,10 @@ def export_lines() -> Iterator[str]:
         # The stored JSON is taken as it is: the same bytes, at a fraction of the cost.
         yield f'{canonical_json(fields)[:-1]},"payload":{payload_json or "null"}}}\n'
         events += 1
-    yield _line({"events": events})
+    yield _json_line({"events": events})
 
 
-def _line(data: Any) -> str:
+def _json_line(data: Any) -> str:
     return canonical_json(data) + "\n"
 
 
@@ -64,7 +64,7 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Header(Model):
+class ExportHeader(Model):
     format: Literal["memory-hub-log"]
     version: int
     store: str = Field(max_length=200)
@@ -97,11 +97,11 @@ class EventLine(Model):
 
     @property
     def known_type(self) -> EventType[Any]:
-        found = event_type(self.event_type)
-        if found is None or self.event_version > found.version:
-            version = f" in version {self.event_version}" if found else ""
+        known = event_type(self.event_type)
+        if known is None or self.event_version > known.version:
+            version = f" in version {self.event_version}" if known else ""
             raise ValueError(f"this version does not know events of type {flat(self.event_type)[:80]!r}{version}")
-        return found
+        return known
 
     def read_payload(self, context: Renumbering, *, is_same: bool) -> tuple[Payload, Shape | None]:
         """Return the payload in this log's numbers, and which of its parts are free text, if not those of its type.
@@ -167,7 +167,7 @@ _EVENT = TypeAdapter(EventLine)
 
 
 @dataclass(frozen=True, slots=True)
-class Export:
+class ExportFile:
     """An export in a file, which can be read more than once."""
 
     path: Path
@@ -218,17 +218,17 @@ def _void_of(line: bytes) -> list[int]:
 def _check_header(file: BinaryIO) -> None:
     try:
         data = json.loads(file.readline(1000))
-        found = data["version"] if data["format"] == FORMAT else None
+        version = data["version"] if data["format"] == FORMAT else None
     except (ValueError, TypeError, KeyError, RecursionError):
-        found = None
-    if found is None:
+        version = None
+    if version is None:
         raise Invalid("the file is no export of a store; make one with `memory-hub export jsonl`")
-    if found != FORMAT_VERSION:
+    if version != FORMAT_VERSION:
         raise Invalid(
-            f"the export has format version {str(found)[:20]}, and this version of Memory Hub reads {FORMAT_VERSION}"
+            f"the export has format version {str(version)[:20]}, and this version of Memory Hub reads {FORMAT_VERSION}"
         )
     try:
-        Header.model_validate(data)
+        ExportHeader.model_validate(data)
     except ValidationError as error:
         raise Invalid(f"line 1: {explain(error)}") from error
 

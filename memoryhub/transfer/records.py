@@ -61,18 +61,18 @@ class SessionRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOutRecord:
     """What is not imported, and why."""
 
     place: str
     why: str
 
 
-Record = MemoryRecord | SessionRecord | LeftOut
+Record = MemoryRecord | SessionRecord | LeftOutRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ImportSource:
     """A tool whose data can be imported.
 
     ``read`` yields records in a stable order and writes nothing, not even beside the files. It raises ``Invalid`` with
@@ -102,7 +102,7 @@ _MOST_NAMED = 100
 
 
 @dataclass
-class Report:
+class ImportReport:
     """What an import does, or would do, in one project."""
 
     project: str
@@ -128,7 +128,7 @@ class Report:
     secrets: Counter[str] = field(default_factory=Counter)
     # The source's names of this project, with the number of records
     names: Counter[str] = field(default_factory=Counter)
-    left_out: list[LeftOut] = field(default_factory=list)
+    left_out: list[LeftOutRecord] = field(default_factory=list)
     left_out_count: int = 0
     # The batch, None for a preview, or if there was nothing to import
     batch: int | None = None
@@ -144,28 +144,28 @@ class Report:
     def leave(self, place: str, why: str) -> None:
         self.left_out_count += 1
         if len(self.left_out) < _MOST_NAMED:
-            self.left_out.append(LeftOut(place, why))
+            self.left_out.append(LeftOutRecord(place, why))
 
 
 # Items of one kind that a line names
 _MOST_BATCHES_NAMED = 5
 
 
-def report_line(report: Report) -> str:
+def report_line(report: ImportReport) -> str:
     named = sorted(flat(name) for name in report.names if name not in ("", report.project))
-    known_as = f" (there {_names(named)})" if named else ""
+    known_as = f" (there {_first_names(named)})" if named else ""
     secrets = ", ".join(f"{count} {name}" for name, count in report.secrets.items())
     masked = f"; masked: {secrets}" if secrets else ""
     return f"into {report.project}{known_as}: {counts_text(report.counts) or 'nothing'}{masked}"
 
 
-def left_out_lines(report: Report) -> Iterator[str]:
+def left_out_lines(report: ImportReport) -> Iterator[str]:
     """Yield a line for each reason."""
     places: dict[str, list[str]] = {}
-    for left in report.left_out:
-        places.setdefault(flat(left.why), []).append(flat(left.place))
+    for item in report.left_out:
+        places.setdefault(flat(item.why), []).append(flat(item.place))
     for why, alike in places.items():
-        yield f"left out, {why}: {_names(alike)}"
+        yield f"left out, {why}: {_first_names(alike)}"
     if report.left_out_count > len(report.left_out):
         yield f"and {report.left_out_count - len(report.left_out)} more that are left out"
 
@@ -176,6 +176,6 @@ def batch_line(batch: Batch) -> str:
     return flat("  ".join(filter(None, [*facts, counts_text(batch.counts), state])))
 
 
-def _names(names: list[str]) -> str:
+def _first_names(names: list[str]) -> str:
     more = f" and {len(names) - _MOST_BATCHES_NAMED} more" if len(names) > _MOST_BATCHES_NAMED else ""
     return f"{', '.join(names[:_MOST_BATCHES_NAMED])}{more}"

@@ -26,7 +26,7 @@ from memoryhub.core.secrets.sanitize import Shape
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
 from memoryhub.registry.access_history import noting_moves
-from memoryhub.transfer.jsonl import UNFIT, EventLine, Export, refusal, require_earlier
+from memoryhub.transfer.jsonl import UNFIT, EventLine, ExportFile, refusal, require_earlier
 from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED, CommitRecorded, SessionStarted
 from sessions_app.events.sessions import TURN_BEGAN, TurnBegan
 
@@ -51,7 +51,7 @@ class ReplayReport:
     unredacted: list[int] = field(default_factory=list)
 
 
-def replay_export(export: Export, progress: Callable[[int], None] = lambda _: None) -> ReplayReport:
+def replay_export(export: ExportFile, progress: Callable[[int], None] = lambda _: None) -> ReplayReport:
     """Append the events of an export to the current store in one transaction.
 
     An empty store gets the same positions, and so the same ids. In any other store the events get new positions, which
@@ -121,10 +121,10 @@ class Replay:
         self._count(reason)
 
     def _is_settled(self, event: EventLine) -> bool:
-        found = rows.fetch("SELECT position, stream_id FROM raw_events WHERE event_id = %s", [event.event_id])
-        if found:
+        events = rows.fetch("SELECT position, stream_id FROM raw_events WHERE event_id = %s", [event.event_id])
+        if events:
             self.report.known += 1
-            self._positions[-1] = self._known(event, *found[0])
+            self._positions[-1] = self._known(event, *events[0])
             return True
         reason = self._unwanted(event)
         if reason:
@@ -158,8 +158,8 @@ class Replay:
     def _is_continued(self, event: EventLine) -> bool:
         if event.stream_seq == 1 or not event.known_type.changes_stream:
             return False
-        own = "SELECT max(stream_seq) FROM raw_events WHERE stream_id = %s"
-        return (rows.fetch(own, [self._context.stream(event.stream_id)])[0][0] or 0) >= event.stream_seq
+        last = "SELECT max(stream_seq) FROM raw_events WHERE stream_id = %s"
+        return (rows.fetch(last, [self._context.stream(event.stream_id)])[0][0] or 0) >= event.stream_seq
 
     def _draft(self, event: EventLine) -> Draft[Any] | EventType[Any]:
         kind = event.known_type
@@ -211,8 +211,8 @@ class Replay:
         self.report.added += 1
 
     def _position_of(self, position: int) -> int | None:
-        found = self._positions[require_earlier(position, len(self._positions) - 1)]
-        return None if found == LEFT_OUT else found
+        renumbered = self._positions[require_earlier(position, len(self._positions) - 1)]
+        return None if renumbered == LEFT_OUT else renumbered
 
     def _count(self, reason: str) -> None:
         self.report.left_out[reason] = self.report.left_out.get(reason, 0) + 1
@@ -221,10 +221,10 @@ class Replay:
 # The digests of redacted payloads depend on their salts, which are new.
 def _with_digests(draft: Draft[Any]) -> Draft[Any]:
     positions = sorted(draft.payload.digests)
-    found = rows.fetch(f"{_PRESENT} WHERE position IN {IDS}", [json.dumps(positions)])
+    events = rows.fetch(f"{_PRESENT} WHERE position IN {IDS}", [json.dumps(positions)])
     digests = {
         position: digest if payload_json is None else payload_digest(salt, payload_json)
-        for position, digest, salt, payload_json in found
+        for position, digest, salt, payload_json in events
     }
     payload = draft.payload.model_copy(update={"digests": digests})
     data = {**draft.data, "digests": {str(position): digest for position, digest in digests.items()}}
@@ -245,8 +245,8 @@ def find_existing(kind: EventType[Any], payload: Payload) -> int:
         return 0
     sql, values = find
     parameters = values(payload)
-    found = rows.fetch(sql, parameters) if all(value is not None for value in parameters) else []
-    return found[0][0] if found else 0
+    matches = rows.fetch(sql, parameters) if all(value is not None for value in parameters) else []
+    return matches[0][0] if matches else 0
 
 
 def _topic(payload: MemoryWritten) -> list[Any]:
@@ -288,31 +288,31 @@ _FIND: dict[str, tuple[str, Callable[[Any], list[Any]]]] = {
 # A stream cannot be read without its first event. So an erasure of it takes this store's own events of the stream too;
 # retention, and the undo of an import, leave such streams as they are.
 def erasing_here(erased: log.PayloadErased, *, by_job: bool) -> log.PayloadErased:
-    own = _own_events(erased.positions)
+    own_positions = _own_events(erased.positions)
     if not by_job:
-        whole = {*erased.positions, *chain.from_iterable(own.values())}
+        whole = {*erased.positions, *chain.from_iterable(own_positions.values())}
         return erased.model_copy(update={"positions": sorted(whole)})
-    positions = _outside(erased.positions, own)
-    streams = [stream for stream in erased.streams if stream not in own]
+    positions = _outside(erased.positions, own_positions)
+    streams = [stream for stream in erased.streams if stream not in own_positions]
     return erased.model_copy(update={"positions": positions, "streams": streams})
 
 
 def undoing_here(undone: ImportUndone) -> ImportUndone:
-    own = _own_events(undone.void)
-    return undone.model_copy(update={"void": _outside(undone.void, own)}) if own else undone
+    positions = _own_events(undone.void)
+    return undone.model_copy(update={"void": _outside(undone.void, positions)}) if positions else undone
 
 
 def _outside(positions: Sequence[int], streams: Collection[str]) -> list[int]:
-    found = rows.fetch(f"SELECT position, stream_id FROM raw_events WHERE position IN {IDS}", [json.dumps(positions)])
-    left = [position for position, stream in found if stream not in streams]
-    if positions and not left:
+    events = rows.fetch(f"SELECT position, stream_id FROM raw_events WHERE position IN {IDS}", [json.dumps(positions)])
+    outside = [position for position, stream in events if stream not in streams]
+    if positions and not outside:
         raise LeftOut(positions[0])
-    return left
+    return outside
 
 
 def _own_events(positions: Sequence[int]) -> dict[str, list[int]]:
     listed = json.dumps(positions)
-    own: dict[str, list[int]] = {}
+    events: dict[str, list[int]] = {}
     for position, stream in rows.fetch(_OWN, [listed, listed]):
-        own.setdefault(stream, []).append(position)
-    return own
+        events.setdefault(stream, []).append(position)
+    return events

@@ -23,7 +23,7 @@ from memoryhub.core.background import UNKNOWN_TASK, find_task
 from memoryhub.core.permissions import Act, current_place, may
 from memoryhub.core.stores.store import current_store
 from memoryhub.ops.jobs.status import source_of_jobs
-from memoryhub.ops.serving.live import Source, source_of_store
+from memoryhub.ops.serving.live import LiveSource, source_of_store
 
 # Sent by ``live.js`` when it fetches a page again
 HEADER = "Hub-Live"
@@ -42,7 +42,7 @@ class NoMessages(BaseStorage):
 class LiveResponse(StreamingHttpResponse):
     """The head of a stream; the bridge to the ASGI server sends its messages (decision 57)."""
 
-    def __init__(self, request: HttpRequest, source: Source) -> None:
+    def __init__(self, request: HttpRequest, source: LiveSource) -> None:
         super().__init__([], content_type="text/event-stream; charset=utf-8", headers={"Cache-Control": "no-store"})
         self.source = source
         self.person = request.user.get_username()
@@ -76,7 +76,7 @@ def follow_task(request: HttpRequest, task_id: str) -> HttpResponseBase:
     task = find_task(task_id)
     if task is None:
         return HttpResponse(status=204)  # the browser does not connect again
-    return LiveResponse(request, Source(f"task {task.id}", lambda: task.version, lambda: task.version))
+    return LiveResponse(request, LiveSource(f"task {task.id}", lambda: task.version, lambda: task.version))
 
 
 @never_cache

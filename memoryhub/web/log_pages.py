@@ -12,7 +12,7 @@ from memories.timeline import stats
 from memoryhub.core import log
 from memoryhub.core.log.chain import check_links
 from memoryhub.core.log.digests import GENESIS
-from memoryhub.core.log.event_view import as_of
+from memoryhub.core.log.views import as_of
 from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import SEARCH_MODES
 from memoryhub.core.schemas import Listing

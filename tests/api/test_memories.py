@@ -12,7 +12,7 @@ from memoryhub.core.paging import estimate_tokens
 from memoryhub.registry.tokens import TokenCreate, create_token
 from memoryhub.rest.api import api
 from memoryhub.rest.auth import read_token
-from memoryhub.transfer.jsonl import Export
+from memoryhub.transfer.jsonl import ExportFile
 from memoryhub.transfer.replaying import replay_export
 from tests.api.client import RestTestCase
 
@@ -296,7 +296,7 @@ class ExportTests(RestTestCase):
         with self.store("alpha"):
             digests = log.table_digests()
         with self.store("copy"):
-            replay_export(Export(path))
+            replay_export(ExportFile(path))
             self.assertEqual(log.table_digests(), digests)
 
     def test_files_are_streamed_as_an_archive_and_other_questions_refused(self) -> None:

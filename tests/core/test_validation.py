@@ -20,7 +20,7 @@ from memories.schemas.links import TagAttach
 from memoryhub.core import clock
 from memoryhub.core.schemas import STORED, EntityId, Line, Tag
 from memoryhub.core.validation import command_from, explain, explain_faults
-from memoryhub.transfer.folder import Selection as FolderSelection
+from memoryhub.transfer.folder import ExportSelection as FolderSelection
 from sessions_app.audit import EventWindow
 from sessions_app.schemas import CommitRecord
 

@@ -29,7 +29,7 @@ from memoryhub.core import clock
 from memoryhub.core.jobs import Run, find_job
 from memoryhub.core.stores.store import project_store
 from memoryhub.ops.jobs import install_schedules, run_job
-from memoryhub.ops.jobs.running import Target
+from memoryhub.ops.jobs.running import JobTarget
 from memoryhub.ops.jobs.schedules import JobPlan, change_plan
 from memoryhub.registry.people import PersonAdd, add_person
 from tests.admin.base import AdminTestCase, text_of
@@ -234,7 +234,7 @@ class RetentionOtherDoorsTests(RetentionTestCase):
 
     def retain_at(self, now: datetime, **later: float) -> str:
         with clock.frozen(now + timedelta(**later)):
-            (outcome,) = run_job(job=find_job("retention"), targets=[Target(ALPHA)], asked_by="a test")
+            (outcome,) = run_job(job=find_job("retention"), targets=[JobTarget(ALPHA)], asked_by="a test")
         return str(outcome.message)
 
     def test_the_job_deletes_at_its_second_run_and_asks_nobody(self):

@@ -19,8 +19,8 @@ from memoryhub.core import log
 from memoryhub.core.log.read import last_erasure
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
-from memoryhub.transfer.folder import Form
-from memoryhub.transfer.mirror.scan import Report
+from memoryhub.transfer.folder import FolderForm
+from memoryhub.transfer.mirror.scan import MirrorReport
 from memoryhub.transfer.mirror.service import Mirror
 from tests import tampering
 from tests.governance.test_redaction import RedactionTestCase
@@ -44,8 +44,8 @@ class DerivedNamesCase(RedactionTestCase):
         (self.documents / "people.md").write_text(text)
         import_markdown(directory=self.documents)
 
-    def mirror(self) -> Report:
-        return Mirror(self.folder, Form.MARKDOWN).run()
+    def mirror(self) -> MirrorReport:
+        return Mirror(self.folder, FolderForm.MARKDOWN).run()
 
     def forms_left(self, *forms: str) -> dict[str, list[str]]:
         """Return the files of the home and of the mirror, and the tables, whose content or name has a form."""

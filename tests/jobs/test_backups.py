@@ -27,7 +27,7 @@ from memoryhub.ops.backups.files import backups_of, kept_before_restores
 from memoryhub.ops.backups.restoring import Restored, restore
 from memoryhub.ops.backups.service import back_up_store, back_up_store_to
 from memoryhub.ops.jobs import run_job
-from memoryhub.ops.jobs.running import Target
+from memoryhub.ops.jobs.running import JobTarget
 from memoryhub.ops.serving import process
 from tests.forks import Fork
 from tests.mcp.client import wait_until
@@ -161,7 +161,7 @@ class BackupTests(BackupTestCase):
         self.assertRegex(first, r"^project alpha: 1 event copied and verified: .*Z\.db$")
         self.assertEqual(others, ["hub.db: does not exist yet"])
         self.assertFalse((self.home / "backups" / "hub").exists())
-        (outcome,) = run_job(job=find_job("backup"), targets=[Target()], asked_by="test")
+        (outcome,) = run_job(job=find_job("backup"), targets=[JobTarget()], asked_by="test")
         self.assertEqual((outcome.result, outcome.message), ("ok", ""))
 
     def test_a_file_of_ones_own_is_never_overwritten(self) -> None:

@@ -33,7 +33,8 @@ from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import project_store
 from memoryhub.demo.project import make_demo
 from memoryhub.ops.backups.service import back_up_store
-from memoryhub.ops.doctor import examine_hub, examine_store
+from memoryhub.ops.doctor.service import examine_hub
+from memoryhub.ops.doctor.store import examine_store
 from memoryhub.ops.jobs import install_schedules, run_job
 from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session

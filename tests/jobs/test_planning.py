@@ -24,8 +24,8 @@ from memoryhub.core.stores.store import project_store
 from memoryhub.models import JobRun
 from memoryhub.ops import health, jobs
 from memoryhub.ops.jobs import run_job, running
-from memoryhub.ops.jobs.running import Target
-from memoryhub.ops.jobs.schedules import HOWS, JobPlan, Plan, change_plan, default_of, plans, queued
+from memoryhub.ops.jobs.running import JobTarget
+from memoryhub.ops.jobs.schedules import HOWS, JobPlan, SchedulePlan, change_plan, default_of, plans, queued
 from memoryhub.ops.jobs.status import status_of_job
 from memoryhub.registry.people import PersonAdd, add_person
 from memoryhub.web.signin import ensure_owner
@@ -47,12 +47,12 @@ class PlanTestCase(HubTestCase):
         with self.store("alpha"):
             pass
 
-    def plan(self, job: str = "backup") -> Plan:
+    def plan(self, job: str = "backup") -> SchedulePlan:
         return plans()[job]
 
 
 class ServiceTests(PlanTestCase):
-    def change(self, job: str = "backup", **values: str) -> Plan:
+    def change(self, job: str = "backup", **values: str) -> SchedulePlan:
         return change_plan(command=JobPlan.model_validate({"job": job, **values}))
 
     def test_each_job_begins_as_its_definition_says(self) -> None:
@@ -212,7 +212,7 @@ class JobsPageTests(HubTestCase):
         JobRun.objects.filter(store="store:project:beta").update(result="failed", message="the chain <broke>")
         page = self.page()
         self.assertIn("Project beta: the chain &lt;broke&gt;", page)
-        with running.hold_lease(find_job("rebuild"), Target(project_store("alpha")), asked_by="ada") as held:
+        with running.hold_lease(find_job("rebuild"), JobTarget(project_store("alpha")), asked_by="ada") as held:
             held.report(250, 1000)
             page = self.page()
         bar = '<progress class="long-progress" max="1000" value="250" aria-label="Progress of rebuild"></progress>'

@@ -46,7 +46,7 @@ from memoryhub.core.permissions import Act, Grant, use_grant
 from memoryhub.core.stores.store import StoreId, project_store, use_store
 from memoryhub.demo.project import demo_store, make_demo
 from memoryhub.transfer.bundles import age, applying, archive
-from memoryhub.transfer.bundles.applying import Applied, MergeReport, Outcome, apply_bundle, preview_bundle
+from memoryhub.transfer.bundles.applying import Applied, BundleOutcome, MergeReport, apply_bundle, preview_bundle
 from memoryhub.transfer.bundles.archive import Bundle, check, create_bundle, open_bundle
 from tests import forks, tampering
 from tests.databases import at_home
@@ -147,7 +147,7 @@ class ContinuingTests(TwoHubsTestCase):
         bundle = self.bundle(demo_store())
         self.assertEqual(self.file.stat().st_mode & 0o777, 0o600)
         with self.other_hub():
-            for outcome in (Outcome.ADOPTED, Outcome.CONTAINED):
+            for outcome in (BundleOutcome.ADOPTED, BundleOutcome.CONTAINED):
                 self.assertEqual(self.apply(bundle, demo_store()).outcome, outcome)
                 self.assertEqual(state(demo_store()), before)
 
@@ -164,7 +164,7 @@ class ContinuingTests(TwoHubsTestCase):
             step()
             before, longer = state(), self.bundle()
             with self.subTest(step=step), self.other_hub():
-                self.assertEqual(self.apply(longer).outcome, Outcome.FORWARDED)
+                self.assertEqual(self.apply(longer).outcome, BundleOutcome.FORWARDED)
                 self.assertEqual(state(), before)
                 with self.store("alpha"):
                     self.assertEqual(log.compare(whole=True).differences, ())
@@ -186,7 +186,7 @@ class ContinuingTests(TwoHubsTestCase):
                 with self.assertRaisesRegex(Damaged, r"nothing was written: the log ends at #\d+, but"):
                     self.apply(shorter)
                 self.assertEqual(state(), cut)
-                self.assertEqual(self.apply(whole).outcome, Outcome.FORWARDED)
+                self.assertEqual(self.apply(whole).outcome, BundleOutcome.FORWARDED)
                 self.assertEqual(state(), before)
         self.write("Accepted")
 
@@ -231,7 +231,7 @@ class MergingTests(TwoHubsTestCase):
             preview_bundle(bundle, ALPHA)
             self.assertEqual(state(), before)
             applied = self.apply(bundle)
-            self.assertEqual((applied.outcome, applied.contents.fork, applied.added), (Outcome.MERGED, 3, 4))
+            self.assertEqual((applied.outcome, applied.contents.fork, applied.added), (BundleOutcome.MERGED, 3, 4))
             new = {f"New {place}": f"New {place} in full" for place in ("here", "there")}
             revised = {"Locks": "Only they changed this", "Cache": "Only we changed this"}
             self.assertEqual(self.texts(), {"Use WAL": "WAL, we say", **revised, **new})
@@ -246,7 +246,7 @@ class MergingTests(TwoHubsTestCase):
             self.assertLessEqual({**origin, "sha256": bundle.sha256}.items(), merged.items())
             after = state()
             again = self.apply(bundle)
-            self.assertEqual((again.outcome, again.merged_before), (Outcome.CONTAINED, after[0][0]))
+            self.assertEqual((again.outcome, again.merged_before), (BundleOutcome.CONTAINED, after[0][0]))
             self.assertEqual(state(), after)
 
     def test_a_topic_that_both_have_begun_is_a_conflict(self) -> None:
@@ -302,7 +302,7 @@ class MergingTests(TwoHubsTestCase):
             theirs = self.bundle()
             with self.other_hub():
                 back = self.apply(theirs)
-        self.assertEqual((last.outcome, back.outcome), (Outcome.CONTAINED, Outcome.CONTAINED))
+        self.assertEqual((last.outcome, back.outcome), (BundleOutcome.CONTAINED, BundleOutcome.CONTAINED))
         here = self.texts()
         with self.other_hub():
             self.assertEqual(state(), before)
@@ -395,8 +395,8 @@ class MergingTests(TwoHubsTestCase):
     def test_a_project_of_another_name_gets_it_as_writes(self) -> None:
         bundle, beta = self.bundle(), project_store("beta")
         applied = self.apply(bundle, beta)
-        self.assertEqual((applied.outcome, applied.added), (Outcome.MERGED, 3))
-        self.assertEqual(self.apply(bundle, beta).outcome, Outcome.CONTAINED)
+        self.assertEqual((applied.outcome, applied.added), (BundleOutcome.MERGED, 3))
+        self.assertEqual(self.apply(bundle, beta).outcome, BundleOutcome.CONTAINED)
         with use_store(beta):
             self.assertEqual(list(Memory.objects.order_by("id").values_list("id", flat=True)), self.ids)
 
@@ -476,7 +476,7 @@ class CommandTests(TwoHubsTestCase):
             refused = self.assertRaisesMessage(Conflict, "the store has changed meanwhile; try again")
             with mock.patch.object(applying, "_planned", written_after), refused:
                 apply_bundle(longer, ALPHA)
-            self.assertEqual(self.apply(longer).outcome, Outcome.MERGED)
+            self.assertEqual(self.apply(longer).outcome, BundleOutcome.MERGED)
 
     def test_only_an_owner_bundles_a_store(self) -> None:
         bundle = self.bundle()
@@ -765,7 +765,7 @@ class KilledTests(TwoHubsTestCase):
         super().setUp()
         self.first = min(self.write(title) for title in ("Use WAL", "Locks", "Cache"))
 
-    def assert_whole_after_kills(self, outcome: Outcome, *points: tuple[str, str, str]) -> None:
+    def assert_whole_after_kills(self, outcome: BundleOutcome, *points: tuple[str, str, str]) -> None:
         bundle = self.bundle()
         with self.other_hub():
             for point in points:
@@ -780,14 +780,14 @@ class KilledTests(TwoHubsTestCase):
             self.assertEqual(self.apply(bundle).outcome, outcome)
 
     def test_an_adoption(self) -> None:
-        self.assert_whole_after_kills(Outcome.ADOPTED, (APPLYING, "append_as_is", "3"), (ADOPTING, "apply", "1"))
+        self.assert_whole_after_kills(BundleOutcome.ADOPTED, (APPLYING, "append_as_is", "3"), (ADOPTING, "apply", "1"))
 
     def test_a_log_that_goes_on(self) -> None:
         self.share()
         self.erase(self.first)
         self.write("New there")
         points = ((ADOPTING, "_transfer", "1"), (ADOPTING, "mark_unwiped", "1"))
-        self.assert_whole_after_kills(Outcome.FORWARDED, *points)
+        self.assert_whole_after_kills(BundleOutcome.FORWARDED, *points)
 
     def test_a_merge(self) -> None:
         self.share()
@@ -796,6 +796,6 @@ class KilledTests(TwoHubsTestCase):
         self.update(self.first, "Theirs")
         self.write("New there")
         points = ((MERGING, "_Merge._put", "2"), (MERGING, "append_version", "1"), (MERGING, "_record", "1"))
-        self.assert_whole_after_kills(Outcome.MERGED, *points)
+        self.assert_whole_after_kills(BundleOutcome.MERGED, *points)
         with self.other_hub(), self.store("alpha"):
             self.assertEqual(RawEvent.objects.filter(event_type="log.merged").count(), 1)

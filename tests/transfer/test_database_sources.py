@@ -17,7 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 from memoryhub.core.errors import Invalid
-from memoryhub.transfer.records import LeftOut, MemoryRecord
+from memoryhub.transfer.records import LeftOutRecord, MemoryRecord
 from memoryhub.transfer.sources import SOURCES, databases
 from memoryhub.transfer.sources.databases import moment_of
 from tests.pages import SIZE, page_map
@@ -340,7 +340,7 @@ class Mem0Tests(DatabaseTestCase):
         expected = MemoryRecord(key, "", texts[-1], created=created, place=f"{path}:{key}")
         self.assertEqual(replace(records[key], updated=None), expected)
         self.assertGreater(records[key].updated or created, created)
-        self.assertEqual(left, [LeftOut(f"{path}:2661c8a0-812a-4fbf-a520-410af303f1f2", "it was deleted there")])
+        self.assertEqual(left, [LeftOutRecord(f"{path}:2661c8a0-812a-4fbf-a520-410af303f1f2", "it was deleted there")])
 
     def test_an_export_has_categories_projects_and_sessions_too(self) -> None:
         path = self.copy("mem0") / "get_all.json"

@@ -42,9 +42,9 @@ from memoryhub.core.stores.store import current_store, use_store
 from memoryhub.core.text import flat
 from memoryhub.demo.project import demo_store, make_demo
 from memoryhub.transfer import jsonl
-from memoryhub.transfer.folder import Form, Selection, export_files, write_folder
+from memoryhub.transfer.folder import ExportSelection, FolderForm, export_files, write_folder
 from memoryhub.transfer.importing import Importer
-from memoryhub.transfer.jsonl import Export, export_lines
+from memoryhub.transfer.jsonl import ExportFile, export_lines
 from memoryhub.transfer.records import MemoryRecord, Record, SessionRecord, TurnRecord
 from memoryhub.transfer.replaying import ReplayReport, replay_export
 from sessions_app.models import Commit
@@ -73,11 +73,11 @@ class FolderTests(ExportTestCase):
         super().setUp()
         self.folder = self.home / "out"
 
-    def files(self, form: Form = Form.MARKDOWN, **selection: Any) -> dict[str, str]:
-        return dict(export_files(form, Selection(**selection)))
+    def files(self, form: FolderForm = FolderForm.MARKDOWN, **selection: Any) -> dict[str, str]:
+        return dict(export_files(form, ExportSelection(**selection)))
 
     def write_folder(self, folder: Path | None = None, **options: bool) -> int:
-        return write_folder(folder or self.folder, Form.MARKDOWN, Selection(), **options)
+        return write_folder(folder or self.folder, FolderForm.MARKDOWN, ExportSelection(), **options)
 
     def test_file_names_are_unique_and_safe_on_every_system(self) -> None:
         ids = [self.write(title, content=f"---\nnot: matter\n---\n{number}") for number, title in enumerate(TITLES)]
@@ -112,7 +112,7 @@ class FolderTests(ExportTestCase):
         for text in texts:
             self.write(flat(text), f"{text}\n---\nid: 9\n", source=flat(text))
         self.decide(flat(odd[3]), chosen=odd[0], topic=flat(odd[1]))
-        for form in Form:
+        for form in FolderForm:
             files = self.files(form)
             self.assertEqual(len(files), len(texts) + 1)
             for name, file in files.items():
@@ -133,7 +133,7 @@ class FolderTests(ExportTestCase):
         links = [(Path(name).parent, link) for name, text in texts.items() for link in re.findall(r"\]\((.*?)\)", text)]
         self.assertEqual({os.path.normpath(folder / link) for folder, link in links} - set(texts), set())
         self.assertIn(r"- related to [No \| locks](../memories/0002-no-locks.md)", texts["memories/0001-use-wal.md"])
-        vault = self.files(Form.OBSIDIAN)
+        vault = self.files(FolderForm.OBSIDIAN)
         wiki = {link for text in vault.values() for link in re.findall(r"\[\[(.*?)(?:\|.*?)?\]\]", text)}
         self.assertEqual(wiki, {"0001-use-wal", "0002-no-locks", "0003-keep-it"})
         self.assertLessEqual(wiki, {Path(name).stem for name in vault})
@@ -186,9 +186,9 @@ LOCAL = {"sessions_app_setting", "sessions_app_profile", "memories_contextpack",
 FROM_TEXT = {"memories_memoryuse", "memories_memorycitation"}
 
 
-def write_export(path: Path) -> Export:
+def write_export(path: Path) -> ExportFile:
     path.write_text("".join(export_lines()), encoding="utf-8")
-    return Export(path)
+    return ExportFile(path)
 
 
 def contents(ids: dict[int, int] | None = None, after: int = 0) -> dict[str, list[str]]:

@@ -30,7 +30,7 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import list_projects
 from memoryhub.transfer.importing import Importer, project_of
-from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Report, SessionRecord, TurnRecord
+from memoryhub.transfer.records import ImportReport, LeftOutRecord, MemoryRecord, Record, SessionRecord, TurnRecord
 from memoryhub.transfer.sources import SOURCES
 from sessions_app.models import Session, Turn
 from sessions_app.schemas import TurnBegin
@@ -57,7 +57,7 @@ RECORDS: list[Record] = [
     memory("f", f"The token is {TOKEN}."),
     memory("g", "Of no kind.", kind="recipe"),
     memory("h", "x" * 200_000),
-    LeftOut("vectors", "vectors are made again"),
+    LeftOutRecord("vectors", "vectors are made again"),
 ]
 
 
@@ -82,15 +82,15 @@ class ImportTestCase(BatchTestCase):
         super().setUp()
         self.write("Known", "Known already.")
 
-    def preview(self, *records: Record) -> Report:
+    def preview(self, *records: Record) -> ImportReport:
         (report,) = Importer("tool", "alpha").preview(records)
         return report
 
-    def run_import(self, *records: Record) -> Report:
+    def run_import(self, *records: Record) -> ImportReport:
         (report,) = Importer("tool", "alpha").run(records, place="/data/tool.db")
         return report
 
-    def counts(self, report: Report) -> dict[str, int]:
+    def counts(self, report: ImportReport) -> dict[str, int]:
         return {name: count for name, count in report.counts.items() if name != "relations"}
 
     def imported(self, key: str) -> Memory:
@@ -208,7 +208,7 @@ class MemoryImportTests(ImportTestCase):
     def test_memories_that_an_earlier_version_imported_get_the_time_of_the_other_tool(self) -> None:
         self.run_import(memory("a", "Old.", created=WRITTEN))
         rows.execute("UPDATE memories_memory SET updated_at = %s WHERE id = %s", [clock.now(), self.imported("a").id])
-        migration = import_module("memories.migrations.0011_updated_when_written").Migration
+        migration = import_module("memories.migrations.0002_updated_when_written").Migration
         rows.execute(migration.operations[0].sql, [])
         self.assertEqual(self.imported("a").updated_at, WRITTEN)
         self.assert_rebuilds()
@@ -424,6 +424,6 @@ class SourceTests(HubTestCase):
                 undo_import(batch_id=report.batch, token=preview_undo(report.batch).token)
                 self.assertEqual(table_digests(), before)
 
-    def run_import(self, source: str, path: Path) -> Report:
+    def run_import(self, source: str, path: Path) -> ImportReport:
         (report,) = Importer(source, "alpha", is_only=True).run(SOURCES[source].read(path), place=str(path))
         return report

@@ -32,9 +32,9 @@ from memoryhub.core.errors import Conflict, HubError, Invalid
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store, use_store
-from memoryhub.transfer.folder import Form
+from memoryhub.transfer.folder import FolderForm
 from memoryhub.transfer.mirror import files
-from memoryhub.transfer.mirror.scan import Report
+from memoryhub.transfer.mirror.scan import MirrorReport
 from memoryhub.transfer.mirror.service import Mirror
 from tests import forks
 from tests.memories.base import MemoriesTestCase
@@ -55,7 +55,9 @@ class MirrorTestCase(MemoriesTestCase):
         self.wal = self.write("Use WAL", "One.\n\nTwo.", tags=["storage"])
         self.run_mirror()
 
-    def run_mirror(self, form: Form = Form.MARKDOWN, *, preview: bool = False, **options: bool) -> Report:
+    def run_mirror(
+        self, form: FolderForm = FolderForm.MARKDOWN, *, preview: bool = False, **options: bool
+    ) -> MirrorReport:
         return Mirror(self.folder, form, **options).run(preview=preview)
 
     def done(self, **options: Any) -> list[tuple[str, str]]:
@@ -221,17 +223,17 @@ class OneSideTests(MirrorTestCase):
 
     def test_obsidian_has_wiki_links_and_tags_without_spaces(self) -> None:
         with self.assertRaisesRegex(Conflict, "is a mirror of .*alpha in the form markdown"):
-            self.run_mirror(Form.OBSIDIAN)
+            self.run_mirror(FolderForm.OBSIDIAN)
         self.folder = self.home / "vault"
         self.write_locks()
         self.update(self.wal, tags=["two words"])
         self.path(".obsidian").mkdir(parents=True)
         self.path(".obsidian/notes.md").write_text("# Not read")
-        self.run_mirror(Form.OBSIDIAN)
+        self.run_mirror(FolderForm.OBSIDIAN)
         self.assertIn('related_to: ["[[memories/no-locks]]"]', self.text())
         self.assertIn('tags: ["two-words"]', self.text())
         self.edit("Two.", "Three.")
-        self.assertEqual(self.done(form=Form.OBSIDIAN), [("updated", WAL)])
+        self.assertEqual(self.done(form=FolderForm.OBSIDIAN), [("updated", WAL)])
         self.assertEqual((Memory.objects.get(id=self.wal).tags, Memory.objects.count()), (["two words"], 2))
 
 
@@ -417,11 +419,11 @@ class UnusualFilesTests(MirrorTestCase):
         for number in range(11):
             (notes / f"{number}.md").write_text(f"Text {number}.\n")
         with self.assertRaisesRegex(Conflict, "has 11 Markdown files that are no memories"):
-            Mirror(notes, Form.MARKDOWN).run()
+            Mirror(notes, FolderForm.MARKDOWN).run()
         self.assertEqual(Memory.objects.count(), 1)
-        self.assertEqual(Mirror(notes, Form.MARKDOWN, adopt=True).run().counts, {"written": 1, "created": 11})
+        self.assertEqual(Mirror(notes, FolderForm.MARKDOWN, adopt=True).run().counts, {"written": 1, "created": 11})
         with self.assertRaisesRegex(Invalid, "is not a folder"):
-            Mirror(notes / "0.md", Form.MARKDOWN).run()
+            Mirror(notes / "0.md", FolderForm.MARKDOWN).run()
 
     def test_another_hub_reads_the_files_as_its_own_memories(self) -> None:
         self.write("No locks", "Nothing.", topic_key="db/locks")
@@ -523,7 +525,7 @@ class KilledMirrorTests(HubTestCase):
     # A run leaves what it read to the next one where a file was being saved
     def settle(self, folder: Path) -> None:
         for _ in range(5):
-            report = Mirror(folder, Form.MARKDOWN, adopt=True, allow_deletions=True).run()
+            report = Mirror(folder, FolderForm.MARKDOWN, adopt=True, allow_deletions=True).run()
             if set(report.counts) <= {"left"}:
                 return
         self.fail(f"the mirror doesn't settle: {report.steps}")
@@ -671,5 +673,5 @@ def run_interrupted(folder: str, seed: str, kill_at: str, edit_at: str) -> None:
 
     with use_store(project_store("alpha")), use_origin(source="service", actor="ada"):
         sys.setprofile(interrupt)
-        Mirror(Path(folder), Form.MARKDOWN, adopt=True, allow_deletions=True).run()
+        Mirror(Path(folder), FolderForm.MARKDOWN, adopt=True, allow_deletions=True).run()
         sys.setprofile(None)

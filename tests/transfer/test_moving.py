@@ -36,13 +36,14 @@ from memoryhub.core.stores.store import list_projects, project_store
 from memoryhub.ops import hub_tables
 from memoryhub.ops.backups.restoring import restore
 from memoryhub.ops.backups.service import back_up_store
-from memoryhub.ops.doctor import examine_hub, examine_store
+from memoryhub.ops.doctor.service import examine_hub
+from memoryhub.ops.doctor.store import examine_store
 from memoryhub.transfer.bundles.applying import apply_bundle, preview_bundle
 from memoryhub.transfer.bundles.archive import create_bundle, open_bundle
 from memoryhub.transfer.moving import switching
 from memoryhub.transfer.moving.places import last_way
 from memoryhub.transfer.moving.service import confirm, move, undo
-from memoryhub.transfer.moving.switching import Peer, Place
+from memoryhub.transfer.moving.switching import DatabasePlace, Peer
 from tests import forks
 from tests.databases import sqlite_only
 from tests.forks import Fork
@@ -55,7 +56,7 @@ from tests.web.server import migrated_home
 
 ROOT = Path(__file__).parents[2]
 ALPHA = project_store("alpha")
-FILES = Place("sqlite", "")
+FILES = DatabasePlace("sqlite", "")
 AT_ONCE = 500
 PROGRAM = """
 import json, os, signal, sys
@@ -95,7 +96,7 @@ class MovingTestCase(HubTestCase):
     def setUp(self) -> None:
         super().setUp()
         template = hub_template() if self.has_hub_tables else "template0"
-        self.server = Place("", self.enterContext(self.cluster.database(template=template)))
+        self.server = DatabasePlace("", self.enterContext(self.cluster.database(template=template)))
 
     def move(self) -> Any:
         return move(ALPHA, FILES, self.server)
@@ -122,16 +123,16 @@ class MovingTestCase(HubTestCase):
         for start in range(0, count, AT_ONCE):
             self.write(*(f"note {number}" for number in range(start, min(start + AT_ONCE, count))))
 
-    def start(self, program: str, *arguments: str, place: Place = FILES) -> Fork:
+    def start(self, program: str, *arguments: str, place: DatabasePlace = FILES) -> Fork:
         return Fork(program, *arguments, environment={env.DATABASE_VARIABLE: place.url or env.FILES})
 
-    def run_until_killed(self, command: str, step: str, source: Place, target: Place) -> None:
+    def run_until_killed(self, command: str, step: str, source: DatabasePlace, target: DatabasePlace) -> None:
         process = self.start(KILLED, command, step, source.url, target.url)
         process.communicate()
         self.assertEqual(process.returncode, -signal.SIGKILL)
         self.cluster.end_leases(self.server.url.rpartition("/")[2])
 
-    def write_at(self, place: Place, title: str, *, create: bool = False) -> str:
+    def write_at(self, place: DatabasePlace, title: str, *, create: bool = False) -> str:
         """Return the code of the refusal, "" if the write was acknowledged."""
         if place != FILES:
             arguments = [title, "create"] if create else [title]
@@ -146,7 +147,7 @@ class MovingTestCase(HubTestCase):
         with self.store("alpha", create=False):
             return set(Memory.objects.values_list("title", flat=True))
 
-    def read(self, place: Place) -> dict[str, Any]:
+    def read(self, place: DatabasePlace) -> dict[str, Any]:
         """Return the digests of the log and of all read models, and the anchor."""
         with Peer(place) as switching:
             switching.call("read", store="project:alpha")
@@ -365,7 +366,7 @@ class RacesTests(MovingTestCase):
             is_due = name == step
             if is_due and others and not after:
                 others.pop()()
-            result = called(switching, name, **arguments)
+            result = called(peer, name, **arguments)
             if is_due and others:
                 others.pop()()
             return result
@@ -378,7 +379,7 @@ class RacesTests(MovingTestCase):
     def interrupt(self, command: Callable[[], object], step: str) -> None:
         self.race(command, step, mock.Mock(side_effect=Interrupted), refused=self.assertRaises(Interrupted))
 
-    def assert_only(self, place: Place) -> None:
+    def assert_only(self, place: DatabasePlace) -> None:
         taking = [each for each in (FILES, self.server) if not self.write_at(each, next(self.later_titles))]
         self.assertEqual(taking, [place])
 
@@ -520,7 +521,7 @@ class MovedFromFilesTests(MovedTestCase):
             call_command("move", "alpha", "--forget")
 
     def test_a_store_that_has_moved_does_not_move_to_a_third_place(self) -> None:
-        third = Place("", self.enterContext(self.cluster.database()))
+        third = DatabasePlace("", self.enterContext(self.cluster.database()))
         self.move()
         for refused in ((Moved,), (Moved, NotFound)):
             with self.assertRaisesRegex(Moved, "'alpha' has moved to postgresql://127.0.0.1"):

@@ -20,7 +20,7 @@ from memories.importing import import_markdown
 from memories.importing.sections import parse_document
 from memoryhub.core.errors import Invalid
 from memoryhub.transfer.importing import Importer
-from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Report, SessionRecord
+from memoryhub.transfer.records import ImportReport, LeftOutRecord, MemoryRecord, Record, SessionRecord
 from memoryhub.transfer.sources import SOURCES
 from tests.support import HubTestCase
 
@@ -51,8 +51,8 @@ class SourceTestCase(SimpleTestCase):
     def sessions(self, source: str, path: Path) -> list[SessionRecord]:
         return [record for record in self.read(source, path) if isinstance(record, SessionRecord)]
 
-    def left(self, source: str, path: Path) -> list[LeftOut]:
-        return [record for record in self.read(source, path) if isinstance(record, LeftOut)]
+    def left(self, source: str, path: Path) -> list[LeftOutRecord]:
+        return [record for record in self.read(source, path) if isinstance(record, LeftOutRecord)]
 
     def reasons(self, source: str, path: Path) -> list[str]:
         return [record.why for record in self.left(source, path)]
@@ -134,7 +134,7 @@ class ClaudeCodeTests(SourceTestCase):
         folder = self.copy("claude-code")
         feed, metres = self.memories("claude-code", folder).values()
         place = folder / "projects/-srv-harbour/memory"
-        listing = LeftOut(str(place / "MEMORY.md"), "it only lists the other files")
+        listing = LeftOutRecord(str(place / "MEMORY.md"), "it only lists the other files")
         self.assertIn(listing, self.left("claude-code", folder))
         self.assert_record(
             metres,
@@ -208,7 +208,7 @@ class ClaudeCodeTests(SourceTestCase):
         (session,), (left,) = self.sessions("claude-code", folder), self.left("claude-code", folder)
         self.assertEqual([(turn.prompt, turn.answer) for turn in session.turns], [("Low water?", "At 12:31.")])
         place = folder / "projects/-srv-harbour/1.jsonl:2"
-        self.assertEqual(left, LeftOut(str(place), "lines that are cut off, too long or no JSON: 3"))
+        self.assertEqual(left, LeftOutRecord(str(place), "lines that are cut off, too long or no JSON: 3"))
         with patch("memoryhub.transfer.sources.claude_code.MAX_TURNS", 2):
             folder = self.transcript(*[prompt] * 5)
             (session,) = self.sessions("claude-code", folder)
@@ -230,7 +230,7 @@ class ClaudeCodeTests(SourceTestCase):
         self.assert_record(tests, key="harbour/CLAUDE.md#tests", content="Use recorded gauges. See @AGENTS.md.")
         self.assertEqual(rule.content, "Applies to `feeds/*.py`.\n\nRetry after an hour.")
         why = "it imports files that are not in its folder (2): @docs/berths.md, @AGENTS.md"
-        self.assertEqual(self.left("claude-code", folder), [LeftOut(str(folder / "CLAUDE.md"), why)])
+        self.assertEqual(self.left("claude-code", folder), [LeftOutRecord(str(folder / "CLAUDE.md"), why)])
 
     def test_instructions_that_are_a_link_or_an_import_are_those_of_the_other_file_once(self) -> None:
         for make in (lambda file: file.symlink_to("AGENTS.md"), lambda file: file.write_text("@AGENTS.md\n")):
@@ -244,7 +244,7 @@ class ClaudeCodeTests(SourceTestCase):
             records = self.memories("claude-code", folder)
             self.assertCountEqual(records, [f"harbour/{key}" for key in keys])
             why = "it imports files that are not in its folder (1): @../../secret.md"
-            self.assertEqual(self.left("claude-code", folder), [LeftOut(str(folder / "docs/CLAUDE.md"), why)])
+            self.assertEqual(self.left("claude-code", folder), [LeftOutRecord(str(folder / "docs/CLAUDE.md"), why)])
             self.assertEqual(list(self.memories("agents-md", folder)), ["harbour/AGENTS.md#tests"])
 
     def test_a_link_among_the_rules_of_a_repository_is_left_out_beside_its_file(self) -> None:
@@ -366,7 +366,7 @@ class BasicMemoryTests(BasicMemoryTestCase):
             "harbour:harbour/decisions/metres-not-feet": ("decision", (("related_to", berths),)),
         }
         self.assertEqual({key: (record.type, record.relations) for key, record in records.items()}, types)
-        missing = LeftOut(str(folder), "links to notes that are not in this project: 2")
+        missing = LeftOutRecord(str(folder), "links to notes that are not in this project: 2")
         self.assertEqual(self.left("basic-memory", folder), [missing])
 
     def test_relations_are_list_items_with_one_word_or_quotes(self) -> None:
@@ -638,7 +638,7 @@ class ImportTests(HubTestCase):
         self.enterContext(self.store("alpha", actor="maya", source="cli"))
         self.top = Path(self.enterContext(tempfile.TemporaryDirectory())).resolve()
 
-    def report(self, source: str, path: Path) -> Report:
+    def report(self, source: str, path: Path) -> ImportReport:
         (report,) = Importer(source, "alpha", is_only=True).run(SOURCES[source].read(path), place=str(path))
         return report
 

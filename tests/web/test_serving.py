@@ -163,7 +163,7 @@ class StreamTests(TestCase):
 
     def setUp(self) -> None:
         self.version = "1"
-        source = live.Source("pump", lambda: self.version, lambda: self.version)
+        source = live.LiveSource("pump", lambda: self.version, lambda: self.version)
         self.response = response = mock.MagicMock(source=source, person="ann", may_follow=lambda: True)
 
         def application(_: Any, start: Any) -> Any:
@@ -243,7 +243,7 @@ class StreamTests(TestCase):
             await page
 
         version = mock.Mock(side_effect=[Unavailable("the store is locked"), Unavailable("the store is locked"), "2"])
-        self.response.source = live.Source("locked", lambda: "same", version)
+        self.response.source = live.LiveSource("locked", lambda: "same", version)
         with mock.patch.object(live, "RETRY_SECONDS", 0.01):
             asyncio.run(follow())
 

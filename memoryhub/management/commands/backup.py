@@ -11,7 +11,7 @@ from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import use_store
 from memoryhub.management.base import HubCommand, add_store_options, store_option
 from memoryhub.ops.backups.service import back_up, back_up_hub_tables, has_nothing_to_back_up
-from memoryhub.ops.jobs.running import Target, all_stores
+from memoryhub.ops.jobs.running import JobTarget, all_stores
 
 
 class Command(HubCommand):
@@ -32,6 +32,6 @@ class Command(HubCommand):
                 with use_store(target):
                     is_left_out = store is None and has_nothing_to_back_up()
                     result = "no events yet" if is_left_out else back_up(options["to"]).describe()
-                self.stdout.write(f"{Target(target).title}: {result}")
+                self.stdout.write(f"{JobTarget(target).title}: {result}")
             if store is None:
                 self.stdout.write(back_up_hub_tables())

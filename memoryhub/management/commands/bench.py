@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from memoryhub.management.base import HubCommand
-from memoryhub.management.bench import Side, Template, compare, measure
+from memoryhub.management.bench import BenchSide, Template, compare, measure
 
 EXIT_TERMINATED = 143
 _MAX_MEMORIES = 1_000_000
@@ -75,15 +75,15 @@ class Command(HubCommand):
         table.add_column("over MCP")
         for side in sides:
             table.add_column(side.server, justify="right")
-        for row in _rows(sides):
+        for row in _table_rows(sides):
             table.add_row(*row)
         Console(file=cast("TextIO", self.stdout.unfiltered)).print(table)
 
 
-def _rows(sides: list[Side]) -> Iterator[list[str]]:
+def _table_rows(sides: list[BenchSide]) -> Iterator[list[str]]:
     for timings in zip(*(side.timings for side in sides), strict=True):
-        shown = [f"{timing.median:.1f} / {timing.p95:.1f}" for timing in timings]
-        yield [f"{timings[0].operation}, median / 95th percentile, ms", *shown]
+        cells = [f"{timing.median:.1f} / {timing.p95:.1f}" for timing in timings]
+        yield [f"{timings[0].operation}, median / 95th percentile, ms", *cells]
     yield ["searches that found the memory", *(f"{side.found} of {side.timings[-1].samples}" for side in sides)]
     yield ["tools listed / their tokens", *(f"{side.tools} / {side.tools_tokens:,}" for side in sides)]
     peaks = [side.peak_resident_bytes for side in sides]

@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 from memories.bootstrap import Done, Outcome, load_guidelines, remove_guidelines
 from memoryhub.core.origin import use_origin
 from memoryhub.core.text import flat
-from memoryhub.management.base import Group, HubCommand
+from memoryhub.management.base import CommandGroup, HubCommand
 
 
 class Command(HubCommand):
@@ -16,7 +16,7 @@ class Command(HubCommand):
         "Load a small set of guidelines into the global scope, which every project inherits. Guidelines that you have "
         "edited or deleted are not changed."
     )
-    group = Group.CONTENT
+    group = CommandGroup.CONTENT
     is_slim = True
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -35,5 +35,5 @@ def _sum(outcomes: list[Outcome]) -> str:
     if not outcomes:
         return "no bootstrap guidelines found"
     counted = Counter(outcome.done for outcome in outcomes)
-    counts = "; ".join(f"{count} {done}" for done, count in counted.items())
+    counts = "; ".join(f"{count} {what}" for what, count in counted.items())
     return f"guidelines in the global scope: {counts}"

@@ -14,8 +14,8 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store
 from memoryhub.core.text import counted, flat
-from memoryhub.management.base import Group, StoreCommand
-from memoryhub.transfer.bundles.applying import Applied, MergeReport, Outcome, apply_bundle, preview_bundle
+from memoryhub.management.base import CommandGroup, StoreCommand
+from memoryhub.transfer.bundles.applying import Applied, BundleOutcome, MergeReport, apply_bundle, preview_bundle
 from memoryhub.transfer.bundles.archive import Bundle, create_bundle, open_bundle
 
 _MOST_NAMED = 10
@@ -27,7 +27,7 @@ class Command(StoreCommand):
         "Move a store between machines: write its whole log with its proofs to one file, encrypted if wanted, and "
         "apply the file to another hub."
     )
-    group = Group.CONTENT
+    group = CommandGroup.CONTENT
     is_slim = True
     reads = ("apply", "verify")
 
@@ -59,8 +59,8 @@ class Command(StoreCommand):
         store = project_store(options["project"]) if options["project"] else bundle.manifest.store_id
         is_done = options["action"] == "apply" and not options["preview"]
         with use_origin(source="cli", actor=getpass.getuser()):
-            found = apply_bundle(bundle, store) if is_done else preview_bundle(bundle, store)
-        self._report(bundle, found, is_done=is_done)
+            applied = apply_bundle(bundle, store) if is_done else preview_bundle(bundle, store)
+        self._report(bundle, applied, is_done=is_done)
 
     def _create(self, options: dict[str, Any]) -> None:
         path: Path = options["file"].expanduser().absolute()
@@ -70,82 +70,82 @@ class Command(StoreCommand):
         kind = ", encrypted" if passphrase else ""
         self.stdout.write(f"wrote {counted(manifest.events, 'event')} to {path}{kind}; head {manifest.head[:12]}")
 
-    def _report(self, bundle: Bundle, found: Applied, *, is_done: bool) -> None:
+    def _report(self, bundle: Bundle, applied: Applied, *, is_done: bool) -> None:
         manifest = bundle.manifest
         data = {
             **manifest.model_dump(mode="json"),
             "sha256": bundle.sha256,
             "encrypted": bundle.key is not None,
-            "outcome": found.outcome,
+            "outcome": applied.outcome,
             "done": is_done,
-            "into": f"{found.store.scope}:{found.store.name}",
-            "fork": found.contents.fork,
-            "added": found.added,
-            "merged_before": found.merged_before,
-            "secrets": found.secrets,
-            "merge": asdict(found.merge) if found.merge else None,
+            "into": f"{applied.store.scope}:{applied.store.name}",
+            "fork": applied.contents.fork,
+            "added": applied.added,
+            "merged_before": applied.merged_before,
+            "secrets": applied.secrets,
+            "merge": asdict(applied.merge) if applied.merge else None,
         }
-        self.answer(data, _lines(bundle, found, is_done=is_done))
+        self.answer(data, _applied_lines(bundle, applied, is_done=is_done))
 
 
-def _lines(bundle: Bundle, found: Applied, *, is_done: bool) -> Iterator[str]:
-    manifest, into = bundle.manifest, f"{found.store.scope} {found.store.name}"
+def _applied_lines(bundle: Bundle, applied: Applied, *, is_done: bool) -> Iterator[str]:
+    manifest, into = bundle.manifest, f"{applied.store.scope} {applied.store.name}"
     count = counted(manifest.events, "event")
     yield f"{manifest.scope} {manifest.store}, {count}, made {manifest.made_at}; its chain holds: {manifest.head[:12]}"
-    yield f"{into}: {_SENTENCES[found.outcome][is_done].format(_numbers(found))}"
-    if found.merged_before:
-        yield f"this is the history that was merged as #{found.merged_before}"
-    if found.secrets:
+    yield f"{into}: {_SENTENCES[applied.outcome][is_done].format(_numbers(applied))}"
+    if applied.merged_before:
+        yield f"this is the history that was merged as #{applied.merged_before}"
+    if applied.secrets:
         yield (
-            f"{counted(found.secrets, 'place')} would have been masked by this hub's secret rules; "
+            f"{counted(applied.secrets, 'place')} would have been masked by this hub's secret rules; "
             "`memory-hub redact --rules` shows them"
         )
-    yield from _merge_lines(found.merge) if found.merge else ()
+    yield from _merge_lines(applied.merge) if applied.merge else ()
 
 
 # Planned, and done
 _SENTENCES = {
-    Outcome.ADOPTED: ("the log would be adopted as it is: {}", "the log was adopted as it is: {}"),
-    Outcome.FORWARDED: ("the log would go on after {}", "the log goes on after {}"),
-    Outcome.CONTAINED: ("has all of it; nothing to do", "has all of it; nothing was done"),
-    Outcome.MERGED: ("would be merged after {}", "was merged after {}"),
+    BundleOutcome.ADOPTED: ("the log would be adopted as it is: {}", "the log was adopted as it is: {}"),
+    BundleOutcome.FORWARDED: ("the log would go on after {}", "the log goes on after {}"),
+    BundleOutcome.CONTAINED: ("has all of it; nothing to do", "has all of it; nothing was done"),
+    BundleOutcome.MERGED: ("would be merged after {}", "was merged after {}"),
 }
 
 
-def _numbers(found: Applied) -> str:
-    fork = f"#{found.contents.fork}, with " if found.outcome is not Outcome.ADOPTED else ""
-    return f"{fork}{counted(found.added, 'new event')}"
+def _numbers(applied: Applied) -> str:
+    fork = f"#{applied.contents.fork}, with " if applied.outcome is not BundleOutcome.ADOPTED else ""
+    return f"{fork}{counted(applied.added, 'new event')}"
 
 
 def _merge_lines(merge: MergeReport) -> Iterator[str]:
     if merge.conflicts:
-        yield f"changed in both, with an open conflict: {_listed(merge.conflicts)}"
+        yield f"changed in both, with an open conflict: {_named_positions(merge.conflicts)}"
     if merge.kept:
-        yield f"changed in both, this store's state stays: {_listed(merge.kept)}"
+        yield f"changed in both, this store's state stays: {_named_positions(merge.kept)}"
     for reason, events in merge.left_out.items():
         yield f"left out {counted(events, 'event')}: {reason}"
     for name, strings in sorted(merge.redactions.items()):
         yield f"masked {name} in {counted(strings, 'event')}"
     if merge.unredacted:
-        yield f"redacted there, but not here: {_listed(merge.unredacted)}"
+        yield f"redacted there, but not here: {_named_positions(merge.unredacted)}"
 
 
-def _listed(positions: Sequence[int]) -> str:
+def _named_positions(positions: Sequence[int]) -> str:
     more = f" and {len(positions) - _MOST_NAMED} more" if len(positions) > _MOST_NAMED else ""
     return ", ".join(f"#{position}" for position in positions[:_MOST_NAMED]) + more
 
 
 def _passphrase(file: Path | None, *, twice: bool = False) -> str:
-    given = _first_line(file) if file else os.environ.get(_VARIABLE, "")
-    if not given and not sys.stdin.isatty():
+    passphrase = _first_line(file) if file else os.environ.get(_VARIABLE, "")
+    if not passphrase and not sys.stdin.isatty():
         raise Invalid(f"a passphrase is needed: set {_VARIABLE}, or name a file with --passphrase-file")
-    if not given:
-        given = getpass.getpass("Passphrase: ")
-        if twice and getpass.getpass("Once more: ") != given:
+    if not passphrase:
+        passphrase = getpass.getpass("Passphrase: ")
+        if twice and getpass.getpass("Once more: ") != passphrase:
             raise Invalid("the two passphrases differ; nothing was written")
-    if not given:
+    if not passphrase:
         raise Invalid("an empty passphrase protects nothing; nothing was written")
-    return given
+    return passphrase
 
 
 def _first_line(file: Path) -> str:

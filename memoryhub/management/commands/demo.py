@@ -6,13 +6,13 @@ from django.core.management.base import CommandParser
 
 from memoryhub.core.errors import Invalid
 from memoryhub.demo.project import demo_store, make_demo, remove_demo, story
-from memoryhub.management.base import Group, HubCommand
+from memoryhub.management.base import CommandGroup, HubCommand
 from memoryhub.ops.serving import process
 
 
 class Command(HubCommand):
     help = "Create a sample project, demo, with weeks of sessions, memories and decisions; --remove deletes it."
-    group = Group.CONTENT
+    group = CommandGroup.CONTENT
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--remove", action="store_true", help="delete it, unless it has been changed")

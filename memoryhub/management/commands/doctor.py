@@ -16,7 +16,7 @@ from memoryhub.management.base import HubCommand, add_store_options, store_optio
 from memoryhub.ops.doctor.finding import Finding
 
 if TYPE_CHECKING:
-    from memoryhub.ops.doctor import Report
+    from memoryhub.ops.doctor.service import DoctorReport
 
 EXIT_FOUND = 15
 
@@ -41,7 +41,7 @@ class Command(HubCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from memoryhub.ops.doctor import examine, report_unusable
+        from memoryhub.ops.doctor.service import examine, report_unusable
 
         store = store_option(options)
         report = report_unusable(store)
@@ -50,8 +50,8 @@ class Command(HubCommand):
         else:
             self._show(report or examine(store, deep=options["deep"]))
 
-    def _show(self, report: Report) -> None:
-        lines = [_line(finding) for finding in report.findings]
+    def _show(self, report: DoctorReport) -> None:
+        lines = [_finding_line(finding) for finding in report.findings]
         compared = [f"{title}: {what}" for title, what in report.compared.items()]
         checked = [f"the database {report.server}: its server was checked"] if report.server else []
         self.answer(report.findings, [*lines, *compared, *checked, _sum(report.stores, len(report.findings))])
@@ -68,7 +68,7 @@ class Command(HubCommand):
         self.stdout.write(f"accepted: {what}, recorded as #{event.position}; the store is writable again")
 
 
-def _line(finding: Finding) -> str:
+def _finding_line(finding: Finding) -> str:
     return hanging(f"{finding.where}: {finding.what}.\nrepair: {finding.repair}")
 
 

@@ -13,14 +13,14 @@ from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.core.text import counted
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import Group, StoreCommand
-from memoryhub.transfer.folder import Form, Kind, Selection, write_files, write_folder
+from memoryhub.management.base import CommandGroup, StoreCommand
+from memoryhub.transfer.folder import ExportSelection, FolderForm, Kind, write_files, write_folder
 from memoryhub.transfer.jsonl import export_lines
 
 _GRAPH = "decisions.mmd"
 _FORMS = {
-    Form.MARKDOWN: "memories and decisions as a folder of Markdown files",
-    Form.OBSIDIAN: "the same as an Obsidian vault, with wiki links",
+    FolderForm.MARKDOWN: "memories and decisions as a folder of Markdown files",
+    FolderForm.OBSIDIAN: "the same as an Obsidian vault, with wiki links",
 }
 
 
@@ -29,7 +29,7 @@ class Command(StoreCommand):
         "Export a whole store, or its memories and decisions as Markdown, or its decisions as architecture decision "
         "records (MADR) or a Mermaid graph."
     )
-    group = Group.CONTENT
+    group = CommandGroup.CONTENT
     is_slim = True
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -52,10 +52,10 @@ class Command(StoreCommand):
         {"adr": self._adr, "jsonl": self._jsonl}.get(options["kind"], self._folder)(options)
 
     def _folder(self, options: dict[str, Any]) -> None:
-        selection = command_from(Selection, {**options, "kind": options["kinds"]})
+        selection = command_from(ExportSelection, {**options, "kind": options["kinds"]})
         folder: Path = options["out"].expanduser().absolute()
         with self.store(options):
-            files = write_folder(folder, Form(options["kind"]), selection, force=options["force"])
+            files = write_folder(folder, FolderForm(options["kind"]), selection, force=options["force"])
         self.stdout.write(f"wrote {counted(files, 'file')} to {folder}")
 
     def _jsonl(self, options: dict[str, Any]) -> None:

@@ -6,13 +6,13 @@ from django.core.management.base import CommandParser
 
 from memories.schemas import MemoryGet
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import Group, ProjectCommand
+from memoryhub.management.base import CommandGroup, ProjectCommand
 from memoryhub.registry.entity_texts import read_entities
 
 
 class Command(ProjectCommand):
     help = "Show memories, decisions, sessions, commits and whatever else has an id, or a memory by title or topic."
-    group = Group.CONTENT
+    group = CommandGroup.CONTENT
     is_slim = True
     reads = True
 
@@ -24,7 +24,7 @@ class Command(ProjectCommand):
         parser.add_argument("--as-of", metavar="POSITION|TIME", help="show the state at that position or time")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        command = command_from(MemoryGet, {**options, **_named(options["names"])})
+        command = command_from(MemoryGet, {**options, **_ids_or_name(options["names"])})
         with self.store(options):
             entities = read_entities(command=command)
         self.answer(
@@ -32,6 +32,6 @@ class Command(ProjectCommand):
         )
 
 
-def _named(names: list[str]) -> dict[str, Any]:
+def _ids_or_name(names: list[str]) -> dict[str, Any]:
     ids = [name.removeprefix("#") for name in names]
     return {"ids": ids} if all(text.isdigit() for text in ids) else {"name": " ".join(names)}

@@ -4,7 +4,7 @@ from argparse import ArgumentParser
 from collections.abc import Iterable
 from typing import Any
 
-from memoryhub.management.base import Group, HubCommand
+from memoryhub.management.base import CommandGroup, HubCommand
 
 
 # Only for --help: ``memoryhub.cli`` takes the event before Django is imported
@@ -13,7 +13,7 @@ class Command(HubCommand):
         "Capture an event of a client's hook, as JSON on standard input. Never fails or delays the client: without a "
         "running hub, the event is spooled."
     )
-    group = Group.RUN
+    group = CommandGroup.RUN
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         from memoryhub.config.clients import hook_clients

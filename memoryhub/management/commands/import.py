@@ -25,10 +25,10 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import list_projects
 from memoryhub.core.text import counted, flat
-from memoryhub.management.base import Group, ProjectCommand
+from memoryhub.management.base import CommandGroup, ProjectCommand
 from memoryhub.transfer.importing import Importer
-from memoryhub.transfer.jsonl import Export
-from memoryhub.transfer.records import Report, Source, batch_line, left_out_lines, report_line
+from memoryhub.transfer.jsonl import ExportFile
+from memoryhub.transfer.records import ImportReport, ImportSource, batch_line, left_out_lines, report_line
 from memoryhub.transfer.replaying import replay_export
 from memoryhub.transfer.sources import SOURCES
 from sessions_app.git import count_commits, read_commits
@@ -44,7 +44,7 @@ class Command(ProjectCommand):
         "Import files, decision records, git history, an exported store, or the memory of another tool. Importing "
         "again adds only changes."
     )
-    group = Group.CONTENT
+    group = CommandGroup.CONTENT
     is_slim = True
     creates_store = True
     reads = ("list",)
@@ -90,7 +90,7 @@ class Command(ProjectCommand):
             tool.add_argument("--yes", action="store_true", help="import without asking")
         batches = kinds.add_parser("list", help="list the imports that can be undone")
         undo = kinds.add_parser("undo", help="undo an import, as if it had never been")
-        undo.add_argument("batch", metavar="N", type=_number, help="its number, as `import list` shows it")
+        undo.add_argument("batch", metavar="N", type=_batch_number, help="its number, as `import list` shows it")
         undo.add_argument("--confirm", metavar="TOKEN", default="", help="from the preview, which is shown without it")
         for kind in (markdown, adr, git, jsonl, *tools, batches, undo):
             super().add_arguments(kind)
@@ -153,17 +153,17 @@ class Command(ProjectCommand):
             "which does not exist yet"
         )
 
-    def _tool(self, source: Source, options: dict[str, Any]) -> None:
-        found = [options["path"].expanduser().absolute()] if options["path"] else source.find()
-        if not found:
+    def _tool(self, source: ImportSource, options: dict[str, Any]) -> None:
+        paths = [options["path"].expanduser().absolute()] if options["path"] else source.find()
+        if not paths:
             raise Invalid(f"no data of {source.name} was found in its usual places; name the file or folder")
         project = identify_project(project=options["project"], directory=working_folder())
         self._hint(project, options)
         with use_origin(source="cli", actor=getpass.getuser()):
-            for path in found:
+            for path in paths:
                 self._import_path(source, path, project, options)
 
-    def _import_path(self, source: Source, path: Path, project: str, options: dict[str, Any]) -> None:
+    def _import_path(self, source: ImportSource, path: Path, project: str, options: dict[str, Any]) -> None:
         def importer() -> Importer:
             is_only = options["project"] is not None
             return Importer(source.name, project, is_only=is_only, only=options["only"] or "")
@@ -196,7 +196,7 @@ class Command(ProjectCommand):
             return True
         return input("Import this? [y/N] ").strip().lower() in ("y", "yes")
 
-    def _report(self, reports: list[Report]) -> None:
+    def _report(self, reports: list[ImportReport]) -> None:
         if not reports:
             self.stdout.write("  nothing to import")
         for report in reports:
@@ -212,8 +212,8 @@ class Command(ProjectCommand):
         plan = undo_import(batch_id=batch, token=token) if token else preview_undo(batch)
         state = "undone" if token else "would be undone"
         self.stdout.write(f"{state}: {plan.items_text or 'nothing'}, {counted(plan.events, 'event')}")
-        for kept in plan.kept:
-            self.stdout.write(flat(f"kept #{kept.id} {kept.title}: {kept.why}"))
+        for item in plan.kept:
+            self.stdout.write(flat(f"kept #{item.id} {item.title}: {item.why}"))
         if not token:
             self.stdout.write(f"to undo it: memory-hub import undo {batch} --confirm {plan.token}")
 
@@ -223,7 +223,7 @@ class Command(ProjectCommand):
         if options["kind"] == "adr":
             return len(record_names(path))
         if options["kind"] == "jsonl":
-            return Export(path).check()
+            return ExportFile(path).check()
         return count_commits(path, limit=options["limit"], since=options["since"])
 
     def _markdown(self, path: Path, project: str, total: int, options: dict[str, Any]) -> tuple[str, dict[str, int]]:
@@ -240,7 +240,7 @@ class Command(ProjectCommand):
         return (
             f"imported {counted(report.sections, 'section')} of {counted(report.files, 'file')} ({report.created} new, "
             f"{report.updated} revised, {report.unchanged} unchanged, {report.deleted} removed"
-            f"{_left(report.left_deleted)}) into {project}"
+            f"{_left_deleted_text(report.left_deleted)}) into {project}"
         ), {
             "created": report.created,
             "revised": report.updated,
@@ -277,22 +277,22 @@ class Command(ProjectCommand):
         return f"{_adrs(report)} into {project}", counts
 
     def _git(self, path: Path, project: str, total: int, options: dict[str, Any]) -> tuple[str, dict[str, int]]:
-        recorded = known = 0
+        recorded = repeated = 0
         commits = read_commits(path, limit=options["limit"], since=options["since"], warn=self._say)
         with _progress("commits", total) as advance:
             while batch := list(islice(commits, _BATCH)):
                 report = record_commits(commits=batch)
-                recorded, known = recorded + report.recorded, known + report.known
-                advance(recorded + known)
-        line = f"imported {counted(recorded, 'commit')} ({known} already known) into {project}"
-        return line, {"created": recorded, "unchanged": known}
+                recorded, repeated = recorded + report.recorded, repeated + report.known
+                advance(recorded + repeated)
+        line = f"imported {counted(recorded, 'commit')} ({repeated} already known) into {project}"
+        return line, {"created": recorded, "unchanged": repeated}
 
     def _say(self, reason: str) -> None:
         self.stderr.write(flat(reason))
 
     def _jsonl(self, path: Path, project: str, total: int, options: dict[str, Any]) -> tuple[str, dict[str, int]]:
         with _progress("events", total) as advance:
-            report = replay_export(Export(path), advance)
+            report = replay_export(ExportFile(path), advance)
         for reason, events in report.left_out.items():
             self.stderr.write(f"left out {counted(events, 'event')}: {reason}")
         if report.unredacted:
@@ -309,7 +309,7 @@ class Command(ProjectCommand):
         ), {}
 
 
-def _number(text: str) -> int:
+def _batch_number(text: str) -> int:
     digits = text.removeprefix("#")
     if not digits.isdecimal() or len(digits) > 15:
         raise ArgumentTypeError(f"{text[:40]!r} is not the number of an import; write one such as 412")
@@ -336,7 +336,7 @@ def _adrs(report: AdrReport) -> str:
     )
 
 
-def _left(count: int) -> str:
+def _left_deleted_text(count: int) -> str:
     return f", {count} left deleted" if count else ""
 
 
@@ -345,4 +345,4 @@ def _progress(unit: str, total: int) -> Iterator[Callable[[int], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task(unit, total=total)
-        yield lambda done: bar.update(task, completed=done)
+        yield lambda count: bar.update(task, completed=count)

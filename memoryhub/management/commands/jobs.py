@@ -75,7 +75,7 @@ class Command(HubCommand):
         job = find_job(options["name"])
         with use_origin(source="cli", actor=getpass.getuser()):
             plan = change_plan(command=command_from(JobPlan, {**options, "job": job.slug}))
-        due = f"; next run {_moment(plan.next_run)} UTC" if plan.next_run else ""
+        due = f"; next run {_local_minute(plan.next_run)} UTC" if plan.next_run else ""
         data = {"job": job.slug, "runs": plan.described, "next_run": plan.next_run}
         self.answer(data, [f"{job.slug}: {plan.described}{due}"])
 
@@ -94,8 +94,12 @@ class Command(HubCommand):
         targets = _targets(job, store)
         with show_progress(job, len(targets), self.stderr) as watch:
             outcomes = run_job(job=job, targets=targets, asked_by=getpass.getuser(), watch=watch)
-        data = [{"target": done.target.title, "result": done.result, "message": done.message} for done in outcomes]
-        lines = [f"{done.target.title}: {done.result}: {flat(done.message) or 'nothing to do'}" for done in outcomes]
+        data = [
+            {"target": result.target.title, "result": result.result, "message": result.message} for result in outcomes
+        ]
+        lines = [
+            f"{result.target.title}: {result.result}: {flat(result.message) or 'nothing to do'}" for result in outcomes
+        ]
         self.answer({"results": data}, lines)
         if any(outcome.result not in ("ok", BUSY) for outcome in outcomes):
             sys.exit(EXIT_FAILED)
@@ -104,23 +108,23 @@ class Command(HubCommand):
 
 
 def _targets(job: Job, store: StoreId | None) -> list[Any]:
-    from memoryhub.ops.jobs.running import Target, targets_of
+    from memoryhub.ops.jobs.running import JobTarget, targets_of
 
     if store is None:
         return targets_of(job)
     if job.over is Over.HUB:
         raise Invalid(f"job {job.slug!r} runs for the hub; run it without a store")
-    if job.over is Over.PROJECTS and Target(store) not in targets_of(job) and store.scope != "project":
+    if job.over is Over.PROJECTS and JobTarget(store) not in targets_of(job) and store.scope != "project":
         raise Invalid(f"job {job.slug!r} runs for projects; choose one with --project")
     if not stores.exists(store):
         raise NotFound(f"there is no {store.scope} {store.name!r} in this hub")
-    return [Target(store)]
+    return [JobTarget(store)]
 
 
 def _status_lines(status: JobStatus) -> Iterator[str]:
     ended = status.last.ended_at if status.last else None
-    due = "off" if status.is_off else _moment(status.next_run)
-    yield _ROW.format(status.job.slug, status.runs, _moment(ended), status.result, due)
+    due = "off" if status.is_off else _local_minute(status.next_run)
+    yield _ROW.format(status.job.slug, status.runs, _local_minute(ended), status.result, due)
     for failure in status.failures:
         if failure.last:
             yield f"  {failure.target.title}: {failure.last.result}: {flat(failure.last.message)}"
@@ -138,5 +142,5 @@ def _facts(status: JobStatus) -> dict[str, Any]:
     }
 
 
-def _moment(moment: datetime | None) -> str:
+def _local_minute(moment: datetime | None) -> str:
     return f"{moment:%Y-%m-%d %H:%M}" if moment else "–"

@@ -3,14 +3,14 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from memoryhub.management.base import Group, HubCommand
+from memoryhub.management.base import CommandGroup, HubCommand
 from memoryhub.mcp import options as mcp_options
 
 
 # Only for --help: ``memoryhub.cli`` starts the server before Django is imported
 class Command(HubCommand):
     help = mcp_options.DESCRIPTION
-    group = Group.RUN
+    group = CommandGroup.RUN
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         mcp_options.add_arguments(parser)

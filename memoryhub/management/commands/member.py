@@ -9,12 +9,12 @@ from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import MEMBER_ROLES
 from memoryhub.core.stores.store import StoreId, org_store, project_store
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import Group, HubCommand
+from memoryhub.management.base import CommandGroup, HubCommand
 
 
 class Command(HubCommand):
     help = "List, add and remove the members of a project or an organisation."
-    group = Group.RUN
+    group = CommandGroup.RUN
     reads = ("list",)
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -41,9 +41,9 @@ class Command(HubCommand):
     def _list(self, store: StoreId, _: dict[str, Any]) -> None:
         from memoryhub.registry import members
 
-        found = members.list_members(store)
-        lines = [members.described(member) for member in found] or ["no members; people with a role in the hub see it"]
-        self.answer({"results": [members.facts(member) for member in found]}, lines)
+        listed = members.list_members(store)
+        lines = [members.described(member) for member in listed] or ["no members; people with a role in the hub see it"]
+        self.answer({"results": [members.facts(member) for member in listed]}, lines)
 
     def _add(self, store: StoreId, options: dict[str, Any]) -> None:
         from memoryhub.registry import members

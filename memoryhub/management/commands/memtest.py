@@ -11,12 +11,12 @@ from memories.memtest import FILE_NAME, Outcome, read_tests, run_tests, write_sa
 from memories.models import Memory
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import counted, flat
-from memoryhub.management.base import Group, ProjectCommand, Refusal, entity_id
+from memoryhub.management.base import CommandGroup, CommandRefusal, ProjectCommand, entity_id
 
 
 class Command(ProjectCommand):
     help = "Run the tests in memory.tests.yml: what searches must find and context packs must include. For CI."
-    group = Group.CONTENT
+    group = CommandGroup.CONTENT
     is_slim = True
     reads = True
 
@@ -38,9 +38,9 @@ class Command(ProjectCommand):
             outcomes = list(run_tests(tests))
         failed = sum(not outcome.passed for outcome in outcomes)
         data = {"passed": len(outcomes) - failed, "failed": failed, "results": outcomes}
-        self.answer(data, [*_lines(outcomes), f"{len(outcomes) - failed} of {len(outcomes)} passed"])
+        self.answer(data, [*_outcome_lines(outcomes), f"{len(outcomes) - failed} of {len(outcomes)} passed"])
         if failed:
-            raise Refusal(f"{failed} of {len(tests.tests)} failed", returncode=1)
+            raise CommandRefusal(f"{failed} of {len(tests.tests)} failed", returncode=1)
 
     def _write(self, path: Path, batch: int | None) -> None:
         memories = imported_memories(find_batch(batch)) if batch else Memory.objects.live()
@@ -50,7 +50,7 @@ class Command(ProjectCommand):
         self.answer(sample, lines)
 
 
-def _lines(outcomes: list[Outcome]) -> Iterator[str]:
+def _outcome_lines(outcomes: list[Outcome]) -> Iterator[str]:
     for outcome in outcomes:
         yield f"{'ok' if outcome.passed else 'FAILED'}  {flat(outcome.title)}"
         yield from (f"        {flat(fault)}" for fault in outcome.faults)

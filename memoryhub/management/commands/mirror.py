@@ -7,9 +7,9 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from memoryhub.core.text import flat
-from memoryhub.management.base import Group, StoreCommand
-from memoryhub.transfer.folder import Form
-from memoryhub.transfer.mirror.scan import Did, Report
+from memoryhub.management.base import CommandGroup, StoreCommand
+from memoryhub.transfer.folder import FolderForm
+from memoryhub.transfer.mirror.scan import Did, MirrorReport
 from memoryhub.transfer.mirror.service import Mirror
 
 _QUIET = (Did.WRITTEN, Did.REMOVED, Did.READ)
@@ -20,7 +20,7 @@ class Command(StoreCommand):
         "Keep a folder of Markdown files in step with a project's memories: edits made in the folder come back as new "
         "versions. Decisions are written too, but not read."
     )
-    group = Group.CONTENT
+    group = CommandGroup.CONTENT
     is_slim = True
     reads = True
     interrupted = "stopped; the next run continues"
@@ -28,7 +28,9 @@ class Command(StoreCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("folder", metavar="DIR", type=Path, help="the folder; created if it does not exist")
-        parser.add_argument("--form", choices=list(Form), type=Form, default=Form.MARKDOWN, help="default: markdown")
+        parser.add_argument(
+            "--form", choices=list(FolderForm), type=FolderForm, default=FolderForm.MARKDOWN, help="default: markdown"
+        )
         parser.add_argument("--watch", action="store_true", help="continue until Ctrl-C, once a second")
         parser.add_argument("--preview", action="store_true", help="show what would be done, and change nothing")
         parser.add_argument("--adopt", action="store_true", help="write the files of a folder of notes as memories")
@@ -51,13 +53,13 @@ class Command(StoreCommand):
             else:
                 self.report(mirror.run(preview=options["preview"]), is_preview=options["preview"])
 
-    def report(self, report: Report, *, is_preview: bool) -> None:
+    def report(self, report: MirrorReport, *, is_preview: bool) -> None:
         steps = [{"did": step.did, "path": step.path, "why": step.why} for step in report.steps]
         data = {"folder": report.folder, "preview": is_preview, "counts": report.counts, "steps": steps}
-        self.answer(data, _lines(report, is_preview=is_preview))
+        self.answer(data, _report_lines(report, is_preview=is_preview))
 
 
-def _lines(report: Report, *, is_preview: bool) -> Iterator[str]:
+def _report_lines(report: MirrorReport, *, is_preview: bool) -> Iterator[str]:
     for step in report.steps:
         if step.why or is_preview or step.did not in _QUIET:
             yield flat(f"{step.did}  {step.path}{f': {step.why}' if step.why else ''}")

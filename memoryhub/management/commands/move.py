@@ -14,11 +14,11 @@ from memoryhub.core.home_database import masked
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import GLOBAL_STORE, StoreId, org_store, project_store
 from memoryhub.core.text import counted
-from memoryhub.management.base import Group, HubCommand
+from memoryhub.management.base import CommandGroup, HubCommand
 from memoryhub.ops.hub_tables import copy_hub_tables
 from memoryhub.transfer.moving.places import Way, forget, last_way, own_place, place_named, stores_in, way_to
 from memoryhub.transfer.moving.service import confirm, move, undo
-from memoryhub.transfer.moving.switching import Moving, Place
+from memoryhub.transfer.moving.switching import DatabasePlace, Moving
 
 
 class Command(HubCommand):
@@ -26,7 +26,7 @@ class Command(HubCommand):
         "Move a project between SQLite and PostgreSQL, or between servers: its log is copied and compared, and the old "
         "place is kept, read-only, until --confirm."
     )
-    group = Group.MAINTENANCE
+    group = CommandGroup.MAINTENANCE
     is_slim = True
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -82,52 +82,52 @@ class Command(HubCommand):
         )
 
     def _move(self, store: StoreId, way: Way) -> None:
-        done = move(store, way.source, way.target, lambda text: self.stderr.write(f"{store.name}: {text}"))
-        self._report(store, done, "had moved already to" if done.already else "is moved to")
+        moving = move(store, way.source, way.target, lambda text: self.stderr.write(f"{store.name}: {text}"))
+        self._report(store, moving, "had moved already to" if moving.already else "is moved to")
 
     def _end(self, store: StoreId, way: Way, options: dict[str, Any]) -> None:
         act: Callable[..., Moving] = confirm if options["confirm"] else undo
-        done = act(store, way.source, way.target)
+        moving = act(store, way.source, way.target)
         if options["confirm"]:
-            self._report(store, done, "is confirmed in", "its old place is removed")
+            self._report(store, moving, "is confirmed in", "its old place is removed")
         else:
-            self._report(store, done, "is back in")
+            self._report(store, moving, "is back in")
 
-    def _all(self, target: Place | None, options: dict[str, Any]) -> None:
+    def _all(self, target: DatabasePlace | None, options: dict[str, Any]) -> None:
         if target is None:
             raise Invalid("name the new place too: --to sqlite, --to postgresql or --to SERVER")
-        own = own_place(GLOBAL_STORE)
-        source = own if own.url != target.url else place_named(env.FILES)
+        hub_place = own_place(GLOBAL_STORE)
+        source = hub_place if hub_place.url != target.url else place_named(env.FILES)
         if source.url == target.url:
             raise Invalid("all stores are in that place; run this where they are")
         if options["confirm"] or options["undo"]:
             for way in (Way(source, target), Way(target, source)):
-                kept = stores_in(way.source, left=True)
-                for store in kept:
+                departed = stores_in(way.source, departed=True)
+                for store in departed:
                     self._end(store, way, options)
-                if kept and options["undo"]:
-                    _record(way.source)
+                if departed and options["undo"]:
+                    _record_report(way.source)
             return
         rows = copy_hub_tables(source.url, target.url)
         self.stdout.write(f"copied {counted(rows, 'row')} of the hub's own tables")
-        for store in stores_in(source, left=True):
+        for store in stores_in(source, departed=True):
             try:
                 self._move(store, Way(source, target))  # finishes what was interrupted
             except (Conflict, Moved) as error:  # it is in a third place
                 self.stderr.write(error.message)
         for store in stores_in(source):
             self._move(store, Way(source, target))
-        _record(target)
+        _record_report(target)
         self.stdout.write(_what_next(options, target))
 
-    def _report(self, store: StoreId, done: Moving, what: str, then: str = "") -> None:
-        held = f"; writers waited {done.held:.2f} s" if done.held else ""
+    def _report(self, store: StoreId, moving: Moving, what: str, then: str = "") -> None:
+        held = f"; writers waited {moving.held:.2f} s" if moving.held else ""
         next_step = f"; {then}" if then else ""
-        count = counted(done.events, "event")
-        self.stdout.write(f"{store.scope} {store.name} {what} {done.address}, {count}{held}{next_step}")
+        count = counted(moving.events, "event")
+        self.stdout.write(f"{store.scope} {store.name} {what} {moving.address}, {count}{held}{next_step}")
 
 
-def _what_next(options: dict[str, Any], target: Place) -> str:
+def _what_next(options: dict[str, Any], target: DatabasePlace) -> str:
     store = "--all" if options["all"] else "--global" if options["over_global"] else options["project"]
     what = f"--org {options['org']}" if options["org"] else store
     to = shlex.quote(target.name or masked(target.url))
@@ -140,7 +140,7 @@ def _what_next(options: dict[str, Any], target: Place) -> str:
     return "\n".join(lines)
 
 
-def _setting(target: Place, options: dict[str, Any]) -> str:
+def _setting(target: DatabasePlace, options: dict[str, Any]) -> str:
     config = f"{env.DATABASE_SETTING} in {env.home()}/{env.CONFIG_FILE}"
     if target.url:
         return f"set {config} to its address"
@@ -150,7 +150,7 @@ def _setting(target: Place, options: dict[str, Any]) -> str:
 
 
 # A home whose stores have all moved belongs to their new place (decision 80)
-def _record(place: Place) -> None:
+def _record_report(place: DatabasePlace) -> None:
     if place.name not in env.servers():
         home_database.record(place.url)
 

@@ -15,7 +15,7 @@ from memoryhub.core.backends.selected import stores
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.core.text import flat
-from memoryhub.management.base import Group, HubCommand
+from memoryhub.management.base import CommandGroup, HubCommand
 from memoryhub.registry import project_lookup
 from memoryhub.registry.project_lookup import ProjectRow
 from memoryhub.registry.projects import ProjectCreate, ProjectDetails, create_project
@@ -23,7 +23,7 @@ from memoryhub.registry.projects import ProjectCreate, ProjectDetails, create_pr
 
 class Command(HubCommand):
     help = "List, show or create projects; `memory-hub settings` changes their settings."
-    group = Group.CONTENT
+    group = CommandGroup.CONTENT
     reads = ("list", "show")
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -71,12 +71,12 @@ class Command(HubCommand):
         self.answer(data, [*head, *_details(details, row, decided)])
 
     def _create(self, options: dict[str, Any]) -> None:
-        given = {"name": options["title"], "description": options["description"], "org_id": options["org"]}
-        fields = {name: value for name, value in given.items() if value}
+        values = {"name": options["title"], "description": options["description"], "org_id": options["org"]}
+        fields = {name: value for name, value in values.items() if value}
         project = check_project_id(options["id"], "ID")
-        made = create_project(command=ProjectCreate.model_validate({"id": project, **fields}))
+        card = create_project(command=ProjectCreate.model_validate({"id": project, **fields}))
         self.stdout.write(
-            f'created {made.project_id}; to bind a folder to it, put project = "{project}" into {SETTINGS_FILE}'
+            f'created {card.project_id}; to bind a folder to it, put project = "{project}" into {SETTINGS_FILE}'
         )
 
 

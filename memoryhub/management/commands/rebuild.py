@@ -42,25 +42,25 @@ class Command(HubCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         only = [name.strip() for name in options["only"].split(",") if name.strip()]
         store = store_or_folders(options)
-        with _progress(_events(store)) as progress:
-            done = rebuild_store(store=store, progress=progress, only=only)
-        report = done.report
-        if done.problem:
-            self.stdout.write(f"{done.problem}\nthe file was rebuilt from its log; previous file: {done.kept}")
+        with _progress(_event_counts(store)) as progress:
+            rebuilt = rebuild_store(store=store, progress=progress, only=only)
+        report = rebuilt.report
+        if rebuilt.problem:
+            self.stdout.write(f"{rebuilt.problem}\nthe file was rebuilt from its log; previous file: {rebuilt.kept}")
         for table in report.tables:
-            self.stdout.write(_line(table))
+            self.stdout.write(_table_line(table))
         rate = report.events / report.seconds if report.seconds else 0
         self.stdout.write(
             f"{counted(report.events, 'event')} applied in {report.seconds:.2f} s ({rate:,.0f} a second), "
             f"peak memory {_peak_megabytes():.0f} MB"
         )
         # Tables of a damaged file are expected to differ; they are repaired
-        if not report.identical and not done.problem:
+        if not report.identical and not rebuilt.problem:
             sys.exit(EXIT_DIFFERENT)
 
 
 # None if the store is too damaged to count
-def _events(store: StoreId) -> int | None:
+def _event_counts(store: StoreId) -> int | None:
     try:
         with use_store(store):
             return log.head()[0]
@@ -68,11 +68,11 @@ def _events(store: StoreId) -> int | None:
         return None
 
 
-def _line(table: log.TableReport) -> str:
+def _table_line(table: log.TableReport) -> str:
     digests = table.after[:_DIGITS] if table.identical else f"{table.before[:_DIGITS]} → {table.after[:_DIGITS]}"
     verdict = "identical" if table.identical else "DIFFERENT"
-    kept = "" if table.replaced else ", compared only"
-    return f"{table.table:<28} {table.rows:>9} rows  {digests}  {verdict}{kept}"
+    note = "" if table.replaced else ", compared only"
+    return f"{table.table:<28} {table.rows:>9} rows  {digests}  {verdict}{note}"
 
 
 # ``ru_maxrss`` is in KiB, on macOS in bytes
@@ -87,4 +87,4 @@ def _progress(events: int | None) -> Iterator[Callable[[int], None]]:
     columns = (TextColumn("rebuild"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("rebuild", total=events)
-        yield lambda done: bar.update(task, completed=done)
+        yield lambda count: bar.update(task, completed=count)

@@ -46,8 +46,8 @@ class Command(StoreCommand):
             options["text"] = read_input().rstrip("\n")
         with self.store(options):
             if options["confirm_token"]:
-                done = _redacted(command_from(RedactionRun, options))
-                self.answer(done, _done_lines(done))
+                result = _redacted(command_from(RedactionRun, options))
+                self.answer(result, _done_lines(result))
             else:
                 preview = preview_redaction(command=command_from(RedactionSelect, options))
                 self.answer(preview, _preview_lines(preview))
@@ -60,23 +60,23 @@ def _preview_lines(preview: RedactionPreview) -> Iterator[str]:
     if len(preview.places) > _SHOWN:
         yield f"… and {counted(len(preview.places) - _SHOWN, 'place')} more"
     copies = "; ".join(f"{count} {name}" for name, count in preview.copies.items())
-    found = f"{counted(preview.finds, 'match', 'matches')} in {counted(preview.events, 'event')}"
-    yield f"{found} of {counted(preview.entities, 'item')} ({copies})"
-    for kept in preview.kept:
-        yield flat(f"kept in {kept.where}: {kept.why}")
+    matches = f"{counted(preview.finds, 'match', 'matches')} in {counted(preview.events, 'event')}"
+    yield f"{matches} of {counted(preview.entities, 'item')} ({copies})"
+    for copy in preview.kept:
+        yield flat(f"kept in {copy.where}: {copy.why}")
     yield f"nothing was changed; to redact, add --confirm {preview.confirm_token}"
 
 
-def _done_lines(done: RedactionDone) -> Iterator[str]:
+def _done_lines(result: RedactionDone) -> Iterator[str]:
     yield (
-        f"redacted {counted(done.finds, 'match', 'matches')} in {counted(done.events, 'event')}{_spooled(done)}; "
-        f"searched {counted(done.searched_files, 'file')} ({done.searched_bytes:,} bytes): "
-        f"{len(done.left)} still {'contains' if len(done.left) == 1 else 'contain'} it"
+        f"redacted {counted(result.finds, 'match', 'matches')} in {counted(result.events, 'event')}{_spooled(result)}; "
+        f"searched {counted(result.searched_files, 'file')} ({result.searched_bytes:,} bytes): "
+        f"{len(result.left)} still {'contains' if len(result.left) == 1 else 'contain'} it"
     )
-    for kept in done.left:
-        yield flat(f"still in {kept.where}: {kept.why}")
-    for kept in done.unproven:
-        yield flat(f"not searched: {kept.where}: {kept.why}")
+    for copy in result.left:
+        yield flat(f"still in {copy.where}: {copy.why}")
+    for copy in result.unproven:
+        yield flat(f"not searched: {copy.where}: {copy.why}")
 
 
 def _redacted(command: RedactionRun) -> RedactionDone:
@@ -87,8 +87,8 @@ def _redacted(command: RedactionRun) -> RedactionDone:
         raise ConfirmationRequired(message, **error.data) from error
 
 
-def _spooled(done: RedactionDone) -> str:
-    return f" and {counted(done.spooled, 'event')} in the spool" if done.spooled else ""
+def _spooled(result: RedactionDone) -> str:
+    return f" and {counted(result.spooled, 'event')} in the spool" if result.spooled else ""
 
 
 def _one_line(text: str) -> str:

@@ -34,22 +34,22 @@ class Command(HubCommand):
             self._restore_hub(options["file"])
             return
         store = store_option(options) or project_store(identify_project(project=None, directory=working_folder()))
-        done = restore(store=store, source=options["file"], replace=options["replace"])
-        self.stdout.write(f"{store.scope} {store.name}: {'; '.join(_parts(done))}")
+        restored = restore(store=store, source=options["file"], replace=options["replace"])
+        self.stdout.write(f"{store.scope} {store.name}: {'; '.join(_restored_parts(restored))}")
 
     def _restore_hub(self, source: Path) -> None:
         running = process.find_running()
         if running:
             raise Conflict(f"the hub is running at {running.address} (process {running.pid}); stop it first")
-        done = restore_hub(source=source)
-        self.stdout.write(f"hub.db: restored{f'; previous file: {done.kept}' if done.kept else ''}")
+        restored = restore_hub(source=source)
+        self.stdout.write(f"hub.db: restored{f'; previous file: {restored.kept}' if restored.kept else ''}")
 
 
-def _parts(done: Restored) -> Iterator[str]:
-    yield f"{counted(done.events, 'event')} restored and verified"
-    if done.undone:
-        yield f"{counted(done.undone, 'later event')} removed"
-    if done.lost:
-        yield f"{counted(done.lost, 'acknowledged event')} lost: in no readable file"
-    if done.kept:
-        yield f"previous file: {done.kept}"
+def _restored_parts(restored: Restored) -> Iterator[str]:
+    yield f"{counted(restored.events, 'event')} restored and verified"
+    if restored.undone:
+        yield f"{counted(restored.undone, 'later event')} removed"
+    if restored.lost:
+        yield f"{counted(restored.lost, 'acknowledged event')} lost: in no readable file"
+    if restored.kept:
+        yield f"previous file: {restored.kept}"

@@ -98,4 +98,4 @@ def _progress(total: int) -> Iterator[Callable[[int, int], None]]:
     columns = (TextColumn("retention"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("retention", total=total)
-        yield lambda done, _total: bar.update(task, completed=done)
+        yield lambda count, _total: bar.update(task, completed=count)

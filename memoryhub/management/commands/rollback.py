@@ -50,30 +50,30 @@ class Command(StoreCommand):
             if options["undo"]:
                 reason = options["reason"] or ""
                 return self._print(undo_rollback(command=RollbackUndo(id=options["undo"], reason=reason)))
-            shown = preview(command=command_from(RollbackPlan, options))
+            plan = preview(command=command_from(RollbackPlan, options))
             if not options["yes"]:
-                end = "nothing was changed; add --yes to roll back" if shown.counts else "nothing to roll back"
-                return self.answer(shown, [*_preview_lines(shown), end])
+                end = "nothing was changed; add --yes to roll back" if plan.counts else "nothing to roll back"
+                return self.answer(plan, [*_preview_lines(plan), end])
             if not self.as_json:
-                self.answer(shown, _preview_lines(shown))
-            chosen = {**options, "confirm_token": shown.confirm_token}
+                self.answer(plan, _preview_lines(plan))
+            chosen = {**options, "confirm_token": plan.confirm_token}
             return self._print(roll_back(command=command_from(RollbackMake, chosen)))
 
-    def _print(self, made: RollbackView) -> None:
-        self.answer(made, _made_lines(made))
+    def _print(self, view: RollbackView) -> None:
+        self.answer(view, _made_lines(view))
 
 
-def _preview_lines(shown: Preview) -> Iterator[str]:
-    for title, groups in (("direct", shown.trace.direct), ("downstream", shown.trace.derived)):
+def _preview_lines(plan: Preview) -> Iterator[str]:
+    for title, groups in (("direct", plan.trace.direct), ("downstream", plan.trace.derived)):
         for group in groups:
             yield f"{title}: {group.count} × {group.title.lower()}"
             yield from _things(group)
-    for left in shown.left:
-        yield flat(f"unchanged: {f'#{left.id} ' if left.id else ''}{left.title}{' ' * bool(left.title)}({left.why})")
-    if shown.left_count > len(shown.left):
-        yield f"unchanged: {shown.left_count - len(shown.left)} more"
-    done = ", ".join(f"{do} {count}" for do, count in shown.counts.items())
-    yield f"{counted(shown.trace.events, 'event')}; would {done or 'change nothing'}"
+    for item in plan.left:
+        yield flat(f"unchanged: {f'#{item.id} ' if item.id else ''}{item.title}{' ' * bool(item.title)}({item.why})")
+    if plan.left_count > len(plan.left):
+        yield f"unchanged: {plan.left_count - len(plan.left)} more"
+    counts = ", ".join(f"{do} {count}" for do, count in plan.counts.items())
+    yield f"{counted(plan.trace.events, 'event')}; would {counts or 'change nothing'}"
 
 
 def _things(group: Group) -> Iterator[str]:
@@ -86,13 +86,13 @@ def _things(group: Group) -> Iterator[str]:
         yield f"  … and {group.count - _SHOWN} more"
 
 
-def _made_lines(made: RollbackView) -> Iterator[str]:
-    left = made.undone_left if made.undone_at else made.left
-    done = ", ".join(f"{do} {count}" for do, count in made.counts.items())
-    state = "undone" if made.undone_at else "made"
-    yield f"roll-back #{made.id} {state}: {done}; {len(left)} unchanged"
-    if made.undone_at:
-        for item in left:
+def _made_lines(view: RollbackView) -> Iterator[str]:
+    unchanged = view.undone_left if view.undone_at else view.left
+    counts = ", ".join(f"{do} {count}" for do, count in view.counts.items())
+    state = "undone" if view.undone_at else "made"
+    yield f"roll-back #{view.id} {state}: {counts}; {len(unchanged)} unchanged"
+    if view.undone_at:
+        for item in unchanged:
             yield flat(f"unchanged: #{item.id} {item.title} ({item.why})")
     else:
-        yield f"to undo it: memory-hub rollback --undo {made.id}"
+        yield f"to undo it: memory-hub rollback --undo {view.id}"

@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import counted, flat
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import ProjectCommand, Refusal, read_input
+from memoryhub.management.base import CommandRefusal, ProjectCommand, read_input
 from sessions_app.schemas import FoundSecret, Sanitise
 from sessions_app.services.profile import try_rules
 
@@ -31,10 +31,10 @@ class Command(ProjectCommand):
         what.add_argument("--list", action="store_true", help="print only the secrets found")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        text = _read(options["file"])
+        text = _read_text(options["file"])
         with self.store_or_none(options):
             tried = try_rules(command=command_from(Sanitise, {"text": text}))
-        lines = [_line(found, text) for found in tried.found]
+        lines = [_secret_line(secret, text) for secret in tried.found]
         if options["check"] or options["list"] or self.as_json:
             self.answer(tried, lines)
         else:
@@ -43,17 +43,17 @@ class Command(ProjectCommand):
             self.stdout.write(tried.text, ending="")
         if options["check"] and tried.found:
             count = len(tried.found)
-            raise Refusal(f"{counted(count, 'secret')} would be masked", returncode=1)
+            raise CommandRefusal(f"{counted(count, 'secret')} would be masked", returncode=1)
 
 
-def _read(file: Path | None) -> str:
+def _read_text(file: Path | None) -> str:
     try:
         return file.read_text("utf-8", errors="replace") if file else read_input()
     except OSError as error:
         raise Invalid(f"can't read {file}: {error.strerror}; give a text file, or none for standard input") from error
 
 
-def _line(found: FoundSecret, text: str) -> str:
-    line = text.count("\n", 0, found.start) + 1
-    column = found.start - text.rfind("\n", 0, found.start)
-    return flat(f"{line}:{column} {found.type}: {found.description} [{found.rule}; {', '.join(found.origins)}]")
+def _secret_line(secret: FoundSecret, text: str) -> str:
+    line = text.count("\n", 0, secret.start) + 1
+    column = secret.start - text.rfind("\n", 0, secret.start)
+    return flat(f"{line}:{column} {secret.type}: {secret.description} [{secret.rule}; {', '.join(secret.origins)}]")

@@ -9,12 +9,12 @@ from memories.present import hit_line
 from memories.schemas import MemorySearch
 from memoryhub.core.paging import as_lines
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import Group, ProjectCommand
+from memoryhub.management.base import CommandGroup, ProjectCommand
 
 
 class Command(ProjectCommand):
     help = "Search decisions, memories, commits, sessions and messages; one hit per line, best first."
-    group = Group.CONTENT
+    group = CommandGroup.CONTENT
     is_slim = True
     reads = True
 

@@ -13,7 +13,7 @@ from memoryhub import env
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.origin import use_origin
 from memoryhub.core.secret_files import SECRET_FILES, read_or_create_secret
-from memoryhub.management.base import Group, HubCommand
+from memoryhub.management.base import CommandGroup, HubCommand
 from memoryhub.ops.serving.listener import PORT
 
 WORKER_GRACE_SECONDS = 1.5
@@ -21,7 +21,7 @@ WORKER_GRACE_SECONDS = 1.5
 
 class Command(HubCommand):
     help = "Serve the admin, REST and MCP on this machine, run jobs, and print a sign-in link. Ctrl-C stops everything."
-    group = Group.RUN
+    group = CommandGroup.RUN
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--host", default="127.0.0.1", help="a loopback address (default: %(default)s)")

@@ -6,12 +6,12 @@ from django.core.management.base import CommandParser
 
 from memoryhub import __version__
 from memoryhub.client.setup import service as services
-from memoryhub.management.base import Group, HubCommand
+from memoryhub.management.base import CommandGroup, HubCommand
 
 
 class Command(HubCommand):
     help = "Run the hub as a service of your user account, from sign-in on: install, restart, remove it, or show it."
-    group = Group.RUN
+    group = CommandGroup.RUN
     reads = ("status",)
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
-from memoryhub.management.base import Group, ProjectCommand
+from memoryhub.management.base import CommandGroup, ProjectCommand
 
 _ROW = "{:<26} {:<28} {}"
 _DEFAULT = "the default"
@@ -16,7 +16,7 @@ _DEFAULT = "the default"
 
 class Command(ProjectCommand):
     help = "List a project's settings and their sources; or show or change one."
-    group = Group.CONTENT
+    group = CommandGroup.CONTENT
     is_slim = True
     reads = True
 
@@ -37,7 +37,7 @@ class Command(ProjectCommand):
             raise Invalid("--default needs the name of a setting and no value")
         with self.store(options):
             if value is not None or options["default"]:
-                self._change(name, None if options["default"] else _read(value))
+                self._change(name, None if options["default"] else _read_value(value))
             self._show(name)
 
     def _change(self, name: str, value: Any) -> None:
@@ -53,22 +53,22 @@ class Command(ProjectCommand):
         if name is not None:
             check_settings({name: None})
         values, by = project_settings().model_dump(mode="json"), settings_decided_by()
-        shown = {
+        current = {
             setting: {"value": value, "decided_by": by.get(setting, _DEFAULT)}
             for setting, value in values.items()
             if name in (None, setting)
         }
-        rows = [(setting, _text(entry["value"]), entry["decided_by"]) for setting, entry in shown.items()]
-        self.answer(shown, [flat(_ROW.format(*row)) for row in [("SETTING", "VALUE", "DECIDED BY"), *rows]])
+        rows = [(setting, _value_text(entry["value"]), entry["decided_by"]) for setting, entry in current.items()]
+        self.answer(current, [flat(_ROW.format(*row)) for row in [("SETTING", "VALUE", "DECIDED BY"), *rows]])
 
 
 # JSON, or else the word itself
-def _read(text: str) -> Any:
+def _read_value(text: str) -> Any:
     try:
         return json.loads(text)
     except (json.JSONDecodeError, RecursionError):
         return text
 
 
-def _text(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return value if isinstance(value, str) else "never" if value is None else json.dumps(value, ensure_ascii=False)

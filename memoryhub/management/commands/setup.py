@@ -44,7 +44,7 @@ from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.home_database import masked, only_of_this_process, require_own
 from memoryhub.core.text import counted
 from memoryhub.env import DATABASE_SETTING, DATABASE_VARIABLE, DatabaseUrlError
-from memoryhub.management.base import Group, HubCommand, read_input
+from memoryhub.management.base import CommandGroup, HubCommand, read_input
 from memoryhub.mcp.options import PROFILES
 from memoryhub.ops.serving.state import hub_state
 from memoryhub.teams.connections import TOKEN, VARIABLE, all_connections
@@ -53,7 +53,7 @@ from memoryhub.teams.sending import team_states
 
 class Command(HubCommand):
     help = "Connect a client to this hub: show the change to its configuration, then make it. Without CLIENT, list all."
-    group = Group.RUN
+    group = CommandGroup.RUN
     reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -106,13 +106,13 @@ class Command(HubCommand):
             self._list(repository, options)
         elif options["check"]:
             self._check(find_client(options["client"] or ""), repository)
-        elif not options["client"] or self._set_up(_target(options, repository), options):
+        elif not options["client"] or self._set_up(_setup_target(options, repository), options):
             self._set_autostart(options)
 
     def _with_team(self, repository: Path | None, options: dict[str, Any]) -> None:
         address = parse_address(options["url"], options["project"])
         options["url"] = address.mcp_url
-        target = _target(options, repository) if options["client"] else None
+        target = _setup_target(options, repository) if options["client"] else None
         if target is None and not options["hooks"]:
             raise Invalid("--no-hooks leaves nothing to set up without a client; name one, or omit it")
         if options["check"]:
@@ -132,7 +132,7 @@ class Command(HubCommand):
             require_own_variable(variable, address, token)
         if (target and not self._set_up(target, options)) or options["dry_run"] or not (hooks or has_variable):
             return
-        made = connect(
+        connection = connect(
             _connected_folder(target),
             address,
             token=token,
@@ -141,12 +141,12 @@ class Command(HubCommand):
             hooks=hooks,
             variable=variable if has_variable or options["token_variable"] else "",
         )
-        kept = quote(f"{made.place}/{TOKEN}")
+        token_file = quote(f"{connection.place}/{TOKEN}")
         if hooks:
-            self.stdout.write(f"{made.folder}: hooks work with project {made.project} at {made.url}")
+            self.stdout.write(f"{connection.folder}: hooks work with project {connection.project} at {connection.url}")
         if client and has_variable:
             self.stdout.write(f"{client.name} reads the token from {variable}. Put this into your shell's profile:")
-            self.stdout.write(f'export {variable}="$(cat {kept})"')
+            self.stdout.write(f'export {variable}="$(cat {token_file})"')
 
     def _leave(self, target: Target | None, options: dict[str, Any]) -> None:
         if (target and not self._set_up(target, options)) or options["dry_run"]:
@@ -157,9 +157,9 @@ class Command(HubCommand):
 
     # "" keeps the token that is there.
     def _token(self, address: Address, options: dict[str, Any]) -> str:
-        given = options["token_file"]
-        if given:
-            return check_token(read_input() if given == "-" else Path(given).read_text("utf-8"))
+        path = options["token_file"]
+        if path:
+            return check_token(read_input() if path == "-" else Path(path).read_text("utf-8"))
         if kept_token(address) or options["dry_run"]:
             return ""
         if not sys.stdin.isatty():
@@ -168,7 +168,7 @@ class Command(HubCommand):
 
     def _check_url(self, url: str, variable: str, ca_file: str) -> None:
         answer = try_url(url, variable=variable, ca_file=ca_file)
-        served = {(found.url, found.project) for found in all_connections() if found.serves(url)}
+        served = {(connection.url, connection.project) for connection in all_connections() if connection.serves(url)}
         waiting = [state for state in team_states() if (state.url, state.project) in served]
         lines = [f"ok: {answer.server} answers with {answer.tools} tools (MCP {answer.protocol})"]
         for state in waiting:
@@ -179,7 +179,7 @@ class Command(HubCommand):
     def _list(self, repository: Path | None, options: dict[str, Any]) -> None:
         if options["check"] or options["remove"] or options["yes"]:
             raise Invalid(f"give a client, one of: {', '.join(all_clients())}")
-        found = [
+        rows = [
             {
                 "client": client.id,
                 "installed": is_installed(client),
@@ -189,8 +189,8 @@ class Command(HubCommand):
             if client.repository or not repository
         ]
         row = "{client:<15} {place:<10} {status}"
-        lines = [row.format(**facts, place="installed" if facts["installed"] else "not found") for facts in found]
-        self.answer({"results": found}, lines)
+        lines = [row.format(**facts, place="installed" if facts["installed"] else "not found") for facts in rows]
+        self.answer({"results": rows}, lines)
 
     def _check(self, client: Client, repository: Path | None) -> None:
         target = repository_target(client, repository) if repository else plan.target_in_use(client, working_folder())
@@ -302,7 +302,7 @@ class Command(HubCommand):
 
 
 # With --url, one folder's: the project of a team must not become that of every folder.
-def _target(options: dict[str, Any], repository: Path | None) -> Target:
+def _setup_target(options: dict[str, Any], repository: Path | None) -> Target:
     client = find_client(options["client"])
     if repository:
         return repository_target(client, repository)

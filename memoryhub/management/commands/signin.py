@@ -8,12 +8,12 @@ from django.core.management.base import CommandParser
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import ROLES
-from memoryhub.management.base import Group, HubCommand
+from memoryhub.management.base import CommandGroup, HubCommand
 
 
 class Command(HubCommand):
     help = "Print a link that signs a person in to the running hub once, within 15 minutes."
-    group = Group.RUN
+    group = CommandGroup.RUN
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--user", metavar="NAME", help="the person; default: the first owner")

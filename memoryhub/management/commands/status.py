@@ -5,23 +5,23 @@ from typing import Any
 from memoryhub.core import clock
 from memoryhub.core.clients import Client
 from memoryhub.core.text import counted
-from memoryhub.management.base import Group, HubCommand
+from memoryhub.management.base import CommandGroup, HubCommand
 from memoryhub.ops.serving.state import HubState, hub_state
 from memoryhub.teams.sending import TeamState
 
 
 class Command(HubCommand):
     help = "Show whether the hub runs, which clients are connected, and what waits to be done."
-    group = Group.RUN
+    group = CommandGroup.RUN
     is_slim = True
     reads = True
 
     def handle(self, *args: Any, **options: Any) -> None:
         state = hub_state()
-        self.answer(state, _lines(state))
+        self.answer(state, _state_lines(state))
 
 
-def _lines(state: HubState) -> list[str]:
+def _state_lines(state: HubState) -> list[str]:
     clients = [f"  {_client(client)}, since {clock.minute(client.since)}" for client in state.clients]
     captures = [f"  {name}: {clock.minute(at)}" for name, at in sorted(state.last_captures.items())]
     return [

@@ -9,12 +9,12 @@ from memoryhub.core import clock
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import VERBS
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import Group, HubCommand
+from memoryhub.management.base import CommandGroup, HubCommand
 
 
 class Command(HubCommand):
     help = "Create, list and revoke tokens for REST and for MCP over HTTP."
-    group = Group.RUN
+    group = CommandGroup.RUN
     reads = ("list",)
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -9,12 +9,12 @@ from memories.worth.report import worth_report
 from memories.worth.schemas import HeldOut, Measure, Period, WorthReport, WorthRequest
 from memoryhub.core.text import counted
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import Group, ProjectCommand
+from memoryhub.management.base import CommandGroup, ProjectCommand
 
 
 class Command(ProjectCommand):
     help = "Print what context packs cost, what became of them, and sessions with and without memory."
-    group = Group.CONTENT
+    group = CommandGroup.CONTENT
     is_slim = True
     reads = True
 
@@ -27,10 +27,10 @@ class Command(ProjectCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         with self.store(options):
             report = worth_report(command=command_from(WorthRequest, options))
-        self.answer(report, _lines(report))
+        self.answer(report, _worth_lines(report))
 
 
-def _lines(report: WorthReport) -> Iterator[str]:
+def _worth_lines(report: WorthReport) -> Iterator[str]:
     lines, judged, zombies = report.lines, report.judged, report.zombies
     packs, sessions = counted(report.packs, "pack"), counted(report.sessions, "session")
     yield f"{counted(report.tokens, 'token')} in {packs} to {sessions}"
@@ -40,20 +40,20 @@ def _lines(report: WorthReport) -> Iterator[str]:
     yield f"{counted(zombies.total, 'memory', 'memories')} in {zombies.least_packs} packs or more and never used"
     yield from (f"  #{item.id} {item.given}x, {item.tokens:,} tokens: {item.title}" for item in zombies.items)
     yield f"{report.never_given:,} of {counted(report.memories, 'memory', 'memories')} never in a pack"
-    yield from _compared(report.experiment)
+    yield from _experiment_lines(report.experiment)
 
 
-def _compared(experiment: HeldOut) -> Iterator[str]:
+def _experiment_lines(experiment: HeldOut) -> Iterator[str]:
     if not experiment.measures:
         yield "no session held out; the setting held_out_percent holds some out"
     elif experiment.too_few:
         yield experiment.too_few
     else:
         yield f"sessions compared: {experiment.held_out} held out, {experiment.given} given"
-        yield from map(_measure, experiment.measures)
+        yield from map(_measure_line, experiment.measures)
 
 
-def _measure(measure: Measure) -> str:
+def _measure_line(measure: Measure) -> str:
     means = f"  {measure.label}: {measure.held_out:.2f} held out, {measure.given:.2f} given"
     interval = "" if measure.low is None else f"{measure.difference:+.2f} ({measure.low:+.2f} to {measure.high:+.2f}), "
     return f"{means}; {interval}{measure.reading.label.lower()}"

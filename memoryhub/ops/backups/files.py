@@ -106,8 +106,8 @@ def examine_backup(path: Path, store: StoreId) -> Examined:
     problem = _file_problem(path)
     if problem:
         return Examined(path, problem)
-    found = path.stat()
-    return _examined(path, store, (found.st_ino, found.st_size, found.st_mtime_ns))
+    status = path.stat()
+    return _examined(path, store, (status.st_ino, status.st_size, status.st_mtime_ns))
 
 
 @lru_cache(maxsize=64)
@@ -150,22 +150,22 @@ def hub_problem(path: Path, name: str = "hub.db") -> str:
         return problem
     try:
         with closing(files.open_database(path, mode="rw" if path.parent == env.home() else "ro")) as connection:
-            found = [" ".join(text.split()) for (text,) in connection.execute("PRAGMA integrity_check(3)")]
+            faults = [" ".join(text.split()) for (text,) in connection.execute("PRAGMA integrity_check(3)")]
             tables = {table for (table,) in connection.execute("SELECT name FROM sqlite_master")}
     except files.OperationalError as error:  # such as a full or a read-only disk
         return f"the file cannot be read: {error}"
     except files.Error as error:
         return f"the file is damaged: {error}"
-    if found != ["ok"]:
-        return f"the file is damaged: {'; '.join(found)[:500]}"
+    if faults != ["ok"]:
+        return f"the file is damaged: {'; '.join(faults)[:500]}"
     if not tables:
         return "the file is empty"
     return "" if HUB_TABLES[name] in tables else f"the file is a database, but not the hub's {name}"
 
 
 def foreign_log(store: StoreId) -> str:
-    found = rows.fetch("SELECT project_id FROM raw_events WHERE project_id <> %s LIMIT 1", [store.name])
-    return f"the log is of {found[0][0]!r}, not of {store.name!r}" if found else ""
+    names = rows.fetch("SELECT project_id FROM raw_events WHERE project_id <> %s LIMIT 1", [store.name])
+    return f"the log is of {names[0][0]!r}, not of {store.name!r}" if names else ""
 
 
 # Finds an older store that was put back with its anchor (decision 37). Nothing is compared if a restore or an
@@ -184,17 +184,17 @@ def compared_with_backup(store: StoreId) -> str:
 
 
 def _losses_accepted() -> list[datetime]:
-    found = rows.fetch("SELECT occurred_at FROM raw_events WHERE event_type = %s", [log.LOSS_ACCEPTED.name])
-    return [clock.from_text(moment) for (moment,) in found]
+    times = rows.fetch("SELECT occurred_at FROM raw_events WHERE event_type = %s", [log.LOSS_ACCEPTED.name])
+    return [clock.from_text(moment) for (moment,) in times]
 
 
 def _difference(backup: Examined) -> str:
     position, _ = log.head()
-    made = f"the backup of {made_at(backup.path):%Y-%m-%d %H:%M} UTC"
+    which = f"the backup of {made_at(backup.path):%Y-%m-%d %H:%M} UTC"
     if position < backup.position:
-        return f"the log ends at #{position}, but {made} has #{backup.position}"
+        return f"the log ends at #{position}, but {which} has #{backup.position}"
     if backup.position and log.digest_at(backup.position) != backup.digest:
-        return f"#{backup.position} is not the event that {made} has"
+        return f"#{backup.position} is not the event that {which} has"
     return ""
 
 
@@ -215,9 +215,9 @@ def require_sound(anchored: tuple[int, str] | None = None) -> int:
     problem = integrity.damage()
     if problem:
         raise Unavailable(problem)
-    found = log.verify()
-    if not found.ok and not found.ahead:
-        raise Unavailable(found.describe())
+    verification = log.verify()
+    if not verification.ok and not verification.ahead:
+        raise Unavailable(verification.describe())
     if anchored and anchored[0] and log.digest_at(anchored[0]) != anchored[1]:
         raise Unavailable(f"#{anchored[0]}, which is anchored outside the store, is not in its log: its tail was cut")
-    return found.events
+    return verification.events

@@ -87,46 +87,46 @@ def _translated() -> Iterator[None]:
 
 def _rebuild(store: StoreId, problem: str, progress: Progress) -> Rebuilt:
     started = time.monotonic()
-    kept = path_to_keep(store, BEFORE_REBUILD)
+    previous = path_to_keep(store, BEFORE_REBUILD)
     for _ in range(_ATTEMPTS):
         with suppress(ErasedMeanwhile):
-            tables = _attempt(store, kept, progress)
+            tables = _attempt(store, previous, progress)
             events = _finish(store)
-            return Rebuilt(RebuildReport(events, time.monotonic() - started, tables), problem, kept)
+            return Rebuilt(RebuildReport(events, time.monotonic() - started, tables), problem, previous)
     raise Locked("events were erased during the rebuild; run rebuild again")
 
 
-def _attempt(store: StoreId, kept: Path, progress: Progress) -> list[TableReport]:
+def _attempt(store: StoreId, previous: Path, progress: Progress) -> list[TableReport]:
     folder = draft_folder(store)
     draft = folder / "events.db"
     try:
         with readable_log(store) as source:
             if source is None:
                 raise Unavailable("can't rebuild the file: no log found in it")
-            before = _state(store)
+            before = _file_state(store)
             with FreshFile.at(draft, store, source) as fresh:
                 fresh.fill(progress)
                 tables = fresh.compared()
                 with stores.upgrading(store):
                     forget(store)
                     if source == store:
-                        _put_in_place(store, draft, kept, fresh.finish)
+                        _put_in_place(store, draft, previous, fresh.finish)
                     else:
                         fresh.finish()
-                        _put_in_place(store, draft, kept, lambda: _require_same(store, before))
+                        _put_in_place(store, draft, previous, lambda: _require_same(store, before))
         return tables
     except BaseException:
-        copies.remove_database(kept)  # nothing was replaced
+        copies.remove_database(previous)  # nothing was replaced
         raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 # ``finish`` runs under the store's write lock, as far as a damaged file allows one (decision 32)
-def _put_in_place(store: StoreId, draft: Path, kept: Path, finish: Callable[[], None]) -> None:
+def _put_in_place(store: StoreId, draft: Path, previous: Path, finish: Callable[[], None]) -> None:
     def locked() -> None:
         finish()
-        copies.keep_beside(path_of(store), kept)
+        copies.keep_beside(path_of(store), previous)
 
     try:
         copies.overwrite(path_of(store), draft, locked=locked)
@@ -135,18 +135,18 @@ def _put_in_place(store: StoreId, draft: Path, kept: Path, finish: Callable[[], 
             raise
         finish()
         copies.make_single(draft)
-        copies.swap_broken(path_of(store), draft, kept)
+        copies.swap_broken(path_of(store), draft, previous)
 
 
 # Changes when a process writes to the store's files
-def _state(store: StoreId) -> list[tuple[int, int, int]]:
+def _file_state(store: StoreId) -> list[tuple[int, int, int]]:
     files = [path_of(store), path_of(store).with_name(f"{path_of(store).name}-wal")]
-    found = [path.stat() for path in files if path.exists()]
-    return [(status.st_ino, status.st_size, status.st_mtime_ns) for status in found if status.st_size]
+    statuses = [path.stat() for path in files if path.exists()]
+    return [(status.st_ino, status.st_size, status.st_mtime_ns) for status in statuses if status.st_size]
 
 
 def _require_same(store: StoreId, before: list[tuple[int, int, int]]) -> None:
-    if _state(store) != before:
+    if _file_state(store) != before:
         raise ErasedMeanwhile
 
 

@@ -67,8 +67,8 @@ def restore(*, store: StoreId, source: Path, replace: bool = False) -> Restored:
         Locked: another process restores or upgrades the store.
     """
     require_stayed(store)
-    kept = path_to_keep(store, BEFORE_RESTORE)
-    draft = kept.with_name(f".{kept.name}.{os.getpid()}.draft")
+    previous = path_to_keep(store, BEFORE_RESTORE)
+    draft = previous.with_name(f".{previous.name}.{os.getpid()}.draft")
     try:
         files.copy_database(source, draft)
         head = _prepared(draft, store, source)
@@ -76,7 +76,7 @@ def restore(*, store: StoreId, source: Path, replace: bool = False) -> Restored:
         make_folder(path_of(store).parent)
         with stores.upgrading(store):
             anchored = _anchored(store)
-            path, undone = _put_back(store, draft, kept, replace=replace)
+            path, undone = _put_back(store, draft, previous, replace=replace)
             _finish(store, head)
     finally:
         files.remove_database(draft)
@@ -104,37 +104,37 @@ def _prepared(draft: Path, store: StoreId, source: Path) -> _Head:
 def _require_store(draft: Path, source: Path) -> None:
     with closing(files.open_database(draft)) as connection:
         try:
-            found = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('raw_events')")}
+            columns = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('raw_events')")}
         except files.DatabaseError as error:
             raise Unavailable(f"{source} is damaged: {error}") from error
-    if not found:
+    if not columns:
         raise Invalid(f"{source} is not a store: it has no event log")
-    missing = sorted(_LOG_COLUMNS - found)
+    missing = sorted(_LOG_COLUMNS - columns)
     if missing:
         raise Invalid(f"{source} is not a store: its event log lacks the columns {', '.join(missing)}")
 
 
 def _require_of(store: StoreId, source: Path) -> None:
     names = [name for (name,) in rows.fetch("SELECT DISTINCT project_id FROM raw_events LIMIT 2")]
-    others = [name for name in names if name != store.name]
-    if others:
-        raise Invalid(f"{source} is a backup of {others[0]!r}, not of {store.name!r}; restore it there")
+    foreign = [name for name in names if name != store.name]
+    if foreign:
+        raise Invalid(f"{source} is a backup of {foreign[0]!r}, not of {store.name!r}; restore it there")
 
 
-def _put_back(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> tuple[Path | None, int]:
+def _put_back(store: StoreId, draft: Path, previous: Path, *, replace: bool) -> tuple[Path | None, int]:
     try:
         if path_of(store).is_symlink():
-            return _replace_link(store, draft, kept, replace=replace)
+            return _replace_link(store, draft, previous, replace=replace)
         if not path_of(store).exists() or _is_empty_file(path_of(store)):
-            return _replace_missing(store, draft, kept), 0
-        return kept, _overwrite(store, draft, kept, replace=replace)
+            return _replace_missing(store, draft, previous), 0
+        return previous, _overwrite(store, draft, previous, replace=replace)
     except files.DatabaseError as error:
         if faults.is_locked(error):
             raise Locked("memory database is locked by another process") from error
         _require_replace_of_broken(error, replace=replace)
         anchors.remove(store)
-        files.swap_broken(path_of(store), draft, kept)
-        return kept, 0
+        files.swap_broken(path_of(store), draft, previous)
+        return previous, 0
 
 
 def _put_new(store: StoreId, draft: Path) -> None:
@@ -143,17 +143,17 @@ def _put_new(store: StoreId, draft: Path) -> None:
 
 
 # The file that the link points to is not changed
-def _replace_link(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> tuple[Path | None, int]:
+def _replace_link(store: StoreId, draft: Path, previous: Path, *, replace: bool) -> tuple[Path | None, int]:
     if not path_of(store).exists():
         path_of(store).unlink()
-        return _replace_missing(store, draft, kept), 0
-    last, common = _compared(store, draft)
+        return _replace_missing(store, draft, previous), 0
+    last, common = _count_undone(store, draft)
     _require_replace(last - common.position, replace=replace)
-    files.copy_database(path_of(store), kept)
-    files.make_single(kept)
+    files.copy_database(path_of(store), previous)
+    files.make_single(previous)
     path_of(store).unlink()
     _put_new(store, draft)
-    return kept, last - common.position
+    return previous, last - common.position
 
 
 def _is_empty_file(path: Path) -> bool:
@@ -163,35 +163,35 @@ def _is_empty_file(path: Path) -> bool:
 
 # The WAL moves too: SQLite would replay it over the restored file. The empty file that is kept records the time
 # of the restore (decision 37).
-def _replace_missing(store: StoreId, draft: Path, kept: Path) -> Path | None:
-    kept.touch(0o600)
+def _replace_missing(store: StoreId, draft: Path, previous: Path) -> Path | None:
+    previous.touch(0o600)
     wal = path_of(store).with_name(f"{path_of(store).name}-wal")
     path_of(store).with_name(f"{path_of(store).name}-shm").unlink(missing_ok=True)
     had_wal = wal.exists()
     if had_wal:
-        wal.rename(kept.with_name(f"{kept.name}-wal"))
+        wal.rename(previous.with_name(f"{previous.name}-wal"))
     path_of(store).unlink(missing_ok=True)
     _put_new(store, draft)
-    return kept if had_wal else None
+    return previous if had_wal else None
 
 
 # In place, because processes that have the file open would go on writing into a file without a name (decision 22)
-def _overwrite(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> int:
+def _overwrite(store: StoreId, draft: Path, previous: Path, *, replace: bool) -> int:
     newer: list[int] = []
 
     def look() -> None:
         require_stayed(store)  # a move may have ended since, and its mark is in the file that is replaced
         try:
-            last, common = _compared(store, draft)
+            last, common = _count_undone(store, draft)
         except files.DatabaseError as error:
             _require_replace_of_broken(error, replace=replace)
-            files.keep_beside(path_of(store), kept)
+            files.keep_beside(path_of(store), previous)
             anchors.remove(store)
             newer.append(0)
             return
         newer.append(last - common.position)
         _require_replace(newer[0], replace=replace)
-        files.keep_beside(path_of(store), kept)
+        files.keep_beside(path_of(store), previous)
         _await_anchor(store, last)
         # Just before the commit; ``_finish`` sets the new head after it
         replace_anchor(store, common.position, common.digest)
@@ -201,24 +201,24 @@ def _overwrite(store: StoreId, draft: Path, kept: Path, *, replace: bool) -> int
 
 
 # The store's last position, and the last event in common with the draft, found by bisection
-def _compared(store: StoreId, draft: Path) -> tuple[int, _Head]:
+def _count_undone(store: StoreId, draft: Path) -> tuple[int, _Head]:
     with closing(files.open_database(path_of(store), mode="rw")) as live, closing(files.open_database(draft)) as copy:
-        last = _last(live)
-        common, beyond = 0, min(last, _last(copy)) + 1
+        last = _last_position(live)
+        common, beyond = 0, min(last, _last_position(copy)) + 1
         while beyond - common > 1:
             middle = (common + beyond) // 2
-            same = _digest(live, middle) == _digest(copy, middle)
+            same = _chain_digest_at(live, middle) == _chain_digest_at(copy, middle)
             common, beyond = (middle, beyond) if same else (common, middle)
-        return last, _Head(common, _digest(live, common) or GENESIS)
+        return last, _Head(common, _chain_digest_at(live, common) or GENESIS)
 
 
-def _last(connection: files.FileConnection) -> int:
+def _last_position(connection: files.FileConnection) -> int:
     return int(connection.execute("SELECT coalesce(max(position), 0) FROM raw_events").fetchone()[0])
 
 
-def _digest(connection: files.FileConnection, position: int) -> str:
-    found = connection.execute("SELECT chain_digest FROM raw_events WHERE position = ?", [position]).fetchone()
-    return str(found[0]) if found else ""
+def _chain_digest_at(connection: files.FileConnection, position: int) -> str:
+    row = connection.execute("SELECT chain_digest FROM raw_events WHERE position = ?", [position]).fetchone()
+    return str(row[0]) if row else ""
 
 
 def _require_replace(newer: int, *, replace: bool) -> None:
@@ -270,13 +270,13 @@ def restore_hub(*, source: Path) -> RestoredHub:
     env.prepare_home()
     folder = backup_folder(None)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    kept = folder / f"{clock.file_stamp()}Z{BEFORE_RESTORE}"
-    draft = folder / f".{kept.name}.{os.getpid()}.draft"
+    previous = folder / f"{clock.file_stamp()}Z{BEFORE_RESTORE}"
+    draft = folder / f".{previous.name}.{os.getpid()}.draft"
     try:
         files.copy_database(source, draft)
         files.make_single(draft)
         _require_hub(draft)
-        return RestoredHub(_swap(draft, env.home() / "hub.db", kept))
+        return RestoredHub(_swap(draft, env.home() / "hub.db", previous))
     except OSError as error:
         raise Unavailable(f"can't restore hub.db ({error.strerror})") from error
     finally:
@@ -292,12 +292,12 @@ def _require_hub(draft: Path) -> None:
 
 
 # Side files first: an old WAL must never meet the restored file
-def _swap(draft: Path, target: Path, kept: Path) -> Path | None:
+def _swap(draft: Path, target: Path, previous: Path) -> Path | None:
     there = os.path.lexists(target)
-    move_database(target, kept)
+    move_database(target, previous)
     draft.rename(target)
     sync(target.parent)
-    return kept if there else None
+    return previous if there else None
 
 
 def _remove_oldest_kept(folder: Path) -> None:

@@ -124,8 +124,8 @@ class TakenOut:
     def is_in(self, backup: Path, *, unread: bool = False) -> bool:
         try:
             with closing(files.open_database(backup)) as connection:
-                found = connection.execute(_PAYLOADS, [json.dumps([*self.erased, *self.redacted])])
-                return any(self._outlives(*row) for row in found)
+                payloads = connection.execute(_PAYLOADS, [json.dumps([*self.erased, *self.redacted])])
+                return any(self._outlives(*row) for row in payloads)
         except (files.Error, TypeError, ValueError):
             return unread
 
@@ -151,10 +151,10 @@ class Backup:
 
 
 def backups_kept() -> int:
-    given = os.environ.get("MEMORY_HUB_BACKUPS", str(KEPT))
-    if not given.isdecimal() or int(given) < 1:
-        raise Invalid(f"MEMORY_HUB_BACKUPS is {given[:40]!r}; it must be a number of at least 1")
-    return int(given)
+    text = os.environ.get("MEMORY_HUB_BACKUPS", str(KEPT))
+    if not text.isdecimal() or int(text) < 1:
+        raise Invalid(f"MEMORY_HUB_BACKUPS is {text[:40]!r}; it must be a number of at least 1")
+    return int(text)
 
 
 def back_up_store() -> Backup:
@@ -164,11 +164,11 @@ def back_up_store() -> Backup:
         Unavailable: the copy is not sound, so neither is the store; no backup is made or removed.
     """
     store = current_store()
-    kept = backups_kept()
+    retained = backups_kept()
     _require_own_log(store)
     target = new_path(store)
     events = _copy_verified(store, target)
-    return Backup(target, events, _prune_backups(target, store, kept, TakenOut.of_current_store()))
+    return Backup(target, events, _prune_backups(target, store, retained, TakenOut.of_current_store()))
 
 
 # Backups of an older store that was put back would replace the good ones (decision 37)
@@ -209,9 +209,9 @@ def back_up_hub() -> Path | None:
 
 
 def _require_whole(connection: files.FileConnection) -> None:
-    found = [text for (text,) in connection.execute("PRAGMA integrity_check")]
-    if found != ["ok"]:
-        raise Unavailable(f"hub.db is damaged: {'; '.join(found)[:500]}")
+    faults = [text for (text,) in connection.execute("PRAGMA integrity_check")]
+    if faults != ["ok"]:
+        raise Unavailable(f"hub.db is damaged: {'; '.join(faults)[:500]}")
 
 
 # ``target`` appears only after the copy was verified
@@ -252,9 +252,9 @@ def _put(draft: Path, target: Path) -> None:
 
 
 # ``target`` has just been made, so it stays: where the clock is behind, it is not the last one
-def _prune_backups(target: Path, store: StoreId, kept: int, taken_out: TakenOut) -> int:
+def _prune_backups(target: Path, store: StoreId, retained: int, taken_out: TakenOut) -> int:
     backups = [path for path in backups_of(store) if path != target]
-    recent = backups[max(0, len(backups) - kept + 1) :]
+    recent = backups[max(0, len(backups) - retained + 1) :]
     old = backups[: len(backups) - len(recent)]
     old += [path for path in recent if taken_out.is_in(path)]
     old += _old_before_restores(store, taken_out)
@@ -266,9 +266,9 @@ def _prune_backups(target: Path, store: StoreId, kept: int, taken_out: TakenOut)
 
 # An unreadable copy also goes if text was removed after it was made
 def _old_before_restores(store: StoreId, taken_out: TakenOut) -> list[Path]:
-    kept = kept_before_restores(store)
-    recent = kept[-KEPT_BEFORE_RESTORE:]
-    old = kept[:-KEPT_BEFORE_RESTORE]
+    copies_before = kept_before_restores(store)
+    recent = copies_before[-KEPT_BEFORE_RESTORE:]
+    old = copies_before[:-KEPT_BEFORE_RESTORE]
     for path in recent:
         later = bool(taken_out.last_at) and clock.from_text(taken_out.last_at) > made_at(path)
         if taken_out.is_in(path, unread=later):
@@ -292,7 +292,7 @@ def export_store() -> Backup:
     """
     store = current_store()
     target = new_path(store).with_suffix(BUNDLE)
-    events = _written(target)
+    events = _write_bundle(target)
     return Backup(target, events, _prune_bundles(target, store, backups_kept()))
 
 
@@ -301,19 +301,19 @@ def export_store_to(path: Path) -> Backup:
         raise Unavailable(f"can't write {path}: there is no folder {path.parent}")
     if path.exists():
         raise Conflict(f"{path} already exists; choose another file")
-    return Backup(path, _written(path), 0)
+    return Backup(path, _write_bundle(path), 0)
 
 
-def _written(path: Path) -> int:
+def _write_bundle(path: Path) -> int:
     manifest = create_bundle(path)
     for _ in open_bundle(path, lambda: "").events():
         pass  # each is checked when it is read
     return manifest.events
 
 
-def _prune_bundles(target: Path, store: StoreId, kept: int) -> int:
+def _prune_bundles(target: Path, store: StoreId, retained: int) -> int:
     bundles = [path for path in bundles_of(store) if path != target]
-    recent = bundles[max(0, len(bundles) - kept + 1) :]
+    recent = bundles[max(0, len(bundles) - retained + 1) :]
     old = bundles[: len(bundles) - len(recent)]
     removed_at = rows.fetch(LAST_REMOVAL)[0][0]
     if removed_at:

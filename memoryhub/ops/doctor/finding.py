@@ -121,14 +121,14 @@ _PID = re.compile(r"[.-](\d+)(?:[.-]\d+)?(?:\.draft)?(?:-wal|-shm|-journal)?$")
 
 def examine_files() -> Iterator[Finding]:
     paths = sorted(env.home().rglob("*"))
-    yield from _links(paths)
+    yield from _linked_paths(paths)
     yield from _leftovers(paths)
     yield from _misnamed()
     yield from _lost()
 
 
 # The target of a link is outside the home, with unchecked permissions
-def _links(paths: list[Path]) -> Iterator[Finding]:
+def _linked_paths(paths: list[Path]) -> Iterator[Finding]:
     for path in paths:
         if not path.is_symlink() or path.is_dir():
             continue
@@ -145,15 +145,15 @@ def _links(paths: list[Path]) -> Iterator[Finding]:
 
 # Drafts can contain text that was erased since
 def _leftovers(paths: list[Path]) -> Iterator[Finding]:
-    left = [path for path in paths if path.name.startswith(".") and _is_left(path)]
-    if left:
-        repair = f"`rm -r {' '.join(quote(str(path)) for path in left)}`"
-        yield Finding("the home folder", f"a killed process left {listed_paths(left)}", repair)
+    leftovers = [path for path in paths if path.name.startswith(".") and _is_left(path)]
+    if leftovers:
+        repair = f"`rm -r {' '.join(quote(str(path)) for path in leftovers)}`"
+        yield Finding("the home folder", f"a killed process left {listed_paths(leftovers)}", repair)
 
 
 def _is_left(path: Path) -> bool:
-    found = _PID.search(path.name)
-    return found is not None and not is_alive(found[1])
+    match = _PID.search(path.name)
+    return match is not None and not is_alive(match[1])
 
 
 def _misnamed() -> Iterator[Finding]:

@@ -28,7 +28,7 @@ from memoryhub.core.text import counted
 from memoryhub.ops.backups.files import backups_of, hub_problem, newest_sound_hub_backup
 from memoryhub.ops.doctor.finding import Finding, blamed_on_disk, examine_files, examine_hub_backups, listed_paths
 from memoryhub.ops.doctor.store import examine_store
-from memoryhub.ops.jobs.running import Target, all_stores, worker_is_running
+from memoryhub.ops.jobs.running import JobTarget, all_stores, worker_is_running
 from memoryhub.ops.jobs.status import JobStatus, job_statuses
 from memoryhub.ops.serving.process import find_running, log_lines
 from memoryhub.teams.sending import team_states
@@ -55,7 +55,7 @@ def _hub() -> Iterator[Finding]:
     if not problem or (problem == "the file is empty" and not backups_of(None)):
         return  # commands that only read it leave an empty file; the finding on jobs has the repair
     backup = newest_sound_hub_backup()
-    again = f"{_remove(path)}, then `memory-hub jobs` creates it; people and tokens must be added again"
+    again = f"{_remove_files(path)}, then `memory-hub jobs` creates it; people and tokens must be added again"
     restore = f"`memory-hub restore {quote(str(backup))} --hub` puts the newest sound backup in its place"
     blamed = blamed_on_disk("hub.db", problem)
     yield blamed or Finding("hub.db", problem, f"{_STOP}; {restore if backup else again}")
@@ -67,7 +67,7 @@ def _jobs_database() -> Iterator[Finding]:
     problem = _missing(path, used=used) or (hub_problem(path, "jobs.db") if path.exists() else "")
     if problem:
         again = "`memory-hub jobs` creates it with all schedules at their defaults"
-        removed = f"{_remove(path)}, then " if os.path.lexists(path) else ""
+        removed = f"{_remove_files(path)}, then " if os.path.lexists(path) else ""
         blamed = blamed_on_disk("jobs.db", problem)
         yield blamed or Finding("jobs.db", problem, f"{_STOP}; {removed}{again}")
 
@@ -77,7 +77,7 @@ def _missing(path: Path, *, used: bool) -> str:
 
 
 # An old WAL must not meet the next database of that name
-def _remove(path: Path) -> str:
+def _remove_files(path: Path) -> str:
     paths = [f"{path}{end}" for end in ("", "-wal", "-shm")]
     return f"`rm -rf {' '.join(map(quote, paths))}`"
 
@@ -86,7 +86,7 @@ def _template() -> Iterator[Finding]:
     path = template_file()
     problem = template_problem(path)
     if problem:
-        repair = f"{_remove(path)}; the next use of it creates it again"
+        repair = f"{_remove_files(path)}; the next use of it creates it again"
         blamed = blamed_on_disk("the template", problem)
         yield blamed or Finding("the template", f"new stores would be damaged: {problem}", repair)
 
@@ -99,9 +99,9 @@ _OVERDUE = timedelta(days=3)
 def examine_hub(*, deep: bool = False) -> list[Finding]:
     databases = list(examine_databases())
     return [
-        *_settings(),
+        *_examine_settings(),
         *_private(),
-        *_secrets(),
+        *_examine_secrets(),
         *examine_files(),
         *_disk(),
         *databases,
@@ -113,7 +113,7 @@ def examine_hub(*, deep: bool = False) -> list[Finding]:
     ]
 
 
-def _settings() -> Iterator[Finding]:
+def _examine_settings() -> Iterator[Finding]:
     problem = config_problem()
     if problem:
         what, _, repair = problem.rpartition("; ")
@@ -132,7 +132,7 @@ def _private() -> Iterator[Finding]:
         yield Finding("the home folder", what, f"`chmod -R go= {quote(str(home))}`")
 
 
-def _secrets() -> Iterator[Finding]:
+def _examine_secrets() -> Iterator[Finding]:
     for name, cost in SECRET_FILES.items():
         path = env.home() / name
         if problem := secret_problem(name):
@@ -148,10 +148,10 @@ def _secrets() -> Iterator[Finding]:
 
 def _mode(path: Path) -> int:
     try:
-        found = path.lstat()
+        status = path.lstat()
     except FileNotFoundError:
         return 0
-    return 0 if stat.S_ISLNK(found.st_mode) else found.st_mode
+    return 0 if stat.S_ISLNK(status.st_mode) else status.st_mode
 
 
 def _disk() -> Iterator[Finding]:
@@ -217,7 +217,7 @@ def _jobs() -> Iterator[Finding]:
     if not stores.has_hub():
         return
     try:
-        found = job_statuses()
+        statuses = job_statuses()
     except DatabaseError as error:
         if machines.SHARED and faults.is_missing_table(error):
             return  # the hub has not been served yet
@@ -225,8 +225,8 @@ def _jobs() -> Iterator[Finding]:
         what = f"can't read their status: {error}"
         yield blamed_on_disk("the jobs", str(error)) or Finding("the jobs", what, repair)
         return
-    yield from _overdue(found)
-    for status in found:
+    yield from _overdue(statuses)
+    for status in statuses:
         yield from _job(status)
 
 
@@ -252,7 +252,7 @@ def _job(status: JobStatus) -> Iterator[Finding]:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class DoctorReport:
     findings: Sequence[Finding]
     # Number of stores that were examined
     stores: int = 0
@@ -262,7 +262,7 @@ class Report:
     server: str = ""
 
 
-def report_unusable(store: StoreId | None) -> Report | None:
+def report_unusable(store: StoreId | None) -> DoctorReport | None:
     """Return why nothing can be examined, because the database does not answer; None if it does.
 
     Raises:
@@ -271,7 +271,7 @@ def report_unusable(store: StoreId | None) -> Report | None:
     """
     unusable = examine_server()
     if unusable and not _answers():
-        return Report(unusable)
+        return DoctorReport(unusable)
     if not env.home().is_dir():
         raise NotFound(f"the home folder {env.home()} does not exist yet")
     if store and not stores.exists(store):
@@ -281,7 +281,7 @@ def report_unusable(store: StoreId | None) -> Report | None:
     return None
 
 
-def examine(store: StoreId | None = None, *, deep: bool = False) -> Report:
+def examine(store: StoreId | None = None, *, deep: bool = False) -> DoctorReport:
     """Examine a store, or all stores and the hub.
 
     Args:
@@ -292,14 +292,14 @@ def examine(store: StoreId | None = None, *, deep: bool = False) -> Report:
     # First, because opening a store makes the home folder private and replaces a damaged template
     in_hub = [] if store else examine_hub(deep=deep)
     examined = [examine_store(store_id, deep=deep) for store_id in examining]
-    found = [finding for examination in examined for finding in examination.findings] + in_hub
+    findings = [finding for examination in examined for finding in examination.findings] + in_hub
     compared = {
-        Target(store_id).title: examination.compared
+        JobTarget(store_id).title: examination.compared
         for store_id, examination in zip(examining, examined, strict=True)
         if examination.compared
     }
     checked = server.address() if machines.SHARED and not examine_server() else ""
-    return Report(found, len(examining), compared, checked)
+    return DoctorReport(findings, len(examining), compared, checked)
 
 
 def _answers() -> bool:

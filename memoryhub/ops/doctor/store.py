@@ -31,7 +31,7 @@ from memoryhub.ops.backups.files import (
     newest_sound_backup,
 )
 from memoryhub.ops.doctor.finding import Finding, blamed_on_disk, examine_backups, option, restore_command, set_aside
-from memoryhub.ops.jobs.running import Target
+from memoryhub.ops.jobs.running import JobTarget
 from memoryhub.ops.jobs.status import models_behind
 
 _ANCHOR = "store's anchor" if machines.SHARED else "file `head` beside the store"
@@ -50,28 +50,30 @@ class Examination:
 
 # ``deep`` compares all read models with the log; otherwise a long log is sampled (decision 32)
 def examine_store(store: StoreId, *, deep: bool = False) -> Examination:
-    where, compared = Target(store).title, ""
+    where, compared = JobTarget(store).title, ""
     try:
         with use_store(store):
             problem = integrity.damage() or integrity.header_problem(store)
             changed = "" if problem else integrity.schema_problem()
             verified = None if problem else log.verify()
-            found = [*_identity(store), *_schema(store, changed), *_chain(store, verified)] if verified else []
+            problems = [*_identity(store), *_schema(store, changed), *_chain(store, verified)] if verified else []
             # Only then: tables may be missing, or the log can't be trusted
             if verified and (verified.ok or verified.ahead) and not changed:
-                compared, different = _compared(store, deep=deep)
-                found += [*_behind(store), *different]
+                compared, different = _examine_read_models(store, deep=deep)
+                problems += [*_behind(store), *different]
     except Locked as error:
-        found, problem = [_locked(error)], ""
+        problems, problem = [_locked_problem(error)], ""
     except Damaged as error:
-        found, problem = [(error.message, _restore(store) + _accept(store))], ""
+        problems, problem = [(error.message, _restore(store) + _accept(store))], ""
     except HubError as error:
         problem = error.message if faults.is_damage(error.__cause__) else ""
-        found = [] if problem else [_unopened(store, error)]
+        problems = [] if problem else [_unopened(store, error)]
     if problem:
-        found = [_damaged(store, problem)]
-    backups = examine_backups(store, whole=not found, deep=deep)
-    return Examination([Finding(where, what, repair) for what, repair in [*found, *backups, *_beside(store)]], compared)
+        problems = [_damaged(store, problem)]
+    backups = examine_backups(store, whole=not problems, deep=deep)
+    return Examination(
+        [Finding(where, what, repair) for what, repair in [*problems, *backups, *_beside(store)]], compared
+    )
 
 
 _Pair = tuple[str, str]
@@ -93,21 +95,23 @@ def _identity(store: StoreId) -> Iterator[_Pair]:
         yield foreign, _restore(store) if is_restorable else set_aside(folder_of(store))
 
 
-def _locked(error: Locked) -> _Pair:
+def _locked_problem(error: Locked) -> _Pair:
     return error.message, "end the process that holds the lock, or wait, and run doctor again"
 
 
 # A rebuild first: a restore loses what was written after the backup (decision 32)
 def _damaged(store: StoreId, problem: str) -> _Pair:
     try:
-        found = verify_damaged(store)
+        verification = verify_damaged(store)
     except DatabaseError as error:
-        return _locked(Locked(f"memory database unavailable: {error}"))
-    if found.ok:
+        return _locked_problem(Locked(f"memory database unavailable: {error}"))
+    if verification.ok:
         rebuild = f"`memory-hub rebuild {option(store)}` rebuilds the file from it and keeps the damaged one"
-        return f"{problem}; {found.describe()}", f"{rebuild}; nothing is lost"
-    readable = f"the log can be read up to #{found.events}" if found.events else "none of the log can be read"
-    return f"{problem}; {found.describe()}; {readable}", _restore(store)
+        return f"{problem}; {verification.describe()}", f"{rebuild}; nothing is lost"
+    readable = (
+        f"the log can be read up to #{verification.events}" if verification.events else "none of the log can be read"
+    )
+    return f"{problem}; {verification.describe()}; {readable}", _restore(store)
 
 
 def _schema(store: StoreId, changed: str) -> Iterator[_Pair]:
@@ -118,20 +122,20 @@ def _schema(store: StoreId, changed: str) -> Iterator[_Pair]:
         yield changed, _again(store, "rebuild")
 
 
-def _chain(store: StoreId, found: log.Verification) -> Iterator[_Pair]:
-    if found.ahead:
+def _chain(store: StoreId, verification: log.Verification) -> Iterator[_Pair]:
+    if verification.ahead:
         older = compared_with_backup(store)
         rebuild = f"{_again(store, 'rebuild')} makes the read models again from what is left of the log"
-        yield (f"{found.describe()}; {older}", _restore(store)) if older else (found.describe(), rebuild)
+        yield (f"{verification.describe()}; {older}", _restore(store)) if older else (verification.describe(), rebuild)
         return
-    if not found.ok:
-        yield found.describe(), _restore(store) + (_accept(store) if log.anchor_problem() else "")
-    elif found.events and _has_no_anchor():
+    if not verification.ok:
+        yield verification.describe(), _restore(store) + (_accept(store) if log.anchor_problem() else "")
+    elif verification.events and _has_no_anchor():
         yield (
             f"the {_ANCHOR}, which shows a cut tail, is missing",
             f"`memory-hub doctor --accept-loss {option(store)}` creates it again and records that it was missing",
         )
-    older = compared_with_backup(store) if found.ok else ""
+    older = compared_with_backup(store) if verification.ok else ""
     if older:
         yield older, _restore(store)
 
@@ -154,20 +158,20 @@ def _behind(store: StoreId) -> Iterator[_Pair]:
         yield f"the vector index {path.name} is damaged", f"`rm {quote(str(path))}`; the next search creates it again"
 
 
-def _compared(store: StoreId, *, deep: bool) -> tuple[str, list[_Pair]]:
+def _examine_read_models(store: StoreId, *, deep: bool) -> tuple[str, list[_Pair]]:
     try:
-        found = log.compare(whole=deep)
+        comparison = log.compare(whole=deep)
     except OSError as error:
         what = f"the read models could not be compared with the log ({error.strerror})"
         return "", [(what, f"make room under {env.home()}, or the right to write there, and run doctor again")]
-    tables = [difference.describe() for difference in found.differences if difference.is_table]
-    others = [difference.describe() for difference in found.differences if not difference.is_table]
+    tables = [difference.describe() for difference in comparison.differences if difference.is_table]
+    differences = [difference.describe() for difference in comparison.differences if not difference.is_table]
     pairs = [
         (tables, "read models differ from the log", "rebuild"),
-        (others, "the search index differs from the log", "reindex"),
+        (differences, "the search index differs from the log", "reindex"),
     ]
     findings = [(f"{problem}: {', '.join(which)}", _again(store, job)) for which, problem, job in pairs if which]
-    return found.describe(), findings
+    return comparison.describe(), findings
 
 
 def _beside(store: StoreId) -> Iterator[_Pair]:
@@ -187,7 +191,8 @@ def _beside(store: StoreId) -> Iterator[_Pair]:
         yield what, "let `memory-hub serve` run, or run `memory-hub backup`"
     for path in kept_before_restores(store):
         if made_at(path) < clock.now() - _KEPT_LONG:
-            what = f"a copy of the store from before it was {_replaced(path)} on {made_at(path):%Y-%m-%d} is still kept"
+            when = f"{_replaced_text(path)} on {made_at(path):%Y-%m-%d}"
+            what = f"a copy of the store from before it was {when} is still kept"
             yield what, f"remove {path} when you no longer need it"
 
 
@@ -201,8 +206,8 @@ def _is_older_than_a_backup(store: StoreId) -> bool:
         return True
 
 
-def _replaced(kept: Path) -> str:
-    return "rebuilt" if kept.name.endswith(BEFORE_REBUILD) else "restored"
+def _replaced_text(path: Path) -> str:
+    return "rebuilt" if path.name.endswith(BEFORE_REBUILD) else "restored"
 
 
 def _restore(store: StoreId) -> str:

@@ -34,14 +34,14 @@ class SharedQueue(ORM):  # type: ignore[misc]
         return clock.now() + timedelta(seconds=HELD_SECONDS)
 
     def dequeue(self) -> list[tuple[int, str]] | None:
-        found: list[tuple[int, str]] | None = super().dequeue()
-        if found:
+        tasks: list[tuple[int, str]] | None = super().dequeue()
+        if tasks:
             with self._lock:
-                self._taken.update(dict.fromkeys((key for key, _ in found), time.monotonic()))
+                self._taken.update(dict.fromkeys((key for key, _ in tasks), time.monotonic()))
                 if not self._renews:
                     self._renews = True
                     threading.Thread(target=self._keep, name="queue", daemon=True).start()
-        return found
+        return tasks
 
     # In a thread, because the process that takes tasks waits until a worker is free
     def _keep(self) -> None:
@@ -63,6 +63,6 @@ class SharedQueue(ORM):  # type: ignore[misc]
     def _renew(self, keys: list[int]) -> None:
         rows = OrmQ.objects.filter(pk__in=keys)
         rows.update(lock=clock.now() + timedelta(seconds=HELD_SECONDS))
-        left = set(rows.values_list("pk", flat=True))
+        held = set(rows.values_list("pk", flat=True))
         with self._lock:
-            self._taken = {key: since for key, since in self._taken.items() if key in left or key not in keys}
+            self._taken = {key: since for key, since in self._taken.items() if key in held or key not in keys}

@@ -33,7 +33,7 @@ _TITLES = {Scope.PROJECT: "project {}", Scope.ORG: "organisation {}", Scope.GLOB
 
 # One store, or the hub if None
 @dataclass(frozen=True, slots=True)
-class Target:
+class JobTarget:
     store: StoreId | None = None
 
     # The key of its runs; "" for the hub
@@ -51,14 +51,14 @@ class Target:
         return _TITLES[self.store.scope].format(self.store.name) if self.store else "the hub"
 
 
-HUB = Target()
+HUB = JobTarget()
 
 
-def targets_of(job: Job) -> list[Target]:
+def targets_of(job: Job) -> list[JobTarget]:
     if job.over is Over.HUB:
         return [HUB]
     stores = [*map(project_store, list_projects()), *([] if job.over is Over.PROJECTS else list_shared())]
-    return [*map(Target, stores), *([HUB] if job.over is Over.ALL else [])]
+    return [*map(JobTarget, stores), *([HUB] if job.over is Over.ALL else [])]
 
 
 def all_stores() -> list[StoreId]:
@@ -71,17 +71,17 @@ BUSY = "busy"
 # After so many seconds, the remaining stores are left to another pass
 PASS_SECONDS = 900.0
 
-Watch = Callable[[Target, int, int], None]
+Watch = Callable[[JobTarget, int, int], None]
 
 
-class Pass:
+class JobPass:
     def __init__(self, job: Job, *, asked_by: str, capped: bool, watch: Watch = lambda *_: None) -> None:
         self._job, self._asked_by, self._capped, self._watch = job, asked_by, capped, watch
-        self.left: list[Target] = []
+        self.left: list[JobTarget] = []
 
-    def over(self, targets: Sequence[Target]) -> list[Outcome]:
+    def over(self, targets: Sequence[JobTarget]) -> list[RunOutcome]:
         ends = time.monotonic() + PASS_SECONDS
-        outcomes: list[Outcome] = []
+        outcomes: list[RunOutcome] = []
         for number, target in enumerate(targets):
             if self._capped and time.monotonic() > ends:
                 self.left = list(targets[number:])
@@ -90,7 +90,7 @@ class Pass:
         record_idle_runs(self._job, [outcome for outcome in outcomes if outcome.idle])
         return outcomes
 
-    def _run(self, target: Target) -> Outcome:
+    def _run(self, target: JobTarget) -> RunOutcome:
         try:
             with hold_lease(self._job, target, asked_by=self._asked_by) as held:
                 if held.left_by:
@@ -99,33 +99,33 @@ class Pass:
                 self._watch(target, 0, 0)
                 return self._kept(target, held)
         except Locked as error:
-            return Outcome(target, BUSY, error.message, begun_now(self._asked_by))
+            return RunOutcome(target, BUSY, error.message, begun_now(self._asked_by))
 
-    def _kept(self, target: Target, held: Held) -> Outcome:
+    def _kept(self, target: JobTarget, held: HeldLease) -> RunOutcome:
         try:
             outcome = self._outcome(target, held)
         except BaseException:
-            record_run(self._job, Outcome(target, JobResult.INTERRUPTED, "stopped", held.begun))
+            record_run(self._job, RunOutcome(target, JobResult.INTERRUPTED, "stopped", held.begun))
             raise
         if not outcome.idle:
             record_run(self._job, outcome)
         return outcome
 
-    def _outcome(self, target: Target, held: Held) -> Outcome:
+    def _outcome(self, target: JobTarget, held: HeldLease) -> RunOutcome:
         try:
             message = self._work(target, held)
         except HubError as error:
             logger.warning("job %s of %s: %s", self._job.name, target.title, error)
-            return Outcome(target, JobResult.FAILED, error.message, held.begun)
+            return RunOutcome(target, JobResult.FAILED, error.message, held.begun)
         except Exception as error:
             logger.exception("job %s of %s failed", self._job.name, target.title)
-            return Outcome(target, JobResult.FAILED, f"{type(error).__name__}: {error}", held.begun)
-        return Outcome(target, JobResult.OK, message, held.begun)
+            return RunOutcome(target, JobResult.FAILED, f"{type(error).__name__}: {error}", held.begun)
+        return RunOutcome(target, JobResult.OK, message, held.begun)
 
-    def _work(self, target: Target, held: Held) -> str:
-        def report(done: int, total: int) -> None:
-            held.report(done, total)
-            self._watch(target, done, total)
+    def _work(self, target: JobTarget, held: HeldLease) -> str:
+        def report(count: int, total: int) -> None:
+            held.report(count, total)
+            self._watch(target, count, total)
 
         with ExitStack() as stack:
             if target.store and self._job.opened:
@@ -142,8 +142,8 @@ class Pass:
 
 
 def run_job(
-    *, job: Job, targets: Sequence[Target] | None = None, asked_by: str, watch: Watch | None = None
-) -> list[Outcome]:
+    *, job: Job, targets: Sequence[JobTarget] | None = None, asked_by: str, watch: Watch | None = None
+) -> list[RunOutcome]:
     """Run a job now, in this process, without a time limit; return the outcomes.
 
     Args:
@@ -152,25 +152,25 @@ def run_job(
         asked_by: shown with the runs.
         watch: called with the target and its progress.
     """
-    job_pass = Pass(job, asked_by=asked_by, capped=False, watch=watch or (lambda *_: None))
+    job_pass = JobPass(job, asked_by=asked_by, capped=False, watch=watch or (lambda *_: None))
     return job_pass.over(targets_of(job) if targets is None else targets)
 
 
 def run_due(
-    *, job: Job, due: datetime | None, targets: Sequence[Target] | None = None, asked_by: str
-) -> tuple[list[Outcome], list[Target]]:
+    *, job: Job, due: datetime | None, targets: Sequence[JobTarget] | None = None, asked_by: str
+) -> tuple[list[RunOutcome], list[JobTarget]]:
     """Run a job that is due, within its time limits; return the outcomes and the stores left for another pass.
 
     Skips stores over which it ran since ``due``, so missed or repeated requests cause one run.
     """
-    wanted = targets_of(job) if targets is None else list(targets)
+    due_targets = targets_of(job) if targets is None else list(targets)
     if due is not None:
-        for target in wanted:
+        for target in due_targets:
             running_since(job, target)  # records died runs as interrupted before they are counted
-        done = done_since(job, due)
-        wanted = [target for target in wanted if target.alias not in done]
-    job_pass = Pass(job, asked_by=asked_by, capped=True)
-    return job_pass.over(wanted), job_pass.left
+        finished = done_since(job, due)
+        due_targets = [target for target in due_targets if target.alias not in finished]
+    job_pass = JobPass(job, asked_by=asked_by, capped=True)
+    return job_pass.over(due_targets), job_pass.left
 
 
 _WORKER = "worker"
@@ -190,26 +190,26 @@ class Begun:
         return clock.from_text(self.started)
 
 
-class Held:
+class HeldLease:
     def __init__(self, lease: Lease, begun: Begun) -> None:
         self._lease = lease
         self.begun = begun
         # The run before, where it died
         self.left_by: Begun | None = _parse_begun(lease.left)
 
-    def report(self, done: int, total: int) -> None:
-        self.begun = replace(self.begun, done=done, total=total)
+    def report(self, count: int, total: int) -> None:
+        self.begun = replace(self.begun, done=count, total=total)
         self._lease.write(json.dumps(asdict(self.begun)))
 
 
 @contextmanager
-def hold_lease(job: Job, target: Target, *, asked_by: str) -> Iterator[Held]:
+def hold_lease(job: Job, target: JobTarget, *, asked_by: str) -> Iterator[HeldLease]:
     with machines.holding(lease_name(job, target)) as lease:
         if lease is None:
             with inspect_lease(job, target) as (other, _):
                 since = f" since {other.started[:19].replace('T', ' ')} UTC (pid {other.pid})" if other else ""
             raise Locked(f"job {job.name!r} for {target.title} is already running{since}")
-        yield Held(lease, begun_now(asked_by))
+        yield HeldLease(lease, begun_now(asked_by))
 
 
 def begun_now(asked_by: str) -> Begun:
@@ -218,15 +218,15 @@ def begun_now(asked_by: str) -> Begun:
 
 
 @contextmanager
-def inspect_lease(job: Job, target: Target) -> Iterator[tuple[Begun | None, Begun | None]]:
+def inspect_lease(job: Job, target: JobTarget) -> Iterator[tuple[Begun | None, Begun | None]]:
     """Yield (current run, died run); at least one is None. On exit, clear what a died run left."""
-    with machines.inspect(lease_name(job, target)) as (now, left):
-        yield _parse_begun(now), _parse_begun(left)
+    with machines.inspect(lease_name(job, target)) as (now, remains):
+        yield _parse_begun(now), _parse_begun(remains)
 
 
-def lease_name(job: Job, target: Target) -> str:
-    own = f"@{machines.machine()}{env.home()}" if job.of_machine and machines.SHARED else ""
-    return f"{job.slug}.{target.key}{own}"
+def lease_name(job: Job, target: JobTarget) -> str:
+    suffix = f"@{machines.machine()}{env.home()}" if job.of_machine and machines.SHARED else ""
+    return f"{job.slug}.{target.key}{suffix}"
 
 
 def announce_worker() -> Presence:
@@ -252,8 +252,8 @@ _SEEN_AFTER = timedelta(hours=12)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    target: Target
+class RunOutcome:
+    target: JobTarget
     # A ``JobResult``, or "busy" if another run was going on
     result: str
     message: str
@@ -268,24 +268,24 @@ class Outcome:
         return self.result == JobResult.OK
 
 
-def record_run(job: Job, outcome: Outcome) -> None:
+def record_run(job: Job, outcome: RunOutcome) -> None:
     with transaction.atomic():
-        _row(job, outcome).save()
+        _job_run(job, outcome).save()
         runs = JobRun.objects.filter(job=job.name, store=outcome.target.alias, idle=False)
         # By their order: a run of a time when the clock was ahead must not outlast later ones
         JobRun.objects.filter(pk__in=list(runs.order_by("-pk").values_list("pk", flat=True)[KEPT:])).delete()
 
 
 # One transaction for all stores: idle runs are frequent (decision 22)
-def record_idle_runs(job: Job, outcomes: Iterable[Outcome]) -> None:
-    rows = [_row(job, outcome) for outcome in outcomes]
+def record_idle_runs(job: Job, outcomes: Iterable[RunOutcome]) -> None:
+    rows = [_job_run(job, outcome) for outcome in outcomes]
     if rows:
         with transaction.atomic():
             JobRun.objects.filter(job=job.name, idle=True, store__in=[row.store for row in rows]).delete()
             JobRun.objects.bulk_create(rows)
 
 
-def _row(job: Job, outcome: Outcome) -> JobRun:
+def _job_run(job: Job, outcome: RunOutcome) -> JobRun:
     begun = outcome.begun
     return JobRun(
         job=job.name,
@@ -302,13 +302,13 @@ def _row(job: Job, outcome: Outcome) -> JobRun:
     )
 
 
-def record_interrupted(job: Job, target: Target, begun: Begun) -> None:
+def record_interrupted(job: Job, target: JobTarget, begun: Begun) -> None:
     recorded = JobRun.objects.filter(job=job.name, store=target.alias, started_at=begun.started_at, pid=begun.pid)
     if not recorded.exists():
-        record_run(job, Outcome(target, JobResult.INTERRUPTED, "its process ended during the run", begun))
+        record_run(job, RunOutcome(target, JobResult.INTERRUPTED, "its process ended during the run", begun))
 
 
-def running_since(job: Job, target: Target) -> Begun | None:
+def running_since(job: Job, target: JobTarget) -> Begun | None:
     with inspect_lease(job, target) as (now, dead):
         if dead:
             record_interrupted(job, target, dead)
@@ -324,7 +324,7 @@ def done_since(job: Job, due: datetime) -> set[str]:
     return {row["store"] for row in counted if row["well"] or row["cut"] >= ATTEMPTS}
 
 
-def seen_at(job: Job, target: Target) -> datetime | None:
+def seen_at(job: Job, target: JobTarget) -> datetime | None:
     """Return when the job last ran over the store, at least half a day or half its interval ago, or None.
 
     Runs of a time when the clock was ahead do not count.

@@ -24,7 +24,7 @@ from memoryhub.core.jobs import Every, Job, defined_jobs, find_job
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.schemas import Command
 from memoryhub.models import Subject
-from memoryhub.ops.jobs.running import Target, run_due, targets_of
+from memoryhub.ops.jobs.running import JobTarget, run_due, targets_of
 from memoryhub.registry.access_history import note_change
 
 logger = logging.getLogger(__name__)
@@ -90,17 +90,17 @@ def run_scheduled(
         return {}  # every worker runs it for its own machine
     targets = [target for target in targets_of(job) if aliases is None or target.alias in aliases]
     fell_due = datetime.fromisoformat(due) if due else clock.now()
-    outcomes, left = run_due(job=job, due=fell_due, targets=targets, asked_by=asked_by)
-    if left:
-        _enqueue(job, left, due=fell_due, asked_by=asked_by)
+    outcomes, remaining = run_due(job=job, due=fell_due, targets=targets, asked_by=asked_by)
+    if remaining:
+        _enqueue(job, remaining, due=fell_due, asked_by=asked_by)
     return {outcome.target.title: outcome.message for outcome in outcomes if outcome.message}
 
 
-def queue_now(*, job: Job, targets: Sequence[Target], asked_by: str) -> None:
+def queue_now(*, job: Job, targets: Sequence[JobTarget], asked_by: str) -> None:
     _enqueue(job, targets, due=clock.now(), asked_by=asked_by)
 
 
-def _enqueue(job: Job, targets: Sequence[Target], *, due: datetime, asked_by: str) -> None:
+def _enqueue(job: Job, targets: Sequence[JobTarget], *, due: datetime, asked_by: str) -> None:
     aliases = [target.alias for target in targets]
     async_task(FUNCTION, job.name, due=due.isoformat(), aliases=aliases, asked_by=asked_by, group=job.name)
 
@@ -113,8 +113,8 @@ def queued() -> dict[str, set[str] | None]:
         if task.get("func") != FUNCTION:
             continue
         name, aliases = task["args"][0], task["kwargs"].get("aliases")
-        known = waiting.get(name, set())
-        waiting[name] = None if aliases is None or known is None else known | set(aliases)
+        stores = waiting.get(name, set())
+        waiting[name] = None if aliases is None or stores is None else stores | set(aliases)
     return waiting
 
 
@@ -148,8 +148,6 @@ def run_machine_jobs(stop: threading.Event) -> None:
             return
 
 
-plan_logger = logging.getLogger(__name__)
-
 How = Literal["minute", "15-minutes", "hour", "6-hours", "day", "week", "off", "default"]
 HOWS: tuple[How, ...] = get_args(How)
 # Type of schedule in django-q2, its minutes, and the interval
@@ -174,10 +172,10 @@ _LONGEST_HELD = timedelta(seconds=Conf.RETRY) + _TOLERANCE
 
 
 def _time_of_day(text: str) -> str:
-    found = _TIME.fullmatch(text)
-    if found is None:
+    match = _TIME.fullmatch(text)
+    if match is None:
         raise ValueError("must be a time of day in UTC from 00:00 to 23:59, such as 03:00")
-    return f"{int(found[1]):02}:{found[2]}"
+    return f"{int(match[1]):02}:{match[2]}"
 
 
 class JobPlan(Command):
@@ -197,7 +195,7 @@ class JobPlan(Command):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SchedulePlan:
     # One of HOWS; "" for a schedule that was set in the database
     every: str = ""
     # Time of day in UTC, if the interval has one
@@ -214,14 +212,14 @@ _WORDS = {"": "as set by hand", "off": "switched off", "15-minutes": "every 15 m
 
 
 # For jobs on demand, and for those whose row does not exist yet
-NO_PLAN = Plan()
+NO_PLAN = SchedulePlan()
 
 
-def plans() -> dict[str, Plan]:
+def plans() -> dict[str, SchedulePlan]:
     return {row.name: _plan(row) for row in Schedule.objects.filter(func=FUNCTION)}
 
 
-def change_plan(*, command: JobPlan) -> Plan:
+def change_plan(*, command: JobPlan) -> SchedulePlan:
     """Change when a job runs; queued runs are not affected.
 
     Without a time of day, the next run stays as planned, or is one interval from now if that is sooner.
@@ -236,7 +234,7 @@ def change_plan(*, command: JobPlan) -> Plan:
         raise Invalid(f"job {job.slug!r} runs only on demand; it has no schedule")
     with transaction.atomic(using="jobs"):
         row = Schedule.objects.filter(name=job.name, func=FUNCTION).first() or new_schedule(job)
-        _change(row, job, command)
+        _change_schedule(row, job, command)
         row.save()
         plan = _plan(row)
         note_change(Subject.JOB, job.slug, plan.described if plan.every == "off" else f"set to run {plan.described}")
@@ -247,7 +245,7 @@ def default_of(job: Job) -> str:
     return job.every.value.removeprefix("every ")
 
 
-def _change(row: Schedule, job: Job, command: JobPlan) -> None:
+def _change_schedule(row: Schedule, job: Job, command: JobPlan) -> None:
     if command.every == "off":
         row.repeats = _NEVER
         return
@@ -270,10 +268,10 @@ def _next(at: str) -> datetime:
     return today if today > now else today + timedelta(days=1)
 
 
-def _plan(row: Schedule) -> Plan:
+def _plan(row: Schedule) -> SchedulePlan:
     every = "off" if row.repeats == _NEVER else _every(row)
     at = f"{row.next_run:%H:%M}" if every in AT_A_TIME else ""
-    return Plan(every, at, None if every == "off" else row.next_run)
+    return SchedulePlan(every, at, None if every == "off" else row.next_run)
 
 
 def _every(row: Schedule) -> str:
@@ -299,7 +297,7 @@ def keep_queueing(stop: threading.Event) -> None:
             close_old_connections()
             queue_due()
         except Exception:
-            plan_logger.exception("the jobs that are due could not be queued; retrying")
+            logger.exception("the jobs that are due could not be queued; retrying")
 
 
 # Whole steps, so that a time of day stays. django-q2 counts missed runs one by one: minutes since 1970 take minutes.

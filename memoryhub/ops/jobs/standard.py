@@ -30,9 +30,9 @@ def rebuild_models(run: Run) -> str:
     store = run.store
     if store is None:
         raise TypeError("only stores have read models")
-    done = rebuild_store(store=store, progress=lambda events: _report(run, events, 0))
-    run.report(done.report.events, done.report.events)
-    return _described(done)
+    rebuilt = rebuild_store(store=store, progress=lambda events: _report(run, events, 0))
+    run.report(rebuilt.report.events, rebuilt.report.events)
+    return _rebuilt_text(rebuilt)
 
 
 def clear_logins(run: Run) -> str:
@@ -64,22 +64,22 @@ def _embedded(run: Run) -> str:
 
 def _rebuilt(run: Run, *, only: Sequence[str] = ()) -> str:
     events = log.head()[0]
-    report = log.rebuild(lambda done: _report(run, min(done, events), events), only=only)
+    report = log.rebuild(lambda count: _report(run, min(count, events), events), only=only)
     run.report(report.events, report.events)
-    return _described(Rebuilt(report))
+    return _rebuilt_text(Rebuilt(report))
 
 
-def _report(run: Run, done: int, events: int) -> None:
-    run.report(done, events)
+def _report(run: Run, count: int, events: int) -> None:
+    run.report(count, events)
     run.require_time()
 
 
-def _described(done: Rebuilt) -> str:
-    replaced = [table for table in done.report.tables if table.replaced]
+def _rebuilt_text(rebuilt: Rebuilt) -> str:
+    replaced = [table for table in rebuilt.report.tables if table.replaced]
     different = [table.table for table in replaced if not table.identical]
     verdict = f"{', '.join(different)} differed and {'was' if len(different) == 1 else 'were'} replaced"
-    applied = f"{counted(done.report.events, 'event')} applied, {counted(len(replaced), 'table')}"
-    repaired = f"; {done.problem}: rebuilt as a new file, previous file: {done.kept}" if done.problem else ""
+    applied = f"{counted(rebuilt.report.events, 'event')} applied, {counted(len(replaced), 'table')}"
+    repaired = f"; {rebuilt.problem}: rebuilt as a new file, previous file: {rebuilt.kept}" if rebuilt.problem else ""
     return f"{applied}: {verdict if different else 'all identical'}{repaired}"
 
 
@@ -95,31 +95,33 @@ def verify_target(run: Run) -> str:
         problem = integrity.damage() or integrity.schema_problem()
         if problem:
             raise Unavailable(f"{problem}; run `memory-hub doctor` for the repair")
-        return f"{check.finding}; {_compared(run, check.events)}"
+        return f"{check.finding}; {_compare_store(run, check.events)}"
 
 
 # Large logs are compared completely once a week, otherwise by a sample, as when time runs out (decision 32)
-def _compared(run: Run, events: int) -> str:
+def _compare_store(run: Run, events: int) -> str:
     problem = index_problem()
     if problem:
         raise Unavailable(problem)
     try:
-        found = log.compare(whole=_is_its_day(current_store()), progress=lambda done: _report_check(run, done, events))
+        comparison = log.compare(
+            whole=_is_its_day(current_store()), progress=lambda count: _report_check(run, count, events)
+        )
     except _OutOfTime:
-        found = log.compare_sample()
-    if found.differences:
-        different = ", ".join(difference.describe() for difference in found.differences)
-        deep = " --deep" if found.sampled else ""
+        comparison = log.compare_sample()
+    if comparison.differences:
+        different = ", ".join(difference.describe() for difference in comparison.differences)
+        deep = " --deep" if comparison.sampled else ""
         raise Unavailable(f"read models differ from the log: {different}; run `memory-hub doctor{deep}` for the repair")
-    return found.describe()
+    return comparison.describe()
 
 
 class _OutOfTime(Exception):
     pass
 
 
-def _report_check(run: Run, done: int, events: int) -> None:
-    run.report(min(done, events), events)
+def _report_check(run: Run, count: int, events: int) -> None:
+    run.report(min(count, events), events)
     if run.over:
         raise _OutOfTime
 

@@ -29,9 +29,9 @@ from memoryhub.models import JobResult, JobRun, StoreCheck
 from memoryhub.ops.jobs import running as locks
 from memoryhub.ops.jobs import running as runs
 from memoryhub.ops.jobs import schedules
-from memoryhub.ops.jobs.running import Begun, Target, targets_of, worker_is_running
-from memoryhub.ops.jobs.schedules import NO_PLAN, Plan, plans, queue_now
-from memoryhub.ops.serving.live import Source, stamp_of_files
+from memoryhub.ops.jobs.running import Begun, JobTarget, targets_of, worker_is_running
+from memoryhub.ops.jobs.schedules import NO_PLAN, SchedulePlan, plans, queue_now
+from memoryhub.ops.serving.live import LiveSource, stamp_of_files
 from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED
 from sessions_app.events.sessions import ITERATION_STARTED, TURN_BEGAN
 from sessions_app.models import Commit, Iteration, Session, Turn
@@ -60,13 +60,13 @@ def _lag(model: type[models.Model]) -> int:
     names = [event_type.name for event_type in _MADE_FROM[model]]
     of_these = f"event_type IN ({', '.join(['%s'] * len(names))}) AND payload_json IS NOT NULL"
     last = model._default_manager.aggregate(last=models.Max("pk"))["last"] or 0
-    missing, known = rows.fetch(
+    missing, is_current = rows.fetch(
         f"SELECT (SELECT count(*) FROM raw_events WHERE {of_these} AND position > %s), "
         f"EXISTS (SELECT 1 FROM raw_events WHERE {of_these} AND position = %s)",
         [*names, last, *names, last],
     )[0]
     lag: int = missing
-    return lag if known or not last else max(lag, 1)
+    return lag if is_current or not last else max(lag, 1)
 
 
 _WORST = (JobResult.FAILED, JobResult.INTERRUPTED, JobResult.OK)
@@ -75,7 +75,7 @@ _WORST = (JobResult.FAILED, JobResult.INTERRUPTED, JobResult.OK)
 # A job over one store
 @dataclass(frozen=True, slots=True)
 class OverOne:
-    target: Target
+    target: JobTarget
     now: Begun | None
     last: JobRun | None
     queued: bool
@@ -93,14 +93,14 @@ class OverOne:
 @dataclass(frozen=True, slots=True)
 class JobStatus:
     job: Job
-    plan: Plan
+    plan: SchedulePlan
     stores: list[OverOne] = field(default_factory=list)
 
     # The worst among the stores
     @property
     def result(self) -> str:
-        found = {store.result for store in self.stores}
-        return next((str(result) for result in ("running", "queued", *_WORST) if result in found), "never")
+        results = {store.result for store in self.stores}
+        return next((str(result) for result in ("running", "queued", *_WORST) if result in results), "never")
 
     @property
     def last(self) -> JobRun | None:
@@ -149,19 +149,19 @@ def status_of_job(job: Job) -> JobStatus:
 
 
 # Before the last runs are read, because it records died ones as interrupted (decision 22)
-def _running(jobs: list[tuple[Job, list[Target]]]) -> dict[tuple[str, str], Begun]:
-    known = machines.texts()
-    found = {}
+def _running(jobs: list[tuple[Job, list[JobTarget]]]) -> dict[tuple[str, str], Begun]:
+    leases = machines.texts()
+    begun = {}
     for job, targets in jobs:
         for target in targets:
-            if locks.lease_name(job, target) in known and (now := runs.running_since(job, target)):
-                found[job.name, target.alias] = now
-    return found
+            if locks.lease_name(job, target) in leases and (now := runs.running_since(job, target)):
+                begun[job.name, target.alias] = now
+    return begun
 
 
 def _over(
     job: Job,
-    target: Target,
+    target: JobTarget,
     running: Mapping[tuple[str, str], Begun],
     last: Mapping[tuple[str, str], JobRun],
     waiting: Mapping[str, set[str] | None],
@@ -185,22 +185,22 @@ def ask_worker(*, job: Job, alias: str | None, asked_by: str) -> str:
         Conflict: the job is running or queued.
     """
     status = status_of_job(job)
-    wanted = [store for store in status.stores if alias is None or store.target.alias == alias]
-    if not wanted:
+    chosen = [store for store in status.stores if alias is None or store.target.alias == alias]
+    if not chosen:
         raise Invalid(f"job {job.name!r} does not run over that store" if alias else "there is no store yet")
     if not worker_is_running():
         raise Unavailable(
             f"no worker is running, so nothing was queued; run `memory-hub jobs {job.slug}` in a terminal, or start a "
             "worker by `memory-hub serve` without --no-worker"
         )
-    idle = [store.target for store in wanted if store.result not in ("running", "queued")]
+    idle = [store.target for store in chosen if store.result not in ("running", "queued")]
     if not idle:
-        raise Conflict(f"{_named(job, [store.target for store in wanted])} is already running or queued")
+        raise Conflict(f"{_job_title(job, [store.target for store in chosen])} is already running or queued")
     queue_now(job=job, targets=idle, asked_by=asked_by)
-    return f"{_named(job, idle)} is queued; the worker runs it within a few seconds."
+    return f"{_job_title(job, idle)} is queued; the worker runs it within a few seconds."
 
 
-def _named(job: Job, targets: list[Target]) -> str:
+def _job_title(job: Job, targets: list[JobTarget]) -> str:
     name = f"{job.name[:1].upper()}{job.name[1:]}"
     return f"{name} of {targets[0].title}" if len(targets) == 1 and targets[0].store else name
 
@@ -209,23 +209,23 @@ def _named(job: Job, targets: list[Target]) -> str:
 _ASK_SECONDS = 1.0
 
 
-def source_of_jobs() -> Source:
-    return Source("jobs", _stamp, jobs_version)
+def source_of_jobs() -> LiveSource:
+    return LiveSource("jobs", _stamp, jobs_version)
 
 
 def jobs_version() -> str:
     """Return what changes with every run of a job, its progress, every schedule, and every task."""
-    state = state_of_jobs() if machines.SHARED else file_stamps(_files())
+    state = state_of_jobs() if machines.SHARED else file_stamps(_job_files())
     tasks = [(task.id, task.version) for task in running_tasks()]
     return hashlib.sha256(repr((state, tasks)).encode()).hexdigest()[:16]
 
 
 def _stamp() -> object:
-    changed = time.monotonic() // _ASK_SECONDS if machines.SHARED else stamp_of_files(_files())
+    changed = time.monotonic() // _ASK_SECONDS if machines.SHARED else stamp_of_files(_job_files())
     return changed, [task.version for task in running_tasks()]
 
 
-def _files() -> Iterator[Path]:
+def _job_files() -> Iterator[Path]:
     home = env.home()
     yield from (home / name for name in ("hub.db", "hub.db-wal", "jobs.db", "jobs.db-wal"))
     yield from sorted((home / "locks").glob("*"))
@@ -258,8 +258,13 @@ def chain_state() -> ChainState:
 
 
 def check_chain() -> StoreCheck:
-    found = log.verify()
-    values = {"checked_at": clock.now(), "ok": found.ok, "events": found.events, "finding": found.describe()}
+    verification = log.verify()
+    values = {
+        "checked_at": clock.now(),
+        "ok": verification.ok,
+        "events": verification.events,
+        "finding": verification.describe(),
+    }
     return StoreCheck.objects.update_or_create(store=current_store().alias, defaults=values)[0]
 
 

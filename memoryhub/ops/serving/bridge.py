@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from memoryhub.ops.serving.live import Source, Streams
+from memoryhub.ops.serving.live import LiveSource, Streams
 
 logger = logging.getLogger(__name__)
 
@@ -82,13 +82,13 @@ class WsgiBridge:
         if exchange.source:
             await self._stream(exchange.source, exchange, receive, send)
 
-    async def _stream(self, source: Source, exchange: _Exchange, receive: Receive, send: Send) -> None:
+    async def _stream(self, source: LiveSource, exchange: _Exchange, receive: Receive, send: Send) -> None:
         if self.streams.is_full_for(exchange.person):
             await _send_unavailable(send)
             return
         await send(exchange.start)
         await self.streams.run(source, exchange.person, receive, send, may_follow=exchange.may_follow)
-        await send(_body(b"", more=False))
+        await send(_receive_body(b"", more=False))
 
     # None if the client has disconnected
     async def _read(self, receive: Receive) -> bytes | None:
@@ -107,7 +107,7 @@ class _Exchange:
         self.outbox = outbox
         self.start: Message = {}
         # What the client follows, if the response is a stream of messages
-        self.source: Source | None = None
+        self.source: LiveSource | None = None
         self.person = ""
         self.may_follow: Callable[[], bool] = bool
 
@@ -137,7 +137,7 @@ class _Exchange:
             if not sent:
                 await send(self.start)
             else:
-                await send(_body(sent, more=True))
+                await send(_receive_body(sent, more=True))
             sent = chunk
         try:
             await running
@@ -151,7 +151,7 @@ class _Exchange:
             return
         if not sent:
             await send(self.start)
-        await send(_body(sent, more=False))
+        await send(_receive_body(sent, more=False))
 
     def _start_response(self, status: str, headers: list[tuple[str, str]], _exc_info: object = None) -> None:
         # Django writes cookies with a space before them.
@@ -161,7 +161,7 @@ class _Exchange:
 
 async def _send_unavailable(send: Send) -> None:
     await send({"type": "http.response.start", "status": 503, "headers": [(b"retry-after", b"1")]})
-    await send(_body(b"", more=False))
+    await send(_receive_body(b"", more=False))
 
 
 # Of a page that follows changes: it does not keep an idle hub running
@@ -170,7 +170,7 @@ def _is_automatic(scope: Scope) -> bool:
     return b"hub-live" in headers or headers.get(b"accept") == b"text/event-stream"
 
 
-def _body(content: bytes, *, more: bool) -> Message:
+def _receive_body(content: bytes, *, more: bool) -> Message:
     return {"type": "http.response.body", "body": content, "more_body": more}
 
 
@@ -205,7 +205,7 @@ def environ_of(scope: Scope, body: bytes, max_body: int) -> dict[str, Any]:
 
 
 def _headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for raw_name, raw_value in headers:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
         if "_" in name:
@@ -213,8 +213,8 @@ def _headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
         key = name.upper().replace("-", "_")
         key = key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"
         separator = "; " if key == "HTTP_COOKIE" else ","
-        found[key] = f"{found[key]}{separator}{value}" if key in found else value
-    return found
+        variables[key] = f"{variables[key]}{separator}{value}" if key in variables else value
+    return variables
 
 
 _CHUNK_BYTES = 64 * 1024
@@ -283,21 +283,21 @@ class Outbox:
         with self._lock:
             if self._closed:
                 raise Closed
-            kept = chunk[: max(0, room)]
-            if kept:
-                self._memory.append(kept)
-                self._in_memory += len(kept)
-            self._write(chunk[len(kept) :])
-        return len(chunk) - len(kept)
+            buffered = chunk[: max(0, room)]
+            if buffered:
+                self._memory.append(buffered)
+                self._in_memory += len(buffered)
+            self._write(chunk[len(buffered) :])
+        return len(chunk) - len(buffered)
 
     def _write(self, chunk: bytes) -> None:
         if chunk and self._file is None:
             # Without a name, so that nothing is left of it, whatever happens
             with tempfile.TemporaryFile(dir=self._spool.folder) as file:
                 self._file = os.dup(file.fileno())
-        rest = memoryview(chunk)
-        while rest and self._file is not None:
-            rest = rest[os.pwrite(self._file, rest, self._written + len(chunk) - len(rest)) :]
+        unwritten = memoryview(chunk)
+        while unwritten and self._file is not None:
+            unwritten = unwritten[os.pwrite(self._file, unwritten, self._written + len(chunk) - len(unwritten)) :]
         self._written += len(chunk)
 
     def end(self) -> None:

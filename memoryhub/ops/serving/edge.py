@@ -31,7 +31,7 @@ _FORWARDED = re.compile(rb"x-forwarded-.*|forwarded|x-real-ip")
 _TRICKS = re.compile(rb"%2f|%5c|%00|\\|(^|/)(\.|%2e){1,2}(/|$)|^//", re.IGNORECASE)
 
 
-class Refusal(Exception):
+class HttpRefusal(Exception):
     """Ends a request with a status and one sentence, before its response has begun."""
 
     def __init__(self, status: int, sentence: str, *, retry_after: int = 0) -> None:
@@ -40,7 +40,7 @@ class Refusal(Exception):
         self.retry_after = retry_after
 
 
-class Edge:
+class RequestGuard:
     def __init__(self, application: Application, network: Network) -> None:
         self._application = application
         self._network = network
@@ -53,7 +53,7 @@ class Edge:
             if self._network.is_public:
                 self._check(scope)
             await self._application(scope, receive, send)
-        except Refusal as refusal:
+        except HttpRefusal as refusal:
             await _answer(send, refusal)
 
     # Sets the scope's client, scheme, Host and person from a named proxy's headers, and removes all such headers
@@ -61,7 +61,7 @@ class Edge:
         peer, port = scope.get("client") or ("", 0)
         scope["client"] = (str(parsed_peer(peer) or peer), port)
         forwarded: dict[bytes, list[bytes]] = {}
-        kept: Headers = []
+        headers: Headers = []
         named = self._network.remote_user_header.encode()
         for raw, value in scope["headers"]:
             name = raw.lower().replace(b"_", b"-")
@@ -69,8 +69,8 @@ class Edge:
                 if b"_" not in raw:
                     forwarded.setdefault(name, []).append(value)
             else:
-                kept.append((raw, value))
-        scope["headers"] = kept
+                headers.append((raw, value))
+        scope["headers"] = headers
         scope[REMOTE_USER] = ""
         is_public = scope.get("state", {}).get(BY_PUBLIC_SOCKET, False)
         is_forwarded = self._network.is_proxy(peer) and (bool(forwarded) or is_public)
@@ -79,18 +79,18 @@ class Edge:
             self._believe(scope, forwarded)
 
     def _believe(self, scope: Scope, forwarded: dict[bytes, list[bytes]]) -> None:
-        scheme = _last(forwarded.get(b"x-forwarded-proto", []))
-        addresses = _split(forwarded.get(b"x-forwarded-for", []))
+        scheme = _last_value(forwarded.get(b"x-forwarded-proto", []))
+        addresses = _split_header(forwarded.get(b"x-forwarded-for", []))
         if not addresses or scheme not in ("http", "https"):
             # Otherwise all of its clients would share its address, and its connection's scheme would pass for theirs.
-            raise Refusal(400, "the proxy must send X-Forwarded-For and X-Forwarded-Proto with each request")
+            raise HttpRefusal(400, "the proxy must send X-Forwarded-For and X-Forwarded-Proto with each request")
         scope["scheme"] = scheme
         named = self._network.remote_user_header.encode()
         if named and named in forwarded:
             scope[REMOTE_USER] = _only(forwarded[named], self._network.remote_user_header)
-        if host := _last(forwarded.get(b"x-forwarded-host", [])):
-            others = [(name, value) for name, value in scope["headers"] if name != b"host"]
-            scope["headers"] = [*others, (b"host", host.encode("latin-1"))]
+        if host := _last_value(forwarded.get(b"x-forwarded-host", [])):
+            headers = [(name, value) for name, value in scope["headers"] if name != b"host"]
+            scope["headers"] = [*headers, (b"host", host.encode("latin-1"))]
         scope["client"] = (self._client(addresses), 0)
 
     # The last address that is not a named proxy's: those before it are whatever the client has sent.
@@ -99,7 +99,7 @@ class Edge:
             if not self._network.is_proxy(text):
                 address = parsed_peer(text)
                 if address is None:
-                    raise Refusal(400, "X-Forwarded-For must hold addresses alone")
+                    raise HttpRefusal(400, "X-Forwarded-For must hold addresses alone")
                 return str(address)
         return addresses[0]
 
@@ -107,21 +107,21 @@ class Edge:
         headers = scope["headers"]
         hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
         if len(hosts) != 1:
-            raise Refusal(400, "a request needs exactly one Host")
+            raise HttpRefusal(400, "a request needs exactly one Host")
         is_local = scope[IS_LOCAL] and _without_port(hosts[0]) in LOCAL_HOSTS
         if scope["scheme"] != "https" and not is_local:
-            raise Refusal(403, f"this hub answers over HTTPS only; use {self._network.public_url}/")
-        own = f"{scope['scheme']}://{hosts[0]}"
+            raise HttpRefusal(403, f"this hub answers over HTTPS only; use {self._network.public_url}/")
+        origin_of_host = f"{scope['scheme']}://{hosts[0]}"
         for name, value in headers:
-            if name == b"origin" and value.decode("latin-1") not in (own, *self._network.origins):
-                raise Refusal(403, "this hub answers its own pages only, not those of the Origin")
+            if name == b"origin" and value.decode("latin-1") not in (origin_of_host, *self._network.origins):
+                raise HttpRefusal(403, "this hub answers its own pages only, not those of the Origin")
         if _TRICKS.search(scope.get("raw_path") or scope["path"].encode()):
-            raise Refusal(400, "the path must not hold dot segments, encoded slashes or backslashes")
+            raise HttpRefusal(400, "the path must not hold dot segments, encoded slashes or backslashes")
         if sum(name == b"authorization" for name, _ in headers) > 1:
-            raise Refusal(400, "a request has one Authorization")
+            raise HttpRefusal(400, "a request has one Authorization")
         names = {name for name, _ in headers}
         if b"transfer-encoding" in names and (b"content-length" in names or scope["http_version"] != "1.1"):
-            raise Refusal(400, "a request has a Content-Length or a Transfer-Encoding, not both")
+            raise HttpRefusal(400, "a request has a Content-Length or a Transfer-Encoding, not both")
 
 
 def _is_of_machine(peer: str) -> bool:
@@ -133,23 +133,23 @@ def _without_port(host: str) -> str:
     return re.sub(r":[0-9]*$", "", host)
 
 
-def _split(values: list[bytes]) -> list[str]:
+def _split_header(values: list[bytes]) -> list[str]:
     return [part.strip() for part in b",".join(values).decode("latin-1").split(",") if part.strip()]
 
 
-def _last(values: list[bytes]) -> str:
-    parts = _split(values)
+def _last_value(values: list[bytes]) -> str:
+    parts = _split_header(values)
     return parts[-1] if parts else ""
 
 
 # A proxy that adds its header to a client's, instead of replacing it, would let the client choose.
 def _only(values: list[bytes], header: str) -> str:
     if len(values) != 1:
-        raise Refusal(400, f"{header} was sent more than once")
+        raise HttpRefusal(400, f"{header} was sent more than once")
     return values[0].decode("latin-1").strip()
 
 
-async def _answer(send: Send, refusal: Refusal) -> None:
+async def _answer(send: Send, refusal: HttpRefusal) -> None:
     headers: Headers = [
         (b"content-type", b"text/plain; charset=utf-8"),
         (b"x-content-type-options", b"nosniff"),
@@ -218,15 +218,15 @@ class Limits:
             Invalid: it is not a JSON object of known names and positive numbers.
         """
         try:
-            given = json.loads(text or "{}")
+            values = json.loads(text or "{}")
         except ValueError:
-            given = None
-        names = [known.name for known in fields(cls)]
-        if not isinstance(given, dict) or not all(_is_positive(value) for value in given.values()):
+            values = None
+        names = [field.name for field in fields(cls)]
+        if not isinstance(values, dict) or not all(_is_positive(value) for value in values.values()):
             raise Invalid(f'{VARIABLE} must be JSON with positive numbers, such as {{"requests_per_second": 50}}')
-        if unknown := [name for name in given if name not in names]:
+        if unknown := [name for name in values if name not in names]:
             raise Invalid(f"{VARIABLE} has no limit {unknown[0][:40]!r}; there are {', '.join(names)}")
-        return cls(**given)
+        return cls(**values)
 
 
 def _is_positive(value: object) -> bool:
@@ -252,8 +252,8 @@ class Buckets:
             self._left.popitem(last=False)
 
     def _of(self, key: str) -> float:
-        left, at = self._left.get(key, (self._burst, self._now()))
-        return min(self._burst, left + (self._now() - at) * self._per_second)
+        tokens, at = self._left.get(key, (self._burst, self._now()))
+        return min(self._burst, tokens + (self._now() - at) * self._per_second)
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +317,7 @@ class Limiter:
         if seconds > 0:
             REFUSED.count(limit, now=False)
             wait = max(1, round(seconds))
-            raise Refusal(429, f"too many {_LIMITED[limit]}; try again in {wait} s", retry_after=wait)
+            raise HttpRefusal(429, f"too many {_LIMITED[limit]}; try again in {wait} s", retry_after=wait)
 
     @contextmanager
     def _counted(self, caller: _Caller) -> Iterator[None]:
@@ -326,10 +326,10 @@ class Limiter:
         key = f"{kind} {caller.address}"
         if self._open[key] >= most:
             REFUSED.count(kind, now=False)
-            raise Refusal(429, f"this address has {most} {kind} open at once; wait for some to end", retry_after=1)
+            raise HttpRefusal(429, f"this address has {most} {kind} open at once; wait for some to end", retry_after=1)
         if not caller.is_stream and self._open[""] >= self._limits.all_requests_at_once:
             REFUSED.count("all", now=False)
-            raise Refusal(503, "the hub has too many requests at once; try again later", retry_after=1)
+            raise HttpRefusal(503, "the hub has too many requests at once; try again later", retry_after=1)
         names = [key] if caller.is_stream else [key, ""]
         self._open.update(names)
         try:
@@ -351,10 +351,10 @@ class Limiter:
             self._bytes[key] += size
             if self._bytes[key] > self._limits.body_bytes:
                 REFUSED.count("body_bytes", now=False)
-                raise Refusal(429, "this address sends too much at once; wait for requests to end", retry_after=1)
+                raise HttpRefusal(429, "this address sends too much at once; wait for requests to end", retry_after=1)
             if self._bytes.total() > self._limits.all_body_bytes:
                 REFUSED.count("all_body_bytes", now=False)
-                raise Refusal(503, "the hub is sent too much at once; try again later", retry_after=1)
+                raise HttpRefusal(503, "the hub is sent too much at once; try again later", retry_after=1)
             return message
 
         try:
@@ -406,9 +406,9 @@ def _caller_of(scope: Scope) -> _Caller:
     headers = dict(scope["headers"])
     address = (scope.get("client") or ("", 0))[0]
     is_link = scope["path"].startswith(_SIGNIN)
-    scheme, _, given = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+    scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
     # The page of a link reads no token, so a token must not make it something else.
-    text = given.strip() if scheme.lower() == "bearer" and not is_link else ""
+    text = token.strip() if scheme.lower() == "bearer" and not is_link else ""
     kind = "link" if is_link else "token" if text else ""
     prefix = _TOKEN.match(text)
     return _Caller(

@@ -40,7 +40,7 @@ _ARENAS = 1
 _KEPT_FREE_BYTES = 32 * 1024 * 1024
 
 
-class _Server(ThreadingTCPServer):
+class _EmbeddingServer(ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
 
@@ -51,7 +51,7 @@ class _Server(ThreadingTCPServer):
 
 class _Handler(StreamRequestHandler):
     disable_nagle_algorithm = True
-    server: _Server
+    server: _EmbeddingServer
 
     def handle(self) -> None:
         with contextlib.suppress(ConnectionError):  # the client has gone
@@ -80,9 +80,9 @@ def _embed(engine: Engine, request: dict[str, Any]) -> Any:
     return [(scale, base64.b64encode(numbers).decode()) for scale, numbers in packed]
 
 
-def _nearest(engine: Engine, request: dict[str, Any]) -> Any:
-    given = request["index"]
-    index = StoreIndex(**{**given, "model": ModelId(**given["model"])})
+def _find_nearest(engine: Engine, request: dict[str, Any]) -> Any:
+    place = request["index"]
+    index = StoreIndex(**{**place, "model": ModelId(**place["model"])})
     if not snapshots.holds(index.path):
         raise Invalid("the store is not in this hub")
     with engine.asking(index, request["question"], request["limit"]) as answer:
@@ -92,7 +92,7 @@ def _nearest(engine: Engine, request: dict[str, Any]) -> Any:
 _ANSWERS: dict[str, Callable[[Engine, dict[str, Any]], Any]] = {
     "describe": _describe,
     "embed": _embed,
-    "nearest": _nearest,
+    "nearest": _find_nearest,
 }
 
 
@@ -105,7 +105,7 @@ def main() -> None:
     logs.configure({})
     env.prepare_home()
     engine = _Holder()
-    with _Server(engine, secrets.token_urlsafe(32)) as server:
+    with _EmbeddingServer(engine, secrets.token_urlsafe(32)) as server:
         _publish_address(server)
         threading.Thread(target=server.serve_forever, name="embedding", daemon=True).start()
         threading.Thread(target=engine.keep, name="embedding-idle", daemon=True).start()
@@ -113,7 +113,7 @@ def main() -> None:
         (env.home() / ADDRESS_FILE).unlink(missing_ok=True)
 
 
-def _publish_address(server: _Server) -> None:
+def _publish_address(server: _EmbeddingServer) -> None:
     path = env.home() / ADDRESS_FILE
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:

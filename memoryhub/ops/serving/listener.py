@@ -70,17 +70,17 @@ def raise_file_limit() -> int:
     """Allow this process as many open files as it may have, and return how many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = resource.RLIM_INFINITY
-    wanted = _MOST_FILES if hard == unlimited else min(hard, _MOST_FILES)
-    if soft != unlimited and soft < wanted:
+    limit = _MOST_FILES if hard == unlimited else min(hard, _MOST_FILES)
+    if soft != unlimited and soft < limit:
         with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            soft = wanted
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            soft = limit
     return _MOST_FILES if soft == unlimited else soft
 
 
-def most_connections(wanted: float, files: int) -> int:
+def most_connections(desired: float, files: int) -> int:
     """Return how many connections one socket may have in a process with so many files."""
-    return max(1, min(int(wanted), files // _SHARES))
+    return max(1, min(int(desired), files // _SHARES))
 
 
 class Connections:

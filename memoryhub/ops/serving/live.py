@@ -37,7 +37,7 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LiveSource:
     """What a page shows. ``version`` is called only if ``stamp``, which must be cheap, differs from before."""
 
     name: str
@@ -47,12 +47,12 @@ class Source:
 
 def stamp_of_files(files: Iterable[Path]) -> object:
     """Return what differs when one of the files has changed, or has just been changed."""
-    found = file_stamps(files)
-    are_settled = all(is_settled(stamp.changed, seconds=_SETTLED_SECONDS) for stamp in found)
-    return found, 0 if are_settled else time.monotonic_ns()
+    stamps = file_stamps(files)
+    are_settled = all(is_settled(stamp.changed, seconds=_SETTLED_SECONDS) for stamp in stamps)
+    return stamps, 0 if are_settled else time.monotonic_ns()
 
 
-def source_of_store(store: StoreId) -> Source:
+def source_of_store(store: StoreId) -> LiveSource:
     files = stores.watched(store)
 
     def stamp() -> object:
@@ -62,7 +62,7 @@ def source_of_store(store: StoreId) -> Source:
         with use_store(store):
             return store_version()
 
-    return Source(store.alias, stamp, version)
+    return LiveSource(store.alias, stamp, version)
 
 
 def store_version() -> str:
@@ -73,7 +73,7 @@ def store_version() -> str:
 class Watcher:
     """Watches one source for all of its listeners."""
 
-    def __init__(self, source: Source, threads: Executor) -> None:
+    def __init__(self, source: LiveSource, threads: Executor) -> None:
         self._source, self._threads = source, threads
         self._changed = asyncio.Condition()
         self.version = ""
@@ -136,11 +136,11 @@ class Streams:
         return len(self._open), len(self._watchers)
 
     def is_full_for(self, person: str) -> bool:
-        own = sum(name == person for name in self._open.values())
-        return len(self._open) >= MOST_STREAMS or own >= MOST_STREAMS_OF_A_PERSON
+        streams = sum(name == person for name in self._open.values())
+        return len(self._open) >= MOST_STREAMS or streams >= MOST_STREAMS_OF_A_PERSON
 
     async def run(
-        self, source: Source, person: str, receive: Receive, send: Send, *, may_follow: Callable[[], bool]
+        self, source: LiveSource, person: str, receive: Receive, send: Send, *, may_follow: Callable[[], bool]
     ) -> None:
         """Send messages until the client disconnects, loses the right to them, its time is over, or the server stops.
 
@@ -157,7 +157,7 @@ class Streams:
             gone.cancel()
             await asyncio.gather(sending, gone, return_exceptions=True)
 
-    async def _send(self, source: Source, send: Send, may_follow: Callable[[], bool]) -> None:
+    async def _send(self, source: LiveSource, send: Send, may_follow: Callable[[], bool]) -> None:
         loop = asyncio.get_running_loop()
         with self.watching(source) as watcher:
             async for message in watcher.messages():
@@ -166,7 +166,7 @@ class Streams:
                 await send({"type": "http.response.body", "body": message, "more_body": True})
 
     @contextlib.contextmanager
-    def watching(self, source: Source) -> Iterator[Watcher]:
+    def watching(self, source: LiveSource) -> Iterator[Watcher]:
         """Follow a source inside the block."""
         watcher = self._watchers.get(source.name) or Watcher(source, self._threads)
         self._watchers[source.name] = watcher

@@ -66,10 +66,10 @@ class Network:
     @property
     def hosts(self) -> list[str]:
         """Names in ``Host`` that are answered, as in ``ALLOWED_HOSTS``."""
-        own = {*LOCAL_HOSTS, *([_in_host(urlsplit(self.public_url).hostname or "")] if self.public_url else [])}
+        names = {*LOCAL_HOSTS, *([_in_host(urlsplit(self.public_url).hostname or "")] if self.public_url else [])}
         if self.listen and not _parsed_address(self.listen[0]).is_unspecified:
-            own.add(_in_host(self.listen[0]))
-        return sorted(own)
+            names.add(_in_host(self.listen[0]))
+        return sorted(names)
 
     @property
     def origins(self) -> list[str]:
@@ -96,19 +96,19 @@ class Network:
         Raises:
             Invalid: an option is malformed, or the combination would be unsafe.
         """
-        given = {name: options.get(name) or environment.get(variable, "") for name, variable in _VARIABLES.items()}
+        values = {name: options.get(name) or environment.get(variable, "") for name, variable in _VARIABLES.items()}
         proxies = options.get("trusted_proxy") or re.split(r"[\s,]+", environment.get(TRUSTED_PROXIES, "").strip())
         network = cls(
-            listen=_place(given["listen"]) if given["listen"] else None,
-            public_url=_url(given["public_url"]) if given["public_url"] else "",
+            listen=_listen_address(values["listen"]) if values["listen"] else None,
+            public_url=_url(values["public_url"]) if values["public_url"] else "",
             proxies=tuple(_proxies(filter(None, proxies))),
-            remote_user_header=_header(given["remote_user_header"]),
+            remote_user_header=_header(values["remote_user_header"]),
         )
-        network._refuse_unsafe(cert=given["tls_cert"], key=given["tls_key"])
-        if not given["tls_cert"]:
+        network._refuse_unsafe(cert=values["tls_cert"], key=values["tls_key"])
+        if not values["tls_cert"]:
             return network
         host = urlsplit(network.public_url).hostname or ""
-        certificate = load(Path(given["tls_cert"]), Path(given["tls_key"]), host=host)
+        certificate = load(Path(values["tls_cert"]), Path(values["tls_key"]), host=host)
         return cls(network.listen, network.public_url, certificate, network.proxies, network.remote_user_header)
 
     def _refuse_unsafe(self, *, cert: str, key: str) -> None:
@@ -170,11 +170,11 @@ def _parsed_address(text: str) -> Address:
         ) from None
 
 
-def _place(text: str) -> tuple[str, int]:
-    found = _PLACE.fullmatch(text)
-    if not found:
+def _listen_address(text: str) -> tuple[str, int]:
+    match = _PLACE.fullmatch(text)
+    if not match:
         raise Invalid(f"--listen is {text[:80]!r}; write HOST:PORT, such as 0.0.0.0:8443 or [::]:8443")
-    return str(_parsed_address(found["v6"] or found["v4"])), int(found["port"])
+    return str(_parsed_address(match["v6"] or match["v4"])), int(match["port"])
 
 
 def _url(text: str) -> str:
@@ -183,13 +183,13 @@ def _url(text: str) -> str:
         host, port = parts.hostname or "", parts.port
     except ValueError:
         parts, host, port = urlsplit(""), "", None
-    rest = (parts.path.strip("/"), parts.query, parts.fragment, parts.username)
-    if parts.scheme not in ("http", "https") or not _HOST.fullmatch(host) or any(rest):
+    extras = (parts.path.strip("/"), parts.query, parts.fragment, parts.username)
+    if parts.scheme not in ("http", "https") or not _HOST.fullmatch(host) or any(extras):
         raise Invalid(f"--public-url is {text[:80]!r}; write scheme and host alone, such as https://hub.example.org")
     if parts.scheme == "http" and not _is_loopback_url(text):
         raise Invalid(f"--public-url {text[:80]} would send tokens and sign-in links unencrypted; use https://")
-    shown = port and port != {"http": 80, "https": 443}[parts.scheme]
-    return f"{parts.scheme}://{_in_host(host)}{f':{port}' if shown else ''}"
+    is_port_named = port and port != {"http": 80, "https": 443}[parts.scheme]
+    return f"{parts.scheme}://{_in_host(host)}{f':{port}' if is_port_named else ''}"
 
 
 def _is_loopback_url(url: str) -> bool:
@@ -250,23 +250,23 @@ def _no_password() -> str:
 
 def _check_certificate(path: Path, host: str) -> None:
     try:
-        found = x509.load_pem_x509_certificates(path.read_bytes())[0]
+        certificate = x509.load_pem_x509_certificates(path.read_bytes())[0]
     except OSError as error:
         raise Invalid(f"the certificate {path} can't be read: {error.strerror}") from error
     except ValueError as error:
         raise Invalid(f"{path} is not a certificate in PEM format") from error
     now = clock.now()
-    if found.not_valid_after_utc <= now:
-        raise Invalid(f"the certificate {path} expired on {found.not_valid_after_utc:%Y-%m-%d}; renew it")
-    if found.not_valid_before_utc > now:
-        raise Invalid(f"the certificate {path} is not valid before {found.not_valid_before_utc:%Y-%m-%d}")
-    names = _names(found)
+    if certificate.not_valid_after_utc <= now:
+        raise Invalid(f"the certificate {path} expired on {certificate.not_valid_after_utc:%Y-%m-%d}; renew it")
+    if certificate.not_valid_before_utc > now:
+        raise Invalid(f"the certificate {path} is not valid before {certificate.not_valid_before_utc:%Y-%m-%d}")
+    names = _certificate_names(certificate)
     parent = host.partition(".")[2]
     if host not in names and f"*.{parent}" not in names:
         raise Invalid(f"the certificate {path} is for {', '.join(names) or 'no host'}, not for {host} of --public-url")
 
 
-def _names(certificate: x509.Certificate) -> list[str]:
+def _certificate_names(certificate: x509.Certificate) -> list[str]:
     try:
         extension = certificate.extensions.get_extension_for_oid(ExtensionOID.SUBJECT_ALTERNATIVE_NAME)
     except x509.ExtensionNotFound:

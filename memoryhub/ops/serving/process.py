@@ -198,8 +198,6 @@ class Idle:
             return
 
 
-child_logger = logging.getLogger(__name__)
-
 _RESTART_SECONDS = 5.0
 
 # Modules to run
@@ -232,7 +230,7 @@ class Child:
             self._end_group()
             if self._stopping.is_set():
                 return
-            child_logger.error("%s ended with code %s; restarting in %g s", self._module, code, _RESTART_SECONDS)
+            logger.error("%s ended with code %s; restarting in %g s", self._module, code, _RESTART_SECONDS)
             if self._stopping.wait(_RESTART_SECONDS):
                 return
             self._process = self._start()

@@ -26,7 +26,7 @@ from memoryhub.core.backends.selected import wiping
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.ops.serving import drain
 from memoryhub.ops.serving.bridge import Receive, Scope, Send, Spool, WsgiBridge
-from memoryhub.ops.serving.edge import BY_PUBLIC_SOCKET, Edge, Limiter, Limits, network_of
+from memoryhub.ops.serving.edge import BY_PUBLIC_SOCKET, Limiter, Limits, RequestGuard, network_of
 from memoryhub.ops.serving.listener import (
     UVICORN_OPTIONS,
     Connections,
@@ -126,7 +126,7 @@ class _Site:
         await (self.mount if self.mount and served_by_mount else self.bridge)(scope, receive, send)
 
 
-class _Server(uvicorn.Server):
+class _UvicornServer(uvicorn.Server):
     def __init__(
         self, config: uvicorn.Config, site: _Site, public: socket.socket | None, network: Network, ending: Ending
     ) -> None:
@@ -193,7 +193,7 @@ def serve(
         on_request=on_request,
     )
     site = _Site(bridge, mount(bridge.streams, on_request) if mount else None)
-    server = _Server(_config(site, limits, network), site, public, network, ending)
+    server = _UvicornServer(_config(site, limits, network), site, public, network, ending)
     stop = _start_keepers(idle)
     try:
         server.run(sockets=[listener])  # raises the signal again at its end, for ``ending``
@@ -219,7 +219,7 @@ def _limit_connections(listener: Listener, public: Listener | None, limits: Limi
 
 def _config(site: _Site, limits: Limits, network: Network) -> uvicorn.Config:
     return uvicorn.Config(
-        Edge(Limiter(site, limits), network),
+        RequestGuard(Limiter(site, limits), network),
         http=TimedProtocol.with_limits(limits),
         proxy_headers=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
@@ -241,8 +241,6 @@ def _start_keepers(idle: Idle | None) -> threading.Event:
         threading.Thread(target=keep, args=[stop], name=name, daemon=True).start()
     return stop
 
-
-protocol_logger = logging.getLogger(__name__)
 
 _TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
@@ -379,7 +377,7 @@ class TimedProtocol(H11Protocol):
             self._sending = self.loop.call_later(seconds, self._give_up)
 
     def _give_up(self) -> None:
-        protocol_logger.info("a client took too long to send the %s of a request", self._phase)
+        logger.info("a client took too long to send the %s of a request", self._phase)
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.write(_TOO_LATE)
         self.transport.close()

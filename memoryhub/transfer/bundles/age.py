@@ -58,7 +58,7 @@ def encrypt(chunks: Iterable[bytes], passphrase: str) -> Iterator[bytes]:
     header = INTRO + stanza + b"---"
     yield b"%s %s\n%s" % (header, _encoded(_mac(file_key, header)), nonce)
     cipher = ChaCha20Poly1305(_derived(file_key, nonce, b"payload"))
-    for number, (chunk, is_last) in enumerate(_marked(_sized(chunks))):
+    for number, (chunk, is_last) in enumerate(_marked_chunks(_sized(chunks))):
         yield cipher.encrypt(_nonce(number, is_last), chunk, None)
 
 
@@ -91,7 +91,7 @@ def decrypt(file: BinaryIO, key: FileKey) -> Iterator[bytes]:
     cipher = ChaCha20Poly1305(_derived(key.secret, file.read(_NONCE), b"payload"))
     sealed = iter(lambda: file.read(_CHUNK + _TAG), b"")
     count = 0
-    for number, (chunk, is_last) in enumerate(_marked(sealed)):
+    for number, (chunk, is_last) in enumerate(_marked_chunks(sealed)):
         try:
             text = cipher.decrypt(_nonce(number, is_last), chunk, None)
         except InvalidTag:
@@ -116,7 +116,7 @@ def _sized(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield bytes(buffer)
 
 
-def _marked(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
+def _marked_chunks(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
     before = None
     for chunk in chunks:
         if before is not None:

@@ -35,7 +35,7 @@ from memoryhub.core.stores.dialect import IDS
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import StoreId, require_stayed, use_store
 from memoryhub.registry.access_history import noting_moves
-from memoryhub.transfer.bundles.archive import Bundle, BundleEvent, Contents, check, read_payload
+from memoryhub.transfer.bundles.archive import Bundle, BundleContents, BundleEvent, check, read_payload
 from memoryhub.transfer.jsonl import UNFIT, EventLine, refusal
 from memoryhub.transfer.replaying import LEFT_OUT, Replay, ReplayReport
 
@@ -43,7 +43,7 @@ Progress = Callable[[int], None]
 _DIGESTS = "SELECT chain_digest FROM raw_events ORDER BY position"
 
 
-class Outcome(StrEnum):
+class BundleOutcome(StrEnum):
     # The store has no events: it gets the log as it is.
     ADOPTED = "adopted"
     # The store's log is the beginning of the bundle's.
@@ -58,9 +58,9 @@ class Outcome(StrEnum):
 class Applied:
     """What became of a bundle, or what would."""
 
-    outcome: Outcome
+    outcome: BundleOutcome
     store: StoreId
-    contents: Contents
+    contents: BundleContents
     # The store's head before
     head: tuple[int, str]
     # New in the store
@@ -81,14 +81,14 @@ def preview_bundle(bundle: Bundle, store: StoreId) -> Applied:
         Moved: the store has moved to another place.
     """
     plan = _planned(bundle, store)
-    if plan.outcome is Outcome.MERGED and stores.exists(store):
-        with use_store(store), suppress(_Undone), log.transaction():
+    if plan.outcome is BundleOutcome.MERGED and stores.exists(store):
+        with use_store(store), suppress(_ApplyUndone), log.transaction():
             _merge(bundle, plan, redactions_to_repeat(bundle, plan.contents), lambda _: None)
-            raise _Undone
+            raise _ApplyUndone
     return plan
 
 
-class _Undone(Exception):
+class _ApplyUndone(Exception):
     """Rolls a preview back."""
 
 
@@ -103,10 +103,10 @@ def apply_bundle(bundle: Bundle, store: StoreId, progress: Progress = lambda _: 
     """
     demand(Act.GOVERN, to="apply a bundle")
     plan = _planned(bundle, store)
-    if plan.outcome is Outcome.CONTAINED:
+    if plan.outcome is BundleOutcome.CONTAINED:
         return plan
     with use_store(store, create=True), noting_moves():
-        if plan.outcome is Outcome.MERGED:
+        if plan.outcome is BundleOutcome.MERGED:
             redacted = redactions_to_repeat(bundle, plan.contents)
             if redacted:  # first: if the process dies after it, the next attempt does the rest
                 log.redact_payloads(redacted, what="redacted in another store", reason="a bundle was merged")
@@ -122,32 +122,32 @@ def apply_bundle(bundle: Bundle, store: StoreId, progress: Progress = lambda _: 
 def _planned(bundle: Bundle, store: StoreId) -> Applied:
     if not stores.exists(store):
         require_stayed(store)
-        plan = Applied(Outcome.ADOPTED, store, check(bundle), (0, GENESIS))
+        plan = Applied(BundleOutcome.ADOPTED, store, check(bundle), (0, GENESIS))
     else:
         with use_store(store):
-            own = (digest for (digest,) in rows.iterate(_DIGESTS))
-            plan = Applied(Outcome.ADOPTED, store, check(bundle, own), log.head())
+            digests = (digest for (digest,) in rows.iterate(_DIGESTS))
+            plan = Applied(BundleOutcome.ADOPTED, store, check(bundle, digests), log.head())
             plan.merged_before = find_merge(bundle.manifest.head)
-    plan.outcome = _outcome(bundle, plan)
-    if plan.outcome in (Outcome.ADOPTED, Outcome.FORWARDED):
+    plan.outcome = _planned_outcome(bundle, plan)
+    if plan.outcome in (BundleOutcome.ADOPTED, BundleOutcome.FORWARDED):
         plan.added = bundle.manifest.events - plan.contents.fork
     return plan
 
 
-def _outcome(bundle: Bundle, plan: Applied) -> Outcome:
+def _planned_outcome(bundle: Bundle, plan: Applied) -> BundleOutcome:
     last, fork = plan.head[0], plan.contents.fork
     if fork == bundle.manifest.events or plan.merged_before:
-        return Outcome.CONTAINED
+        return BundleOutcome.CONTAINED
     if fork < last or bundle.manifest.store_id != plan.store:
-        return Outcome.MERGED
-    return Outcome.FORWARDED if last else Outcome.ADOPTED
+        return BundleOutcome.MERGED
+    return BundleOutcome.FORWARDED if last else BundleOutcome.ADOPTED
 
 
 def _merge(bundle: Bundle, plan: Applied, redacted: Collection[int], progress: Progress) -> None:
     plan.merge = merge(bundle, plan.contents, redacted, progress)
     plan.added = plan.merge.added
     if not plan.added:
-        plan.outcome = Outcome.CONTAINED
+        plan.outcome = BundleOutcome.CONTAINED
 
 
 def _continue(bundle: Bundle, plan: Applied, progress: Progress) -> None:
@@ -162,7 +162,7 @@ def _continue(bundle: Bundle, plan: Applied, progress: Progress) -> None:
             raise Conflict("the store has changed meanwhile; try again")
         for event in _without_erased(bundle, contents):
             if event.position > contents.fork:
-                _append(event, contents)
+                _append_events(event, contents)
             if event.position % 500 == 0:
                 progress(event.position)
         log.require_anchored()
@@ -183,13 +183,13 @@ def _unfit_refused() -> Iterator[None]:
 
 # The new events were sanitised by the rules of another hub. A scan of the whole log takes 15 s for 100,000 events.
 def _needs_look(bundle: Bundle, plan: Applied) -> bool:
-    if plan.outcome is Outcome.ADOPTED:
+    if plan.outcome is BundleOutcome.ADOPTED:
         return True
     new = (event for event in bundle.events() if event.position > plan.contents.fork)
     return any(log.prepare(event.known_type, read_payload(event)).redactions for event in new if event.payload_json)
 
 
-def _append(event: BundleEvent, contents: Contents) -> None:
+def _append_events(event: BundleEvent, contents: BundleContents) -> None:
     try:
         append_as_is(event, void=contents.void)
     except UNFIT as error:
@@ -197,7 +197,7 @@ def _append(event: BundleEvent, contents: Contents) -> None:
 
 
 # Text that was erased does not come back, even if a file still has it.
-def _without_erased(bundle: Bundle, contents: Contents) -> Iterator[BundleEvent]:
+def _without_erased(bundle: Bundle, contents: BundleContents) -> Iterator[BundleEvent]:
     for event in bundle.events():
         gone = event.payload_json is not None and event.position in contents.erased
         yield event.model_copy(update={"payload_json": None, "salt": None}) if gone else event
@@ -222,12 +222,12 @@ class MergeReport(ReplayReport):
 
 def find_merge(head: str) -> int:
     """Return the event with which the log that ends in ``head`` was merged into the current store, or 0."""
-    found = rows.fetch("SELECT position, payload_json FROM raw_events WHERE event_type = %s", [LOG_MERGED.name])
-    return next((position for position, payload in found if json.loads(payload or "{}").get("head") == head), 0)
+    merges = rows.fetch("SELECT position, payload_json FROM raw_events WHERE event_type = %s", [LOG_MERGED.name])
+    return next((position for position, payload in merges if json.loads(payload or "{}").get("head") == head), 0)
 
 
 def merge(
-    bundle: Bundle, contents: Contents, redacted: Collection[int], progress: Callable[[int], None]
+    bundle: Bundle, contents: BundleContents, redacted: Collection[int], progress: Callable[[int], None]
 ) -> MergeReport:
     """Append the events of a bundle that the current store lacks, as if they were written here, and record it.
 
@@ -240,13 +240,13 @@ def merge(
         report = merging.report
         report.unredacted = [position for position in report.unredacted if position not in removed]
         if report.added:
-            report.position = log.append(_record(bundle, contents, report), stream="merges").position
+            report.position = log.append(_record_merge(bundle, contents, report), stream="merges").position
         if merging.has_undone:
             on_commit(log.rebuild, using=require_current_alias())
     return report
 
 
-def _record(bundle: Bundle, contents: Contents, report: MergeReport) -> Draft[LogMerged]:
+def _record_merge(bundle: Bundle, contents: BundleContents, report: MergeReport) -> Draft[LogMerged]:
     manifest = bundle.manifest
     merged = LogMerged(
         store=f"{manifest.scope}:{manifest.store}",
@@ -261,25 +261,25 @@ def _record(bundle: Bundle, contents: Contents, report: MergeReport) -> Draft[Lo
     return log.prepare(LOG_MERGED, merged)
 
 
-def redactions_to_repeat(bundle: Bundle, contents: Contents) -> dict[int, Any]:
+def redactions_to_repeat(bundle: Bundle, contents: BundleContents) -> dict[int, Any]:
     """Return the redacted payloads of common events that only the other store has redacted, by position.
 
     What this store has redacted too stays as it is: the other store may still have what was removed here.
     """
-    found: dict[int, Any] = {}
-    wanted = {position for position in contents.redacted if position <= contents.fork} - set(redacted_digests())
-    for event in bundle.events() if wanted and contents.last_removal > contents.fork else ():
-        if event.position in wanted and event.payload_json is not None:
+    payloads: dict[int, Any] = {}
+    positions = {position for position in contents.redacted if position <= contents.fork} - set(redacted_digests())
+    for event in bundle.events() if positions and contents.last_removal > contents.fork else ():
+        if event.position in positions and event.payload_json is not None:
             present = rows.fetch(_PAYLOAD, [event.position])
             if present and present[0][0] != event.payload_json:
-                found[event.position] = json.loads(event.payload_json)
-    return found
+                payloads[event.position] = json.loads(event.payload_json)
+    return payloads
 
 
 class _Merge(Replay):
     report: MergeReport
 
-    def __init__(self, contents: Contents) -> None:
+    def __init__(self, contents: BundleContents) -> None:
         super().__init__(contents.void)
         self.report = MergeReport()
         self._contents = contents
@@ -292,13 +292,19 @@ class _Merge(Replay):
     def open_conflicts(self) -> None:
         """Make this store's versions current again, each in conflict with the other's newest one."""
         present = set(Memory.objects.filter(id__in=self._own).values_list("id", flat=True))
-        for memory_id, own in self._own.items():
+        for memory_id, existing in self._own.items():
             if memory_id not in present:  # erased there later
                 continue
             newest = max(self._versions[memory_id].values())
-            theirs = Existing(memory_id, newest, own.session_id, own.state, own.status)
+            theirs = Existing(memory_id, newest, existing.session_id, existing.state, existing.status)
             append_version(
-                theirs, own.state, base=own.version, reason=_KEPT, key=None, unseen=newest, review=own.status
+                theirs,
+                existing.state,
+                base=existing.version,
+                reason=_KEPT,
+                key=None,
+                unseen=newest,
+                review=existing.status,
             )
             self.report.conflicts.append(memory_id)
 
@@ -328,14 +334,14 @@ class _Merge(Replay):
     # By another memory than the one that gets this state. Between written ones, a topic of the project is a conflict.
     def _is_topic_taken(self, state: MemoryState) -> bool:
         memory_id = state.memory_id if isinstance(state, MemoryRevised) else 0
-        others = Memory.objects.live().filter(topic_key=state.topic_key).exclude(id=memory_id)
+        memories = Memory.objects.live().filter(topic_key=state.topic_key).exclude(id=memory_id)
         if state.topic_key is None or self._is_empty:
             return False
         if state.scope is not MemoryScope.SESSION:
-            return bool(memory_id) and others.exclude(scope=MemoryScope.SESSION).exists()
+            return bool(memory_id) and memories.exclude(scope=MemoryScope.SESSION).exists()
         memory = Memory.objects.filter(id=memory_id).first()
         session_id = memory.session_id if memory else self._session_id
-        return others.filter(scope=MemoryScope.SESSION, session_id=session_id).exists()
+        return memories.filter(scope=MemoryScope.SESSION, session_id=session_id).exists()
 
     def _draft(self, event: EventLine) -> Draft[Any] | EventType[Any]:
         self._session_id = event.session_id
@@ -368,19 +374,19 @@ class _Merge(Replay):
         super()._meet_changed(event)
 
     def _add_version(self, event: EventLine, memory_id: int, state: MemoryState) -> None:
-        own = self._own.get(memory_id) or Existing.of(Memory.objects.get(id=memory_id))
-        if self._has_version(memory_id, own, state):
+        existing = self._own.get(memory_id) or Existing.of(Memory.objects.get(id=memory_id))
+        if self._has_version(memory_id, existing, state):
             self.report.known += 1
             return
         numbers = self._versions.setdefault(memory_id, {})
-        number, base = max(numbers.values(), default=own.version) + 1, own.version
+        number, base = max(numbers.values(), default=existing.version) + 1, existing.version
         reason = ""
         if isinstance(state, MemoryRevised):
-            base, reason = numbers.get(state.base_version, min(state.base_version, own.version)), state.reason
+            base, reason = numbers.get(state.base_version, min(state.base_version, existing.version)), state.reason
         fields = state.columns() | {"attributes": state.attributes}
         revised = MemoryRevised(**fields, memory_id=memory_id, version=number, base_version=base, reason=reason)
         numbers[state.version if isinstance(state, MemoryRevised) else 1] = number
-        self._own[memory_id] = own
+        self._own[memory_id] = existing
         header = replace(self._header(event, f"memory:{memory_id}"), version=MEMORY_REVISED.version)
         self._put(self._prepared(MEMORY_REVISED, revised), header)
 
@@ -401,11 +407,11 @@ class _Merge(Replay):
             self.report.kept.append(entity)
 
     # Whether a version of this store alone has the same text, as after a merge in the other direction
-    def _has_version(self, memory_id: int, own: Existing, state: MemoryState) -> bool:
+    def _has_version(self, memory_id: int, existing: Existing, state: MemoryState) -> bool:
         later = MemoryVersion.objects.filter(memory_id=memory_id, id__gt=self._contents.fork).values_list("version")
-        given = _columns(state)
-        return any(_columns(state_at(memory_id, version)) == given for (version,) in later)
+        columns = _state_columns(state)
+        return any(_state_columns(state_at(memory_id, version)) == columns for (version,) in later)
 
 
-def _columns(state: MemoryState) -> dict[str, Any]:
+def _state_columns(state: MemoryState) -> dict[str, Any]:
     return {**state.columns(), "attributes": state.attributes, "author": ""}

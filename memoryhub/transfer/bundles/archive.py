@@ -97,7 +97,7 @@ class Bundle:
         """
         previous, number = GENESIS, 0
         for number, line in enumerate(self._lines(), 1):
-            event = read_event(line, number, _EVENT, _parsed)
+            event = read_event(line, number, _EVENT, _parse_line)
             previous = self._chained(event, previous)
             yield event
         if (number, previous) != (self.manifest.events, self.manifest.head):
@@ -113,23 +113,23 @@ class Bundle:
         return chained
 
     def _lines(self) -> Iterator[bytes]:
-        rest = b""
+        remainder = b""
         for part in self._inflated():
-            *lines, rest = (rest + part).split(b"\n")
-            if len(rest) > MAX_LINE:
+            *lines, remainder = (remainder + part).split(b"\n")
+            if len(remainder) > MAX_LINE:
                 raise Invalid(f"the bundle has an event of more than {MAX_LINE // 2**20} MiB")
             yield from lines
-        if rest:
+        if remainder:
             raise Invalid("the bundle ends within an event")
 
     def _inflated(self) -> Iterator[bytes]:
         inflater, limit = zlib.decompressobj(), _FREE_BYTES + _MAX_RATIO * (self.end - self.start)
         try:
             for chunk in self._squeezed():
-                given = chunk
-                while given:
-                    part = inflater.decompress(given, _CHUNK)
-                    given, limit = inflater.unconsumed_tail, limit - len(part)
+                compressed = chunk
+                while compressed:
+                    part = inflater.decompress(compressed, _CHUNK)
+                    compressed, limit = inflater.unconsumed_tail, limit - len(part)
                     if limit < 0:
                         raise Invalid(f"the bundle unpacks to more than {_MAX_RATIO} times its size")
                     yield part
@@ -141,12 +141,12 @@ class Bundle:
 
     def _squeezed(self) -> Iterator[bytes]:
         offset = 0
-        for chunk in _plain(self.path, self.key):
+        for chunk in _decrypted(self.path, self.key):
             yield chunk[max(0, self.start - offset) : max(0, self.end - offset)]
             offset += len(chunk)
 
 
-def _parsed(line: str) -> dict[str, Any]:
+def _parse_line(line: str) -> dict[str, Any]:
     # Apart, so that the stored text is what was parsed.
     header, separator, payload = line.partition(PAYLOAD)
     if not separator or not payload.endswith("}"):
@@ -157,7 +157,7 @@ def _parsed(line: str) -> dict[str, Any]:
     return {**fields, "payload": payload, "payload_json": None if payload is None else payload_json}
 
 
-def _plain(path: Path, key: FileKey | None) -> Iterator[bytes]:
+def _decrypted(path: Path, key: FileKey | None) -> Iterator[bytes]:
     with path.open("rb") as file:
         if key is None:
             yield from iter(lambda: file.read(_CHUNK), b"")
@@ -179,9 +179,9 @@ def open_bundle(path: Path, passphrase: Callable[[], str]) -> Bundle:
     """
     if not path.is_file():
         raise Invalid(f"{flat(str(path))} is not a file")
-    key = _key(path, passphrase)
+    key = _unlock_key(path, passphrase)
     digest, start, tail, size = hashlib.sha256(), b"", b"", 0
-    for chunk in _plain(path, key):
+    for chunk in _decrypted(path, key):
         if len(start) < _MAX_HEADER:
             start = (start + chunk)[:_MAX_HEADER]
             _require_bundle(start)
@@ -194,7 +194,7 @@ def open_bundle(path: Path, passphrase: Callable[[], str]) -> Bundle:
     return Bundle(path, key, manifest, digest.hexdigest(), begin, size - _SEAL)
 
 
-def _key(path: Path, passphrase: Callable[[], str]) -> FileKey | None:
+def _unlock_key(path: Path, passphrase: Callable[[], str]) -> FileKey | None:
     with path.open("rb") as file:
         if file.read(len(_AGE)) != _AGE:
             return None
@@ -210,8 +210,8 @@ def _require_bundle(start: bytes) -> None:
     if not intro.startswith(INTRO) or not version.isdigit():
         raise Invalid("the file is no bundle; make one with `memory-hub bundle create`")
     if int(version[:9]) != FORMAT_VERSION:
-        shown = version[:9].decode()
-        raise Invalid(f"the bundle has version {shown}, and this version of Memory Hub reads {FORMAT_VERSION}")
+        number = version[:9].decode()
+        raise Invalid(f"the bundle has version {number}, and this version of Memory Hub reads {FORMAT_VERSION}")
 
 
 def _manifest(start: bytes) -> tuple[Manifest, int]:
@@ -224,7 +224,7 @@ def _manifest(start: bytes) -> tuple[Manifest, int]:
 
 
 @dataclass(slots=True)
-class Contents:
+class BundleContents:
     """What a check of all events has found."""
 
     # The last event that the store has too
@@ -238,22 +238,22 @@ class Contents:
     void: set[int] = field(default_factory=set)
 
 
-def check(bundle: Bundle, own: Iterable[str] = ()) -> Contents:
+def check(bundle: Bundle, digests: Iterable[str] = ()) -> BundleContents:
     """Check the chain and the payloads of a bundle, and that this version can read every event.
 
     Args:
         bundle: whose events are read once.
-        own: the chain digests of the store with which the bundle is compared, from its first event.
+        digests: the chain digests of the store with which the bundle is compared, from its first event.
 
     Raises:
         Invalid: an event is not the one that was written, or can't be read.
     """
-    contents, others, is_common = Contents(), iter(own), True
+    contents, store_digests, is_common = BundleContents(), iter(digests), True
     # Payloads with another digest than the chain has, and those without a payload
     changed: dict[int, str] = {}
     missing: set[int] = set()
     for event in bundle.events():
-        is_common = is_common and next(others, None) == event.chain_digest
+        is_common = is_common and next(store_digests, None) == event.chain_digest
         if is_common:
             contents.fork, contents.fork_digest = event.position, event.chain_digest
         if event.payload_json is None:
@@ -267,7 +267,7 @@ def check(bundle: Bundle, own: Iterable[str] = ()) -> Contents:
     return contents
 
 
-def _note_removal(event: BundleEvent, contents: Contents) -> None:
+def _note_removal(event: BundleEvent, contents: BundleContents) -> None:
     payload = read_payload(event)
     if event.known_type.removes_text:
         contents.last_removal = event.position
@@ -290,15 +290,15 @@ def _earlier(event: BundleEvent, positions: Collection[int]) -> Collection[int]:
 def read_payload(event: BundleEvent) -> Payload:
     """Return the payload as the log reads it; Invalid if this version can't."""
     try:
-        found: Payload = event.known_type.schema.model_validate_json(event.payload_json or "", context=STORED)
+        payload: Payload = event.known_type.schema.model_validate_json(event.payload_json or "", context=STORED)
     except UNFIT as error:
         raise refusal(event.position, error) from error
-    return found
+    return payload
 
 
-def _require_explained(contents: Contents, changed: dict[int, str], missing: set[int]) -> None:
-    wanted = {position: digest for position, digest in contents.redacted.items() if position not in missing}
-    differing = {position for position, _ in changed.items() ^ wanted.items()}
+def _require_explained(contents: BundleContents, changed: dict[int, str], missing: set[int]) -> None:
+    unexplained = {position: digest for position, digest in contents.redacted.items() if position not in missing}
+    differing = {position for position, _ in changed.items() ^ unexplained.items()}
     if differing:
         raise wrong(min(differing), "its payload is not the one that was written")
     if missing - contents.erased:
@@ -330,21 +330,21 @@ def create_bundle(path: Path, *, passphrase: str = "", force: bool = False) -> M
     if not verified.ok:
         raise Unavailable(f"no bundle was made: {verified.describe()}; run `memory-hub doctor`")
     # One statement reads one state of the store, its head included, however long the reader takes.
-    found = rows.iterate(_SELECT)
-    first = next(found, None)
+    events = rows.iterate(_SELECT)
+    first = next(events, None)
     if first is None:
         raise Invalid("the store has no events yet")
-    manifest = _described(*first[:2])
-    chunks = _sealed(manifest, chain([first], found))
+    manifest = _manifest_of(*first[:2])
+    chunks = _sealed(manifest, chain([first], events))
     if passphrase:
         from memoryhub.transfer.bundles import age
 
         chunks = age.encrypt(chunks, passphrase)
-    _write(path, chunks)
+    _write_archive(path, chunks)
     return manifest
 
 
-def _described(events: int, head: str) -> Manifest:
+def _manifest_of(events: int, head: str) -> Manifest:
     store = current_store()
     return Manifest(
         scope=store.scope,  # type: ignore[arg-type]
@@ -356,18 +356,18 @@ def _described(events: int, head: str) -> Manifest:
     )
 
 
-def _sealed(manifest: Manifest, found: Iterable[tuple[Any, ...]]) -> Iterator[bytes]:
+def _sealed(manifest: Manifest, events: Iterable[tuple[Any, ...]]) -> Iterator[bytes]:
     digest = hashlib.sha256()
-    for chunk in _unsealed(manifest, found):
+    for chunk in _unsealed(manifest, events):
         digest.update(chunk)
         yield chunk
     yield digest.hexdigest().encode() + b"\n"
 
 
-def _unsealed(manifest: Manifest, found: Iterable[tuple[Any, ...]]) -> Iterator[bytes]:
+def _unsealed(manifest: Manifest, events: Iterable[tuple[Any, ...]]) -> Iterator[bytes]:
     yield b"%s%d\n%s\n" % (INTRO, FORMAT_VERSION, canonical_json(manifest.model_dump(mode="json")).encode())
     squeezed = zlib.compressobj()
-    for _, _, payload_json, *values in found:
+    for _, _, payload_json, *values in events:
         fields = dict(zip(_NAMES, values, strict=True))
         if payload_json is None:
             fields["erased_digest"] = fields["payload_digest"]
@@ -376,7 +376,7 @@ def _unsealed(manifest: Manifest, found: Iterable[tuple[Any, ...]]) -> Iterator[
     yield squeezed.flush()
 
 
-def _write(path: Path, chunks: Iterable[bytes]) -> None:
+def _write_archive(path: Path, chunks: Iterable[bytes]) -> None:
     try:
         with replacing(path) as file:
             file.writelines(chunks)

@@ -19,12 +19,12 @@ from memories.services import delete_memory, restore_memory, update_memory, writ
 from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.core.foreign_files import holds, read_foreign
 from memoryhub.core.text import shortened
-from memoryhub.transfer.folder import Form
+from memoryhub.transfer.folder import FolderForm
 from memoryhub.transfer.mirror import files
 from memoryhub.transfer.mirror import store as stores
-from memoryhub.transfer.mirror.files import Document, Skipped, Stamp
-from memoryhub.transfer.mirror.scan import Did, Entry, Found, Paths, State, Step
-from memoryhub.transfer.mirror.store import KEY, Listing, Stored
+from memoryhub.transfer.mirror.files import MirrorDocument, Skipped, Stamp
+from memoryhub.transfer.mirror.scan import Did, MirrorEntry, MirrorFile, MirrorState, MirrorStep, Paths
+from memoryhub.transfer.mirror.store import KEY, MirrorListing, Stored
 
 # Memories that are loaded at once
 _AHEAD = 200
@@ -35,7 +35,9 @@ _OPTIONAL = ("type", "topic_key", "source", "attributes")
 
 
 class Actions:
-    def __init__(self, folder: Path, form: Form, state: State, listing: Listing, paths: Paths) -> None:
+    def __init__(
+        self, folder: Path, form: FolderForm, state: MirrorState, listing: MirrorListing, paths: Paths
+    ) -> None:
         self.folder, self.form, self.state, self.listing, self.paths = folder, form, state, listing, paths
         self.uids = {memory_id: uid for uid, memory_id in listing.memory_ids.items()}
         # Memories to write, in the order of their ids; the next ones are loaded together
@@ -45,22 +47,22 @@ class Actions:
     def digest(self, memory_id: int) -> str:
         return self.listing.digest(memory_id, self.paths.by_id)
 
-    def is_copy(self, document: Document, original: Found) -> bool:
+    def is_copy(self, document: MirrorDocument, original: MirrorFile) -> bool:
         other = original.document or files.read(self.folder / original.path, original.stamp)
         return (document.title, document.content) == (other.title, other.content)
 
-    def write(self, step: Step, uid: str, memory_id: int, found: Found | None) -> None:
+    def write(self, step: MirrorStep, uid: str, memory_id: int, file: MirrorFile | None) -> None:
         """Write a memory to its file, and keep the keys of the front matter that are the user's."""
         stored = self._next(memory_id)
         if stored is None:
             return
-        old = (found.document or files.read(self.folder / found.path, found.stamp)) if found else None
-        path, stamp = (found.path, found.stamp) if found else (self.paths.by_id[memory_id], None)
+        old = (file.document or files.read(self.folder / file.path, file.stamp)) if file else None
+        path, stamp = (file.path, file.stamp) if file else (self.paths.by_id[memory_id], None)
         self._put(stored, path, stored.text(old), stamp)
 
-    def edit(self, step: Step, uid: str, memory_id: int, found: Found) -> None:
+    def edit(self, step: MirrorStep, uid: str, memory_id: int, file: MirrorFile) -> None:
         """Write an edited file as a new version of its memory."""
-        document, stored = _document(found), self._fresh(memory_id)
+        document, stored = _document(file), self._fresh(memory_id)
         if stored is None:
             return
         entry = self.state.memories.get(uid)
@@ -69,20 +71,20 @@ class Actions:
         step.did = Did.UPDATED
         if not stores.changes_of(document, stored.state):
             step.did = Did.READ
-            self.adopt(step, uid, memory_id, found)
+            self.adopt(step, uid, memory_id, file)
         elif not changes:
             step.did = Did.WRITTEN
-            self._put(stored, found.path, stored.text(document), found.stamp)
+            self._put(stored, file.path, stored.text(document), file.stamp)
         else:
-            path = self.paths.by_id.get(memory_id, found.path)  # a restored one has no path yet
-            kept = self._keep_other(step, stored, path) if base != stored.version else {}
-            self._update(memory_id, base, changes, found.path)
-            self.adopt(step, uid, memory_id, found)
+            path = self.paths.by_id.get(memory_id, file.path)  # a restored one has no path yet
+            conflict = self._keep_other(step, stored, path) if base != stored.version else {}
+            self._update(memory_id, base, changes, file.path)
+            self.adopt(step, uid, memory_id, file)
             if uid in self.state.memories:
-                self.state.memories[uid].conflicts |= kept
+                self.state.memories[uid].conflicts |= conflict
 
     # The version that an edit was made from
-    def _base(self, entry: Entry | None, document: Document, stored: Stored) -> int:
+    def _base(self, entry: MirrorEntry | None, document: MirrorDocument, stored: Stored) -> int:
         if entry and document.revision == entry.revision:
             return min(entry.version, stored.version)
         named = stores.find_version(stored.id, document.revision)
@@ -92,7 +94,9 @@ class Actions:
         is_old = not stores.changes_of(document, state_at(stored.id, named))
         return stored.version if entry and is_old and entry.version == stored.version else named
 
-    def _changes(self, entry: Entry | None, document: Document, stored: Stored, base: int) -> dict[str, Any]:
+    def _changes(
+        self, entry: MirrorEntry | None, document: MirrorDocument, stored: Stored, base: int
+    ) -> dict[str, Any]:
         state = stored.state if base == stored.version else state_at(stored.id, base)
         changes = stores.changes_of(document, state)
         if entry and base == entry.version and stores.revision(state) != entry.known:
@@ -105,93 +109,97 @@ class Actions:
         update_memory(command=command, window=timedelta.max)
 
     # The other side of a conflict, as a file beside the edited one; the same when the step is repeated
-    def _keep_other(self, step: Step, stored: Stored, path: str) -> dict[str, str]:
+    def _keep_other(self, step: MirrorStep, stored: Stored, path: str) -> dict[str, str]:
         text = files.formatted(stored.matter, stored.state.title, stored.state.content)
-        kept = self.keep_beside(path, text)
+        conflict = self.keep_beside(path, text)
         step.did = Did.CONFLICT
-        step.why = f"#{stored.id} changed too; both versions are kept, the other one in {kept}"
-        return {kept: files.digest(text.encode())}
+        step.why = f"#{stored.id} changed too; both versions are kept, the other one in {conflict}"
+        return {conflict: files.digest(text.encode())}
 
     def keep_beside(self, path: str, text: str) -> str:
         """Write a text to a conflict file beside a file, unless one has it already; return its path."""
         stem, number = path[:-3], 1
-        while os.path.lexists(self.folder / (kept := f"{stem}.conflict-{number}.md")):
-            if holds(self.folder / kept, text):
-                return kept
+        while os.path.lexists(self.folder / (name := f"{stem}.conflict-{number}.md")):
+            if holds(self.folder / name, text):
+                return name
             number += 1
-        self._write(kept, text, None)
-        return kept
+        self._write(name, text, None)
+        return name
 
-    def create(self, step: Step, uid: str, found: Found) -> None:
+    def create(self, step: MirrorStep, uid: str, file: MirrorFile) -> None:
         """Write a file as a new memory, and its id into the file."""
-        document = _document(found)
-        memory_id = write_new(uid, document, found.path)
+        document = _document(file)
+        memory_id = write_new(uid, document, file.path)
         self.listing.memory_ids[uid], self.uids[memory_id] = memory_id, uid
-        self.adopt(step, uid, memory_id, found)
+        self.adopt(step, uid, memory_id, file)
 
-    def adopt(self, step: Step, uid: str, memory_id: int, found: Found) -> None:
+    def adopt(self, step: MirrorStep, uid: str, memory_id: int, file: MirrorFile) -> None:
         """Write the id of its memory into a file, unless it has it, and record that it was read."""
-        document, stamp = _document(found), found.stamp
+        document, stamp = _document(file), file.stamp
         if document.memory != uid:
             text = files.with_id(document, uid)
-            stamp = self._write(found.path, text, stamp)
+            stamp = self._write(file.path, text, stamp)
             document = files.parse(text.encode())
-        self._settle(memory_id, found.path, document, stamp)
+        self._settle(memory_id, file.path, document, stamp)
 
-    def restore(self, step: Step, uid: str, memory_id: int, found: Found) -> None:
+    def restore(self, step: MirrorStep, uid: str, memory_id: int, file: MirrorFile) -> None:
         restore_memory(command=MemoryTouch(id=memory_id, reason=f"its file came back to {self.folder.name}"))
-        if _document(found).memory == uid:
-            self.edit(step, uid, memory_id, found)
+        if _document(file).memory == uid:
+            self.edit(step, uid, memory_id, file)
         else:
-            self.adopt(step, uid, memory_id, found)
+            self.adopt(step, uid, memory_id, file)
         step.did = Did.RESTORED
 
-    def delete(self, step: Step, uid: str, memory_id: int) -> None:
+    def delete(self, step: MirrorStep, uid: str, memory_id: int) -> None:
         delete_memory(command=MemoryTouch(id=memory_id, reason=f"its file was deleted from {self.folder.name}"))
         self.forget(step, self.state.memories, uid)
 
-    def forget(self, step: Step, entries: dict[str, Entry], uid: str) -> None:
+    def forget(self, step: MirrorStep, entries: dict[str, MirrorEntry], uid: str) -> None:
         for path in list(entries[uid].conflicts):
-            self.remove_kept(Step(Did.REMOVED, path, step.act), entries[uid])
+            self.remove_kept(MirrorStep(Did.REMOVED, path, step.act), entries[uid])
         del entries[uid]
 
-    def remove(self, step: Step, entries: dict[str, Entry], uid: str, found: Found) -> None:
-        if not files.remove(self.folder / found.path, found.stamp, self.folder / TEMPORARY):
+    def remove(self, step: MirrorStep, entries: dict[str, MirrorEntry], uid: str, file: MirrorFile) -> None:
+        if not files.remove(self.folder / file.path, file.stamp, self.folder / TEMPORARY):
             raise Skipped("it changed while it was to be removed")
         self.forget(step, entries, uid)
 
-    def remove_kept(self, step: Step, entry: Entry) -> None:
+    def remove_kept(self, step: MirrorStep, entry: MirrorEntry) -> None:
         """Remove a conflict file, unless it was edited."""
         digest = entry.conflicts.pop(step.path)
         stamp = files.stamp_of(self.folder / step.path)
-        if stamp and _digest(self.folder / step.path) == digest:
+        if stamp and _content_digest(self.folder / step.path) == digest:
             files.remove(self.folder / step.path, stamp, self.folder / TEMPORARY)
         elif stamp:
             raise Skipped("it was edited")
 
-    def remove_orphan(self, step: Step) -> None:
+    def remove_orphan(self, step: MirrorStep) -> None:
         del self.state.orphans[step.path]
         (self.folder / step.path).unlink(missing_ok=True)
 
-    def set_aside(self, step: Step, entries: dict[str, Entry], uid: str, found: Found, why: str) -> None:
+    def set_aside(
+        self, step: MirrorStep, entries: dict[str, MirrorEntry], uid: str, file: MirrorFile, why: str
+    ) -> None:
         """Keep the edit of a file whose memory is gone as a conflict file."""
-        kept = self.keep_beside(found.path, _document(found).text)
-        self.state.orphans[kept] = entries[uid].id
-        self.remove(step, entries, uid, found)
-        step.did, step.why = Did.CONFLICT, f"{why}; the edit is in {kept}"
+        conflict = self.keep_beside(file.path, _document(file).text)
+        self.state.orphans[conflict] = entries[uid].id
+        self.remove(step, entries, uid, file)
+        step.did, step.why = Did.CONFLICT, f"{why}; the edit is in {conflict}"
 
-    def write_decision(self, step: Step, uid: str, decision_id: int, text: str, found: Found | None) -> None:
+    def write_decision(self, step: MirrorStep, uid: str, decision_id: int, text: str, file: MirrorFile | None) -> None:
         path = self.paths.by_id[decision_id]
-        if found and found.document and found.document.text != text:
-            kept = self.keep_beside(path, found.document.text)
+        if file and file.document and file.document.text != text:
+            conflict = self.keep_beside(path, file.document.text)
             step.did = Did.CONFLICT
-            step.why = f"decisions are superseded, not edited; the edit is in {kept}"
-        stamp = self._replace(found.path, path, text, found.stamp) if found else self._write(path, text, None)
+            step.why = f"decisions are superseded, not edited; the edit is in {conflict}"
+        stamp = self._replace(file.path, path, text, file.stamp) if file else self._write(path, text, None)
         digest = files.digest(text.encode())
-        self.state.decisions[uid] = Entry(path, decision_id, stored=digest, file=digest, stamp=files.settled(stamp))
+        self.state.decisions[uid] = MirrorEntry(
+            path, decision_id, stored=digest, file=digest, stamp=files.settled(stamp)
+        )
 
     # Writes the file again if the store has its text in another form, such as masked
-    def _settle(self, memory_id: int, path: str, document: Document, stamp: Stamp) -> None:
+    def _settle(self, memory_id: int, path: str, document: MirrorDocument, stamp: Stamp) -> None:
         stored = self._fresh(memory_id)
         if stored is None:
             return
@@ -225,9 +233,9 @@ class Actions:
             raise Skipped("it changed while it was to be written")
         return stamp
 
-    def _enter(self, stored: Stored, path: str, document: Document, stamp: Stamp) -> None:
+    def _enter(self, stored: Stored, path: str, document: MirrorDocument, stamp: Stamp) -> None:
         old = self.state.memories.get(stored.uid)
-        self.state.memories[stored.uid] = Entry(
+        self.state.memories[stored.uid] = MirrorEntry(
             path=path,
             id=stored.id,
             version=stored.version,
@@ -255,13 +263,13 @@ class Actions:
         return list(stores.load(ids, self.uids, self.listing.edges, self.paths.by_id, self.form))
 
 
-def _document(found: Found) -> Document:
-    if found.document is None:
+def _document(file: MirrorFile) -> MirrorDocument:
+    if file.document is None:
         raise Skipped("it was not read")
-    return found.document
+    return file.document
 
 
-def write_new(uid: str, document: Document, path: str) -> int:
+def write_new(uid: str, document: MirrorDocument, path: str) -> int:
     """Write a memory from a file without one, once for each id; return its id in this store.
 
     Raises:
@@ -271,10 +279,10 @@ def write_new(uid: str, document: Document, path: str) -> int:
     """
     matter = document.matter
     topic = matter.get("topic_key")
-    taken = Memory.objects.live().filter(topic_key=topic).values_list("id", flat=True).first() if topic else None
-    if taken:
+    holder = Memory.objects.live().filter(topic_key=topic).values_list("id", flat=True).first() if topic else None
+    if holder:
         raise Conflict(
-            f"#{taken} has the topic {topic!r}; change that one, or remove topic_key from the file", id=taken
+            f"#{holder} has the topic {topic!r}; change that one, or remove topic_key from the file", id=holder
         )
     title = shortened(document.title or PurePosixPath(path).stem, _MAX_TITLE)
     fields = {name: matter[name] for name in _OPTIONAL if matter.get(name)}
@@ -290,7 +298,7 @@ def write_new(uid: str, document: Document, path: str) -> int:
 
 
 # "" for what can't be read, and so is not a file of the hub
-def _digest(path: Path) -> str:
+def _content_digest(path: Path) -> str:
     try:
         return files.digest(read_foreign(path, limit=files.MAX_BYTES, follows_links=False))
     except OSError:

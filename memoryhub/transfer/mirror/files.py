@@ -42,7 +42,7 @@ class Skipped(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class MirrorDocument:
     """A file, parsed."""
 
     text: str
@@ -84,8 +84,8 @@ def is_conflict(path: str) -> bool:
     return _CONFLICT.search(path) is not None
 
 
-def _stamp(found: os.stat_result) -> Stamp:
-    return found.st_mtime_ns, found.st_size, found.st_ino
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def stamp_of(path: Path) -> Stamp | None:
@@ -100,7 +100,7 @@ def settled(stamp: Stamp) -> Stamp | tuple[()]:
     return stamp if is_settled(stamp[0], seconds=_SETTLED_SECONDS) else ()
 
 
-def read(path: Path, stamp: Stamp) -> Document:
+def read(path: Path, stamp: Stamp) -> MirrorDocument:
     """Read and parse a file.
 
     Raises:
@@ -117,7 +117,7 @@ def read(path: Path, stamp: Stamp) -> Document:
     return parse(raw)
 
 
-def parse(raw: bytes) -> Document:
+def parse(raw: bytes) -> MirrorDocument:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -133,7 +133,7 @@ def parse(raw: bytes) -> Document:
         raise Skipped(error.message) from error
     heading = _HEADING.match(body)
     title = heading[1].strip() if heading else ""
-    return Document(
+    return MirrorDocument(
         text=text,
         digest=digest(raw),
         memory=_identity(matter, MEMORY),
@@ -147,9 +147,9 @@ def parse(raw: bytes) -> Document:
 
 
 def _identity(matter: Mapping[str, Any], name: str) -> str:
-    given = matter.get(name)
+    value = matter.get(name)
     try:
-        return str(UUID(given)) if isinstance(given, str) and given else ""
+        return str(UUID(value)) if isinstance(value, str) and value else ""
     except ValueError:
         raise Skipped(f"its front matter has a {name!r} that is not an id of a hub") from None
 
@@ -158,20 +158,20 @@ def digest(raw: bytes) -> str:
     return sha256(raw).hexdigest()
 
 
-def new_id(path: str, document: Document) -> str:
+def new_id(path: str, document: MirrorDocument) -> str:
     """Return the id of a file that has none. It is the same in each hub that sees the file, and when tried again."""
     return str(uuid5(_NEW_IDS, f"{path}\n{document.digest}"))
 
 
-def with_id(document: Document, uid: str) -> str:
+def with_id(document: MirrorDocument, uid: str) -> str:
     """Return the text with another id of its memory, and otherwise as the user wrote it."""
     line = f"{MEMORY}: {uid}"
     end = "\r\n" if "\r\n" in document.text else "\n"
     if document.memory:
         return re.sub(rf"(?im)^{MEMORY}[ \t]*:.*?(?=\r?$)", line, document.text, count=1)
     if document.matter or front_matter_lines(document.text.replace("\r\n", "\n")):
-        first, rest = document.text.split("\n", 1)
-        return f"{first}\n{line}{end}{rest}"
+        first, remainder = document.text.split("\n", 1)
+        return f"{first}\n{line}{end}{remainder}"
     return f"---{end}{line}{end}---{end}{end}{document.text}"
 
 
@@ -199,8 +199,8 @@ def write(path: Path, text: str, expected: Stamp | None, temporary: Path) -> Sta
         if stamp_of(path) != expected:
             return None
         temporary.chmod(stat.S_IMODE(path.stat().st_mode))
-        own = stamp_of(temporary)
-        return own if _swap(temporary, path, expected, own) else None
+        written = stamp_of(temporary)
+        return written if _swap(temporary, path, expected, written) else None
     except FileExistsError:
         return None
     finally:
@@ -221,13 +221,13 @@ def _move(temporary: Path, path: Path) -> None:
 
 # An editor may save the file after its stamp was compared. The old file is therefore exchanged with the new one and
 # compared once more: if it is not the expected one, it is put back.
-def _swap(temporary: Path, path: Path, expected: Stamp, own: Stamp | None) -> bool:
+def _swap(temporary: Path, path: Path, expected: Stamp, written: Stamp | None) -> bool:
     if not _exchange(temporary, path):
         temporary.replace(path)
         return True
     if stamp_of(temporary) == expected:
         return True
-    while stamp_of(temporary) != own and _exchange(temporary, path):
+    while stamp_of(temporary) != written and _exchange(temporary, path):
         pass
     return False
 

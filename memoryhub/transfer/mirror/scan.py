@@ -22,19 +22,19 @@ from memoryhub.core.file_locks import lock
 from memoryhub.core.slugs import file_slug
 from memoryhub.core.validation import explain
 from memoryhub.transfer.mirror import files
-from memoryhub.transfer.mirror.files import Document, Skipped, Stamp
+from memoryhub.transfer.mirror.files import MirrorDocument, Skipped, Stamp
 
 
 class Scan:
     """What a folder has, by the ids of memories and decisions."""
 
-    def __init__(self, folder: Path, state: State) -> None:
+    def __init__(self, folder: Path, state: MirrorState) -> None:
         self.folder, self.state = folder, state
-        self.left: list[Step] = []
-        self.memories: dict[str, Found] = {}
-        self.decisions: dict[str, Found] = {}
+        self.left: list[MirrorStep] = []
+        self.memories: dict[str, MirrorFile] = {}
+        self.decisions: dict[str, MirrorFile] = {}
         # Files without an id, and copies of a file with one
-        self.new: list[Found] = []
+        self.new: list[MirrorFile] = []
         self.taken: set[str] = set()
         # Conflict files
         self.kept: set[str] = set()
@@ -43,7 +43,7 @@ class Scan:
     def find(self) -> None:
         owners = {entry.path: (False, uid, entry) for uid, entry in self.state.memories.items()}
         owners |= {entry.path: (True, uid, entry) for uid, entry in self.state.decisions.items()}
-        claims: dict[tuple[bool, str], list[Found]] = {}
+        claims: dict[tuple[bool, str], list[MirrorFile]] = {}
         for path, stamp in sorted(files.find(self.folder)):
             if path != path.encode("utf-8", "replace").decode():
                 self.left.append(left_step(ascii(path), "its name is not UTF-8"))
@@ -53,47 +53,51 @@ class Scan:
                 self.kept.add(path)
                 continue
             is_decision, uid, entry = owners.get(path, (False, "", None))
-            found = Found(path, stamp)
+            file = MirrorFile(path, stamp)
             if entry is None or entry.stamp != stamp:
-                self.read(found, entry)
-                document = found.document
+                self.read(file, entry)
+                document = file.document
                 if document and (document.uid or not entry):
                     is_decision, uid = bool(document.decision), document.uid
             if uid:
-                claims.setdefault((is_decision, uid), []).append(found)
-            elif found.document:
-                self.new.append(found)
+                claims.setdefault((is_decision, uid), []).append(file)
+            elif file.document:
+                self.new.append(file)
         for (is_decision, uid), rivals in claims.items():
             self.claim(uid, rivals, is_decision=is_decision)
         self.is_changed |= len(self.memories) < len(self.state.memories)
         self.is_changed |= len(self.decisions) < len(self.state.decisions)
 
-    def read(self, found: Found, entry: Entry | None) -> None:
+    def read(self, file: MirrorFile, entry: MirrorEntry | None) -> None:
         try:
-            document = files.read(self.folder / found.path, found.stamp)
+            document = files.read(self.folder / file.path, file.stamp)
         except Skipped as why:
-            self.left.append(left_step(found.path, str(why)))
-            found.is_skipped = self.is_changed = True
+            self.left.append(left_step(file.path, str(why)))
+            file.is_skipped = self.is_changed = True
             return
         if entry and document.digest == entry.file:
-            entry.stamp, self.is_touched = files.settled(found.stamp), True
+            entry.stamp, self.is_touched = files.settled(file.stamp), True
         else:
-            found.document, self.is_changed = document, True
+            file.document, self.is_changed = document, True
 
     # Of several files with one id, the one at the known place has it; the others are copies
-    def claim(self, uid: str, rivals: list[Found], *, is_decision: bool) -> None:
-        entries, found = (self.state.decisions, self.decisions) if is_decision else (self.state.memories, self.memories)
-        known = entries[uid].path if uid in entries else ""
+    def claim(self, uid: str, rivals: list[MirrorFile], *, is_decision: bool) -> None:
+        entries, claimed = (
+            (self.state.decisions, self.decisions) if is_decision else (self.state.memories, self.memories)
+        )
+        last_path = entries[uid].path if uid in entries else ""
         named = [
             rival for rival in rivals if not rival.document or uid in (rival.document.memory, rival.document.decision)
         ]
-        found[uid] = min(named or rivals, key=lambda rival: (rival.path != known, rival.path))
-        moved = found[uid].document
+        claimed[uid] = min(named or rivals, key=lambda rival: (rival.path != last_path, rival.path))
+        moved = claimed[uid].document
         if moved and uid in entries and moved.digest == entries[uid].file:
-            found[uid].document, entries[uid].stamp = None, files.settled(found[uid].stamp)
-        copies = [rival for rival in rivals if rival is not found[uid]]
+            claimed[uid].document, entries[uid].stamp = None, files.settled(claimed[uid].stamp)
+        copies = [rival for rival in rivals if rival is not claimed[uid]]
         if is_decision:
-            self.left += [left_step(copy.path, f"a copy of {found[uid].path}, which is a decision") for copy in copies]
+            self.left += [
+                left_step(copy.path, f"a copy of {claimed[uid].path}, which is a decision") for copy in copies
+            ]
         else:
             self.new += [copy for copy in copies if copy.document]
 
@@ -104,7 +108,7 @@ _FORMAT = 2
 
 
 @dataclass(slots=True)
-class Entry:
+class MirrorEntry:
     """A memory or decision and its file, as they were when they were last equal."""
 
     path: str
@@ -124,13 +128,13 @@ class Entry:
 
 
 @dataclass(slots=True)
-class State:
+class MirrorState:
     store: str
     folder: str
     form: str
     # By the id that is the same in each hub
-    memories: dict[str, Entry] = field(default_factory=dict)
-    decisions: dict[str, Entry] = field(default_factory=dict)
+    memories: dict[str, MirrorEntry] = field(default_factory=dict)
+    decisions: dict[str, MirrorEntry] = field(default_factory=dict)
     # Ids of files from another hub, with the id that this hub gave to the same memory
     aliases: dict[str, str] = field(default_factory=dict)
     # Edits of entries that are gone, by file, with the id here
@@ -146,52 +150,54 @@ class State:
         return not (self.memories or self.decisions)
 
 
-def _path(folder: Path) -> Path:
+def _state_path(folder: Path) -> Path:
     return env.home() / "mirrors" / f"{sha256(os.fsencode(folder)).hexdigest()[:16]}.json"
 
 
-def load(folder: Path, store: str, form: str) -> State:
+def load(folder: Path, store: str, form: str) -> MirrorState:
     """Return the state of a folder, empty if it is mirrored for the first time.
 
     Raises:
         Conflict: it is a mirror of another store, or in another form.
     """
     try:
-        data: dict[str, Any] = json.loads(_path(folder).read_bytes())
+        data: dict[str, Any] = json.loads(_state_path(folder).read_bytes())
         for kind in _ENTRIES:
             data[kind] = {uid: _entry(entry) for uid, entry in data[kind].items()}
         if data.pop("format") < _FORMAT:
             data["erasure"] = 0
-        state = State(**data)
+        state = MirrorState(**data)
     except FileNotFoundError:
-        return State(store, str(folder), form)
+        return MirrorState(store, str(folder), form)
     except (ValueError, TypeError, KeyError) as error:
-        raise Unavailable(f"{_path(folder)} is damaged; delete it, and the mirror compares all files again") from error
+        raise Unavailable(
+            f"{_state_path(folder)} is damaged; delete it, and the mirror compares all files again"
+        ) from error
     if (state.store, state.form) != (store, form):
         raise Conflict(
             f"{folder} is a mirror of {state.store} in the form {state.form}; mirror to another folder, or delete "
-            f"{_path(folder)} first"
+            f"{_state_path(folder)} first"
         )
     return state
 
 
-def _entry(data: dict[str, Any]) -> Entry:
-    return Entry(**{**data, "stamp": tuple(data["stamp"])})
+def _entry(data: dict[str, Any]) -> MirrorEntry:
+    return MirrorEntry(**{**data, "stamp": tuple(data["stamp"])})
 
 
 # As ``asdict`` without copies, which are slow for large folders
-def _data(entry: Entry) -> dict[str, Any]:
+def _data(entry: MirrorEntry) -> dict[str, Any]:
     return {name: getattr(entry, name) for name in _ENTRY}
 
 
 _ENTRIES = ("memories", "decisions")
-_STATE = tuple(name.name for name in fields(State))
-_ENTRY = tuple(name.name for name in fields(Entry))
+_STATE = tuple(name.name for name in fields(MirrorState))
+_ENTRY = tuple(name.name for name in fields(MirrorEntry))
 
 
-def save(state: State) -> None:
+def save(state: MirrorState) -> None:
     """Replace the file of a state."""
-    path = _path(Path(state.folder))
+    path = _state_path(Path(state.folder))
     path.parent.mkdir(mode=0o700, exist_ok=True)
     data = {"format": _FORMAT} | {name: getattr(state, name) for name in _STATE}
     data |= {kind: {uid: _data(entry) for uid, entry in getattr(state, kind).items()} for kind in _ENTRIES}
@@ -217,22 +223,22 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @dataclass(slots=True)
-class Found:
+class MirrorFile:
     """The file of a memory or decision; without a document it is unchanged, or was skipped."""
 
     path: str
     stamp: Stamp
-    document: Document | None = None
+    document: MirrorDocument | None = None
     is_skipped: bool = False
 
 
 class Paths:
     """The path of each memory and decision, by id; other files link to them."""
 
-    def __init__(self, folder: Path, taken: Iterable[str], redacted: Collection[int]) -> None:
+    def __init__(self, folder: Path, names: Iterable[str], redacted: Collection[int]) -> None:
         self.folder, self.redacted = folder, redacted
         # In lower case: some disks do not tell cases apart
-        self.taken = {path.lower() for path in taken}
+        self.taken = {path.lower() for path in names}
         self.by_id: dict[int, str] = {}
 
     def assign(
@@ -240,22 +246,22 @@ class Paths:
         folder: str,
         titles: Mapping[int, str],
         ids: Mapping[str, int],
-        entries: Mapping[str, Entry],
-        found: Mapping[str, Found],
+        entries: Mapping[str, MirrorEntry],
+        files: Mapping[str, MirrorFile],
     ) -> None:
         """Choose the path of each memory or decision: where its file is, or was, or a new one in ``folder``.
 
         The file of a redacted one is named after its title again, because its name may have the text.
         """
-        for uid in entries.keys() & found.keys():
-            entries[uid].path = found[uid].path
+        for uid in entries.keys() & files.keys():
+            entries[uid].path = files[uid].path
         for uid, entity_id in ids.items():
-            known = found.get(uid) or entries.get(uid)
-            if known and entity_id in titles:
+            place = files.get(uid) or entries.get(uid)
+            if place and entity_id in titles:
                 title = titles[entity_id]
-                is_old = entity_id in self.redacted and file_name(title) not in known.path
-                parent = str(PurePosixPath(known.path).parent)
-                self.by_id[entity_id] = self.free(parent, title) if is_old else known.path
+                is_old = entity_id in self.redacted and file_name(title) not in place.path
+                parent = str(PurePosixPath(place.path).parent)
+                self.by_id[entity_id] = self.free(parent, title) if is_old else place.path
         for entity_id, title in titles.items():
             if entity_id not in self.by_id:
                 self.by_id[entity_id] = self.free(folder, title)
@@ -295,17 +301,17 @@ class Did(StrEnum):
 
 
 @dataclass(slots=True)
-class Step:
+class MirrorStep:
     did: Did
     path: str
-    act: Callable[[Step], None]
+    act: Callable[[MirrorStep], None]
     why: str = ""
 
 
 @dataclass(slots=True)
-class Report:
+class MirrorReport:
     folder: str
-    steps: list[Step] = field(default_factory=list)
+    steps: list[MirrorStep] = field(default_factory=list)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -313,15 +319,15 @@ class Report:
         return {did.value: counted[did] for did in Did if counted[did]}
 
 
-def left_step(path: str, why: str) -> Step:
-    return Step(Did.LEFT, path, _nothing, why)
+def left_step(path: str, why: str) -> MirrorStep:
+    return MirrorStep(Did.LEFT, path, _nothing, why)
 
 
-def _nothing(step: Step) -> None:
+def _nothing(step: MirrorStep) -> None:
     pass
 
 
-def try_step(step: Step) -> str:
+def try_step(step: MirrorStep) -> str:
     """Do a step; return why it could not be done, or ""."""
     try:
         step.act(step)

@@ -13,14 +13,25 @@ from memories.selectors.versions import open_conflicts
 from memoryhub.core.errors import Conflict, HubError, Invalid
 from memoryhub.core.log.read import last_erasure
 from memoryhub.core.stores.store import current_store, use_store
-from memoryhub.transfer.folder import Form
+from memoryhub.transfer.folder import FolderForm
 from memoryhub.transfer.mirror import files
 from memoryhub.transfer.mirror import scan as mirror_state
 from memoryhub.transfer.mirror import store as mirror_store
 from memoryhub.transfer.mirror.actions import TEMPORARY, Actions
 from memoryhub.transfer.mirror.files import Stamp
-from memoryhub.transfer.mirror.scan import Did, Entry, Found, Paths, Report, Scan, State, Step, left_step, try_step
-from memoryhub.transfer.mirror.store import Listing
+from memoryhub.transfer.mirror.scan import (
+    Did,
+    MirrorEntry,
+    MirrorFile,
+    MirrorReport,
+    MirrorState,
+    MirrorStep,
+    Paths,
+    Scan,
+    left_step,
+    try_step,
+)
+from memoryhub.transfer.mirror.store import MirrorListing
 
 # More vanished files than this, if they are more than half, are taken for another branch or an absent disk
 _MOST_GONE = 10
@@ -30,23 +41,25 @@ _MOST_FOREIGN = 10
 _SAVE_SECONDS = 5.0
 
 
-class Pass:
+class MirrorPass:
     """One comparison of a folder with the current store: finds the files, plans the steps and does them."""
 
-    def __init__(self, folder: Path, form: Form, state: State, *, adopt: bool, allow_deletions: bool) -> None:
+    def __init__(
+        self, folder: Path, form: FolderForm, state: MirrorState, *, adopt: bool, allow_deletions: bool
+    ) -> None:
         self.folder, self.form, self.state = folder, form, state
         self.adopt, self.allow_deletions = adopt, allow_deletions
         self.scan = Scan(folder, state)
 
-    def run(self, *, preview: bool) -> Report:
+    def run(self, *, preview: bool) -> MirrorReport:
         reached = mirror_store.reached()
         self.scan.find()
-        report = Report(str(self.folder), self.scan.left)
+        report = MirrorReport(str(self.folder), self.scan.left)
         if reached == self.state.reached and not self.scan.is_changed:
             if self.scan.is_touched and not preview:
                 mirror_state.save(self.state)
             return report
-        self.listing = Listing()
+        self.listing = MirrorListing()
         self.require_sane()
         self.bind_topics()
         self.actions = Actions(self.folder, self.form, self.state, self.listing, self.paths())
@@ -85,20 +98,18 @@ class Pass:
     # A file of another hub with the topic of a memory is that memory: both hubs have imported the same text
     def bind_topics(self) -> None:
         ids, state = self.listing.memory_ids, self.state
-        for uid, own in state.aliases.items():
-            if own in ids:
-                ids[uid] = ids.pop(own)
-        unknown = {
-            uid: found.document for uid, found in self.scan.memories.items() if uid not in ids and found.document
-        }
+        for uid, alias in state.aliases.items():
+            if alias in ids:
+                ids[uid] = ids.pop(alias)
+        unknown = {uid: file.document for uid, file in self.scan.memories.items() if uid not in ids and file.document}
         topics = {str(document.matter.get("topic_key") or ""): uid for uid, document in unknown.items()}
         owners = {memory_id: uid for uid, memory_id in ids.items()}
         for memory_id, topic in mirror_store.with_topics(topics):
-            own, uid = owners[memory_id], topics[topic]
-            if own not in self.scan.memories and own not in state.memories:
-                state.aliases[uid], ids[uid] = own, ids.pop(own)
+            alias, uid = owners[memory_id], topics[topic]
+            if alias not in self.scan.memories and alias not in state.memories:
+                state.aliases[uid], ids[uid] = alias, ids.pop(alias)
 
-    def apply(self, planned: list[Step], report: Report) -> bool:
+    def apply(self, planned: list[MirrorStep], report: MirrorReport) -> bool:
         is_done, saved = True, time.monotonic()
         for step in planned:
             why = try_step(step)
@@ -118,7 +129,7 @@ class Pass:
                 f"{len(gone):,} of {len(entries):,} files are gone from {self.folder}; bring them back, or pass "
                 "--allow-deletions to delete their memories"
             )
-        foreign = [found for found in self.scan.new if found.document and not found.document.memory]
+        foreign = [file for file in self.scan.new if file.document and not file.document.memory]
         if self.state.is_new and len(foreign) > _MOST_FOREIGN and not self.adopt:
             raise Conflict(
                 f"{self.folder} has {len(foreign):,} Markdown files that are no memories; name a folder of its own, or "
@@ -126,101 +137,107 @@ class Pass:
             )
 
     # Conflict files go when their conflict is resolved, and with text that was removed from the log
-    def plan_kept(self) -> Iterator[Step]:
-        kept = {entry.id: entry for entry in self.state.memories.values() if entry.conflicts}
-        still_open = open_conflicts(list(kept))
+    def plan_kept(self) -> Iterator[MirrorStep]:
+        conflicts = {entry.id: entry for entry in self.state.memories.values() if entry.conflicts}
+        still_open = open_conflicts(list(conflicts))
         erasure = last_erasure()
-        for memory_id, entry in kept.items():
+        for memory_id, entry in conflicts.items():
             if memory_id not in still_open or erasure > self.state.erasure:
                 for path in entry.conflicts:
-                    yield Step(Did.REMOVED, path, partial(self.actions.remove_kept, entry=entry))
+                    yield MirrorStep(Did.REMOVED, path, partial(self.actions.remove_kept, entry=entry))
         orphans = self.state.orphans
-        known = set(Memory.objects.filter(id__in=orphans.values()).values_list("id", flat=True)) if orphans else set()
+        existing = (
+            set(Memory.objects.filter(id__in=orphans.values()).values_list("id", flat=True)) if orphans else set()
+        )
         for path, memory_id in orphans.items():
-            if memory_id not in known:
-                yield Step(Did.REMOVED, path, self.actions.remove_orphan)
+            if memory_id not in existing:
+                yield MirrorStep(Did.REMOVED, path, self.actions.remove_orphan)
         if erasure > self.state.erasure:
-            known_files = {path for entry in kept.values() for path in entry.conflicts}
+            known_files = {path for entry in conflicts.values() for path in entry.conflicts}
             for path in self.scan.kept - known_files:
                 yield left_step(path, "text was redacted or erased since; check whether this file has it")
         self.erasure = erasure
 
-    def plan_gone(self) -> Iterator[Step]:
+    def plan_gone(self) -> Iterator[MirrorStep]:
         entries = self.state.memories
         ids = [entry.id for entry in entries.values() if entry.id not in self.listing.memories]
         hidden = set(Memory.objects.filter(id__in=ids).values_list("id", flat=True)) if ids else set()
         for uid, entry in entries.items():
-            found, is_known = self.scan.memories.get(uid), uid in self.listing.memory_ids
+            file, is_known = self.scan.memories.get(uid), uid in self.listing.memory_ids
             if entry.id in self.listing.memories:
-                if found is None and self.listing.version(entry.id) == entry.version:
-                    yield Step(Did.DELETED, entry.path, partial(self.actions.delete, uid=uid, memory_id=entry.id))
-            elif found is None:
-                yield Step(Did.REMOVED, entry.path, partial(self.actions.forget, entries=entries, uid=uid))
-            elif is_known and not found.is_skipped:
-                yield self.gone(entries, uid, found, is_erased=entry.id not in hidden)
+                if file is None and self.listing.version(entry.id) == entry.version:
+                    yield MirrorStep(Did.DELETED, entry.path, partial(self.actions.delete, uid=uid, memory_id=entry.id))
+            elif file is None:
+                yield MirrorStep(Did.REMOVED, entry.path, partial(self.actions.forget, entries=entries, uid=uid))
+            elif is_known and not file.is_skipped:
+                yield self.gone(entries, uid, file, is_erased=entry.id not in hidden)
 
-    def gone(self, entries: dict[str, Entry], uid: str, found: Found, *, is_erased: bool) -> Step:
-        if found.document is None or is_erased:
-            return Step(Did.REMOVED, found.path, partial(self.actions.remove, entries=entries, uid=uid, found=found))
+    def gone(self, entries: dict[str, MirrorEntry], uid: str, file: MirrorFile, *, is_erased: bool) -> MirrorStep:
+        if file.document is None or is_erased:
+            return MirrorStep(Did.REMOVED, file.path, partial(self.actions.remove, entries=entries, uid=uid, file=file))
         why = f"#{entries[uid].id} is deleted or set aside"
-        act = partial(self.actions.set_aside, entries=entries, uid=uid, found=found, why=why)
-        return Step(Did.CONFLICT, found.path, act, why)
+        act = partial(self.actions.set_aside, entries=entries, uid=uid, file=file, why=why)
+        return MirrorStep(Did.CONFLICT, file.path, act, why)
 
-    def plan_memories(self) -> Iterator[Step]:
+    def plan_memories(self) -> Iterator[MirrorStep]:
         for memory_id in list(self.listing.memories):
             uid = self.actions.uids[memory_id]
-            entry, found = self.state.memories.get(uid), self.scan.memories.get(uid)
-            is_moved = found is not None and found.path != self.actions.paths.by_id[memory_id]
+            entry, file = self.state.memories.get(uid), self.scan.memories.get(uid)
+            is_moved = file is not None and file.path != self.actions.paths.by_id[memory_id]
             is_changed = is_moved or entry is None or entry.stored != self.actions.digest(memory_id)
-            if found and found.document:
+            if file and file.document:
                 did = Did.CONFLICT if entry and is_changed else Did.UPDATED
-                yield Step(did, found.path, partial(self.actions.edit, uid=uid, memory_id=memory_id, found=found))
-            elif entry and found is None and self.listing.version(memory_id) == entry.version:
+                yield MirrorStep(did, file.path, partial(self.actions.edit, uid=uid, memory_id=memory_id, file=file))
+            elif entry and file is None and self.listing.version(memory_id) == entry.version:
                 continue  # deleted in the folder
-            elif is_changed and not (found and found.is_skipped):
+            elif is_changed and not (file and file.is_skipped):
                 self.actions.queue.append(memory_id)
-                path = found.path if found else self.actions.paths.by_id[memory_id]
-                act = partial(self.actions.write, uid=uid, memory_id=memory_id, found=found)
-                yield Step(Did.WRITTEN, path, act)
+                path = file.path if file else self.actions.paths.by_id[memory_id]
+                act = partial(self.actions.write, uid=uid, memory_id=memory_id, file=file)
+                yield MirrorStep(Did.WRITTEN, path, act)
 
-    def plan_new(self) -> Iterator[Step]:
-        for uid, found in self.scan.memories.items():
+    def plan_new(self) -> Iterator[MirrorStep]:
+        for uid, file in self.scan.memories.items():
             memory_id = self.listing.memory_ids.get(uid)
-            if not found.document or memory_id in self.listing.memories:
+            if not file.document or memory_id in self.listing.memories:
                 continue
             if memory_id is None:
-                yield Step(Did.CREATED, found.path, partial(self.actions.create, uid=uid, found=found))
+                yield MirrorStep(Did.CREATED, file.path, partial(self.actions.create, uid=uid, file=file))
             elif uid not in self.state.memories:
-                yield self.returned(uid, memory_id, found)
-        for found in self.scan.new:
-            yield self.new_file(found)
+                yield self.returned(uid, memory_id, file)
+        for file in self.scan.new:
+            yield self.new_file(file)
 
-    def returned(self, uid: str, memory_id: int, found: Found) -> Step:
+    def returned(self, uid: str, memory_id: int, file: MirrorFile) -> MirrorStep:
         memory = Memory.objects.filter(id=memory_id).first()
         if memory is None:
-            return left_step(found.path, "its memory was permanently erased; remove its id to write it again")
+            return left_step(file.path, "its memory was permanently erased; remove its id to write it again")
         if memory.deleted_at is None:
-            return left_step(found.path, f"its memory #{memory_id} was rejected, or is in quarantine")
-        return Step(Did.RESTORED, found.path, partial(self.actions.restore, uid=uid, memory_id=memory_id, found=found))
+            return left_step(file.path, f"its memory #{memory_id} was rejected, or is in quarantine")
+        return MirrorStep(
+            Did.RESTORED, file.path, partial(self.actions.restore, uid=uid, memory_id=memory_id, file=file)
+        )
 
-    def new_file(self, found: Found) -> Step:
-        document = found.document
+    def new_file(self, file: MirrorFile) -> MirrorStep:
+        document = file.document
         if document is None:
-            return left_step(found.path, "it was not read")
-        if found.path.startswith("decisions/"):
-            return left_step(found.path, "decisions are not read; `memory-hub import adr` imports records")
+            return left_step(file.path, "it was not read")
+        if file.path.startswith("decisions/"):
+            return left_step(file.path, "decisions are not read; `memory-hub import adr` imports records")
         original = self.scan.memories.get(document.memory)
         if original and self.actions.is_copy(document, original):
-            return left_step(found.path, f"a copy of {original.path}")
-        uid = files.new_id(found.path, document)
+            return left_step(file.path, f"a copy of {original.path}")
+        uid = files.new_id(file.path, document)
         memory_id = self.listing.memory_ids.get(uid)
         if memory_id is None:
-            return Step(Did.CREATED, found.path, partial(self.actions.create, uid=uid, found=found))
+            return MirrorStep(Did.CREATED, file.path, partial(self.actions.create, uid=uid, file=file))
         if memory_id in self.listing.memories:  # written by a run that was interrupted
-            return Step(Did.CREATED, found.path, partial(self.actions.adopt, uid=uid, memory_id=memory_id, found=found))
-        return self.returned(uid, memory_id, found)
+            return MirrorStep(
+                Did.CREATED, file.path, partial(self.actions.adopt, uid=uid, memory_id=memory_id, file=file)
+            )
+        return self.returned(uid, memory_id, file)
 
-    def plan_decisions(self) -> Iterator[Step]:
+    def plan_decisions(self) -> Iterator[MirrorStep]:
         entries, actions, decided = self.state.decisions, self.actions, mirror_store.reached(of_memories=False)
         is_unread = all(uid in self.scan.decisions and not self.scan.decisions[uid].document for uid in entries)
         if is_unread and self.state.decided == decided:
@@ -231,20 +248,20 @@ class Pass:
             self.listing.decisions, uids, actions.paths.by_id, actions.form
         ):
             uid = uids[decision_id]
-            entry, found = entries.get(uid), self.scan.decisions.get(uid)
-            if found and found.is_skipped:
+            entry, file = entries.get(uid), self.scan.decisions.get(uid)
+            if file and file.is_skipped:
                 continue
             path = actions.paths.by_id[decision_id]
-            is_moved = found is not None and found.path != path
-            is_same = entry and found and not found.document and entry.stored == files.digest(text.encode())
+            is_moved = file is not None and file.path != path
+            is_same = entry and file and not file.document and entry.stored == files.digest(text.encode())
             if is_moved or not is_same:
-                act = partial(actions.write_decision, uid=uid, decision_id=decision_id, text=text, found=found)
-                yield Step(Did.WRITTEN, path, act)
+                act = partial(actions.write_decision, uid=uid, decision_id=decision_id, text=text, file=file)
+                yield MirrorStep(Did.WRITTEN, path, act)
         for uid, entry in entries.items():
             if entry.id not in self.listing.decisions:
-                found = self.scan.decisions.get(uid)
-                if found and not found.is_skipped:
-                    yield self.gone(entries, uid, found, is_erased=False)
+                file = self.scan.decisions.get(uid)
+                if file and not file.is_skipped:
+                    yield self.gone(entries, uid, file, is_erased=False)
 
 
 WATCH_SECONDS = 1.0
@@ -253,11 +270,11 @@ WATCH_SECONDS = 1.0
 class Mirror:
     """A folder and the current store."""
 
-    def __init__(self, folder: Path, form: Form, *, adopt: bool = False, allow_deletions: bool = False) -> None:
+    def __init__(self, folder: Path, form: FolderForm, *, adopt: bool = False, allow_deletions: bool = False) -> None:
         self.folder, self.form = folder.resolve(), form
         self.adopt, self.allow_deletions = adopt, allow_deletions
 
-    def run(self, *, preview: bool = False) -> Report:
+    def run(self, *, preview: bool = False) -> MirrorReport:
         """Compare the folder with the store and write what differs; with ``preview`` only report it.
 
         Raises:
@@ -268,7 +285,7 @@ class Mirror:
         with self._locked(preview=preview):
             return self._run(preview=preview)
 
-    def watch(self) -> Iterator[Report]:
+    def watch(self) -> Iterator[MirrorReport]:
         """Run whenever the folder or the store has changed; yield the reports that have something new.
 
         Raises:
@@ -278,15 +295,15 @@ class Mirror:
             report = self._run(preview=False)
             yield report
             seen: object = None
-            before, left = self._look()[1], _left_in(report)
+            before, skipped = self._look()[1], _left_in(report)
             while True:
                 time.sleep(WATCH_SECONDS)
                 now = self._look()
                 if now != seen and now[1] == before:  # files are read when two looks in a row find them equal
                     report, is_done = self._try()
                     seen = now if is_done else None
-                    known, left = left, _left_in(report)
-                    report.steps = [step for step in report.steps if (step.path, step.why) not in known]
+                    skipped_before, skipped = skipped, _left_in(report)
+                    report.steps = [step for step in report.steps if (step.path, step.why) not in skipped_before]
                     if report.steps:
                         yield report
                 before = now[1]
@@ -298,7 +315,7 @@ class Mirror:
         except (HubError, OSError):
             return "", []
 
-    def _try(self) -> tuple[Report, bool]:
+    def _try(self) -> tuple[MirrorReport, bool]:
         try:
             with use_store(current_store()):
                 return self._run(preview=False), True
@@ -306,12 +323,12 @@ class Mirror:
             why = error.message
         except OSError as error:
             why = f"can't use {error.filename}: {error.strerror}"
-        return Report(str(self.folder), [left_step(".", why)]), False
+        return MirrorReport(str(self.folder), [left_step(".", why)]), False
 
-    def _run(self, *, preview: bool) -> Report:
+    def _run(self, *, preview: bool) -> MirrorReport:
         state = mirror_state.load(self.folder, current_store().alias, self.form)
         self._require_folder(state, preview=preview)
-        return Pass(self.folder, self.form, state, adopt=self.adopt, allow_deletions=self.allow_deletions).run(
+        return MirrorPass(self.folder, self.form, state, adopt=self.adopt, allow_deletions=self.allow_deletions).run(
             preview=preview
         )
 
@@ -321,7 +338,7 @@ class Mirror:
         with mirror_state.locked(self.folder):
             yield
 
-    def _require_folder(self, state: State, *, preview: bool) -> None:
+    def _require_folder(self, state: MirrorState, *, preview: bool) -> None:
         if self.folder.is_dir():
             return
         if not state.is_new:
@@ -331,5 +348,5 @@ class Mirror:
         self.folder.mkdir(parents=True)
 
 
-def _left_in(report: Report) -> set[tuple[str, str]]:
+def _left_in(report: MirrorReport) -> set[tuple[str, str]]:
     return {(step.path, step.why) for step in report.steps if step.did is Did.LEFT}

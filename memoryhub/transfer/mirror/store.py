@@ -25,8 +25,8 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, json_text
 from memoryhub.core.text import flat
-from memoryhub.transfer.folder import Form, vault_tag
-from memoryhub.transfer.mirror.files import DECISION, MEMORY, REVISION, Document, formatted, revision_of
+from memoryhub.transfer.folder import FolderForm, vault_tag
+from memoryhub.transfer.mirror.files import DECISION, MEMORY, REVISION, MirrorDocument, formatted, revision_of
 from sessions_app.events.client import ACTIONS, MESSAGES
 from sessions_app.events.sessions import WORK
 
@@ -54,11 +54,11 @@ Edges = Mapping[int, Sequence[tuple[str, int]]]
 def reached(*, of_memories: bool = True) -> str:
     """Return the last event of the log that can change a file, as its position and digest; or one of a decision."""
     names = names_where(lambda event_type: _matters(event_type) and (of_memories or event_type.group is not MEMORIES))
-    found = rows.fetch(
+    pairs = rows.fetch(
         f"SELECT position, chain_digest FROM raw_events WHERE event_type IN ({quoted(names)}) "
         "ORDER BY position DESC LIMIT 1"
     )
-    return f"{found[0][0]}:{found[0][1]}" if found else ""
+    return f"{pairs[0][0]}:{pairs[0][1]}" if pairs else ""
 
 
 def _matters(event_type: EventType[Any]) -> bool:
@@ -72,15 +72,15 @@ def live_memories() -> Any:
 
 def with_topics(topics: Iterable[str]) -> list[tuple[int, str]]:
     """Return the id and the topic of the memories that have one of the topics."""
-    wanted = sorted(filter(None, topics))
-    return [found for start in range(0, len(wanted), _BATCH) for found in _with_topics(wanted[start : start + _BATCH])]
+    keys = sorted(filter(None, topics))
+    return [memory for start in range(0, len(keys), _BATCH) for memory in _with_topics(keys[start : start + _BATCH])]
 
 
 def _with_topics(topics: list[str]) -> Iterator[tuple[int, str]]:
     yield from live_memories().filter(topic_key__in=topics).values_list("id", "topic_key")
 
 
-class Listing:
+class MirrorListing:
     """The memories and decisions of the current store, without their texts."""
 
     def __init__(self) -> None:
@@ -90,12 +90,12 @@ class Listing:
         decisions = outside_quarantine(Decision.objects.order_by("id"))
         self.decisions: dict[int, str] = dict(decisions.values_list("id", "title"))
         # Of all that were ever written here, by the id that is the same in each hub
-        self.memory_ids = _ids(MEMORY_WRITTEN)
-        self.decision_ids = _ids(DECISION_RECORDED)
+        self.memory_ids = _entity_ids(MEMORY_WRITTEN)
+        self.decision_ids = _entity_ids(DECISION_RECORDED)
         self.edges: dict[int, list[tuple[str, int]]] = {}
         ends = (EndType.MEMORY, EndType.DECISION)
-        found = Relation.objects.filter(source_type=EndType.MEMORY, target_type__in=ends).order_by("relation", "id")
-        for source, relation, target in found.values_list("source_id", "relation", "target_id"):
+        relations = Relation.objects.filter(source_type=EndType.MEMORY, target_type__in=ends).order_by("relation", "id")
+        for source, relation, target in relations.values_list("source_id", "relation", "target_id"):
             if source in self.memories and (target in self.memories or target in self.decisions):
                 self.edges.setdefault(source, []).append((relation, target))
 
@@ -117,8 +117,8 @@ class Listing:
 
 def redacted_since(erasure: int) -> set[int]:
     """Return the ids of what had text redacted after an event of the log."""
-    found = rows.fetch(_REDACTED_SINCE, [PAYLOAD_REDACTED.name, erasure])
-    positions = sorted({int(position) for (digests,) in found for position in json.loads(digests)})
+    events = rows.fetch(_REDACTED_SINCE, [PAYLOAD_REDACTED.name, erasure])
+    positions = sorted({int(position) for (digests,) in events for position in json.loads(digests)})
     return {row[0] for row in rows.fetch(_ENTITIES, [json.dumps(positions)])}
 
 
@@ -133,12 +133,12 @@ _ENTITIES = (
 
 
 # A memory that came from a file has the id of that file in its key; others have the id of their event
-def _ids(event_type: EventType[Any]) -> dict[str, int]:
-    found = rows.fetch(
+def _entity_ids(event_type: EventType[Any]) -> dict[str, int]:
+    values = rows.fetch(
         "SELECT position, event_id, idempotency_key FROM raw_events WHERE event_type = %s", [event_type.name]
     )
-    ids = {event_id: position for position, event_id, key in found if not (key or "").startswith(KEY)}
-    for position, event_id, key in found:
+    ids = {event_id: position for position, event_id, key in values if not (key or "").startswith(KEY)}
+    for position, event_id, key in values:
         if (key or "").startswith(KEY):
             uid = key.removeprefix(KEY)
             ids[event_id if uid in ids else uid] = position
@@ -159,7 +159,7 @@ class Stored:
     def revision(self) -> str:
         return revision(self.state)
 
-    def text(self, document: Document | None = None) -> str:
+    def text(self, document: MirrorDocument | None = None) -> str:
         """Return the file's text, with the user's own keys of the file that there is."""
         lines = document.own_lines if document else ""
         matter = {MEMORY: self.uid, REVISION: self.revision, **self.matter}
@@ -173,26 +173,26 @@ def revision(state: MemoryState) -> str:
 
 
 def load(
-    ids: Iterable[int], uids: Mapping[int, str], edges: Edges, paths: Mapping[int, str], form: Form
+    ids: Iterable[int], uids: Mapping[int, str], edges: Edges, paths: Mapping[int, str], form: FolderForm
 ) -> Iterator[Stored]:
     """Yield memories with their texts; those that are gone are left out."""
     for batch in _batches(ids):
         for memory in live_memories().filter(id__in=batch).order_by("id"):
             state = MemoryState(**{name: getattr(memory, name) for name in MemoryState.model_fields})
             matter: dict[str, Any] = {"kind": memory.kind, "type": memory.type}
-            matter["tags"] = [vault_tag(tag) for tag in memory.tags] if form is Form.OBSIDIAN else memory.tags
+            matter["tags"] = [vault_tag(tag) for tag in memory.tags] if form is FolderForm.OBSIDIAN else memory.tags
             matter |= {name: value for name in _OPTIONAL if (value := getattr(memory, name))}
             if memory.review != ReviewState.ACCEPTED:
                 matter["review"] = memory.review
             for relation, target in edges.get(memory.id, ()):
                 if target in paths:
-                    matter.setdefault(relation, []).append(_link(paths[target], form))
+                    matter.setdefault(relation, []).append(_madr_link(paths[target], form))
             yield Stored(memory.id, uids[memory.id], memory.version, state, matter)
 
 
 def _batches(ids: Iterable[int]) -> Iterator[list[int]]:
-    rest = iter(ids)
-    while batch := list(islice(rest, _BATCH)):
+    remaining = iter(ids)
+    while batch := list(islice(remaining, _BATCH)):
         yield batch
 
 
@@ -200,11 +200,11 @@ _MADR_LINK = re.compile(r"\[([^\]]+)\]\(\1\.md\)")
 _OPTIONAL = ("topic_key", "source", "attributes")
 
 
-def _link(path: str, form: Form) -> str:
-    return f"[[{path.removesuffix('.md')}]]" if form is Form.OBSIDIAN else path
+def _madr_link(path: str, form: FolderForm) -> str:
+    return f"[[{path.removesuffix('.md')}]]" if form is FolderForm.OBSIDIAN else path
 
 
-def changes_of(document: Document, state: MemoryState) -> dict[str, Any]:
+def changes_of(document: MirrorDocument, state: MemoryState) -> dict[str, Any]:
     """Return the fields of ``MemoryUpdate`` that a file sets to another value than a version has."""
     changes: dict[str, Any] = {}
     if document.title and document.title != flat(state.title).strip():
@@ -214,9 +214,9 @@ def changes_of(document: Document, state: MemoryState) -> dict[str, Any]:
     tags = tags_of(document)
     if tags is not None and tags not in (_sorted(state.tags), _sorted(map(vault_tag, state.tags))):
         changes["tags"] = tags
-    given = document.matter.get("type")
-    if isinstance(given, str) and given.strip().lower() not in ("", state.known_type):
-        changes["type"] = given
+    type_name = document.matter.get("type")
+    if isinstance(type_name, str) and type_name.strip().lower() not in ("", state.known_type):
+        changes["type"] = type_name
     attributes = document.matter.get("attributes")
     if isinstance(attributes, dict) and attributes != state.attributes:
         changes["attributes"] = {**dict.fromkeys(state.attributes), **attributes}
@@ -231,25 +231,28 @@ def _sorted(tags: Iterable[str]) -> list[str]:
     return sorted({tag.strip().lower() for tag in tags})
 
 
-def tags_of(document: Document) -> list[str] | None:
+def tags_of(document: MirrorDocument) -> list[str] | None:
     """Return the tags that the front matter of a file has, or None if it has none."""
-    given = document.matter.get("tags")
-    if given is None:
+    tags = document.matter.get("tags")
+    if tags is None:
         return None
-    listed = given if isinstance(given, list) else str(given).replace(",", " ").split()
+    listed = tags if isinstance(tags, list) else str(tags).replace(",", " ").split()
     return _sorted(tag.removeprefix("#") for tag in map(str, listed) if tag.strip())
 
 
-def find_version(memory_id: int, wanted: str) -> int | None:
+def find_version(memory_id: int, revision_text: str) -> int | None:
     """Return the newest version of a revision, or None."""
-    if not wanted:
+    if not revision_text:
         return None
     versions = MemoryVersion.objects.filter(memory_id=memory_id).order_by("-version")
     positions: dict[int, int] = dict(versions.values_list("id", "version"))
     payloads = RawEvent.objects.filter(position__in=positions).order_by("-position")
     for position, text in payloads.values_list("position", "payload_json"):
         payload = json.loads(text or "{}")
-        if payload and revision(MemoryState(**{name: payload[name] for name in _STATE if name in payload})) == wanted:
+        if (
+            payload
+            and revision(MemoryState(**{name: payload[name] for name in _STATE if name in payload})) == revision_text
+        ):
             return positions[position]
     return None
 
@@ -259,15 +262,15 @@ _STATE = tuple(MemoryState.model_fields)
 
 def without_redacted(changes: Mapping[str, Any], state: MemoryState) -> dict[str, Any]:
     """Return the changes to a version that has been redacted since, with the redacted lines as they are now."""
-    kept = dict(changes)
-    if "content" in kept:
-        kept["content"] = _merged(kept["content"], _as_read(state.content))
+    unredacted = dict(changes)
+    if "content" in unredacted:
+        unredacted["content"] = _merged_relations(unredacted["content"], _as_read(state.content))
     if PLACEHOLDER in state.title:
-        kept.pop("title", None)
-    return {name: value for name, value in kept.items() if name != "content" or value != _as_read(state.content)}
+        unredacted.pop("title", None)
+    return {name: value for name, value in unredacted.items() if name != "content" or value != _as_read(state.content)}
 
 
-def _merged(edited: str, redacted: str) -> str:
+def _merged_relations(edited: str, redacted: str) -> str:
     old, new = redacted.split("\n"), edited.split("\n")
     lines: list[str] = []
     for operation, start, end, new_start, new_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -277,12 +280,12 @@ def _merged(edited: str, redacted: str) -> str:
 
 
 def decision_texts(
-    ids: Iterable[int], uids: Mapping[int, str], paths: Mapping[int, str], form: Form
+    ids: Iterable[int], uids: Mapping[int, str], paths: Mapping[int, str], form: FolderForm
 ) -> Iterator[tuple[int, str]]:
     """Yield the id and the text of each decision."""
     names = {decision_id: Path(path).name for decision_id, path in paths.items()}
     for batch in _batches(ids):
         for decision in decision_views(list(Decision.objects.filter(id__in=batch).order_by("id")), with_heads=False):
             text = madr_document(decision, names)
-            text = _MADR_LINK.sub(r"[[\1]]", text) if form is Form.OBSIDIAN else text
+            text = _MADR_LINK.sub(r"[[\1]]", text) if form is FolderForm.OBSIDIAN else text
             yield decision["id"], text.replace("---\n", f"---\n{DECISION}: {uids[decision['id']]}\n", 1)

@@ -12,20 +12,20 @@ from memoryhub.core.permissions import Act, demand
 from memoryhub.core.stores.store import arrival, use_store
 from memoryhub.core.stores.store_id import StoreId
 from memoryhub.transfer.moving.steps import parsed
-from memoryhub.transfer.moving.switching import Peer, Place, is_back
+from memoryhub.transfer.moving.switching import DatabasePlace, Peer, is_back
 
 _POSTGRESQL = "postgresql"
 _SCHEMES = ("postgresql://", "postgres://")
-FILES = Place(env.FILES, "")
+FILES = DatabasePlace(env.FILES, "")
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    source: Place
-    target: Place
+    source: DatabasePlace
+    target: DatabasePlace
 
 
-def place_named(name: str) -> Place:
+def place_named(name: str) -> DatabasePlace:
     """Return a place as `memory-hub move` takes it.
 
     Args:
@@ -37,20 +37,22 @@ def place_named(name: str) -> Place:
     if name == env.FILES:
         return FILES
     if name.startswith(_SCHEMES):
-        known = {url: server for server, url in (*env.servers().items(), (_POSTGRESQL, _main()))}
-        return Place(known.get(name, ""), name)
+        names = {url: server for server, url in (*env.servers().items(), (_POSTGRESQL, _main()))}
+        return DatabasePlace(names.get(name, ""), name)
     url = env.servers().get(name) or (_main() if name == _POSTGRESQL else "")
     if url:
-        return Place(name, url)
+        return DatabasePlace(name, url)
     if name == _POSTGRESQL:
         raise Invalid(
             f"no PostgreSQL is set: give its address as {env.DATABASE_VARIABLE}, as {env.DATABASE_SETTING} in "
             "config.toml, or in place of the word postgresql"
         )
-    raise Invalid(f"{name!r} is no place: name sqlite, postgresql or one of [servers] in config.toml", choices=_names())
+    raise Invalid(
+        f"{name!r} is no place: name sqlite, postgresql or one of [servers] in config.toml", choices=_place_names()
+    )
 
 
-def _names() -> list[str]:
+def _place_names() -> list[str]:
     return [env.FILES, _POSTGRESQL, *env.servers()]
 
 
@@ -58,28 +60,28 @@ def _main() -> str:
     return env.database_url() or env.configured_database_url()
 
 
-def own_place(store: StoreId) -> Place:
+def own_place(store: StoreId) -> DatabasePlace:
     """Return where this hub has a store, or would have it."""
     if ENGINE == env.FILES:
         return FILES
     return place_named(places.server(store) or _POSTGRESQL)
 
 
-def stores_in(place: Place, *, left: bool = False) -> list[StoreId]:
+def stores_in(place: DatabasePlace, *, departed: bool = False) -> list[StoreId]:
     """Return the stores in a place; with ``left`` those that it keeps after they have moved."""
     with Peer(place) as peer:
-        return [parsed(text) for text in peer.call("stores_here", left=left)]
+        return [parsed(text) for text in peer.call("stores_here", left=departed)]
 
 
-def way_to(store: StoreId, target: Place) -> Way:
+def way_to(store: StoreId, target: DatabasePlace) -> Way:
     """Return from where a store can move to a place: from this hub, or to it from where this hub's store was.
 
     Raises:
         NotFound: nothing says that this hub's store is in another place.
     """
-    own = own_place(store)
-    if own.url != target.url:
-        return Way(own, target)
+    here = own_place(store)
+    if here.url != target.url:
+        return Way(here, target)
     if departure := places.departure(store):
         return Way(_of(departure), target)
     if target.url:
@@ -89,26 +91,26 @@ def way_to(store: StoreId, target: Place) -> Way:
     raise NotFound(f"there is no {store.scope} {store.name!r} here; run this where it is")
 
 
-def last_way(store: StoreId, named: Place | None) -> Way:
+def last_way(store: StoreId, named: DatabasePlace | None) -> Way:
     """Return the way of a store's last move, which is not confirmed yet.
 
     Args:
         store: in this hub, or gone from it.
         named: the place that it was moved to, or the one that it came from.
     """
-    own = own_place(store)
-    other = named if named and named.url != own.url else None
+    here = own_place(store)
+    other = named if named and named.url != here.url else None
     if departure := places.departure(store):
         there = other or _of(departure)
         # An undo that was interrupted: the move was from there to here
-        return Way(there, own) if is_back(departure) else Way(own, there)
+        return Way(there, here) if is_back(departure) else Way(here, there)
     if stores.exists(store):
         with use_store(store):
-            found = arrival()
-        if found:
-            return Way(other or _of(Departure(**found)), own)
+            source = arrival()
+        if source:
+            return Way(other or _of(Departure(**source)), here)
     if other:
-        return Way(own, other)
+        return Way(here, other)
     raise NotFound(f"{store.scope} {store.name!r} has not moved, or the move is confirmed")
 
 
@@ -129,7 +131,7 @@ def forget(store: StoreId) -> Departure:
     return departure
 
 
-def _of(departure: Departure) -> Place:
+def _of(departure: Departure) -> DatabasePlace:
     if not departure.name:
         raise Invalid(f"the move was to {departure.address}; give its whole address with --to")
     return place_named(departure.name)

@@ -13,9 +13,9 @@ from memoryhub.core.errors import Conflict, HubError, Locked, NotFound, Unavaila
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.stores.store_id import StoreId
 from memoryhub.transfer.moving.switching import (
+    DatabasePlace,
     Moving,
     Peer,
-    Place,
     assign,
     back,
     both,
@@ -42,7 +42,7 @@ class _Erased(Exception):
     """Text was erased since the copy was begun: the copy must not have it."""
 
 
-def move(store: StoreId, source: Place, target: Place, progress: Progress = lambda _: None) -> Moving:
+def move(store: StoreId, source: DatabasePlace, target: DatabasePlace, progress: Progress = lambda _: None) -> Moving:
     """Move a store; writers are refused while the last events are copied and both places are compared.
 
     The old place is kept, fenced, until ``confirm`` or ``undo``. An interrupted move is finished.
@@ -57,12 +57,12 @@ def move(store: StoreId, source: Place, target: Place, progress: Progress = lamb
     """
     demand(Act.GOVERN, to="move a store", place=store.place)
     with both(store, source, target) as (leaving, arriving):
-        done = finish(store, leaving, arriving) or _begin(store, leaving, arriving, progress)
+        moving = finish(store, leaving, arriving) or _begin_move(store, leaving, arriving, progress)
         assign(store, target)
-    return done
+    return moving
 
 
-def _begin(store: StoreId, leaving: Peer, arriving: Peer, progress: Progress) -> Moving:
+def _begin_move(store: StoreId, leaving: Peer, arriving: Peer, progress: Progress) -> Moving:
     here, there = where(store, leaving, arriving)
     if not here["exists"]:
         if there["exists"]:
@@ -173,7 +173,7 @@ def _require_equal(here: dict[str, Any], there: dict[str, Any]) -> None:
         )
 
 
-def confirm(store: StoreId, source: Place, target: Place) -> Moving:
+def confirm(store: StoreId, source: DatabasePlace, target: DatabasePlace) -> Moving:
     """Remove a store's old place, after the new one was compared with it.
 
     Raises:
@@ -221,10 +221,10 @@ def _confirmed(store: StoreId, departure: Departure) -> NotFound:
 
 
 def _compare(store: StoreId, leaving: Peer, arriving: Peer, departure: Departure) -> None:
-    kept = leaving.call("kept", store=text_of(store))
+    copy = leaving.call("kept", store=text_of(store))
     end = arriving.call("read", store=text_of(store))
-    same = arriving.call("digest_at", position=departure.position) == departure.digest == kept["head"][1]
-    if same and end["head"] == kept["head"]:
+    same = arriving.call("digest_at", position=departure.position) == departure.digest == copy["head"][1]
+    if same and end["head"] == copy["head"]:
         for peer in (leaving, arriving):
             peer.ask("digests")
         here, there = (peer.answer() for peer in (leaving, arriving))
@@ -237,7 +237,7 @@ def _compare(store: StoreId, leaving: Peer, arriving: Peer, departure: Departure
         )
 
 
-def undo(store: StoreId, source: Place, target: Place, progress: Progress = lambda _: None) -> Moving:
+def undo(store: StoreId, source: DatabasePlace, target: DatabasePlace, progress: Progress = lambda _: None) -> Moving:
     """Let a store's old place take writes again.
 
     If something was written in the new place since, the store moves back with it; the new place is then kept until
@@ -250,10 +250,10 @@ def undo(store: StoreId, source: Place, target: Place, progress: Progress = lamb
     """
     demand(Act.GOVERN, to="move a store", place=store.place)
     with both(store, source, target) as (leaving, arriving):
-        done = _undone(store, leaving, arriving)
-        if done:
+        moving = _undone(store, leaving, arriving)
+        if moving:
             assign(store, source)
-            return done
+            return moving
     return move(store, target, source, progress)
 
 

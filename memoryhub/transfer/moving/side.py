@@ -24,11 +24,11 @@ def main() -> None:
 
     places.stay_on_this_server()
     work_as_guest()
-    with suppress(EOFError, BrokenPipeError), Side(sys.stdin.buffer, sys.stdout.buffer) as side:
+    with suppress(EOFError, BrokenPipeError), MoveSide(sys.stdin.buffer, sys.stdout.buffer) as side:
         side.serve()
 
 
-class Side:
+class MoveSide:
     def __init__(self, source: BinaryIO, target: BinaryIO) -> None:
         self._source, self._target = source, target
         # The store of the log that is read, or the draft that is written, while it is open
@@ -74,7 +74,7 @@ class Side:
         from memoryhub.transfer.moving import steps
 
         if name == "send":
-            return None, _lines(steps.events(**arguments))
+            return None, _event_lines(steps.events(**arguments))
         if name == "take":
             self._takes = True
             return steps.take(self._taken(), **arguments), ()
@@ -103,7 +103,7 @@ class Side:
         self._target.flush()
 
 
-def _lines(events: Iterable[tuple[Any, ...]]) -> Iterator[bytes]:
+def _event_lines(events: Iterable[tuple[Any, ...]]) -> Iterator[bytes]:
     for event in events:
         yield json.dumps(event).encode() + b"\n"
     yield b"\n"

@@ -100,16 +100,16 @@ def where(store: str) -> dict[str, Any]:
     """Return what is here of a store, and the mark of its arrival."""
     named = parsed(store)
     departure = places.departure(named)
-    found = {
+    places_of_store = {
         "address": stores.location(named),
         "departure": asdict(departure) if departure else None,
         "drafts": places.drafts(named),
         "exists": departure is None and stores.exists(named),
     }
-    if found["exists"]:
+    if places_of_store["exists"]:
         with use_store(named):
-            found |= {"arrival": arrival(), **end()}
-    return found
+            places_of_store |= {"arrival": arrival(), **end()}
+    return places_of_store
 
 
 def has_arrived(store: str, departure: dict[str, Any]) -> bool:
@@ -124,14 +124,14 @@ def has_arrived(store: str, departure: dict[str, Any]) -> bool:
         return bool(log.digest_at(departure["position"]) == departure["digest"])
 
 
-def stores_here(*, left: bool) -> list[str]:
+def stores_here(*, departed: bool) -> list[str]:
     """Return the stores of this place, or those that have left it and are kept."""
-    if left:
-        found = places.kept_stores()
+    if departed:
+        stores_departed = places.kept_stores()
     else:
         named = [StoreId(scope, name) for scope in (Scope.ORG, Scope.PROJECT) for name in stores.names(scope)]
-        found = [*([GLOBAL_STORE] if stores.exists(GLOBAL_STORE) else []), *named]
-    return [f"{store.scope}:{store.name}" for store in found]
+        stores_departed = [*([GLOBAL_STORE] if stores.exists(GLOBAL_STORE) else []), *named]
+    return [f"{store.scope}:{store.name}" for store in stores_departed]
 
 
 def end() -> dict[str, Any]:
@@ -179,8 +179,8 @@ def digests() -> dict[str, tuple[int, str]]:
 
 
 def marks() -> dict[str, str]:
-    found = rows.fetch("SELECT key, value FROM store_meta")
-    return {key: value for key, value in found if key not in (*_OWN_MARKS, ARRIVAL)}
+    marks_of_store = rows.fetch("SELECT key, value FROM store_meta")
+    return {key: value for key, value in marks_of_store if key not in (*_OWN_MARKS, ARRIVAL)}
 
 
 def put_marks(marks: dict[str, str], arrival: dict[str, Any]) -> None:
@@ -198,8 +198,8 @@ def arrive(store: str, epoch: str, position: int, digest: str) -> None:
 
 
 def anchor(store: str) -> tuple[int, str] | None:
-    found = anchors.read(parsed(store))
-    return (found.position, found.digest) if found else None
+    stored = anchors.read(parsed(store))
+    return (stored.position, stored.digest) if stored else None
 
 
 def remove_kept(store: str, epoch: str) -> None:

@@ -40,7 +40,7 @@ def text_of(store: StoreId) -> str:
 
 
 @contextmanager
-def both(store: StoreId, source: Place, target: Place) -> Iterator[tuple[Peer, Peer]]:
+def both(store: StoreId, source: DatabasePlace, target: DatabasePlace) -> Iterator[tuple[Peer, Peer]]:
     """Start a process in both places, and keep other moves of the store out of them.
 
     Raises:
@@ -57,7 +57,7 @@ def lock(peer: Peer, store: StoreId) -> None:
     peer.call("lock", store=text_of(store), seconds=_LOCK_SECONDS)
 
 
-def assign(store: StoreId, place: Place) -> None:
+def assign(store: StoreId, place: DatabasePlace) -> None:
     """Record which server has a store, after its arrival: until then the old place says where the store has gone."""
     places.assign(store, "" if place.url in ("", env.database_url()) else place.name)
 
@@ -66,8 +66,8 @@ def where(store: StoreId, *peers: Peer) -> list[dict[str, Any]]:
     return [peer.call("where", store=text_of(store)) for peer in peers]
 
 
-def departure_of(found: dict[str, Any]) -> Departure | None:
-    return Departure(**found["departure"]) if found["departure"] else None
+def departure_of(answer: dict[str, Any]) -> Departure | None:
+    return Departure(**answer["departure"]) if answer["departure"] else None
 
 
 def back(departure: Departure) -> str:
@@ -84,12 +84,12 @@ def require_this_way(store: StoreId, departure: Departure, to: Peer) -> None:
 
     An address alone does not say so: a database can have several.
     """
-    (found,) = where(store, to)
-    marks = [found.get("arrival"), found["departure"]]
-    epochs = {*found["drafts"], *(mark["epoch"] for mark in marks if mark)}
+    (states,) = where(store, to)
+    marks = [states.get("arrival"), states["departure"]]
+    epochs = {*states["drafts"], *(mark["epoch"] for mark in marks if mark)}
     move = departure.epoch.removesuffix(_BACK)
-    if found["address"] != departure.address and epochs.isdisjoint((move, move + _BACK)):
-        raise Moved(f"{store.scope} {store.name!r} has moved to {departure.address}, not to {found['address']}")
+    if states["address"] != departure.address and epochs.isdisjoint((move, move + _BACK)):
+        raise Moved(f"{store.scope} {store.name!r} has moved to {departure.address}, not to {states['address']}")
 
 
 def switch(store: StoreId, leaving: Peer, arriving: Peer, departure: Departure) -> bool:
@@ -116,9 +116,9 @@ def cancel(store: StoreId, leaving: Peer, arriving: Peer, departure: Departure) 
         leaving.call("mark_left", store=named)
         return False
     (there,) = where(store, arriving)
-    left = departure_of(there)
-    if left and left.epoch > departure.epoch:
-        raise Moved(f"{store.scope} {store.name!r} has moved on to {left.address}")
+    begun = departure_of(there)
+    if begun and begun.epoch > departure.epoch:
+        raise Moved(f"{store.scope} {store.name!r} has moved on to {begun.address}")
     leaving.call("come_back", store=named, epoch=departure.epoch)
     return True
 
@@ -134,9 +134,9 @@ def go_back(store: StoreId, leaving: Peer, arriving: Peer, departure: Departure)
     """
     named = text_of(store)
     (here,) = where(store, leaving)
-    kept = departure_of(here)
-    if kept and back(kept) == departure.epoch:
-        leaving.call("come_back", store=named, epoch=kept.epoch)
+    previous = departure_of(here)
+    if previous and back(previous) == departure.epoch:
+        leaving.call("come_back", store=named, epoch=previous.epoch)
     elif cancel(store, arriving, leaving, departure):  # the copy was removed, so it can never come back
         raise Unavailable(f"the copy in {here['address']} is gone, so {store.name!r} stays where it is")
     arriving.call("mark_left", store=named)
@@ -183,7 +183,7 @@ _ERRORS: dict[str, type[HubError]] = {kind.code: kind for kind in (Conflict, Inv
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DatabasePlace:
     """A database that can have stores."""
 
     # As `memory-hub move` takes it; "" if only its address names it
@@ -195,7 +195,7 @@ class Place:
 class Peer:
     """A process that works in a place."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: DatabasePlace) -> None:
         self.place = place
         self._process = subprocess.Popen(  # noqa: S603
             module_command("memoryhub.transfer.moving.side"),

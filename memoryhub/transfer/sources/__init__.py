@@ -1,6 +1,6 @@
 """The tools whose data can be imported, by name."""
 
-from memoryhub.transfer.records import Source
+from memoryhub.transfer.records import ImportSource
 from memoryhub.transfer.sources.basic_memory import BASIC_MEMORY
 from memoryhub.transfer.sources.claude_code import CLAUDE_CODE
 from memoryhub.transfer.sources.claude_mem import CLAUDE_MEM
@@ -11,7 +11,7 @@ from memoryhub.transfer.sources.obsidian import OBSIDIAN
 from memoryhub.transfer.sources.rules import AGENTS_MD, CURSOR_RULES
 from memoryhub.transfer.sources.server_memory import SERVER_MEMORY
 
-SOURCES: dict[str, Source] = {
+SOURCES: dict[str, ImportSource] = {
     source.name: source
     for source in (
         SERVER_MEMORY,

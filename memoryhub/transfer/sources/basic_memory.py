@@ -19,7 +19,7 @@ from memoryhub.config.repository import is_folder, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.core.kinds import OBSERVATION
 from memoryhub.core.text import flat
-from memoryhub.transfer.records import LeftOut, Record, Source
+from memoryhub.transfer.records import ImportSource, LeftOutRecord, Record
 from memoryhub.transfer.sources.reading import files_below, read_settings
 from memoryhub.transfer.sources.texts import (
     TextFile,
@@ -43,31 +43,33 @@ _RELATION = re.compile(
 
 
 def _projects() -> dict[str, Path]:
-    given = os.environ.get("BASIC_MEMORY_CONFIG_DIR")
+    configured = os.environ.get("BASIC_MEMORY_CONFIG_DIR")
     shared = os.environ.get("XDG_CONFIG_HOME")
-    folder = Path(given) if given else Path(shared) / "basic-memory" if shared else Path.home() / ".basic-memory"
+    folder = (
+        Path(configured) if configured else Path(shared) / "basic-memory" if shared else Path.home() / ".basic-memory"
+    )
     listed = read_settings(folder / "config.json").get("projects")
-    own = {"main": os.environ.get("BASIC_MEMORY_HOME") or str(Path.home() / "basic-memory")}
-    found = {}
-    for name, project in (own | listed if isinstance(listed, dict) else own).items():
+    defaults = {"main": os.environ.get("BASIC_MEMORY_HOME") or str(Path.home() / "basic-memory")}
+    projects = {}
+    for name, project in (defaults | listed if isinstance(listed, dict) else defaults).items():
         # Older versions list the path only
         path = project.get("path") if isinstance(project, dict) else project
         if isinstance(path, str) and is_folder(Path(path)):
-            found[name] = resolved(Path(path))
-    return found
+            projects[name] = resolved(Path(path))
+    return projects
 
 
-def _find() -> list[Path]:
+def _find_projects() -> list[Path]:
     return list(dict.fromkeys(_projects().values()))
 
 
-def _read(path: Path) -> Iterator[Record]:
+def _read_projects(path: Path) -> Iterator[Record]:
     folder = resolved(path)
     if not is_folder(folder):
         raise Invalid(f"{flat(str(path))} is not a folder; name a project of Basic Memory")
     projects = {top: name for name, top in _projects().items()}
     top = next((above for above in (folder, *folder.parents) if above in projects), None)
-    project = _Project(top or folder, projects[top] if top else folder.name, others=projects.keys() - {folder})
+    project = _Project(top or folder, projects[top] if top else folder.name, other_folders=projects.keys() - {folder})
     records = project.read(folder)
     if not top and not project.has_permalinks:
         raise Invalid(f"{flat(str(path))} has no notes of Basic Memory; see `import obsidian` and `import markdown`")
@@ -75,7 +77,7 @@ def _read(path: Path) -> Iterator[Record]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Note:
+class _BasicMemoryNote:
     path: Path
     permalink: str
     # Of the permalink and the project, as permalinks of older versions do not name it
@@ -84,59 +86,61 @@ class _Note:
 
 
 class _Project:
-    def __init__(self, folder: Path, name: str, others: AbstractSet[Path]) -> None:
+    def __init__(self, folder: Path, name: str, other_folders: AbstractSet[Path]) -> None:
         self._folder = folder
         self._name = name
         # Projects that may be below this one
-        self._others = others
+        self._others = other_folders
         # By permalink, title and path
-        self._notes: dict[str, _Note] = {}
+        self._notes: dict[str, _BasicMemoryNote] = {}
         self._missing = 0
         self.has_permalinks = False
 
     # Twice: a relation may lead to a note that comes later
     def read(self, folder: Path) -> Iterator[Record]:
-        notes: dict[str, _Note] = {}
-        left: list[LeftOut] = []
-        others = 0
+        notes: dict[str, _BasicMemoryNote] = {}
+        left_out: list[LeftOutRecord] = []
+        other_files = 0
 
         def is_entered(path: PurePosixPath) -> bool:
             return is_visible(path) and folder / path not in self._others
 
-        for found in files_below(folder, wanted=is_visible, entered=is_entered):
-            if not isinstance(found, LeftOut) and found.suffix.lower() != ".md":
-                others += 1
+        for file in files_below(folder, includes=is_visible, enters=is_entered):
+            if not isinstance(file, LeftOutRecord) and file.suffix.lower() != ".md":
+                other_files += 1
                 continue
-            note = found if isinstance(found, LeftOut) else self._note(found)
-            if isinstance(note, LeftOut):
-                left.append(note)
+            note = file if isinstance(file, LeftOutRecord) else self._note(file)
+            if isinstance(note, LeftOutRecord):
+                left_out.append(note)
             elif note.key in notes:
-                left.append(LeftOut(str(note.path), f"it has the permalink of {flat(notes[note.key].path.name)}"))
+                left_out.append(
+                    LeftOutRecord(str(note.path), f"it has the permalink of {flat(notes[note.key].path.name)}")
+                )
             else:
                 notes[note.key] = note
-        if others:
-            left.append(LeftOut(str(folder), f"files that are no notes: {others}"))
+        if other_files:
+            left_out.append(LeftOutRecord(str(folder), f"files that are no notes: {other_files}"))
         self._learn(list(notes.values()))
-        return self._all(folder, list(notes.values()), left)
+        return self._all(folder, list(notes.values()), left_out)
 
-    def _note(self, path: Path) -> _Note | LeftOut:
+    def _note(self, path: Path) -> _BasicMemoryNote | LeftOutRecord:
         try:
             matter, body = split_front_matter(read_markdown(path))
         except Invalid as error:
-            return LeftOut(str(path), error.message)
+            return LeftOutRecord(str(path), error.message)
         if not body.strip():
-            return LeftOut(str(path), "it has no text")
-        given = matter.get("permalink")
-        permalink = given if isinstance(given, str) else ""
+            return LeftOutRecord(str(path), "it has no text")
+        link = matter.get("permalink")
+        permalink = link if isinstance(link, str) else ""
         self.has_permalinks |= bool(permalink)
         permalink = permalink or self._below(path)
-        return _Note(path, permalink, f"{self._name}:{permalink}", _title(path, matter))
+        return _BasicMemoryNote(path, permalink, f"{self._name}:{permalink}", _title_of(path, matter))
 
     def _below(self, path: Path) -> str:
         return path.relative_to(self._folder).with_suffix("").as_posix()
 
     # A permalink goes before a title
-    def _learn(self, notes: list[_Note]) -> None:
+    def _learn(self, notes: list[_BasicMemoryNote]) -> None:
         for note in notes:
             self._notes[note.permalink.casefold()] = note
         for note in notes:
@@ -144,22 +148,22 @@ class _Project:
             for name in (short, f"{self._name}/{short}", note.title, self._below(note.path), note.path.stem):
                 self._notes.setdefault(name.casefold(), note)
 
-    def _all(self, folder: Path, notes: list[_Note], left: list[LeftOut]) -> Iterator[Record]:
-        yield from left
+    def _all(self, folder: Path, notes: list[_BasicMemoryNote], left_out: list[LeftOutRecord]) -> Iterator[Record]:
+        yield from left_out
         names = {note.path.relative_to(self._folder).as_posix(): note for note in notes}
         changed = changed_times(self._folder, names)
         for name, note in names.items():
             yield from self._records(note, changed[name])
         if self._missing:
-            yield LeftOut(str(folder), f"links to notes that are not in this project: {self._missing}")
+            yield LeftOutRecord(str(folder), f"links to notes that are not in this project: {self._missing}")
 
-    def _records(self, note: _Note, changed: datetime) -> Iterator[Record]:
+    def _records(self, note: _BasicMemoryNote, changed: datetime) -> Iterator[Record]:
         try:
             text = read_markdown(note.path)
             matter, body = split_front_matter(text)
             parts = [("", note.title, body.strip())] if len(body) <= MAX_CONTENT else _sections(note, text)
         except Invalid as error:
-            yield LeftOut(str(note.path), error.message)
+            yield LeftOutRecord(str(note.path), error.message)
             return
         relations = self._relations(note, without_code(body))
         created, updated = times_of(matter, changed)
@@ -169,43 +173,43 @@ class _Project:
                 yield replace(record, created=created, updated=updated, relations=relations)
                 relations = ()
 
-    def _file(self, note: _Note, title: str, matter: dict[str, Any]) -> TextFile:
-        own = str(matter.get("type") or "").strip().lower()
-        is_known = own in OBSERVATION.types
+    def _file(self, note: _BasicMemoryNote, title: str, matter: dict[str, Any]) -> TextFile:
+        type_name = str(matter.get("type") or "").strip().lower()
+        is_known = type_name in OBSERVATION.types
         return TextFile(
             path=note.path,
             name=note.key,
             title=title,
             kind=OBSERVATION.name,
-            type=own if is_known else OBSERVATION.default_type,
-            tags=tuple(texts(matter.get("tags"))) + (() if is_known else (own,)),
+            type=type_name if is_known else OBSERVATION.default_type,
+            tags=tuple(texts(matter.get("tags"))) + (() if is_known else (type_name,)),
             project=self._name,
         )
 
-    def _relations(self, note: _Note, text: str) -> tuple[tuple[str, str], ...]:
+    def _relations(self, note: _BasicMemoryNote, text: str) -> tuple[tuple[str, str], ...]:
         named = [("".join(names), target.strip()) for *names, target in _RELATION.findall(text)]
         explicit = {target for _, target in named}
         linked = [(RelationType.RELATED_TO.value, link.note) for link in wiki_links(text) if link.note not in explicit]
-        found: dict[tuple[str, str], None] = {}
+        pairs: dict[tuple[str, str], None] = {}
         for relation, target in (*named, *linked):
-            other = self._notes.get(_plain(target))
+            other = self._notes.get(_without_markup(target))
             self._missing += other is None
             if other and other is not note:
-                found[own_relation(relation), other.key] = None
-        return tuple(found)
+                pairs[own_relation(relation), other.key] = None
+        return tuple(pairs)
 
 
-def _plain(target: str) -> str:
+def _without_markup(target: str) -> str:
     name = target.strip().removeprefix("memory://").replace("::", "/").strip("/")
     return name.removesuffix(".md").casefold()
 
 
-def _title(path: Path, matter: dict[str, Any]) -> str:
+def _title_of(path: Path, matter: dict[str, Any]) -> str:
     title = matter.get("title")
     return flat(title) if isinstance(title, str) and title.strip() else path.stem
 
 
-def _sections(note: _Note, text: str) -> list[tuple[str, str, str]]:
+def _sections(note: _BasicMemoryNote, text: str) -> list[tuple[str, str, str]]:
     sections = parsed(text).sections
     return [
         # The note's own key is the target of relations
@@ -214,4 +218,6 @@ def _sections(note: _Note, text: str) -> list[tuple[str, str, str]]:
     ]
 
 
-BASIC_MEMORY = Source("basic-memory", "the notes of Basic Memory, with their relations", _find, _read)
+BASIC_MEMORY = ImportSource(
+    "basic-memory", "the notes of Basic Memory, with their relations", _find_projects, _read_projects
+)

@@ -16,7 +16,7 @@ from memories.models import RelationType
 from memoryhub.config.repository import is_folder, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import first_line
-from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, SessionRecord, Source, TurnRecord
+from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record, SessionRecord, TurnRecord
 from memoryhub.transfer.sources.reading import files_below, json_objects
 from memoryhub.transfer.sources.rules import enters_repository, file_within, repository_files
 from memoryhub.transfer.sources.texts import (
@@ -46,18 +46,18 @@ _MAX_IMPORTS, _MOST_NAMED = 5, 5
 _IMPORT = re.compile(r"(?:(?<=\s)|^)@[~.\w/-]+\.md\b", re.MULTILINE)
 
 
-def _find() -> list[Path]:
+def _find_claude_code() -> list[Path]:
     configs = [path for path in _config_folders() if is_folder(path / "projects") or (path / "CLAUDE.md").is_file()]
     names = (*_INSTRUCTIONS, ".claude/CLAUDE.md", ".claude/rules")
     return configs + [top for top in current_repository() if any((top / name).exists() for name in names)]
 
 
 def _config_folders() -> list[Path]:
-    own = os.environ.get("CLAUDE_CONFIG_DIR")
-    return [resolved(Path(folder)) for folder in (own, Path.home() / ".claude") if folder]
+    configured = os.environ.get("CLAUDE_CONFIG_DIR")
+    return [resolved(Path(folder)) for folder in (configured, Path.home() / ".claude") if folder]
 
 
-def _read(path: Path) -> Iterator[Record]:
+def _read_claude_code(path: Path) -> Iterator[Record]:
     folder = resolved(path)
     if _is_config(folder):
         return _read_config(folder, "")
@@ -75,20 +75,20 @@ def _is_config(folder: Path) -> bool:
 def _read_config(folder: Path, only: str) -> Iterator[Record]:
     memory, top = None, "~/.claude" if folder.name == ".claude" else folder.name
     instructions = _Instructions(Base(folder, top))
-    for found in files_below(folder, wanted=lambda path: _wants(path, only), entered=lambda path: _enters(path, only)):
-        if isinstance(found, LeftOut):
-            yield found
+    for file in files_below(folder, includes=lambda path: _wants(path, only), enters=lambda path: _enters(path, only)):
+        if isinstance(file, LeftOutRecord):
+            yield file
             continue
-        parts = found.relative_to(folder).parts
+        parts = file.relative_to(folder).parts
         name = "/".join((top, *parts))
-        if parts[0] == "projects" and found.suffix == ".jsonl":
-            yield from session_records(found)
+        if parts[0] == "projects" and file.suffix == ".jsonl":
+            yield from session_records(file)
         elif parts[0] == "projects":
             project = folder / parts[0] / parts[1]
             memory = memory if memory and memory.folder == project else _Memory(project)
-            yield from memory.records(found, "/".join(parts[1:]))
+            yield from memory.records(file, "/".join(parts[1:]))
         else:
-            yield from instructions.records(TextFile(found, name, name, changed=modified_at(found)))
+            yield from instructions.records(TextFile(file, name, name, changed=modified_at(file)))
 
 
 def _wants(path: PurePosixPath, only: str) -> bool:
@@ -114,13 +114,13 @@ def _enters(path: PurePosixPath, only: str) -> bool:
 def _read_repository(folder: Path) -> Iterator[Record]:
     files = repository_files(
         folder,
-        wanted=lambda path: path.name in _INSTRUCTIONS or (path.suffix == ".md" and _is_in_rules(path)),
-        entered=lambda path: _is_in_rules(path) or path.name == ".claude" or enters_repository(path),
+        includes=lambda path: path.name in _INSTRUCTIONS or (path.suffix == ".md" and _is_in_rules(path)),
+        enters=lambda path: _is_in_rules(path) or path.name == ".claude" or enters_repository(path),
         named="CLAUDE.md, and nothing else of Claude Code,",
     )
     instructions = _Instructions(base_of(folder))
     for file in files:
-        yield from [file] if isinstance(file, LeftOut) else instructions.records(file)
+        yield from [file] if isinstance(file, LeftOutRecord) else instructions.records(file)
 
 
 def _is_in_rules(path: PurePosixPath) -> bool:
@@ -161,7 +161,9 @@ class _Instructions:
                 yield from self.records(imported, depth + 1)
         if outside:
             named = ", ".join(outside[:_MOST_NAMED])
-            yield LeftOut(str(file.path), f"it imports files that are not in its folder ({len(outside)}): {named}")
+            yield LeftOutRecord(
+                str(file.path), f"it imports files that are not in its folder ({len(outside)}): {named}"
+            )
 
 
 @dataclass
@@ -175,29 +177,29 @@ class _Memory:
         try:
             matter, body = split_front_matter(read_markdown(path))
         except Invalid as error:
-            yield LeftOut(str(path), error.message)
+            yield LeftOutRecord(str(path), error.message)
             return
         if path.name == "MEMORY.md" or "name" not in matter:
             yield from self._sections(file)
             return
-        own = _detail(matter, "type").lower()
-        kind, type_of = _KINDS.get(own, ("observation", ""))
+        type_name = _detail(matter, "type").lower()
+        kind, type_of = _KINDS.get(type_name, ("observation", ""))
         session = _detail(matter, "originSessionId")
         title = str(matter.get("description") or matter["name"])
-        for record in part_records(replace(file, kind=kind, type=type_of, tags=(own,)), "", title, body.strip()):
+        for record in part_records(replace(file, kind=kind, type=type_of, tags=(type_name,)), "", title, body.strip()):
             yield replace(record, session=session, relations=self._relations(record))
 
     def _sections(self, file: TextFile) -> Iterator[Record]:
         for record in section_records(file):
             if isinstance(record, MemoryRecord) and all(map(_POINTER.fullmatch, record.content.split("\n"))):
-                yield LeftOut(record.place, "it only lists the other files")
+                yield LeftOutRecord(record.place, "it only lists the other files")
             else:
                 yield record
 
     def _relations(self, record: MemoryRecord) -> tuple[tuple[str, str], ...]:
         keys = (self._keys.get(link.note) for link in wiki_links(record.content))
-        others = dict.fromkeys(key for key in keys if key and key != record.key)
-        return tuple((RelationType.RELATED_TO.value, key) for key in others)
+        related = dict.fromkeys(key for key in keys if key and key != record.key)
+        return tuple((RelationType.RELATED_TO.value, key) for key in related)
 
     # By the names in the front matter
     @cached_property
@@ -220,12 +222,15 @@ class _Memory:
 
 # At the top of the front matter, as older versions have it, or below ``metadata``
 def _detail(matter: dict[str, Any], name: str) -> str:
-    found = re.search(rf"(?:^|\s){name}:\s*([\w-]+)", str(matter.get("metadata", "")))
-    return str(matter.get(name.lower()) or (found[1] if found else ""))
+    match = re.search(rf"(?:^|\s){name}:\s*([\w-]+)", str(matter.get("metadata", "")))
+    return str(matter.get(name.lower()) or (match[1] if match else ""))
 
 
-CLAUDE_CODE = Source(
-    "claude-code", "what Claude Code knows: memory, CLAUDE.md, rules and the transcripts of sessions", _find, _read
+CLAUDE_CODE = ImportSource(
+    "claude-code",
+    "what Claude Code knows: memory, CLAUDE.md, rules and the transcripts of sessions",
+    _find_claude_code,
+    _read_claude_code,
 )
 
 
@@ -248,7 +253,7 @@ _HEAD = 100
 
 def session_records(path: Path) -> Iterator[Record]:
     """Yield the session of a transcript, and what is left out of it."""
-    reader, broken = _Reader(), []
+    reader, broken = _TranscriptReader(), []
     try:
         for number, line in json_objects(path):
             if line is None:
@@ -256,24 +261,24 @@ def session_records(path: Path) -> Iterator[Record]:
             elif not line.get("isSidechain"):
                 reader.read(line)
     except Invalid as error:
-        yield LeftOut(str(path), error.message)
+        yield LeftOutRecord(str(path), error.message)
         return
     session = reader.session(path)
     if session.turns:
         yield session
     else:
-        yield LeftOut(str(path), "it has no turns")
+        yield LeftOutRecord(str(path), "it has no turns")
     if broken:
-        yield LeftOut(f"{path}:{broken[0]}", f"lines that are cut off, too long or no JSON: {len(broken)}")
+        yield LeftOutRecord(f"{path}:{broken[0]}", f"lines that are cut off, too long or no JSON: {len(broken)}")
     if reader.beyond:
-        yield LeftOut(str(path), f"turns after the first {len(session.turns):,}: {reader.beyond:,}")
+        yield LeftOutRecord(str(path), f"turns after the first {len(session.turns):,}: {reader.beyond:,}")
 
 
 def folder_of(path: Path) -> str:
     """Return the folder that a session was in, or "" if the first lines don't say."""
     try:
         for number, line in json_objects(path):
-            if line and (folder := _text(line.get("cwd"))):
+            if line and (folder := _content_text(line.get("cwd"))):
                 return folder
             if number >= _HEAD:
                 return ""
@@ -283,7 +288,7 @@ def folder_of(path: Path) -> str:
 
 
 @dataclass(slots=True)
-class _Turn:
+class _TranscriptTurn:
     prompt: str
     at: datetime | None
     is_command: bool
@@ -291,9 +296,9 @@ class _Turn:
     ended: datetime | None = None
 
 
-class _Reader:
+class _TranscriptReader:
     def __init__(self) -> None:
-        self._turns: list[_Turn] = []
+        self._turns: list[_TranscriptTurn] = []
         self._characters = 0
         self._titles: dict[str, str] = {}
         self._summary = ""
@@ -305,7 +310,7 @@ class _Reader:
         self.beyond = 0
 
     def read(self, line: dict[str, Any]) -> None:
-        self._summary = self._summaries.get(_text(line.get("uuid")), self._summary)
+        self._summary = self._summaries.get(_content_text(line.get("uuid")), self._summary)
         match line:
             case {"type": "user", "message": {"content": content}}:
                 self._read_times(line)
@@ -313,7 +318,7 @@ class _Reader:
             case {"type": "assistant", "message": {"content": content, **message}}:
                 self._read_times(line)
                 if message.get("model") != "<synthetic>" and not line.get("isApiErrorMessage"):
-                    self._add_answer(_joined(content), _time(line.get("timestamp")))
+                    self._add_answer(_joined_turns(content), _time(line.get("timestamp")))
             case {"type": "summary", "summary": str(summary), "leafUuid": str(leaf)}:
                 self._summaries[leaf] = summary
             case {"type": "custom-title", "customTitle": str(title)} | {"type": "ai-title", "aiTitle": str(title)}:
@@ -335,24 +340,24 @@ class _Reader:
         )
 
     def _read_times(self, line: dict[str, Any]) -> None:
-        self._folder = self._folder or _text(line.get("cwd"))
+        self._folder = self._folder or _content_text(line.get("cwd"))
         at = _time(line.get("timestamp"))
         self._started, self._ended = self._started or at, at or self._ended
 
     def _read_user(self, line: dict[str, Any], content: Any) -> None:
-        text = _joined(content)
+        text = _joined_turns(content)
         if line.get("isCompactSummary"):
-            found = _SUMMARY.fullmatch(text)
-            self._summary = found[1].strip() if found else text
+            match = _SUMMARY.fullmatch(text)
+            self._summary = match[1].strip() if match else text
         elif not line.get("isMeta") and not text.startswith(_INTERRUPTED):
             text = _INJECTED.sub("", text).strip()
             is_wrapped = text.startswith(("<command-", "<bash-input>"))
             command = {name: value.strip() for name, value in _COMMAND.findall(text if is_wrapped else "")}
             prompt = _typed(command) if command else text
             if prompt:
-                self._begin(_Turn(prompt, _time(line.get("timestamp")), bool(command)))
+                self._begin(_TranscriptTurn(prompt, _time(line.get("timestamp")), bool(command)))
 
-    def _begin(self, turn: _Turn) -> None:
+    def _begin(self, turn: _TranscriptTurn) -> None:
         self._characters += len(turn.prompt)
         if self.beyond or len(self._turns) >= MAX_TURNS or self._characters > MAX_CHARACTERS:
             self.beyond += 1
@@ -373,21 +378,21 @@ def _typed(command: dict[str, str]) -> str:
 
 
 # Of the parts of a message only the text: no tools, images or thoughts
-def _joined(content: Any) -> str:
+def _joined_turns(content: Any) -> str:
     if isinstance(content, str):
         return content.strip()
     parts = content if isinstance(content, list) else []
     parts = [part for part in parts if isinstance(part, dict) and part.get("type") == "text"]
-    return "\n".join(filter(None, (_text(part.get("text")).strip() for part in parts)))
+    return "\n".join(filter(None, (_content_text(part.get("text")).strip() for part in parts)))
 
 
-def _text(value: Any) -> str:
+def _content_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
 def _time(value: Any) -> datetime | None:
     try:
-        at = datetime.fromisoformat(_text(value))
+        at = datetime.fromisoformat(_content_text(value))
     except ValueError:
         return None
     return at if at.tzinfo else at.replace(tzinfo=UTC)

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from memoryhub.core.text import first_line
-from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, SessionRecord, Source, TurnRecord
+from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record, SessionRecord, TurnRecord
 from memoryhub.transfer.sources.databases import Database, Row, joined, moment_of, open_database, text_of
-from memoryhub.transfer.sources.reading import Export, file_in, is_json
+from memoryhub.transfer.sources.reading import ToolExport, file_in, is_json
 from memoryhub.transfer.sources.texts import clean_tags
 
 _TOOL = "claude-mem"
@@ -40,24 +40,24 @@ _INJECTED = re.compile(r"<(claude-mem-context|system-reminder)>.*?(?:</\1>|\Z)",
 _KINDS = {"decision": ("knowledge", "decision"), "discovery": ("knowledge", "fact")}
 
 
-def _find() -> list[Path]:
+def _find_claude_mem() -> list[Path]:
     folder = Path(os.environ.get("CLAUDE_MEM_DATA_DIR") or Path.home() / ".claude-mem")
     return [path] if (path := folder / _FILE).is_file() else []
 
 
-def _read(path: Path) -> Iterator[Record]:
+def _read_claude_mem(path: Path) -> Iterator[Record]:
     if is_json(path):
-        export = Export(path, _LISTS, _TOOL)
+        export = ToolExport(path, _LISTS, _TOOL)
         export.add_missing("sdk_sessions", "content_session_id", of=("user_prompts", "content_session_id"))
         yield from _records(export, path)
         if export.left_out:
-            yield LeftOut(str(path), f"entries that are no rows: {export.left_out}")
+            yield LeftOutRecord(str(path), f"entries that are no rows: {export.left_out}")
     else:
         with open_database(file_in(path, _FILE), _TOOL, _TABLES) as database:
             yield from _records(database, path)
 
 
-def _records(source: Database | Export, path: Path) -> Iterator[Record]:
+def _records(source: Database | ToolExport, path: Path) -> Iterator[Record]:
     # Observations name the tool's own session, and prompts that of the client
     clients: dict[str, str] = {}
     for session in source.rows("sdk_sessions", _SESSION):
@@ -67,7 +67,7 @@ def _records(source: Database | Export, path: Path) -> Iterator[Record]:
         yield _observation(row, clients, path)
 
 
-def _sessions(source: Database | Export, clients: Mapping[str, str], path: Path) -> Iterator[Record]:
+def _sessions(source: Database | ToolExport, clients: Mapping[str, str], path: Path) -> Iterator[Record]:
     summaries: dict[str, str] = {}
     for summary in source.rows("session_summaries", _SUMMARY):  # the last one counts
         summaries[clients.get(text_of(summary["memory_session_id"]), "")] = _summary(summary)
@@ -75,18 +75,18 @@ def _sessions(source: Database | Export, clients: Mapping[str, str], path: Path)
     prompts = source.rows("user_prompts", _PROMPT, order=order)
     sessions = source.rows("sdk_sessions", (*_SESSION, *_ENDS), order="content_session_id")
     for row, group in joined(sessions, prompts, "content_session_id", "content_session_id"):
-        yield _session(row, [_turn(prompt) for prompt in group.rows], summaries, path)
+        yield _session_record(row, [_turn_record(prompt) for prompt in group.rows], summaries, path)
         if group.beyond:
-            yield LeftOut(
+            yield LeftOutRecord(
                 f"{path}: session {row['id']}", f"prompts after the first {len(group.rows):,}: {group.beyond:,}"
             )
 
 
-def _session(row: Row, turns: list[TurnRecord], summaries: Mapping[str, str], path: Path) -> Record:
+def _session_record(row: Row, turns: list[TurnRecord], summaries: Mapping[str, str], path: Path) -> Record:
     key = text_of(row["content_session_id"])
     if not key:
-        return LeftOut(f"{path}: session {row['id']}", "it has no id that can be read")
-    first = _clean(row["user_prompt"])
+        return LeftOutRecord(f"{path}: session {row['id']}", "it has no id that can be read")
+    first = _without_tags(row["user_prompt"])
     return SessionRecord(
         key=key,
         purpose=text_of(row["custom_title"]) or first_line(first, 200),
@@ -101,12 +101,12 @@ def _session(row: Row, turns: list[TurnRecord], summaries: Mapping[str, str], pa
 
 
 # It keeps prompts without their answers
-def _turn(row: Row) -> TurnRecord:
-    return TurnRecord(_clean(row["prompt_text"]), "", moment_of(row["created_at_epoch"]))
+def _turn_record(row: Row) -> TurnRecord:
+    return TurnRecord(_without_tags(row["prompt_text"]), "", moment_of(row["created_at_epoch"]))
 
 
 def _summary(row: Row) -> str:
-    parts = ((name.replace("_", " ").capitalize(), _clean(row[name])) for name in _PARTS)
+    parts = ((name.replace("_", " ").capitalize(), _without_tags(row[name])) for name in _PARTS)
     return "\n\n".join(f"{label}: {text}" for label, text in parts if text)
 
 
@@ -115,19 +115,25 @@ def _observation(row: Row, clients: Mapping[str, str], path: Path) -> Record:
     lists = {name: _list(row[name]) for name in _TEXTS}
     files = [f"{label}: {', '.join(lists[name])}" for name, label in _FILES.items() if lists[name]]
     facts = "\n".join(f"- {fact}" for fact in lists["facts"])
-    parts = (_clean(row["subtitle"]), _clean(row["narrative"]), _clean(row["text"]), facts, "\n".join(files))
+    parts = (
+        _without_tags(row["subtitle"]),
+        _without_tags(row["narrative"]),
+        _without_tags(row["text"]),
+        facts,
+        "\n".join(files),
+    )
     content = "\n\n".join(filter(None, parts))
     if not isinstance(row["id"], int) or not content:
-        return LeftOut(place, "it has no text that can be read")
+        return LeftOutRecord(place, "it has no text that can be read")
     type_ = text_of(row["type"]).strip().lower()
-    kind, own = _KINDS.get(type_, ("observation", "note"))
+    kind, type_name = _KINDS.get(type_, ("observation", "note"))
     return MemoryRecord(
         # Each database counts its ids from 1, and a person may import those of several machines
         key=f"{text_of(row['memory_session_id'])}:{row['id']}",
-        title=_clean(row["title"]) or first_line(content, 120),
+        title=_without_tags(row["title"]) or first_line(content, 120),
         content=content,
         kind=kind,
-        type=own,
+        type=type_name,
         tags=clean_tags([*lists["concepts"], *([] if type_ in _KINDS else [type_])]),
         project=text_of(row["project"]),
         session=clients.get(text_of(row["memory_session_id"]), ""),
@@ -141,20 +147,20 @@ _FILES = {"files_read": "Files read", "files_modified": "Files changed"}
 
 def _list(value: object) -> list[str]:
     try:
-        found = json.loads(text_of(value) or "[]")
+        items = json.loads(text_of(value) or "[]")
     except (ValueError, RecursionError):
         return []
-    return [_clean(item) for item in found if isinstance(item, str)] if isinstance(found, list) else []
+    return [_without_tags(item) for item in items if isinstance(item, str)] if isinstance(items, list) else []
 
 
-def _clean(value: object) -> str:
+def _without_tags(value: object) -> str:
     return _INJECTED.sub("", text_of(value)).strip()
 
 
-CLAUDE_MEM = Source(
+CLAUDE_MEM = ImportSource(
     _TOOL,
     "the observations, prompts and summaries of claude-mem",
-    _find,
-    _read,
+    _find_claude_mem,
+    _read_claude_mem,
     takes="~/.claude-mem/claude-mem.db, or the JSON file of its export",
 )

@@ -50,8 +50,8 @@ class Database:
         Raises:
             Invalid: the database is damaged.
         """
-        known = self.columns[table]
-        selected = ", ".join(_VALUE.format(name) if name in known else "NULL" for name in names)
+        columns = self.columns[table]
+        selected = ", ".join(_VALUE.format(name) if name in columns else "NULL" for name in names)
         try:
             # Sorted without their values, and read one at a time: a few values fill the memory
             numbers = [
@@ -85,12 +85,12 @@ def open_database(
         mode = "mode=ro" if is_copy else "mode=ro&immutable=1"
         connection = sqlite3.connect(f"{place.absolute().as_uri()}?{mode}", uri=True)
         try:
-            yield _checked(connection, path, tool, tables, optional)
+            yield _check_database(connection, path, tool, tables, optional)
         finally:
             connection.close()
 
 
-def _checked(
+def _check_database(
     connection: sqlite3.Connection, path: Path, tool: str, tables: Mapping[str, Sequence[str]], optional: Sequence[str]
 ) -> Database:
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
@@ -103,7 +103,7 @@ def _checked(
         missing = [name for name in tables if name not in found]
         if missing:
             raise Invalid(f"{flat(str(path))} is no database of {tool}: it has no table {missing[0]}")
-        columns = {name: _columns(connection, name) for name in (*tables, *optional) if name in found}
+        columns = {name: _columns_of(connection, name) for name in (*tables, *optional) if name in found}
         lacking = [(table, name) for table, names in tables.items() for name in names if name not in columns[table]]
         if lacking:
             table, name = lacking[0]
@@ -118,7 +118,7 @@ def _checked(
 _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0"
 
 
-def _columns(connection: sqlite3.Connection, table: str) -> frozenset[str]:
+def _columns_of(connection: sqlite3.Connection, table: str) -> frozenset[str]:
     # Not generated ones, whose expressions are not trusted, and none that poses as SQLite's number of the row
     columns = connection.execute(f'PRAGMA table_xinfo("{table}")').fetchall()
     computed = [name for _, name, *_, hidden in columns if hidden or name.lower() == "rowid"]
@@ -183,7 +183,7 @@ def _damaged(path: Path, error: sqlite3.Error) -> Invalid:
 
 
 @dataclass(slots=True)
-class Group:
+class RowGroup:
     """Rows that belong to another one, as many as a session may have."""
 
     rows: list[Row] = field(default_factory=list)
@@ -199,16 +199,16 @@ class Group:
             self.rows.append(row)
 
 
-def joined(rows: Iterable[Row], others: Iterable[Row], key: str, other_key: str) -> Iterator[tuple[Row, Group]]:
+def joined(rows: Iterable[Row], other_rows: Iterable[Row], key: str, other_key: str) -> Iterator[tuple[Row, RowGroup]]:
     """Yield each row with the others that have its key; both are in the order of their keys, as texts."""
-    groups = groupby(others, key=lambda row: text_of(row[other_key]))
+    groups = groupby(other_rows, key=lambda row: text_of(row[other_key]))
     name, members = next(groups, _END)
     for row in rows:
-        wanted = text_of(row[key])
-        while name is not None and name < wanted:
+        value = text_of(row[key])
+        while name is not None and name < value:
             name, members = next(groups, _END)
-        group = Group()
-        for member in members if name == wanted else ():
+        group = RowGroup()
+        for member in members if name == value else ():
             group.add(member)
         yield row, group
 
@@ -225,13 +225,13 @@ def moment_of(value: object) -> datetime | None:
     """Return a time that is given in seconds, milliseconds or ISO 8601, None if it is none since 2000."""
     try:
         if isinstance(value, str):
-            found = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
-            found = found if found.tzinfo else found.replace(tzinfo=UTC)
+            moment = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            found = datetime.fromtimestamp(value / 1000 if value > _MILLISECONDS else value, UTC)
+            moment = datetime.fromtimestamp(value / 1000 if value > _MILLISECONDS else value, UTC)
         else:
             return None
-        return found.astimezone(UTC) if found.year >= 2000 else None
+        return moment.astimezone(UTC) if moment.year >= 2000 else None
     except (ValueError, OverflowError, OSError):
         return None
 

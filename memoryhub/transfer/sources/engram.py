@@ -10,9 +10,9 @@ from pathlib import Path
 
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import first_line, flat
-from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, SessionRecord, Source, TurnRecord
+from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record, SessionRecord, TurnRecord
 from memoryhub.transfer.sources.databases import Database, Row, joined, moment_of, open_database, text_of
-from memoryhub.transfer.sources.reading import Export, file_in, is_sqlite
+from memoryhub.transfer.sources.reading import ToolExport, file_in, is_sqlite
 from memoryhub.transfer.sources.texts import current_repository
 
 _TOOL = "engram"
@@ -51,51 +51,51 @@ _KINDS = {
 _NOISE = ("tool_use", "file_change", "command", "file_read", "search")
 
 
-def _find() -> list[Path]:
+def _find_engram() -> list[Path]:
     folder = Path(os.environ.get("ENGRAM_DATA_DIR") or Path.home() / ".engram")
     shared = [top / _FOLDER for top in current_repository() if (top / _FOLDER / _MANIFEST).is_file()]
     return [path for path in (folder / _FILE,) if path.is_file()] + shared
 
 
-def _read(path: Path) -> Iterator[Record]:
+def _read_engram(path: Path) -> Iterator[Record]:
     if path.is_dir():
-        yield from _folder(path)
+        yield from _read_folder(path)
     elif path.name == _MANIFEST:
-        yield from _chunks(path.parent / _CHUNKS)
+        yield from _shared_chunks(path.parent / _CHUNKS)
     elif path.suffix == ".gz":
-        yield from _shared(Export(path, _LISTS, _TOOL), path)
+        yield from _shared(ToolExport(path, _LISTS, _TOOL), path)
     elif path.is_file() and not is_sqlite(path):
-        yield from _lists(Export(path, _LISTS, _TOOL), path)
+        yield from _lists(ToolExport(path, _LISTS, _TOOL), path)
     else:
         yield from _database(path)
 
 
-def _folder(path: Path) -> Iterator[Record]:
+def _read_folder(path: Path) -> Iterator[Record]:
     chunks = [path / name for name in (f"{_FOLDER}/{_CHUNKS}", _CHUNKS) if (path / name).is_dir()]
     if path.name == _CHUNKS and not chunks:
         chunks = [path]
     if (path / _FILE).is_file() or not chunks:
         yield from _database(file_in(path, _FILE))
     else:
-        yield from _chunks(chunks[0])
+        yield from _shared_chunks(chunks[0])
 
 
 # What it shares over git: each file has the rows that were new when it was made
-def _chunks(folder: Path) -> Iterator[Record]:
+def _shared_chunks(folder: Path) -> Iterator[Record]:
     paths = sorted(folder.glob("*.jsonl.gz"))
     if not paths:
         raise Invalid(f"{flat(str(folder))} has no {_TOOL} chunks (*.jsonl.gz)")
-    exports: list[Export] = []
+    exports: list[ToolExport] = []
     for path in paths:
         try:
-            exports.append(Export(path, _LISTS, _TOOL))
+            exports.append(ToolExport(path, _LISTS, _TOOL))
         except Invalid as error:
-            yield LeftOut(str(path), error.message)
+            yield LeftOutRecord(str(path), error.message)
     if exports:
         yield from _shared(exports[0].joined(exports[1:]), folder)
 
 
-def _shared(export: Export, path: Path) -> Iterator[Record]:
+def _shared(export: ToolExport, path: Path) -> Iterator[Record]:
     for table, names in _IDENTITIES.items():
         export.keep_newest(table, names, by=("updated_at", "ended_at"))
     for record in _lists(export, path):
@@ -110,17 +110,17 @@ def _of_any_machine(record: MemoryRecord) -> MemoryRecord:
 
 def _database(path: Path) -> Iterator[Record]:
     with open_database(path, _TOOL, _TABLES) as database:
-        yield from _rows(database, path)
+        yield from _database_rows(database, path)
 
 
-def _lists(export: Export, path: Path) -> Iterator[Record]:
+def _lists(export: ToolExport, path: Path) -> Iterator[Record]:
     export.add_missing("sessions", "id", of=("user_prompts", "session_id"), also=("project",))
-    yield from _rows(export, path)
+    yield from _database_rows(export, path)
     if export.left_out:
-        yield LeftOut(str(path), f"entries that are no rows: {export.left_out}")
+        yield LeftOutRecord(str(path), f"entries that are no rows: {export.left_out}")
 
 
-def _rows(source: Database | Export, path: Path) -> Iterator[Record]:
+def _database_rows(source: Database | ToolExport, path: Path) -> Iterator[Record]:
     prompts = source.rows("user_prompts", _PROMPT, order="session_id, id")
     sessions = source.rows("sessions", _SESSION, order="id")
     yield from _records(sessions, prompts, source.rows("observations", _OBSERVATION), path)
@@ -131,18 +131,18 @@ def _records(
     sessions: Iterable[Row], prompts: Iterable[Row], observations: Iterable[Row], path: Path
 ) -> Iterator[Record]:
     for row, group in joined(sessions, prompts, "id", "session_id"):
-        yield _session(row, [_turn(prompt) for prompt in group.rows], path)
+        yield _session_record(row, [_turn_record(prompt) for prompt in group.rows], path)
         if group.beyond:
-            yield LeftOut(
+            yield LeftOutRecord(
                 f"{path}: session {text_of(row['id'])}",
                 f"prompts after the first {len(group.rows):,}: {group.beyond:,}",
             )
     yield from (_observation(row, path) for row in observations)
 
 
-def _session(row: Row, turns: list[TurnRecord], path: Path) -> Record:
+def _session_record(row: Row, turns: list[TurnRecord], path: Path) -> Record:
     key = text_of(row["id"])
-    summary = _clean(row["summary"])
+    summary = _without_private(row["summary"])
     return SessionRecord(
         key=key,
         purpose=first_line(turns[0].prompt if turns else summary, 200),
@@ -157,27 +157,27 @@ def _session(row: Row, turns: list[TurnRecord], path: Path) -> Record:
 
 
 # It keeps prompts without their answers
-def _turn(row: Row) -> TurnRecord:
-    return TurnRecord(_clean(row["content"]), "", moment_of(row["created_at"]))
+def _turn_record(row: Row) -> TurnRecord:
+    return TurnRecord(_without_private(row["content"]), "", moment_of(row["created_at"]))
 
 
 def _observation(row: Row, path: Path) -> Record:
-    key, content = text_of(row["sync_id"]) or str(row["id"]), _clean(row["content"])
+    key, content = text_of(row["sync_id"]) or str(row["id"]), _without_private(row["content"])
     place, type_ = f"{path}: observation {row['id']}", text_of(row["type"]).strip().lower()
     if row["deleted_at"]:
-        return LeftOut(place, "it was deleted there")
+        return LeftOutRecord(place, "it was deleted there")
     if type_ in _NOISE:
-        return LeftOut(place, f"it only records a {type_.replace('_', ' ')}")
+        return LeftOutRecord(place, f"it only records a {type_.replace('_', ' ')}")
     if not content:
-        return LeftOut(place, "it has no text that can be read")
-    kind, own = _KINDS.get(type_, ("observation", "note"))
+        return LeftOutRecord(place, "it has no text that can be read")
+    kind, type_name = _KINDS.get(type_, ("observation", "note"))
     is_personal = text_of(row["scope"]) == "personal"
     return MemoryRecord(
         key=key,
-        title=_clean(row["title"]) or first_line(content, 120),
+        title=_without_private(row["title"]) or first_line(content, 120),
         content=content,
         kind=kind,
-        type=own,
+        type=type_name,
         tags=tuple(filter(None, (type_ if type_ not in _KINDS else "", "personal" if is_personal else ""))),
         project=text_of(row["project"]),
         session=text_of(row["session_id"]),
@@ -187,14 +187,14 @@ def _observation(row: Row, path: Path) -> Record:
     )
 
 
-def _clean(value: object) -> str:
+def _without_private(value: object) -> str:
     return _PRIVATE.sub("", text_of(value)).strip()
 
 
-ENGRAM = Source(
+ENGRAM = ImportSource(
     _TOOL,
     "the observations, sessions and prompts of engram",
-    _find,
-    _read,
+    _find_engram,
+    _read_engram,
     takes="~/.engram/engram.db, the file of `engram export`, or a repository's .engram/",
 )

@@ -11,9 +11,9 @@ from typing import Any
 
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import first_line, flat
-from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Source
+from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record
 from memoryhub.transfer.sources.databases import Database, moment_of, open_database, text_of
-from memoryhub.transfer.sources.reading import Export, file_in, is_json
+from memoryhub.transfer.sources.reading import ToolExport, file_in, is_json
 from memoryhub.transfer.sources.texts import clean_tags, own_relation
 
 _TOOL = "mcp-memory-service"
@@ -33,15 +33,15 @@ _KINDS = {
 }
 
 
-def _find() -> list[Path]:
+def _find_service() -> list[Path]:
     home = Path.home()
-    given = os.environ.get("MCP_MEMORY_SQLITE_PATH") or os.environ.get("MCP_MEMORY_SQLITEVEC_PATH")
+    configured = os.environ.get("MCP_MEMORY_SQLITE_PATH") or os.environ.get("MCP_MEMORY_SQLITEVEC_PATH")
     folders = (home / ".local/share/mcp-memory", home / "Library/Application Support/mcp-memory")
-    places = [Path(given)] if given else [folder / _FILE for folder in folders]
+    places = [Path(configured)] if configured else [folder / _FILE for folder in folders]
     return [place for place in places if place.is_file()]
 
 
-def _read(path: Path) -> Iterator[Record]:
+def _read_service(path: Path) -> Iterator[Record]:
     if is_json(path):
         yield from _export(path)
         return
@@ -49,22 +49,22 @@ def _read(path: Path) -> Iterator[Record]:
     with open_database(path, _TOOL, {"memories": _REQUIRED}, optional=["memory_graph"]) as database:
         relations = _relations(database)
         for row in database.rows("memories", _COLUMNS):
-            yield _record(row, relations, path)
-        yield LeftOut(str(path), "vectors, which are made again")
+            yield _memory_record(row, relations, path)
+        yield LeftOutRecord(str(path), "vectors, which are made again")
 
 
 def _export(path: Path) -> Iterator[Record]:
-    export = Export(path, {"memories": "memories"}, _TOOL)
-    rows = [_row(row) for row in export.rows("memories", (*_COLUMNS, "type", "tags_str"))]
+    export = ToolExport(path, {"memories": "memories"}, _TOOL)
+    rows = [_memory_row(row) for row in export.rows("memories", (*_COLUMNS, "type", "tags_str"))]
     if not any(row["content"] for row in rows):
         raise Invalid(f"{flat(str(path))} is no export of {_TOOL}: its memories have no content")
-    yield from (_record(row, {}, path) for row in rows)
+    yield from (_memory_record(row, {}, path) for row in rows)
     if export.left_out:
-        yield LeftOut(str(path), f"entries that are no memories: {export.left_out}")
+        yield LeftOutRecord(str(path), f"entries that are no memories: {export.left_out}")
 
 
 # As the database has it
-def _row(row: dict[str, Any]) -> dict[str, Any]:
+def _memory_row(row: dict[str, Any]) -> dict[str, Any]:
     tags, content = row["tags"] or row["tags_str"], text_of(row["content"])
     tags = ",".join(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else tags
     key = text_of(row["content_hash"]) or (sha256(content.encode("utf-8", "replace")).hexdigest() if content else "")
@@ -74,25 +74,27 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _relations(database: Database) -> dict[str, list[tuple[str, str]]]:
-    found: dict[str, list[tuple[str, str]]] = {}
+    relations: dict[str, list[tuple[str, str]]] = {}
     if "memory_graph" in database.columns:
         for row in database.rows("memory_graph", _GRAPH):
             source, target = text_of(row["source_hash"]), text_of(row["target_hash"])
-            found.setdefault(source, []).append((own_relation(text_of(row["relationship_type"]) or "related"), target))
-    return found
+            relations.setdefault(source, []).append(
+                (own_relation(text_of(row["relationship_type"]) or "related"), target)
+            )
+    return relations
 
 
-def _record(row: Mapping[str, Any], relations: Mapping[str, list[tuple[str, str]]], path: Path) -> Record:
+def _memory_record(row: Mapping[str, Any], relations: Mapping[str, list[tuple[str, str]]], path: Path) -> Record:
     key, content = text_of(row["content_hash"]), text_of(row["content"])
     place = f"{path}:{key[:12]}"
     if row["deleted_at"] is not None:
-        return LeftOut(place, "it was deleted there")
+        return LeftOutRecord(place, "it was deleted there")
     if text_of(row["superseded_by"]):
-        return LeftOut(place, "a newer memory supersedes it there")
+        return LeftOutRecord(place, "a newer memory supersedes it there")
     if not key or not content.strip():
-        return LeftOut(place, "it has no hash, or no text that can be read")
-    given = text_of(row["memory_type"]).strip().lower()
-    kind, type_ = _KINDS.get(given, ("observation", "note"))
+        return LeftOutRecord(place, "it has no hash, or no text that can be read")
+    type_name = text_of(row["memory_type"]).strip().lower()
+    kind, type_ = _KINDS.get(type_name, ("observation", "note"))
     tags = [tag for tag in text_of(row["tags"]).split(",") if tag.strip() != "untagged"]
     return MemoryRecord(
         key=key,
@@ -100,7 +102,7 @@ def _record(row: Mapping[str, Any], relations: Mapping[str, list[tuple[str, str]
         content=content,
         kind=kind,
         type=type_,
-        tags=clean_tags(tags if given in _KINDS or not given else [*tags, given]),
+        tags=clean_tags(tags if type_name in _KINDS or not type_name else [*tags, type_name]),
         project=_project(row["metadata"]),
         created=moment_of(row["created_at"]),
         updated=moment_of(row["updated_at"]),
@@ -112,17 +114,17 @@ def _record(row: Mapping[str, Any], relations: Mapping[str, list[tuple[str, str]
 # Clients may name one; the tool itself has none
 def _project(metadata: object) -> str:
     try:
-        found = json.loads(text_of(metadata) or "{}")
+        fields = json.loads(text_of(metadata) or "{}")
     except (ValueError, RecursionError):
         return ""
-    project = found.get("project") if isinstance(found, dict) else ""
+    project = fields.get("project") if isinstance(fields, dict) else ""
     return project if isinstance(project, str) else ""
 
 
-MCP_MEMORY_SERVICE = Source(
+MCP_MEMORY_SERVICE = ImportSource(
     _TOOL,
     "the memories of mcp-memory-service",
-    _find,
-    _read,
+    _find_service,
+    _read_service,
     takes="its sqlite_vec.db, which is in ~/.local/share/mcp-memory or MCP_MEMORY_SQLITE_PATH, or its JSON export",
 )

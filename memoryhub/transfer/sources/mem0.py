@@ -10,7 +10,7 @@ from typing import Any
 from memoryhub.config.repository import is_folder, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
-from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Source
+from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record
 from memoryhub.transfer.sources.databases import Database, moment_of, open_database, text_of
 from memoryhub.transfer.sources.reading import described, is_sqlite, read_json
 from memoryhub.transfer.sources.texts import clean_tags, texts
@@ -25,17 +25,17 @@ _TIMES = ("created_at", "updated_at")
 _REQUIRED = ("memory_id", "new_memory", "event")
 
 
-def _find() -> list[Path]:
+def _find_mem0() -> list[Path]:
     folder = Path(os.environ.get("MEM0_DIR") or Path.home() / ".mem0")
     return [path] if (path := folder / _HISTORY).is_file() else []
 
 
-def _read(path: Path) -> Iterator[Record]:
+def _read_mem0(path: Path) -> Iterator[Record]:
     place = resolved(path)
     if is_folder(place):
-        yield from _folder(place)
+        yield from _read_folder(place)
     elif place.name == "storage.sqlite" and is_sqlite(place):
-        yield LeftOut(str(place), _PICKLED)
+        yield LeftOutRecord(str(place), _PICKLED)
     elif is_sqlite(place):
         with open_database(place, _TOOL, {"history": _REQUIRED}, optional=["messages"]) as database:
             yield from _history(database, place)
@@ -43,16 +43,16 @@ def _read(path: Path) -> Iterator[Record]:
         yield from _export(place)
 
 
-def _folder(folder: Path) -> Iterator[Record]:
-    vectors = sorted(found for pattern in _VECTORS for found in folder.glob(pattern))
+def _read_folder(folder: Path) -> Iterator[Record]:
+    vectors = sorted(path for pattern in _VECTORS for path in folder.glob(pattern))
     history = folder / _HISTORY
     if not vectors and not history.is_file():
         raise Invalid(f"{flat(str(folder))} has no {_HISTORY} of Mem0; name that file, or the JSON of get_all()")
-    yield from (LeftOut(str(found), _PICKLED) for found in vectors)
+    yield from (LeftOutRecord(str(path), _PICKLED) for path in vectors)
     if history.is_symlink():
-        yield LeftOut(str(history), "a link, which may lead out of the folder")
+        yield LeftOutRecord(str(history), "a link, which may lead out of the folder")
     elif history.is_file():
-        yield from _read(history)
+        yield from _read_mem0(history)
 
 
 def _history(database: Database, path: Path) -> Iterator[Record]:
@@ -64,18 +64,18 @@ def _history(database: Database, path: Path) -> Iterator[Record]:
     columns = (*_REQUIRED, *_TIMES, "is_deleted")
     for number, row in enumerate(database.rows("history", columns)):
         if newest.get(row["memory_id"]) == number:
-            yield _event(row, f"{path}:{text_of(row['memory_id'])}")
+            yield _history_record(row, f"{path}:{text_of(row['memory_id'])}")
     messages = sum(1 for _ in database.rows("messages", ["id"])) if "messages" in database.columns else 0
     if messages:
-        yield LeftOut(str(path), f"messages that memories were taken from: {messages}")
+        yield LeftOutRecord(str(path), f"messages that memories were taken from: {messages}")
 
 
-def _event(row: Mapping[str, Any], place: str) -> Record:
+def _history_record(row: Mapping[str, Any], place: str) -> Record:
     key, text = text_of(row["memory_id"]), text_of(row["new_memory"])
     if row["event"] == "DELETE" or row["is_deleted"]:
-        return LeftOut(place, "it was deleted there")
+        return LeftOutRecord(place, "it was deleted there")
     if not key or not text.strip():
-        return LeftOut(place, "it has no id, or no text that can be read")
+        return LeftOutRecord(place, "it has no id, or no text that can be read")
     created, updated = (moment_of(row[name]) for name in _TIMES)
     return MemoryRecord(key=key, title="", content=text, created=created, updated=updated, place=place)
 
@@ -86,28 +86,28 @@ def _export(path: Path) -> Iterator[Record]:
     items, relations = named.get("results", named.get("memories")), named.get("relations")
     if not isinstance(items, list):
         raise Invalid(f"{flat(str(path))} is no JSON of Mem0: it has no list of results, but {described(data)}")
-    records = {record.key: record for item in items if (record := _item(item, path))}
+    records = {record.key: record for item in items if (record := _item_record(item, path))}
     if items and not records:
         raise Invalid(f"{flat(str(path))} is no JSON of Mem0: its entries have no id and memory")
     yield from records.values()
     if len(records) < len(items):
-        yield LeftOut(
+        yield LeftOutRecord(
             str(path), f"entries that have no id and memory, or the id of another: {len(items) - len(records)}"
         )
     if isinstance(relations, list) and relations:
-        yield LeftOut(str(path), f"relations of its graph: {len(relations)}")
+        yield LeftOutRecord(str(path), f"relations of its graph: {len(relations)}")
 
 
-def _item(item: Any, path: Path) -> MemoryRecord | None:
+def _item_record(item: Any, path: Path) -> MemoryRecord | None:
     match item:
         case {"id": str(key), "memory": str(text)} if key and text.strip():
-            metadata = found if isinstance(found := item.get("metadata"), dict) else {}
-            given = [item.get("user_id"), item.get("agent_id"), *_categories(item), *_categories(metadata)]
+            metadata = metadata_value if isinstance(metadata_value := item.get("metadata"), dict) else {}
+            tags = [item.get("user_id"), item.get("agent_id"), *_categories(item), *_categories(metadata)]
             return MemoryRecord(
                 key=key,
                 title="",
                 content=text,
-                tags=clean_tags([tag for tag in given if isinstance(tag, str)]),
+                tags=clean_tags([tag for tag in tags if isinstance(tag, str)]),
                 project=text_of(item.get("app_id")) or text_of(metadata.get("project")),
                 session=text_of(item.get("run_id")),
                 created=moment_of(item.get("created_at")),
@@ -121,10 +121,10 @@ def _categories(fields: Mapping[str, Any]) -> list[str]:
     return [text for name in ("category", "categories", "tags") for text in texts(fields.get(name))]
 
 
-MEM0 = Source(
+MEM0 = ImportSource(
     "mem0",
     "the memories of Mem0: its history.db, or the JSON of get_all()",
-    _find,
-    _read,
+    _find_mem0,
+    _read_mem0,
     takes="~/.mem0/history.db, or a JSON file with the list that get_all() returns as `results` or `memories`",
 )

@@ -18,7 +18,7 @@ from memories.models import RelationType
 from memoryhub.config.repository import is_folder, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
-from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Source
+from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record
 from memoryhub.transfer.sources.reading import files_below, read_settings
 from memoryhub.transfer.sources.texts import (
     TextFile,
@@ -50,13 +50,13 @@ _ATTACHMENT = re.compile(r"\.(?!md$)[A-Za-z]\w{1,5}$")
 _MARKDOWN_LINK = re.compile(r"\]\(<?([^()<>\n#]+\.md)(#[^()<>\n]*)?>?\)")
 
 
-def _find() -> list[Path]:
+def _find_vaults() -> list[Path]:
     lists = [path for place in _LISTS if (path := Path.home() / place / "obsidian.json").is_file()]
-    vaults = [vault for path in lists for vault in _listed(read_settings(path))]
+    vaults = [vault for path in lists for vault in _configured_vaults(read_settings(path))]
     return [vault for vault in dict.fromkeys(vaults) if is_folder(vault / _CONFIG)]
 
 
-def _listed(settings: dict[str, Any]) -> Iterator[Path]:
+def _configured_vaults(settings: dict[str, Any]) -> Iterator[Path]:
     vaults = settings.get("vaults")
     for vault in vaults.values() if isinstance(vaults, dict) else ():
         match vault:
@@ -65,7 +65,7 @@ def _listed(settings: dict[str, Any]) -> Iterator[Path]:
 
 
 @dataclass(slots=True)
-class _Note:
+class _ObsidianNote:
     path: Path
     # The path below the vault, without its extension
     name: str
@@ -73,7 +73,7 @@ class _Note:
     sections: dict[str, str] = field(default_factory=dict)
 
 
-def _read(path: Path) -> Iterator[Record]:
+def _read_vault(path: Path) -> Iterator[Record]:
     folder = resolved(path)
     if not folder.is_dir():
         raise Invalid(f"{flat(str(path))} is not a folder; name a vault of Obsidian")
@@ -92,37 +92,37 @@ class _Vault:
             if isinstance(name := read_settings(folder / _CONFIG / file).get(setting), str) and name.strip("/ ")
         ]
         # By the last part of their names
-        self._notes: dict[str, list[_Note]] = {}
+        self._notes: dict[str, list[_ObsidianNote]] = {}
         self._missing = 0
 
     # Twice: a link may lead to a note that comes later
     def read(self, folder: Path) -> Iterator[Record]:
-        notes: list[_Note] = []
-        others: Counter[str] = Counter()
-        for found in files_below(folder, wanted=is_visible, entered=is_visible):
-            if isinstance(found, LeftOut):
-                yield found
-            elif found.suffix.lower() != ".md":
-                others[found.suffix.lower() or found.name] += 1
+        notes: list[_ObsidianNote] = []
+        other_files: Counter[str] = Counter()
+        for file in files_below(folder, includes=is_visible, enters=is_visible):
+            if isinstance(file, LeftOutRecord):
+                yield file
+            elif file.suffix.lower() != ".md":
+                other_files[file.suffix.lower() or file.name] += 1
             else:
-                note = _Note(found, found.relative_to(self._folder).with_suffix("").as_posix())
+                note = _ObsidianNote(file, file.relative_to(self._folder).with_suffix("").as_posix())
                 notes.append(note)
         for note in notes:
             why = self._learn(note)
             if why:
-                yield LeftOut(str(note.path), why)
+                yield LeftOutRecord(str(note.path), why)
         changed = changed_times(self._folder, [f"{note.name}{note.path.suffix}" for note in notes])
         for note in notes:
             if note.sections:
                 yield from self._records(note, changed[f"{note.name}{note.path.suffix}"])
-        if others:
-            listed = ", ".join(f"{count} {ending}" for ending, count in sorted(others.items())[:_MOST_NAMED])
-            yield LeftOut(str(folder), f"files that are no notes: {listed}")
+        if other_files:
+            listed = ", ".join(f"{count} {ending}" for ending, count in sorted(other_files.items())[:_MOST_NAMED])
+            yield LeftOutRecord(str(folder), f"files that are no notes: {listed}")
         if self._missing:
-            yield LeftOut(str(folder), f"links to notes that do not exist: {self._missing}")
+            yield LeftOutRecord(str(folder), f"links to notes that do not exist: {self._missing}")
 
     # Return why the note is left out, or ""
-    def _learn(self, note: _Note) -> str:
+    def _learn(self, note: _ObsidianNote) -> str:
         try:
             text = read_markdown(note.path)
             why = self._refused(note, text)
@@ -134,52 +134,52 @@ class _Vault:
         for section in document.sections:
             key = self._key(note, section.key)
             for heading in ("", *reversed(section.headings)):
-                note.sections.setdefault(_plain(heading), key)
+                note.sections.setdefault(_plain_text(heading), key)
         if note.sections:
             self._notes.setdefault(note.name.rsplit("/", 1)[-1].casefold(), []).append(note)
         return "" if note.sections else "it has no text"
 
-    def _refused(self, note: _Note, text: str) -> str:
+    def _refused(self, note: _ObsidianNote, text: str) -> str:
         if any(folder in PurePosixPath(note.name).parents for folder in self._templates) or _PLACEHOLDER.search(
             without_code(text)
         ):
             return "it is a template"
         return "it is a drawing" if "excalidraw-plugin" in split_front_matter(text)[0] else ""
 
-    def _key(self, note: _Note, section: str) -> str:
+    def _key(self, note: _ObsidianNote, section: str) -> str:
         return "#".join(filter(None, (f"{self._folder.name}/{note.name}.md", section)))
 
-    def _records(self, note: _Note, changed: datetime) -> Iterator[MemoryRecord]:
+    def _records(self, note: _ObsidianNote, changed: datetime) -> Iterator[MemoryRecord]:
         text = read_markdown(note.path)
         matter, body = split_front_matter(text)
         document = parsed(text)
         file = _file(note, self._key(note, ""), matter, document.tags)
         created, updated = times_of(matter, changed)
         # Links of the front matter count for the first section
-        links = _links(text[: len(text) - len(body)])
+        links = _note_links(text[: len(text) - len(body)])
         for section in document.sections:
             # The title of a note is often its first heading too
             headings = section.headings[section.headings[:1] == (PurePosixPath(note.name).name,) :]
             title = BETWEEN_HEADINGS.join((file.title, *headings))
-            links += _links(section.text)
+            links += _note_links(section.text)
             tags = hash_tags(section.text)
             for record in part_records(file, section.key, title, section.text, tags):
                 relations = self._relations(note, record.key, links)
                 yield replace(record, created=created, updated=updated, relations=relations)
                 links = []
 
-    def _relations(self, note: _Note, key: str, links: list[WikiLink]) -> tuple[tuple[str, str], ...]:
+    def _relations(self, note: _ObsidianNote, key: str, links: list[WikiLink]) -> tuple[tuple[str, str], ...]:
         keys: dict[str, None] = {}
         for link in links:
             target = self._target(note, link.note) if link.note else note
             if target is None:
                 self._missing += not _ATTACHMENT.search(link.note)
             else:
-                keys[target.sections.get(_plain(link.heading), target.sections[""])] = None
+                keys[target.sections.get(_plain_text(link.heading), target.sections[""])] = None
         return tuple((RelationType.RELATED_TO.value, other) for other in keys if other != key)
 
     # The nearest to the top, unless the link names folders
-    def _target(self, note: _Note, link: str) -> _Note | None:
+    def _target(self, note: _ObsidianNote, link: str) -> _ObsidianNote | None:
         name = link.removesuffix(".md").strip("/").casefold()
         alike = self._notes.get(name.rsplit("/", 1)[-1], [])
         beside = normpath(f"{PurePosixPath(note.name).parent.as_posix()}/{name}").casefold()
@@ -193,7 +193,7 @@ class _Vault:
         )
 
 
-def _file(note: _Note, key: str, matter: dict[str, Any], tags: list[str]) -> TextFile:
+def _file(note: _ObsidianNote, key: str, matter: dict[str, Any], tags: list[str]) -> TextFile:
     name = PurePosixPath(note.name).name
     aliases = ", ".join(texts(matter.get("aliases") or matter.get("alias")))
     return TextFile(
@@ -206,7 +206,7 @@ def _file(note: _Note, key: str, matter: dict[str, Any], tags: list[str]) -> Tex
     )
 
 
-def _links(text: str) -> list[WikiLink]:
+def _note_links(text: str) -> list[WikiLink]:
     markdown = [
         WikiLink(unquote(note), unquote(heading).lstrip("#"))
         for note, heading in _MARKDOWN_LINK.findall(without_code(text))
@@ -215,8 +215,8 @@ def _links(text: str) -> list[WikiLink]:
     return [*wiki_links(text), *markdown]
 
 
-def _plain(heading: str) -> str:
+def _plain_text(heading: str) -> str:
     return " ".join(re.findall(r"\w+", heading.rsplit("#", 1)[-1].casefold()))
 
 
-OBSIDIAN = Source("obsidian", "the notes of an Obsidian vault, with their links", _find, _read)
+OBSIDIAN = ImportSource("obsidian", "the notes of an Obsidian vault, with their links", _find_vaults, _read_vault)

@@ -18,7 +18,7 @@ from memoryhub.config.repository import is_folder
 from memoryhub.core.errors import Invalid
 from memoryhub.core.foreign_files import open_foreign, read_foreign
 from memoryhub.core.text import flat
-from memoryhub.transfer.records import LeftOut
+from memoryhub.transfer.records import LeftOutRecord
 
 # Bytes of a file that is read whole, and of one line of JSON
 MAX_FILE = 64 * 2**20
@@ -50,13 +50,13 @@ def json_values(path: Path) -> Iterator[tuple[int, Any]]:
             is_long = len(line) == MAX_LINE and not line.endswith(b"\n")
             if is_long:
                 _skip_line(file)
-            values = [None] if is_long else list(_values(line))
-            if number == 1 and values == [None] and (whole := _whole(file)) is not None:
+            values = [None] if is_long else list(_decoded_values(line))
+            if number == 1 and values == [None] and (whole := _whole_file(file)) is not None:
                 values = [whole]
             yield from ((number, value) for value in values)
 
 
-def _values(line: bytes) -> Iterator[Any]:
+def _decoded_values(line: bytes) -> Iterator[Any]:
     decoder, text, at = json.JSONDecoder(), line.decode("utf-8-sig", "replace").strip(), 0
     while at < len(text):
         try:
@@ -70,7 +70,7 @@ def _values(line: bytes) -> Iterator[Any]:
 
 
 # The value that a whole file has, which is read to its end; None if it is too large or has none
-def _whole(file: BinaryIO) -> Any:
+def _whole_file(file: BinaryIO) -> Any:
     if os.fstat(file.fileno()).st_size > MAX_FILE:
         return None
     at = file.tell()
@@ -147,7 +147,7 @@ def _unpacked(raw: bytes, path: Path) -> bytes:
     return unpacked
 
 
-class Export:
+class ToolExport:
     """The lists of rows in a JSON export, read as the tables of a database."""
 
     def __init__(self, path: Path, tables: Mapping[str, str], tool: str) -> None:
@@ -179,7 +179,7 @@ class Export:
         rows = sorted(self._lists.get(table, []), key=lambda row: [_sortable(row.get(name)) for name in columns])
         yield from ({name: row.get(name) for name in names} for row in rows)
 
-    def joined(self, exports: Iterable[Export]) -> Export:
+    def joined(self, exports: Iterable[ToolExport]) -> ToolExport:
         """Add the rows of other exports to this one, and return it."""
         for export in exports:
             self.left_out += export.left_out
@@ -296,7 +296,7 @@ def _unreadable(path: Path, error: OSError) -> Invalid:
 Wanted = Callable[[PurePosixPath], bool]
 
 
-def files_below(folder: Path, *, wanted: Wanted, entered: Wanted) -> Iterator[Path | LeftOut]:
+def files_below(folder: Path, *, includes: Wanted, enters: Wanted) -> Iterator[Path | LeftOutRecord]:
     """Yield the wanted files in a stable order, and what is left out; both conditions get the path below the folder.
 
     Raises:
@@ -308,34 +308,36 @@ def files_below(folder: Path, *, wanted: Wanted, entered: Wanted) -> Iterator[Pa
     while stack:
         below = stack.pop()
         entries = _entries(folder / below, room)
-        if isinstance(entries, LeftOut):
+        if isinstance(entries, LeftOutRecord):
             yield entries
             continue
         room -= len(entries)
         if room < 0:
             raise Invalid(f"{flat(str(folder))} has more than {MAX_ENTRIES:,} files; name a smaller folder")
         folders = [below / entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-        stack += filter(entered, reversed(folders))
-        yield from _files(folder, below, entries, wanted, entered)
+        stack += filter(enters, reversed(folders))
+        yield from _files_in(folder, below, entries, includes, enters)
 
 
-def _files(
-    folder: Path, below: PurePosixPath, entries: list[os.DirEntry[str]], wanted: Wanted, entered: Wanted
-) -> Iterator[Path | LeftOut]:
+def _files_in(
+    folder: Path, below: PurePosixPath, entries: list[os.DirEntry[str]], includes: Wanted, enters: Wanted
+) -> Iterator[Path | LeftOutRecord]:
     for entry in entries:
         path = below / entry.name
         if entry.is_file(follow_symlinks=False):
-            if wanted(path):
+            if includes(path):
                 yield folder / path
-        elif not entry.is_dir(follow_symlinks=False) and (wanted(path) or (entered(path) and is_folder(folder / path))):
-            yield LeftOut(entry.path, "a link, which may lead out of the folder, or not a file")
+        elif not entry.is_dir(follow_symlinks=False) and (
+            includes(path) or (enters(path) and is_folder(folder / path))
+        ):
+            yield LeftOutRecord(entry.path, "a link, which may lead out of the folder, or not a file")
 
 
-def _entries(folder: Path, room: int) -> list[os.DirEntry[str]] | LeftOut:
+def _entries(folder: Path, room: int) -> list[os.DirEntry[str]] | LeftOutRecord:
     if len(folder.parts) > MAX_DEPTH:
-        return LeftOut(str(folder), f"it is more than {MAX_DEPTH} levels deep")
+        return LeftOutRecord(str(folder), f"it is more than {MAX_DEPTH} levels deep")
     try:
         with os.scandir(folder) as entries:
             return sorted(islice(entries, room + 1), key=lambda entry: entry.name)
     except OSError as error:
-        return LeftOut(str(folder), f"it can't be read: {error.strerror}")
+        return LeftOutRecord(str(folder), f"it can't be read: {error.strerror}")

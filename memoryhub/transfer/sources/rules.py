@@ -9,7 +9,7 @@ from memories.importing.files import MARKDOWN, SKIPPED_FOLDERS, changed_times
 from memoryhub.config.repository import is_file, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
-from memoryhub.transfer.records import LeftOut, Record, Source
+from memoryhub.transfer.records import ImportSource, LeftOutRecord, Record
 from memoryhub.transfer.sources.reading import Wanted, files_below
 from memoryhub.transfer.sources.texts import TextFile, base_of, current_repository, rule_records, section_records
 
@@ -19,7 +19,7 @@ def enters_repository(path: PurePosixPath) -> bool:
     return path.name not in SKIPPED_FOLDERS and not path.name.startswith(".")
 
 
-def repository_files(path: Path, *, wanted: Wanted, entered: Wanted, named: str) -> Iterator[TextFile | LeftOut]:
+def repository_files(path: Path, *, includes: Wanted, enters: Wanted, named: str) -> Iterator[TextFile | LeftOutRecord]:
     """Yield the files below a folder of a repository, each once; a link to a file of the repository is that file.
 
     Raises:
@@ -27,12 +27,12 @@ def repository_files(path: Path, *, wanted: Wanted, entered: Wanted, named: str)
     """
     folder = resolved(path)
     base = base_of(folder)
-    entries = list(files_below(folder, wanted=wanted, entered=entered))
+    entries = list(files_below(folder, includes=includes, enters=enters))
     if not entries:
         raise Invalid(f"there is no {named} in {flat(str(path))}")
     files = {entry: base.title_of(entry) for entry in entries if isinstance(entry, Path)}
     for entry in entries:
-        target = file_within(base.folder, Path(entry.place)) if isinstance(entry, LeftOut) else entry
+        target = file_within(base.folder, Path(entry.place)) if isinstance(entry, LeftOutRecord) else entry
         if target is None or (target is not entry and target in files):
             yield _left_out(entry, files.get(target) if target else None)
         elif target is not entry:
@@ -49,25 +49,25 @@ def file_within(folder: Path, path: Path) -> Path | None:
     return target if is_inside and target.suffix.lower() in MARKDOWN and is_file(target) else None
 
 
-def _left_out(entry: Path | LeftOut, title: str | None) -> LeftOut:
-    place, why = (entry.place, entry.why) if isinstance(entry, LeftOut) else (str(entry), "")
-    return LeftOut(place, f"a link to {title}, which is imported itself" if title else why)
+def _left_out(entry: Path | LeftOutRecord, title: str | None) -> LeftOutRecord:
+    place, why = (entry.place, entry.why) if isinstance(entry, LeftOutRecord) else (str(entry), "")
+    return LeftOutRecord(place, f"a link to {title}, which is imported itself" if title else why)
 
 
 def _read_agents(path: Path) -> Iterator[Record]:
     files = repository_files(
-        path, wanted=lambda file: file.name == "AGENTS.md", entered=enters_repository, named="AGENTS.md"
+        path, includes=lambda file: file.name == "AGENTS.md", enters=enters_repository, named="AGENTS.md"
     )
     for file in files:
-        yield from [file] if isinstance(file, LeftOut) else section_records(file)
+        yield from [file] if isinstance(file, LeftOutRecord) else section_records(file)
 
 
 def _read_cursor(path: Path) -> Iterator[Record]:
     files = repository_files(
-        path, wanted=_is_cursor_rule, entered=_enters_cursor, named=".cursorrules and no .cursor/rules/*.mdc"
+        path, includes=_is_cursor_rule, enters=_enters_cursor, named=".cursorrules and no .cursor/rules/*.mdc"
     )
     for file in files:
-        if isinstance(file, LeftOut):
+        if isinstance(file, LeftOutRecord):
             yield file
         else:
             yield from rule_records(file, globs="globs") if file.path.suffix == ".mdc" else section_records(file)
@@ -87,7 +87,9 @@ def _enters_cursor(path: PurePosixPath) -> bool:
     return path.name == ".cursor" or enters_repository(path)
 
 
-AGENTS_MD = Source("agents-md", "the AGENTS.md files of a repository, as guidelines", current_repository, _read_agents)
-CURSOR_RULES = Source(
+AGENTS_MD = ImportSource(
+    "agents-md", "the AGENTS.md files of a repository, as guidelines", current_repository, _read_agents
+)
+CURSOR_RULES = ImportSource(
     "cursor-rules", "the rules of Cursor in a repository, as guidelines", current_repository, _read_cursor
 )

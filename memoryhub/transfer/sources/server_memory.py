@@ -13,7 +13,7 @@ from typing import Any
 from memories.importing.files import changed_times
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
-from memoryhub.transfer.records import LeftOut, MemoryRecord, Record, Source
+from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record
 from memoryhub.transfer.sources.databases import moment_of, text_of
 from memoryhub.transfer.sources.reading import json_values
 from memoryhub.transfer.sources.texts import clean_tags, own_relation
@@ -25,7 +25,7 @@ _TEXTS = ("content", "text", "observation")
 _BROKEN = "lines that are cut off, too long or no JSON"
 
 
-def _find() -> list[Path]:
+def _find_graphs() -> list[Path]:
     # Beside the program, unless the client's settings name a file: where npx and npm -g install it
     places = [Path(os.environ["MEMORY_FILE_PATH"])] if os.environ.get("MEMORY_FILE_PATH") else []
     places += Path.home().glob(f".npm/_npx/*/{_PACKAGE}")
@@ -47,15 +47,15 @@ class _Entity:
     def add(self, entity: Mapping[str, Any]) -> int:
         """Add the observations of an entry, and return how many have no text."""
         self.type = self.type or text_of(entity.get("entityType"))
-        self.created = self.created or _moment(entity, _CREATED)
-        self.updated = _moment(entity, _UPDATED) or self.updated
+        self.created = self.created or _parsed_moment(entity, _CREATED)
+        self.updated = _parsed_moment(entity, _UPDATED) or self.updated
         listed = entity.get("observations")
         missing = 0
         for observation in listed if isinstance(listed, list) else []:
             text = observation
             if isinstance(observation, dict):
                 text = next(filter(None, (text_of(observation.get(name)) for name in _TEXTS)), "")
-                self.times += filter(None, [_moment(observation, _CREATED)])
+                self.times += filter(None, [_parsed_moment(observation, _CREATED)])
             if isinstance(text, str) and text.strip():
                 self.texts[text] = None
             else:
@@ -69,7 +69,7 @@ class _Graph:
     entities: dict[str, _Entity] = field(default_factory=dict)
     # By the entity that they begin at: (relation, other end)
     relations: dict[str, dict[tuple[str, str], None]] = field(default_factory=dict)
-    left_out: list[LeftOut] = field(default_factory=list)
+    left_out: list[LeftOutRecord] = field(default_factory=list)
     unknown: Counter[str] = field(default_factory=Counter)
 
     def add(self, number: int, value: Any) -> None:
@@ -93,26 +93,26 @@ class _Graph:
     def _add_entity(self, place: str, name: str, value: Mapping[str, Any]) -> None:
         if name in self.entities:
             self.left_out.append(
-                LeftOut(place, "an entry of a name that is there already: its texts are added to that")
+                LeftOutRecord(place, "an entry of a name that is there already: its texts are added to that")
             )
         entity = self.entities.setdefault(name, _Entity(name, place))
         if missing := entity.add(value):
-            self.left_out.append(LeftOut(place, f"observations without a text: {missing}"))
+            self.left_out.append(LeftOutRecord(place, f"observations without a text: {missing}"))
 
     def records(self) -> Iterator[Record]:
         relations = dict(self.relations)
         changed = changed_times(self.path.parent, [self.path.name])[self.path.name]
         for name, entity in self.entities.items():
-            yield _record(entity, list(relations.pop(name, {})), self.entities, changed)
+            yield _entity_record(entity, list(relations.pop(name, {})), self.entities, changed)
         for start, ends in relations.items():
-            yield LeftOut(str(self.path), f"relations of {start[:80]!r}, which is no entity: {len(ends)}")
+            yield LeftOutRecord(str(self.path), f"relations of {start[:80]!r}, which is no entity: {len(ends)}")
         yield from self.left_out
         for kind, count in self.unknown.items():
             what = f"of the unknown type {kind!r}" if kind else "that are no entity and no relation"
-            yield LeftOut(str(self.path), f"entries {what}: {count}")
+            yield LeftOutRecord(str(self.path), f"entries {what}: {count}")
 
 
-def _read(path: Path) -> Iterator[Record]:
+def _read_graphs(path: Path) -> Iterator[Record]:
     graph, broken = _Graph(path), []
     for number, value in json_values(path):
         if value is None:
@@ -123,7 +123,7 @@ def _read(path: Path) -> Iterator[Record]:
         raise Invalid(f"{flat(str(path))} has no entity and no relation of server-memory")
     yield from graph.records()
     if broken:
-        yield LeftOut(f"{path}:{broken[0]}", f"{_BROKEN}: {len(broken)}")
+        yield LeftOutRecord(f"{path}:{broken[0]}", f"{_BROKEN}: {len(broken)}")
 
 
 # Older files, and those of other servers, do not say so
@@ -132,11 +132,11 @@ def _is_entity(value: Mapping[str, Any]) -> bool:
     return bool(kind == "entity")
 
 
-def _moment(values: Mapping[str, Any], names: tuple[str, ...]) -> datetime | None:
+def _parsed_moment(values: Mapping[str, Any], names: tuple[str, ...]) -> datetime | None:
     return next(filter(None, (moment_of(values.get(name)) for name in names)), None)
 
 
-def _record(
+def _entity_record(
     entity: _Entity, relations: list[tuple[str, str]], entities: Mapping[str, _Entity], changed: datetime
 ) -> MemoryRecord:
     # The names of relations are free there; the text keeps them
@@ -154,10 +154,10 @@ def _record(
     )
 
 
-SERVER_MEMORY = Source(
+SERVER_MEMORY = ImportSource(
     "server-memory",
     "the knowledge graph of MCP's reference memory server",
-    _find,
-    _read,
+    _find_graphs,
+    _read_graphs,
     takes="a file of JSON such as memory.jsonl, which MEMORY_FILE_PATH names in the client's settings",
 )

@@ -18,7 +18,7 @@ from memories.schemas import MAX_CONTENT
 from memoryhub.config.repository import find_repository, resolved, working_folder
 from memoryhub.core.errors import Invalid
 from memoryhub.core.secrets.cleaning import private_spans
-from memoryhub.transfer.records import LeftOut, MemoryRecord, Record
+from memoryhub.transfer.records import LeftOutRecord, MemoryRecord, Record
 
 _MAX_TAGS = 32
 _MAX_TAG = 64
@@ -48,7 +48,7 @@ def section_records(file: TextFile) -> Iterator[Record]:
     try:
         document = parsed(read_markdown(file.path))
     except Invalid as error:
-        yield LeftOut(str(file.path), error.message)
+        yield LeftOutRecord(str(file.path), error.message)
         return
     for section in document.sections:
         title = BETWEEN_HEADINGS.join((file.title, *section.headings))
@@ -60,7 +60,7 @@ def rule_records(file: TextFile, *, globs: str) -> Iterator[Record]:
     try:
         matter, body = split_front_matter(read_markdown(file.path))
     except Invalid as error:
-        yield LeftOut(str(file.path), error.message)
+        yield LeftOutRecord(str(file.path), error.message)
         return
     applies = ", ".join(f"`{pattern}`" for pattern in texts(matter.get(globs)))
     content = "\n\n".join(part for part in (applies and f"Applies to {applies}.", body.strip()) if part)
@@ -68,7 +68,7 @@ def rule_records(file: TextFile, *, globs: str) -> Iterator[Record]:
     if body.strip():
         yield from part_records(file, "", BETWEEN_HEADINGS.join(filter(None, (file.title, description))), content)
     else:
-        yield LeftOut(str(file.path), "it has no text")
+        yield LeftOutRecord(str(file.path), "it has no text")
 
 
 def part_records(file: TextFile, key: str, title: str, text: str, tags: Sequence[str] = ()) -> Iterator[MemoryRecord]:
@@ -167,5 +167,5 @@ def is_visible(path: PurePosixPath) -> bool:
 
 def own_relation(name: str) -> str:
     """Return a relation of the hub for another tool's name of one: ``related_to`` if the hub has none of that name."""
-    own = name.strip().lower().replace(" ", "_")
-    return own if own in RelationType.values else RelationType.RELATED_TO.value
+    name_of_relation = name.strip().lower().replace(" ", "_")
+    return name_of_relation if name_of_relation in RelationType.values else RelationType.RELATED_TO.value
