@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from governance.imports import begin_import, end_import, in_batch
+from governance.imports import ImportRun
 from memories.duplicates import Existing, ExistingMemories, current_topic
 from memories.events import MEMORY_WRITTEN, MemoryWritten
 from memories.importing import count_repeated, delete_repeated
@@ -167,6 +167,7 @@ class ProjectImport:
         self._rule_hashes: set[str] = set()
         # (topic of the source, relation, topic of the target)
         self._relations: list[tuple[str, str, str]] = []
+        self._run: ImportRun | None = None
 
     def preview(self, records: Sequence[Record]) -> None:
         exists = self.report.project in list_projects()
@@ -182,24 +183,28 @@ class ProjectImport:
         with _opened(self.report.project):
             sessions = self._sessions(records)
             memories = self._memories(records)
-            if self.report.changes and self.report.batch is None:
-                self.report.batch = begin_import(tool=self._tool, place=place)
-            if self.report.batch is None:
+            if not self.report.changes:
                 return
+            self._run = self._run or ImportRun(self._tool, place)
             session_of = {topic_of(self._tool, record.key): self._session(record) for record in _memories_of(records)}
-            with in_batch(self._tool, self.report.batch):
+            with self._recording(self._run):
                 for planned in sessions:
                     self._attempt(planned, lambda of: record_past_session(planned=of))
                 self._write(memories, session_of)
 
     def finish(self) -> None:
         report = self.report
-        if report.batch is None:
+        if self._run is None:
             return
-        with _opened(report.project), in_batch(self._tool, report.batch):
+        with _opened(report.project), self._recording(self._run):
             report.relations = _relate(self._relations)
             report.replaced = delete_repeated(self._rule_hashes)
-            end_import(report.batch, report.counts)
+            report.batch = self._run.end(report.counts)
+
+    @contextmanager
+    def _recording(self, run: ImportRun) -> Iterator[None]:
+        with run.recording(), use_origin(source="import", actor=f"import:{self._tool}"):
+            yield
 
     # By session, which is in the header of an event
     def _write(self, commands: Sequence[ImportedMemory], session_of: dict[str, str]) -> None:
