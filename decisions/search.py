@@ -20,7 +20,7 @@ from memories.models import EndType
 from memories.search.pipeline import define_notes
 from memories.search.text import define_source_hint
 from memories.search.weights import define_demotion, define_successors
-from memories.selectors.relations import SUPERSEDED_WEIGHT, define_successor, define_superseded
+from memories.superseded import SUPERSEDED_WEIGHT, define_successor, define_superseded
 from memoryhub.core import clock
 from memoryhub.core.events.projection import Event
 from memoryhub.core.log.quarantine import OUTSIDE

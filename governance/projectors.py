@@ -26,7 +26,6 @@ from memoryhub.core.entities import find_entities
 from memoryhub.core.errors import Forbidden
 from memoryhub.core.events.projection import Event, project_headers, projects
 from memoryhub.core.log import PAYLOAD_ERASED, PAYLOAD_REDACTED, PayloadErased, PayloadRedacted
-from memoryhub.core.log.event_view import entity_of
 from memoryhub.core.log.quarantine import (
     QUARANTINE_LIFTED,
     QUARANTINE_PLACED,
@@ -34,6 +33,7 @@ from memoryhub.core.log.quarantine import (
     QuarantinePlaced,
     outside_quarantine,
 )
+from memoryhub.core.log.read import entity_of
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS

@@ -68,11 +68,11 @@ def load_guidelines() -> list[Outcome]:
 
     Adds missing ones, restores what ``remove_guidelines`` deleted, and updates those whose text has changed.
     """
-    wanted = guidelines()
+    commands = guidelines()
     with use_store(GLOBAL_STORE, create=True), use_origin(actor=ACTOR), log.transaction():
-        written = _written(list(wanted))
-        outcomes = [_updated(guideline, wanted[key]) for key, guideline in written.items()]
-        return [*_add({key: command for key, command in wanted.items() if key not in written}), *outcomes]
+        written = _written(list(commands))
+        outcomes = [_updated(guideline, commands[key]) for key, guideline in written.items()]
+        return [*_add({key: command for key, command in commands.items() if key not in written}), *outcomes]
 
 
 def remove_guidelines() -> list[Outcome]:
@@ -103,15 +103,15 @@ def _command(entry: Mapping[str, Any]) -> MemoryWrite:
 
 
 def _written(keys: list[str]) -> dict[str, _Guideline]:
-    found = dict(RawEvent.objects.filter(idempotency_key__in=keys).values_list("idempotency_key", "position"))
-    ids = list(found.values())
+    positions = dict(RawEvent.objects.filter(idempotency_key__in=keys).values_list("idempotency_key", "position"))
+    ids = list(positions.values())
     memories = Memory.objects.in_bulk(ids)
     edits = MemoryVersion.objects.filter(memory_id__in=ids).exclude(actor=ACTOR)
     edited = set(edits.values_list("memory_id", flat=True))
     removed = _removed_here(ids)
     return {
         key: _Guideline(memory_id, memories.get(memory_id), memory_id in edited, memory_id in removed)
-        for key, memory_id in found.items()
+        for key, memory_id in positions.items()
     }
 
 
@@ -122,8 +122,8 @@ def _removed_here(ids: list[int]) -> set[int]:
     return {streams[stream] for stream, actor in last.items() if actor == ACTOR}
 
 
-def _add(wanted: Mapping[str, MemoryWrite]) -> list[Outcome]:
-    commands = list(wanted.values())
+def _add(missing: Mapping[str, MemoryWrite]) -> list[Outcome]:
+    commands = list(missing.values())
     return [_outcome_of(result) for result in write_memories(commands=commands)]
 
 
@@ -131,32 +131,32 @@ def _outcome_of(result: WriteResult) -> Outcome:
     return Outcome(result.title, Done.ADDED if result.status is WriteStatus.CREATED else Done.TAKEN, result.id)
 
 
-def _updated(guideline: _Guideline, wanted: MemoryWrite) -> Outcome:
-    name = guideline.memory.title if guideline.memory else wanted.title
-    return Outcome(name, _update(guideline, wanted), guideline.id)
+def _updated(guideline: _Guideline, command: MemoryWrite) -> Outcome:
+    name = guideline.memory.title if guideline.memory else command.title
+    return Outcome(name, _update(guideline, command), guideline.id)
 
 
-def _update(guideline: _Guideline, wanted: MemoryWrite) -> Done:
+def _update(guideline: _Guideline, command: MemoryWrite) -> Done:
     if guideline.memory is None or (guideline.memory.deleted_at and not guideline.removed):
         return Done.DELETED
     if guideline.memory.deleted_at:
-        return _restore(guideline.memory, wanted)
+        return _restore(guideline.memory, command)
     if guideline.edited:
         return Done.EDITED
-    return Done.RENEWED if _renew(guideline.memory, wanted) else Done.UNCHANGED
+    return Done.RENEWED if _renew(guideline.memory, command) else Done.UNCHANGED
 
 
-def _restore(memory: Memory, wanted: MemoryWrite) -> Done:
+def _restore(memory: Memory, command: MemoryWrite) -> Done:
     try:
         restore_memory(command=MemoryRestore(id=memory.id, scope=MemoryScope.GLOBAL))
     except Conflict:
         return Done.TAKEN
-    _renew(memory, wanted)
+    _renew(memory, command)
     return Done.RESTORED
 
 
-def _renew(memory: Memory, wanted: MemoryWrite) -> bool:
-    fields = wanted.model_dump(include={"title", "content", "type", "tags", "attributes"})
+def _renew(memory: Memory, command: MemoryWrite) -> bool:
+    fields = command.model_dump(include={"title", "content", "type", "tags", "attributes"})
     current = Existing.of(memory)
     if not current.differs(MemoryState(**{**current.state.columns(), **fields})):
         return False

@@ -7,11 +7,12 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
+from itertools import chain
 from typing import Any
 
-from memories.events import MemoryState, MemoryWritten, ReviewStatus
+from memories.events import ACCEPTED, MemoryState, MemoryWritten, ReviewStatus
 from memories.models import Memory, MemoryScope, ReviewState
-from memories.projectors import ACCEPTED, content_hash
+from memories.projectors import content_hash
 from memories.schemas import SimilarMemory
 from memories.search.index import has_full_text, text_index
 from memories.search.text import STOP_WORDS, folded
@@ -22,18 +23,17 @@ from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import upsert
 from memoryhub.core.stores.routing import current_alias
 
-_PLAIN = ("kind", "type", "scope", "title", "content", "topic_key", "author", "source")
 _JSON = ("tags", "resource_links", "attributes")
 _REVIEW = ("review", "review_reason", "accepted_version")
-_COLUMNS = ("id", "version", "session_id", *_REVIEW, *_PLAIN, *_JSON)
+_COLUMNS = ("id", "version", "session_id", *_REVIEW, *MemoryState.model_fields)
 
 # The namespace of topics and titles: a scope, and the session id where the scope is a session
-Place = tuple[str, str]
+Namespace = tuple[str, str]
 
 
-def place_of(state: MemoryState, session_id: str) -> Place:
+def namespace_of(state: MemoryState, session_id: str) -> Namespace:
     """Return the namespace in which the names of ``state`` are unique when ``session_id`` writes it."""
-    return (state.scope, session_id if state.scope is MemoryScope.SESSION else "")
+    return state.scope, session_id if state.scope is MemoryScope.SESSION else ""
 
 
 class Existing:
@@ -55,8 +55,9 @@ class Existing:
 
     def differs(self, state: MemoryState) -> bool:
         """Return whether ``state`` sets any field to a new value; the author is ignored."""
-        mine, given = self.state.columns(), state.columns()
-        return any(mine[name] != given[name] for name in state.model_fields_set & set(mine) - {"author"})
+        before = self.state.columns()
+        after = state.columns()
+        return any(before[name] != after[name] for name in state.model_fields_set & set(before) - {"author"})
 
     def revised(self, state: MemoryState, status: ReviewStatus | None) -> None:
         self.status = status or ACCEPTED
@@ -84,18 +85,21 @@ def remember_topics(topics: Mapping[str, int]) -> None:
 
 def current_topic(topic: str) -> str:
     """Return the key that a topic has since a redaction, otherwise the topic itself."""
-    place = env.home_text(), current_alias.get() or ""
-    if not place[1]:
+    alias = current_alias.get()
+    if not alias:
         return topic
-    read_at, ids = _redacted_topics.get(place, (0.0, None))
+    cache_key = env.home_text(), alias
+    read_at, ids = _redacted_topics.get(cache_key, (0.0, None))
     if ids is None or time.monotonic() - read_at > _CACHE_SECONDS:
         remembered = rows.fetch("SELECT key, value FROM store_meta WHERE key LIKE %s", [f"{_TOPIC}%"])
         ids = {key.removeprefix(_TOPIC): int(value) for key, value in remembered}
         if len(_redacted_topics) >= _MAX_CACHED:
             _redacted_topics.clear()
-        _redacted_topics[place] = time.monotonic(), ids
+        _redacted_topics[cache_key] = time.monotonic(), ids
     memory_id = ids.get(_topic_digest(topic)) if ids else None
-    return (memory_id and Memory.objects.filter(id=memory_id).values_list("topic_key", flat=True).first()) or topic
+    if memory_id is None:
+        return topic
+    return Memory.objects.filter(id=memory_id).values_list("topic_key", flat=True).first() or topic
 
 
 def _topic_digest(topic: str) -> str:
@@ -104,11 +108,9 @@ def _topic_digest(topic: str) -> str:
 
 
 def review_status_of(memory: Memory) -> ReviewStatus:
-    return _review_status(memory.review, memory.review_reason, memory.accepted_version)
-
-
-def _review_status(review: str, reason: str, accepted_version: int | None) -> ReviewStatus:
-    return ReviewStatus(state=ReviewState(review), reason=reason, accepted_version=accepted_version)
+    return ReviewStatus(
+        state=ReviewState(memory.review), reason=memory.review_reason, accepted_version=memory.accepted_version
+    )
 
 
 class ExistingMemories:
@@ -122,57 +124,59 @@ class ExistingMemories:
         self._by_topic: dict[tuple[object, ...], Existing] = {}
         self._by_hash: dict[tuple[object, ...], Existing] = {}
         self._by_title: dict[tuple[object, ...], Existing] = {}
-        for row in _fetch(states):
-            self._index(_existing(row))
+        for existing in _fetch(states):
+            self._index(existing)
 
     def of_topic(self, state: MemoryState) -> Existing | None:
-        return self._by_topic.get((self._place(state), state.topic_key)) if state.topic_key else None
+        return self._by_topic.get((self._namespace(state), state.topic_key))
 
     def of_content(self, state: MemoryState) -> Existing | None:
-        return self._by_hash.get((self._place(state), state.kind, content_hash(state.content)))
+        return self._by_hash.get((self._namespace(state), state.kind, content_hash(state.content)))
 
     def of_title(self, state: MemoryState) -> Existing | None:
-        return self._by_title.get((self._place(state), state.kind, state.title))
+        return self._by_title.get((self._namespace(state), state.kind, state.title))
+
+    def named_like(self, state: MemoryState) -> Existing | None:
+        """Return the memory with the topic of ``state``; without a topic, the one with its title."""
+        return self.of_topic(state) if state.topic_key else self.of_title(state)
 
     def add(self, memory_id: int, written: MemoryWritten) -> None:
         self._index(Existing(memory_id, 1, self._session_id, written, written.review or ACCEPTED))
 
-    def _place(self, state: MemoryState) -> Place:
-        return place_of(state, self._session_id)
+    def _namespace(self, state: MemoryState) -> Namespace:
+        return namespace_of(state, self._session_id)
 
     def _index(self, existing: Existing) -> None:
         state = existing.state
-        place = place_of(state, existing.session_id)
+        namespace = namespace_of(state, existing.session_id)
         if state.topic_key:
-            self._by_topic[place, state.topic_key] = existing
-        self._by_hash.setdefault((place, state.kind, content_hash(state.content)), existing)
-        self._by_title.setdefault((place, state.kind, state.title), existing)
+            self._by_topic[namespace, state.topic_key] = existing
+        self._by_hash.setdefault((namespace, state.kind, content_hash(state.content)), existing)
+        self._by_title.setdefault((namespace, state.kind, state.title), existing)
 
 
-def _fetch(states: Sequence[MemoryState]) -> list[tuple[Any, ...]]:
-    topics = [state.topic_key for state in states if state.topic_key]
-    others = [state for state in states if not state.topic_key]
-    wanted = {
-        "topic_key": topics,
-        "content_hash": [content_hash(state.content) for state in others],
-        "title": [state.title for state in others],
-    }
+# Plain SQL: every write runs it
+def _fetch(states: Sequence[MemoryState]) -> list[Existing]:
     if not states:
         return []
-    conditions = [f"{column} IN ({', '.join(['%s'] * len(values))})" for column, values in wanted.items() if values]
-    return rows.fetch(
+    without_topic = [state for state in states if not state.topic_key]
+    values_of = {
+        "topic_key": [state.topic_key for state in states if state.topic_key],
+        "content_hash": [content_hash(state.content) for state in without_topic],
+        "title": [state.title for state in without_topic],
+    }
+    conditions = [f"{column} IN ({', '.join(['%s'] * len(values))})" for column, values in values_of.items() if values]
+    matches = rows.fetch(
         f"SELECT {', '.join(_COLUMNS)} FROM memories_memory "
         f"WHERE deleted_at IS NULL AND id {OUTSIDE} AND ({' OR '.join(conditions)}) ORDER BY id",
-        [value for values in wanted.values() for value in values],
+        list(chain.from_iterable(values_of.values())),
     )
+    return [_existing(dict(zip(_COLUMNS, row, strict=True))) for row in matches]
 
 
-def _existing(row: tuple[Any, ...]) -> Existing:
-    fields = dict(zip(_COLUMNS, row, strict=True))
-    parsed = {name: json.loads(fields[name]) for name in _JSON}
-    state = MemoryState(**{name: fields[name] for name in _PLAIN}, **parsed)
-    status = _review_status(*(fields[name] for name in _REVIEW))
-    return Existing(fields["id"], fields["version"], fields["session_id"], state, status)
+def _existing(columns: dict[str, Any]) -> Existing:
+    parsed = {name: json.loads(columns[name]) for name in _JSON}
+    return Existing.of(Memory(**{**columns, **parsed}))
 
 
 _WORD = re.compile(r"\w{2,40}")
@@ -184,7 +188,7 @@ ALIKE = 0.7
 # Share from which they may be about the same subject
 NEAR = 0.25
 
-_SHOWN = 3
+_MOST_SIMILAR = 3
 _CANDIDATES = 8
 _PAIRS = 2
 _LONGEST = 12
@@ -209,16 +213,17 @@ def near_memories(memory_id: int, state: MemoryState) -> list[SimilarMemory]:
     words = words_of(f"{state.title} {state.content}")
     if not words or not has_full_text():
         return []
-    longest = [(word,) for word in _longest(words, _LONGEST)]
+    longest = [(word,) for word in _longest_words(words, _LONGEST)]
     return _alike(words, _candidates(memory_id, longest, by_score=True), NEAR)
 
 
 def _alike(words: frozenset[str], candidates: list[tuple[Any, ...]], least: float) -> list[SimilarMemory]:
-    found = [
-        SimilarMemory(id=candidate, title=title, alike=round(share_of(words, words_of(f"{title} {content}")), 2))
-        for candidate, title, content in candidates
-    ]
-    return sorted((memory for memory in found if memory.alike >= least), key=lambda memory: -memory.alike)[:_SHOWN]
+    alike = []
+    for memory_id, title, content in candidates:
+        share = round(share_of(words, words_of(f"{title} {content}")), 2)
+        if share >= least:
+            alike.append(SimilarMemory(id=memory_id, title=title, alike=share))
+    return sorted(alike, key=lambda memory: -memory.alike)[:_MOST_SIMILAR]
 
 
 def words_of(text: str) -> frozenset[str]:
@@ -230,7 +235,7 @@ def rare_pairs(words: frozenset[str]) -> list[tuple[str, str]]:
 
     Long words are mostly rare, and similar texts share nearly all of them: a few pairs find every similar text.
     """
-    longest = _longest(words, 2 * _PAIRS)
+    longest = _longest_words(words, 2 * _PAIRS)
     return list(zip(longest[::2], longest[1::2], strict=False))
 
 
@@ -239,14 +244,14 @@ def share_of(first: frozenset[str], second: frozenset[str]) -> float:
     return len(first & second) / len(first | second)
 
 
-def _longest(words: frozenset[str], most: int) -> list[str]:
+def _longest_words(words: frozenset[str], most: int) -> list[str]:
     return sorted(words, key=lambda word: (-len(word), word))[:most]
 
 
 def _candidates(memory_id: int, groups: Sequence[Sequence[str]], *, by_score: bool) -> list[tuple[Any, ...]]:
-    found, parameters = text_index.with_any(groups, by_score=by_score, most=_CANDIDATES)
+    matches, parameters = text_index.with_any(groups, by_score=by_score, most=_CANDIDATES)
     return rows.fetch(
-        f"SELECT m.id, m.title, m.content FROM ({found}) f JOIN memories_memory m ON m.id = f.id "
+        f"SELECT m.id, m.title, m.content FROM ({matches}) f JOIN memories_memory m ON m.id = f.id "
         f"WHERE m.deleted_at IS NULL AND m.id <> %s AND m.id {OUTSIDE}",
         [*parameters, memory_id],
     )

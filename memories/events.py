@@ -43,14 +43,14 @@ class MemoryState(Payload):
 
     def columns(self) -> dict[str, Any]:
         return {
-            **{name: getattr(self, name) for name in _PLAIN},
+            **{name: getattr(self, name) for name in MemoryState.model_fields},
             "type": self.known_type,
             "tags": sorted(set(self.tags)),
             "resource_links": [link.model_dump() for link in self.resource_links],
         }
 
-
-_PLAIN = tuple(name for name in MemoryState.model_fields if name not in ("type", "tags", "resource_links"))
+    def with_changes(self, **changes: Any) -> MemoryState:
+        return MemoryState(**{**self.columns(), **changes})
 
 
 class ReviewStatus(Payload):
@@ -61,6 +61,10 @@ class ReviewStatus(Payload):
     reason: str = ""
     # The version in effect while a later one is proposed
     accepted_version: int | None = None
+
+
+# The status of every memory where the project asks for no review
+ACCEPTED = ReviewStatus()
 
 
 class MemoryWritten(MemoryState):
@@ -181,6 +185,11 @@ def _about_pack(payload: Mapping[str, Any]) -> str:
     if keys and all(key.startswith(f"{RECALL} ") for key in keys):
         return f"for this prompt: {', '.join(key.rpartition(' ')[2] for key in keys)}"
     return ": ".join(filter(None, (counted(len(keys), "entry", "entries"), payload.get("query", ""))))
+
+
+def filled(**fields: Any) -> dict[str, Any]:
+    """Return the fields that are neither None nor empty: a payload stores only what is set."""
+    return {name: value for name, value in fields.items() if value}
 
 
 MEMORIES = EventGroup("memories", "Memories", 50, "memory")

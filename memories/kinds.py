@@ -19,37 +19,37 @@ PROPOSED_WEIGHT = 0.7
 BETWEEN_HEADINGS = " › "
 
 
-def check_type(kind: str, given: str) -> str:
+def check_type(kind: str, name: str) -> str:
     """Return ``given``, or the kind's default if it is empty.
 
     Raises:
         Invalid: the kind has no such type.
     """
     declared = KINDS[kind]
-    if given and declared.types and given not in declared.types:
-        raise Invalid(f"'type' must be one of {', '.join(declared.types)} for kind {kind}, not {given[:80]!r}")
-    return given or declared.default_type
+    if name and declared.types and name not in declared.types:
+        raise Invalid(f"'type' must be one of {', '.join(declared.types)} for kind {kind}, not {name[:80]!r}")
+    return name or declared.default_type
 
 
-def check_attributes(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def check_attributes(kind: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the given attributes as JSON data; None removes an attribute.
 
     Raises:
         Invalid: the kind has no such attribute, or a value breaks a rule.
     """
     schema = KINDS[kind].attributes
-    unknown = sorted(set(given) - set(schema.model_fields))
+    unknown = sorted(set(attributes) - set(schema.model_fields))
     if unknown:
         names = ", ".join(schema.model_fields)
         raise Invalid(f"kind {kind} has no attribute {unknown[0][:80]!r}; it has: {names}")
     try:
-        checked = schema.model_validate({name: value for name, value in given.items() if value is not None})
+        checked = schema.model_validate({name: value for name, value in attributes.items() if value is not None})
     except ValidationError as error:
         raise Invalid(f"attributes of kind {kind}: {explain(error)}") from error
-    kept = checked.model_dump(mode="json", exclude_unset=True)
-    if len(json.dumps(kept)) > MAX_ATTRIBUTES:
+    values = checked.model_dump(mode="json", exclude_unset=True)
+    if len(json.dumps(values)) > MAX_ATTRIBUTES:
         raise Invalid(f"attributes are longer than {MAX_ATTRIBUTES:,} characters together; shorten them")
-    return kept
+    return values
 
 
 def number_defaults(kind: str) -> dict[str, int | float]:
@@ -60,9 +60,9 @@ def number_defaults(kind: str) -> dict[str, int | float]:
 
 def attribute_columns(kind: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes that have a column of their own; None for those that the kind lacks."""
-    own = KINDS[kind].indexed
-    whole = KINDS[kind].attributes.model_validate(attributes) if own else None
-    return {name: getattr(whole, name) if name in own else None for name in INDEXED}
+    indexed = KINDS[kind].indexed
+    whole = KINDS[kind].attributes.model_validate(attributes) if indexed else None
+    return {name: getattr(whole, name) if name in indexed else None for name in INDEXED}
 
 
 def attribute_text(kind: str, attributes: Mapping[str, Any]) -> str:

@@ -116,15 +116,15 @@ def write_sample(path: Path, memories: MemoryQuerySet, *, most: int = 20) -> Sam
         raise Conflict(f"{path} exists; name another file, or move it away")
     sample = [test for memory in _spread(memories, most) if (test := _test_of(memory.title, memory.content))]
     passed = [not any(_faults(test)) for test in sample]
-    kept = list(compress(sample, passed))
-    if not kept:
+    passing = list(compress(sample, passed))
+    if not passing:
         raise Invalid("no memory in the sample is found by words of its own text; nothing was written")
-    data = {"tests": [test.model_dump(mode="json", exclude_unset=True) for test in kept]}
+    data = {"tests": [test.model_dump(mode="json", exclude_unset=True) for test in passing]}
     try:
         path.write_text(yaml.safe_dump(data, allow_unicode=True, sort_keys=False))
     except OSError as error:
         raise Invalid(f"can't write {path}: {error.strerror}") from error
-    return Sample(kept, [str(test.expect[0]) for test, is_found in zip(sample, passed, strict=True) if not is_found])
+    return Sample(passing, [str(test.expect[0]) for test, is_found in zip(sample, passed, strict=True) if not is_found])
 
 
 # Evenly over all of them, so that every part of an import is tested
@@ -136,9 +136,11 @@ def _spread(memories: MemoryQuerySet, most: int) -> list[Memory]:
 
 # The first words that are not those of the title, which would find it anyway
 def _test_of(title: str, content: str) -> MemoryTest | None:
-    known = {word.casefold() for word in _WORD.findall(title)}
+    title_words = {word.casefold() for word in _WORD.findall(title)}
     words = [
-        word for word in _WORD.findall(content[:2_000]) if len(word) > _SHORT_WORD and word.casefold() not in known
+        word
+        for word in _WORD.findall(content[:2_000])
+        if len(word) > _SHORT_WORD and word.casefold() not in title_words
     ]
     chosen = list(dict.fromkeys(words))[:_QUERY_WORDS]
     return MemoryTest(query=" ".join(chosen), expect=[title]) if len(chosen) >= _LEAST_WORDS else None
@@ -160,9 +162,9 @@ def _faults(test: MemoryTest) -> Iterator[str]:
 
 def _search_faults(test: MemoryTest, query: str) -> Iterator[str]:
     hits = search(command=MemorySearch(query=query, limit=test.within)).results
-    for wanted in test.expect:
-        if not any(_is(hit, wanted) for hit in hits):
-            yield f"{wanted!r} is not among the first {test.within}: {', '.join(map(_shown, hits)) or 'nothing found'}"
+    for name in test.expect:
+        if not any(_is(hit, name) for hit in hits):
+            yield f"{name!r} is not among the first {test.within}: {', '.join(map(_shown, hits)) or 'nothing found'}"
     texts = _texts(hits) if test.never else {}
     for unwanted in test.never:
         for hit in hits:
@@ -176,13 +178,13 @@ def _search_faults(test: MemoryTest, query: str) -> Iterator[str]:
 
 # Titles and texts, to compare with
 def _texts(hits: Sequence[dict[str, Any]]) -> dict[tuple[str, int], str]:
-    found: dict[tuple[str, int], str] = {}
+    texts_by_hit: dict[tuple[str, int], str] = {}
     for level in scopes.levels():
         with use_store(level.store):
             here = {hit["id"]: hit for hit in hits if hit["scope"] in level.scopes}
             texts = texts_of(here)
-        found |= {(hit["scope"], entry): f"{hit['title']} {texts.get(entry, '')}" for entry, hit in here.items()}
-    return {key: flat(text).casefold() for key, text in found.items()}
+        texts_by_hit |= {(hit["scope"], entry): f"{hit['title']} {texts.get(entry, '')}" for entry, hit in here.items()}
+    return {key: flat(text).casefold() for key, text in texts_by_hit.items()}
 
 
 def _pack_faults(test: MemoryTest, query: str) -> Iterator[str]:
@@ -190,7 +192,7 @@ def _pack_faults(test: MemoryTest, query: str) -> Iterator[str]:
     tokens = estimate_tokens(text)
     if tokens > test.max_tokens:
         yield f"the pack has {tokens} tokens, more than {test.max_tokens}"
-    yield from (f"the pack does not contain {wanted!r}" for wanted in test.contains if wanted not in text)
+    yield from (f"the pack does not contain {phrase!r}" for phrase in test.contains if phrase not in text)
     yield from (f"the pack contains {unwanted!r}" for unwanted in test.lacks if unwanted in text)
 
 

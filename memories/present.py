@@ -74,7 +74,7 @@ def relation_text(result: RelationResult) -> str:
 
 def warnings(item: dict[str, Any]) -> str:
     """Return the reasons to distrust an item: quarantined, deleted, expired, superseded or disputed."""
-    found = [
+    reasons = [
         item.get("quarantine", ""),
         "deleted" if item.get("deleted_at") else "",
         _reviewed(item),
@@ -82,7 +82,7 @@ def warnings(item: dict[str, Any]) -> str:
         *(f"conflict #{conflict} open" for conflict in item.get("conflicts", [])),
         *(f"superseded by #{successor}" for successor in item.get("superseded_by", [])),
     ]
-    text = ", ".join(filter(None, found))
+    text = ", ".join(filter(None, reasons))
     return f" ({text})" if text else ""
 
 
@@ -113,9 +113,9 @@ def hit_line(hit: dict[str, Any]) -> str:
     what = _what(hit) or hit["source"]
     session = f" session={hit['session_id']}" if hit["session_id"] else ""
     note = f" ({hit['note']})" if hit["note"] else ""
-    shown = "" if hit["snippet"] in ("", hit["title"]) else f": {hit['snippet']}"
+    snippet = "" if hit["snippet"] in ("", hit["title"]) else f": {hit['snippet']}"
     head = f"{reference(hit)} {what} {clock.day(hit['created_at'])}{session}"
-    return flat(f"{head} {hit['title']}{warnings(hit)}{note}{shown}")
+    return flat(f"{head} {hit['title']}{warnings(hit)}{note}{snippet}")
 
 
 # Title and content are indented: only the answer's own lines begin at the margin, so stored text cannot pose as one
@@ -164,27 +164,12 @@ def version_line(version: dict[str, Any]) -> str:
     return flat(f"{head}{beside}{reason}")
 
 
-_DONE = {
-    WriteStatus.CREATED: "created #{id}",
-    WriteStatus.UPDATED: "updated #{id} to v{version}",
-    WriteStatus.SEEN: "#{id} has this text already; its count was increased",
-    WriteStatus.KEPT: "kept #{id} as it is",
-    WriteStatus.UNCHANGED: "#{id} is unchanged at v{version}",
-    WriteStatus.DELETED: "deleted #{id} {title} at {deleted_at:%Y-%m-%dT%H:%M:%SZ}; memory_restore brings it back",
-    WriteStatus.RESTORED: "restored #{id}",
-    WriteStatus.ERASED: "permanently erased #{id}",
-    WriteStatus.CONFLICT: "stored as v{version} of #{id}, next to a version that you had not read: conflict "
-    "#{conflict} is open, resolve it with memory_conflict_resolve;",
-}
-
-
 def write_text(result: WriteResult) -> str:
     redacted = f" (redacted before storing: {', '.join(result.redacted)})" if result.redacted else ""
-    done = _DONE[result.status].format(**result.model_dump())
+    outcome = result.status.line.format(**result.model_dump())
     similar = "".join(f"; #{memory.id} is nearly the same: {memory.title}" for memory in result.similar)
     scope = "" if result.scope is MemoryScope.PROJECT else f" (scope {result.scope})"
-    title = "" if result.status is WriteStatus.DELETED else f" {result.title}"
-    return flat(f"{done}{title}{scope}{redacted}{similar}{_review_note(result)}").rstrip()
+    return flat(f"{outcome}{scope}{redacted}{similar}{_review_note(result)}").rstrip()
 
 
 def _review_note(result: WriteResult) -> str:

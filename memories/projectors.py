@@ -12,6 +12,7 @@ from typing import Any
 from django.db.models.expressions import RawSQL
 
 from memories.events import (
+    ACCEPTED,
     CONFLICT_RESOLVED,
     CONTEXT_PACKED,
     MEMORY_DELETED,
@@ -56,9 +57,6 @@ from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, TEXTS, json_int, json_text
 from sessions_app.events import SESSION_ENDED, SessionEnded
 from sessions_app.models import SessionMode
-
-# The status of every memory where the project asks for no review
-ACCEPTED = ReviewStatus()
 
 
 def review_columns(status: ReviewStatus | None) -> dict[str, Any]:
@@ -176,9 +174,10 @@ def promote_or_discard(event: Event[SessionEnded]) -> None:
         return
     scratch = "session_id = %s AND ephemeral"
     if payload.entries is EndedWith.DISCARD:
-        kept = ", ".join(str(int(memory_id)) for memory_id in payload.kept) or "0"
+        kept_ids = ", ".join(map(str, payload.kept)) or "0"
         rows.execute(
-            f"UPDATE memories_memory SET deleted_at = %s WHERE {scratch} AND deleted_at IS NULL AND id NOT IN ({kept})",
+            f"UPDATE memories_memory SET deleted_at = %s WHERE {scratch} AND deleted_at IS NULL "
+            f"AND id NOT IN ({kept_ids})",
             [rows.time_value(event.occurred_at), payload.session_id],
         )
     rows.execute(f"UPDATE memories_memory SET ephemeral = %s WHERE {scratch}", [False, payload.session_id])

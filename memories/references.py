@@ -10,7 +10,7 @@ from memories.schemas.links import EndView, EntryType
 from memories.scopes import own_scope
 from memoryhub.core.entities import Entity, entity_types, find_entities
 from memoryhub.core.errors import Gone, Invalid, NotFound
-from memoryhub.core.log.event_view import viewed_store
+from memoryhub.core.log.views import viewed_store
 
 _ID = re.compile(r"(session|project|org|global)?#?([0-9]{1,16})")
 
@@ -25,42 +25,42 @@ def proposed_text(accepted_version: int | None) -> str:
     return f"proposed; v{accepted_version} is in effect" if accepted_version else "proposed"
 
 
-def end_id(field: str, given: str, entry_type: EntryType | None = None) -> int:
+def end_id(field: str, text: str, entry_type: EntryType | None = None) -> int:
     """Return the id that ``given`` names in the current store; 0 is the project, or the store's organisation.
 
     Args:
         field: the caller's name of the argument, for errors.
-        given: what the caller passed.
+        text: what the caller passed.
         entry_type: the type that the caller claims.
 
     Raises:
         Invalid: it is not a reference, or names an entity of another store.
     """
     if entry_type is EntryType.PROJECT:
-        return _store_itself(field, given)
-    if given == own_scope():
+        return _store_itself(field, text)
+    if text == own_scope():
         return PROJECT
-    found = _ID.fullmatch(given)
-    if not found and given in (MemoryScope.PROJECT, MemoryScope.ORG, MemoryScope.GLOBAL):
-        _refuse_scope(field, given, given)
-    if not found:
-        raise Invalid(f"{field!r} must be an id such as 412, or {own_scope()}, not {given[:80]!r}")
-    scope = MemoryScope.PROJECT if found[1] == MemoryScope.SESSION else found[1]
+    match = _ID.fullmatch(text)
+    if not match and text in (MemoryScope.PROJECT, MemoryScope.ORG, MemoryScope.GLOBAL):
+        _refuse_scope(field, text, text)
+    if not match:
+        raise Invalid(f"{field!r} must be an id such as 412, or {own_scope()}, not {text[:80]!r}")
+    scope = MemoryScope.PROJECT if match[1] == MemoryScope.SESSION else match[1]
     if scope and scope != own_scope():
-        _refuse_scope(field, given, found[1])
-    return int(found[2])
+        _refuse_scope(field, text, match[1])
+    return int(match[2])
 
 
-def _store_itself(field: str, given: str) -> int:
-    own = viewed_store().name
-    if given not in (str(PROJECT), own_scope(), own):
-        raise Invalid(f"{field!r} names {given[:80]!r}, and this is {own_scope()} {own!r}; links cannot cross stores")
+def _store_itself(field: str, text: str) -> int:
+    store = viewed_store().name
+    if text not in (str(PROJECT), own_scope(), store):
+        raise Invalid(f"{field!r} names {text[:80]!r}, and this is {own_scope()} {store!r}; links cannot cross stores")
     return PROJECT
 
 
-def _refuse_scope(field: str, given: str, scope: str) -> None:
+def _refuse_scope(field: str, text: str, scope: str) -> None:
     raise Invalid(
-        f"{field!r} {given!r} is of scope {scope}, but this call is for scope {own_scope()}; links cannot cross "
+        f"{field!r} {text!r} is of scope {scope}, but this call is for scope {own_scope()}; links cannot cross "
         f"stores: pass scope={scope} where both ends are there, or write a memory of it here first"
     )
 
@@ -73,26 +73,27 @@ def require_ends(*named: tuple[str, int, EntryType | None], include_deleted: boo
         Gone: it is deleted, and ``include_deleted`` is off.
         Invalid: it has another type.
     """
-    found = find_entities([wanted for _, wanted, _ in named])
-    ends = [_checked(field, wanted, claimed, found.get(wanted)) for field, wanted, claimed in named]
-    for (field, wanted, _), end in zip(named, ends, strict=True):
+    entities = find_entities([entity_id for _, entity_id, _ in named])
+    ends = [_checked(field, entity_id, claimed, entities.get(entity_id)) for field, entity_id, claimed in named]
+    for (field, entity_id, _), end in zip(named, ends, strict=True):
         if end.deleted and not include_deleted:
-            raise Gone(f"{field!r}: {end.type} #{wanted} is deleted; restore it first", id=wanted)
+            raise Gone(f"{field!r}: {end.type} #{entity_id} is deleted; restore it first", id=entity_id)
     return ends
 
 
-def _checked(field: str, wanted: int, claimed: EntryType | None, found: Entity | None) -> Entity:
-    if found is None:
+def _checked(field: str, entity_id: int, claimed: EntryType | None, entity: Entity | None) -> Entity:
+    if entity is None:
         *most, last = [name for name in entity_types() if name != EndType.PROJECT]
         raise NotFound(
-            f"{field!r}: there is no {', '.join(most)} or {last} #{wanted} here; search or list to find its id",
-            id=wanted,
+            f"{field!r}: there is no {', '.join(most)} or {last} #{entity_id} here; search or list to find its id",
+            id=entity_id,
         )
-    if claimed and claimed not in (found.type, found.kind):
+    if claimed and claimed not in (entity.type, entity.kind):
         raise Invalid(
-            f"{field!r}: #{wanted} is {found.kind or found.type}, not {claimed}; leave the type out, the id is enough"
+            f"{field!r}: #{entity_id} is {entity.kind or entity.type}, not {claimed}; leave the type out, "
+            "the id is enough"
         )
-    return found
+    return entity
 
 
 def view_end(entity: Entity) -> EndView:

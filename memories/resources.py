@@ -53,12 +53,12 @@ def get_whole(*, command: MemoryGet) -> dict[str, Any]:
 
 
 def list_by_offset(*, command: ListByOffset) -> dict[str, Any]:
-    wanted = MemoryList(type=command.memory_type, tags=command.tags, include_deleted=command.include_deleted)
-    matching = filtered(wanted)
+    filters = MemoryList(type=command.memory_type, tags=command.tags, include_deleted=command.include_deleted)
+    matching = filtered(filters)
     total, end = matching.count(), command.offset + command.limit
-    found = list(matching.order_by("-updated_at", "-id")[command.offset : end])
+    memories = list(matching.order_by("-updated_at", "-id")[command.offset : end])
     return {
-        "memories": listed(found, compact=False),
+        "memories": listed(memories, compact=False),
         "pagination": _pagination(command.limit, command.offset, total),
     }
 
@@ -73,14 +73,14 @@ def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
     ranked = without_hidden(engine.rank(query, mode, level, others=True), level, [level])
     near = ranked.similarities()
     good = [hit for hit in ranked.hits if near[hit[0]] >= command.threshold]
-    shown = good[command.offset : command.offset + command.limit]
-    note_read(Use.FOUND, [memory_id for memory_id, _ in shown])
-    memories = Memory.objects.in_bulk([memory_id for memory_id, _ in shown])
+    page_hits = good[command.offset : command.offset + command.limit]
+    note_read(Use.FOUND, [memory_id for memory_id, _ in page_hits])
+    memories = Memory.objects.in_bulk([memory_id for memory_id, _ in page_hits])
     return {
         "query": command.query,
         "memories": [
             {**hit, **_details(memories[hit["id"]])}
-            for hit in hits(shown, MemoryScope.PROJECT, replace(ranked, factors={}))
+            for hit in hits(page_hits, MemoryScope.PROJECT, replace(ranked, factors={}))
         ],
         "pagination": _pagination(command.limit, command.offset, len(good)),
         "metadata": {

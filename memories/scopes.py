@@ -75,13 +75,13 @@ def levels(
     chain = list(_chain(session))
     if scope is None:
         return _joined(chain if inherit else [level for level in chain if level.store == current_store()])
-    wanted = [level for level in chain if NEAREST_FIRST.index(level.scopes[0]) >= NEAREST_FIRST.index(scope)]
+    visible = [level for level in chain if NEAREST_FIRST.index(level.scopes[0]) >= NEAREST_FIRST.index(scope)]
     if not inherit:
-        wanted = [level for level in wanted if level.scopes[0] is scope]
+        visible = [level for level in visible if level.scopes[0] is scope]
     if not any(level.scopes[0] is scope for level in chain) and scope not in (MemoryScope.ORG, MemoryScope.GLOBAL):
         raise Invalid(f"no {scope} is open here; use scope {own_scope()}, or start a session first")
     _check_named(scope, scope_id, chain)
-    return _joined(wanted)
+    return _joined(visible)
 
 
 def _chain(session_id: str) -> Iterator[Level]:
@@ -131,15 +131,15 @@ def writing(scope: MemoryScope) -> Iterator[MemoryScope]:
     Raises:
         Invalid: the scope cannot be written from here; the message has the next step.
     """
-    target, found = _target(scope)
+    target, target_scope = _target(scope)
     if target == current_store():
-        yield found
+        yield target_scope
         return
     # The turn is checked in the store of the caller, before the other store becomes current
     origin = require_turn(MEMORY_WRITTEN, current_origin())
     elsewhere = use_origin(session_id=origin.session_id, turn_id=origin.turn_id, ack_token="")
-    with use_store(target, create=found is MemoryScope.GLOBAL), elsewhere:
-        yield found
+    with use_store(target, create=target_scope is MemoryScope.GLOBAL), elsewhere:
+        yield target_scope
 
 
 @contextmanager
@@ -161,13 +161,13 @@ def reading(scope: MemoryScope) -> Iterator[None]:
 
 
 def _target(scope: MemoryScope, *, needs_session: bool = True) -> tuple[StoreId, MemoryScope]:
-    here, own = current_store(), own_scope()
+    here, here_scope = current_store(), own_scope()
     if scope is MemoryScope.GLOBAL:
         return GLOBAL_STORE, scope
     if scope is MemoryScope.ORG:
         return _org_or_refuse(), scope
-    if own is not MemoryScope.PROJECT:
-        return here, own
+    if here_scope is not MemoryScope.PROJECT:
+        return here, here_scope
     if scope is MemoryScope.SESSION and needs_session and not current_origin().session_id:
         raise Invalid("scope session needs a session; start one with session_start, or use scope project")
     return here, scope
@@ -386,8 +386,8 @@ def joined(template: str, *pieces: Sql) -> Sql:
 
 def every(conditions: Iterable[Sql]) -> Sql:
     """AND of all conditions."""
-    found = list(conditions)
-    return joined(" AND ".join(["{}"] * len(found)), *found)
+    parts = list(conditions)
+    return joined(" AND ".join(["{}"] * len(parts)), *parts)
 
 
 # Neither deleted nor rejected nor in quarantine

@@ -11,7 +11,9 @@ from memoryhub.core.backends.selected import stores
 from memoryhub.core.contributions import statistics
 from memoryhub.core.errors import NotFound
 from memoryhub.core.events.projection import read_models
-from memoryhub.core.log.event_view import entity_of, position_at, quarantine_notes, timeline_entry, viewed_store
+from memoryhub.core.log.quarantine import quarantine_notes
+from memoryhub.core.log.read import entity_of, timeline_entry
+from memoryhub.core.log.views import position_at, viewed_store
 from memoryhub.core.models import RawEvent
 from memoryhub.core.search import retrieval
 from memoryhub.core.stores.store import current_store

@@ -10,10 +10,9 @@ from typing import Annotated, Any
 from pydantic import Field, StringConstraints
 
 from memoryhub.core import clock, log
-from memoryhub.core.log import ReplayWindow
+from memoryhub.core.log import EventQuerySet
 from memoryhub.core.log.anchor import Checkpoint, checkpoint_at, read_checkpoint, write_checkpoint
-from memoryhub.core.log.event_view import main_text
-from memoryhub.core.log.read import described
+from memoryhub.core.log.read import described, main_text
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import MAX_INTEGER, Command, Listing, Moment, Paging, at_most
 from memoryhub.core.stores.store import current_store
@@ -82,13 +81,13 @@ def replay_page(*, command: AuditReplay) -> Listing:
 
     Deterministic if the window has an end.
     """
-    whole, start = _window(command), _start(command)
-    rest = _window(command, after=max(start, command.after), limit=command.limit + 1)
-    found = [described(row) for row in rest.events()]
+    window = _window(command)
+    events = window.filter(position__gt=_start(command))[: command.limit + 1]
+    rows = [described(event) for event in events]
     return page(
-        [_compact(event) if command.compact else event for event in found[: command.limit]],
-        total=whole.matching().count(),
-        more=len(found) > command.limit,
+        [_compact(event) if command.compact else event for event in rows[: command.limit]],
+        total=window.count(),
+        more=len(rows) > command.limit,
         cursor_of=lambda event: encode_cursor(event["position"]),
         line=event_line,
         max_tokens=command.max_tokens,
@@ -97,7 +96,7 @@ def replay_page(*, command: AuditReplay) -> Listing:
 
 def replay_lines(*, command: EventWindow, limit: int | None = None) -> Iterator[str]:
     """Yield each event of a window as a line of canonical JSON; deterministic."""
-    return log.replay(_window(command, limit=limit))
+    return log.replay(_window(command)[:limit])
 
 
 def event_line(event: dict[str, Any]) -> str:
@@ -120,15 +119,19 @@ def _start(command: AuditReplay) -> int:
     return parts[0] if parts else 0
 
 
-def _window(command: EventWindow, *, after: int | None = None, limit: int | None = None) -> ReplayWindow:
-    return ReplayWindow(
-        stream_id=command.stream,
-        session_id=command.session_id,
-        turn_id=command.turn_id,
-        event_types=tuple(command.type),
+def _window(command: EventWindow) -> EventQuerySet:
+    events = log.events().window(
+        after=command.after,
+        up_to=command.up_to,
         since=clock.to_text(command.since) if command.since else "",
         until=clock.to_text(command.until) if command.until else "",
-        after=command.after if after is None else after,
-        up_to=command.up_to,
-        limit=limit,
     )
+    if command.stream:
+        events = events.of_stream(command.stream)
+    if command.session_id:
+        events = events.of_session(command.session_id)
+    if command.turn_id:
+        events = events.filter(turn_id=command.turn_id)
+    if command.type:
+        events = events.of_type(*command.type)
+    return events

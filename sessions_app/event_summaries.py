@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memoryhub.core.events.event_types import event_type
-from memoryhub.core.log.event_view import main_text
+from memoryhub.core.log.read import main_text
 from memoryhub.core.text import first_line
 
 # Payload fields that hold a readable text, the most informative first.

@@ -8,8 +8,8 @@ from django.db.models import QuerySet
 
 from memoryhub.core.contributions import parts_of
 from memoryhub.core.errors import NotFound
-from memoryhub.core.log.event_view import quarantine_notes, timeline_entry
-from memoryhub.core.log.quarantine import outside_quarantine
+from memoryhub.core.log.quarantine import outside_quarantine, quarantine_notes
+from memoryhub.core.log.read import timeline_entry
 from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing, Paging

@@ -16,7 +16,7 @@ from django.db.models.functions import Length
 from memoryhub.core import clock
 from memoryhub.core.events.event_types import Speech, event_type, names_of_speech
 from memoryhub.core.events.projection import void_sql
-from memoryhub.core.log.event_view import entity_of
+from memoryhub.core.log.read import entity_of
 from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import BYTES_PER_TOKEN
 from memoryhub.core.stores import rows

@@ -29,7 +29,7 @@ from memoryhub.core import clock, file_stamps, log, spool
 from memoryhub.core.backends.selected import views
 from memoryhub.core.errors import Gone, PreconditionFailed
 from memoryhub.core.jobs import find_job
-from memoryhub.core.log.event_view import as_of, position_at
+from memoryhub.core.log.views import as_of, position_at
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.spool import SpooledEvent

@@ -323,4 +323,4 @@ class PythonModulesTests(TestCase):
         root = Path(memoryhub.__file__).parents[1]
         packages = [root / name for name in ("memoryhub", "sessions_app", "memories", "decisions", "governance")]
         places = [path for package in packages for path in package.rglob("*.py") if '"-m"' in path.read_text()]
-        self.assertEqual([path.name for path in places], ["module_processes.py"])
+        self.assertEqual([path.name for path in places], ["autostart.py"])

@@ -25,7 +25,7 @@ class FromInsideTests(HubTestCase):
 
     def origin_of_the_first_event(self, store: StoreId) -> tuple[str, str, str]:
         with use_store(store):
-            event = next(iter(log.read(log.ReplayWindow())))
+            event = next(map(log.event_of, log.events()))
         return event.actor, event.session_id, event.turn_id
 
     def test_a_session_is_named_in_its_own_project_only(self) -> None:

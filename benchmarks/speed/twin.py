@@ -121,7 +121,7 @@ def _put_sql(table: str, found: Rows) -> str:
 
 
 def _texts_after(position: int) -> Iterator[tuple[int, str, str, str, str]]:
-    for event in log.read(log.ReplayWindow(after=position)):
+    for event in map(log.event_of, log.events().window(after=position)):
         for make in makers_for(event.type):
             document = make(event)
             if isinstance(document, Document) and has_text(document):

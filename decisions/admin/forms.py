@@ -9,13 +9,12 @@ from django.template.loader import render_to_string
 from django.urls import reverse_lazy
 from django.utils.safestring import SafeString
 from django.utils.text import format_lazy
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from decisions.models import Decision, DecisionStatus, Impact
 from decisions.schemas import DecisionRecord, DecisionSupersede
-from memories.admin.attributes import faults_by_field
+from memoryhub.core.admin.schema_form import SchemaForm
 from memoryhub.core.errors import Conflict, HubError, Invalid, NotFound
-from memoryhub.core.validation import explain_faults
 
 MORE = "more_rows"  # the button that adds rows of alternatives without JavaScript
 _SPARE = 2
@@ -92,7 +91,7 @@ def _numbers_input() -> forms.TextInput:
     return forms.TextInput(attrs={"placeholder": "#412", "autocomplete": "off", "data-pick": address})
 
 
-class DecisionForm(forms.Form):
+class DecisionForm(SchemaForm[Any]):
     title = forms.CharField(required=False, widget=forms.TextInput(attrs={"autocomplete": "off"}))
     context = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 4}))
     chosen = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 4}))
@@ -103,9 +102,8 @@ class DecisionForm(forms.Form):
     phase = forms.CharField(required=False)
     topic = forms.CharField(required=False, widget=forms.TextInput(attrs={"list": "known-topics"}))
 
-    def __init__(self, schema: type[BaseModel], *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"label_suffix": "", **kwargs})
-        self.schema = schema
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         numbers = {name: _numbers_input() for name in _IDS}
         areas = {name: forms.Textarea(attrs={"rows": 2}) for name in _LISTS}
         for name, widget in {**numbers, **areas}.items():
@@ -114,7 +112,7 @@ class DecisionForm(forms.Form):
         self.fields["decided_at"] = forms.DateTimeField(required=False, widget=_moment_input())
         for name, field in self.fields.items():
             field.label = _LABELS.get(name)
-            field.help_text = _help(schema, name)
+            field.help_text = _help(self.schema, name)
 
     @property
     def main(self) -> list[Any]:
@@ -127,17 +125,6 @@ class DecisionForm(forms.Form):
     @property
     def has_further(self) -> bool:
         return any(field.errors or field.value() for field in self.further)
-
-    def command(self) -> Any:
-        """Return the command, or None if the form has errors."""
-        if not self.is_valid():
-            return None
-        try:
-            return self.schema.model_validate(self.values())
-        except ValidationError as error:
-            for name, fault in faults_by_field(error, self.fields):
-                self.add_error(name or None, _sentence(explain_faults([fault])))
-            return None
 
     def values(self) -> dict[str, Any]:
         """Return the values by their schema names, without empty ones."""
@@ -156,22 +143,21 @@ class DecisionForm(forms.Form):
 
 
 class RecordForm(DecisionForm):
+    schema = DecisionRecord
     supersedes = forms.CharField(required=False, widget=_numbers_input())
     branch = forms.BooleanField(required=False)
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(DecisionRecord, *args, **kwargs)
 
     def values(self) -> dict[str, Any]:
         return {**super().values(), "branch": self.cleaned_data["branch"]}
 
 
 class SupersedeForm(DecisionForm):
+    schema = DecisionSupersede
     branch = forms.BooleanField(required=False)
 
     def __init__(self, earlier: Decision, *args: Any, **kwargs: Any) -> None:
         before = {name: getattr(earlier, name) for name in ("title", "context", "impact", "phase", "topic")}
-        super().__init__(DecisionSupersede, *args, **{"initial": before, **kwargs})
+        super().__init__(*args, **{"initial": before, **kwargs})
         self.earlier = earlier
 
     def values(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ class Migration(migrations.Migration):
     """
 
     dependencies = [
-        ('core', '0002_quarantine'),
+        ('core', '0001_squashed'),
         ('decisions', '0001_initial'),
     ]
 

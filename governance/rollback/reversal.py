@@ -11,6 +11,7 @@ from typing import Any
 from governance.rollback.selectors import NEVER, MemoryNow, clean_versions, memories_now, review_states_of, rivals
 from memories.duplicates import Existing, review_status_of
 from memories.events import (
+    ACCEPTED,
     MEMORY_REVIEWED,
     MEMORY_WRITTEN,
     RELATION_CREATED,
@@ -24,7 +25,6 @@ from memories.events import (
     Verdict,
 )
 from memories.models import Memory
-from memories.projectors import ACCEPTED
 from memories.services.revise import append_version
 from memoryhub.core import log
 from memoryhub.core.events.event_types import EventType, rollback_groups, types_reversed_by

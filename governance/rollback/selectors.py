@@ -13,6 +13,7 @@ from governance.events import ROLLBACK_MADE, ROLLBACK_UNDONE
 from governance.models import Rollback
 from governance.rollback.schemas import SHOWN, Point, RollbackList, RollbackView, Selection
 from memories.events import (
+    ACCEPTED,
     MEMORY_DELETED,
     MEMORY_RESTORED,
     MEMORY_REVIEWED,
@@ -21,7 +22,6 @@ from memories.events import (
     MemoryState,
     ReviewStatus,
 )
-from memories.projectors import ACCEPTED
 from memoryhub.config.retention_rules import EndedWith
 from memoryhub.core import clock
 from memoryhub.core.errors import NotFound

@@ -59,7 +59,7 @@ _DECLARED = [
     )
     for kind in KINDS.values()
     for shape in kind.shapes.values()
-    if shape.attribute.governs
+    if shape.attribute.lists_files
 ]
 _FROM_DECISIONS = f"""
 SELECT d.id, {greatest("d.id", "coalesce(a.event, 0)")},

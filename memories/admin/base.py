@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 
-from memories.schemas import WriteResult, WriteStatus
+from memories.schemas import WriteResult
 from memoryhub.core.admin import HubModelAdmin
 from memoryhub.core.errors import Conflict, Gone, HubError, Invalid
 
@@ -21,20 +21,10 @@ class SectionAdmin(HubModelAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         return super().changelist_view(request, {"add_label": self.add_label, **(extra_context or {})})
 
-    def page(self, request: HttpRequest, template: str, found: Any, **context: Any) -> TemplateResponse:
-        return super().page(request, template, found, **{"list_label": self.opts.verbose_name_plural, **context})
+    def page(self, request: HttpRequest, template: str, item: Any, **context: Any) -> TemplateResponse:
+        return super().page(request, template, item, **{"list_label": self.opts.verbose_name_plural, **context})
 
 
-_MESSAGES = {
-    WriteStatus.CREATED: "Created #{id}.",
-    WriteStatus.UPDATED: "Saved version {version}.",
-    WriteStatus.SEEN: "#{id} already has this text. It was counted as seen again.",
-    WriteStatus.KEPT: "#{id} was not changed.",
-    WriteStatus.UNCHANGED: "Nothing changed, so no version was added.",
-    WriteStatus.DELETED: "Deleted #{id}. You can restore it at any time.",
-    WriteStatus.RESTORED: "Restored #{id}.",
-    WriteStatus.ERASED: "Deleted #{id} permanently.",
-}
 _TOOL_NAMES = {
     "; bring it back with memory_restore": "; restore it first",
     ", or pass if_exists=update or keep": "",
@@ -43,7 +33,7 @@ _TOOL_NAMES = {
 
 
 def done(request: HttpRequest, result: WriteResult, message: str = "") -> HttpResponse:
-    messages.success(request, message or _MESSAGES[result.status].format(id=result.id, version=result.version))
+    messages.success(request, message or result.status.message.format(id=result.id, version=result.version))
     warn_of_redactions(request, result.redacted)
     return redirect("admin:memories_memory_change", result.id)
 

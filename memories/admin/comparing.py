@@ -43,10 +43,10 @@ def version_in(history: list[Version], number: int, memory: Memory) -> Version:
     Raises:
         NotFound: it is not in the history, because the memory was erased after it was read.
     """
-    found = next((version for version in history if version["version"] == number), None)
-    if found is None:
+    match = next((version for version in history if version["version"] == number), None)
+    if match is None:
         raise NotFound(f"#{memory.pk} was changed or erased while it was read; open it again", id=memory.pk)
-    return found
+    return match
 
 
 def sides(first: Version, second: Version) -> tuple[Side, Side]:

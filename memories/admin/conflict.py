@@ -95,32 +95,38 @@ class ConflictAdmin(SectionAdmin):
         return super().get_queryset(request).defer("memory__content", "memory__resource_links")
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        wanted = int(object_id) if object_id.isdecimal() and len(object_id) <= 16 else 0
-        return Conflict.objects.select_related("memory").filter(id=wanted).first()
+        conflict_id = int(object_id) if object_id.isdecimal() and len(object_id) <= 16 else 0
+        return Conflict.objects.select_related("memory").filter(id=conflict_id).first()
 
-    def detail(self, request: HttpRequest, found: Conflict) -> dict[str, Any]:
-        request.inbox_key = f"conflict-{found.pk}"  # type: ignore[attr-defined]
-        history = history_of(found.memory)
+    def detail(self, request: HttpRequest, conflict: Conflict) -> dict[str, Any]:
+        request.inbox_key = f"conflict-{conflict.pk}"  # type: ignore[attr-defined]
+        history = history_of(conflict.memory)
         versions = {version["version"]: version for version in history}
         first, second, current = (
-            version_in(history, number, found.memory)
-            for number in (found.version_a, found.version_b, found.memory.version)
+            version_in(history, number, conflict.memory)
+            for number in (conflict.version_a, conflict.version_b, conflict.memory.version)
         )
         base = versions.get(second["base_version"])
         draft = merge_texts((base or {}).get("content") or "", first["content"] or "", second["content"] or "")
         return {
-            "title": found.memory.title,
+            "title": conflict.memory.title,
             "sides": sides(first, second),
             "heads": (head(first), head(second)),
             "base": base,
             "base_head": head(base) if base else "",
             "draft": draft,
-            "typed": {"resolution": "", "content": draft, "title": found.memory.title, "split_title": "", "reason": ""},
-            "split_title": f"{(first['title'] or '')[:180]} (version {found.version_a} of #{found.memory_id})",
+            "typed": {
+                "resolution": "",
+                "content": draft,
+                "title": conflict.memory.title,
+                "split_title": "",
+                "reason": "",
+            },
+            "split_title": f"{(first['title'] or '')[:180]} (version {conflict.version_a} of #{conflict.memory_id})",
             "current": current,
-            "labels": (f"Version {found.version_a} (earlier)", f"Version {found.version_b} (later)"),
+            "labels": (f"Version {conflict.version_a} (earlier)", f"Version {conflict.version_b} (later)"),
             "draft_rows": min(max(draft.count("\n") + 3, 6), 24),
-            "resolutions": _resolutions(found),
+            "resolutions": _resolutions(conflict),
         }
 
     def settle_view(self, request: HttpRequest, object_id: str) -> HttpResponse:

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from memories.models import Conflict, Memory, MemoryKind, MemoryScope, MemoryTag
 from memoryhub.core import clock
 from memoryhub.core.admin import ConditionFilter, DefaultFilter, Facet, SinceFilter, ValueFilter, value_filter
-from memoryhub.core.kinds import KINDS, Shape
+from memoryhub.core.kinds import KINDS, AttributeShape
 
 _OFFERED = 20
 
@@ -91,20 +91,20 @@ class ValidityFilter(DefaultFilter):
 
 
 class AttributeFilter(ConditionFilter):
-    shape: Shape
+    shape: AttributeShape
 
     def conditions_now(self) -> dict[str, Q]:
         return {choice: self._having(choice) for choice in self.options}
 
     def _having(self, choice: str) -> Q:
-        wanted = choice == "yes" if self.shape.type == "boolean" else choice
+        value = choice == "yes" if self.shape.type == "boolean" else choice
         path = f"attributes__{self.shape.name}"
-        matching = Q(**{path: wanted})
+        matching = Q(**{path: value})
         # An attribute that was never set is not stored; its value is the default.
-        return matching | Q(**{f"{path}__isnull": True}) if wanted == self.shape.default else matching
+        return matching | Q(**{f"{path}__isnull": True}) if value == self.shape.default else matching
 
 
-def attribute_filter(shape: Shape) -> type[ConditionFilter]:
+def attribute_filter(shape: AttributeShape) -> type[ConditionFilter]:
     if shape.name == "valid_until":
         return ValidityFilter
     names = ("yes", "no") if shape.type == "boolean" else shape.choices

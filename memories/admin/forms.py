@@ -8,7 +8,7 @@ from django import forms
 from django.http import QueryDict
 from pydantic import ValidationError
 
-from memories.admin.attributes import attribute_fields, faults_by_field, shown_attributes, typed_attributes
+from memories.admin.attributes import attribute_fields, shown_attributes, typed_attributes
 from memories.admin.base import sentence
 from memories.admin.filters import type_label
 from memories.events import Verdict
@@ -16,14 +16,15 @@ from memories.models import Memory, MemoryKind
 from memories.references import end_id
 from memories.review.schemas import ReviewEdit, ReviewMerge, ReviewVerdict
 from memories.schemas import MemoryUpdate, MemoryWrite
+from memoryhub.core.admin.schema_form import SchemaForm
 from memoryhub.core.errors import Conflict, HubError, Invalid, PreconditionFailed
 from memoryhub.core.kinds import KINDS, Kind
-from memoryhub.core.validation import explain, explain_faults
-
-_FIELD_OF = {"resource_links": "links", "attributes": ""}
+from memoryhub.core.validation import explain
 
 
-class MemoryForm(forms.Form):
+class MemoryForm(SchemaForm[Any]):
+    error_fields = {"resource_links": "links", "attributes": ""}
+
     title = forms.CharField(required=False, widget=forms.TextInput(attrs={"autocomplete": "off"}))
     content = forms.CharField(
         required=False, strip=False, widget=forms.Textarea(attrs={"rows": 14, "spellcheck": "true"})
@@ -41,7 +42,7 @@ class MemoryForm(forms.Form):
     )
 
     def __init__(self, kind: MemoryKind, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"label_suffix": "", **kwargs})
+        super().__init__(*args, **kwargs)
         self.kind = kind
         self.own = attribute_fields(kind)
         declared = KINDS[kind]
@@ -68,56 +69,40 @@ class MemoryForm(forms.Form):
         try:
             return typed_attributes(self.kind, self.cleaned_data)
         except ValidationError as error:
-            self.refuse(error)
+            self.add_faults(error)
             return {}
-
-    def refuse(self, error: ValidationError) -> None:
-        """Add the errors of a schema to the form's fields."""
-        names = {*self.fields, *_FIELD_OF}
-        for name, fault in faults_by_field(error, names):
-            self.add_error(_FIELD_OF.get(name, name) or None, _sentence(explain_faults([fault])))
 
 
 class NewMemoryForm(MemoryForm):
+    schema = MemoryWrite
     topic_key = forms.CharField(
         required=False,
         label="Topic",
         help_text="Optional. A topic has one memory: writing to the same topic again revises it.",
     )
 
-    def command(self) -> MemoryWrite | None:
-        """Return the command, or None if the form has errors."""
-        if not self.is_valid():
-            return None
-        try:
-            values = {**self.values(), "kind": self.kind, "topic_key": self.cleaned_data["topic_key"] or None}
-            command = MemoryWrite(**values)
-            return None if self.errors else command
-        except ValidationError as error:
-            self.refuse(error)
-            return None
+    def values(self) -> dict[str, Any]:
+        return {**super().values(), "kind": self.kind, "topic_key": self.cleaned_data["topic_key"] or None}
 
 
 class ChangedMemoryForm(MemoryForm):
+    schema = MemoryUpdate
     base_version = forms.IntegerField(widget=forms.HiddenInput)
     change_reason = forms.CharField(required=False, label="Reason", help_text="Optional. Stored with the version.")
 
-    def command(self, memory: Memory) -> MemoryUpdate | None:
-        """Return the command with the changed values only, or None if the form has errors."""
-        if not self.is_valid():
-            return None
-        try:
-            command = MemoryUpdate(
-                id=memory.id,
-                base_version=self.cleaned_data["base_version"],
-                must_be_current=True,
-                change_reason=self.cleaned_data["change_reason"],
-                **_changes(self.values(), memory),
-            )
-            return None if self.errors else command
-        except ValidationError as error:
-            self.refuse(error)
-            return None
+    def __init__(self, memory: Memory, data: Any = None) -> None:
+        super().__init__(MemoryKind(memory.kind), data, initial=initial_of(memory))
+        self.memory = memory
+
+    def values(self) -> dict[str, Any]:
+        """Return the changed values only."""
+        return {
+            "id": self.memory.id,
+            "base_version": self.cleaned_data["base_version"],
+            "must_be_current": True,
+            "change_reason": self.cleaned_data["change_reason"],
+            **_changes(super().values(), self.memory),
+        }
 
     def rebase(self, version: int) -> None:
         """Let the next submission replace this version; the page shows its text."""
@@ -162,10 +147,6 @@ def _links(text: str) -> list[dict[str, str]]:
     return [{"uri": parts[0], "type": parts[1].strip() if len(parts) > 1 else "related"} for parts in lines]
 
 
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
-
-
 class VerdictForm:
     def __init__(self, data: QueryDict) -> None:
         self._data = data
@@ -176,9 +157,12 @@ class VerdictForm:
         Raises:
             Invalid: the reason is too long, or the version is not a number.
         """
-        given = {"base_version": self._data.get("base_version") or None, "reason": self._data.get("reason", "").strip()}
+        fields = {
+            "base_version": self._data.get("base_version") or None,
+            "reason": self._data.get("reason", "").strip(),
+        }
         try:
-            return ReviewVerdict.model_validate({"id": memory_id, "verdict": verdict, **given})
+            return ReviewVerdict.model_validate({"id": memory_id, "verdict": verdict, **fields})
         except ValidationError as error:
             raise Invalid(explain(error)) from error
 
@@ -205,28 +189,24 @@ class MergeForm:
         Raises:
             Invalid: a value is invalid.
         """
-        given = {name: self._data.get(name) or None for name in ("base_version", "into_version")}
+        versions = {name: self._data.get(name) or None for name in ("base_version", "into_version")}
         content = self._data.get("content", "").replace("\r\n", "\n")
         try:
             return ReviewMerge.model_validate(
-                {"id": self._memory_id, "into": self.target(), "content": content, **given}
+                {"id": self._memory_id, "into": self.target(), "content": content, **versions}
             )
         except ValidationError as error:
             raise Invalid(explain(error)) from error
 
 
 class EditForm(ChangedMemoryForm):
-    def __init__(self, kind: MemoryKind, memory: Memory, data: Any = None) -> None:
-        super().__init__(kind, data, initial=initial_of(memory))
-        self._memory = memory
-
     def edit(self) -> ReviewEdit | None:
         """Return the command, or None if the form has errors."""
-        command = self.command(self._memory)
+        command = self.command()
         return ReviewEdit.model_validate(command.model_dump(exclude_unset=True)) if command else None
 
     def show(self, error: HubError) -> None:
         """Add an error to the form. After a conflict, the next submission replaces the version shown."""
         if isinstance(error, PreconditionFailed):
-            self.rebase(self._memory.version)
+            self.rebase(self.memory.version)
         self.add_error("title" if isinstance(error, Conflict) else None, sentence(error))

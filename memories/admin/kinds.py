@@ -29,7 +29,7 @@ from memories.admin.rendering import UseFilter
 from memories.admin.review_item import ReviewFilter
 from memories.models import KIND_MODELS, Memory, MemoryKind
 from memoryhub.core.admin import cells
-from memoryhub.core.kinds import INDEXED, KINDS, Kind, Shape, Show
+from memoryhub.core.kinds import INDEXED, KINDS, AttributeShape, Kind, Show
 from sessions_app.admin.sessions import SessionFilter
 
 Column = Callable[[Memory], SafeString | str]
@@ -42,7 +42,7 @@ def type_column(kind: Kind) -> Column:
     return _named(type_of, "type", kind.type_label.lower(), "type")
 
 
-def attribute_column(shape: Shape) -> Column:
+def attribute_column(shape: AttributeShape) -> Column:
     def value_of(memory: Memory) -> SafeString | str:
         return _cell(shape, memory)
 
@@ -55,7 +55,7 @@ def _named(column: Any, name: str, description: str, ordering: str) -> Column:
     return column  # type: ignore[no-any-return]
 
 
-def _cell(shape: Shape, memory: Memory) -> SafeString | str:
+def _cell(shape: AttributeShape, memory: Memory) -> SafeString | str:
     value = getattr(KINDS[memory.kind].attributes.model_validate(memory.attributes), shape.name)
     if shape.name == "valid_until":
         return listing.validity(memory)
@@ -77,8 +77,11 @@ def own_parts(memory: Memory) -> dict[str, Any]:
     kind = KINDS[memory.kind]
     values = kind.attributes.model_validate(memory.attributes).model_dump(mode="json")
     facts = [shape for shape in kind.shapes.values() if shape.in_panel]
-    rest = sorted((shape for shape in kind.shapes.values() if not shape.in_panel), key=_is_no_text)
-    sections = [{"name": shape.name, "heading": shape.heading, **_section(shape, values[shape.name])} for shape in rest]
+    section_shapes = sorted((shape for shape in kind.shapes.values() if not shape.in_panel), key=_is_no_text)
+    sections = [
+        {"name": shape.name, "heading": shape.heading, **_section(shape, values[shape.name])}
+        for shape in section_shapes
+    ]
     return {
         "title": kind.panel_title,
         "facts": [(shape.heading, _cell(shape, memory), _out_of(shape)) for shape in facts],
@@ -86,15 +89,15 @@ def own_parts(memory: Memory) -> dict[str, Any]:
     }
 
 
-def _is_no_text(shape: Shape) -> bool:
+def _is_no_text(shape: AttributeShape) -> bool:
     return shape.show is not Show.PROSE
 
 
-def _out_of(shape: Shape) -> int:
+def _out_of(shape: AttributeShape) -> int:
     return int(shape.highest) if shape.show is Show.BAR and shape.highest > 1 else 0
 
 
-def _section(shape: Shape, value: Any) -> dict[str, Any]:
+def _section(shape: AttributeShape, value: Any) -> dict[str, Any]:
     if shape.show is Show.ARGUMENTS:
         return {"show": shape.show, "value": _indented(value), "arguments": _arguments(value)}
     if shape.show is Show.BLOCKS:

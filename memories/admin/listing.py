@@ -119,8 +119,8 @@ def search(request: HttpRequest, queryset: QuerySet[Any], question: str, kind: M
     """
     # The facets ask for the same results again
     if not hasattr(request, "memory_snippets"):
-        found = selectors.search(command=_command(request, question, kind), whole_store=True).results
-        request.memory_snippets = {hit["id"]: _marked(hit) for hit in found}  # type: ignore[attr-defined]
+        hits = selectors.search(command=_command(request, question, kind), whole_store=True).results
+        request.memory_snippets = {hit["id"]: _marked(hit) for hit in hits}  # type: ignore[attr-defined]
     ids = list(request.memory_snippets)  # type: ignore[attr-defined]
     matching: QuerySet[Any] = queryset.filter(id__in=ids)
     if request.GET.get("state") in ("deleted", "all") or request.GET.get("review") in ("rejected", "all"):
@@ -139,11 +139,11 @@ def in_order(request: HttpRequest, matching: QuerySet[Any], ids: list[int], *the
 
 
 def _marked(hit: dict[str, Any]) -> SafeString:
-    text, shown, parts = hit["snippet"], 0, []
+    text, position, parts = hit["snippet"], 0, []
     for start, end in hit["matches"]:
-        parts.append((text[shown:start], text[start:end]))
-        shown = end
-    return format_html("{}{}", format_html_join("", "{}<mark>{}</mark>", parts), text[shown:])
+        parts.append((text[position:start], text[start:end]))
+        position = end
+    return format_html("{}{}", format_html_join("", "{}<mark>{}</mark>", parts), text[position:])
 
 
 def _command(request: HttpRequest, question: str, kind: MemoryKind | None) -> MemorySearch:

@@ -75,10 +75,10 @@ class MemoryListAdmin(ReviewActions):
         named = (request.resolver_match and request.resolver_match.url_name) or ""
         if not named.endswith("_changelist"):
             return memories
-        shown: QuerySet[Any] = memories.defer("content", "resource_links").annotate(
+        excerpts: QuerySet[Any] = memories.defer("content", "resource_links").annotate(
             beginning=Substr("content", 1, _SHOWN_CHARS)
         )
-        return shown
+        return excerpts
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str

@@ -28,7 +28,7 @@ from memories.admin.filters import (
     TypeFilter,
     UpdatedFilter,
 )
-from memories.admin.forms import ChangedMemoryForm, initial_of
+from memories.admin.forms import ChangedMemoryForm
 from memories.admin.kinds import own_parts
 from memories.admin.lists import FORM, MemoryListAdmin, offered
 from memories.admin.rendering import UseFilter, render, use_shown
@@ -70,8 +70,8 @@ class EditingViews(MemoryListAdmin):
             messages.warning(request, "This memory is deleted. Restore it before you edit it.")
             return redirect(self.url("change", memory.id))
         kind = MemoryKind(memory.kind)
-        form = ChangedMemoryForm(kind, request.POST if request.method == "POST" else None, initial=initial_of(memory))
-        command = form.command(memory) if form.is_bound else None
+        form = ChangedMemoryForm(memory, request.POST if request.method == "POST" else None)
+        command = form.command()
         context: dict[str, Any] = {"title": f"Edit #{memory.id}", "form": form}
         if command:
             try:
@@ -204,11 +204,11 @@ class RelationViews(SectionAdmin):
     def lookup_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         self.find(request, object_id)
         try:
-            wanted = end_id("target", request.GET.get("target", "").strip()[:200])
-            (found,) = require_ends(("target", wanted, None))
+            target_id = end_id("target", request.GET.get("target", "").strip()[:200])
+            (entity,) = require_ends(("target", target_id, None))
         except _REFUSALS as refusal:
             return plain_answer(sentence(refusal), is_found=False)
-        return plain_answer(f"{_capital(found.kind or found.type)}: {found.title}", is_found=True)
+        return plain_answer(f"{_capital(entity.kind or entity.type)}: {entity.title}", is_found=True)
 
     def _back(self, memory: Memory) -> HttpResponse:
         return redirect(f"{self.url('change', memory.id)}#relations")
@@ -277,10 +277,10 @@ class VersionViews(EditingViews):
         before = request.GET.get("before", "")
         if before.isdecimal():
             versions = [version for version in versions if version["version"] < int(before)]
-        shown = versions[: _DIFFS + 1]
-        first = [{**shown[-1], "first": True}] if shown and shown[-1]["version"] == 1 else []
+        page_versions = versions[: _DIFFS + 1]
+        first = [{**page_versions[-1], "first": True}] if page_versions and page_versions[-1]["version"] == 1 else []
         effort = Effort()
-        changes = [change(newer, older, effort) for newer, older in pairwise(shown)] + first
+        changes = [change(newer, older, effort) for newer, older in pairwise(page_versions)] + first
         older = changes[-1]["version"] if changes and not first else None
         context = {"subtitle": "Versions", "changes": changes, "older": older, **_choice(numbers, numbers[1::-1])}
         return self.page(request, "admin/memories/memory/versions.html", memory, **context)
@@ -289,8 +289,10 @@ class VersionViews(EditingViews):
         """Show two versions side by side, by default the last two."""
         memory: Memory = self.find(request, object_id)
         versions = {version["version"]: version for version in history_of(memory)}
-        wanted = [request.GET.get("from", ""), request.GET.get("to", "")]
-        chosen = [int(text) if text.isdecimal() else max(memory.version - 1 + at, 1) for at, text in enumerate(wanted)]
+        numbers_sent = [request.GET.get("from", ""), request.GET.get("to", "")]
+        chosen = [
+            int(text) if text.isdecimal() else max(memory.version - 1 + at, 1) for at, text in enumerate(numbers_sent)
+        ]
         for number in chosen:
             if number not in versions:
                 raise NotFound(f"#{memory.id} has no version {number}; it has 1 to {memory.version}")
@@ -340,7 +342,7 @@ class MemoryAdmin(ReviewViews, RelationViews, VersionViews):
             wrapped = self.admin_site.admin_view(view)
             return path(f"<path:object_id>/{address}/", wrapped, name=f"memories_memory_{name}")
 
-        own = [
+        pages = [
             page("edit", needs(Act.WRITE, self.edit_view), "edit"),
             page("versions/<int:version>/again", require_POST(needs(Act.WRITE, self.again_view)), "again"),
             page("versions", self.versions_view, "versions"),
@@ -352,27 +354,27 @@ class MemoryAdmin(ReviewViews, RelationViews, VersionViews):
             page("lookup", self.lookup_view, "lookup"),
             page("relations/<int:relation>/remove", require_POST(needs(Act.WRITE, self.unrelate_view)), "unrelate"),
         ]
-        return [*self.review_urls(), *own, *super().get_urls()]
+        return [*self.review_urls(), *pages, *super().get_urls()]
 
-    def detail(self, request: HttpRequest, found: Memory) -> dict[str, Any]:
-        versions = MemoryVersion.objects.filter(memory_id=found.id).order_by("-version")
-        found.open_conflicts = open_conflicts([found.id]).get(found.id, [])  # type: ignore[attr-defined]
-        found.is_quarantined = found.id in quarantined_among([found.id])  # type: ignore[attr-defined]
+    def detail(self, request: HttpRequest, memory: Memory) -> dict[str, Any]:
+        versions = MemoryVersion.objects.filter(memory_id=memory.id).order_by("-version")
+        memory.open_conflicts = open_conflicts([memory.id]).get(memory.id, [])  # type: ignore[attr-defined]
+        memory.is_quarantined = memory.id in quarantined_among([memory.id])  # type: ignore[attr-defined]
         return {
-            "title": found.title,
-            "rendered": render(found.content, KINDS[found.kind].rendering),
-            "own": own_parts(found),
-            "mark": listing.kind_and_type(found),
-            "warnings": listing.warnings(found),
-            "event": RawEvent.objects.filter(position=found.id).defer("payload_json").first(),
+            "title": memory.title,
+            "rendered": render(memory.content, KINDS[memory.kind].rendering),
+            "own": own_parts(memory),
+            "mark": listing.kind_and_type(memory),
+            "warnings": listing.warnings(memory),
+            "event": RawEvent.objects.filter(position=memory.id).defer("payload_json").first(),
             "versions": versions[:_VERSIONS_SHOWN],
-            "tags": cells.tag_links(found.tags, self.url("changelist")),
-            **relations_shown(found),
-            **use_shown(found),
+            "tags": cells.tag_links(memory.tags, self.url("changelist")),
+            **relations_shown(memory),
+            **use_shown(memory),
         }
 
-    def page(self, request: HttpRequest, template: str, found: Any, **context: Any) -> TemplateResponse:
-        if found is not None:
-            url = reverse(f"admin:memories_{found.kind}_changelist")
-            context = {"list_url": url, "list_label": KINDS[found.kind].plural, **context}
-        return super().page(request, template, found, **context)
+    def page(self, request: HttpRequest, template: str, item: Any, **context: Any) -> TemplateResponse:
+        if item is not None:
+            url = reverse(f"admin:memories_{item.kind}_changelist")
+            context = {"list_url": url, "list_label": KINDS[item.kind].plural, **context}
+        return super().page(request, template, item, **context)

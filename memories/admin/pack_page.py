@@ -77,8 +77,8 @@ def token_bar(pack: ComposedPack, budget: int) -> TokenBar:
     for row in rows:
         parts.append(Part(**row, x=round(x, 1), width=round(row["tokens"] * scale, 1)))
         x += row["tokens"] * scale
-    left = max(0, budget - used)
-    free = Part("free", "Free", round(x, 1), round(left * scale, 1), left, 0, 0, "")
+    unused = max(0, budget - used)
+    free = Part("free", "Free", round(x, 1), round(unused * scale, 1), unused, 0, 0, "")
     return TokenBar(parts, used, budget, free)
 
 
@@ -122,13 +122,13 @@ class ContextPackAdmin(SectionAdmin):
     empty_text = "Run “memory-hub setup” for your client: its hook sends one to each new session."
 
     def get_urls(self) -> list[URLPattern]:
-        own = [
+        pages = [
             path("now/", self.admin_site.admin_view(self.now_view), name="memories_contextpack_now"),
             path(
                 "<path:object_id>/compare/", self.admin_site.admin_view(self.compare_view), name="memories_pack_compare"
             ),
         ]
-        return [*own, *super().get_urls()]
+        return [*pages, *super().get_urls()]
 
     def now_view(self, request: HttpRequest) -> HttpResponse:
         form = PackForm(request.GET)
@@ -139,14 +139,14 @@ class ContextPackAdmin(SectionAdmin):
         latest = list(ContextPack.objects.order_by("-id")[:_LATEST])
         return self.page(request, "admin/memories/pack_now.html", None, **context, latest=latest)
 
-    def detail(self, request: HttpRequest, found: ContextPack) -> dict[str, Any]:
-        others = ContextPack.objects.exclude(id=found.pk).order_by("-id")[:_OFFERED]
-        return {"comparable": others, "title": f"Pack #{found.pk}", **_replayed(found)}
+    def detail(self, request: HttpRequest, pack: ContextPack) -> dict[str, Any]:
+        earlier = ContextPack.objects.exclude(id=pack.pk).order_by("-id")[:_OFFERED]
+        return {"comparable": earlier, "title": f"Pack #{pack.pk}", **_replayed(pack)}
 
     def compare_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         found = self.find(request, object_id)
-        given = request.GET.get("with", "")
-        other = self.find(request, given if given.isdecimal() else "0")
+        other_id = request.GET.get("with", "")
+        other = self.find(request, other_id if other_id.isdecimal() else "0")
         first, second = sorted((found, other), key=lambda pack: pack.pk)
         context = {
             "title": f"Pack #{first.pk} → #{second.pk}",

@@ -98,8 +98,8 @@ class UseFilter(DefaultFilter):
 def use_shown(memory: Memory) -> dict[str, Any]:
     """Return how a memory was used, and what cites it, latest first."""
     use = uses_of([memory.pk])[memory.pk]
-    found = MemoryCitation.objects.filter(memory_id=memory.pk).order_by("-cited_at", "-stream_id")[:_CITING]
-    cited_by = [{"stream": cite.stream_id, "label": _label(cite.stream_id), "at": cite.cited_at} for cite in found]
+    citations = MemoryCitation.objects.filter(memory_id=memory.pk).order_by("-cited_at", "-stream_id")[:_CITING]
+    cited_by = [{"stream": cite.stream_id, "label": _label(cite.stream_id), "at": cite.cited_at} for cite in citations]
     return {"use": use, "cited_by": cited_by}
 
 

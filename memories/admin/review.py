@@ -81,7 +81,7 @@ class ReviewViews(SectionAdmin):
         if place is None:
             return self.item_view(request, memory_id)
         kind = MemoryKind(memory.kind)
-        form = EditForm(kind, memory, request.POST if request.method == "POST" else None)
+        form = EditForm(memory, request.POST if request.method == "POST" else None)
         command = form.edit() if form.is_bound else None
         if command:
             try:
@@ -105,12 +105,12 @@ class ReviewViews(SectionAdmin):
             return self._go(memory_id)
 
     def undo_view(self, request: HttpRequest) -> HttpResponse:
-        given = last_verdict_of(request.user.get_username())
-        if given is None:
+        verdict = last_verdict_of(request.user.get_username())
+        if verdict is None:
             messages.info(request, "You have no verdict to undo.")
             return redirect("admin:memories_review_changelist")
         try:
-            result = services.withdraw_verdict(command=ReviewTouch(id=given.payload.memory_id))
+            result = services.withdraw_verdict(command=ReviewTouch(id=verdict.payload.memory_id))
         except HubError as error:
             messages.error(request, sentence(error))
             return redirect("admin:memories_review_changelist")

@@ -70,10 +70,10 @@ def review_and_report(request: HttpRequest, commands: Sequence[ReviewVerdict]) -
     for outcome in outcomes:
         if outcome.refused:
             messages.warning(request, sentence(HubError(outcome.refused)))
-    done = [outcome.id for outcome in outcomes if not outcome.refused]
-    if done:
-        request.session[CAN_UNDO] = done  # the list shows a button once
-        messages.success(request, f"{cells.counted(len(done), 'memory', 'memories')} {commands[0].verdict}.")
+    reviewed = [outcome.id for outcome in outcomes if not outcome.refused]
+    if reviewed:
+        request.session[CAN_UNDO] = reviewed  # the list shows a button once
+        messages.success(request, f"{cells.counted(len(reviewed), 'memory', 'memories')} {commands[0].verdict}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,23 +144,23 @@ def _changed(memory: Memory, history: dict[int, Version]) -> dict[str, Any] | No
 
 def _similar(memory: Memory) -> list[dict[str, Any]]:
     found = near_memories(memory.id, Existing.of(memory).state)
-    others = Memory.objects.in_bulk([near.id for near in found])
+    memories = Memory.objects.in_bulk([near.id for near in found])
     effort = Effort()
     return [
         {
-            "memory": others[near.id],
+            "memory": memories[near.id],
             "percent": round(near.alike * 100),
-            "sides": side_by_side(others[near.id].content, memory.content, effort),
-            "warnings": listing.warnings(others[near.id]),
+            "sides": side_by_side(memories[near.id].content, memory.content, effort),
+            "warnings": listing.warnings(memories[near.id]),
         }
         for near in found
-        if near.id in others
+        if near.id in memories
     ]
 
 
 def _own(memory: Memory) -> list[tuple[str, str, bool]]:
     """Return the attributes of the item's kind in the order of its form: label, text, whether it is code."""
-    shown = shown_attributes(memory.kind, memory.attributes)
+    values = shown_attributes(memory.kind, memory.attributes)
     fields = attribute_fields(memory.kind)
     shapes = KINDS[memory.kind].shapes
     return [
@@ -169,6 +169,6 @@ def _own(memory: Memory) -> list[tuple[str, str, bool]]:
             "\n\n".join(value) if isinstance(value, list) else str(value),
             shapes[outer_name(name)].in_code,
         )
-        for name, value in shown.items()
+        for name, value in values.items()
         if value not in (None, "", [])
     ]

@@ -144,10 +144,10 @@ def _models(documents: int) -> list[dict[str, Any]]:
 
 
 def _jobs() -> list[dict[str, Any]]:
-    found: dict[str, Task] = {}
+    latest: dict[str, Task] = {}
     for task in Task.objects.filter(group__in=_JOBS).order_by("-stopped")[:20]:
-        found.setdefault(task.group, task)
-    ended = [(label, found[name]) for name, label in _JOBS.items() if name in found]
+        latest.setdefault(task.group, task)
+    ended = [(label, latest[name]) for name, label in _JOBS.items() if name in latest]
     return [{"label": label, "at": task.stopped, "success": task.success} for label, task in ended]
 
 
@@ -175,8 +175,8 @@ class SearchAdmin(SectionAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        found = self.find(request, object_id)
-        return redirect(address_of(found.source, found.pk))
+        document = self.find(request, object_id)
+        return redirect(address_of(document.source, document.pk))
 
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
@@ -193,14 +193,14 @@ def _answered(command: MemorySearch | None) -> dict[str, Any]:
         return {"problem": sentence(error)}
     except HubError as error:
         return {"problem": error.message}
-    found: dict[str, Any] = answer.data
-    meta = found["meta"]
+    data: dict[str, Any] = answer.data
+    meta = data["meta"]
     return {
         "answer": answer.text,
         "tokens": estimate_tokens(answer.text),
         "meta": meta,
         "mode": SEARCH_MODES[meta["mode"]],
-        "hits": shown_hits(found["results"]),
+        "hits": shown_hits(data["results"]),
     }
 
 
@@ -241,10 +241,10 @@ def reasons(why: str) -> SafeString:
 
 
 def _reason(part: str) -> SafeString:
-    found = _FACTOR.fullmatch(part)
-    if not found:
+    factor = _FACTOR.fullmatch(part)
+    if not factor:
         return format_html('<span class="reason-words">{}</span>', part)
-    raised = float(found["factor"]) >= 1
+    raised = float(factor["factor"]) >= 1
     return cells.badge("raised" if raised else "lowered", part)
 
 

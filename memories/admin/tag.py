@@ -10,19 +10,17 @@ from django.contrib import admin, messages
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from pydantic import ValidationError
 
-from memories.admin.attributes import faults_by_field
 from memories.admin.base import SectionAdmin, sentence
 from memories.admin.listing import bar
 from memories.models import Tag
 from memories.schemas.links import CATEGORIES, FREE, TagCreate, TagView
 from memories.selectors.memories import TagUse, tags_in_use, view_tags
 from memories.services.links import create_tag
+from memoryhub.core.admin.schema_form import SchemaForm
 from memoryhub.core.errors import Conflict
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.permissions import Act, may, require
-from memoryhub.core.validation import explain_faults
 
 # Tags in use of a page, and unused ones of a category
 _PAGE, _SHOWN = 60, 50
@@ -32,7 +30,9 @@ _ORDERS: dict[str, dict[str, Any]] = {
 }
 
 
-class TagForm(forms.Form):
+class TagForm(SchemaForm[TagCreate]):
+    schema = TagCreate
+
     name = forms.CharField(required=False, widget=forms.TextInput(attrs={"autocomplete": "off"}))
     category = forms.CharField(
         required=False,
@@ -43,17 +43,8 @@ class TagForm(forms.Form):
         required=False, widget=forms.Textarea(attrs={"rows": 2}), help_text="When to use this tag."
     )
 
-    def command(self) -> TagCreate | None:
-        """Return the command, or None if the form has errors."""
-        if not self.is_valid():
-            return None
-        try:
-            return TagCreate(**{**self.cleaned_data, "category": self.cleaned_data["category"] or FREE})
-        except ValidationError as error:
-            for name, fault in faults_by_field(error, self.fields):
-                text = explain_faults([fault])
-                self.add_error(name or None, f"{text[:1].upper()}{text[1:]}.")
-            return None
+    def values(self) -> dict[str, Any]:
+        return {**self.cleaned_data, "category": self.cleaned_data["category"] or FREE}
 
 
 @admin.register(Tag)

@@ -239,10 +239,10 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
 
 def front_matter_lines(text: str) -> dict[str, str]:
     """Return the lines of each key of the front matter as they are written; "" has those above the first key."""
-    found = _FRONT_MATTER.match(text)
+    matter = _FRONT_MATTER.match(text)
     blocks: dict[str, str] = {}
     key = ""
-    for line in re.findall(r"[^\n]*\n", found[1]) if found else []:
+    for line in re.findall(r"[^\n]*\n", matter[1]) if matter else []:
         match = _KEY.fullmatch(line.rstrip())
         key = match[1].lower() if match else key
         blocks[key] = blocks.get(key, "") + line
@@ -273,14 +273,14 @@ def _without_marks(line: str) -> str:
 
 def _value(key_line: str, below: list[str]) -> Any:
     match = _KEY.fullmatch(key_line.rstrip())
-    own = (match[2] or "").strip() if match else ""
-    if own in _BLOCKS:
-        return _BLOCKS[own].join(line.strip() for line in below).strip()
+    inline = (match[2] or "").strip() if match else ""
+    if inline in _BLOCKS:
+        return _BLOCKS[inline].join(line.strip() for line in below).strip()
     items = [found[1] for line in below if (found := _ITEM.fullmatch(line))]
-    if items and not _COMMENT.sub("", own):
+    if items and not _COMMENT.sub("", inline):
         return [_scalar(item) for item in items]
     more = [line.strip() for line in below if not line.lstrip().startswith("#")]
-    return _scalar(" ".join(filter(None, [own, *more])))
+    return _scalar(" ".join(filter(None, [inline, *more])))
 
 
 def _scalar(text: str, depth: int = 0) -> Any:
@@ -338,8 +338,10 @@ def _reasons(memory_ids: set[int]) -> dict[int, str]:
     # The last deletion of each comes last and wins
     streams = [f"memory:{memory_id}" for memory_id in memory_ids]
     events = RawEvent.objects.filter(stream_id__in=streams, event_type=MEMORY_DELETED.name).order_by("position")
-    found = events.values_list("stream_id", "payload_json")
-    return {int(stream.removeprefix("memory:")): json.loads(text or "{}").get("reason", "") for stream, text in found}
+    deletions = events.values_list("stream_id", "payload_json")
+    return {
+        int(stream.removeprefix("memory:")): json.loads(text or "{}").get("reason", "") for stream, text in deletions
+    }
 
 
 _BINARY = "it is binary, or its text is not in UTF-8"

@@ -55,9 +55,9 @@ KnownFiles = Callable[[Sequence[str]], Mapping[str, str]]
 _known_files: list[KnownFiles] = []
 
 
-def define_known_files(known: KnownFiles) -> None:
+def define_known_files(known_files: KnownFiles) -> None:
     """Register files that are imported in another form, such as decision records."""
-    _known_files.append(known)
+    _known_files.append(known_files)
 
 
 @dataclass(slots=True)
@@ -106,8 +106,8 @@ def import_markdown(
         batch = _without_guidelines(batch, report)
         present = without_deleted(batch)
         report.left_deleted += len(batch) - len(present)
-        wanted = [command for command in present if not _is_echo(command, report)]
-        counted = Counter(result.status for result in write_memories(commands=wanted))
+        imports = [command for command in present if not _is_echo(command, report)]
+        counted = Counter(result.status for result in write_memories(commands=imports))
         report.created += counted[WriteStatus.CREATED]
         report.updated += counted[WriteStatus.UPDATED]
         report.unchanged += counted[WriteStatus.UNCHANGED]
@@ -164,7 +164,7 @@ def _is_echo(command: MemoryWrite, report: MarkdownReport) -> bool:
     return echo
 
 
-def _silent(done: int) -> None:
+def _silent(count: int) -> None:
     pass
 
 
@@ -194,7 +194,7 @@ def _commands(
     changed = changed_times(options.directory, paths.values())
     repeated = _Repeated(report)
     used: set[str] = set()
-    for done, (path, name) in enumerate(paths.items(), 1):
+    for count, (path, name) in enumerate(paths.items(), 1):
         try:
             text = "" if path in without else read_text(options.directory / name)
             why = without.get(path) or (_DATA if is_data(name, text) else import_reason(text))
@@ -212,7 +212,7 @@ def _commands(
                 report.files += 1
                 document = repeated.without(path, document)
                 yield from _commands_of_file(path, document, options.tags, used, changed[name])
-        progress(done)
+        progress(count)
 
 
 def _parsed(text: str, name: str, max_headings: int) -> Document:
@@ -275,8 +275,8 @@ def _cut(text: str, longest: int) -> str:
 
 def _tags(path: str, document: Document, tags: Sequence[str]) -> list[str]:
     folder = PurePath(path).parent.name
-    own = [tag[:64] for tag in (*document.tags, folder) if tag.strip()]
-    cleaned = (re.sub(r"\s+", " ", tag.strip().lower()) for tag in (*tags, *own))
+    file_tags = [tag[:64] for tag in (*document.tags, folder) if tag.strip()]
+    cleaned = (re.sub(r"\s+", " ", tag.strip().lower()) for tag in (*tags, *file_tags))
     return list(dict.fromkeys(tag for tag in cleaned if tag))[:_MAX_TAGS]
 
 

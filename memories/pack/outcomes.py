@@ -22,7 +22,7 @@ from memoryhub.core.contributions import define_part
 from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.events.event_types import Retention, Speech, names_where
 from memoryhub.core.kinds import KINDS
-from memoryhub.core.log.event_view import entity_of_stream
+from memoryhub.core.log.read import entity_of_stream
 from memoryhub.core.models import RawEvent
 from sessions_app.event_summaries import about
 from sessions_app.events.sessions import TURN_BEGAN

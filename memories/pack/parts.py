@@ -91,7 +91,7 @@ def _of_kind(kind: Kind, text_length: int, request: GatherRequest) -> list[PackI
         memories = list(_memories(request, _is_of(kind), f"{order}, m.id DESC"))
     found: dict[Any, tuple[float, int, PackItem]] = {}
     for level, memory in memories:
-        name = memory.title if kind.entry else (level.store, memory.id)
+        name = memory.title if kind.tools else (level.store, memory.id)
         priority = (memory.priority or 0) if kind.order == "priority" else 0
         ranked = (_concern(request, memory), priority, _of_kind_item(request, level, memory, text_length))
         found.setdefault(name, ranked)
@@ -350,7 +350,7 @@ def register(sections: Sequence[SectionDefinition]) -> None:
 
 def _kind_section(kind: Kind, pack: PackSection) -> SectionDefinition:
     items = partial(_of_kind, kind, pack.text_length)
-    more = f"{kind.name}_list" if kind.entry else "memory_search"
+    more = f"{kind.name}_list" if kind.tools else "memory_search"
     count = partial(_count_memories, _is_of(kind))
     return SectionDefinition(
         pack.name, pack.title, pack.order, pack.share, pack.text_length + _HEAD, items, more, count

@@ -21,7 +21,7 @@ from memoryhub.config.project_settings import Ranking
 from memoryhub.core import clock
 from memoryhub.core.entities import find_entities
 from memoryhub.core.errors import Invalid, NotFound
-from memoryhub.core.log.event_view import viewed_store
+from memoryhub.core.log.views import viewed_store
 from memoryhub.core.paging import decode_cursor, encode_cursor
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store, use_store

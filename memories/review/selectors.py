@@ -17,8 +17,8 @@ from memories.present import memory_line
 from memories.review.schemas import ReviewItem, ReviewList
 from memories.schemas import MemoryView
 from memories.selectors.memories import views
-from memories.selectors.relations import is_superseded, supersedes
 from memories.selectors.versions import plain_versions_of
+from memories.superseded import is_superseded, supersedes
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core.kinds import DEFAULT_KIND, KINDS
 from memoryhub.core.log.quarantine import OUTSIDE

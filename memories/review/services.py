@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 from memories import scopes
 from memories.duplicates import Existing, review_status_of
-from memories.events import MEMORY_REVIEWED, MemoryReviewed, Merged, ReviewStatus, Verdict
+from memories.events import ACCEPTED, MEMORY_REVIEWED, MemoryReviewed, Merged, ReviewStatus, Verdict
 from memories.models import Memory, MemoryScope, MemoryVersion, ReviewState
-from memories.projectors import ACCEPTED
 from memories.review.policy import PERSONS_DOOR
 from memories.review.schemas import ReviewEdit, ReviewMerge, ReviewOutcome, ReviewResult, ReviewTouch, ReviewVerdict
 from memories.review.selectors import last_verdict

@@ -8,7 +8,14 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, JsonValue, StringConstraints, computed_field, model_validator
 
-from memories.events import ResourceLink
+from memories.events import (
+    MEMORY_DELETED,
+    MEMORY_RESTORED,
+    MEMORY_REVISED,
+    MEMORY_SEEN,
+    MEMORY_WRITTEN,
+    ResourceLink,
+)
 from memories.models import MemoryKind, MemoryScope, Resolution, ReviewState
 from memoryhub.core.kinds import DEFAULT_KIND, KINDS, attribute_outlines
 from memoryhub.core.schemas import (
@@ -75,14 +82,15 @@ class AboutCode(Command):
 
     @model_validator(mode="before")
     @classmethod
-    def _as_attribute(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or given.get("related_chunks") is None:
-            return given
-        attributes = given.get("attributes") or {}
+    def _as_attribute(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict) or fields.get("related_chunks") is None:
+            return fields
+        attributes = fields.get("attributes") or {}
         if not isinstance(attributes, dict):
-            return given
-        rest = {name: value for name, value in given.items() if name != "related_chunks"}
-        return {**rest, "attributes": {"related_chunks": given["related_chunks"], **attributes}}
+            return fields
+        changed = {**fields, "attributes": {"related_chunks": fields["related_chunks"], **attributes}}
+        del changed["related_chunks"]
+        return changed
 
 
 class MemoryWrite(AboutCode):
@@ -190,16 +198,48 @@ class ConflictResolve(Command):
 class WriteStatus(StrEnum):
     """What a write did."""
 
-    CREATED = "created"
-    UPDATED = "updated"
-    SEEN = "seen"
-    KEPT = "kept"
-    UNCHANGED = "unchanged"
-    DELETED = "deleted"
-    RESTORED = "restored"
-    ERASED = "erased"
+    # Formats with the fields of ``WriteResult``: the line that models get, and the message on a page
+    line: str
+    message: str
+    # The type of the event that such a write appends
+    event: str
+
+    def __new__(cls, value: str, line: str, message: str = "", event: str = "") -> WriteStatus:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.line = line
+        member.message = message
+        member.event = event
+        return member
+
+    CREATED = "created", "created #{id} {title}", "Created #{id}.", MEMORY_WRITTEN.name
+    UPDATED = "updated", "updated #{id} to v{version} {title}", "Saved version {version}.", MEMORY_REVISED.name
+    SEEN = (
+        "seen",
+        "#{id} has this text already; its count was increased {title}",
+        "#{id} already has this text. It was counted as seen again.",
+        MEMORY_SEEN.name,
+    )
+    KEPT = "kept", "kept #{id} as it is {title}", "#{id} was not changed."
+    UNCHANGED = "unchanged", "#{id} is unchanged at v{version} {title}", "Nothing changed, so no version was added."
+    DELETED = (
+        "deleted",
+        "deleted #{id} {title} at {deleted_at:%Y-%m-%dT%H:%M:%SZ}; memory_restore brings it back",
+        "Deleted #{id}. You can restore it at any time.",
+        MEMORY_DELETED.name,
+    )
+    RESTORED = "restored", "restored #{id} {title}", "Restored #{id}.", MEMORY_RESTORED.name
+    ERASED = "erased", "permanently erased #{id} {title}", "Deleted #{id} permanently."
     # Stored next to a newer version that the writer had not read.
-    CONFLICT = "conflict"
+    CONFLICT = (
+        "conflict",
+        "stored as v{version} of #{id}, next to a version that you had not read: conflict #{conflict} is open, "
+        "resolve it with memory_conflict_resolve; {title}",
+    )
+
+    @classmethod
+    def of_event(cls, event_type: str) -> WriteStatus:
+        return next(status for status in cls if status.event == event_type)
 
 
 class SimilarMemory(BaseModel):

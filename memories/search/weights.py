@@ -12,8 +12,8 @@ from memories.search.parsed_query import ParsedQuery
 from memories.search.pipeline import Pipeline
 from memories.search.snippets import Factors, Hits
 from memories.search.words import words_in
-from memories.selectors.relations import SUPERSEDED_WEIGHT, is_superseded, superseded_by
 from memories.substance import is_boilerplate_section
+from memories.superseded import SUPERSEDED_WEIGHT, is_superseded, superseded_by
 from memories.uses.selectors import use_weights
 from memoryhub.core import clock
 from memoryhub.core.stores import rows

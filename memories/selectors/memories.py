@@ -18,8 +18,9 @@ from memories.references import end_id, require_ends
 from memories.schemas import MemoryGet, MemoryList, MemoryView
 from memories.schemas.links import FREE, PREDEFINED, EntryType, TagList, TagView
 from memories.search.snippets import snippet
-from memories.selectors.relations import relations_of, superseded_by
+from memories.selectors.relations import relations_of
 from memories.selectors.versions import open_conflicts, versions_of
+from memories.superseded import superseded_by
 from memories.uses.events import Use
 from memories.uses.notes import note_read
 from memories.uses.selectors import uses_of
@@ -95,27 +96,27 @@ def get_memories(*, command: MemoryGet) -> list[dict[str, Any]]:
         return _by_name(command)
 
 
-def _whole(found: list[Memory], command: MemoryGet) -> list[dict[str, Any]]:
-    gone = [memory.id for memory in found if memory.deleted_at]
+def _whole(memories: list[Memory], command: MemoryGet) -> list[dict[str, Any]]:
+    gone = [memory.id for memory in memories if memory.deleted_at]
     if gone and not command.include_deleted:
         listed = ", ".join(f"#{memory_id}" for memory_id in gone)
         raise Gone(f"memory {listed} is deleted; restore it, or pass include_deleted to read it", ids=gone)
-    shown = views(found)
-    ids = [memory.id for memory in found]
+    items = views(memories)
+    ids = [memory.id for memory in memories]
     for name, read in _PARTS.items():
         if getattr(command, name):
             parts = read(ids)
-            shown = [{**memory, name: parts[memory["id"]]} for memory in shown]
+            items = [{**memory, name: parts[memory["id"]]} for memory in items]
     note_read(Use.FETCHED, ids)
-    return shown
+    return items
 
 
 def _by_ids(ids: list[int]) -> list[Memory]:
-    found = {memory.id: memory for memory in Memory.objects.filter(id__in=ids)}
-    missing = [memory_id for memory_id in ids if memory_id not in found]
+    by_id = {memory.id: memory for memory in Memory.objects.filter(id__in=ids)}
+    missing = [memory_id for memory_id in ids if memory_id not in by_id]
     if missing:
         raise not_found("memory", missing)
-    return [found[memory_id] for memory_id in ids]
+    return [by_id[memory_id] for memory_id in ids]
 
 
 def _by_name(command: MemoryGet) -> list[dict[str, Any]]:
@@ -138,20 +139,20 @@ def _named(name: str, level: scopes.Level, command: MemoryGet) -> Memory | None:
     if command.kind:
         candidates = candidates.filter(kind=command.kind)
     candidates = outside_quarantine(candidates) if command.include_deleted else candidates.live()
-    found: list[Memory] = list(candidates.order_by("-updated_at", "-id"))
-    return min(found, key=lambda memory: memory.scope != MemoryScope.SESSION, default=None)
+    matches: list[Memory] = list(candidates.order_by("-updated_at", "-id"))
+    return min(matches, key=lambda memory: memory.scope != MemoryScope.SESSION, default=None)
 
 
 def list_memories(*, command: MemoryList) -> Listing:
     """Return a page of memories, last changed first; the cursor neither skips nor repeats."""
     with retrieval("list", command), scopes.reading(command.scope or MemoryScope.PROJECT):
         matching = filtered(command)
-        found = list(_after(matching, command.cursor).order_by("-updated_at", "-id")[: command.limit + 1])
-        places = {memory.id: _cursor_of(memory) for memory in found}
+        memories = list(_after(matching, command.cursor).order_by("-updated_at", "-id")[: command.limit + 1])
+        places = {memory.id: _cursor_of(memory) for memory in memories}
         return page(
-            listed(found[: command.limit], compact=command.compact),
+            listed(memories[: command.limit], compact=command.compact),
             total=matching.count(),
-            more=len(found) > command.limit,
+            more=len(memories) > command.limit,
             cursor_of=lambda item: places[item["id"]],
             line=memory_line,
             max_tokens=command.max_tokens,
@@ -160,7 +161,7 @@ def list_memories(*, command: MemoryList) -> Listing:
 
 def filtered(command: MemoryList) -> MemoryQuerySet:
     """Return the memories of the current store that are visible and match the filters."""
-    wanted = {
+    conditions = {
         "kind": command.kind,
         "type": command.type,
         "scope": command.scope if command.scope is MemoryScope.SESSION else None,
@@ -168,9 +169,9 @@ def filtered(command: MemoryList) -> MemoryQuerySet:
         "created_at__gte": command.since,
         "created_at__lt": command.until,
     }
-    found: MemoryQuerySet = Memory.objects.filter(**{key: value for key, value in wanted.items() if value})
-    found = outside_quarantine(found) if command.include_deleted else found.live()
-    return found.of_session(command.session_id or current_origin().session_id).tagged(*command.tags)
+    memories: MemoryQuerySet = Memory.objects.filter(**{key: value for key, value in conditions.items() if value})
+    memories = outside_quarantine(memories) if command.include_deleted else memories.live()
+    return memories.of_session(command.session_id or current_origin().session_id).tagged(*command.tags)
 
 
 def _after(matching: MemoryQuerySet, cursor: str | None) -> MemoryQuerySet:
@@ -215,8 +216,8 @@ def ids_among(entities: QuerySet[Any], typed: str) -> list[str]:
         return []
     # Ordered by a plain id, SQLite would scan the table in that order instead of using the ranges
     newest = (F("id") + 0).desc() if prefix else "-id"
-    found = entities.filter(_ids_from(prefix)).order_by(newest).values_list("id", flat=True)
-    return [str(number) for number in found[:_WANTED]]
+    ids = entities.filter(_ids_from(prefix)).order_by(newest).values_list("id", flat=True)
+    return [str(number) for number in ids[:_WANTED]]
 
 
 def suggest_tags(typed: str) -> list[str]:
@@ -261,8 +262,8 @@ def list_tags(*, command: TagList) -> Listing:
         NotFound, Gone, Invalid: ``id`` names no memory here, an erased one, or something without tags.
     """
     with retrieval("list", command), scopes.reading(command.scope):
-        wanted = None if command.id is None else _tags_of(command.id, command.entry_type)
-        matching = [tag for tag in view_tags() if _matches(tag, command) and (wanted is None or tag.name in wanted)]
+        names = None if command.id is None else _tags_of(command.id, command.entry_type)
+        matching = [tag for tag in view_tags() if _matches(tag, command) and (names is None or tag.name in names)]
         after = decode_cursor(command.cursor, (str,))
         following = [tag for tag in matching if after is None or tag.name > after[0]]
         return page(
@@ -275,8 +276,8 @@ def list_tags(*, command: TagList) -> Listing:
         )
 
 
-def _tags_of(given: str, entry_type: EntryType | None) -> set[str]:
-    target = end_id("id", given, entry_type)
+def _tags_of(reference: str, entry_type: EntryType | None) -> set[str]:
+    target = end_id("id", reference, entry_type)
     if target == PROJECT:
         return set(profile().tags)
     memory = find_memory(target)
@@ -357,5 +358,5 @@ def tag_names(tags: Sequence[int | str]) -> list[str]:
 
 
 def _names_of(ids: Iterable[int]) -> dict[int, str]:
-    wanted = list(ids)
-    return dict(Tag.objects.filter(id__in=wanted).values_list("id", "name")) if wanted else {}
+    tag_ids = list(ids)
+    return dict(Tag.objects.filter(id__in=tag_ids).values_list("id", "name")) if tag_ids else {}

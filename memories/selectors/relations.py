@@ -1,9 +1,8 @@
-"""Relations, and which memories are superseded (decision 49)."""
+"""Relations between memories, decisions, commits, sessions and the project."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -15,12 +14,11 @@ from memories.references import end_id, require_ends, view_end
 from memories.schemas.links import Direction, RelationList, RelationView
 from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.errors import NotFound
-from memoryhub.core.log.quarantine import OUTSIDE, outside_quarantine
+from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing
 from memoryhub.core.search import retrieval
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS
 from memoryhub.core.stores.store import Scope, current_store
 
 # UNION instead of UNION ALL: each edge once, so that it ends on any graph
@@ -41,10 +39,10 @@ def find_relation(relation_id: int) -> Relation:
     Raises:
         NotFound: there is no such relation.
     """
-    found: Relation | None = Relation.objects.filter(id=relation_id).first()
-    if found is None:
+    match: Relation | None = Relation.objects.filter(id=relation_id).first()
+    if match is None:
         raise NotFound(f"there is no relation #{relation_id} here; relation_list shows those there are", id=relation_id)
-    return found
+    return match
 
 
 def same_relation(relation: RelationType, source: int, target: int) -> Relation | None:
@@ -52,8 +50,8 @@ def same_relation(relation: RelationType, source: int, target: int) -> Relation 
     ends = Q(source_id=source, target_id=target)
     if relation in SYMMETRIC:
         ends |= Q(source_id=target, target_id=source)
-    found: Relation | None = Relation.objects.filter(ends, relation=relation).order_by("id").first()
-    return found
+    match: Relation | None = Relation.objects.filter(ends, relation=relation).order_by("id").first()
+    return match
 
 
 def path_between(relation: RelationType, start: int, end: int) -> list[int]:
@@ -81,48 +79,49 @@ def list_relations(*, command: RelationList) -> Listing:
         matching = _matching(command)
         before = decode_cursor(command.cursor, (int,))
         following = matching.filter(id__lt=before[0]) if before else matching
-        found = list(following.order_by("-id")[: command.limit + 1])
-        shown = view_relations(found[: command.limit])
+        relations = list(following.order_by("-id")[: command.limit + 1])
+        items = view_relations(relations[: command.limit])
+        if command.compact:
+            items = [_compact(item) for item in items]
         return page(
-            [_compact(relation) for relation in shown] if command.compact else shown,
+            items,
             total=matching.count(),
-            more=len(found) > command.limit,
+            more=len(relations) > command.limit,
             cursor_of=lambda item: encode_cursor(item["id"]),
             line=relation_line,
             max_tokens=command.max_tokens,
         )
 
 
-def _compact(relation: dict[str, Any]) -> dict[str, Any]:
-    ends = {name: {key: relation[name][key] for key in ("type", "id")} for name in ("source", "target")}
-    return {"id": relation["id"], "relation": relation["relation"], "scope": relation["scope"], **ends}
+def _compact(item: dict[str, Any]) -> dict[str, Any]:
+    compact = {name: item[name] for name in ("id", "relation", "scope")}
+    for name in ("source", "target"):
+        compact[name] = {"type": item[name]["type"], "id": item[name]["id"]}
+    return compact
 
 
 def _matching(command: RelationList) -> QuerySet[Relation]:
-    found = with_ends(include_deleted=command.include_deleted)
+    matching = with_ends(include_deleted=command.include_deleted)
     if command.relation:
-        found = found.filter(relation=command.relation)
-    ends = {
-        name: (end_id(name, given, claimed), claimed)
-        for name, given, claimed in (
-            ("id", command.id, command.entry_type),
-            ("source", command.source, command.source_type),
-            ("target", command.target, command.target_type),
-        )
-        if given is not None
-    }
-    named = [(name, wanted, claimed) for name, (wanted, claimed) in ends.items()]
-    require_ends(*named, include_deleted=command.include_deleted)
-    for name, (wanted, _) in ends.items():
-        found = found.filter(_at(name, wanted, command.direction))
-    return found
+        matching = matching.filter(relation=command.relation)
+    arguments = (
+        ("id", command.id, command.entry_type),
+        ("source", command.source, command.source_type),
+        ("target", command.target, command.target_type),
+    )
+    ends = [(name, end_id(name, text, claimed), claimed) for name, text, claimed in arguments if text is not None]
+    require_ends(*ends, include_deleted=command.include_deleted)
+    for name, end, _ in ends:
+        matching = matching.filter(_at(name, end, command.direction))
+    return matching
 
 
-def _at(field: str, wanted: int, direction: Direction) -> Q:
-    conditions = {Direction.OUT: Q(source_id=wanted), Direction.IN: Q(target_id=wanted)}
-    if field != "id":
-        return Q(**{f"{field}_id": wanted})
-    return conditions.get(direction, Q(source_id=wanted) | Q(target_id=wanted))
+def _at(field: str, end: int, direction: Direction) -> Q:
+    if field == "source" or (field == "id" and direction is Direction.OUT):
+        return Q(source_id=end)
+    if field == "target" or direction is Direction.IN:
+        return Q(target_id=end)
+    return Q(source_id=end) | Q(target_id=end)
 
 
 def with_ends(*, include_deleted: bool = False) -> QuerySet[Relation]:
@@ -130,17 +129,19 @@ def with_ends(*, include_deleted: bool = False) -> QuerySet[Relation]:
 
     Ends in quarantine always count as missing.
     """
-    found: QuerySet[Relation] = outside_quarantine(outside_quarantine(Relation.objects.all(), "source_id"), "target_id")
+    relations: QuerySet[Relation] = outside_quarantine(
+        outside_quarantine(Relation.objects.all(), "source_id"), "target_id"
+    )
     if not include_deleted:
         deleted = Memory.objects.filter(deleted_at__isnull=False).values("id")
-        found = found.exclude(source_id__in=deleted).exclude(target_id__in=deleted)
+        relations = relations.exclude(source_id__in=deleted).exclude(target_id__in=deleted)
     # Views of the past have relations of memories that were erased later
     if current_store().scope is not Scope.VIEW:
-        return found
+        return relations
     for end in ("source", "target"):
         memory = Memory.objects.filter(id=OuterRef(f"{end}_id"))
-        found = found.exclude(Q(**{f"{end}_type": EndType.MEMORY}) & ~Exists(memory))
-    return found
+        relations = relations.exclude(Q(**{f"{end}_type": EndType.MEMORY}) & ~Exists(memory))
+    return relations
 
 
 def view_relations(relations: Sequence[Relation]) -> list[dict[str, Any]]:
@@ -151,8 +152,8 @@ def view_relations(relations: Sequence[Relation]) -> list[dict[str, Any]]:
         RelationView(
             id=relation.id,
             relation=RelationType(relation.relation),
-            source=view_end(ends.get(relation.source_id) or _gone(relation.source_type, relation.source_id)),
-            target=view_end(ends.get(relation.target_id) or _gone(relation.target_type, relation.target_id)),
+            source=view_end(ends.get(relation.source_id) or _missing(relation.source_type, relation.source_id)),
+            target=view_end(ends.get(relation.target_id) or _missing(relation.target_type, relation.target_id)),
             scope=scope,
             actor=relation.actor,
             session_id=relation.session_id,
@@ -162,7 +163,7 @@ def view_relations(relations: Sequence[Relation]) -> list[dict[str, Any]]:
     ]
 
 
-def _gone(end_type: str, end: int) -> Entity:
+def _missing(end_type: str, end: int) -> Entity:
     return Entity(end_type, end, "", deleted=True)
 
 
@@ -175,56 +176,3 @@ def relations_of(memory_ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
             if relation[near]["id"] in grouped and not relation[far]["deleted"]:
                 grouped[relation[near]["id"]].append(relation)
     return grouped
-
-
-def superseded_by(ids: Iterable[int]) -> dict[int, list[int]]:
-    """Map superseded memories to what supersedes them; only live, accepted successors count."""
-    wanted = list(ids)
-    if not wanted:
-        return {}
-    found = rows.fetch(
-        "SELECT r.target_id, r.source_id FROM memories_relation r "
-        f"WHERE r.target_id IN {IDS} AND {supersedes()} ORDER BY r.id",
-        [json.dumps(wanted)],
-    )
-    grouped: dict[int, list[int]] = {}
-    for superseded, by in found:
-        grouped.setdefault(superseded, []).append(by)
-    return grouped
-
-
-# Score factor of a superseded entry
-SUPERSEDED_WEIGHT = 0.3
-
-# SQL predicates on `r`, a relation, by the type of its source: that supersedes a memory. Only live, accepted
-# memories do
-_successors = {
-    EndType.MEMORY.value: "EXISTS (SELECT 1 FROM memories_memory AS successor WHERE successor.id = r.source_id "
-    "AND successor.deleted_at IS NULL AND (successor.review = 'accepted' OR successor.accepted_version IS NOT NULL))"
-}
-_predicates: list[str] = []
-
-
-def define_successor(source_type: EndType, predicate: str) -> None:
-    """Register an SQL predicate on ``r``, a relation whose source has that type: it supersedes its target."""
-    _successors[source_type.value] = predicate
-
-
-def supersedes() -> str:
-    """Return the SQL predicate on ``r``, a relation, that is true if it supersedes a memory now."""
-    conditions = "".join(f" AND (r.source_type <> '{name}' OR {sql})" for name, sql in _successors.items())
-    return (
-        f"r.relation = '{RelationType.SUPERSEDES.value}' AND r.target_type = '{EndType.MEMORY.value}' "
-        f"AND r.source_id {OUTSIDE}{conditions}"
-    )
-
-
-def define_superseded(predicate: str) -> None:
-    """Register an SQL predicate on ``m``, a memory, that is true if something else replaces it."""
-    _predicates.append(predicate)
-
-
-def is_superseded() -> str:
-    """Return the SQL predicate on ``m``, a memory, that is true if it is superseded."""
-    related = f"EXISTS (SELECT 1 FROM memories_relation r WHERE r.target_id = m.id AND {supersedes()})"
-    return f"({' OR '.join(f'({predicate})' for predicate in (related, *_predicates))})"

@@ -17,9 +17,9 @@ from memories.search.parsed_query import ParsedQuery, parse_search
 from memories.search.pipeline import note_on, notes_of, wanted_mode, why
 from memories.search.snippets import excerpt
 from memories.search.words import words_in
-from memories.selectors.relations import superseded_by
 from memories.selectors.versions import open_conflicts
 from memories.substance import split_joined
+from memories.superseded import superseded_by
 from memories.uses.notes import note_found
 from memoryhub.core.paging import decode_cursor, encode_cursor, fit_page
 from memoryhub.core.schemas import Listing
@@ -77,17 +77,17 @@ def search(
         answer = _ranked(chain, query, mode)
         parts = decode_cursor(command.cursor, (int,))
         start = parts[0] if parts else 0
-        shown = answer.found[start : start + command.limit]
-        found = _hits(chain, answer, shown, compact=command.compact, explained=explained)
+        page_hits = answer.found[start : start + command.limit]
+        items = _hits(chain, answer, page_hits, compact=command.compact, explained=explained)
         listing = fit_page(
-            found,
+            items,
             hit_line,
             total=len(answer.found),
             more=start + command.limit < len(answer.found),
             max_tokens=command.max_tokens,
             mode=answer.mode,
             note=note_on(mode, answer.problems),
-            cursor_after=lambda kept: encode_cursor(start + kept),
+            cursor_after=lambda count: encode_cursor(start + count),
         )
         note_found(listing.results, {scope: level.store for level in chain for scope in _scopes_of(level)})
         return listing
@@ -102,17 +102,17 @@ def _chain(command: MemorySearch, *, whole_store: bool) -> list[scopes.Level]:
 
 
 def _ranked(chain: Sequence[scopes.Level], query: ParsedQuery, mode: str) -> _Answer:
-    ranked, found = [], []
+    ranked, hits = [], []
     for place, level in enumerate(chain):
         with use_store(level.store):
             all_ranked = engine.rank(query, mode, level, others=True)
         ranked.append(without_hidden(all_ranked, level, chain))
         with use_store(level.store):
             scale = _scale(ranked[-1]) if len(chain) > 1 else 1.0
-        found += [(score * scale, place, hit_id) for hit_id, score in ranked[-1].hits]
+        hits += [(score * scale, place, hit_id) for hit_id, score in ranked[-1].hits]
     if len(chain) > 1:
-        found.sort(key=lambda hit: (-hit[0], hit[1]))
-    return _Answer(found, ranked)
+        hits.sort(key=lambda hit: (-hit[0], hit[1]))
+    return _Answer(hits, ranked)
 
 
 def without_hidden(ranked: engine.Ranked, level: scopes.Level, chain: Sequence[scopes.Level]) -> engine.Ranked:
@@ -137,14 +137,14 @@ def _scale(ranked: engine.Ranked) -> float:
 def _hits(
     chain: Sequence[scopes.Level],
     answer: _Answer,
-    shown: Sequence[_Found],
+    page_hits: Sequence[_Found],
     *,
     compact: bool,
     explained: bool,
 ) -> list[dict[str, Any]]:
     by_place: dict[int, dict[int, dict[str, Any]]] = {}
     for place, (level, ranked) in enumerate(zip(chain, answer.ranked, strict=True)):
-        local = [(hit_id, score) for score, store_index, hit_id in shown if store_index == place]
+        local = [(hit_id, score) for score, store_index, hit_id in page_hits if store_index == place]
         if local:
             with use_store(level.store):
                 found_here = (
@@ -153,16 +153,16 @@ def _hits(
                     else hits(local, _scopes_of(level)[-1], ranked, explained=explained)
                 )
             by_place[place] = {hit["id"]: hit for hit in found_here}
-    return [by_place[place][hit_id] for _, place, hit_id in shown]
+    return [by_place[place][hit_id] for _, place, hit_id in page_hits]
 
 
 def _scopes_of(level: scopes.Level) -> tuple[MemoryScope, ...]:
     return level.scopes or (MemoryScope.SESSION, scopes.own_scope())
 
 
-def compact_hits(shown: Sequence[tuple[int, float]], scope: MemoryScope) -> list[dict[str, Any]]:
+def compact_hits(ranked_hits: Sequence[tuple[int, float]], scope: MemoryScope) -> list[dict[str, Any]]:
     """Return ranked ids of the current store with their titles."""
-    ids = [hit_id for hit_id, _ in shown]
+    ids = [hit_id for hit_id, _ in ranked_hits]
     documents, own_scopes = engine.documents_of(ids), _own_scopes(ids, scope)
     return [{"id": hit_id, "scope": own_scopes[hit_id], "title": documents[hit_id]["title"]} for hit_id in ids]
 
@@ -180,7 +180,7 @@ def _own_scopes(ids: Sequence[int], scope: MemoryScope) -> dict[int, str]:
 
 
 def hits(
-    shown: Sequence[tuple[int, float]],
+    ranked_hits: Sequence[tuple[int, float]],
     scope: MemoryScope,
     ranked: engine.Ranked,
     *,
@@ -189,18 +189,18 @@ def hits(
     """Return ranked ids of the current store as hits, each with its evidence.
 
     Args:
-        shown: ids with scores.
+        ranked_hits: ids with scores.
         scope: of the store.
         ranked: how the hits were found.
         explained: add ``matches`` and ``why``.
     """
-    ids = [document_id for document_id, _ in shown]
+    ids = [document_id for document_id, _ in ranked_hits]
     documents, conflicts = engine.documents_of(ids), open_conflicts(ids)
     texts = engine.texts_of(documents)
     notes, successors, own_scopes = notes_of(documents), superseded_by(ids), _own_scopes(ids, scope)
     excerpts = {hit_id: excerpt(split_joined(texts.get(hit_id, ""))[0], ranked.terms) for hit_id in ids}
     similarities = ranked.similarities()
-    found = [
+    items = [
         {
             **documents[document_id],
             "scope": own_scopes[document_id],
@@ -212,13 +212,13 @@ def hits(
             "superseded_by": successors.get(document_id, []),
             "note": notes.get(document_id, ""),
         }
-        for document_id, score in shown
+        for document_id, score in ranked_hits
     ]
-    for hit in found if explained else ():
+    for hit in items if explained else ():
         by_words = why(hit["title"], texts.get(hit["id"], ""), ranked.terms, ranked.factors.get(hit["id"], {}))
         hit["matches"] = excerpts[hit["id"]].matches
         hit["why"] = _why(by_words, ranked.why.get(hit["id"], TEXT))
-    return found
+    return items
 
 
 def _why(by_words: str, found_by: str) -> str:

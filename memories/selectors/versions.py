@@ -62,8 +62,8 @@ _IMPORTED = (
 
 def imported_states(memory_ids: list[int]) -> dict[int, MemoryState]:
     """Return the state of the last import of each memory that was changed otherwise since."""
-    found = rows.fetch(_IMPORTED, [json.dumps(memory_ids)]) if memory_ids else ()
-    return {memory_id: _state(json.loads(text)) for memory_id, text in found}
+    payloads = rows.fetch(_IMPORTED, [json.dumps(memory_ids)]) if memory_ids else ()
+    return {memory_id: _state(json.loads(text)) for memory_id, text in payloads}
 
 
 def _state(payload: dict[str, Any]) -> MemoryState:
@@ -96,10 +96,10 @@ def state_at(memory_id: int, version: int) -> MemoryState:
     Raises:
         NotFound: it has no such version.
     """
-    found = MemoryVersion.objects.filter(memory_id=memory_id, version=version).values_list("id", flat=True).first()
-    if found is None:
+    position = MemoryVersion.objects.filter(memory_id=memory_id, version=version).values_list("id", flat=True).first()
+    if position is None:
         raise NotFound(f"#{memory_id} has no version {version}; memory_get with versions=true lists them")
-    payload = json.loads(RawEvent.objects.get(position=found).payload_json or "{}")
+    payload = json.loads(RawEvent.objects.get(position=position).payload_json or "{}")
     return _state(payload)
 
 
@@ -119,13 +119,13 @@ def open_conflicts(memory_ids: Sequence[int]) -> dict[int, list[int]]:
     """Return the ids of open conflicts, by memory."""
     if not memory_ids:
         return {}
-    found = rows.fetch(
+    pairs = rows.fetch(
         "SELECT memory_id, id FROM memories_conflict WHERE resolved_at IS NULL AND memory_id IN "
         f"({', '.join(['%s'] * len(memory_ids))}) ORDER BY id",
         list(memory_ids),
     )
     grouped: dict[int, list[int]] = {}
-    for memory_id, conflict_id in found:
+    for memory_id, conflict_id in pairs:
         grouped.setdefault(memory_id, []).append(conflict_id)
     return grouped
 
@@ -145,12 +145,12 @@ def list_conflicts(*, command: ConflictList) -> Listing:
         total = 0
         for level in _levels(command):
             with use_store(level.store):
-                found = _matching(command)
-                total += found.count()
-                rest = _after(found, _rank(level), reached)
-                if len(items) <= command.limit and rest is not None:
+                conflicts = _matching(command)
+                total += conflicts.count()
+                remaining = _after(conflicts, _rank(level), reached)
+                if len(items) <= command.limit and remaining is not None:
                     items += _views(
-                        list(rest[: command.limit + 1 - len(items)]), level.scopes[-1], compact=command.compact
+                        list(remaining[: command.limit + 1 - len(items)]), level.scopes[-1], compact=command.compact
                     )
         return page(
             items[: command.limit],
@@ -183,17 +183,17 @@ def _rank(level: Level) -> int:
 
 def _matching(command: ConflictList) -> Any:
     visible = outside_quarantine(Conflict.objects.all(), "memory_id")
-    found = visible.select_related("memory").order_by("-id")
+    conflicts = visible.select_related("memory").order_by("-id")
     if command.memory_id:
-        found = found.filter(memory_id=command.memory_id)
-    return found if command.all else found.filter(resolved_at__isnull=True)
+        conflicts = conflicts.filter(memory_id=command.memory_id)
+    return conflicts if command.all else conflicts.filter(resolved_at__isnull=True)
 
 
 # The conflicts of a scope that follow the cursor; None if the cursor is past this scope
-def _after(found: Any, rank: int, reached: Sequence[int] | None) -> Any:
+def _after(conflicts: Any, rank: int, reached: Sequence[int] | None) -> Any:
     if reached is None or rank > reached[0]:
-        return found
-    return found.filter(id__lt=reached[1]) if rank == reached[0] else None
+        return conflicts
+    return conflicts.filter(id__lt=reached[1]) if rank == reached[0] else None
 
 
 def _views(conflicts: Sequence[Conflict], scope: MemoryScope, *, compact: bool) -> list[dict[str, Any]]:

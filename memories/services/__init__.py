@@ -1,6 +1,5 @@
-from memories.services.conflicts import resolve_conflict
 from memories.services.deletion import delete_memory, restore_memory
-from memories.services.revise import update_memory
+from memories.services.revise import resolve_conflict, update_memory
 from memories.services.write import write_memories, write_memory
 
 __all__ = [

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -16,39 +16,16 @@ from memories import scopes
 from memories.duplicates import Existing, ExistingMemories, review_status_of
 from memories.embeddings.vectors import forget_files
 from memories.events import MEMORY_DELETED, MEMORY_RESTORED, MemoryTouched
-from memories.models import Memory, MemoryKind
-from memories.schemas import (
-    MemoryDelete,
-    MemoryRestore,
-    MemoryTouch,
-    MemoryUpdate,
-    MemoryWrite,
-    WriteResult,
-    WriteStatus,
-)
-from memories.schemas.registry import EntryRef
+from memories.models import Memory
+from memories.schemas import MemoryDelete, MemoryRestore, MemoryTouch, WriteResult, WriteStatus
 from memories.search.index import forget_removed
 from memories.selectors.memories import find_memory
-from memories.selectors.registry import check_scope_id, find_entry
-from memories.services.revise import (
-    live_memory,
-    restore_version,
-    result_of,
-    update_memory,
-    with_deletion,
-    with_embedding,
-    with_memory,
-    with_review_status,
-    written,
-)
-from memories.services.write import write_memory
+from memories.services.revise import live_memory, restore_version, result_of, with_deletion, with_memory, write_result
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, Conflict, PreconditionFailed
 from memoryhub.core.events.event_types import EventType, event_type
-from memoryhub.core.log import erase_streams
 from memoryhub.core.log.erase import wipe_free_space
 from memoryhub.core.models import RawEvent
-from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.secrets.sanitize import TEXT, Shape, payload_shape
 from memoryhub.core.stores import rows
@@ -58,6 +35,60 @@ from memoryhub.core.text import counted
 from sessions_app.spooled import Spooled, cleaning, find_spooled, hook_names
 
 logger = logging.getLogger(__name__)
+
+
+def delete_memory(*, command: MemoryTouch) -> WriteResult:
+    """Soft-delete a memory: it leaves lists and searches, and can be restored. ``permanent`` erases a deleted one.
+
+    Raises:
+        NotFound: there is no such memory.
+        Gone: it is deleted already.
+        ConfirmationRequired, PreconditionFailed: as ``erase_memory``.
+        Forbidden: the caller may not erase.
+    """
+    if isinstance(command, MemoryDelete) and command.permanent:
+        return erase_memory(command=command)
+    return _touch(MEMORY_DELETED, command, WriteStatus.DELETED, live_memory)
+
+
+def restore_memory(*, command: MemoryTouch) -> WriteResult:
+    """Undelete a memory; with ``version``, make that version current again.
+
+    Raises:
+        NotFound: there is no such memory or version.
+        Conflict: it is not deleted, or another memory has its topic or title.
+    """
+    if isinstance(command, MemoryRestore) and command.version:
+        return restore_version(command=command)
+    return _touch(MEMORY_RESTORED, command, WriteStatus.RESTORED, _restorable)
+
+
+def _touch(
+    touched: EventType[MemoryTouched], command: MemoryTouch, status: WriteStatus, find: Callable[[int], Memory]
+) -> WriteResult:
+    with scopes.writing(command.scope), log.transaction():
+        first = log.find_by_key(command.idempotency_key, touched)
+        if first:
+            return result_of(first)
+        memory = find(command.id)
+        draft = log.prepare(touched, MemoryTouched(memory_id=memory.id, reason=command.reason))
+        event = log.append(draft, stream=f"memory:{memory.id}", idempotency_key=command.idempotency_key)
+        review = review_status_of(memory)
+        result = write_result(memory.id, memory.version, status, memory, review=review, redacted=draft.redactions)
+        return with_memory(with_deletion(result, event.occurred_at))
+
+
+def _restorable(memory_id: int) -> Memory:
+    memory = find_memory(memory_id)
+    if memory.deleted_at is None:
+        raise Conflict(f"memory #{memory_id} is not deleted", id=memory_id)
+    state = Existing.of(memory).state
+    rival = ExistingMemories([state], memory.session_id).named_like(state)
+    if rival:
+        raise Conflict(
+            f"#{rival.id} has taken the topic or title of #{memory_id}; change or delete it first", id=rival.id
+        )
+    return memory
 
 
 def erase_memory(*, command: MemoryDelete) -> WriteResult:
@@ -73,7 +104,8 @@ def erase_memory(*, command: MemoryDelete) -> WriteResult:
         ConfirmationRequired: ``confirm_token`` is not the one in this error.
         Locked: another process holds the spool.
     """
-    reason, caller = command.reason or "permanently deleted", current_store()
+    reason = command.reason or "permanently deleted"
+    caller = current_store()
     # See decisions 6 and 31
     with scopes.writing(command.scope):
         demand(Act.GOVERN)  # in the memory's own store, and before packs of the caller's are erased
@@ -90,9 +122,8 @@ def erase_memory(*, command: MemoryDelete) -> WriteResult:
                 traces.erase_packs(reason=reason)
                 clean_spool()  # before the commit: afterwards the text is gone and could not be searched
         wipe_traces()
-        erased = WriteResult(
-            id=memory.id, version=memory.version, status=WriteStatus.ERASED, title="", scope=memory.scope
-        )
+        status = WriteStatus.ERASED
+        erased = WriteResult(id=memory.id, version=memory.version, status=status, title="", scope=memory.scope)
         return with_deletion(erased, memory.deleted_at)
 
 
@@ -103,8 +134,8 @@ def _erase_packs_of(store: StoreId, traces: Traces, reason: str) -> None:
 
 
 def _positions(memory: Memory) -> list[int]:
-    found = RawEvent.objects.filter(stream_id=f"memory:{memory.id}")
-    return list(found.values_list("position", flat=True))
+    events = RawEvent.objects.filter(stream_id=f"memory:{memory.id}")
+    return list(events.values_list("position", flat=True))
 
 
 def wipe_traces() -> bool:
@@ -126,22 +157,21 @@ def _require_confirmation(memory: Memory, traces: Traces, token: str | None) -> 
         raise PreconditionFailed(
             f"memory #{memory.id} is not deleted; delete it first, then again with permanent=true", id=memory.id
         )
-    wanted = _token(memory)
-    if token != wanted:
+    expected = _token(memory)
+    if token != expected:
         raise ConfirmationRequired(
             f"permanently delete #{memory.id} {memory.title!r} with its {counted(memory.version, 'version')}"
             f"{_quoting(traces)}? Its text cannot be restored",
             id=memory.id,
-            confirm_token=wanted,
+            confirm_token=expected,
         )
 
 
 def _quoting(traces: Traces) -> str:
-    packs, waiting = traces.count_packs(), len(traces.find_spooled().lines)
-    parts = [f", {counted(packs, 'context pack')} whose question quotes it"] if packs else []
-    if waiting:
-        parts.append(f", and its text in {counted(waiting, 'spooled event')}")
-    return "".join(parts)
+    packs = traces.count_packs()
+    spooled = len(traces.find_spooled().lines)
+    text = f", {counted(packs, 'context pack')} whose question quotes it" if packs else ""
+    return f"{text}, and its text in {counted(spooled, 'spooled event')}" if spooled else text
 
 
 # Bound to the last event: the token expires when the memory changes or is restored
@@ -216,7 +246,7 @@ class Traces:
     def erase_packs(self, *, reason: str) -> int:
         packs = self.packs()
         if packs:
-            erase_streams([f"pack:{pack}" for pack in packs], reason=reason)
+            log.erase_streams([f"pack:{pack}" for pack in packs], reason=reason)
         return len(packs)
 
     def count_packs(self) -> int:
@@ -243,13 +273,13 @@ class Traces:
         return any(self._is_only_here(word) for word in sorted(words))
 
     def _spans(self, text: str) -> list[tuple[int, int]]:
-        found = list(_WORD.finditer(text))
-        words = [match.group().lower() for match in found]
+        matches = list(_WORD.finditer(text))
+        words = [match.group().lower() for match in matches]
         spans: list[tuple[int, int]] = []
         for size in range(1, _RUN + 1):
             for place, run in enumerate(_runs(words, size)):
                 if self._is_quotation(run):
-                    spans.append((found[place].start(), found[place + size - 1].end()))
+                    spans.append((matches[place].start(), matches[place + size - 1].end()))
         return _united(spans)
 
     def _is_quotation(self, run: Words) -> bool:
@@ -263,12 +293,14 @@ class Traces:
         if isinstance(value, str):
             return self._cut(value, texts)
         if isinstance(value, dict):
-            made: dict[str, Any] = {}
+            cleaned: dict[str, Any] = {}
             for key, item in value.items():
                 name = key if key in hook_names() else self._cut(key, texts)
-                made[name if name not in made else f"{name} {len(made)}"] = self._without(item, texts)
-            return made
-        return [self._without(item, texts) for item in value] if isinstance(value, list) else value
+                cleaned[name if name not in cleaned else f"{name} {len(cleaned)}"] = self._without(item, texts)
+            return cleaned
+        if isinstance(value, list):
+            return [self._without(item, texts) for item in value]
+        return value
 
     def _cut(self, text: str, texts: list[str]) -> str:
         for start, end in reversed(self._spans(text)):
@@ -293,8 +325,9 @@ def _united(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def _erased_texts(positions: str) -> Iterator[str]:
     for name, payload in rows.fetch(_PAYLOADS, [positions]):
-        kind = event_type(name)
-        yield from _texts(json.loads(payload), payload_shape(kind.schema) if kind else TEXT)
+        declared = event_type(name)
+        shape = payload_shape(declared.schema) if declared else TEXT
+        yield from _texts(json.loads(payload), shape)
 
 
 def _texts(value: Any, shape: Shape) -> Iterator[str]:
@@ -306,111 +339,3 @@ def _texts(value: Any, shape: Shape) -> Iterator[str]:
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _texts(item, shape.at(index))
-
-
-def delete_memory(*, command: MemoryTouch) -> WriteResult:
-    """Soft-delete a memory: it leaves lists and searches, and can be restored. ``permanent`` erases a deleted one.
-
-    Raises:
-        NotFound: there is no such memory.
-        Gone: it is deleted already.
-        ConfirmationRequired, PreconditionFailed: as ``erase_memory``.
-        Forbidden: the caller may not erase.
-    """
-    if isinstance(command, MemoryDelete) and command.permanent:
-        return erase_memory(command=command)
-    return _touch(MEMORY_DELETED, command, WriteStatus.DELETED, live_memory)
-
-
-def restore_memory(*, command: MemoryTouch) -> WriteResult:
-    """Undelete a memory; with ``version``, make that version current again.
-
-    Raises:
-        NotFound: there is no such memory or version.
-        Conflict: it is not deleted, or another memory has its topic or title.
-    """
-    if isinstance(command, MemoryRestore) and command.version:
-        return restore_version(command=command)
-    return _touch(MEMORY_RESTORED, command, WriteStatus.RESTORED, _restorable)
-
-
-def _touch(
-    event_type: EventType[MemoryTouched], command: MemoryTouch, status: WriteStatus, find: Callable[[int], Memory]
-) -> WriteResult:
-    with scopes.writing(command.scope), log.transaction():
-        first = log.find_by_key(command.idempotency_key, event_type)
-        if first:
-            return result_of(first)
-        memory = find(command.id)
-        draft = log.prepare(event_type, MemoryTouched(memory_id=memory.id, reason=command.reason))
-        event = log.append(draft, stream=f"memory:{memory.id}", idempotency_key=command.idempotency_key)
-        result = written(memory.id, memory.version, status, memory, draft)
-        result = with_embedding([with_review_status(result, review_status_of(memory))])[0]
-        return with_memory(with_deletion(result, event.occurred_at))
-
-
-def _restorable(memory_id: int) -> Memory:
-    memory = find_memory(memory_id)
-    if memory.deleted_at is None:
-        raise Conflict(f"memory #{memory_id} is not deleted", id=memory_id)
-    state = Existing.of(memory).state
-    existing = ExistingMemories([state], memory.session_id)
-    rival = existing.of_topic(state) or (None if state.topic_key else existing.of_title(state))
-    if rival:
-        raise Conflict(
-            f"#{rival.id} has taken the topic or title of #{memory_id}; change or delete it first", id=rival.id
-        )
-    return memory
-
-
-def add_entry(*, command: MemoryWrite, scope_id: str = "") -> WriteResult:
-    """Add a registry entry.
-
-    Raises:
-        Conflict: the name is taken in that scope; the data has the id.
-        Invalid: as ``write_memory``, or ``scope_id`` is not bound here.
-    """
-    check_scope_id(command.scope, scope_id)
-    with _acting(command.author):
-        return write_memory(command=command)
-
-
-def update_entry(*, kind: MemoryKind, entry: EntryRef, changes: Mapping[str, Any], author: str = "") -> WriteResult:
-    """Change parts of an entry, as a new version.
-
-    Args:
-        kind: its kind.
-        entry: which one; a name means the nearest of that name.
-        changes: fields of ``MemoryUpdate``.
-        author: of this version; default: the caller.
-
-    Raises:
-        NotFound, Gone, Invalid: as ``find_entry``.
-        PreconditionFailed, Conflict: as ``update_memory``.
-    """
-    found = find_entry(kind=kind, entry=entry)
-    wanted = {**changes, "id": found["id"], "scope": found["scope"]}
-    wanted.pop("author", None)
-    with _acting(author):
-        return update_memory(command=MemoryUpdate.model_validate(wanted))
-
-
-def deactivate_entry(
-    *, kind: MemoryKind, entry: EntryRef, reason: str = "", author: str = "", idempotency_key: str | None = None
-) -> WriteResult:
-    """Soft-delete an entry: its name becomes free, its history stays.
-
-    Raises:
-        NotFound, Gone, Invalid: as ``find_entry``.
-    """
-    found = find_entry(kind=kind, entry=entry.model_copy(update={"include_deleted": entry.id is not None}))
-    command = MemoryDelete(id=found["id"], scope=found["scope"], reason=reason, idempotency_key=idempotency_key)
-    with _acting(author):
-        return delete_memory(command=command)
-
-
-# For clients that act for several agents
-@contextmanager
-def _acting(author: str) -> Iterator[None]:
-    with use_origin(**({"actor": author} if author else {})):
-        yield

@@ -13,6 +13,7 @@ from memories.events import (
     RelationCreated,
     RelationDeleted,
     TagCreated,
+    filled,
 )
 from memories.models import ACYCLIC, PROJECT, EndType, Relation, RelationType, Tag
 from memories.references import end_id, require_ends, view_end
@@ -78,12 +79,12 @@ def _refuse_known(name: str) -> None:
 
 
 def _described(tag_id: int, redactions: Sequence[str]) -> TagResult:
-    found = [tag for tag in view_tags() if tag.id == tag_id]
-    if not found:
+    tags = [tag for tag in view_tags() if tag.id == tag_id]
+    if not tags:
         raise Gone(
             f"the description of tag #{tag_id} was erased; create it again under a new idempotency_key", id=tag_id
         )
-    return TagResult(**found[0].model_dump(), redacted=list(redactions))
+    return TagResult(**tags[0].model_dump(), redacted=list(redactions))
 
 
 def attach_tags(*, command: TagAttach) -> TagsChanged:
@@ -129,8 +130,8 @@ def _retag_memory(memory_id: int, names: list[str], command: TagAttach, verb: st
             idempotency_key=command.idempotency_key,
         )
     )
-    if result.status is not WriteStatus.UNCHANGED:
-        changed = changed or names  # a repeated call
+    if not changed and result.status is not WriteStatus.UNCHANGED:
+        changed = names  # a repeated call
     return TagsChanged(
         type=EndType.MEMORY,
         changed=changed,
@@ -205,7 +206,7 @@ def _ends(command: RelationCreate) -> list[Entity]:
 
 def _payload(relation: RelationType, source: Entity, target: Entity, author: str) -> RelationCreated:
     return RelationCreated(
-        **({"author": author} if author else {}),
+        **filled(author=author),
         relation=relation,
         source_type=EndType(source.type),
         source_id=source.id,
@@ -235,7 +236,8 @@ def delete_relation(*, command: RelationDelete) -> RelationResult:
     with scopes.writing(command.scope), log.transaction():
         first = log.find_by_key(command.idempotency_key, RELATION_DELETED)
         if first:
-            return _result(_as_made(_relation_id(first)), LinkStatus.DELETED)
+            relation_id = int(first.stream_id.removeprefix("relation:"))
+            return _result(_recorded_relation(relation_id), LinkStatus.DELETED)
         relation = _find(command)
         result = _result(relation, LinkStatus.DELETED)
         draft = log.prepare(RELATION_DELETED, RelationDeleted(relation_id=relation.id, reason=command.reason))
@@ -250,10 +252,10 @@ def _find(command: RelationDelete) -> Relation:
         raise Invalid("give the relation's id, or source, relation and target; relation_list shows them")
     source = end_id("source", command.source, command.source_type)
     target = end_id("target", command.target, command.target_type)
-    found = same_relation(command.relation, source, target)
-    if found is None:
+    relation = same_relation(command.relation, source, target)
+    if relation is None:
         raise NotFound(f"there is no relation #{source} {command.relation} #{target} here; relation_list shows them")
-    return found
+    return relation
 
 
 def _result(relation: Relation, status: LinkStatus) -> RelationResult:
@@ -271,7 +273,7 @@ def _earlier_result(event: RawEvent) -> RelationResult:
 
 
 # A deleted relation, from the event that created it
-def _as_made(relation_id: int) -> Relation:
+def _recorded_relation(relation_id: int) -> Relation:
     event = RawEvent.objects.get(position=relation_id)
     return Relation(
         id=relation_id,
@@ -280,7 +282,3 @@ def _as_made(relation_id: int) -> Relation:
         created_at=clock.from_text(event.occurred_at),
         **json.loads(event.payload_json or "{}"),
     )
-
-
-def _relation_id(event: RawEvent) -> int:
-    return int(event.stream_id.removeprefix("relation:"))

@@ -1,8 +1,8 @@
-"""New versions of a memory, and the results of writes."""
+"""New versions of a memory, by updates, restored versions and resolved conflicts, and the results of writes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,34 +12,43 @@ from memories import scopes
 from memories.duplicates import Existing, ExistingMemories, review_status_of
 from memories.embeddings.meaning import renewal
 from memories.events import (
-    MEMORY_DELETED,
-    MEMORY_RESTORED,
+    ACCEPTED,
+    CONFLICT_RESOLVED,
     MEMORY_REVISED,
-    MEMORY_SEEN,
     MEMORY_WRITTEN,
+    ConflictResolved,
     MemoryRevised,
     MemoryState,
     MemoryWritten,
     ReviewStatus,
+    filled,
 )
 from memories.kinds import check_attributes, check_type
-from memories.models import Memory, MemoryScope, MemoryVersion
+from memories.models import Conflict as VersionConflict
+from memories.models import Memory, MemoryScope, MemoryVersion, Resolution
 from memories.pack.sections import refuse_echo
-from memories.projectors import ACCEPTED
 from memories.review.policy import ReviewGate
-from memories.schemas import Embedding, MemoryRestore, MemoryUpdate, WriteResult, WriteStatus
+from memories.schemas import (
+    ConflictResolve,
+    ConflictResult,
+    Embedding,
+    MemoryRestore,
+    MemoryUpdate,
+    WriteResult,
+    WriteStatus,
+)
 from memories.selectors.memories import find_memory
-from memories.selectors.versions import state_at
+from memories.selectors.versions import find_conflict, state_at
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import clock, log
 from memoryhub.core.contributions import define_scratch
 from memoryhub.core.errors import Conflict, Gone, Invalid, PreconditionFailed
-from memoryhub.core.log import Draft
 from memoryhub.core.log.quarantine import quarantine_marks
 from memoryhub.core.models import RawEvent
 
 _CHANGEABLE = {"title", "content", "type", "tags", "author", "source", "resource_links"}
+_TEXT_WRITTEN = {WriteStatus.CREATED, WriteStatus.UPDATED, WriteStatus.RESTORED, WriteStatus.CONFLICT}
 
 
 def update_memory(*, command: MemoryUpdate, window: timedelta | None = None) -> WriteResult:
@@ -56,18 +65,20 @@ def update_memory(*, command: MemoryUpdate, window: timedelta | None = None) -> 
         Conflict: another memory has the new title.
         Invalid: the kind has no such type or attribute, or there is nothing to promote.
     """
-    seconds = 0 if command.must_be_current else project_settings().conflict_window_seconds
-    window = timedelta(seconds=seconds) if window is None else window
+    if window is None:
+        seconds = 0 if command.must_be_current else project_settings().conflict_window_seconds
+        window = timedelta(seconds=seconds)
     with scopes.writing(command.scope), log.transaction():
         first = log.find_by_key(command.idempotency_key, MEMORY_REVISED)
         if first:
             return result_of(first)
         memory = live_memory(command.id)
-        existing, unseen = Existing.of(memory), _unseen(memory, command.base_version, window)
+        existing = Existing.of(memory)
+        unseen = _unseen(memory, command.base_version, window)
         read = existing.state if unseen is None else state_at(memory.id, command.base_version or 1)
         state = _changed(read, command)
-        if not existing.differs(_clean(state)):
-            return with_memory(kept(existing, WriteStatus.UNCHANGED))
+        if not existing.differs(_sanitized(state)):
+            return with_memory(unchanged_result(existing, WriteStatus.UNCHANGED))
         if (state.title, state.scope) != (existing.state.title, existing.state.scope):
             refuse_taken_title(existing, state)
         base = command.base_version or existing.version
@@ -92,7 +103,7 @@ def restore_version(*, command: MemoryRestore) -> WriteResult:
         existing = Existing.of(live_memory(command.id))
         state = state_at(command.id, command.version or existing.version)
         if not existing.differs(state):
-            return with_memory(kept(existing, WriteStatus.UNCHANGED))
+            return with_memory(unchanged_result(existing, WriteStatus.UNCHANGED))
         refuse_taken_title(existing, state)
         reason = command.reason or f"version {command.version} restored"
         result = append_version(existing, state, base=existing.version, reason=reason, key=command.idempotency_key)
@@ -105,7 +116,7 @@ def append_version(
     *,
     base: int,
     reason: str,
-    key: str | None,
+    key: str | None = None,
     unseen: int | None = None,
     review: ReviewStatus | None = None,
     revised_at: str | None = None,
@@ -123,26 +134,30 @@ def append_version(
         revised_at: when another tool made the change; default: now.
     """
     review = review or ReviewGate.current().of_revision(existing, state)
-    fields = state.columns() | {"attributes": state.attributes}
+    stored_review = None if review == ACCEPTED else review
     payload = MemoryRevised(
-        **fields,
+        **state.columns(),
         memory_id=existing.id,
         version=existing.version + 1,
         base_version=base,
         reason=reason,
-        **({} if unseen is None else {"conflicts_with": unseen}),
-        **({} if review in (None, ACCEPTED) else {"review": review}),
-        **({"revised_at": revised_at} if revised_at else {}),
+        **filled(conflicts_with=unseen, review=stored_review, revised_at=revised_at),
     )
     draft = log.prepare(MEMORY_REVISED, payload)
     event = log.append(draft, stream=f"memory:{existing.id}", idempotency_key=key)
-    same_text = (existing.state.title, existing.state.content) == (draft.payload.title, draft.payload.content)
-    existing.revised(draft.payload, draft.payload.review)
-    status = WriteStatus.UPDATED if unseen is None else WriteStatus.CONFLICT
-    result = with_review_status(written(existing.id, existing.version, status, draft.payload, draft), review)
-    embedding = {"embedding": Embedding.KEPT} if same_text else {}
-    opened = {} if unseen is None else {"conflict": event.position}
-    return with_embedding([result.model_copy(update={**embedding, **opened})])[0]
+    written = draft.payload
+    same_text = (existing.state.title, existing.state.content) == (written.title, written.content)
+    existing.revised(written, written.review)
+    result = write_result(
+        existing.id,
+        existing.version,
+        WriteStatus.UPDATED if unseen is None else WriteStatus.CONFLICT,
+        written,
+        review=review,
+        redacted=draft.redactions,
+        embedding=Embedding.KEPT if same_text else None,
+    )
+    return result if unseen is None else result.model_copy(update={"conflict": event.position})
 
 
 # The version that a writer who read ``base`` has missed, or None. Refuses the change once the conflict window has
@@ -169,7 +184,7 @@ def _changed(before: MemoryState, command: MemoryUpdate) -> MemoryState:
         changes["attributes"] = check_attributes(before.kind, {**before.attributes, **command.attributes})
     if command.promote:
         changes["scope"] = _promoted(before)
-    return MemoryState(**{**before.columns(), **changes})
+    return before.with_changes(**changes)
 
 
 def _promoted(before: MemoryState) -> MemoryScope:
@@ -181,55 +196,30 @@ def _promoted(before: MemoryState) -> MemoryScope:
     return MemoryScope.PROJECT
 
 
+def _sanitized(state: MemoryState) -> MemoryState:
+    return log.prepare(MEMORY_WRITTEN, MemoryWritten(**state.columns())).payload
+
+
 # A title or topic that the project has already gives way, so that no entry is lost.
 def promote_entries(ids: Sequence[int]) -> None:
     """Move memories of a scratch session from the session to the project; needs an open transaction of the log."""
-    found = Memory.objects.live().filter(id__in=ids, scope=MemoryScope.SESSION).order_by("id")
-    moving = [Existing.of(memory) for memory in found]
-    states = [MemoryState(**{**existing.state.columns(), "scope": MemoryScope.PROJECT}) for existing in moving]
-    taken = ExistingMemories(states, session_id="") if states else None
+    memories = Memory.objects.live().filter(id__in=ids, scope=MemoryScope.SESSION).order_by("id")
+    moving = [Existing.of(memory) for memory in memories]
+    states = [existing.state.with_changes(scope=MemoryScope.PROJECT) for existing in moving]
+    of_project = ExistingMemories(states, session_id="")
     for existing, state in zip(moving, states, strict=True):
-        is_taken = taken and (taken.of_topic(state) if state.topic_key else taken.of_title(state))
-        name = {"title": f"{state.title[:180]} (#{existing.id})", "topic_key": None} if is_taken else {}
-        reason = "promoted at the end of its scratch session"
-        append_version(existing, state.model_copy(update=name), base=existing.version, reason=reason, key=None)
+        renamed = state.with_changes(title=f"{state.title[:180]} (#{existing.id})", topic_key=None)
+        promoted = renamed if of_project.named_like(state) else state
+        append_version(existing, promoted, base=existing.version, reason="promoted at the end of its scratch session")
 
 
 def scratch_entries(session_id: str) -> dict[int, str]:
     """Return the titles of the live memories of a scratch session that has not ended, by id."""
-    found = Memory.objects.live().filter(session_id=session_id, ephemeral=True).order_by("id")
-    return dict(found.values_list("id", "title"))
+    memories = Memory.objects.live().filter(session_id=session_id, ephemeral=True).order_by("id")
+    return dict(memories.values_list("id", "title"))
 
 
 define_scratch(scratch_entries, promote_entries)
-
-
-def _clean(state: MemoryState) -> MemoryState:
-    return log.prepare(MEMORY_WRITTEN, MemoryWritten(**state.columns())).payload
-
-
-_STATUS_OF_EVENT = {
-    MEMORY_WRITTEN.name: WriteStatus.CREATED,
-    MEMORY_REVISED.name: WriteStatus.UPDATED,
-    MEMORY_SEEN.name: WriteStatus.SEEN,
-    MEMORY_DELETED.name: WriteStatus.DELETED,
-    MEMORY_RESTORED.name: WriteStatus.RESTORED,
-}
-
-
-_TEXT_WRITTEN = {WriteStatus.CREATED, WriteStatus.UPDATED, WriteStatus.RESTORED, WriteStatus.CONFLICT}
-
-
-def with_embedding(results: Sequence[WriteResult], settings: ProjectSettings | None = None) -> list[WriteResult]:
-    """Return the results with the state of the embedding of what they wrote; reads ``settings`` if not given."""
-    if not any(map(_lacks_embedding, results)):
-        return list(results)
-    update = {"embedding": renewal(settings)}
-    return [result.model_copy(update=update) if _lacks_embedding(result) else result for result in results]
-
-
-def _lacks_embedding(result: WriteResult) -> bool:
-    return result.embedding is None and result.status in _TEXT_WRITTEN
 
 
 def live_memory(memory_id: int) -> Memory:
@@ -257,56 +247,64 @@ def refuse_taken_title(existing: Existing, state: MemoryState) -> None:
     Raises:
         Conflict: it is taken; the data has the id.
     """
-    if state.topic_key:
-        _refuse_taken_topic(existing, state)
+    rival = ExistingMemories([state], existing.session_id).named_like(state)
+    if rival is None or rival.id == existing.id:
         return
-    taken = ExistingMemories([state], existing.session_id).of_title(state)
-    if taken and taken.id != existing.id:
+    if state.topic_key:
         raise Conflict(
-            f"{state.kind} {state.title!r} of scope {state.scope} exists as #{taken.id}; choose another title, or "
-            "update that one",
-            id=taken.id,
+            f"#{rival.id} has topic {state.topic_key!r} in scope {state.scope}; update that one, or delete it first",
+            id=rival.id,
         )
-
-
-def _refuse_taken_topic(existing: Existing, state: MemoryState) -> None:
-    taken = ExistingMemories([state], existing.session_id).of_topic(state)
-    if taken and taken.id != existing.id:
-        raise Conflict(
-            f"#{taken.id} has topic {state.topic_key!r} in scope {state.scope}; update that one, or delete it first",
-            id=taken.id,
-        )
-
-
-def kept(existing: Existing, status: WriteStatus) -> WriteResult:
-    """Return the result of a write that changed nothing."""
-    state = existing.state
-    return WriteResult(
-        id=existing.id,
-        version=existing.version,
-        status=status,
-        title=state.title,
-        scope=state.scope,
-        **_review_fields(existing.status),
+    raise Conflict(
+        f"{state.kind} {state.title!r} of scope {state.scope} exists as #{rival.id}; choose another title, or update "
+        "that one",
+        id=rival.id,
     )
 
 
-def written(
+def write_result(
     memory_id: int,
     version: int,
     status: WriteStatus,
     state: MemoryState | Memory,
-    draft: Draft[Any],
+    *,
+    review: ReviewStatus | None = None,
+    redacted: Iterable[str] = (),
+    embedding: Embedding | None = None,
+    settings: ProjectSettings | None = None,
 ) -> WriteResult:
-    """Return the result of a write, with its redactions."""
+    """Return the result of a write.
+
+    Args:
+        memory_id: the memory.
+        version: its current version.
+        status: what the write did.
+        state: with its title and scope.
+        review: its review status; default: accepted.
+        redacted: types of the secrets that were replaced.
+        embedding: default: queued if a text was written and the project has embeddings.
+        settings: of the project; read if they are needed.
+    """
+    review = review or ACCEPTED
+    if embedding is None and status in _TEXT_WRITTEN:
+        embedding = renewal(settings)
     return WriteResult(
         id=memory_id,
         version=version,
         status=status,
         title=state.title,
         scope=state.scope,
-        redacted=list(draft.redactions),
+        redacted=list(redacted),
+        embedding=embedding,
+        review=review.state,
+        review_reason=review.reason,
+        accepted_version=review.accepted_version,
     )
+
+
+def unchanged_result(existing: Existing, status: WriteStatus) -> WriteResult:
+    """Return the result of a write that changed nothing."""
+    return write_result(existing.id, existing.version, status, existing.state, review=existing.status)
 
 
 def with_deletion(result: WriteResult, at: datetime | None) -> WriteResult:
@@ -319,35 +317,108 @@ def with_deletion(result: WriteResult, at: datetime | None) -> WriteResult:
 
 def with_memory(result: WriteResult) -> WriteResult:
     """Add the type, tags and times that the memory has after the write; its store must be current."""
-    memory = (
-        Memory.objects.filter(id=result.id).values("tags", "created_at", "updated_at", memory_type=F("type")).first()
-    )
-    return result.model_copy(update=memory) if memory else result
+    columns = ("tags", "created_at", "updated_at")
+    memory = Memory.objects.filter(id=result.id).values(*columns, memory_type=F("type")).first()
+    return result.model_copy(update=memory or {})
 
 
-def with_review_status(result: WriteResult, review: ReviewStatus | None) -> WriteResult:
-    """Add the review status to a result."""
-    return result.model_copy(update=_review_fields(review)) if review else result
-
-
-def _review_fields(review: ReviewStatus) -> dict[str, Any]:
-    return {
-        "review": review.state,
-        "review_reason": review.reason,
-        "accepted_version": review.accepted_version,
-    }
-
-
-def result_of(event: RawEvent, redactions: Sequence[str] = ()) -> WriteResult:
+def result_of(event: RawEvent, redactions: Iterable[str] = ()) -> WriteResult:
     """Return the result of a repeated call with the same idempotency key."""
     memory = find_memory(int(event.stream_id.removeprefix("memory:")))
-    result = WriteResult(
-        id=memory.id,
-        version=memory.version,
-        status=_STATUS_OF_EVENT[event.event_type],
-        title=memory.title,
-        scope=memory.scope,
-        redacted=list(redactions),
-        **_review_fields(review_status_of(memory)),
+    status = WriteStatus.of_event(event.event_type)
+    review = review_status_of(memory)
+    result = write_result(memory.id, memory.version, status, memory, review=review, redacted=redactions)
+    return with_memory(with_deletion(result, memory.deleted_at))
+
+
+def resolve_conflict(*, command: ConflictResolve) -> ConflictResult:
+    """Resolve a conflict: keep one version, merge them, or make the earlier one a memory of its own.
+
+    The chosen state becomes a new version unless it is current already. No version is deleted.
+
+    Raises:
+        NotFound: there is no such conflict.
+        Conflict: it is resolved already, or a title is taken.
+        Gone: the memory is deleted.
+        Invalid: ``merge`` without the merged text, or a text without ``merge``.
+    """
+    _check_resolution(command)
+    with scopes.writing(command.scope), log.transaction():
+        first = log.find_by_key(command.idempotency_key, CONFLICT_RESOLVED)
+        if first:
+            return _conflict_result(find_conflict(command.id))
+        conflict = _open_conflict(command.id)
+        existing = Existing.of(live_memory(conflict.memory_id))
+        _apply_resolution(existing, conflict, command)
+        split_id = _split(existing, conflict, command) if command.resolution is Resolution.BOTH else None
+        payload = ConflictResolved(
+            conflict_id=conflict.id,
+            memory_id=existing.id,
+            resolution=command.resolution,
+            version=existing.version,
+            split_id=split_id,
+            reason=command.reason,
+            **filled(resolved_by=command.resolved_by),
+        )
+        draft = log.prepare(CONFLICT_RESOLVED, payload)
+        log.append(draft, stream=f"memory:{existing.id}", idempotency_key=command.idempotency_key)
+        return _conflict_result(find_conflict(command.id))
+
+
+def _check_resolution(command: ConflictResolve) -> None:
+    if command.resolution is Resolution.MERGE:
+        if command.content is None:
+            raise Invalid("resolution merge needs 'content', the merged text")
+    elif command.content is not None:
+        raise Invalid(f"'content' is for resolution merge, not for {command.resolution}; leave it out")
+
+
+def _open_conflict(conflict_id: int) -> VersionConflict:
+    conflict = find_conflict(conflict_id)
+    if conflict.resolved_at:
+        raise Conflict(
+            f"conflict #{conflict_id} was resolved with {conflict.resolution} by {conflict.resolved_by}", id=conflict_id
+        )
+    return conflict
+
+
+def _apply_resolution(existing: Existing, conflict: VersionConflict, command: ConflictResolve) -> None:
+    state = _chosen_state(existing, conflict, command)
+    if not existing.differs(state):
+        return
+    if state.title != existing.state.title:
+        refuse_taken_title(existing, state)
+    reason = command.reason or f"conflict #{conflict.id}: {command.resolution}"
+    append_version(existing, state, base=existing.version, reason=reason)
+
+
+def _chosen_state(existing: Existing, conflict: VersionConflict, command: ConflictResolve) -> MemoryState:
+    if command.resolution is Resolution.KEEP_A:
+        return state_at(existing.id, conflict.version_a)
+    if command.resolution is Resolution.KEEP_B:
+        return state_at(existing.id, conflict.version_b)
+    if command.resolution is Resolution.MERGE:
+        return existing.state.with_changes(content=command.content, title=command.title or existing.state.title)
+    return existing.state
+
+
+def _split(existing: Existing, conflict: VersionConflict, command: ConflictResolve) -> int:
+    earlier = state_at(existing.id, conflict.version_a)
+    title = command.title or f"{earlier.title[:180]} (version {conflict.version_a} of #{existing.id})"
+    fields = {**earlier.columns(), "title": title, "topic_key": None}
+    if earlier.scope is MemoryScope.SESSION:
+        fields["scope"] = MemoryScope.PROJECT
+    payload = MemoryWritten(**fields)
+    payload = payload.model_copy(update={"review": ReviewGate.current().of_new(payload)})
+    refuse_taken_title(Existing(0, 0, existing.session_id, payload), payload)
+    return log.append(log.prepare(MEMORY_WRITTEN, payload), entity="memory").position
+
+
+def _conflict_result(conflict: VersionConflict) -> ConflictResult:
+    return ConflictResult(
+        id=conflict.id,
+        memory_id=conflict.memory_id,
+        version=conflict.resolved_version or 0,
+        resolution=Resolution(conflict.resolution),
+        split_id=conflict.split_id,
     )
-    return with_memory(with_deletion(with_embedding([result])[0], memory.deleted_at))

@@ -6,28 +6,14 @@ from collections.abc import Sequence
 
 from memories import scopes
 from memories.duplicates import Existing, ExistingMemories, current_topic, similar_memories
-from memories.events import (
-    MEMORY_REVISED,
-    MEMORY_SEEN,
-    MEMORY_WRITTEN,
-    MemoryState,
-    MemoryTouched,
-    MemoryWritten,
-)
+from memories.events import MEMORY_REVISED, MEMORY_SEEN, MEMORY_WRITTEN, MemoryTouched, MemoryWritten, filled
 from memories.kinds import check_attributes, check_type
 from memories.models import MemoryScope
 from memories.pack.sections import refuse_echo
 from memories.review.policy import ReviewGate
 from memories.schemas import IfExists, MemoryWrite, WriteResult, WriteStatus
-from memories.services.revise import (
-    append_version,
-    kept,
-    result_of,
-    with_embedding,
-    with_memory,
-    with_review_status,
-    written,
-)
+from memories.services.revise import append_version, result_of, unchanged_result, with_memory, write_result
+from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.core.log import Draft
@@ -70,22 +56,20 @@ def write_memories(*, commands: Sequence[MemoryWrite]) -> list[WriteResult]:
 
 def _write_batch(batch: Sequence[MemoryWrite], scope: MemoryScope) -> list[WriteResult]:
     policy = ReviewGate.current()
-    drafts = [log.prepare(MEMORY_WRITTEN, _written(command, scope, policy)) for command in batch]
+    drafts = [log.prepare(MEMORY_WRITTEN, _payload(command, scope, policy)) for command in batch]
     with log.transaction():
         existing = ExistingMemories([draft.payload for draft in drafts], current_origin().session_id)
-        results = with_embedding(
-            [_write(command, draft, existing) for command, draft in zip(batch, drafts, strict=True)], policy.settings
-        )
-    return results if len(batch) > 1 else [with_memory(_with_similar(results[0], drafts[0].payload))]
+        pairs = zip(batch, drafts, strict=True)
+        results = [_write(command, draft, existing, policy.settings) for command, draft in pairs]
+    if len(batch) > 1:
+        return results
+    result = with_memory(results[0])
+    if result.status is WriteStatus.CREATED:
+        result = result.model_copy(update={"similar": similar_memories(result.id, drafts[0].payload)})
+    return [result]
 
 
-def _with_similar(result: WriteResult, state: MemoryState) -> WriteResult:
-    if result.status is not WriteStatus.CREATED:
-        return result
-    return result.model_copy(update={"similar": similar_memories(result.id, state)})
-
-
-def _written(command: MemoryWrite, scope: MemoryScope, policy: ReviewGate) -> MemoryWritten:
+def _payload(command: MemoryWrite, scope: MemoryScope, policy: ReviewGate) -> MemoryWritten:
     refuse_echo(command.content)
     fields = command.model_dump(exclude=_NOT_STATE, exclude_unset=True)
     if command.type:
@@ -98,11 +82,12 @@ def _written(command: MemoryWrite, scope: MemoryScope, policy: ReviewGate) -> Me
         fields["scope"] = scope
     fields["author"] = command.author or current_origin().actor
     written = MemoryWritten(**fields)
-    review = policy.of_new(written)
-    return written.model_copy(update={"review": review}) if review else written
+    return written.model_copy(update=filled(review=policy.of_new(written)))
 
 
-def _write(command: MemoryWrite, draft: Draft[MemoryWritten], existing: ExistingMemories) -> WriteResult:
+def _write(
+    command: MemoryWrite, draft: Draft[MemoryWritten], existing: ExistingMemories, settings: ProjectSettings
+) -> WriteResult:
     first = log.find_by_key(command.idempotency_key, MEMORY_WRITTEN, MEMORY_REVISED, MEMORY_SEEN)
     if first:
         return result_of(first, draft.redactions)
@@ -110,15 +95,24 @@ def _write(command: MemoryWrite, draft: Draft[MemoryWritten], existing: Existing
     topic = existing.of_topic(payload)
     if topic:
         return _write_to_topic(topic, draft, key)
-    same = None if payload.topic_key or command.named else existing.of_content(payload)
-    if same:
-        return _count_up(same, key)
-    titled = None if payload.topic_key else existing.of_title(payload)
-    if titled:
-        return _write_to_title(titled, command, draft)
+    if not payload.topic_key:
+        same = None if command.named else existing.of_content(payload)
+        if same:
+            return _count_up(same, key)
+        titled = existing.of_title(payload)
+        if titled:
+            return _write_to_title(titled, command, draft)
     event = log.append(draft, entity="memory", idempotency_key=key)
     existing.add(event.position, payload)
-    return with_review_status(written(event.position, 1, WriteStatus.CREATED, payload, draft), payload.review)
+    return write_result(
+        event.position,
+        1,
+        WriteStatus.CREATED,
+        payload,
+        review=payload.review,
+        redacted=draft.redactions,
+        settings=settings,
+    )
 
 
 def _write_to_topic(existing: Existing, draft: Draft[MemoryWritten], key: str | None) -> WriteResult:
@@ -129,12 +123,14 @@ def _write_to_topic(existing: Existing, draft: Draft[MemoryWritten], key: str | 
             f"kind={existing.state.kind}, or choose another topic_key",
             id=existing.id,
         )
-    return _revise(existing, draft, key) if existing.differs(payload) else kept(existing, WriteStatus.UNCHANGED)
+    if existing.differs(payload):
+        return _revise(existing, draft, key)
+    return unchanged_result(existing, WriteStatus.UNCHANGED)
 
 
 def _write_to_title(existing: Existing, command: MemoryWrite, draft: Draft[MemoryWritten]) -> WriteResult:
     if command.if_exists is IfExists.KEEP:
-        return kept(existing, WriteStatus.KEPT)
+        return unchanged_result(existing, WriteStatus.KEPT)
     if command.if_exists is IfExists.UPDATE:
         return _revise(existing, draft, command.idempotency_key)
     state = existing.state
@@ -149,15 +145,11 @@ def _write_to_title(existing: Existing, command: MemoryWrite, draft: Draft[Memor
 def _count_up(existing: Existing, key: str | None) -> WriteResult:
     draft = log.prepare(MEMORY_SEEN, MemoryTouched(memory_id=existing.id))
     log.append(draft, stream=f"memory:{existing.id}", idempotency_key=key)
-    return kept(existing, WriteStatus.SEEN)
+    return unchanged_result(existing, WriteStatus.SEEN)
 
 
 def _revise(existing: Existing, draft: Draft[MemoryWritten], key: str | None) -> WriteResult:
-    merged = {
-        **existing.state.columns(),
-        **draft.payload.model_dump(exclude=_NOT_REVISED, exclude_unset=True),
-    }
-    state = MemoryState(**merged)
+    state = existing.state.with_changes(**draft.payload.model_dump(exclude=_NOT_REVISED, exclude_unset=True))
     revised_at = draft.payload.revised_at
     result = append_version(existing, state, base=existing.version, reason="", key=key, revised_at=revised_at)
     return result.model_copy(update={"redacted": list(draft.redactions)})

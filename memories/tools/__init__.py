@@ -1,6 +1,7 @@
 """MCP tools and resources, registered on import in the order in which they are listed."""
 
-from memories.tools import core, query, registry, tags
+from memories.kind_tools import tools as kind_tools
+from memories.tools import core, query, tags
 from memories.tools import query as context
 
-__all__ = ["context", "core", "query", "registry", "tags"]
+__all__ = ["context", "core", "kind_tools", "query", "tags"]

@@ -68,9 +68,9 @@ def show_timeline(command: Timeline) -> Answer:
 
 
 def show_stats(command: Stats) -> Answer:
-    found = timeline.stats(command=command)
-    lines = [f"{name}: {value}" for name, value in found.items()]
-    return Answer("\n".join(lines), found)
+    figures = timeline.stats(command=command)
+    lines = [f"{name}: {value}" for name, value in figures.items()]
+    return Answer("\n".join(lines), figures)
 
 
 TOOLS = [

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache, cached_property
-from types import MappingProxyType
+from functools import cached_property
 from typing import Annotated, Any
 
-from django.core.exceptions import ImproperlyConfigured
 from pydantic import BaseModel, Field, JsonValue, StringConstraints, field_validator
 from pydantic.fields import FieldInfo
 
@@ -50,13 +47,13 @@ class Attribute:
     help: str = ""
     # Whether searches look in it.
     searched: bool = False
-    # Whether it lists files and folders; a commit that touches one makes the memory stale.
-    governs: bool = False
+    # Whether it is a list of files and folders; a commit that touches one makes the memory stale.
+    lists_files: bool = False
 
 
 # One attribute with its defaults filled in.
 @dataclass(frozen=True, slots=True)
-class Shape:
+class AttributeShape:
     name: str
     attribute: Attribute
     show: Show
@@ -86,53 +83,43 @@ class Shape:
 
 
 def attribute_of(field: FieldInfo) -> Attribute:
-    return next((found for found in field.metadata if isinstance(found, Attribute)), Attribute())
+    return next((item for item in field.metadata if isinstance(item, Attribute)), Attribute())
 
 
-def shapes_of(model: type[BaseModel]) -> dict[str, Shape]:
+def shapes_of(model: type[BaseModel]) -> dict[str, AttributeShape]:
     schema = model.model_json_schema()
-    parts, described = schema.get("$defs", {}), schema.get("properties", {})
+    parts = schema.get("$defs", {})
+    described = schema.get("properties", {})
     return {name: _shape(name, field, described[name], parts) for name, field in model.model_fields.items()}
 
 
-def _shape(name: str, field: FieldInfo, described: Mapping[str, Any], parts: Mapping[str, Any]) -> Shape:
+def _shape(name: str, field: FieldInfo, described: Mapping[str, Any], parts: Mapping[str, Any]) -> AttributeShape:
     first = next(iter(described.get("anyOf", ())), described)
-    found = parts.get(first.get("$ref", "").rpartition("/")[2], first)
-    value_type = "choice" if "enum" in found else found.get("format") or found.get("type", "object")
+    schema_type = parts.get(first.get("$ref", "").rpartition("/")[2], first)
+    value_type = schema_type.get("format") or schema_type.get("type", "object")
+    if "enum" in schema_type:
+        value_type = "choice"
     attribute = attribute_of(field)
-    return Shape(
+    return AttributeShape(
         name=name,
         attribute=attribute,
-        show=attribute.show or _default_show(value_type, found),
+        show=attribute.show or _default_show(value_type, schema_type),
         type=value_type,
-        choices=tuple(found.get("enum", ())),
-        parts=tuple(found.get("properties", ())),
-        lowest=found.get("minimum", 0),
-        highest=found.get("maximum", 0),
+        choices=tuple(schema_type.get("enum", ())),
+        parts=tuple(schema_type.get("properties", ())),
+        lowest=schema_type.get("minimum", 0),
+        highest=schema_type.get("maximum", 0),
         is_unlisted=bool(described.get(UNLISTED)),
         default=field.get_default(call_default_factory=True),
     )
 
 
 def _default_show(value_type: str, described: Mapping[str, Any]) -> Show:
-    if value_type == "string":
-        return Show.FACT if described.get("maxLength", _LONGEST_FACT + 1) <= _LONGEST_FACT else Show.PROSE
-    if value_type == "array":
-        return Show.NAMES if described["items"].get("type") == "string" else Show.JSON
-    return Show.JSON if value_type == "object" else Show.FACT
-
-
-SHARED_COLUMNS = frozenset({"author", "updated"})
-_NAME = re.compile(r"[a-z]{1,16}")
-# Names of tools, models or filters of other entities
-_TAKEN = frozenset(
-    "memory decision commit session project org turn event iteration tag relation conflict review vector".split()
-)
-# Tool arguments and form fields that appear next to the attributes of a kind with unique names
-_ARGUMENTS = frozenset(
-    "id title name content description category type tags source links scope scope_id inherit include_deleted author "
-    "idempotency_key if_exists base_version change_reason reason topic_key format session_id".split()
-)
+    if value_type == "string" and described.get("maxLength", _LONGEST_FACT + 1) > _LONGEST_FACT:
+        return Show.PROSE
+    if value_type == "array" and described["items"].get("type") == "string":
+        return Show.NAMES
+    return Show.JSON if value_type in ("array", "object") else Show.FACT
 
 
 # The colour of a kind's badge: class ``tone-<value>`` in the style sheet.
@@ -152,9 +139,9 @@ class Rendering(StrEnum):
     CODE = "code"
 
 
-# Names in the registry tools (``<kind>_add`` and others) of a kind with unique names.
+# Words of the tools (``<kind>_add`` and others) of a kind whose titles are unique.
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ToolNames:
     noun: str
     # The argument for the title.
     name: str = "name"
@@ -199,16 +186,16 @@ class Kind:
     add_label: str
     # The text of an empty list.
     empty_text: str
-    # Columns of the list after number, title and type: attributes, and any of ``SHARED_COLUMNS``.
+    # Columns of the list after number, title and type: attributes, ``author`` and ``updated``.
     columns: tuple[str, ...]
     # Attributes that the list filters by: ``valid_until``, booleans and choices.
     filters: tuple[str, ...] = ()
-    # How the registry, and then the admin's list, sorts entries: ``name``, or ``priority`` descending.
+    # How the tools and the admin's list sort memories of the kind: ``name``, or ``priority`` descending.
     order: str = "name"
     # Heading of the side panel; required if an attribute is shown there.
     panel_title: str = ""
-    # None for a kind without unique names, which has no registry tools.
-    entry: Entry | None
+    # None for a kind whose titles are not unique: it has no tools.
+    tools: ToolNames | None
     # None lists the kind among the facts.
     pack: PackSection | None
 
@@ -217,78 +204,12 @@ class Kind:
         return self.nouns if all(self.nouns) else (self.label.lower(), self.plural.lower())
 
     @cached_property
-    def shapes(self) -> Mapping[str, Shape]:
+    def shapes(self) -> Mapping[str, AttributeShape]:
         return shapes_of(self.attributes)
 
     @cached_property
     def indexed(self) -> tuple[str, ...]:
         return tuple(name for name in INDEXED if name in self.shapes)
-
-
-def _problems(kind: Kind) -> Iterator[str]:
-    if not _NAME.fullmatch(kind.name) or kind.name in _TAKEN:
-        yield f"the name must be 1 to 16 of the letters a to z, and none of {', '.join(sorted(_TAKEN))}"
-    if kind.name in _kinds:
-        yield "it is declared twice"
-    for name in ("label", "plural", "default_type", "text_label", "text_help", "add_label", "empty_text"):
-        if not getattr(kind, name):
-            yield f"it declares no {name}"
-    if kind.types and kind.default_type not in kind.types:
-        yield f"default_type {kind.default_type!r} is not one of its types"
-    for shape in kind.shapes.values():
-        yield from (f"attribute {shape.name!r} {problem}" for problem in _attribute_problems(kind, shape))
-    yield from _list_problems(kind)
-
-
-def _attribute_problems(kind: Kind, shape: Shape) -> Iterator[str]:
-    field = kind.attributes.model_fields[shape.name]
-    if field.is_required():
-        yield "has no default"
-    if not field.description:
-        yield "has no description for its tools and its form"
-    if kind.entry and shape.name in _ARGUMENTS:
-        yield "has the name of an argument of every tool"
-    if INDEXED.get(shape.name, shape.type) != shape.type:
-        yield f"has type {shape.type}, but the column of that name has type {INDEXED[shape.name]}"
-    if shape.attribute.governs and shape.show is not Show.NAMES:
-        yield "governs files, so it must be a list of strings"
-    if shape.show is Show.BAR and not shape.highest:
-        yield "is shown as a bar, so its schema must have a maximum"
-
-
-def _list_problems(kind: Kind) -> Iterator[str]:
-    for name in kind.columns:
-        if name not in kind.shapes and name not in SHARED_COLUMNS:
-            yield f"column {name!r} is neither an attribute nor one of {', '.join(sorted(SHARED_COLUMNS))}"
-    for name in kind.filters:
-        shape = kind.shapes.get(name)
-        if shape is None or (name != "valid_until" and shape.type not in ("boolean", "choice")):
-            yield f"filter {name!r} is not valid_until, a boolean attribute or a choice"
-    if kind.order not in ("name", "priority") or (kind.order == "priority" and "priority" not in kind.shapes):
-        yield f"order {kind.order!r} is neither name nor priority with an attribute of that name"
-    in_panel = [shape.name for shape in kind.shapes.values() if shape.in_panel]
-    if in_panel and not kind.panel_title:
-        yield f"it declares no panel_title for {', '.join(in_panel)}"
-
-
-_kinds: dict[str, Kind] = {}
-
-
-def define_kind(kind: Kind) -> Kind:
-    """Register a kind; raise ImproperlyConfigured if its declaration is incomplete or contradictory."""
-    problem = next(_problems(kind), "")
-    if not problem and all_kinds.cache_info().currsize:
-        problem = "it is declared after memoryhub.core.kinds was imported"
-    if problem:
-        raise ImproperlyConfigured(f"kind {kind.name!r}: {problem}")
-    _kinds[kind.name] = kind
-    return kind
-
-
-@cache
-def all_kinds() -> Mapping[str, Kind]:
-    # Enums and schemas are made from the kinds at import, so no kind can be defined after this call.
-    return MappingProxyType(_kinds)
 
 
 Text = Annotated[str, StringConstraints(max_length=10_000)]
@@ -352,88 +273,79 @@ class KnowledgeAttributes(Payload):
     ] = Field(None, description="ISO time after which it expires")
 
 
-OBSERVATION = define_kind(
-    Kind(
-        name="observation",
-        label="Observation",
-        plural="Observations",
-        attributes=ObservationAttributes,
-        types=("note", "decision", "task", "reference", "conversation"),
-        default_type="note",
-        type_label="Type",
-        tone=Tone.GREY,
-        text_label="Text",
-        text_help="Markdown or plain text.",
-        add_label="Write an observation",
-        empty_text="Notes, tasks, references and conversations that agents record while they work appear here.",
-        columns=("author", "updated"),
-        entry=None,
-        pack=None,
-    )
+OBSERVATION = Kind(
+    name="observation",
+    label="Observation",
+    plural="Observations",
+    attributes=ObservationAttributes,
+    types=("note", "decision", "task", "reference", "conversation"),
+    default_type="note",
+    type_label="Type",
+    tone=Tone.GREY,
+    text_label="Text",
+    text_help="Markdown or plain text.",
+    add_label="Write an observation",
+    empty_text="Notes, tasks, references and conversations that agents record while they work appear here.",
+    columns=("author", "updated"),
+    tools=None,
+    pack=None,
 )
 
-GUIDELINE = define_kind(
-    Kind(
-        name="guideline",
-        label="Guideline",
-        plural="Guidelines",
-        attributes=GuidelineAttributes,
-        types=(),
-        default_type="general",
-        tone=Tone.ACCENT,
-        text_label="Rule",
-        text_help="What to do, and where it holds. Markdown or plain text.",
-        add_label="Write a guideline",
-        empty_text="Write down how things are done in this project; agents get the most important guidelines when a "
-        "session starts.",
-        columns=("priority", "updated"),
-        order="priority",
-        panel_title="Weight",
-        entry=Entry(noun="guideline"),
-        pack=PackSection(name="guidelines", title="Guidelines, by priority", order=20, share=0.25, text_length=400),
-    )
+GUIDELINE = Kind(
+    name="guideline",
+    label="Guideline",
+    plural="Guidelines",
+    attributes=GuidelineAttributes,
+    types=(),
+    default_type="general",
+    tone=Tone.ACCENT,
+    text_label="Rule",
+    text_help="What to do, and where it holds. Markdown or plain text.",
+    add_label="Write a guideline",
+    empty_text="Write down how things are done in this project; agents get the most important guidelines when a "
+    "session starts.",
+    columns=("priority", "updated"),
+    order="priority",
+    panel_title="Weight",
+    tools=ToolNames(noun="guideline"),
+    pack=PackSection(name="guidelines", title="Guidelines, by priority", order=20, share=0.25, text_length=400),
 )
 
-TOOL = define_kind(
-    Kind(
-        name="tool",
-        label="Tool",
-        plural="Tools",
-        attributes=ToolAttributes,
-        types=("mcp", "cli", "function", "api"),
-        default_type="function",
-        tone=Tone.TEAL,
-        text_label="Description",
-        text_help="What it does and what it returns. Markdown or plain text.",
-        add_label="Describe a tool",
-        empty_text="Describe a command, a function or a service that agents may use: its arguments, and when to use "
-        "it.",
-        columns=("author", "updated"),
-        entry=Entry(noun="tool", text="description"),
-        pack=None,
-    )
+TOOL = Kind(
+    name="tool",
+    label="Tool",
+    plural="Tools",
+    attributes=ToolAttributes,
+    types=("mcp", "cli", "function", "api"),
+    default_type="function",
+    tone=Tone.TEAL,
+    text_label="Description",
+    text_help="What it does and what it returns. Markdown or plain text.",
+    add_label="Describe a tool",
+    empty_text="Describe a command, a function or a service that agents may use: its arguments, and when to use it.",
+    columns=("author", "updated"),
+    tools=ToolNames(noun="tool", text="description"),
+    pack=None,
 )
 
-KNOWLEDGE = define_kind(
-    Kind(
-        name="knowledge",
-        label="Knowledge",
-        plural="Knowledge",
-        nouns=("piece of knowledge", "pieces of knowledge"),
-        attributes=KnowledgeAttributes,
-        types=("decision", "fact", "context", "reference"),
-        default_type="fact",
-        tone=Tone.BLUE,
-        text_label="Text",
-        text_help="The fact itself. Markdown or plain text.",
-        add_label="Write down a fact",
-        empty_text="Write down facts, decisions, the project's context and where to look things up.",
-        columns=("confidence", "valid_until", "updated"),
-        filters=("valid_until",),
-        panel_title="Confidence",
-        entry=Entry(noun="knowledge entry", name="title", lists_source=True),
-        pack=None,
-    )
+KNOWLEDGE = Kind(
+    name="knowledge",
+    label="Knowledge",
+    plural="Knowledge",
+    nouns=("piece of knowledge", "pieces of knowledge"),
+    attributes=KnowledgeAttributes,
+    types=("decision", "fact", "context", "reference"),
+    default_type="fact",
+    tone=Tone.BLUE,
+    text_label="Text",
+    text_help="The fact itself. Markdown or plain text.",
+    add_label="Write down a fact",
+    empty_text="Write down facts, decisions, the project's context and where to look things up.",
+    columns=("confidence", "valid_until", "updated"),
+    filters=("valid_until",),
+    panel_title="Confidence",
+    tools=ToolNames(noun="knowledge entry", name="title", lists_source=True),
+    pack=None,
 )
 
 
@@ -444,13 +356,15 @@ def _check_json_schema(schema: dict[str, JsonValue]) -> None:
     try:
         validator_for(schema).check_schema(schema)
     except SchemaError as error:
-        at = "/".join(str(part) for part in error.absolute_path)
-        raise ValueError(f"is not a valid JSON schema{f' at {at}' if at else ''}: {error.message[:200]}") from error
+        path = "/".join(map(str, error.absolute_path))
+        place = f" at {path}" if path else ""
+        raise ValueError(f"is not a valid JSON schema{place}: {error.message[:200]}") from error
 
 
 # Used when a writer names no kind. Texts and badges show only the type of such memories.
 DEFAULT_KIND = OBSERVATION.name
-KINDS = all_kinds()
+# Enums and schemas are made from it when their modules are imported
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (OBSERVATION, GUIDELINE, TOOL, KNOWLEDGE)}
 
 
 def kind_members() -> dict[str, str]:
@@ -460,13 +374,15 @@ def kind_members() -> dict[str, str]:
 
 def attribute_outlines() -> dict[str, str]:
     """Return each kind's attributes on one line: ``{"guideline": "priority 0-100, rationale, …"}``."""
-    outlines = {kind.name: ", ".join(filter(None, map(_outline, kind.shapes.values()))) for kind in KINDS.values()}
-    return {name: outline for name, outline in outlines.items() if outline}
+    outlines = {}
+    for kind in KINDS.values():
+        listed = [_outline(shape) for shape in kind.shapes.values() if not shape.is_unlisted]
+        if listed:
+            outlines[kind.name] = ", ".join(listed)
+    return outlines
 
 
-def _outline(shape: Shape) -> str:
-    if shape.is_unlisted:
-        return ""
+def _outline(shape: AttributeShape) -> str:
     if shape.parts:
         return f"{shape.name} {{{', '.join(shape.parts)}}}"
     if shape.highest:

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 from memoryhub.core import clock, counters
 from memoryhub.core.events.event_types import EventType, Speech, event_type
 from memoryhub.core.events.projection import Event
-from memoryhub.core.log.event_view import as_of
+from memoryhub.core.log.views import as_of
 from memoryhub.core.schemas import Command, Moment, Position, unlisted
 
 RETRIEVALS = counters.define_timer("retrieval_seconds", "How long answers to questions took", "kind")

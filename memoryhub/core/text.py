@@ -35,6 +35,11 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+def as_sentence(text: str) -> str:
+    """Return a message as a sentence of its own: with a capital and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}."
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `` (did you mean 'x'?)`` for the known word that is closest, or "" if none is close."""
     import difflib

@@ -24,8 +24,11 @@ _HOW = (
     "send 'Authorization: Bearer …' with a token from the Tokens page, or with the content of the file 'token' in the "
     "hub's home folder"
 )
-# Of the hub's own token; others are named by their prefix.
-_OWN = "hub"
+# Owner of the sessions begun with the hub's token; other tokens are named by their prefix.
+_HUB_OWNER = "hub"
+MOST_SESSIONS = 1_000
+# With all tokens of a person, or with an agent's token
+MOST_SESSIONS_OF_A_PERSON = 200
 
 Note = Callable[[], None]
 
@@ -50,11 +53,13 @@ class Admission:
         """
         if not self._needs_token:
             return Admitted(project), None
-        kind, _, given = request.headers.get("authorization", "").partition(" ")
-        text = given.strip() if kind.lower() == "bearer" else ""
+        scheme, _, text = request.headers.get("authorization", "").partition(" ")
+        text = text.strip()
+        if scheme.lower() != "bearer":
+            text = ""
         verdict = request.scope.get(VERDICT, {})
         if not tokens.FORMAT.fullmatch(text):
-            return self._with_own_token(text, project, verdict), None
+            return self._with_hub_token(text, project, verdict), None
         address = request.client.host if request.client else ""
         with_token = partial(self._with_token, text, project, address, verdict)
         return await asyncio.get_running_loop().run_in_executor(self._thread, with_token)
@@ -65,12 +70,12 @@ class Admission:
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _with_own_token(self, text: str, project: str, verdict: dict[str, bool]) -> Admitted:
+    def _with_hub_token(self, text: str, project: str, verdict: dict[str, bool]) -> Admitted:
         verdict[ACCEPTED] = secret_matches(text, read_or_create_secret(TOKEN))
         if not verdict[ACCEPTED]:
             raise Unauthorized(f"the token is missing or wrong; {_HOW}")
         self._require(project)
-        return Admitted(project, owner=_OWN)
+        return Admitted(project, owner=_HUB_OWNER)
 
     def _with_token(
         self, text: str, project: str, address: str, verdict: dict[str, bool]
@@ -84,11 +89,6 @@ class Admission:
         with use_grant(caller.grant):
             self._require(project)
         return caller, tokens.due_note(token, address)
-
-
-MOST_SESSIONS = 1_000
-# Of all tokens of a person, or of an agent's token
-MOST_SESSIONS_OF_A_PERSON = 200
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class _Session:
         return not self.open and time.monotonic() - self.used_at > IDLE_SECONDS
 
 
-# A person with all their tokens (the actor is ``ann/laptop``), or another token
+# Sessions are counted by person, with all their tokens (the actor is ``ann/laptop``), or by token.
 def _holder(caller: Admitted) -> str:
     person, client, _ = caller.actor.partition("/")
     return f"person:{person}" if client else caller.owner
@@ -140,16 +140,12 @@ class Sessions:
         if len(self._sessions) < MOST_SESSIONS:
             return []
         most = max(held.values())
-        idle = {
-            name: session
-            for name, session in self._sessions.items()
-            if not session.open and held[session.holder] == most
-        }
-        if not idle:
+        unused = [item for item in self._sessions.items() if not item[1].open and held[item[1].holder] == most]
+        if not unused:
             raise Busy(f"{MOST_SESSIONS} sessions are open; try again later")
-        name = min(idle, key=lambda name: idle[name].used_at)
+        name, session = min(unused, key=lambda item: item[1].used_at)
         self.end(name)
-        return [(name, idle[name].project)]
+        return [(name, session.project)]
 
     @contextmanager
     def using(self, session_id: str, caller: Admitted) -> Iterator[None]:

@@ -126,7 +126,9 @@ class TurnKeeper:
     @property
     def session_id(self) -> str:
         """The session that the client chose, else the one of its window's hooks, else the one of this connection."""
-        return self._session_id if self._is_chosen else session_of(self._window) or self._session_id
+        if self._is_chosen:
+            return self._session_id
+        return session_of(self._window) or self._session_id
 
     def choose(self, session_id: str) -> None:
         """Continue in the session that a call has started or resumed; in none of its own after it was ended."""
@@ -144,12 +146,12 @@ class TurnKeeper:
         )
         with entering as place, use_origin(session_id=place.session_id, turn_id=place.turn_id):
             self._session_id = place.session_id
-            self._place = place if place.turn_id else None
+            self._place = place
             yield
 
     def leave(self) -> None:
         """Close the open turn. Failures are logged; the turn then expires."""
-        if self._place is None:
+        if self._place is None or not self._place.turn_id:
             return
         try:
             with use_store(self._binding.store()), use_origin(source="mcp", actor="memory-hub"):
@@ -179,8 +181,9 @@ class TurnKeepers:
 
     async def leave_idle(self, *, but: str = "") -> None:
         before = time.monotonic() - IDLE_SECONDS
-        for name in [name for name, keeper in self._keepers.items() if name != but and keeper.used_at < before]:
-            await self.leave(name)
+        for connection, keeper in list(self._keepers.items()):
+            if connection != but and keeper.used_at < before:
+                await self.leave(connection)
 
     async def leave(self, connection: str) -> None:
         keeper = self._keepers.pop(connection, None)

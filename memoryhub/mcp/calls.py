@@ -6,7 +6,8 @@ import difflib
 import hashlib
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +20,6 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.methods import is_input_required
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
 
 from memoryhub.config.folder import use_folder
 from memoryhub.core import log
@@ -42,21 +42,32 @@ from memoryhub.core.tools import Answer, Tool, all_tools
 from memoryhub.core.validation import explain
 from memoryhub.mcp.binding import Binding, Caller, TurnKeeper, TurnKeepers
 from memoryhub.mcp.listing import FORMATS, plain_arguments
-from memoryhub.mcp.threads import Job, Workers, stopping_error
+from memoryhub.mcp.threads import ThreadJob, Workers, stopping_error
 from memoryhub.ops.serving.drain import drain_before_reading
 
 if TYPE_CHECKING:
     from mcp.server.request_state import RequestStateBoundary
 
-
 logger = logging.getLogger(__name__)
 
+Context = ServerRequestContext[Any, Any]
+Arguments = dict[str, Any]
 Result = dict[str, Any]
+ToolCall = Callable[[Arguments], Awaitable[Result]]
+# What a call raises to have its user asked
+Question = ConfirmationRequired | ChoiceRequired
 T = TypeVar("T")
 
 MAX_ACTOR_LENGTH = 100
 # Arguments of every tool, handled by the server.
 _SERVER_ARGUMENTS = frozenset({"format", "project_id", "ack_token"})
+_TOKEN = "confirm_token"  # noqa: S105  (an argument's name)
+_QUESTION = "confirm"
+# The field of a choice, and what the state of one begins with
+_CHOICE = "choice"
+_SEAL = "memory-hub mcp state"
+# The form has no fields; accepting it confirms.
+_NO_FIELDS: Arguments = {"type": "object", "properties": {}}
 
 
 class Calls:
@@ -68,16 +79,17 @@ class Calls:
         self.describe_client: Callable[[str, str], None] | None = None
 
     async def call(self, tool: Tool, arguments: dict[str, Any], *, caller: Caller) -> Result:
-        """Return the answer or error as a ``CallToolResult``; only questions for the user are raised."""
+        """Return the answer or error as a ``CallResult``; only questions for the user are raised."""
         as_json = arguments.get("format") == "json"
         try:
-            given = _arguments(tool, arguments)
+            command = _arguments(tool, arguments)
             token = str(arguments.get("ack_token") or "")
             turns = await self._keepers.of(caller.connection)
-            answering = partial(_answer, tool, given, as_json=as_json)
-            handler = partial(_handle, tool, answering, caller.actor, token, turns)
             answer = await self.run(
-                handler, writes=tool.writes or tool.records, caller=caller, project_id=arguments.get("project_id")
+                partial(_handle, tool, command, turns, actor=caller.actor, token=token, as_json=as_json),
+                writes=tool.writes or tool.records,
+                caller=caller,
+                project_id=arguments.get("project_id"),
             )
         except (ConfirmationRequired, ChoiceRequired):
             raise
@@ -100,7 +112,7 @@ class Calls:
         )
 
     def _run_here(
-        self, work: Callable[[], T], job: Job[T], turns: TurnKeeper, *, caller: Caller, project_id: object
+        self, work: Callable[[], T], job: ThreadJob[T], turns: TurnKeeper, *, caller: Caller, project_id: object
     ) -> T:
         store = self._binding.check(project_id)
         drain_before_reading(store.name)
@@ -122,19 +134,17 @@ class Calls:
             raise
 
 
-def _handle(tool: Tool, answering: Callable[[], Answer], actor: str, token: str, turns: TurnKeeper) -> Answer:
-    if token or tool.keeps_turns or not tool.writes:
-        with use_origin(ack_token=token):
-            return answering()
-    with turns.turn(actor):
-        return answering()
-
-
-def _answer(tool: Tool, given: BaseModel, *, as_json: bool) -> Answer:
-    text_handler = None if as_json else tool.in_words
-    with answering(as_json=as_json):
-        answer = Answer(text_handler(given), {}) if text_handler else tool.handler(given)
-    warning = log.anchor_warning()
+def _handle(tool: Tool, command: BaseModel, turns: TurnKeeper, *, actor: str, token: str, as_json: bool) -> Answer:
+    turn: AbstractContextManager[object] = use_origin(ack_token=token)
+    if tool.writes and not tool.keeps_turns and not token:
+        turn = turns.turn(actor)
+    with turn:
+        with answering(as_json=as_json):
+            if tool.in_words and not as_json:
+                answer = Answer(tool.in_words(command), {})
+            else:
+                answer = tool.handler(command)
+        warning = log.anchor_warning()
     if not warning:
         return answer
     return replace(answer, text=f"{answer.text}\n(warning: {warning})", data={**answer.data, "warning": warning})
@@ -158,39 +168,34 @@ def _arguments(tool: Tool, arguments: dict[str, Any]) -> BaseModel:
         Invalid: an argument is unknown, missing or breaks a rule.
     """
     fields = tool.input.model_fields
-    given = {
-        name: value
-        for name, value in _renamed(tool, arguments).items()
-        if name not in _SERVER_ARGUMENTS or name in fields
-    }
-    names = set(fields) | {field.alias for field in fields.values() if field.alias}
-    unknown = [name for name in given if name not in names]
-    if unknown:
-        accepted = ", ".join([*fields, "format"])
-        raise Invalid(f"{tool.name} has no argument {unknown[0][:80]!r}; it takes: {accepted}")
+    values = _by_field_name(tool, arguments)
+    for name in _SERVER_ARGUMENTS.difference(fields):
+        values.pop(name, None)
+    names = {*fields, *(field.alias for field in fields.values())}
+    for name in values:
+        if name not in names:
+            accepted = ", ".join([*fields, "format"])
+            raise Invalid(f"{tool.name} has no argument {name[:80]!r}; it takes: {accepted}")
     if "format" not in fields and arguments.get("format") not in (None, *FORMATS):
         raise Invalid(f"'format' must be one of {', '.join(map(repr, FORMATS))}")
+    for name, field in fields.items():
+        # Clients send null for what they leave to the default.
+        if values.get(name, ...) is None and not field.is_required() and field.default is not None:
+            del values[name]
     try:
-        return tool.input.model_validate(plain_arguments(tool.input, _without_nulls(given, fields)))
+        return tool.input.model_validate(plain_arguments(tool.input, values))
     except ValidationError as error:
         raise Invalid(f"{tool.name}: {explain(error)}") from error
 
 
-def _without_nulls(given: dict[str, Any], fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
-    """Leave out what is null and has another default: so clients write what they do not say."""
-    spare = {name for name, field in fields.items() if not field.is_required() and field.default is not None}
-    return {name: value for name, value in given.items() if value is not None or name not in spare}
-
-
-def _renamed(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
-
-    given: dict[str, Any] = {}
-    for name, value in arguments.items():
-        ours = tool.renamed.get(name, name)
-        if ours in given:
-            raise Invalid(f"{tool.name} got {ours!r} twice, once under an older name; send only {ours!r}")
-        given[ours] = value
-    return given
+def _by_field_name(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for argument, value in arguments.items():
+        name = tool.renamed.get(argument, argument)
+        if name in values:
+            raise Invalid(f"{tool.name} got {name!r} twice, once under an older name; send only {name!r}")
+        values[name] = value
+    return values
 
 
 def _present(answer: Answer, *, as_json: bool) -> Result:
@@ -202,17 +207,20 @@ def _present(answer: Answer, *, as_json: bool) -> Result:
 
 def error_result(error: HubError, *, as_json: bool) -> Result:
     # Values are indented, so that stored text can't forge a line of the answer (decision 33).
-    facts = {error.code: error.message, **{key: _shown(value) for key, value in error.data.items()}}
-    result = _text_result("\n".join(f"{name}: {hanging(fact)}" for name, fact in facts.items()), error=True)
+    facts = {error.code: error.message, **error.data}
+    lines = [f"{name}: {hanging(_in_words(fact))}" for name, fact in facts.items()]
+    result = _text_result("\n".join(lines), error=True)
     if as_json:
         result["structuredContent"] = _clean({"code": error.code, "message": error.message, **error.data})
     return result
 
 
-def _shown(value: object) -> str:
+def _in_words(value: object) -> str:
+    if isinstance(value, str):
+        return value
     if isinstance(value, list | tuple) and all(isinstance(part, str | int) for part in value):
         return ", ".join(map(str, value))
-    return value if isinstance(value, str) else compact_json(value)
+    return compact_json(value)
 
 
 def _text_result(text: str, *, error: bool = False) -> Result:
@@ -226,25 +234,13 @@ def _clean(data: dict[str, Any]) -> dict[str, Any]:
     return clean
 
 
-Context = ServerRequestContext[Any, Any]
-ToolResult = dict[str, Any]
-Arguments = dict[str, Any]
-Call = Callable[[Arguments], Awaitable[ToolResult]]
-
-# What a call raises to have its user asked
-Question = ConfirmationRequired | ChoiceRequired
-
-TOKEN = "confirm_token"  # noqa: S105  (an argument's name)
-_QUESTION = "confirm"
-# The field of a choice, and what the state of one begins with
-_CHOICE = "choice"
-_SEAL = "memory-hub mcp state"
-# The form has no fields; accepting it confirms.
-_NO_FIELDS: Arguments = {"type": "object", "properties": {}}
-
-
 class Questions:
-    """Open questions of this process."""
+    """Open questions of this process.
+
+    Clients of the newest protocol revision get the question as the result and repeat the call with the answer. Clients
+    with a handshake are asked while the call waits. Clients without elicitation get a token to repeat the call with, or
+    the choices.
+    """
 
     def __init__(self) -> None:
         self._waiting: set[anyio.CancelScope] = set()
@@ -256,21 +252,24 @@ class Questions:
         for scope in self._waiting:
             scope.cancel()
 
-    async def confirm(self, context: Context, params: types.CallToolRequestParams, call: Call) -> ToolResult:
+    async def confirm(self, context: Context, params: types.CallToolRequestParams, call: ToolCall) -> Result:
         """Call a tool; if it needs an answer from the user, ask and call again."""
         arguments = dict(params.arguments or {})
-        answer = _answer_in(params)
-        if answer is not None:
-            return await _confirmed(call, arguments, answer, params.request_state or "")
+        answer = (params.input_responses or {}).get(_QUESTION)
+        # An answer without our state belongs to no question.
+        if params.request_state and isinstance(answer, types.ElicitResult):
+            return await _confirmed(call, arguments, answer, params.request_state)
         try:
             return await call(arguments)
         except (ConfirmationRequired, ChoiceRequired) as question:
-            if _can_ask(context) and context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-                return _input_required(question)
-            answer = await self._ask(context, question) if _can_ask(context) else None
-            if answer is None:
+            if not _can_ask(context):
                 raise _with_instructions(question, params.name) from question
-            return await _confirmed(call, arguments, answer, _state_of(question))
+            if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                return _input_required(question)
+            result = await self._ask(context, question)
+            if result is None:
+                raise _with_instructions(question, params.name) from question
+            return await _confirmed(call, arguments, result, _state_of(question))
 
     async def _ask(self, context: Context, question: Question) -> types.ElicitResult | None:
         # None if the client could not ask after all.
@@ -288,16 +287,11 @@ class Questions:
         raise stopping_error()
 
 
-def _answer_in(params: types.CallToolRequestParams) -> types.ElicitResult | None:
-    # An answer without our state belongs to no question.
-    answer = (params.input_responses or {}).get(_QUESTION) if params.request_state else None
-    return answer if isinstance(answer, types.ElicitResult) else None
-
-
-async def _confirmed(call: Call, arguments: Arguments, answer: types.ElicitResult, state: str) -> ToolResult:
+async def _confirmed(call: ToolCall, arguments: Arguments, answer: types.ElicitResult, state: str) -> Result:
+    if answer.action == "decline":
+        raise Forbidden("the user declined; nothing was changed")
     if answer.action != "accept":
-        did = "declined" if answer.action == "decline" else "dismissed the question"
-        raise Forbidden(f"the user {did}; nothing was changed")
+        raise Forbidden("the user dismissed the question; nothing was changed")
     try:
         return await call({**arguments, **_arguments_of(answer, state)})
     except ConfirmationRequired as question:
@@ -310,7 +304,7 @@ async def _confirmed(call: Call, arguments: Arguments, answer: types.ElicitResul
 def _state_of(question: Question) -> str:
     if isinstance(question, ChoiceRequired):
         return ":".join([_CHOICE, *question.choices])
-    token: str = question.data[TOKEN]
+    token: str = question.data[_TOKEN]
     return token
 
 
@@ -318,7 +312,7 @@ def _arguments_of(answer: types.ElicitResult, state: str) -> Arguments:
     # The argument that the user's answer adds to the call
     kind, *choices = state.split(":")
     if kind != _CHOICE:
-        return {TOKEN: state}
+        return {_TOKEN: state}
     choice = (answer.content or {}).get(_CHOICE)
     if choice not in choices:
         raise Invalid(f"the user chose none of {', '.join(choices)}; nothing was changed")
@@ -340,11 +334,12 @@ def _form_of(question: Question) -> Arguments:
 
 def _can_ask(context: Context) -> bool:
     capabilities = context.session.client_capabilities
-    elicitation = capabilities.elicitation if capabilities else None
-    return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
+    if capabilities is None or capabilities.elicitation is None:
+        return False
+    return capabilities.elicitation.form is not None or capabilities.elicitation.url is None
 
 
-def _input_required(question: Question) -> ToolResult:
+def _input_required(question: Question) -> Result:
     params = {"mode": "form", "message": _text_of(question), "requestedSchema": _form_of(question)}
     return {
         "resultType": "input_required",
@@ -356,7 +351,7 @@ def _input_required(question: Question) -> ToolResult:
 def _with_instructions(question: Question, tool: str) -> HubError:
     if isinstance(question, ChoiceRequired):
         return question
-    how = f"nothing was deleted yet: ask the user; if they agree, call {tool} again with this {TOKEN}"
+    how = f"nothing was deleted yet: ask the user; if they agree, call {tool} again with this {_TOKEN}"
     return ConfirmationRequired(question.message, **question.data, next=how)
 
 
@@ -370,7 +365,7 @@ class StateSeal:
     def _boundary(self) -> RequestStateBoundary:
         from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 
-        # Of all machines of a hub, because the client's answer may come to another one
+        # All machines of a hub have the same key, because the client's answer may come to another one.
         key = hashlib.sha256(f"{_SEAL}:{read_or_create_secret(SECRET_KEY)}".encode()).digest()
         return RequestStateBoundary(RequestStateSecurity(keys=[key]), default_audience="memory-hub")
 
@@ -381,7 +376,7 @@ class StateSeal:
         if not is_input_required(result):
             return result
 
-        async def already_known(_: Context) -> HandlerResult:
+        async def existing_result(_: Context) -> HandlerResult:
             return result
 
-        return await self._boundary(ctx, already_known)
+        return await self._boundary(ctx, existing_result)

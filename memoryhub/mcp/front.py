@@ -15,17 +15,24 @@ from memoryhub.config import enabled
 from memoryhub.env import HomeError, check_home, names_a_database
 from memoryhub.mcp import jsonrpc, options, snapshot
 from memoryhub.mcp.jsonrpc import Handover, LineBuffer, MalformedError, Overlong, Wire, claim, write_all
-from memoryhub.mcp.snapshot import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REPLAY_ID, Opening
+from memoryhub.mcp.snapshot import MODERN_VERSIONS, REPLAY_ID, Opening, handshake_version
 
 TYPE_CHECKING = False  # type checkers treat it as typing.TYPE_CHECKING, without the import
-
 if TYPE_CHECKING:
     from memoryhub.mcp.jsonrpc import Message
     from memoryhub.mcp.stdio import Hub
-
-
 _CHUNK_BYTES = 1 << 16
 _SWITCH_INTERVAL_SECONDS = 0.0005
+_SWITCHED_OFF = "switched_off"
+_METHOD_NOT_FOUND = -32601
+_LISTS = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+_SERVER = {"name": "memory-hub", "title": "Memory Hub", "version": memoryhub.__version__}
+_FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
 def main(argv: list[str]) -> int:
@@ -36,7 +43,7 @@ def serve(chosen: options.Options) -> int:
     if chosen.directory is not None and not _go_to(chosen.directory):
         return 2
     if refusal := _refusal():
-        return _serve_off(chosen, refusal)
+        return _refuse(chosen, refusal)
     if chosen.http is not None:
         from memoryhub.mcp.http import serve_http
 
@@ -63,29 +70,77 @@ def _go_to(directory: str) -> bool:
     return True
 
 
+class Refusal:
+    """Why the hub offers nothing. Over HTTP the process exits with ``exit_code``; over stdio it keeps serving."""
+
+    __slots__ = ("code", "exit_code", "sentence")
+
+    def __init__(self, code: str, sentence: str, *, exit_code: int) -> None:
+        self.code = code
+        self.sentence = sentence
+        self.exit_code = exit_code
+
+
 def _refusal() -> Refusal | None:
     try:
         if reason := enabled.switched_off_by():
-            return switched_off(reason)
+            sentence = f"Memory Hub is switched off here by {reason}; nothing is stored or found until you remove that."
+            return Refusal(_SWITCHED_OFF, sentence, exit_code=1)
         check_home()
         if names_a_database():
             from memoryhub.core.home_database import require_own
 
             require_own(by_client=True)
     except HomeError as error:
-        return unavailable(str(error))
+        from memoryhub.core.errors import Unavailable
+
+        return Refusal(Unavailable.code, f"Memory Hub is unavailable: {error}.", exit_code=Unavailable.exit_code)
     return None
 
 
-def _serve_off(chosen: options.Options, refusal: Refusal) -> int:
-
-    if chosen.http is not None or refusal.code != SWITCHED_OFF:
+def _refuse(chosen: options.Options, refusal: Refusal) -> int:
+    """Serve without tools, with the reason in every answer: clients would show a process that exits as broken."""
+    if chosen.http is not None or refusal.code != _SWITCHED_OFF:
         sys.stderr.write(f"{refusal.sentence}\n")
     if chosen.http is not None:
         return refusal.exit_code
     with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
-        serve_off(refusal, claim())
+        _answer_with_refusal(refusal, claim())
     return 0
+
+
+def _answer_with_refusal(refusal: Refusal, wire: Wire) -> None:
+    buffer = LineBuffer()
+    while chunk := os.read(wire.incoming, _CHUNK_BYTES):
+        for line in buffer.feed(chunk):
+            try:
+                answer = _refusal_line(jsonrpc.parse(line), refusal)
+            except MalformedError as malformed:
+                answer = b"".join(malformed.answers)
+            write_all(wire.outgoing, answer)
+
+
+def _refusal_line(message: Message, refusal: Refusal) -> bytes:
+    if "id" not in message or "method" not in message:
+        return b""
+    result = _refusal_result(message["method"], message.get("params") or {}, refusal)
+    if result is None:
+        return jsonrpc.error_line(message["id"], _METHOD_NOT_FOUND, refusal.sentence)
+    return jsonrpc.dump({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+
+def _refusal_result(method: str, params: Message, refusal: Refusal) -> Message | None:
+    about: Message = {"capabilities": {"tools": {}}, "serverInfo": _SERVER, "instructions": refusal.sentence}
+    if method == "initialize":
+        return {"protocolVersion": handshake_version(params.get("protocolVersion")), **about}
+    if method == "server/discover":
+        return {"supportedVersions": list(MODERN_VERSIONS), **about, **_FRESH}
+    if method == "tools/call":
+        text = f"{refusal.code}: {refusal.sentence}"
+        return {"content": [{"type": "text", "text": text}], "isError": True, "resultType": "complete"}
+    if method in _LISTS:
+        return {_LISTS[method]: [], **_FRESH}
+    return {} if method == "ping" else None
 
 
 def _leave(_number: int, _frame: object) -> None:
@@ -139,19 +194,18 @@ class Front:
                 self._read()
                 if handover.ended:
                     watched = [self._ready]
-                    if not self._is_server_wanted():
+                    if not self._pending_requests():
                         return
             if self._ready in readable:
                 return
 
-    def _is_server_wanted(self) -> bool:
-        return any("id" in message and message["id"] != REPLAY_ID for message in self.handover.backlog)
+    def _pending_requests(self) -> list[object]:
+        return [message["id"] for message in self.handover.backlog if message.get("id", REPLAY_ID) != REPLAY_ID]
 
     def _read(self) -> None:
         chunk = os.read(self.handover.wire.incoming, _CHUNK_BYTES)
-        buffer = self.handover.buffer
         self.handover.ended = not chunk
-        for line in buffer.feed(chunk) if chunk else buffer.finish():
+        for line in self.handover.buffer.feed(chunk):
             self._take(line)
 
     def _take(self, line: bytes | Overlong) -> None:
@@ -170,77 +224,6 @@ class Front:
         self.exit_code = 1
         sys.stderr.write(self._failure)
         reason = "Memory Hub could not start: " + self._failure.strip().rpartition("\n")[2]
-        for message in self.handover.backlog:
-            if "id" in message and message["id"] != REPLAY_ID:
-                line = jsonrpc.error_line(message["id"], jsonrpc.INTERNAL_ERROR, reason)
-                write_all(self.handover.wire.outgoing, line)
-
-
-SWITCHED_OFF = "switched_off"
-_REFUSAL_CHUNK_BYTES = 1 << 16
-_METHOD_NOT_FOUND = -32601
-_LISTS = {
-    "tools/list": "tools",
-    "resources/list": "resources",
-    "resources/templates/list": "resourceTemplates",
-    "prompts/list": "prompts",
-}
-_SERVER = {"name": "memory-hub", "title": "Memory Hub", "version": memoryhub.__version__}
-_FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-
-
-class Refusal:
-    """Why the hub offers nothing. Over HTTP the process exits with ``exit_code``; over stdio it keeps serving."""
-
-    __slots__ = ("code", "exit_code", "sentence")
-
-    def __init__(self, code: str, sentence: str, *, exit_code: int) -> None:
-        self.code = code
-        self.sentence = sentence
-        self.exit_code = exit_code
-
-
-def switched_off(reason: str) -> Refusal:
-    sentence = f"Memory Hub is switched off here by {reason}; nothing is stored or found until you remove that."
-    return Refusal(SWITCHED_OFF, sentence, exit_code=1)
-
-
-def unavailable(problem: str) -> Refusal:
-    from memoryhub.core.errors import Unavailable
-
-    return Refusal(Unavailable.code, f"Memory Hub is unavailable: {problem}.", exit_code=Unavailable.exit_code)
-
-
-def serve_off(refusal: Refusal, wire: Wire) -> None:
-    buffer = LineBuffer()
-    while chunk := os.read(wire.incoming, _REFUSAL_CHUNK_BYTES):
-        for line in buffer.feed(chunk):
-            try:
-                answer = _answered(jsonrpc.parse(line), refusal)
-            except MalformedError as malformed:
-                answer = b"".join(malformed.answers)
-            write_all(wire.outgoing, answer)
-
-
-def _answered(message: Message, refusal: Refusal) -> bytes:
-    if "id" not in message or "method" not in message:
-        return b""
-    result = _result(message["method"], message.get("params") or {}, refusal)
-    if result is None:
-        return jsonrpc.error_line(message["id"], _METHOD_NOT_FOUND, refusal.sentence)
-    return jsonrpc.dump({"jsonrpc": "2.0", "id": message["id"], "result": result})
-
-
-def _result(method: str, params: Message, refusal: Refusal) -> Message | None:
-    about: Message = {"capabilities": {"tools": {}}, "serverInfo": _SERVER, "instructions": refusal.sentence}
-    if method == "initialize":
-        wanted = params.get("protocolVersion")
-        return {"protocolVersion": wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1], **about}
-    if method == "server/discover":
-        return {"supportedVersions": list(MODERN_VERSIONS), **about, **_FRESH}
-    if method == "tools/call":
-        text = f"{refusal.code}: {refusal.sentence}"
-        return {"content": [{"type": "text", "text": text}], "isError": True, "resultType": "complete"}
-    if method in _LISTS:
-        return {_LISTS[method]: [], **_FRESH}
-    return {} if method == "ping" else None
+        for request_id in self._pending_requests():
+            line = jsonrpc.error_line(request_id, jsonrpc.INTERNAL_ERROR, reason)
+            write_all(self.handover.wire.outgoing, line)

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -24,6 +23,10 @@ logger = logging.getLogger(__name__)
 
 MOST_CALLS, MOST_CALLS_OF_A_TOKEN = 400, 100
 MOST_STREAMS, MOST_STREAMS_OF_A_TOKEN = 500, 100
+# In all requests that are read or answered at the moment
+MOST_BYTES_OF_BODIES = 64 * 1024 * 1024
+# How long one body may take to arrive
+MOST_SECONDS_OF_A_BODY = 30.0
 # How often open streams are checked for tokens that were revoked, and sessions for idle ones
 PATROL_SECONDS = 5.0
 # How long streams may take to send their last message
@@ -41,7 +44,7 @@ class Backend:
 
     handle: Callable[[Scope, Receive, Send], Awaitable[None]]
     stop_work: Callable[[], None]
-    # Of a session and its project
+    # Called with the id of a session and its project
     end_session: Callable[[str, str], Awaitable[None]]
     end_idle: Callable[[], Awaitable[None]]
     close: Callable[[], Awaitable[None]]
@@ -102,9 +105,11 @@ class Gate:
             return
         request = Request(scope)
         project = self._project_of(request.url.path)
-        refusal = await self._check(request) or (_open_to_all(request.url.path) if project is None else None)
-        if refusal is not None or project is None:
-            await (refusal or PlainTextResponse("Not found\n", 404))(scope, receive, send)
+        response = await self._check(request)
+        if response is None and project is None:
+            response = _open_to_all(request.url.path)
+        if response is not None or project is None:
+            await (response or PlainTextResponse("Not found\n", 404))(scope, receive, send)
             return
         note = None
         sent = _Sent(send)
@@ -208,7 +213,9 @@ class _Count:
     """How many requests of one kind are open, in all and of each token."""
 
     def __init__(self, what: str, most: int, most_of_a_token: int) -> None:
-        self._what, self._most, self._most_of_a_token = what, most, most_of_a_token
+        self._what = what
+        self._most = most
+        self._most_of_a_token = most_of_a_token
         self._of: Counter[str] = Counter()
         self._total = 0
 
@@ -237,7 +244,8 @@ class _Sent:
     def __init__(self, send: Send) -> None:
         self._send = send
         self.on_session: Callable[[str], None] | None = None
-        self.started = self._ended = False
+        self.started = False
+        self._ended = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -273,9 +281,8 @@ def _begins_session(request: Request) -> bool:
 
 def _open_to_all(path: str) -> Response | None:
     # Nothing at /.well-known/: after a 401 clients would look for an OAuth server.
-    if path.startswith(PROBLEMS_PATH):
-        found: Any = describe_problem(path.removeprefix(PROBLEMS_PATH))
-        return JSONResponse(found) if found else None
+    if path.startswith(PROBLEMS_PATH) and (description := describe_problem(path.removeprefix(PROBLEMS_PATH))):
+        return JSONResponse(description)
     return None
 
 
@@ -288,26 +295,20 @@ def _problem(error: HubError) -> Response:
     return JSONResponse(error.as_problem(), status_code=error.http_status, headers=headers, media_type=_PROBLEM)
 
 
-# Of all requests that are read or answered at the moment
-MOST_BYTES_OF_BODIES = 64 * 1024 * 1024
-# How long one body may take to arrive
-MOST_SECONDS_OF_A_BODY = 30.0
-
-
 class Bodies:
     def __init__(self) -> None:
         self.held = 0
 
     @contextmanager
-    def one(self) -> Iterator[Body]:
-        body = Body(self)
+    def one(self) -> Iterator[RequestBody]:
+        body = RequestBody(self)
         try:
             yield body
         finally:
             self.held -= len(body.content)
 
 
-class Body:
+class RequestBody:
     def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
         self.content = bytearray()
@@ -320,18 +321,22 @@ class Body:
         """
         try:
             async with asyncio.timeout(MOST_SECONDS_OF_A_BODY):
-                while await self._read_part(receive):
-                    if len(self.content) > most:
-                        return PlainTextResponse("The body is too large\n", 413)
+                has_more = True
+                while has_more and len(self.content) <= most:
+                    has_more = await self._read_part(receive)
         except TimeoutError:
             return PlainTextResponse("The body took too long\n", 408)
-        return PlainTextResponse("The body is too large\n", 413) if len(self.content) > most else None
+        if len(self.content) > most:
+            return PlainTextResponse("The body is too large\n", 413)
+        return None
 
     def replayed_by(self, receive: Receive) -> Receive:
         messages: list[Message] = [{"type": "http.request", "body": bytes(self.content), "more_body": False}]
 
         async def replayed() -> Message:
-            return messages.pop() if messages else await receive()
+            if messages:
+                return messages.pop()
+            return await receive()
 
         return replayed
 

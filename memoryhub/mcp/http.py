@@ -50,9 +50,10 @@ def serve_http(options: Options, address: tuple[str, int]) -> int:
 
 def _announce(project: str, listener: socket.socket, options: Options) -> None:
     read_or_create_secret(TOKEN)
-    callers = f"clients with the token in {env.home() / TOKEN} or an agent's token" if options.token else "everyone"
-    where = "" if options.token else " on this machine"
-    sys.stderr.write(f"Memory Hub serves {project} over MCP at {address_of(listener)}{PATH} to {callers}{where}\n")
+    callers = "everyone on this machine"
+    if options.token:
+        callers = f"clients with the token in {env.home() / TOKEN} or an agent's token"
+    sys.stderr.write(f"Memory Hub serves {project} over MCP at {address_of(listener)}{PATH} to {callers}\n")
     sys.stderr.flush()
 
 
@@ -87,14 +88,8 @@ async def _serve(binding: Binding, options: Options, listener: socket.socket) ->
 
 
 async def _serve_until_stopped(gate: Gate, listener: socket.socket) -> None:
-    server = _Server(
-        uvicorn.Config(
-            gate,
-            http="h11",
-            timeout_graceful_shutdown=_GRACE_SECONDS,
-            **UVICORN_OPTIONS,
-        )
-    )
+    config = uvicorn.Config(gate, http="h11", timeout_graceful_shutdown=_GRACE_SECONDS, **UVICORN_OPTIONS)
+    server = _UvicornServer(config)
     shutdown = _Shutdown(gate, server)
     for number in STOP_SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, shutdown.begin)
@@ -111,9 +106,10 @@ def _require_reach(project: str) -> None:
 def _check_for(host: str, port: int, names: list[str]) -> Check:
     from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 
-    own = LOOPBACK if host in LOOPBACK else (*LOOPBACK, host)
-    bracketed = [f"[{name}]" if ":" in name else name for name in (*own, *names)]
-    hosts = [f"{name}:{port}" for name in bracketed]
+    hosts = []
+    for name in (*LOOPBACK, host, *names):
+        bracketed = f"[{name}]" if ":" in name else name
+        hosts.append(f"{bracketed}:{port}")
     allowed = TransportSecuritySettings(
         allowed_hosts=[*hosts, *names], allowed_origins=[f"http://{name}" for name in hosts]
     )
@@ -124,7 +120,7 @@ def _check_for(host: str, port: int, names: list[str]) -> Check:
     return check
 
 
-class _Server(uvicorn.Server):
+class _UvicornServer(uvicorn.Server):
     """Doesn't handle signals: the hub has its own shutdown order and exit code."""
 
     @contextmanager

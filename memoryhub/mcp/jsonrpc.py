@@ -9,10 +9,20 @@ import re
 import select
 
 TYPE_CHECKING = False  # type checkers treat it as typing.TYPE_CHECKING, without the import
+if TYPE_CHECKING:
+    from typing import Any
 
+    Message = dict[str, Any]
 
 MAX_LINE_BYTES = 8 * 1024 * 1024
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+INTERNAL_ERROR = -32603
+
 _EDGE_BYTES = 512
+_ID = rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\]{0,128}")'
+_HEAD_ID = rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"\s*[,}]"
+_TAIL_ID = rb",\s*" + _ID + rb'(?:\s*,\s*"jsonrpc"\s*:\s*"2\.0")?\s*\}\s*\Z'
 
 
 class Wire:
@@ -56,20 +66,16 @@ class LineBuffer:
         self._overlong_head: bytes | None = None
 
     def feed(self, chunk: bytes) -> list[bytes | Overlong]:
-        """Return the lines that ``chunk`` completes, without line ends and blank lines."""
+        """Return the lines that ``chunk`` completes, without line ends and blank lines; b"" ends the stream."""
         lines: list[bytes | Overlong] = []
+        if not chunk:
+            self._finish(lines)
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:
             self._extend(chunk[start:end])
             self._finish(lines)
             start = end + 1
         self._extend(chunk[start:])
-        return lines
-
-    def finish(self) -> list[bytes | Overlong]:
-        """Return the rest at the end of the stream."""
-        lines: list[bytes | Overlong] = []
-        self._finish(lines)
         return lines
 
     def _extend(self, part: bytes) -> None:
@@ -110,21 +116,6 @@ def write_all(descriptor: int, data: bytes) -> None:
             select.select([], [descriptor], [])
 
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    Message = dict[str, Any]
-
-PARSE_ERROR = -32700
-INVALID_REQUEST = -32600
-INTERNAL_ERROR = -32603
-
-_ID = rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\]{0,128}")'
-_HEAD_ID = rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"\s*[,}]"
-_TAIL_ID = rb",\s*" + _ID + rb'(?:\s*,\s*"jsonrpc"\s*:\s*"2\.0")?\s*\}\s*\Z'
-
-
 class MalformedError(Exception):
     """A line that is not a valid message; ``answers`` are the lines to send back."""
 
@@ -156,8 +147,8 @@ def parse(line: bytes | Overlong) -> Message:
         raise MalformedError(*_batch_answers(message))
     if not isinstance(message, dict):
         raise MalformedError(error_line(None, INVALID_REQUEST, "Invalid request: a message is a JSON object"))
-    problem = next((sentence for sentence, is_so in _PROBLEMS.items() if is_so(message)), None)
-    if problem is None and b"\\ud" in line.lower() and _has_lone_surrogate(message):
+    problem = _problem(message)
+    if not problem and b"\\ud" in line.lower() and _has_lone_surrogate(message):
         problem = "it contains half of a surrogate pair, which is no character"
     if problem:
         raise MalformedError(error_line(_id_of(message), INVALID_REQUEST, f"Invalid request: {problem}"))
@@ -166,7 +157,7 @@ def parse(line: bytes | Overlong) -> Message:
 
 def _load(line: bytes) -> Any:
     try:
-        return json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
+        return json.loads(line.decode("utf-8"), parse_constant=refuse_constant)
     except UnicodeDecodeError as error:
         problem = f"byte {error.start} is not valid UTF-8"
     except RecursionError:
@@ -176,17 +167,17 @@ def _load(line: bytes) -> Any:
     raise MalformedError(error_line(_visible_id(line, line), PARSE_ERROR, f"Parse error: {problem}"))
 
 
-def _refuse_constant(name: str) -> None:
+def refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
 def _visible_id(head: bytes, tail: bytes) -> str | int | None:
     # Most clients write the id first or last, so it can be read even if the line can't be parsed.
-    found = re.match(_HEAD_ID, head) or re.search(_TAIL_ID, tail[-512:])
-    if not found:
+    match = re.match(_HEAD_ID, head) or re.search(_TAIL_ID, tail[-512:])
+    if not match:
         return None
     try:
-        return json.loads(found[1].decode("utf-8"))  # type: ignore[no-any-return]
+        return json.loads(match[1].decode("utf-8"))  # type: ignore[no-any-return]
     except ValueError:
         return None
 
@@ -195,30 +186,30 @@ def _is_id(value: object) -> bool:
     return isinstance(value, int | str) and not isinstance(value, bool)
 
 
-def _id_of(message: object) -> object:
-    value = message.get("id") if isinstance(message, dict) else None
+def _id_of(message: Message) -> object:
+    value = message.get("id")
     return value if _is_id(value) and not _has_lone_surrogate(value) else None
 
 
-_PROBLEMS: dict[str, Callable[[Message], bool]] = {
-    "'jsonrpc' must be \"2.0\"": lambda message: message.get("jsonrpc") != "2.0",
-    "'id' must be a string or an integer": lambda message: (
-        "id" in message and not _is_id(message["id"]) and "error" not in message
-    ),
-    "'method' must be a string": lambda message: "method" in message and not isinstance(message["method"], str),
-    "'params' must be an object": lambda message: not isinstance(message.get("params"), dict | None),
-    "a message has a 'method', a 'result' or an 'error'": lambda message: (
-        not message.keys() & {"method", "result", "error"}
-    ),
-}
+def _problem(message: Message) -> str:
+    if message.get("jsonrpc") != "2.0":
+        return "'jsonrpc' must be \"2.0\""
+    if "id" in message and "error" not in message and not _is_id(message["id"]):
+        return "'id' must be a string or an integer"
+    if "method" in message and not isinstance(message["method"], str):
+        return "'method' must be a string"
+    if not isinstance(message.get("params"), dict | None):
+        return "'params' must be an object"
+    if not message.keys() & {"method", "result", "error"}:
+        return "a message has a 'method', a 'result' or an 'error'"
+    return ""
 
 
 def _batch_answers(batch: list[Any]) -> list[bytes]:
     problem = "Invalid request: batches are not supported; send each message on a line of its own"
-    ids = [_id_of(message) for message in batch if isinstance(message, dict) and "method" in message]
-    return [error_line(request_id, INVALID_REQUEST, problem) for request_id in ids if request_id is not None] or [
-        error_line(None, INVALID_REQUEST, problem)
-    ]
+    requests = [message for message in batch if isinstance(message, dict) and "method" in message]
+    ids = [request_id for request_id in map(_id_of, requests) if request_id is not None]
+    return [error_line(request_id, INVALID_REQUEST, problem) for request_id in ids or [None]]
 
 
 def _has_lone_surrogate(value: object) -> bool:

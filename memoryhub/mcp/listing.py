@@ -16,12 +16,31 @@ from pydantic import BaseModel
 
 from memoryhub.core.schemas import EXPLAINED_HERE, LISTED_AS, SELF_EVIDENT, UNLISTED
 from memoryhub.core.tools import Tool, ToolGroup, all_tools
+from memoryhub.mcp.jsonrpc import refuse_constant
 from memoryhub.mcp.snapshot import TEST_TOOLS_VARIABLE
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
 
+Schema = dict[str, Any]
+
+FORMATS = ("text", "json")
+_DROPPED = frozenset(
+    "title minLength maxLength minItems maxItems minimum maximum pattern format additionalProperties $defs".split()
+) | {SELF_EVIDENT, EXPLAINED_HERE}
+# Keys that stay beside a field's LISTED_AS form.
+_BESIDE_SHORT_FORM = ("description", "default")
+# The server's instructions explain common arguments: these are listed with name and type only, …
+_EXPLAINED_ONCE: dict[str, Schema] = {
+    "limit": {"type": "integer"},
+    "cursor": {"type": "string"},
+    "scope": {"type": "string"},
+}
+# … and these, like ``format``, are not listed. A budget with a default, as of a context pack, is.
+_ONLY_IN_INSTRUCTIONS = frozenset({"compact", "max_tokens"})
+_EMPTY_DEFAULTS: tuple[object, ...] = (None, "", [], {}, False)
+_ID = re.compile(r"#\d{1,15}")
 _DECLARING = ("tools", "prompts")
 _LISTED: dict[str, frozenset[ToolGroup]] = {
     "core": frozenset({ToolGroup.CORE}),
@@ -58,45 +77,26 @@ def listed_tools(profile: str) -> list[Tool]:
 
 
 def listed_name(tool: Tool, profile: str) -> str:
-    return (tool.full_name if profile == "full" else "") or tool.name
-
-
-Schema = dict[str, Any]
-
-FORMATS = ("text", "json")
-_DROPPED = frozenset(
-    "title minLength maxLength minItems maxItems minimum maximum pattern format additionalProperties $defs".split()
-) | {SELF_EVIDENT, EXPLAINED_HERE}
-# Keys kept in a field's LISTED_AS form.
-_KEPT = frozenset({"description", "default"})
-# The server's instructions explain common arguments: these are listed with name and type only, …
-_EXPLAINED_ONCE: dict[str, Schema] = {
-    "limit": {"type": "integer"},
-    "cursor": {"type": "string"},
-    "scope": {"type": "string"},
-}
-# … and these, like ``format``, are not listed. A budget with a default, as of a context pack, is.
-_ONLY_IN_INSTRUCTIONS = frozenset({"compact", "max_tokens"})
-_EMPTY_DEFAULTS: tuple[object, ...] = (None, "", [], {}, False)
-
-
-_ID = re.compile(r"#\d{1,15}")
+    if profile == "full" and tool.full_name:
+        return tool.full_name
+    return tool.name
 
 
 def input_schema(model: type[BaseModel], profile: str = "") -> Schema:
     full = _full_schema(model)
     definitions = full.get("$defs", {})
-    fields = {name: field for name, field in full.get("properties", {}).items() if _is_listed(name, field, profile)}
-    properties = {name: _listed(name, field, definitions) for name, field in fields.items()}
-    required = full.get("required")
-    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+    properties: Schema = {}
+    for name, field in full.get("properties", {}).items():
+        is_in_instructions = name in _ONLY_IN_INSTRUCTIONS and not field.get("default")
+        if field.get(UNLISTED) in (None, profile) and not is_in_instructions:
+            properties[name] = _listed_field(name, field, definitions)
+    schema = {"type": "object", "properties": properties}
+    if full.get("required"):
+        schema["required"] = full["required"]
+    return schema
 
 
-def _is_listed(name: str, field: Schema, profile: str) -> bool:
-    return field.get(UNLISTED) in (None, profile) and (name not in _ONLY_IN_INSTRUCTIONS or bool(field.get("default")))
-
-
-def _listed(name: str, field: Schema, definitions: Schema) -> Schema:
+def _listed_field(name: str, field: Schema, definitions: Schema) -> Schema:
     if name in _EXPLAINED_ONCE and not field.get(EXPLAINED_HERE):
         return dict(_EXPLAINED_ONCE[name])
     slim = _slim(field, definitions)
@@ -106,37 +106,36 @@ def _listed(name: str, field: Schema, definitions: Schema) -> Schema:
 
 
 def _slim(schema: Schema, definitions: Schema) -> Schema:
-    found = _resolve(schema, definitions)
-    if LISTED_AS in found:
-        short: Schema = {**found.pop(LISTED_AS), **{key: found[key] for key in _KEPT & found.keys()}}
+    resolved = _resolve(schema, definitions)
+    if LISTED_AS in resolved:
+        short: Schema = dict(resolved[LISTED_AS])
+        for key in _BESIDE_SHORT_FORM:
+            if key in resolved:
+                short[key] = resolved[key]
         return short
     slim: Schema = {}
-    for key, value in found.items():
-        if key in _DROPPED or _is_empty_default(key, value):
-            continue
-        slim[key] = _slim_value(key, value, definitions)
+    for key, value in resolved.items():
+        is_empty_default = key == "default" and value in _EMPTY_DEFAULTS
+        if key not in _DROPPED and not is_empty_default:
+            slim[key] = _slim_value(key, value, definitions)
     if "enum" in slim or "const" in slim:
         slim.pop("type", None)
     return slim
 
 
-def _is_empty_default(key: str, value: Any) -> bool:
-    return key == "default" and value in _EMPTY_DEFAULTS
-
-
 def _resolve(schema: Schema, definitions: Schema) -> Schema:
     # Merges the reference and a single non-null alternative; keys next to them win.
-    found = dict(schema)
-    if "$ref" in found:
-        target = _resolve(definitions[found.pop("$ref").rpartition("/")[2]], definitions)
+    resolved = dict(schema)
+    if "$ref" in resolved:
+        target = _resolve(definitions[resolved.pop("$ref").rpartition("/")[2]], definitions)
         target.pop("description", None)
-        found = {**target, **found}
-    if "anyOf" in found:
-        choices = [choice for choice in found.pop("anyOf") if choice.get("type") != "null"]
+        resolved = {**target, **resolved}
+    if "anyOf" in resolved:
+        choices = [choice for choice in resolved.pop("anyOf") if choice.get("type") != "null"]
         if len(choices) == 1:
-            return {**_resolve(choices[0], definitions), **found}
-        found["anyOf"] = choices
-    return found
+            return {**_resolve(choices[0], definitions), **resolved}
+        resolved["anyOf"] = choices
+    return resolved
 
 
 def _slim_value(key: str, value: Any, definitions: Schema) -> Any:
@@ -144,7 +143,9 @@ def _slim_value(key: str, value: Any, definitions: Schema) -> Any:
         return {name: _slim(field, definitions) for name, field in value.items()}
     if key == "anyOf":
         return [_slim(choice, definitions) for choice in value]
-    return _slim(value, definitions) if key == "items" else value
+    if key == "items":
+        return _slim(value, definitions)
+    return value
 
 
 def plain_arguments(model: type[BaseModel], arguments: dict[str, Any]) -> dict[str, Any]:
@@ -165,8 +166,11 @@ def _full_schema(model: type[BaseModel]) -> Schema:
 
 def _plain(schema: Schema, value: Any, definitions: Schema) -> Any:
     resolved = _resolve(schema, definitions)
-    choices = [_resolve(choice, definitions) for choice in resolved.get("anyOf", [resolved])]
-    by_type = {_type_of(choice): choice for choice in choices}
+    by_type: dict[str | None, Schema] = {}
+    for alternative in resolved.get("anyOf", [resolved]):
+        choice = _resolve(alternative, definitions)
+        is_text = "enum" in choice or "const" in choice
+        by_type[choice.get("type") or ("string" if is_text else None)] = choice
     if None in by_type:
         return value  # anything is accepted
     if isinstance(value, str):
@@ -182,27 +186,21 @@ def _plain(schema: Schema, value: Any, definitions: Schema) -> Any:
     return value
 
 
-def _type_of(choice: Schema) -> str | None:
-    return choice.get("type") or ("string" if "enum" in choice or "const" in choice else None)
-
-
 def _read_text(text: str, types: frozenset[str | None]) -> Any:
     if "integer" in types and "string" not in types and _ID.fullmatch(text):
         return int(text[1:])
-    # A field that takes a text as well as a list keeps every text that is no JSON list
-    is_json = text.lstrip().startswith("[") if "string" in types else bool(types & {"array", "object"})
-    if not is_json or ("string" in types and "array" not in types):
+    is_json = bool(types & {"array", "object"})
+    if "string" in types:
+        # A field that takes a text as well as a list keeps every text that is no JSON list.
+        is_json = "array" in types and text.lstrip().startswith("[")
+    if not is_json:
         return text
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=refuse_constant)
         json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return text
     return value if isinstance(value, list | dict) else text
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _is_item(value: Any, types: frozenset[str | None]) -> bool:

@@ -83,7 +83,8 @@ async def check_caller(request: Request) -> Response | None:
     from starlette.responses import PlainTextResponse
 
     hosts, origins = allowed_callers()
-    host, origin = request.headers.get("host", ""), request.headers.get("origin")
+    host = request.headers.get("host", "")
+    origin = request.headers.get("origin")
     name, _ = split_domain_port(host)
     if not name or not validate_host(name, hosts):
         return PlainTextResponse("Invalid Host header\n", 421)
@@ -93,8 +94,8 @@ async def check_caller(request: Request) -> Response | None:
 
 
 def _project_of(path: str) -> str | None:
-    found = _ADDRESS.fullmatch(path)
-    return found[1] if found else None
+    address = _ADDRESS.fullmatch(path)
+    return address[1] if address else None
 
 
 def _import_host() -> type[Host]:

@@ -53,9 +53,9 @@ def parse(argv: list[str]) -> Options:
 
 
 def find_problem(options: Options) -> str:
-    if options.http is None:
-        return "--no-token and --allow-host need --http" if options.allow_host or not options.token else ""
-    if not options.token and options.http[0] not in LOOPBACK:
+    if options.http is None and (options.allow_host or not options.token):
+        return "--no-token and --allow-host need --http"
+    if options.http is not None and not options.token and options.http[0] not in LOOPBACK:
         return "--no-token needs 127.0.0.1, localhost or [::1]: at another address anyone could read everything"
     return ""
 
@@ -68,10 +68,11 @@ def _plain_values(argv: list[str]) -> dict[str, Any] | None:
         name, equals, value = word.removeprefix("--").partition("=")
         if not word.startswith("--") or name not in _PLAIN:
             return None
-        found = value if equals else next(words, None)
-        if found is None or found.startswith("-"):
+        if not equals:
+            value = next(words, "-")
+        if value.startswith("-"):
             return None
-        values[name] = found
+        values[name] = value
     return values
 
 

@@ -7,7 +7,7 @@ import json
 import os
 import select
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 
 _CHUNK_BYTES = 1 << 18
+# Messages after which the calls run that a flood of them has started
+_YIELD_EVERY = 16
+_FULL_BYTES = 1 << 20
+_META = "io.modelcontextprotocol/"
 # After the end of input, how long to wait for each further answer.
 QUIET_SECONDS_AFTER_END = 1.5
 
@@ -41,9 +45,10 @@ class Pump:
         self._stop_work = stop_work
         self._open: set[object] = set()
         self._changed = asyncio.Event()
-        self._ended = self._stopped = False
-        self.incoming = Incoming()
-        self._output = Output(handover.wire.outgoing, self._loop, on_broken=self.stop)
+        self._ended = False
+        self._stopped = False
+        self.incoming = InputStream()
+        self._output = OutputStream(handover.wire.outgoing, self._loop, on_broken=self.stop)
 
     def start(self) -> None:
         """Process the backlog of the front, then read on."""
@@ -97,8 +102,7 @@ class Pump:
             return
         except OSError:
             chunk = b""
-        buffer = self._handover.buffer
-        for line in buffer.feed(chunk) if chunk else buffer.finish():
+        for line in self._handover.buffer.feed(chunk):
             self._take(line)
         if not chunk:
             self._end()
@@ -147,8 +151,9 @@ def _to_sdk(message: Message) -> SessionMessage | None:
             return SessionMessage(types.jsonrpc_message_adapter.validate_python(message, by_name=False))
         except ValidationError:
             return None
-    kind = types.JSONRPCRequest if "id" in message else types.JSONRPCNotification
-    return SessionMessage(kind.model_construct(**message))
+    if "id" in message:
+        return SessionMessage(types.JSONRPCRequest.model_construct(**message))
+    return SessionMessage(types.JSONRPCNotification.model_construct(**message))
 
 
 def _to_wire(message: Any) -> Message:
@@ -158,16 +163,12 @@ def _to_wire(message: Any) -> Message:
     return wire
 
 
-_YIELD_EVERY = 16
-_FULL_BYTES = 1 << 20
-
-
-class Incoming:
+class InputStream:
     def __init__(self) -> None:
         self._items: deque[SessionMessage | Exception] = deque()
         self._arrived = asyncio.Event()
         self._ended = False
-        self._taken = 0
+        self._received = 0
 
     def put(self, item: SessionMessage | Exception) -> None:
         self._items.append(item)
@@ -178,9 +179,9 @@ class Incoming:
         self._arrived.set()
 
     async def receive(self) -> SessionMessage | Exception:
-        self._taken += 1
-        if self._taken % _YIELD_EVERY == 0:
-            await asyncio.sleep(0)  # let the calls run that a flood of messages has started
+        self._received += 1
+        if self._received % _YIELD_EVERY == 0:
+            await asyncio.sleep(0)
         while not self._items:
             if self._ended:
                 raise anyio.EndOfStream
@@ -192,7 +193,7 @@ class Incoming:
         self._items.clear()
         self.end()
 
-    def __aiter__(self) -> Incoming:
+    def __aiter__(self) -> InputStream:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
@@ -201,14 +202,14 @@ class Incoming:
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    async def __aenter__(self) -> Incoming:
+    async def __aenter__(self) -> InputStream:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
 
-class Output:
+class OutputStream:
     """Writes bytes in order to any kind of descriptor, without blocking the event loop.
 
     The descriptor may be shared with other processes, so it is not made non-blocking. Instead, at most ``PIPE_BUF``
@@ -257,33 +258,30 @@ class Output:
             pass  # another process has filled the pipe
         except OSError:
             self._break()
-        self._wait_for_room(wanted=bool(self._pending))
+        self._wait_for_room(is_full=bool(self._pending))
         if not self._pending:
             self._relaxed.set()
 
     def _advance(self, written: int) -> None:
         self._pending_bytes -= written
-        rest = self._pending[0][written:]
-        if rest:
-            self._pending[0] = rest
+        unwritten = self._pending[0][written:]
+        if unwritten:
+            self._pending[0] = unwritten
         else:
             self._pending.popleft()
 
-    def _wait_for_room(self, *, wanted: bool) -> None:
-        if wanted and not self._waiting:
+    def _wait_for_room(self, *, is_full: bool) -> None:
+        if is_full and not self._waiting:
             self._loop.add_writer(self._descriptor, self._write_some)
-        elif self._waiting and not wanted:
+        elif self._waiting and not is_full:
             self._loop.remove_writer(self._descriptor)
-        self._waiting = wanted
+        self._waiting = is_full
 
     def _break(self) -> None:
         self.broken = True
         self._pending.clear()
         self._pending_bytes = 0
         self._on_broken()
-
-
-_ENVELOPE = "io.modelcontextprotocol/"
 
 
 def record(server: Server[Any]) -> Answers:
@@ -295,22 +293,21 @@ async def _record(server: Server[Any]) -> Answers:
     answers: Answers = {}
     for version in HANDSHAKE_VERSIONS:
         hello = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "snapshot", "version": "1"}}
-        requests = [("initialize", hello), *((method, {}) for method in ("ping", *LIST_METHODS))]
-        answers[version] = await _ask(server, requests)
+        answers[version] = await _ask(server, {"initialize": hello, **dict.fromkeys(("ping", *LIST_METHODS))})
     for version in MODERN_VERSIONS:
-        meta = {"_meta": {f"{_ENVELOPE}protocolVersion": version, f"{_ENVELOPE}clientCapabilities": {}}}
-        answers[version] = await _ask(server, [(method, meta) for method in ("server/discover", "ping", *LIST_METHODS)])
+        meta = {"_meta": {f"{_META}protocolVersion": version, f"{_META}clientCapabilities": {}}}
+        answers[version] = await _ask(server, dict.fromkeys(["server/discover", "ping", *LIST_METHODS], meta))
     return answers
 
 
-async def _ask(server: Server[Any], requests: list[tuple[str, dict[str, Any]]]) -> dict[str, str]:
+async def _ask(server: Server[Any], requests: Mapping[str, dict[str, Any] | None]) -> dict[str, str]:
     to_server, server_reads = create_context_streams[SessionMessage | Exception](len(requests))
     server_writes, from_server = create_context_streams[SessionMessage](len(requests))
     answers: dict[str, str] = {}
     async with anyio.create_task_group() as group:
         group.start_soon(server.run, server_reads, server_writes, server.create_initialization_options())
-        for method, params in requests:
-            request = types.JSONRPCRequest(jsonrpc="2.0", id=1, method=method, params=params)
+        for method, params in requests.items():
+            request = types.JSONRPCRequest(jsonrpc="2.0", id=1, method=method, params=params or {})
             await to_server.send(SessionMessage(request))
             answer = (await from_server.receive()).message
             if isinstance(answer, types.JSONRPCResponse):

@@ -52,7 +52,9 @@ def load(*, http: bool = False) -> None:
         _load_slim(() if http else _LEFT_OUT)
     except Exception:
         logger.warning("unexpected layout of the MCP SDK; importing all of it", exc_info=True)
-        _forget()
+        for name in list(sys.modules):
+            if name.partition(".")[0] in ("mcp", "mcp_types"):
+                del sys.modules[name]
         importlib.import_module("mcp.server.lowlevel")
 
 
@@ -62,20 +64,11 @@ def _load_slim(left_out: tuple[str, ...]) -> None:
         raise ImportError("the package 'mcp' has no folder")
     root = spec.submodule_search_locations[0]
     for name in _BARE_PACKAGES:
-        sys.modules[name] = _package(name, str(Path(root, *name.split(".")[1:])))
+        package = ModuleType(name)
+        package.__path__ = [str(Path(root, *name.split(".")[1:]))]
+        sys.modules[name] = package
     with _without(left_out), _deferred_schemas():
         importlib.import_module("mcp.server.lowlevel")
-
-
-def _package(name: str, folder: str) -> ModuleType:
-    package = ModuleType(name)
-    package.__path__ = [folder]
-    return package
-
-
-def _forget() -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("mcp", "mcp_types")]:
-        del sys.modules[name]
 
 
 class _Absent(ModuleType):

@@ -24,6 +24,15 @@ TEST_TOOLS_VARIABLE = "MEMORY_HUB_TEST_TOOLS"
 # Protocol revision -> method -> result as JSON text
 Answers = dict[str, dict[str, str]]
 
+HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+MODERN_VERSIONS = ("2026-07-28",)
+# Id under which an answered opening is replayed to the server; its second answer is dropped.
+REPLAY_ID = "memory-hub:replayed-opening"
+LIST_METHODS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
+
+_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+_CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
+_CLIENT_KEY = "io.modelcontextprotocol/clientInfo"
 _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = ("memoryhub", "sessions_app", "memories", "decisions", "governance")
 _DISTRIBUTIONS = ("django", "mcp", "mcp_types", "pydantic", "pydantic_core")
@@ -32,8 +41,8 @@ _SKIPPED_FOLDERS = frozenset({"migrations", "__pycache__", "templates", "static"
 
 def load(profile: str, key: list[str]) -> Answers | None:
     try:
-        kept = json.loads(_path(profile).read_bytes())
-        return kept["answers"] if kept["key"] == key else None
+        snapshot = json.loads(_path(profile).read_bytes())
+        return snapshot["answers"] if snapshot["key"] == key else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -77,17 +86,6 @@ def _sources(folder: str) -> Iterator[str]:
                 yield f"{entry.path} {stat.st_size} {stat.st_mtime_ns}"
 
 
-HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-MODERN_VERSIONS = ("2026-07-28",)
-# Id under which an answered opening is replayed to the server; its second answer is dropped.
-REPLAY_ID = "memory-hub:replayed-opening"
-LIST_METHODS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
-
-_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
-_CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
-_CLIENT_KEY = "io.modelcontextprotocol/clientInfo"
-
-
 class _Era(Enum):
     UNOPENED = "unopened"
     HANDSHAKE = "handshake"
@@ -96,7 +94,7 @@ class _Era(Enum):
     SERVER = "server"
 
 
-class Step:
+class OpeningStep:
     """What to do with a message: send a result (JSON text), pass messages to the server, or both."""
 
     __slots__ = ("for_server", "result")
@@ -112,9 +110,9 @@ class Opening:
         self._era = _Era.UNOPENED if answers else _Era.SERVER
         self._version = ""
 
-    def take(self, message: Message) -> Step:
+    def take(self, message: Message) -> OpeningStep:
         if "id" not in message or "method" not in message:
-            return Step(None, message)
+            return OpeningStep(None, message)
         opens = self._era is _Era.UNOPENED
         if opens:
             self._open(message)
@@ -122,29 +120,39 @@ class Opening:
         if result is None:
             if opens:
                 self._era = _Era.SERVER
-            return Step(None, message)
-        return Step(result, {**message, "id": REPLAY_ID}) if opens else Step(result)
+            return OpeningStep(None, message)
+        if opens:
+            return OpeningStep(result, {**message, "id": REPLAY_ID})
+        return OpeningStep(result)
 
     def _open(self, message: Message) -> None:
         params = message.get("params") or {}
         meta = params.get("_meta")
         if message["method"] == "initialize" and _is_handshake(params):
-            offered = params["protocolVersion"]
             self._era = _Era.HANDSHAKE
-            self._version = offered if offered in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
+            self._version = handshake_version(params["protocolVersion"])
         elif isinstance(meta, dict) and _is_modern_envelope(meta):
             self._era = _Era.MODERN
             self._version = meta[_VERSION_KEY]
 
     def _find(self, message: Message, *, opens: bool) -> str | None:
-        method, params = message["method"], message.get("params")
+        if not self._is_plain(message, opens=opens):
+            return None
+        return self._answers.get(self._version, {}).get(message["method"])
+
+    def _is_plain(self, message: Message, *, opens: bool) -> bool:
+        params = message.get("params")
         meta = (params or {}).get("_meta")
-        answers = self._answers.get(self._version, {})
         if self._era is _Era.HANDSHAKE:
-            plain = opens if method == "initialize" else _is_bare(params) and _is_plain_meta(meta)
-        else:
-            plain = self._era is _Era.MODERN and _is_bare(params) and _is_modern_envelope(meta)
-        return answers.get(method) if plain else None
+            if message["method"] == "initialize":
+                return opens
+            return _is_bare(params) and _is_plain_meta(meta)
+        return self._era is _Era.MODERN and _is_bare(params) and _is_modern_envelope(meta)
+
+
+def handshake_version(offered: object) -> str:
+    """Return the revision of a handshake: the client's, or the newest one."""
+    return str(offered) if offered in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
 
 
 def _is_handshake(params: Message) -> bool:
@@ -180,8 +188,7 @@ def _is_modern_envelope(meta: object) -> bool:
 def _is_plain_meta(meta: object) -> bool:
     if meta is None:
         return True
-    token = meta.get("progressToken", "") if isinstance(meta, dict) else None
-    return isinstance(meta, dict) and _VERSION_KEY not in meta and isinstance(token, int | str)
+    return isinstance(meta, dict) and _VERSION_KEY not in meta and isinstance(meta.get("progressToken", ""), int | str)
 
 
 def _is_bare(params: object) -> bool:

@@ -19,8 +19,9 @@ from memoryhub.core.errors import Busy, Unavailable
 
 T = TypeVar("T")
 
-# Of a server for one project; one for many has more, so that no project can occupy them all.
-READERS = READS_AT_ONCE = 2
+# Reads at once of one project, and the reading threads of a server for one project. A server for many projects has more
+# threads, so that no project can occupy them all.
+READS_AT_ONCE = 2
 # Calls of one project that wait for a thread, reads and writes each
 MAX_QUEUED = 100
 # Stores that a thread stays connected to; half a megabyte each, more for large ones
@@ -35,22 +36,20 @@ class Interruptible(Protocol):
     def interrupt(self) -> None: ...
 
 
-class Job(Generic[T]):
-    def __init__(self, work: Callable[[Job[T]], T], loop: asyncio.AbstractEventLoop) -> None:
+class ThreadJob(Generic[T]):
+    def __init__(self, work: Callable[[ThreadJob[T]], T], loop: asyncio.AbstractEventLoop) -> None:
         self.future: asyncio.Future[T] = loop.create_future()
         self._work = work
         self._loop = loop
         self._lock = threading.Lock()
         self._connection: Interruptible | None = None
-        self._begun = self._finished = self._dropped = False
+        self._begun = False
+        self._finished = False
+        self.dropped = False
 
     def watch(self, connection: Interruptible | None) -> None:
         with self._lock:
             self._connection = connection
-
-    @property
-    def dropped(self) -> bool:
-        return self._dropped
 
     def drop(self, *, interrupt: bool) -> bool:
         """Cancel the job if it is queued, or interrupt its statements if it runs and ``interrupt`` is true.
@@ -60,7 +59,7 @@ class Job(Generic[T]):
         with self._lock:
             if self._finished or (self._begun and not interrupt):
                 return False
-            self._dropped = True
+            self.dropped = True
             if self._begun and self._connection is not None:
                 self._connection.interrupt()
         if self._begun:
@@ -71,7 +70,7 @@ class Job(Generic[T]):
     def run(self) -> None:
         """Do the work in this thread and pass the outcome to the event loop."""
         with self._lock:
-            if self._dropped:
+            if self.dropped:
                 return
             self._begun = True
         try:
@@ -86,7 +85,11 @@ class Job(Generic[T]):
             self._finished = True
             self._connection = None
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(lambda: None if self.future.done() else settle(outcome))
+            self._loop.call_soon_threadsafe(self._settle, settle, outcome)
+
+    def _settle(self, settle: Callable[[Any], None], outcome: object) -> None:
+        if not self.future.done():
+            settle(outcome)
 
 
 class Workers:
@@ -101,15 +104,15 @@ class Workers:
         on_thread_end: Callable[[], None],
         leave: Callable[[str], None] = lambda _: None,
         writers: int = 1,
-        readers: int = READERS,
+        readers: int = READS_AT_ONCE,
     ) -> None:
         """``leave`` closes the current thread's connection to a project's store."""
         self._writes = _Lane("writer", writers, at_once=1, leave=leave, on_thread_end=on_thread_end)
         self._reads = _Lane("reader", readers, at_once=READS_AT_ONCE, leave=leave, on_thread_end=on_thread_end)
-        self._waiting: dict[Job[Any], bool] = {}
+        self._waiting: dict[ThreadJob[Any], bool] = {}
         self._stopping = False
 
-    async def run(self, work: Callable[[Job[T]], T], *, writes: bool, project: str = "") -> T:
+    async def run(self, work: Callable[[ThreadJob[T]], T], *, writes: bool, project: str = "") -> T:
         """Run ``work`` in a thread and return its result; cancelling the caller frees the thread.
 
         Raises:
@@ -117,8 +120,9 @@ class Workers:
         """
         if self._stopping:
             raise stopping_error()
-        job = Job(work, asyncio.get_running_loop())
-        (self._writes if writes else self._reads).put(project, job)
+        job = ThreadJob(work, asyncio.get_running_loop())
+        lane = self._writes if writes else self._reads
+        lane.put(project, job)
         self._waiting[job] = writes
         try:
             return await job.future
@@ -155,7 +159,7 @@ class _Lane:
         self._on_thread_end = on_thread_end
         self._lock = threading.Lock()
         # In the order of their turns; a project without queued jobs is absent.
-        self._queues: OrderedDict[str, deque[Job[Any]]] = OrderedDict()
+        self._queues: OrderedDict[str, deque[ThreadJob[Any]]] = OrderedDict()
         self._running: Counter[str] = Counter()
         self._ended = False
         self._threads = [_Thread(f"memory-hub-{name}-{number}", self._serve) for number in range(threads)]
@@ -163,14 +167,14 @@ class _Lane:
         for thread in self._threads:
             thread.start()
 
-    def put(self, project: str, job: Job[Any]) -> None:
+    def put(self, project: str, job: ThreadJob[Any]) -> None:
         with self._lock:
             if self._idle and self._running[project] < self._at_once:
                 self._running[project] += 1
                 # One that is connected to the store, if possible
                 thread = next((thread for thread in self._idle if project in thread.recent), self._idle[0])
                 self._idle.remove(thread)
-                thread.inbox.put(_Turn(project, job))
+                thread.inbox.put(_QueuedJob(project, job))
                 return
             queue = self._queues.setdefault(project, deque())
             if len(queue) >= MAX_QUEUED:
@@ -203,7 +207,7 @@ class _Lane:
         if len(thread.recent) > MOST_CONNECTIONS:
             self._leave(thread.recent.popitem(last=False)[0])
 
-    def _next_turn(self, thread: _Thread, last: str) -> _Turn | None:
+    def _next_turn(self, thread: _Thread, last: str) -> _QueuedJob | None:
         with self._lock:
             self._running[last] -= 1
             if not self._running[last]:
@@ -216,7 +220,7 @@ class _Lane:
                     thread.inbox.put(None)
                 return None
             queue = self._queues.pop(project)
-            turn = _Turn(project, queue.popleft())
+            turn = _QueuedJob(project, queue.popleft())
             if queue:
                 self._queues[project] = queue  # behind the others
             self._running[project] += 1
@@ -224,16 +228,16 @@ class _Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
+class _QueuedJob:
     project: str
-    job: Job[Any]
+    job: ThreadJob[Any]
 
 
 class _Thread(threading.Thread):
     def __init__(self, name: str, serve: Callable[[_Thread], None]) -> None:
         super().__init__(name=name, daemon=True)
         self._serve = serve
-        self.inbox: SimpleQueue[_Turn | None] = SimpleQueue()
+        self.inbox: SimpleQueue[_QueuedJob | None] = SimpleQueue()
         # The projects whose stores it is connected to, the least recently used first
         self.recent: OrderedDict[str, None] = OrderedDict()
 

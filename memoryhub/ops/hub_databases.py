@@ -10,7 +10,7 @@ from django.db.migrations.executor import MigrationExecutor
 
 from memoryhub import env
 from memoryhub.core.backends.selected import stores
-from memoryhub.core.stores.schema import migrating
+from memoryhub.core.stores.schema import migrating, refuse_other_versions
 
 
 # Migrates hub.db and jobs.db if needed; returns the backups made before. About 50 ms if there is nothing to do
@@ -21,6 +21,7 @@ def prepare_databases() -> list[Path]:
 
 def _prepare(alias: str) -> Path | None:
     with stores.preparing_hub(alias):
+        refuse_other_versions(connections[alias], ["memoryhub"])
         executor = MigrationExecutor(connections[alias])
         behind = executor.migration_plan(executor.loader.graph.leaf_nodes())
         if not behind:

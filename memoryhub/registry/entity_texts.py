@@ -17,8 +17,8 @@ from memories.selectors import get_memories
 from memoryhub.core.entities import find_entities, not_found
 from memoryhub.core.errors import NotFound
 from memoryhub.core.log import head
-from memoryhub.core.log.event_view import as_of
 from memoryhub.core.log.read import described
+from memoryhub.core.log.views import as_of
 from memoryhub.core.models import RawEvent
 from memoryhub.core.text import indented
 from sessions_app.audit import event_line

@@ -81,10 +81,10 @@ class ProblemType(BaseModel):
 )
 def show_problem(request: HttpRequest, code: str) -> Any:
     """The ``type`` of a problem links here."""
-    found = describe_problem(code)
-    if found is None:
+    description = describe_problem(code)
+    if description is None:
         raise NotFound(f"there is no error code {code[:80]!r}")
-    return found
+    return description
 
 
 @scopes.get("orgs", response=summaries.OrgPage, tags=["orgs"], summary="List organisations")

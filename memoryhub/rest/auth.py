@@ -38,18 +38,18 @@ def act_of_route(method: str, route: str) -> Act:
         return Act.VIEW
     if not route.startswith(_PROJECT):
         return Act.ADMINISTER if route.partition("/")[0] in _ADMINISTERED else Act.GOVERN
-    own = route.removeprefix(_PROJECT)
-    if own in _READS:
+    subroute = route.removeprefix(_PROJECT)
+    if subroute in _READS:
         return Act.VIEW
-    if own.partition("/")[0] in _GOVERNED:
+    if subroute.partition("/")[0] in _GOVERNED:
         return Act.GOVERN
     return Act.REVIEW if route.endswith("/review") else Act.WRITE
 
 
 def special_act_of_route(route: str) -> str:
     # What demand() names in its error, if the act alone would be too general.
-    first, _, rest = route.partition("/")
-    return TO_MAKE_PLACES if first == "orgs" or (first == "projects" and "/" not in rest) else ""
+    first, _, tail = route.partition("/")
+    return TO_MAKE_PLACES if first == "orgs" or (first == "projects" and "/" not in tail) else ""
 
 
 TOKEN_ACTOR = "token"  # noqa: S105 - the actor of the hub's own token
@@ -107,12 +107,12 @@ def is_known(request: HttpRequest) -> bool:
 
 def _admitted(request: HttpRequest, actor: str, grant: Grant) -> str:
     route = request.resolver_match.route if request.resolver_match else ""
-    own = route.removeprefix(_PREFIX)
+    api_route = route.removeprefix(_PREFIX)
     place = _place_of(request)
     # What the caller may not see is refused by ``use_store``, in the same words as what does not exist.
     if place == HUB or grant.at(place):
         with use_grant(grant):
-            demand(act_of_route(request.method or "", own), to=special_act_of_route(own), place=place)
+            demand(act_of_route(request.method or "", api_route), to=special_act_of_route(api_route), place=place)
     request.grant = grant  # type: ignore[attr-defined]
     return actor
 

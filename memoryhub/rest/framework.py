@@ -97,10 +97,10 @@ def _project_of(request: HttpRequest) -> str:
 def _refuse_unknown_parameters(request: HttpRequest, arguments: dict[str, Any]) -> None:
     # A misspelt filter would otherwise widen the result unnoticed.
     models = [value for value in arguments.values() if isinstance(value, BaseModel)]
-    known = sorted({name for model in models for name in type(model).model_fields})
-    unknown = [name for name in request.GET if name not in known]
+    parameters = sorted({name for model in models for name in type(model).model_fields})
+    unknown = [name for name in request.GET if name not in parameters]
     if unknown:
-        raise Invalid(f"there is no parameter {unknown[0][:80]!r} here; known: {', '.join(known) or 'none'}")
+        raise Invalid(f"there is no parameter {unknown[0][:80]!r} here; known: {', '.join(parameters) or 'none'}")
 
 
 def _with_key(request: HttpRequest, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -138,10 +138,10 @@ class JsonParser(Parser):
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     # Parsers differ in which value of a duplicate name wins.
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         raise Invalid(f"the body names {_repeated(pairs)[:80]!r} twice in one object; send it once")
-    return found
+    return fields
 
 
 def _repeated(pairs: list[tuple[str, Any]]) -> str:

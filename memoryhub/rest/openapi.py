@@ -128,8 +128,8 @@ def _described(parameter: dict[str, Any]) -> dict[str, Any]:
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     choices = [choice for choice in schema.get("anyOf", []) if choice.get("type") != "null"]
-    rest = {name: value for name, value in schema.items() if name != "anyOf"}
-    return {**rest, **choices[0]} if len(choices) == 1 else schema
+    rules = {name: value for name, value in schema.items() if name != "anyOf"}
+    return {**rules, **choices[0]} if len(choices) == 1 else schema
 
 
 def _takes_key(operation: Operation, schemas: dict[str, Any]) -> bool:

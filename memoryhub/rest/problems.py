@@ -66,8 +66,8 @@ def refuse_body(request: HttpRequest) -> HttpResponse | None:
         limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
         return problem_response(problem(413, f"the body has {size} bytes; at most {limit} are accepted", limit=limit))
     if request.content_type != "application/json":
-        given = (request.content_type or "none")[:80]
-        return problem_response(problem(415, f"Content-Type must be application/json, not {given}"))
+        content_type = (request.content_type or "none")[:80]
+        return problem_response(problem(415, f"Content-Type must be application/json, not {content_type}"))
     return None
 
 

@@ -115,13 +115,13 @@ def _rendered(text: str) -> SafeString:
 
 def groups(schema: dict[str, Any], address: str) -> list[tuple[str, list[Operation]]]:
     """Return the operations by tag, in the order of the schema."""
-    found: dict[str, list[Operation]] = {}
+    operations: dict[str, list[Operation]] = {}
     for path, methods in schema["paths"].items():
         for method in _METHODS:
             if operation := methods.get(method):
                 tag = operation.get("tags", ["other"])[0]
-                found.setdefault(tag, []).append(_operation(schema, address, path, method, operation))
-    return list(found.items())
+                operations.setdefault(tag, []).append(_operation(schema, address, path, method, operation))
+    return list(operations.items())
 
 
 def schemas(schema: dict[str, Any]) -> Iterator[tuple[str, list[Parameter]]]:
@@ -131,20 +131,20 @@ def schemas(schema: dict[str, Any]) -> Iterator[tuple[str, list[Parameter]]]:
             yield name, list(_fields(schema, model))
 
 
-def _operation(schema: dict[str, Any], address: str, path: str, method: str, found: dict[str, Any]) -> Operation:
-    content = found.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
-    parameters = [*_parameters(schema, found), *(_fields(schema, content) if content else ())]
+def _operation(schema: dict[str, Any], address: str, path: str, method: str, operation: dict[str, Any]) -> Operation:
+    content = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
+    parameters = [*_parameters(schema, operation), *(_fields(schema, content) if content else ())]
     body = json.dumps(_example(schema, content), ensure_ascii=False) if content else ""
     return Operation(
-        found["operationId"],
+        operation["operationId"],
         method.upper(),
         path,
-        found.get("summary", ""),
-        found.get("description", ""),
+        operation.get("summary", ""),
+        operation.get("description", ""),
         parameters,
-        [_answer(schema, status, answer) for status, answer in sorted(found["responses"].items())],
+        [_answer(schema, status, answer) for status, answer in sorted(operation["responses"].items())],
         body,
-        _curl(f"{address}{path}{_query(found)}", method.upper(), body),
+        _curl(f"{address}{path}{_query(operation)}", method.upper(), body),
     )
 
 
@@ -155,15 +155,17 @@ def _answer(schema: dict[str, Any], status: str, answer: dict[str, Any]) -> Answ
 
 def _query(operation: dict[str, Any]) -> str:
     needed = [
-        found["name"] for found in operation.get("parameters", ()) if found["in"] == "query" and found["required"]
+        parameter["name"]
+        for parameter in operation.get("parameters", ())
+        if parameter["in"] == "query" and parameter["required"]
     ]
     return "?" + "&".join(f"{name}=<{name}>" for name in needed) if needed else ""
 
 
 def _parameters(schema: dict[str, Any], operation: dict[str, Any]) -> Iterator[Parameter]:
-    for found in operation.get("parameters", ()):
-        name, kind = found["name"], _type(schema, found["schema"])
-        yield Parameter(name, found["in"], kind, found.get("required", False), found.get("description", ""))
+    for parameter in operation.get("parameters", ()):
+        name, kind = parameter["name"], _type(schema, parameter["schema"])
+        yield Parameter(name, parameter["in"], kind, parameter.get("required", False), parameter.get("description", ""))
 
 
 def _fields(schema: dict[str, Any], content: dict[str, Any]) -> Iterator[Parameter]:
@@ -176,33 +178,33 @@ def _fields(schema: dict[str, Any], content: dict[str, Any]) -> Iterator[Paramet
 
 def _resolved(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
     reference: str = part.get("$ref", "")
-    found: dict[str, Any] = schema["components"]["schemas"][reference.rpartition("/")[2]] if reference else part
-    return found
+    model: dict[str, Any] = schema["components"]["schemas"][reference.rpartition("/")[2]] if reference else part
+    return model
 
 
 def _type(schema: dict[str, Any], part: dict[str, Any]) -> SafeString:
     """Return the type in words; objects are links to their fields."""
-    found = _resolved(schema, part)
-    choices = found.get("anyOf") or found.get("oneOf") or found.get("allOf")
+    model = _resolved(schema, part)
+    choices = model.get("anyOf") or model.get("oneOf") or model.get("allOf")
     if choices:
         return format_html_join(
             " or ", "{}", ((kind,) for kind in dict.fromkeys(_type(schema, one) for one in choices))
         )
-    if "enum" in found:
-        return _joined([json.dumps(value) for value in found["enum"]])
-    if "const" in found:
-        return _joined([json.dumps(found["const"])])
-    if found.get("type") == "array":
-        return format_html("list of {}", _type(schema, found.get("items", {})))
-    if found is not part and "properties" in found:
+    if "enum" in model:
+        return _joined([json.dumps(value) for value in model["enum"]])
+    if "const" in model:
+        return _joined([json.dumps(model["const"])])
+    if model.get("type") == "array":
+        return format_html("list of {}", _type(schema, model.get("items", {})))
+    if model is not part and "properties" in model:
         name = part["$ref"].rpartition("/")[2]
         return format_html('<a href="#schema-{}">{}</a>', name, name)
-    return _joined(["date-time" if found.get("format") == "date-time" else found.get("type", "any")])
+    return _joined(["date-time" if model.get("format") == "date-time" else model.get("type", "any")])
 
 
 def _joined(values: list[str]) -> SafeString:
-    shown = [*values[:_MOST_VALUES], "…"] if len(values) > _MOST_VALUES else values
-    return format_html_join(" or ", "{}", ((value,) for value in shown))
+    texts = [*values[:_MOST_VALUES], "…"] if len(values) > _MOST_VALUES else values
+    return format_html_join(" or ", "{}", ((value,) for value in texts))
 
 
 # The required fields, each with a value of its type

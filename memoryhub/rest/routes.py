@@ -173,7 +173,7 @@ def _is_switched_off(event: HookEvent) -> bool:
     tags=["hooks"],
     summary="Capture a hook event of another machine",
 )
-def deliver_hook(request: HttpRequest, client: str, event: str, command: HookDelivery) -> Any:  # noqa: ARG001
+def deliver_hook(request: HttpRequest, client: str, event: str, command: HookDelivery) -> Any:
     """For a team's hub: the actor is that of the token, and no folder of the hub's machine is read.
 
     A repeated ``Idempotency-Key`` adds nothing.
@@ -202,8 +202,8 @@ class MemberList(BaseModel):
     results: list[MemberFacts]
 
 
-def _listed(found: list[members.Member]) -> dict[str, Any]:
-    return {"results": [members.facts(member) for member in found]}
+def _listed(people: list[members.Member]) -> dict[str, Any]:
+    return {"results": [members.facts(member) for member in people]}
 
 
 @member_routes.get(

@@ -38,8 +38,8 @@ def inbox(context: dict[str, Any]) -> dict[str, Any]:
     request = context["request"]
     if not hasattr(request, "inbox"):
         request.inbox = inbox_of(request)
-    found: dict[str, Any] = request.inbox
-    return found
+    entries: dict[str, Any] = request.inbox
+    return entries
 
 
 @register.simple_tag(takes_context=True)

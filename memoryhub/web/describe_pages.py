@@ -11,23 +11,24 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.response import TemplateResponse
 from django.views.decorators.http import require_http_methods
-from pydantic import ValidationError
 
+from memoryhub.core.admin.schema_form import SchemaForm
 from memoryhub.core.errors import HubError
 from memoryhub.core.permissions import TO_MAKE_PLACES, Act
 from memoryhub.core.stores.store import Scope, StoreId, current_store, list_orgs, org_store, project_store
-from memoryhub.core.validation import explain
+from memoryhub.core.text import as_sentence
 from memoryhub.registry import organizations, projects
 from memoryhub.registry.organizations import OrgCreate
 from memoryhub.registry.projects import ProjectCreate
-from memoryhub.web.pages import Place, hub_page, sentence
+from memoryhub.web.pages import Place, hub_page
 from sessions_app.schemas import OrgDescribe, ProfileView, ProjectDescribe
 from sessions_app.selectors import profile
 from sessions_app.services.profile import describe
 
 
-class NewOrgForm(forms.Form):
+class NewOrgForm(SchemaForm[Any]):
     noun = "organisation"
+    schema: type[Any] = OrgCreate
     id = forms.CharField(
         required=False,
         label="ID",
@@ -37,30 +38,30 @@ class NewOrgForm(forms.Form):
     name = forms.CharField(required=False, widget=forms.TextInput(attrs={"autocomplete": "off"}))
     description = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "true"}))
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"label_suffix": "", **kwargs})
+    def values(self) -> dict[str, Any]:
+        return {name: value.replace("\r\n", "\n") for name, value in self.cleaned_data.items() if value}
 
-    def create(self) -> StoreId:
-        return org_store(organizations.create_org(command=OrgCreate.model_validate(self.values())).org_id)
-
-    def values(self) -> dict[str, str]:
-        typed = {name: value.replace("\r\n", "\n") for name, value in self.cleaned_data.items()}
-        return {name: value for name, value in typed.items() if value}
+    def create(self, command: Any) -> StoreId:
+        return org_store(organizations.create_org(command=command).org_id)
 
 
 class NewProjectForm(NewOrgForm):
     noun = "project"
+    schema = ProjectCreate
     org_id = forms.ChoiceField(
         required=False, label="Organisation", help_text="The project inherits the memories of its organisation."
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["org_id"].choices = [("", "No organisation"), *((org, org) for org in list_orgs())]  # type: ignore[attr-defined]
+        self.fields["org_id"].choices = _org_choices(list_orgs())  # type: ignore[attr-defined]
 
-    def create(self) -> StoreId:
-        project = projects.create_project(command=ProjectCreate.model_validate(self.values()))
-        return project_store(project.project_id)
+    def create(self, command: Any) -> StoreId:
+        return project_store(projects.create_project(command=command).project_id)
+
+
+def _org_choices(orgs: list[str]) -> list[tuple[str, str]]:
+    return [("", "No organisation"), *zip(orgs, orgs, strict=True)]
 
 
 @hub_page(Act.GOVERN, to=TO_MAKE_PLACES)
@@ -77,27 +78,16 @@ def new_project(request: HttpRequest) -> HttpResponse:
 
 def _page(request: HttpRequest, kind: type[NewOrgForm]) -> HttpResponse:
     form = kind(request.POST if request.method == "POST" else None, initial=request.GET.dict())
-    store = _create(form) if form.is_valid() else None
-    if store:
-        return redirect(Place.of(store).url)
+    command = form.command()
+    if command:
+        try:
+            return redirect(Place.of(form.create(command)).url)
+        except HubError as error:
+            form.add_error(None, as_sentence(error.message))
     return render(request, "memoryhub/new.html", {"form": form, "noun": kind.noun})
 
 
-def _create(form: NewOrgForm) -> StoreId | None:
-    try:
-        return form.create()
-    except ValidationError as error:
-        field = str(error.errors(include_url=False)[0]["loc"][0])
-        form.add_error(field if field in form.fields else None, sentence(explain(error)))
-    except HubError as error:
-        form.add_error(None, sentence(error.message))
-    return None
-
-
-_TYPED_AS_TEXT = ("name", "description", "root_path")
-
-
-class OrgForm(forms.Form):
+class OrgForm(SchemaForm[Any]):
     """The description of an organisation or the global scope. Only changed fields are saved."""
 
     name = forms.CharField(required=False, widget=forms.TextInput(attrs={"autocomplete": "off"}))
@@ -108,38 +98,32 @@ class OrgForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 8, "spellcheck": "false", "class": "code"}),
         help_text="A JSON object, up to 16,000 characters.",
     )
-    schema: type[OrgDescribe] = OrgDescribe
+    schema: type[Any] = OrgDescribe
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"label_suffix": "", **kwargs})
+        super().__init__(*args, **kwargs)
         for field in self.fields.values():
             # Detects changes against the values shown, so that a field another person changed meanwhile is not reset
             field.show_hidden_initial = True
 
-    def command(self) -> OrgDescribe | None:
-        """Return a command with the changed fields, or None if the form has errors."""
-        if not self.is_valid():
-            return None
-        try:
-            return self.schema(**{name: self._value(name) for name in self.changed_data})
-        except ValidationError as error:
-            field = str(error.errors(include_url=False)[0]["loc"][0])
-            self.add_error(field if field in self.fields else None, _as_sentence(explain(error)))
-        except json.JSONDecodeError as error:
-            self.add_error(
-                "metadata", f"This is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}."
-            )
-        except RecursionError:
-            self.add_error("metadata", "This is nested too deeply; use fewer levels.")
-        return None
+    def values(self) -> dict[str, Any]:
+        """Return the changed fields."""
+        return {name: self.cleaned_data[name] for name in self.changed_data}
 
-    def _value(self, name: str) -> Any:
-        typed: str = self.cleaned_data[name].replace("\r\n", "\n")
-        if name == "tags":
-            return [tag for tag in (part.strip() for part in typed.split(",")) if tag]
-        if name == "metadata":
-            return json.loads(typed) if typed.strip() else {}
-        return typed if name in _TYPED_AS_TEXT else typed or None
+    def clean_description(self) -> str:
+        return str(self.cleaned_data["description"]).replace("\r\n", "\n")
+
+    def clean_tags(self) -> list[str]:
+        return [tag.strip() for tag in self.cleaned_data["tags"].split(",") if tag.strip()]
+
+    def clean_metadata(self) -> Any:
+        try:
+            return json.loads(self.cleaned_data["metadata"].strip() or "{}")
+        except json.JSONDecodeError as error:
+            problem = f"This is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}."
+        except RecursionError:
+            problem = "This is nested too deeply; use fewer levels."
+        raise forms.ValidationError(problem)
 
 
 class ProjectForm(OrgForm):
@@ -152,14 +136,14 @@ class ProjectForm(OrgForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["org_id"].choices = [("", "No organisation"), *((org, org) for org in _orgs())]  # type: ignore[attr-defined]
+        # Also the project's own organisation, which a member of the project alone does not see
+        orgs = sorted({*list_orgs(), *filter(None, [profile().org])})
+        self.fields["org_id"].choices = _org_choices(orgs)  # type: ignore[attr-defined]
         goals = "Goals, constraints and current state as a JSON object, up to 16,000 characters."
         self.fields["metadata"].help_text = goals
 
-
-# Also that of the project, which a member of the project alone does not see
-def _orgs() -> list[str]:
-    return sorted({*list_orgs(), *filter(None, [profile().org])})
+    def clean_org_id(self) -> str | None:
+        return self.cleaned_data["org_id"] or None
 
 
 def describe_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
@@ -177,7 +161,7 @@ def _save(request: HttpRequest, form: OrgForm) -> bool:
     try:
         redacted = describe(command=command).redacted
     except HubError as error:
-        form.add_error(None, _as_sentence(error.message))
+        form.add_error(None, as_sentence(error.message))
         return False
     if redacted:
         messages.warning(request, f"The description was saved with these secrets masked: {', '.join(redacted)}.")
@@ -187,15 +171,12 @@ def _save(request: HttpRequest, form: OrgForm) -> bool:
 
 
 def _initial_values(view: ProfileView) -> dict[str, str]:
+    metadata = json.dumps(view.metadata, ensure_ascii=False, indent=2)
     return {
         "name": view.name,
         "description": view.description,
         "org_id": view.org or "",
         "root_path": view.root_path,
         "tags": ", ".join(view.tags),
-        "metadata": json.dumps(view.metadata, ensure_ascii=False, indent=2) if view.metadata else "",
+        "metadata": metadata if view.metadata else "",
     }
-
-
-def _as_sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."

@@ -51,7 +51,7 @@ def show_audit(request: HttpRequest, context: dict[str, Any]) -> HttpResponseBas
         return _audit_download(command_from(AuditExport, {**chosen, "form": request.GET["form"]}))
     cursor = request.GET.get("cursor") or None
     read = list_packs_read(command=command_from(AuditRequest, {**chosen, "limit": _PACKS_PER_PAGE, "cursor": cursor}))
-    shown = {
+    page = {
         "title": "Audit",
         "activity": list_activity(command=command_from(AuditPeriod, chosen)),
         "packs": read.results,
@@ -60,7 +60,7 @@ def show_audit(request: HttpRequest, context: dict[str, Any]) -> HttpResponseBas
         "chosen": {name: chosen.get(name, "") for name in _FILTERS},
         "is_filtered": bool(chosen),
     }
-    return TemplateResponse(request, "admin/audit.html", {**context, **shown})
+    return TemplateResponse(request, "admin/audit.html", {**context, **page})
 
 
 def _audit_download(command: AuditExport) -> StreamingHttpResponse:
@@ -88,7 +88,7 @@ def show_import(request: HttpRequest, batch_id: int, context: dict[str, Any]) ->
         return _undo_batch(request, batch)
     gain = None if batch.is_undone else gain_of(batch)
     memories = imported_memories(batch).defer("content", "resource_links").order_by("id")
-    shown = {
+    details = {
         "title": f"Import #{batch.id}",
         "batch": batch,
         "left_over": counts_text({name: (batch.counts or {}).get(name, 0) for name in _NOT_TAKEN}),
@@ -97,7 +97,7 @@ def show_import(request: HttpRequest, batch_id: int, context: dict[str, Any]) ->
         "page": None if batch.is_undone else Paginator(memories, _IMPORTS_PER_PAGE).get_page(request.GET.get("p")),
         "plan": None if batch.is_undone else preview_undo(batch_id),
     }
-    return TemplateResponse(request, "admin/imports/detail.html", {**context, **shown})
+    return TemplateResponse(request, "admin/imports/detail.html", {**context, **details})
 
 
 def _undo_batch(request: HttpRequest, batch: Batch) -> HttpResponse:
@@ -126,9 +126,9 @@ def _undo_batch(request: HttpRequest, batch: Batch) -> HttpResponse:
     return redirect(page)
 
 
-def _undo_messages(done: Undo) -> list[tuple[int, str]]:
-    kept = f" {counted(len(done.kept), 'item')} kept, because others have built on them." if done.kept else ""
-    return [(messages.SUCCESS, f"Import #{done.batch.id} is undone: {counted(done.events, 'event')} removed.{kept}")]
+def _undo_messages(undo: Undo) -> list[tuple[int, str]]:
+    skipped = f" {counted(len(undo.kept), 'item')} kept, because others have built on them." if undo.kept else ""
+    return [(messages.SUCCESS, f"Import #{undo.batch.id} is undone: {counted(undo.events, 'event')} removed.{skipped}")]
 
 
 # Lines that a page shows
@@ -147,16 +147,16 @@ class BlamedPart:
 
 def show_blame(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
     file, first, last = (request.GET.get(name, "").strip() for name in ("file", "first", "last"))
-    shown: dict[str, Any] = {"file": file, "first": first, "last": last}
+    page: dict[str, Any] = {"file": file, "first": first, "last": last}
     if file:
         try:
-            shown |= _blame_context(blame(command=_blame_request(file, first, last)))
+            page |= _blame_context(blame(command=_blame_request(file, first, last)))
         except HubError as error:
-            shown["problem"] = sentence(error)
+            page["problem"] = sentence(error)
         except ValidationError as error:
-            shown["problem"] = f"{explain(error)}."
+            page["problem"] = f"{explain(error)}."
     title = f"Blame {file}" if file else "Blame"
-    return TemplateResponse(request, "admin/blame.html", {**context, "title": title, **shown})
+    return TemplateResponse(request, "admin/blame.html", {**context, "title": title, **page})
 
 
 def _blame_request(file: str, first: str, last: str) -> BlameRequest:
@@ -165,15 +165,15 @@ def _blame_request(file: str, first: str, last: str) -> BlameRequest:
     return BlameRequest(file=file, first=start, last=min(end, start + _BLAMED_LINES - 1), limit=_BLAMED_LINES)
 
 
-def _blame_context(found: Blame) -> dict[str, Any]:
-    view = found.view
+def _blame_context(blamed: Blame) -> dict[str, Any]:
+    view = blamed.view
     parts: list[BlamedPart] = []
     seen: set[str] = set()
     for part in view.ranges:
         sha = part.commit.sha if part.commit else ""
-        parts.append(BlamedPart(part, found.lines[part.first - view.first : part.last - view.first + 1], sha in seen))
+        parts.append(BlamedPart(part, blamed.lines[part.first - view.first : part.last - view.first + 1], sha in seen))
         seen.add(sha)
-    is_cut = len(found.lines) == _BLAMED_LINES
+    is_cut = len(blamed.lines) == _BLAMED_LINES
     return {"view": view, "parts": parts, "next": view.last + 1 if is_cut else None}
 
 
@@ -222,9 +222,9 @@ class Box:
 
 
 def show_graph(request: HttpRequest, entity_id: int, context: dict[str, Any]) -> HttpResponse:
-    shown = [NodeType(name) for name in request.GET.getlist("type") if name in set(NodeType)] or list(NodeType)
+    types = [NodeType(name) for name in request.GET.getlist("type") if name in set(NodeType)] or list(NodeType)
     depth = 2 if request.GET.get("depth") == "2" else 1
-    graph = graph_around(entity_id, depth=depth, types=shown)
+    graph = graph_around(entity_id, depth=depth, types=types)
     first = min(graph.columns.values())
     columns = {number: column - first for number, column in graph.columns.items()}
     layout = lay_out(columns, [(edge.start, edge.label, edge.end) for edge in graph.edges])
@@ -236,10 +236,10 @@ def show_graph(request: HttpRequest, entity_id: int, context: dict[str, Any]) ->
         "layout": layout,
         "boxes": boxes,
         "groups": _groups(boxes, graph),
-        "filters": _filters(shown, depth),
-        "depths": [(number, _address(shown, number), number == depth) for number in (1, 2)],
+        "filters": _filters(types, depth),
+        "depths": [(number, _address(types, number), number == depth) for number in (1, 2)],
         "is_alone": len(boxes) == 1,
-        "is_filtered": len(shown) < len(NodeType),
+        "is_filtered": len(types) < len(NodeType),
         "summary": f"{centre.title}, with {counted(len(boxes) - 1, 'neighbour')}",
     }
     return TemplateResponse(request, "admin/graph.html", {**context, **page})
@@ -271,22 +271,22 @@ def _url(node: Node) -> str:
 
 
 def _groups(boxes: list[Box], graph: Graph) -> list[tuple[str, list[Box], int]]:
-    found = [
+    groups = [
         (label, [box for box in boxes if box.node.type is name], graph.hidden[name]) for name, label in _PLURALS.items()
     ]
-    return [group for group in found if group[1] or group[2]]
+    return [group for group in groups if group[1] or group[2]]
 
 
-def _filters(shown: list[NodeType], depth: int) -> list[tuple[str, str, bool]]:
+def _filters(types: list[NodeType], depth: int) -> list[tuple[str, str, bool]]:
     """Return for each type its label, the address with it switched, and whether it is shown."""
-    found = []
+    filters = []
     for name, label in _PLURALS.items():
-        others = [other for other in NodeType if (other in shown) != (other is name)]
-        found.append((label, _address(others or list(NodeType), depth), name in shown))
-    return found
+        selected = [other for other in NodeType if (other in types) != (other is name)]
+        filters.append((label, _address(selected or list(NodeType), depth), name in types))
+    return filters
 
 
-def _address(shown: list[NodeType], depth: int) -> str:
-    every = set(shown) == set(NodeType)
-    query = [("type", name.value) for name in ([] if every else shown)] + [("depth", str(depth))] * (depth > 1)
+def _address(types: list[NodeType], depth: int) -> str:
+    every = set(types) == set(NodeType)
+    query = [("type", name.value) for name in ([] if every else types)] + [("depth", str(depth))] * (depth > 1)
     return f"?{urlencode(query)}"

@@ -81,18 +81,18 @@ class Row:
 
 def inbox_of(request: HttpRequest) -> dict[str, Any]:
     """Return the list beside an item's page: the rows of the item's part of it, in groups, and its neighbours."""
-    shown, counts = _shown(request), count_entries()
+    type_filter, counts = _shown(request), count_entries()
     current = getattr(request, "inbox_key", "")  # set by the view of an item
-    entries = open_entries([shown] if shown else tuple(InboxItemType))
+    entries = open_entries([type_filter] if type_filter else tuple(InboxItemType))
     at = next((number for number, entry in enumerate(entries) if entry.key == current), None)
     page = min(_page(request), max(len(entries) - 1, 0) // MOST) if at is None else at // MOST
     listed = with_texts(entries[page * MOST : (page + 1) * MOST])
     can_select = may(request.user, Act.REVIEW)
     home = reverse("admin:inbox")
     return {
-        **_neighbours(entries, at, page, shown),
+        **_neighbours(entries, at, page, type_filter),
         "groups": [
-            (group, [_row(entry, shown, current, can_select=can_select) for entry in group.entries])
+            (group, [_row(entry, type_filter, current, can_select=can_select) for entry in group.entries])
             for group in by_session(listed)
         ],
         "number": at + 1 if at is not None else None,
@@ -100,72 +100,74 @@ def inbox_of(request: HttpRequest) -> dict[str, Any]:
         "listed": len(listed),
         "first": page * MOST + 1,
         "last_listed": min((page + 1) * MOST, len(entries)),
-        "earlier": _address(home, shown, page - 1) if page else "",
-        "later": _address(home, shown, page + 1) if (page + 1) * MOST < len(entries) else "",
-        "filters": _filters(counts, shown),
+        "earlier": _address(home, type_filter, page - 1) if page else "",
+        "later": _address(home, type_filter, page + 1) if (page + 1) * MOST < len(entries) else "",
+        "filters": _filters(counts, type_filter),
         "undo_ids": _to_undo(request),
         "last": last_verdict_of(request.user.get_username()) if can_select else None,
-        "url": _address(home, shown, page),
-        "action": _address(reverse("admin:inbox_verdicts"), shown, page),
+        "url": _address(home, type_filter, page),
+        "action": _address(reverse("admin:inbox_verdicts"), type_filter, page),
     }
 
 
-def _neighbours(entries: list[InboxItem], at: int | None, page: int, shown: InboxItemType | None) -> dict[str, str]:
+def _neighbours(
+    entries: list[InboxItem], at: int | None, page: int, type_filter: InboxItemType | None
+) -> dict[str, str]:
     # Beside no item, the next one is the first of the list
     before = entries[at - 1] if at else None
     after = next(iter(entries[page * MOST if at is None else at + 1 :]), None)
     following = (after or before) if at is not None else None
     return {
-        "before": _url(before, shown) if before else "",
-        "after": _url(after, shown) if after else "",
+        "before": _url(before, type_filter) if before else "",
+        "after": _url(after, type_filter) if after else "",
         # Where a verdict leads
-        "next": _url(following, shown) if following else _address(reverse("admin:inbox"), shown),
+        "next": _url(following, type_filter) if following else _address(reverse("admin:inbox"), type_filter),
     }
 
 
 def _page(request: HttpRequest) -> int:
     """Return the number of the requested page, from 0."""
-    wanted = request.GET.get("page", "")
-    return max(0, int(wanted) - 1) if wanted.isdecimal() and len(wanted) < 9 else 0
+    number = request.GET.get("page", "")
+    return max(0, int(number) - 1) if number.isdecimal() and len(number) < 9 else 0
 
 
 def _to_undo(request: HttpRequest) -> list[int]:
     """Return the memories whose verdicts were given together; they are offered once."""
-    found: list[int] = request.session.pop(CAN_UNDO, []) if HEADER not in request.headers else []
-    return found
+    ids: list[int] = request.session.pop(CAN_UNDO, []) if HEADER not in request.headers else []
+    return ids
 
 
 def _shown(request: HttpRequest) -> InboxItemType | None:
-    wanted = request.GET.get("show", "")
-    return InboxItemType(wanted) if wanted in set(InboxItemType) else None
+    name = request.GET.get("show", "")
+    return InboxItemType(name) if name in set(InboxItemType) else None
 
 
-def _row(entry: InboxItem, shown: InboxItemType | None, current: str, *, can_select: bool) -> Row:
+def _row(entry: InboxItem, type_filter: InboxItemType | None, current: str, *, can_select: bool) -> Row:
     kind = KINDS[entry.kind].label if entry.kind in KINDS else entry.kind.capitalize()
     selectable = can_select and entry.type in _IN_BULK
-    return Row(entry, _url(entry, shown), _NAMES[entry.type], kind, entry.key == current, selectable)
+    return Row(entry, _url(entry, type_filter), _NAMES[entry.type], kind, entry.key == current, selectable)
 
 
-def _url(entry: InboxItem, shown: InboxItemType | None) -> str:
+def _url(entry: InboxItem, type_filter: InboxItemType | None) -> str:
     view = _VIEWS[entry.type]
     if entry.type is InboxItemType.SECRET:
         return f"{reverse(view)}?way=rules"
-    return _address(reverse(view, args=[entry.id]), shown)
+    return _address(reverse(view, args=[entry.id]), type_filter)
 
 
-def _address(url: str, shown: InboxItemType | None, page: int = 0) -> str:
-    query = {"show": str(shown or ""), "page": str(page + 1) if page else ""}
+def _address(url: str, type_filter: InboxItemType | None, page: int = 0) -> str:
+    query = {"show": str(type_filter or ""), "page": str(page + 1) if page else ""}
     query = {name: value for name, value in query.items() if value}
     return f"{url}?{urlencode(query)}" if query else url
 
 
-def _filters(counts: dict[InboxItemType, int], shown: InboxItemType | None) -> list[dict[str, Any]]:
+def _filters(counts: dict[InboxItemType, int], type_filter: InboxItemType | None) -> list[dict[str, Any]]:
     url = reverse("admin:inbox")
-    every = {"label": "All", "count": sum(counts.values()), "url": url, "is_shown": shown is None}
+    every = {"label": "All", "count": sum(counts.values()), "url": url, "is_shown": type_filter is None}
     return [
         every,
         *(
-            {"label": _LABELS[name], "count": count, "url": _address(url, name), "is_shown": name == shown}
+            {"label": _LABELS[name], "count": count, "url": _address(url, name), "is_shown": name == type_filter}
             for name, count in counts.items()
         ),
     ]
@@ -178,25 +180,27 @@ def show_inbox(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
 def give_verdicts(request: HttpRequest) -> HttpResponse:
     """Give one verdict on the items that were selected in the list; it applies to one type of them."""
     verdict = request.POST.get("verdict", "")
-    wanted = _TYPE_OF.get(verdict)
+    entry_type = _TYPE_OF.get(verdict)
     selected = [parts for value in request.POST.getlist("entry") if (parts := _parsed(value))]
-    chosen = [(number, version) for name, number, version in selected if name is wanted]
+    chosen = [(number, version) for name, number, version in selected if name is entry_type]
     if not chosen:
         messages.error(request, "Select items and choose a verdict for their type. Nothing was changed.")
     elif len(chosen) > AT_ONCE:
         messages.error(request, f"Select at most {AT_ONCE} items at a time. Nothing was changed.")
-    elif wanted is InboxItemType.RECHECK:
+    elif entry_type is InboxItemType.RECHECK:
         _affirm(request, [number for number, _ in chosen])
     else:
-        given = Verdict(verdict)
-        commands = [ReviewVerdict(id=number, base_version=version, verdict=given) for number, version in chosen]
+        review_verdict = Verdict(verdict)
+        commands = [
+            ReviewVerdict(id=number, base_version=version, verdict=review_verdict) for number, version in chosen
+        ]
         review_and_report(request, commands)
     return redirect(_address(reverse("admin:inbox"), _shown(request), _page(request)))
 
 
 def _parsed(value: str) -> tuple[InboxItemType, int, int] | None:
-    name, _, rest = value.partition("-")
-    number, _, version = rest.partition("-")
+    name, _, numbers = value.partition("-")
+    number, _, version = numbers.partition("-")
     if name not in set(InboxItemType) or not all(part.isdecimal() and len(part) < 16 for part in (number, version)):
         return None
     if not int(number) or (name == InboxItemType.PROPOSAL and not int(version)):
@@ -205,12 +209,12 @@ def _parsed(value: str) -> tuple[InboxItemType, int, int] | None:
 
 
 def _affirm(request: HttpRequest, ids: list[int]) -> None:
-    done = 0
+    count = 0
     for entity_id in ids:
         try:
             affirm(command=Affirm(id=entity_id))
-            done += 1
+            count += 1
         except HubError as error:
             messages.warning(request, sentence(error))
-    if done:
-        messages.success(request, f"{counted(done, 'item')} confirmed as still valid. This cannot be undone.")
+    if count:
+        messages.success(request, f"{counted(count, 'item')} confirmed as still valid. This cannot be undone.")

@@ -19,6 +19,7 @@ from memoryhub.core.background import running_tasks
 from memoryhub.core.errors import Forbidden, HubError, Invalid
 from memoryhub.core.jobs import Every, find_job
 from memoryhub.core.permissions import Act, may, reaches, require
+from memoryhub.core.text import as_sentence
 from memoryhub.core.validation import command_from
 from memoryhub.models import Subject
 from memoryhub.ops.jobs.running import worker_is_running
@@ -37,9 +38,9 @@ def show_jobs(request: HttpRequest) -> HttpResponse:
         return redirect(settings.LOGIN_URL)
     request.live_version = jobs_version()  # type: ignore[attr-defined]
     administers = may(request.user, Act.ADMINISTER)
-    shown = [_shown(status) for status in job_statuses()]
+    jobs = [_shown(status) for status in job_statuses()]
     context = {
-        "jobs": shown,
+        "jobs": jobs,
         "tasks": [(task, Place.of(task.store)) for task in running_tasks() if reaches(task.store.place)],
         "worker": worker_is_running(),
         "may_run": administers,
@@ -60,9 +61,9 @@ def run_now(request: HttpRequest) -> HttpResponse:
         )
         messages.success(request, queued)
     except (Forbidden, Invalid) as error:
-        messages.error(request, _sentence(error.message))
+        messages.error(request, as_sentence(error.message))
     except HubError as error:
-        messages.warning(request, _sentence(error.message))
+        messages.warning(request, as_sentence(error.message))
     return redirect("jobs")
 
 
@@ -75,7 +76,7 @@ def plan_job(request: HttpRequest) -> HttpResponse:
     try:
         plan = change_plan(command=command_from(JobPlan, form))
     except HubError as error:
-        messages.error(request, _sentence(error.message))
+        messages.error(request, as_sentence(error.message))
         return redirect("jobs")
     job = find_job(str(form["job"]))
     due = f"; its next run is {_ahead(plan.next_run)}" if plan.next_run else ""
@@ -151,7 +152,3 @@ def _ahead(moment: datetime | None) -> str:
     if minutes < 120:
         return f"in {counted(minutes, 'minute')}"
     return f"in {counted(minutes // 60, 'hour')}"
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."

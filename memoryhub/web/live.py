@@ -93,5 +93,5 @@ def show_task(request: HttpRequest, task_id: str, context: dict[str, Any]) -> Ht
                 messages.add_message(request, level, text)
         return redirect(task.page)
     request.live_version = task.version  # type: ignore[attr-defined]
-    shown = {"title": task.title, "task": task, "live_url": reverse("admin:live_task", args=[task.id])}
-    return TemplateResponse(request, "memoryhub/task.html", {**context, **shown})
+    page = {"title": task.title, "task": task, "live_url": reverse("admin:live_task", args=[task.id])}
+    return TemplateResponse(request, "memoryhub/task.html", {**context, **page})

@@ -12,7 +12,7 @@ from memories.timeline import stats
 from memoryhub.core import log
 from memoryhub.core.log.chain import check_links
 from memoryhub.core.log.digests import GENESIS
-from memoryhub.core.log.event_view import as_of
+from memoryhub.core.log.views import as_of
 from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import SEARCH_MODES
 from memoryhub.core.schemas import Listing
@@ -33,7 +33,7 @@ class Link:
     is_shown: bool
 
 
-def replay_at(wanted: str) -> dict[str, Any]:
+def replay_at(typed: str) -> dict[str, Any]:
     """Return the page's context at a position, clamped to the log.
 
     If the log has no event at the position, ``event`` and ``link`` are None.
@@ -41,26 +41,26 @@ def replay_at(wanted: str) -> dict[str, Any]:
     last, _ = log.head()
     if not last:
         return {"last": 0}
-    position = min(max(_number(wanted), 1), last)
+    position = min(max(_number(typed), 1), last)
     events = _window(position)
     links = _links(events, position)
-    shown = next((event for event in events if event.position == position), None)
+    current = next((event for event in events if event.position == position), None)
     return {
         "last": last,
         "position": position,
-        "event": shown,
+        "event": current,
         "link": next((link for link in links if link.is_shown), None),
         "links": links,
         "flaws": sum(1 for link in links if link.flaw),
         "previous": next((event.chain_digest for event in events if event.position == position - 1), GENESIS),
         "before": position - 1 or None,
         "after": position + 1 if position < last else None,
-        "payload": _payload(shown) if shown else None,
+        "payload": _payload(current) if current else None,
     }
 
 
-def _number(wanted: str) -> int:
-    return int(wanted) if wanted.isascii() and wanted.isdecimal() and len(wanted) <= 18 else 1
+def _number(typed: str) -> int:
+    return int(typed) if typed.isascii() and typed.isdecimal() and len(typed) <= 18 else 1
 
 
 def _window(position: int) -> list[RawEvent]:
@@ -100,7 +100,7 @@ def store_as_of(*, position: int, question: str, cursor: str) -> dict[str, Any]:
     head, _ = log.head()
     with as_of(position):
         counts = stats(command=Stats())
-        found = _memories(question.strip()[:_MAX_QUESTION], cursor or None)
+        listing = _memories(question.strip()[:_MAX_QUESTION], cursor or None)
     return {
         "position": position,
         "head": head,
@@ -109,9 +109,9 @@ def store_as_of(*, position: int, question: str, cursor: str) -> dict[str, Any]:
         "counts": [(counts["rows"][noun], noun) for noun in _COUNTED],
         "digest": counts["head_digest"],
         "question": question,
-        "memories": found.results,
-        "mode": SEARCH_MODES.get(found.meta.mode or "", ""),
-        "next_cursor": found.meta.next_cursor,
+        "memories": listing.results,
+        "mode": SEARCH_MODES.get(listing.meta.mode or "", ""),
+        "next_cursor": listing.meta.next_cursor,
     }
 
 

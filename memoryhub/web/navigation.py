@@ -158,8 +158,8 @@ HUB_PAGES = (
 
 def sections(user: Any, place: Place, url_name: str) -> list[dict[str, Any]]:
     """Return the sections of a store with their pages, those that the user may open, and what is pending in each."""
-    found = [_section(section, user, place, url_name) for section in SECTIONS]
-    return [section for section in found if section["pages"]]
+    listed = [_section(section, user, place, url_name) for section in SECTIONS]
+    return [section for section in listed if section["pages"]]
 
 
 def _section(section: Section, user: Any, place: Place, url_name: str) -> dict[str, Any]:
@@ -281,11 +281,11 @@ def find_links(
         "Actions": [*(_actions(user, current) if current else ()), *_hub_actions(user)],
         "Projects": [Link(Place.of(store).label, Place.of(store).url, Place.of(store).kind) for store in stores],
     }
-    groups = [(title, _matching(found, typed)[:_MOST_OF_A_GROUP]) for title, found in links.items()]
+    groups = [(title, _matching(candidates, typed)[:_MOST_OF_A_GROUP]) for title, candidates in links.items()]
     if typed:
         searched = sorted(stores, key=lambda store: (store != current, -backend.changed_at(store)))[:most_stores]
         groups.insert(0, ("Entries", list(islice(_entries(searched, typed), 3 * _MOST_OF_A_GROUP))))
-    return [(title, found) for title, found in groups if found]
+    return [(title, candidates) for title, candidates in groups if candidates]
 
 
 def _stores() -> list[StoreId]:
@@ -305,9 +305,9 @@ def _pages(user: Any, store: StoreId) -> Iterator[Link]:
 
 def _views(user: Any, stores: list[StoreId]) -> list[Link]:
     places = {store.alias: Place.of(store) for store in stores}
-    found = sorted(saved_views(user=user, stores=stores), key=lambda view: list(places).index(view.store))
+    views = sorted(saved_views(user=user, stores=stores), key=lambda view: list(places).index(view.store))
     return [
-        Link(view.name, f"{places[view.store].url}{view.page}?{view.query}", places[view.store].label) for view in found
+        Link(view.name, f"{places[view.store].url}{view.page}?{view.query}", places[view.store].label) for view in views
     ]
 
 
@@ -351,10 +351,10 @@ def _entries(
         place = Place.of(store)
         try:
             with use_store(store):
-                found = rows.fetch(sql, parameters)
+                matches = rows.fetch(sql, parameters)
         except HubError:  # a damaged store is named on the home page
             continue
-        for entry, source, title in found:
+        for entry, source, title in matches:
             about = f"{place.label} · {source} #{entry}"
             yield Link(one_line(title, 120), f"{place.url}{PATHS[source].format(entry)}", about, entry)
 
@@ -380,14 +380,14 @@ def change_views(request: HttpRequest) -> HttpResponse:
     posted, store = request.POST, current_store()
     address, query = list_of(posted.get("page", "")), normal_query(posted.get("query", ""))
     name, number = posted.get("name", ""), posted.get("view", "")
-    own: dict[str, Any] = {"user": request.user, "store": store}
+    owner: dict[str, Any] = {"user": request.user, "store": store}
     if number:
         view_id = int(number) if number.isdecimal() and len(number) <= 15 else 0
         if "delete" in posted:
-            apply_change(request, lambda: delete_view(**own, view_id=view_id), "Deleted the view.")
+            apply_change(request, lambda: delete_view(**owner, view_id=view_id), "Deleted the view.")
         else:
-            apply_change(request, lambda: rename_view(**own, view_id=view_id, name=name), "Renamed the view.")
+            apply_change(request, lambda: rename_view(**owner, view_id=view_id, name=name), "Renamed the view.")
     else:
-        saved = {**own, "page": posted["page"], "name": name, "query": query}
+        saved = {**owner, "page": posted["page"], "name": name, "query": query}
         apply_change(request, lambda: save_view(**saved), "Saved the view.")
     return redirect(f"{address}?{query}" if query else address)

@@ -250,9 +250,9 @@ def _decision_step() -> Step:
 
 
 def _review_step() -> Step:
-    done = RawEvent.objects.filter(event_type=MEMORY_REVIEWED.name).exists()
-    text = "You reviewed what an agent proposed." if done else "Accept or reject what agents propose."
-    return Step("review", "Review a memory", text, done, reverse("admin:memories_review_changelist"))
+    is_done = RawEvent.objects.filter(event_type=MEMORY_REVIEWED.name).exists()
+    text = "You reviewed what an agent proposed." if is_done else "Accept or reject what agents propose."
+    return Step("review", "Review a memory", text, is_done, reverse("admin:memories_review_changelist"))
 
 
 def can_load_sample() -> bool:
@@ -349,11 +349,11 @@ def _glance(project_id: str) -> Glance | None:
 def _latest_entries(place: Place) -> Iterable[LatestEntry]:
     decisions = decisions_in_force().order_by("-id")
     memories = Memory.objects.live().order_by("-updated_at", "-id")
-    found = [
+    entries = [
         *(("decision", *row) for row in decisions.values_list("id", "title", "decided_at")[:_LATEST_ENTRIES]),
         *(("memory", *row) for row in memories.values_list("id", "title", "updated_at")[:_LATEST_ENTRIES]),
     ]
-    for source, number, title, changed in found:
+    for source, number, title, changed in entries:
         yield LatestEntry(title, f"{place.url}{PATHS[source].format(number)}", source, changed, place)
 
 
@@ -362,6 +362,6 @@ def _grouped(cards: list[Card]) -> list[Group]:
     groups: list[Group] = [
         (org, [card for card in cards if card.project.org_id == org.org_id]) for org in summarize_orgs()
     ]
-    known = {org.org_id for org, _ in groups if org}
-    others = [card for card in cards if card.project.org_id not in known]
-    return [*groups, (None, others)] if others else groups
+    org_ids = {org.org_id for org, _ in groups if org}
+    without_org = [card for card in cards if card.project.org_id not in org_ids]
+    return [*groups, (None, without_org)] if without_org else groups

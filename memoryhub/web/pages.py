@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any
 
-from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.cache import never_cache
-from pydantic import ValidationError
 
 from memoryhub.core.errors import HubError
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import Act, reaches, require
-from memoryhub.core.schemas import Command
 from memoryhub.core.stores.store import GLOBAL_STORE, Scope, StoreId, list_orgs, list_projects, org_store, project_store
-from memoryhub.core.validation import explain_faults
+from memoryhub.core.text import as_sentence
 
 _KINDS = {Scope.PROJECT: "project", Scope.ORG: "organisation", Scope.GLOBAL: "global scope"}
 _ADDRESSES = {Scope.PROJECT: "/p/{}/admin/", Scope.ORG: "/o/{}/admin/", Scope.GLOBAL: "/global/admin/"}
@@ -59,11 +56,10 @@ def other_places(store: StoreId | None) -> list[tuple[str, list[Place]]]:
         ("For all projects", [GLOBAL_STORE] if reaches(GLOBAL_STORE.place) else []),
     )
     places = [(title, [Place.of(other) for other in stores if other != store]) for title, stores in groups]
-    return [(title, found) for title, found in places if found]
+    return [(title, members) for title, members in places if members]
 
 
 View = Callable[..., HttpResponse]
-C = TypeVar("C", bound=Command)
 
 
 def hub_page(act: Act, *, to: str = "") -> Callable[[View], View]:
@@ -80,8 +76,7 @@ def hub_page(act: Act, *, to: str = "") -> Callable[[View], View]:
             if not request.user.is_authenticated:
                 return redirect(settings.LOGIN_URL)
             require(request.user, act, to=to)
-            origin = use_origin(source="admin", actor=request.user.get_username())
-            with origin:
+            with use_origin(source="admin", actor=request.user.get_username()):
                 return view(request, *args, **kwargs)
 
         return never_cache(wrapper)
@@ -89,35 +84,11 @@ def hub_page(act: Act, *, to: str = "") -> Callable[[View], View]:
     return decorate
 
 
-class CommandForm(forms.Form):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"label_suffix": "", **kwargs})
-
-    def values(self) -> dict[str, Any]:
-        return dict(self.cleaned_data)
-
-    def command(self, schema: type[C]) -> C | None:
-        """Return the command, or None if the form has errors."""
-        if not self.is_valid():
-            return None
-        try:
-            return schema.model_validate(self.values())
-        except ValidationError as error:
-            for fault in error.errors(include_url=False):
-                name = str(fault["loc"][0]) if fault["loc"] else ""
-                self.add_error(name if name in self.fields else None, sentence(explain_faults([fault])))
-            return None
-
-
 def apply_change(request: HttpRequest, change: Callable[[], object], success: str) -> None:
     """Call ``change`` and queue its error, or ``success``, as a message for the next page."""
     try:
         change()
     except HubError as error:
-        messages.error(request, sentence(error.message))
+        messages.error(request, as_sentence(error.message))
     else:
         messages.success(request, success)
-
-
-def sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."

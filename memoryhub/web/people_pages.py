@@ -16,9 +16,11 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from memoryhub.config.clients import Client, all_clients
 from memoryhub.core import clock
+from memoryhub.core.admin.schema_form import SchemaForm
 from memoryhub.core.errors import Conflict, HubError, NotFound
 from memoryhub.core.permissions import MEMBER_ROLES, ROLES, Act, allows
 from memoryhub.core.stores.store import Scope, current_store, list_orgs, list_projects
+from memoryhub.core.text import as_sentence
 from memoryhub.core.validation import command_from
 from memoryhub.models import AgentToken, Subject
 from memoryhub.registry import members, people, tokens
@@ -26,7 +28,7 @@ from memoryhub.registry.access_history import history_of
 from memoryhub.registry.members import MemberSet
 from memoryhub.teams.connections import VARIABLE
 from memoryhub.web import signin
-from memoryhub.web.pages import CommandForm, Place, apply_change, hub_page, sentence
+from memoryhub.web.pages import Place, apply_change, hub_page
 
 ROLE_CHOICES = [
     ("member", "Member: only the projects and organisations that they are a member of"),
@@ -37,7 +39,8 @@ ROLE_CHOICES = [
 ]
 
 
-class PersonForm(CommandForm):
+class PersonForm(SchemaForm[people.PersonAdd]):
+    schema = people.PersonAdd
     name = forms.CharField(
         required=False,
         widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}),
@@ -50,13 +53,13 @@ class PersonForm(CommandForm):
 @require_http_methods(["GET", "HEAD", "POST"])
 def show_people(request: HttpRequest) -> HttpResponse:
     form = PersonForm(request.POST if request.method == "POST" else None)
-    command = form.command(people.PersonAdd) if form.is_bound else None
+    command = form.command()
     if command is None:
         return _people_page(request, form)
     try:
         person = people.add_person(command=command)
     except Conflict as error:
-        form.add_error("name", sentence(error.message))
+        form.add_error("name", as_sentence(error.message))
         return _people_page(request, form)
     return _people_page(request, PersonForm(), name=person.username, link=_link(request, person.username))
 
@@ -90,8 +93,8 @@ def _change_membership(request: HttpRequest, name: str, *, leaves: bool) -> None
     if store is None:
         messages.error(request, "Choose a project or an organisation.")
     elif leaves:
-        left = f"{name} has no role of their own in {store.name} any more."
-        apply_change(request, lambda: members.remove_member(store=store, name=name), left)
+        message = f"{name} has no role of their own in {store.name} any more."
+        apply_change(request, lambda: members.remove_member(store=store, name=name), message)
     else:
         apply_change(
             request,
@@ -128,7 +131,8 @@ VERB_CHOICES = [
 _HUB, _SOME = "hub", "some"
 
 
-class TokenForm(CommandForm):
+class TokenForm(SchemaForm[tokens.TokenCreate]):
+    schema = tokens.TokenCreate
     name = forms.CharField(
         required=False,
         widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}),
@@ -157,8 +161,8 @@ class TokenForm(CommandForm):
             "projects": [(project, project) for project in list_projects()],
             "orgs": [(org, org) for org in list_orgs()],
         }
-        for name, found in choices.items():
-            self.fields[name].choices = found  # type: ignore[attr-defined]
+        for name, options in choices.items():
+            self.fields[name].choices = options  # type: ignore[attr-defined]
         if not choices["orgs"]:
             del self.fields["orgs"]
         if owner:
@@ -187,13 +191,13 @@ _EVERYWHERE: dict[str, Any] = {"projects": None, "orgs": []}
 def show_tokens(request: HttpRequest) -> HttpResponse:
     """Show a person's own tokens and, to those who manage people, those of others and of agents."""
     form = TokenForm(request.POST if request.method == "POST" else None, owner=_owner(request))
-    command = form.command(tokens.TokenCreate) if form.is_bound else None
+    command = form.command()
     if command is None:
         return _tokens_page(request, form)
     try:
         token, text = tokens.create_token(command=command, by=request.user.get_username())
     except HubError as error:
-        form.add_error("name", sentence(error.message))
+        form.add_error("name", as_sentence(error.message))
         return _tokens_page(request, form)
     address = signin.address_of_hub(request)
     fresh = TokenForm(owner=_owner(request))
@@ -288,7 +292,8 @@ MEMBER_ROLE_CHOICES = [
 ]
 
 
-class MemberForm(CommandForm):
+class MemberForm(SchemaForm[MemberSet]):
+    schema = MemberSet
     name = forms.CharField(
         required=False,
         label="Person",
@@ -311,21 +316,21 @@ def members_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
         )
         return redirect("admin:members")
     form = MemberForm(request.POST if request.method == "POST" else None)
-    command = form.command(members.MemberSet) if form.is_bound else None
+    command = form.command()
     if command is not None:
         try:
             member = members.set_member(store=current_store(), name=name, command=command)
         except HubError as error:
-            form.add_error("name", sentence(error.message))
+            form.add_error("name", as_sentence(error.message))
         else:
             messages.success(request, f"{name} now has the role {member.role} here.")
             return redirect("admin:members")
     store = current_store()
-    shown = {
+    page = {
         "members": members.list_members(store),
         "roles": list(MEMBER_ROLES),
         "history": history_of(Subject.MEMBER, name=store.place, before=request.GET.get("before", "")),
         "is_org": store.scope is Scope.ORG,
         "form": form,
     }
-    return TemplateResponse(request, "admin/members.html", {**context, **shown})
+    return TemplateResponse(request, "admin/members.html", {**context, **page})

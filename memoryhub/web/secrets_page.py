@@ -20,6 +20,7 @@ from memoryhub.config.current_settings import project_settings, settings_decided
 from memoryhub.config.project_settings import ProjectSettings, setting_info
 from memoryhub.core.errors import HubError
 from memoryhub.core.secrets.catalogue import RuleInfo, catalogue
+from memoryhub.core.text import as_sentence
 from memoryhub.core.validation import explain
 from sessions_app.schemas import MAX_TEXT, FoundSecret, Sanitise, SettingsChange
 from sessions_app.services.profile import change_settings, try_rules
@@ -153,7 +154,7 @@ def _save(request: HttpRequest, form: RulesForm) -> dict[str, Any]:
     try:
         change_settings(command=SettingsChange(settings=form.settings()))
     except HubError as error:
-        return {"problem": f"Not saved. {_sentence(error.message)}"}
+        return {"problem": f"Not saved. {as_sentence(error.message)}"}
     messages.success(request, "The rules of this project were saved.")
     return {"is_saved": True}
 
@@ -163,25 +164,21 @@ def _tried(text: str, settings: dict[str, Any]) -> dict[str, Any]:
     try:
         result = try_rules(command=Sanitise(text=text, **settings))
     except ValidationError as error:
-        return {"problem": _sentence(explain(error))}
+        return {"problem": as_sentence(explain(error))}
     except HubError as error:
-        return {"problem": _sentence(error.message)}
+        return {"problem": as_sentence(error.message)}
     return {"result": result, "pieces": list(_pieces(text, result.found))}
 
 
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
-
-
-def _pieces(text: str, found: list[FoundSecret]) -> Iterator[Piece]:
+def _pieces(text: str, secrets: list[FoundSecret]) -> Iterator[Piece]:
     """Split the text at the secrets; a secret inside another one is skipped."""
-    done = 0
-    for secret in found:
-        if secret.start >= done:
-            yield Piece(text[done : secret.start])
+    end = 0
+    for secret in secrets:
+        if secret.start >= end:
+            yield Piece(text[end : secret.start])
             yield Piece(text[secret.start : secret.end], secret)
-            done = secret.end
-    yield Piece(text[done:])
+            end = secret.end
+    yield Piece(text[end:])
 
 
 def _pack(request: HttpRequest) -> dict[str, Any]:

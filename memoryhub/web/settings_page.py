@@ -30,6 +30,7 @@ from memoryhub.config.project_settings import (
 )
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.stores.store import Scope, current_store
+from memoryhub.core.text import as_sentence
 from memoryhub.web.setting_forms import SettingForm, help_of, setting_form
 from sessions_app.schemas import SettingsChange
 from sessions_app.services.profile import change_settings
@@ -107,23 +108,32 @@ class SettingsForm:
     """All settings of the current store, with what was posted."""
 
     def __init__(self, posted: QueryDict | None = None) -> None:
-        values, own = project_settings().model_dump(mode="json"), settings_of_the_project()
+        values, project_values = project_settings().model_dump(mode="json"), settings_of_the_project()
         elsewhere, self.folders = settings_decided_elsewhere(), _folders()
-        self.before = _before(posted, own)
+        self.before = _before(posted, project_values)
         self.settings = [
-            Setting(name, values[name], own.get(name), elsewhere.get(name, ""), _in_folders(self.folders, name), posted)
+            Setting(
+                name,
+                values[name],
+                project_values.get(name),
+                elsewhere.get(name, ""),
+                _in_folders(self.folders, name),
+                posted,
+            )
             for name in ProjectSettings.model_fields
         ]
 
     def groups(self) -> list[dict[str, Any]]:
         """Return each topic with its settings, its text, and its own page if it has one."""
-        found = []
+        groups = []
         for group in Group:
             settings = [setting for setting in self.settings if setting.group is group]
             page, _ = _PAGES.get(group, ("", False))
-            own = sum(setting.own is not None for setting in settings)
-            found.append({"name": group, "help": GROUP_HELP[group], "page": page, "settings": settings, "own": own})
-        return found
+            changed = sum(setting.own is not None for setting in settings)
+            groups.append(
+                {"name": group, "help": GROUP_HELP[group], "page": page, "settings": settings, "own": changed}
+            )
+        return groups
 
     @property
     def errors(self) -> list[Setting]:
@@ -141,13 +151,13 @@ class SettingsForm:
         return changes
 
 
-def _before(posted: QueryDict | None, own: dict[str, Any]) -> dict[str, Any]:
+def _before(posted: QueryDict | None, project_values: dict[str, Any]) -> dict[str, Any]:
     """Return what the project set when the page was shown, so that others' changes since then stay."""
     try:
         before = json.loads(posted.get("before", "") if posted else "")
         check_settings(before)
     except (json.JSONDecodeError, RecursionError, TypeError, Invalid):
-        return own
+        return project_values
     return dict(before)
 
 
@@ -160,7 +170,7 @@ def shown(name: str, value: Any) -> str:
         words = [info.choices.get(item, item) for item in value if isinstance(item, str)]
         return ", ".join(words) or (f"{len(value)} rule{'s' * (len(value) != 1)}" if value else "None")
     if isinstance(value, dict):
-        return ", ".join(f"{part} {each:g}" for part, each in value.items()) or "None"
+        return ", ".join(f"{part} {number:g}" for part, number in value.items()) or "None"
     if value is None or value == "never":
         return "Never"
     text = info.choices.get(str(value), f"{value:g}" if isinstance(value, float) else str(value))
@@ -182,12 +192,12 @@ def _reset(request: HttpRequest, name: str) -> SettingsForm:
     try:
         change_settings(command=SettingsChange(settings={name: None}))
     except HubError as error:
-        messages.error(request, _sentence(error.message))
+        messages.error(request, as_sentence(error.message))
         return SettingsForm(request.POST)
-    left = request.POST.copy()
-    for key in [key for key in left if key.startswith(f"{name}-")]:
-        del left[key]
-    form = SettingsForm(left)
+    posted = request.POST.copy()
+    for key in [key for key in posted if key.startswith(f"{name}-")]:
+        del posted[key]
+    form = SettingsForm(posted)
     form.before.pop(name, None)
     value = next(setting.shown for setting in form.settings if setting.name == name)
     messages.success(request, f"Reset: {setting_label(name)} is {value}.")
@@ -204,14 +214,10 @@ def _save(request: HttpRequest, form: SettingsForm) -> bool:
     try:
         change_settings(command=SettingsChange(settings=changes))
     except HubError as error:
-        messages.error(request, _sentence(error.message))
+        messages.error(request, as_sentence(error.message))
         return False
     messages.success(request, f"Changed: {', '.join(setting_label(name) for name in changes)}.")
     return True
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _folders() -> list[dict[str, Any]]:
@@ -238,5 +244,5 @@ def _folders() -> list[dict[str, Any]]:
 
 
 def _in_folders(folders: list[dict[str, Any]], name: str) -> list[tuple[str, str]]:
-    found = [(folder["path"], value) for folder in folders for value in folder.get("values", ())]
-    return [(path, value["value"]) for path, value in found if value["name"] == name and not value["overridden_by"]]
+    values = [(folder["path"], value) for folder in folders for value in folder.get("values", ())]
+    return [(path, value["value"]) for path, value in values if value["name"] == name and not value["overridden_by"]]

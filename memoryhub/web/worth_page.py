@@ -67,7 +67,7 @@ def worth_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
         _change(request)
         return redirect(reverse("admin:worth", query={"period": period.value}))
     report = worth_report(command=WorthRequest(period=period))
-    shown = {
+    page = {
         "report": report,
         "periods": [(choice.value, choice.label, choice is period) for choice in Period],
         "parts": _parts(report.lines),
@@ -77,7 +77,7 @@ def worth_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
         "followed": " and ".join(KINDS[kind].plural for kind in FOLLOWED),
         "can_undo": request.session.pop(_CAN_UNDO, ()),
     }
-    return TemplateResponse(request, "admin/worth/page.html", {**context, **shown})
+    return TemplateResponse(request, "admin/worth/page.html", {**context, **page})
 
 
 def _change(request: HttpRequest) -> None:
@@ -85,17 +85,17 @@ def _change(request: HttpRequest) -> None:
     is_undo = request.POST.get("do") == "undo"
     chosen = request.POST.getlist("all" if request.POST.get("do") == "all" else "memory")
     try:
-        done = restore_zombies(_ids(chosen)) if is_undo else reject_zombies(_versions(chosen))
+        result = restore_zombies(_ids(chosen)) if is_undo else reject_zombies(_versions(chosen))
     except HubError as error:
         messages.error(request, sentence(error))
         return
-    for refusal in done.refused:
+    for refusal in result.refused:
         messages.warning(request, sentence(HubError(refusal)))
-    if done.ids:
+    if result.ids:
         what = "back in packs and search" if is_undo else "rejected; packs and searches leave them out"
-        messages.success(request, f"{counted(len(done.ids), 'memory', 'memories')} {what}.")
-    if done.ids and not is_undo:
-        request.session[_CAN_UNDO] = done.ids
+        messages.success(request, f"{counted(len(result.ids), 'memory', 'memories')} {what}.")
+    if result.ids and not is_undo:
+        request.session[_CAN_UNDO] = result.ids
 
 
 # ``412:3``: the memory and the version that the page showed
@@ -133,8 +133,8 @@ def _parts(lines: Lines) -> list[Part]:
 
 def _chart(report: WorthReport) -> BarChart:
     counts = {spent.day: spent.tokens for spent in report.spent}
-    each = "day" if report.step_days == 1 else "week"
-    description = f"{sum(counts.values()):,} tokens in {counted(len(counts), each)}; a day begins at midnight UTC"
+    unit = "day" if report.step_days == 1 else "week"
+    description = f"{sum(counts.values()):,} tokens in {counted(len(counts), unit)}; a day begins at midnight UTC"
     return bar_chart(counts, description=description, label_every=max(1, len(counts) // 5))
 
 

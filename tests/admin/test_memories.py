@@ -13,7 +13,7 @@ from memories.models import Memory, Relation
 from memories.schemas import MemoryUpdate, MemoryWrite
 from memories.services import update_memory, write_memories
 from memoryhub.core import clock
-from memoryhub.core.kinds import all_kinds
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.models import RawEvent
 from tests.admin.base import AdminTestCase, text_of
 
@@ -215,12 +215,12 @@ SCHEMA = {"type": "object", "properties": {"day": {"type": "string", "descriptio
 
 class KindListTests(FormTestCase):
     def test_each_kind_has_its_list_and_all_are_in_the_list_of_all(self) -> None:
-        ids = {kind: self.write(f"A {kind}", kind, kind=kind) for kind in all_kinds()}
+        ids = {kind: self.write(f"A {kind}", kind, kind=kind) for kind in KINDS}
         for kind, memory_id in ids.items():
             self.assertEqual(self.listed(f"memories/{kind}/"), [memory_id], kind)
             self.assertEqual(self.memories(kind=kind), [memory_id], kind)
             page = self.page(f"memories/{kind}/")
-            self.assert_shows(page, f'/memories/{kind}/" aria-current="page">{all_kinds()[kind].plural}</a>')
+            self.assert_shows(page, f'/memories/{kind}/" aria-current="page">{KINDS[kind].plural}</a>')
             self.assertRegex(page, r'/memories/memory/" class="here"><svg[^>]*><use[^>]*/></svg>Knowledge')
         self.assertEqual(set(self.memories()), set(ids.values()))
 

@@ -103,7 +103,7 @@ class NewTests(ScopesTestCase):
         known = self.profile_of(project_store("gamma"))
         self.assertEqual((known.description, known.org), ("Fish.\nMore fish.", "umbrella"))
         with self.store("gamma"):
-            (event,) = log.read(log.ReplayWindow())
+            (event,) = map(log.event_of, log.events())
         self.assertEqual((event.source, event.actor), ("admin", "owner"))
 
     def test_mistakes_are_told_and_nothing_is_made(self) -> None:
@@ -140,7 +140,7 @@ class DescribeTests(ScopesTestCase):
     def test_only_what_was_changed_is_sent_on(self) -> None:
         self.send("/p/alpha/admin/describe/", description="An aquarium.")
         with self.store():
-            *_, event = log.read(log.ReplayWindow())
+            *_, event = map(log.event_of, log.events())
         self.assertEqual(event.payload.model_dump(exclude_unset=True), {"description": "An aquarium."})
         self.assertEqual((event.source, event.actor), ("admin", "owner"))
         self.say(project_store("beta"), ProjectDescribe(name="From an agent"))

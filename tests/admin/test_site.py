@@ -19,7 +19,7 @@ from memories.schemas.links import RelationCreate
 from memories.services.links import create_relation
 from memoryhub.core import clock
 from memoryhub.core.admin import cells
-from memoryhub.core.kinds import all_kinds
+from memoryhub.core.kinds import KINDS
 from memoryhub.registry.people import PersonAdd, add_person
 from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.records import LeftOutRecord, MemoryRecord, Record, SessionRecord, TurnRecord
@@ -79,7 +79,7 @@ class CellTests(SimpleTestCase):
 
 class NavigationTests(AdminTestCase):
     def test_the_shell_lists_the_pages_of_the_section_here_and_in_the_hub(self) -> None:
-        kinds = " ".join(kind.plural for kind in all_kinds().values())
+        kinds = " ".join(kind.plural for kind in KINDS.values())
         section = f"Knowledge All memories {kinds} Tags Search"
         self.assert_shows(text_of(self.page("memories/tag/")), section, lacks=("Sessions Turns",))
         self.assert_shows(text_of(self.page("sessions_app/turn/")), "Activity Sessions Turns Iterations Commits")

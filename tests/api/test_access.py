@@ -229,7 +229,7 @@ class ProjectTests(RestTestCase):
         self.assertEqual(self.call("POST", "projects", body, expect=201, Idempotency_Key="k").data, created)
         self.assertIn("if_exists=update", self.call("POST", "projects", body, expect=409).data["detail"])
         with use_store(project_store("gamma")):
-            (event,) = log.read(log.ReplayWindow())
+            (event,) = map(log.event_of, log.events())
         origin = (event.type, event.stream_id, event.actor, event.source)
         self.assertEqual(origin, ("project.described", "project", "token", "rest"))
 

@@ -23,7 +23,7 @@ from memoryhub.core import clock, log
 from memoryhub.core.backends import selected
 from memoryhub.core.errors import Forbidden, Locked, NotFound, Unavailable
 from memoryhub.core.log import copy, views
-from memoryhub.core.log.event_view import as_of, position_at
+from memoryhub.core.log.views import as_of, position_at
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import current_store

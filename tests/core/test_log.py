@@ -183,17 +183,17 @@ class ReplayTests(StoreTestCase):
             write("One", "1")
         write("Two", "2")
         services.delete_memory(command=MemoryTouch(id=1))
-        for window, positions in (
-            (log.ReplayWindow(after=1, limit=1), [2]),
-            (log.ReplayWindow(after=1, limit=2), [2, 3]),
-            (log.ReplayWindow(stream_id="memory:1"), [1, 3]),
-            (log.ReplayWindow(event_types=("memory.deleted",)), [3]),
-            (log.ReplayWindow(session_id="s1"), [1]),
+        for events, positions in (
+            (log.events().window(after=1)[:1], [2]),
+            (log.events().window(after=1)[:2], [2, 3]),
+            (log.events().of_stream("memory:1"), [1, 3]),
+            (log.events().of_type("memory.deleted"), [3]),
+            (log.events().of_session("s1"), [1]),
         ):
-            lines = list(log.replay(window))
-            with self.subTest(window=window):
+            lines = list(log.replay(events))
+            with self.subTest(positions=positions):
                 self.assertEqual([json.loads(line)["position"] for line in lines], positions)
-                self.assertEqual(list(log.replay(window)), lines)
+                self.assertEqual(list(log.replay(events)), lines)
 
 
 @tag("backend")
@@ -207,7 +207,7 @@ class AnyTextTests(StoreTestCase):
             except (HubError, ValueError):
                 return
             memory = Memory.objects.get(id=result.id)
-            (stored,) = log.read(log.ReplayWindow(after=log.head()[0] - 1))
+            stored = log.event_of(log.events().get(position=log.head()[0]))
             if stored.type != "memory.seen":
                 self.assertEqual(stored.payload.content, memory.content)
 

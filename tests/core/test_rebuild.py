@@ -275,11 +275,11 @@ sys.exit(sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in chi
 STOPPED = f"""{PREPARE}
 import json
 from memoryhub.core import log
-from memoryhub.core.log import redact
+from memoryhub.core.log import erase
 def stop(*_):
     print("all is written", flush=True)
     sys.stdin.read()
-redact.forget_views_early = stop
+erase.forget_views_early = stop
 with use_store(project_store("alpha")):
     log.redact_payloads({{int(key): value for key, value in json.loads(sys.argv[1]).items()}}, what="a word")
 """

@@ -310,6 +310,18 @@ class UpgradeTests(StoreTestCase):
             self.assert_unusable(Unavailable, "newer Memory Hub .memories.0999_future")
         self.assertFalse((self.home / "backups").exists(), "each attempt to open it left a backup")
 
+    @tag("backend")
+    def test_a_store_with_the_replaced_migrations_opens_and_one_that_stopped_among_them_is_refused(self):
+        unlist = "DELETE FROM django_migrations WHERE app = 'memories' AND name = '{}'"
+        older = "UPDATE store_meta SET value = 'older' WHERE key = 'fingerprint'"
+        tampering.change(ALPHA, unlist.format("0001_squashed"), unlist.format("0002_updated_when_written"), older)
+        self.assert_first()
+        with use_store(ALPHA):
+            self.assertEqual(selected.integrity.schema_problem(), "")
+        store.forget(ALPHA)
+        tampering.change(ALPHA, unlist.format("0001_squashed"), unlist.format("0010_facets_index"), older)
+        self.assert_unusable(Unavailable, r"too old \(it lacks memories.0010_facets_index\)")
+
     @sqlite_only("each folder is a store")
     def test_a_folder_whose_name_no_store_can_have_does_not_hide_the_others(self):
         shutil.copytree(path_of(ALPHA).parent, path_of(ALPHA).parent.with_name("Alpha (copy)"))

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from memoryhub.core.kinds import Attribute, Entry, Kind, PackSection, Rendering, Show, Tone, define_kind
+from memoryhub.core.kinds import KINDS, Attribute, Kind, PackSection, Rendering, Show, Tone, ToolNames
 from memoryhub.core.schemas import Payload
 
 Line = Annotated[str, StringConstraints(min_length=1, max_length=200)]
@@ -25,34 +25,33 @@ class RunbookAttributes(Payload):
     warnings: Annotated[str, StringConstraints(max_length=5_000), Attribute(searched=True)] = Field(
         "", description="what can go wrong"
     )
-    files: Annotated[list[Line], Attribute(heading="Files that it is about", governs=True)] = Field(
+    files: Annotated[list[Line], Attribute(heading="Files that it is about", lists_files=True)] = Field(
         default_factory=list, max_length=50, description="files and folders; a commit that touches one makes it stale"
     )
 
 
-RUNBOOK = define_kind(
-    Kind(
-        name="runbook",
-        label="Runbook",
-        plural="Runbooks",
-        attributes=RunbookAttributes,
-        types=("restore", "deploy", "incident"),
-        default_type="incident",
-        tone=Tone.AMBER,
-        text_label="Steps",
-        text_help="One command a line, as you would type it.",
-        rendering=Rendering.CODE,
-        add_label="Write a runbook",
-        empty_text="Write down what to do when something breaks, one step a line.",
-        columns=("severity", "rehearsed", "minutes", "updated"),
-        filters=("severity", "rehearsed"),
-        panel_title="When it is needed",
-        entry=Entry(noun="runbook", text="steps"),
-        pack=PackSection(name="runbooks", title="Runbooks", order=30, share=0.1, text_length=200),
-    )
+RUNBOOK = Kind(
+    name="runbook",
+    label="Runbook",
+    plural="Runbooks",
+    attributes=RunbookAttributes,
+    types=("restore", "deploy", "incident"),
+    default_type="incident",
+    tone=Tone.AMBER,
+    text_label="Steps",
+    text_help="One command a line, as you would type it.",
+    rendering=Rendering.CODE,
+    add_label="Write a runbook",
+    empty_text="Write down what to do when something breaks, one step a line.",
+    columns=("severity", "rehearsed", "minutes", "updated"),
+    filters=("severity", "rehearsed"),
+    panel_title="When it is needed",
+    tools=ToolNames(noun="runbook", text="steps"),
+    pack=PackSection(name="runbooks", title="Runbooks", order=30, share=0.1, text_length=200),
 )
 
 # The web server's settings; after the kind, because enums and schemas are made from the kinds at import.
+KINDS[RUNBOOK.name] = RUNBOOK
 from memoryhub.settings import *
 
 # isort: split

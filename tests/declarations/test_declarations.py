@@ -15,8 +15,9 @@ from pydantic import Field, create_model
 
 from memoryhub.config import project_settings
 from memoryhub.core.events.event_types import event_types
-from memoryhub.core.kinds import GUIDELINE, Attribute, Entry, Kind, Show, Tone, define_kind
+from memoryhub.core.kinds import GUIDELINE, KINDS, Attribute, Kind, Show, Tone, ToolNames
 from memoryhub.core.schemas import Payload
+from tests.declarations.kind_checks import problems
 
 ROOT = Path(__file__).parents[2]
 # Existing tests must pass too: none may list kinds, tools, settings or clients by hand.
@@ -88,8 +89,12 @@ class KindDeclarationTests(SimpleTestCase):
         return Kind(**{**declared, "name": "rule", **changes})
 
     def refuses(self, problem: str, **changes: Any) -> None:
-        with self.assertRaisesRegex(ImproperlyConfigured, f"^kind '{changes.get('name', 'rule')}': .*{problem}"):
-            define_kind(self.declared(**changes))
+        self.assertRegex(next(problems(self.declared(**changes))), problem)
+
+    def test_every_kind_is_complete(self) -> None:
+        for kind in KINDS.values():
+            with self.subTest(kind.name):
+                self.assertEqual(list(problems(kind)), [])
 
     def test_what_is_left_out_is_named(self) -> None:
         names = {field.name for field in dataclasses.fields(Kind)}
@@ -114,7 +119,6 @@ class KindDeclarationTests(SimpleTestCase):
             "filter 'rationale' is not valid_until": {"filters": ("rationale",)},
             "order 'weight' is neither": {"order": "weight"},
             "no panel_title for priority": {"panel_title": ""},
-            "declared after": {},
         }
         for problem, changes in wrong.items():
             with self.subTest(problem):
@@ -126,9 +130,9 @@ class KindDeclarationTests(SimpleTestCase):
             "'size' has no description": ("size", int, 1),
             "'tags' has the name of an argument": ("tags", str, Field("", description="words")),
             "'priority' has type string": ("priority", str, Field("", description="how important")),
-            "'file' governs files, so it must be a list": (
+            "'file' lists files, so it must be a list": (
                 "file",
-                Annotated[str, Attribute(governs=True)],
+                Annotated[str, Attribute(lists_files=True)],
                 Field("", description="a file"),
             ),
             "'size' is shown as a bar": (
@@ -141,4 +145,4 @@ class KindDeclarationTests(SimpleTestCase):
             fields: dict[str, Any] = {name: (kind, default)}
             with self.subTest(problem):
                 attributes = create_model("Attributes", __base__=Payload, **fields)
-                self.refuses(problem, attributes=attributes, columns=(), order="name", entry=Entry(noun="rule"))
+                self.refuses(problem, attributes=attributes, columns=(), order="name", tools=ToolNames(noun="rule"))

@@ -43,7 +43,7 @@ from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import current_store
 from memoryhub.core.tools import Resource, Tool, all_prompts, all_resources, all_tools
-from memoryhub.mcp.resources import Resources
+from memoryhub.mcp.server import Resources
 from sessions_app.models import Session
 from sessions_app.selectors import org_of_project
 

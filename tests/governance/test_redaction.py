@@ -42,7 +42,7 @@ from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, Locke
 from memoryhub.core.jobs import Run
 from memoryhub.core.log.copy import follow
 from memoryhub.core.log.erase import is_unwiped
-from memoryhub.core.log.event_view import as_of
+from memoryhub.core.log.views import as_of
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import rows

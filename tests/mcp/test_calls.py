@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from django.test import SimpleTestCase
 from pydantic import BaseModel, Field
 
-from memoryhub.core.kinds import all_kinds
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.schemas import UNLISTED, explained_here, self_evident
 from memoryhub.core.tools import all_tools
@@ -391,7 +391,7 @@ class SlimSchemas(SimpleTestCase):
 
 
 # How each kind that has tools of its own names its title and its text
-ENTRIES = {name: kind.entry for name, kind in all_kinds().items() if kind.entry}
+ENTRIES = {name: kind.tools for name, kind in KINDS.items() if kind.tools}
 BUDGETS = (50, 120, 400, 2_000)
 WITHOUT_ARGUMENTS = (
     "memory_list memory_conflicts decision_list session_list org_list project_list tag_list relation_list "

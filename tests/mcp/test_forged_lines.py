@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
 from memoryhub.core.errors import HubError
-from memoryhub.core.kinds import all_kinds
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.tools import Answer, Tool, all_prompts, all_tools
 from memoryhub.mcp.calls import _arguments, _present, error_result
 from memoryhub.mcp.listing import load_tools
-from memoryhub.mcp.resources import Resources
+from memoryhub.mcp.server import Resources
 from tests.hostile import BREAKS, FORGED, Hostile, fill, forged_lines, forging, ids_at_line_starts
 from tests.mcp.case import SharedServerTestCase
 from tests.support import HubTestCase
@@ -50,8 +50,8 @@ def questions(known: Hostile) -> Calls:
         "decision_get": [{"ids": [known.decision, known.later_decision], "lineage": True}],
     }
     calls["memory_stale"].append({"diff": True})
-    for name, kind in all_kinds().items():
-        if entry := kind.entry:
+    for name, kind in KINDS.items():
+        if entry := kind.tools:
             entry_id = getattr(known, name, known.guideline)
             calls[f"{name}_add"] = [{entry.name: "new", entry.text: "new"}]
             calls[f"{name}_list"] = [EVERY, compact]

@@ -375,16 +375,16 @@ import os, signal, sys, django
 os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
 django.setup()
 from memoryhub.cli import main
-from memoryhub.mcp import bodies, gate, mount, sessions, threads
+from memoryhub.mcp import admission, gate, mount, threads
 from memoryhub.ops.serving import web
 """
 WITH_SMALL_LIMITS = program(
-    "bodies.MOST_BYTES = 1_000_000",
-    "bodies.MOST_SECONDS = 5",
+    "gate.MOST_BYTES_OF_BODIES = 1_000_000",
+    "gate.MOST_SECONDS_OF_A_BODY = 5",
     "gate.MOST_STREAMS_OF_A_TOKEN = 2",
     "gate.MOST_CALLS_OF_A_TOKEN = 6",
     "gate.PATROL_SECONDS = 0.05",
-    "sessions.MOST_SESSIONS_OF_A_PERSON = 8",
+    "admission.MOST_SESSIONS_OF_A_PERSON = 8",
     "threads.MAX_QUEUED = 2",
 )
 # Prints on a signal whether the SDK is loaded, and each use that keeps an idle hub running

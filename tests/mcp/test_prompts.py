@@ -5,7 +5,7 @@ from pathlib import Path
 
 from memoryhub.core.tools import all_prompts, all_tools
 from memoryhub.mcp.listing import load_tools
-from memoryhub.mcp.resources import completion_of
+from memoryhub.mcp.server import completion_of
 from tests.mcp.case import SharedServerTestCase
 from tests.mcp.client import ENVELOPE, ROOT
 

@@ -496,14 +496,14 @@ UNWANTED = ("ninja", "django_q", "django.contrib.admin", "django.contrib.auth", 
 
 BUILD = """
 import json, sys
-from memoryhub.mcp import options, serve
-serve.build(options.Options(project="alpha"), [])
+from memoryhub.mcp import options, stdio
+stdio.build(options.Options(project="alpha"), [])
 print(json.dumps(sorted(sys.modules)))
 """
 
 DEFERRED = """
-from memoryhub.mcp import options, serve
-serve.build(options.Options(project="alpha"), [])
+from memoryhub.mcp import options, stdio
+stdio.build(options.Options(project="alpha"), [])
 import pydantic
 from memories.schemas import MemoryWrite
 print(MemoryWrite.__pydantic_complete__, pydantic.BaseModel.model_config)

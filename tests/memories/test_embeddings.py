@@ -41,7 +41,7 @@ from memoryhub.core import log
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.jobs import find_job
-from memoryhub.core.log.event_view import as_of
+from memoryhub.core.log.views import as_of
 from memoryhub.core.models import ProjectionOffset
 from memoryhub.core.stores.store import current_store, project_store
 from memoryhub.core.stores.store_id import folder_of

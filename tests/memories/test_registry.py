@@ -4,9 +4,9 @@ from typing import Any
 
 from django.test import tag
 
+from memories.kind_tools.schemas import KIND_TOOLS
+from memories.kind_tools.tools import VERBS
 from memories.models import Memory
-from memories.schemas.registry import REGISTRY
-from memories.tools.registry import VERBS
 from memoryhub.core.errors import Conflict, Gone, HubError, Invalid, NotFound, PreconditionFailed
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.store import GLOBAL_STORE, use_store
@@ -38,8 +38,8 @@ class RegistryTestCase(AcmeTestCase):
 
 class TableTests(RegistryTestCase):
     def test_every_kind_takes_its_own_attributes_flat_and_by_old_names(self):
-        for entries in REGISTRY:
-            fields = {*entries.declared.attributes.model_fields, entries.entry.name, entries.entry.text}
+        for entries in KIND_TOOLS:
+            fields = {*entries.declared.attributes.model_fields, entries.words.name, entries.words.text}
             for verb in VERBS:
                 tool = find_tool(f"{entries.kind}_{verb.name}")
                 assert tool

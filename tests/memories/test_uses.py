@@ -41,7 +41,7 @@ from memories.worth.zombies import reject_zombies, restore_zombies
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid
 from memoryhub.core.jobs import find_job
-from memoryhub.core.log.event_view import as_of
+from memoryhub.core.log.views import as_of
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import GLOBAL_STORE, current_store, project_store, use_store

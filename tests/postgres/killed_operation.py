@@ -36,7 +36,7 @@ from memories.services import delete_memory, write_memory
 from memories.services.deletion import erase_memory
 from memoryhub.core import clock
 from memoryhub.core.errors import ConfirmationRequired, HubError, NotFound
-from memoryhub.core.log.event_view import as_of
+from memoryhub.core.log.views import as_of
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.demo.project import remove_demo

@@ -19,7 +19,7 @@ from memoryhub.config.identity import bind_project
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import log
 from memoryhub.core.errors import Forbidden, Invalid, NotFound, Unavailable
-from memoryhub.core.log.event_view import as_of
+from memoryhub.core.log.views import as_of
 from memoryhub.core.permissions import MEMBER_ROLES, Grant, use_grant
 from memoryhub.core.stores.store import GLOBAL_STORE, org_store, use_store
 from memoryhub.web.signin import ensure_owner
@@ -203,7 +203,7 @@ class ProfileTests(HubTestCase):
         self.assertEqual((described.name, described.description), ("Alpha", "An aquarium."))
         self.assertEqual((described.metadata, described.tags), ({"goals": ["ship"]}, ["ops"]))
         self.assertEqual(org_of_project(), "acme")
-        payloads = [event.payload.model_dump(exclude_unset=True) for event in log.read(log.ReplayWindow())]
+        payloads = [event.payload.model_dump(exclude_unset=True) for event in map(log.event_of, log.events())]
         self.assertEqual(payloads[1], {"description": "An aquarium."})
         self.describe(name="", org_id=None, root_path="")
         self.assertEqual((profile().name, profile().org, profile().root_path), ("", None, ""))

@@ -184,13 +184,13 @@ class HubModelAdmin(_ModelAdmin):
         events = history(self.stream_of(found))
         return self.page(request, "admin/object_history.html", found, subtitle="History", events=events)
 
-    def page(self, request: HttpRequest, template: str, found: Any, **context: Any) -> TemplateResponse:
-        common = {"opts": self.opts, "original": found, "title": str(found), "subtitle": None}
-        if self.quarantine_field and found is not None:
-            thing = getattr(found, self.quarantine_field)
+    def page(self, request: HttpRequest, template: str, item: Any, **context: Any) -> TemplateResponse:
+        common = {"opts": self.opts, "original": item, "title": str(item), "subtitle": None}
+        if self.quarantine_field and item is not None:
+            thing = getattr(item, self.quarantine_field)
             common["quarantine"] = quarantine_marks([thing]).get(thing, "")
-        if self.stream_kind and found is not None:
-            common["stream"] = self.stream_of(found)
+        if self.stream_kind and item is not None:
+            common["stream"] = self.stream_of(item)
         return TemplateResponse(request, template, {**self.admin_site.each_context(request), **common, **context})
 
     def url(self, name: str, *arguments: Any) -> str:

@@ -1,6 +1,6 @@
 """The event log: every change in a store is an event appended here (decision 1).
 
-``prepare`` validates and sanitises a payload, ``append`` writes it inside a ``transaction``, ``read`` returns events,
+``prepare`` validates and sanitises a payload, ``append`` writes it inside a ``transaction``, ``events`` reads them,
 and ``verify`` checks that none was changed.
 """
 
@@ -28,7 +28,7 @@ from memoryhub.core.log.erase import (
     redact_payloads,
     stands_alone,
 )
-from memoryhub.core.log.read import ReplayWindow, digest_at, event_of, head, read, replay
+from memoryhub.core.log.read import EventQuerySet, StoredEvent, digest_at, event_column, event_of, events, head, replay
 from memoryhub.core.log.rebuilding import (
     Comparison,
     RebuildReport,
@@ -46,11 +46,12 @@ __all__ = [
     "PAYLOAD_REDACTED",
     "Comparison",
     "Draft",
+    "EventQuerySet",
     "LossAccepted",
     "PayloadErased",
     "PayloadRedacted",
     "RebuildReport",
-    "ReplayWindow",
+    "StoredEvent",
     "TableReport",
     "Verification",
     "accept_loss",
@@ -63,7 +64,9 @@ __all__ = [
     "digest_at",
     "erase_events",
     "erase_streams",
+    "event_column",
     "event_of",
+    "events",
     "find_by_key",
     "forget_views",
     "guard",
@@ -71,7 +74,6 @@ __all__ = [
     "on_append",
     "open_head",
     "prepare",
-    "read",
     "rebuild",
     "redact_payloads",
     "replay",

@@ -1,4 +1,4 @@
-"""Append events of another log: with their own times and origins, or as they are so that the chain goes on (decisions 64 and 65)."""
+"""Append events of another log, with their own times and origins or as they are (decisions 64 and 65)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from memoryhub.core.log.append import (
 )
 from memoryhub.core.log.copy import ErasedMeanwhile, Replacing, apply_events
 from memoryhub.core.log.erase import mark_unwiped
-from memoryhub.core.log.read import StoredEvent, event_of, head, last_erasure
+from memoryhub.core.log.read import EventColumns, event_of, head, last_erasure
 from memoryhub.core.log.views import forget_views, forget_views_early
 from memoryhub.core.origin import Origin
 from memoryhub.core.schemas import Payload
@@ -54,7 +54,7 @@ _PUT_PAYLOADS = (
 )
 
 
-def append_as_is(event: StoredEvent, *, void: Container[int] = ()) -> None:
+def append_as_is(event: EventColumns, *, void: Container[int] = ()) -> None:
     """Append the next event of this log as another copy has it. Requires an open ``transaction``.
 
     Args:
@@ -68,11 +68,11 @@ def append_as_is(event: StoredEvent, *, void: Container[int] = ()) -> None:
         apply(event_of(event))
 
 
-def _insert(event: StoredEvent) -> None:
+def _insert(event: EventColumns) -> None:
     rows.put("raw_events", INSERT_EVENT, [getattr(event, name) for name in COLUMNS])
 
 
-def forward(events: Iterable[StoredEvent], *, fork: tuple[int, str], progress: Callable[[int], None]) -> None:
+def forward(events: Iterable[EventColumns], *, fork: tuple[int, str], progress: Callable[[int], None]) -> None:
     """Continue the current store's log by the rest of a longer copy, which erases or redacts text of earlier events.
 
     Read models are built from the longer log in a copy. One transaction transfers payloads, events and rows.

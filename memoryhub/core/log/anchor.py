@@ -1,4 +1,4 @@
-"""Copies of the chain's head outside the store: the anchor in the hub's home, and checkpoints in files that the user keeps."""
+"""Copies of the chain's head outside the store: the anchor in the home, and checkpoints that the user keeps."""
 
 from __future__ import annotations
 

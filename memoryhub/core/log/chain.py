@@ -1,4 +1,4 @@
-"""Verify that the log is unchanged, from its digests to the anchored head, and accept the loss of its tail (decision 38)."""
+"""Verify that the log is unchanged, from its digests to its anchor, and accept the loss of its tail (decision 38)."""
 
 from __future__ import annotations
 
@@ -161,9 +161,9 @@ def _trusted_heads(checkpoint: Checkpoint | None, store: StoreId, *, anchored: b
 
 
 def _compare(walked: _Walk, heads: list[_TrustedHead]) -> None:
-    for head in heads:
-        if head.position == walked.count and head.digest != walked.digest:
-            raise _Broken(walked.count, f"its digest differs from the one {head.where}")
+    for trusted in heads:
+        if trusted.position == walked.count and trusted.digest != walked.digest:
+            raise _Broken(walked.count, f"its digest differs from the one {trusted.where}")
 
 
 def _check_tail(count: int, heads: list[_TrustedHead]) -> None:

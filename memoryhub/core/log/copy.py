@@ -1,4 +1,4 @@
-"""Build a copy of a store from its log, and replace the store's rows by those of the copy with a short write lock (decision 29)."""
+"""Build a copy of a store from its log, and replace the store's rows under a short write lock (decision 29)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Remove text from the log and the database's files: erase payloads, redact parts of them, wipe free space (decisions 6 and 28)."""
+"""Remove text from the log and from the database's files: erase, redact, wipe free space (decisions 6 and 28)."""
 
 from __future__ import annotations
 

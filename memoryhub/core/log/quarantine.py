@@ -12,6 +12,7 @@ from pydantic import Field
 from memoryhub.core.events.event_types import define_governance_event
 from memoryhub.core.events.projection import Event, projects
 from memoryhub.core.log.erase import PAYLOAD_ERASED, PayloadErased
+from memoryhub.core.log.read import StoredEvent, entity_of
 from memoryhub.core.models import Quarantine
 from memoryhub.core.schemas import EventRefs, Payload
 from memoryhub.core.stores import rows
@@ -86,3 +87,10 @@ def quarantine_marks(ids: Iterable[int]) -> dict[int, str]:
 def outside_quarantine(found: Q, field: str = "pk") -> Q:
     """Exclude quarantined rows; ``field`` holds the entity's id."""
     return found.exclude(**{f"{field}__in": Quarantine.objects.values("id")})
+
+
+def quarantine_notes(events: Sequence[StoredEvent]) -> dict[int, str]:
+    """Map the positions of quarantined events to the note shown in place of their title."""
+    marks = quarantine_marks({id_ for event in events for id_ in (event.position, entity_of(event))})
+    notes = {event.position: marks.get(entity_of(event)) or marks.get(event.position) for event in events}
+    return {position: f"({mark})" for position, mark in notes.items() if mark}

@@ -1,59 +1,175 @@
+"""Read the log of the current store: events by stream, session, turn, type and window; its head and erasures.
+
+``events()`` is all events; each method of ``EventQuerySet`` narrows them and returns a query set of Django's, in the
+order of the log, so ``last()`` is the newest. Outside ``core``, nothing else selects from the log's table.
+"""
+
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
-from django.db.models import QuerySet
+from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
+from django.db.models.expressions import RawSQL
 
-from memoryhub.core.events.event_types import event_type, names_where, quoted
+from memoryhub.core.events.event_types import EventType, event_type, names_where, quoted
 from memoryhub.core.events.projection import Event, read_models
 from memoryhub.core.fields import PositionField
 from memoryhub.core.log.digests import GENESIS, HEADER, canonical_json
 from memoryhub.core.models import RawEvent
 from memoryhub.core.schemas import STORED
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import NOT_INDEXED
+from memoryhub.core.stores.dialect import IDS, NOT_INDEXED, TEXTS, json_list
+from memoryhub.core.stores.routing import require_current_alias
+from memoryhub.core.text import first_line
 
 _BATCH = 1000
 
+# A row of the log, with all its columns
+StoredEvent = RawEvent
 
-# A part of the log. All given conditions must match.
-@dataclass(frozen=True, slots=True)
-class ReplayWindow:
-    stream_id: str = ""
-    session_id: str = ""
-    turn_id: str = ""
-    # Any of these.
-    event_types: tuple[str, ...] = ()
-    # ISO 8601, inclusive.
-    since: str = ""
-    # ISO 8601, exclusive.
-    until: str = ""
-    # Exclusive.
-    after: int = 0
-    # Inclusive.
-    up_to: int | None = None
-    limit: int | None = None
 
-    def events(self) -> QuerySet[RawEvent]:
-        return self.matching().order_by("position")[: self.limit]
+class EventQuerySet(QuerySet[StoredEvent, StoredEvent]):
+    def at(self, positions: Iterable[int]) -> Self:
+        """Events at any number of positions."""
+        return self.filter(position__in=_listed(IDS, positions))
 
-    def matching(self) -> QuerySet[RawEvent]:
-        wanted = {
-            "stream_id": self.stream_id,
-            "session_id": self.session_id,
-            "turn_id": self.turn_id,
-            "event_type__in": self.event_types,
-            "occurred_at__gte": self.since,
-            "occurred_at__lt": self.until,
-        }
-        found = RawEvent.objects.filter(
-            position__gt=self.after, **{key: value for key, value in wanted.items() if value}
-        )
-        return found if self.up_to is None else found.filter(position__lte=self.up_to)
+    def of_stream(self, *streams: str) -> Self:
+        """Events of any of the streams, such as ``memory:412``."""
+        return self._of_any("stream_id", streams)
+
+    def of_session(self, *session_ids: str) -> Self:
+        return self._of_any("session_id", session_ids)
+
+    def of_turn(self, session_id: str, turn_id: str) -> Self:
+        return self.filter(session_id=session_id, turn_id=turn_id)
+
+    def of_type(self, *types: EventType[Any] | str) -> Self:
+        """Events of any of the types, or of their names."""
+        return self._of_any("event_type", [of if isinstance(of, str) else of.name for of in types])
+
+    def with_key(self, *keys: str) -> Self:
+        """Events that were appended under any of the idempotency keys."""
+        return self._of_any("idempotency_key", keys)
+
+    def window(self, *, after: int = 0, up_to: int | None = None, since: str = "", until: str = "") -> Self:
+        """Events in a range.
+
+        Args:
+            after: the position before the first.
+            up_to: the last position.
+            since: the earliest time, in ISO 8601 as in the log.
+            until: the time before which they are.
+        """
+        conditions = Q(position__gt=after)
+        if up_to is not None:
+            conditions &= Q(position__lte=up_to)
+        if since:
+            conditions &= Q(occurred_at__gte=since)
+        if until:
+            conditions &= Q(occurred_at__lt=until)
+        return self.filter(conditions)
+
+    def readable(self) -> Self:
+        """Events whose payload was not erased."""
+        return self.filter(payload_json__isnull=False)
+
+    def payloads(self) -> dict[int, dict[str, Any]]:
+        """Return the payloads that were not erased, as JSON data by position."""
+        texts = self.readable().values_list("position", "payload_json")
+        return {position: json.loads(text or "{}") for position, text in texts}
+
+    def count_by_type(self) -> dict[str, int]:
+        """Return the number of events of each type, in the order of their names."""
+        counts = self.order_by("event_type").values_list("event_type").annotate(Count("position"))
+        return dict(counts)
+
+    def positions(self) -> list[int]:
+        return list(self.values_list("position", flat=True))
+
+    def _of_any(self, column: str, values: Iterable[str]) -> Self:
+        listed = list(values)
+        if len(listed) == 1:
+            return self.filter(**{column: listed[0]})
+        return self.filter(**{f"{column}__in": _listed(TEXTS, listed)})
+
+
+def _listed(form: str, values: Iterable[int | str]) -> RawSQL:
+    # One parameter for all values: a database limits their number
+    return RawSQL(rows.rendered(form)[1:-1], [json_list(values)])  # noqa: S611 - a constant
+
+
+def events() -> EventQuerySet:
+    """Return all events of the current store, in the order of the log."""
+    return EventQuerySet(RawEvent, using=require_current_alias()).order_by("position")
+
+
+def event_column(column: str, *, at: str = "id") -> Subquery:
+    """Return a column of the event at the position in a model's field ``at``, for ``annotate`` and ``filter``."""
+    return Subquery(events().filter(position=OuterRef(at)).order_by().values(column)[:1])
+
+
+def replay(selection: EventQuerySet) -> Iterator[str]:
+    """Yield one line of canonical JSON per event: the same bytes on every run."""
+    for event in selection.iterator(_BATCH):
+        yield canonical_json(described(event))
+
+
+def described(row: RawEvent) -> dict[str, Any]:
+    payload = None if row.payload_json is None else json.loads(row.payload_json)
+    values = {name: getattr(row, name) for name in (*HEADER, "payload_digest", "chain_digest")}
+    return dict(sorted({**values, "payload": payload}.items()))
+
+
+class EventColumns(Protocol):
+    """An event with all columns of the log as attributes, from wherever it was read."""
+
+    @property
+    def position(self) -> int: ...
+    @property
+    def chain_digest(self) -> str: ...
+
+
+def event_of(row: EventColumns) -> Event[Any]:
+    return _event(tuple(getattr(row, name) for name in _COLUMNS))
+
+
+def read_all(*, after: int = 0) -> Iterator[Event[Any]]:
+    """Yield all events after a position at half the cost of ``read``."""
+    while batch := rows.fetch(_READ_NEXT, [after, _BATCH]):
+        yield from map(_event, batch)
+        after = batch[-1][0]
+
+
+_COLUMNS = (
+    "position event_id event_type event_version stream_id stream_seq session_id turn_id actor source occurred_at "
+    "payload_json"
+).split()
+_READ_NEXT = f"SELECT {', '.join(_COLUMNS)} FROM raw_events WHERE position > %s ORDER BY position LIMIT %s"
+
+
+def _event(row: tuple[Any, ...]) -> Event[Any]:
+    position, event_id, name, version, stream, seq, session, turn, actor, source, occurred, payload_json = row
+    kind = event_type(name)
+    if kind is None:
+        raise LookupError(f"event #{position} is of type {name!r}, which this version does not know")
+    payload = None if payload_json is None else kind.schema.model_validate_json(payload_json, context=STORED)
+    return Event(
+        position,
+        event_id,
+        name,
+        version,
+        stream,
+        seq,
+        session,
+        turn,
+        actor,
+        source,
+        occurred,
+        payload,
+    )
 
 
 def head(database: str = "main") -> tuple[int, str]:
@@ -107,68 +223,38 @@ def _types_that_remove_text() -> str:
     return quoted(names_where(lambda event_type: event_type.removes_text))
 
 
-def read(window: ReplayWindow) -> Iterator[Event[Any]]:
-    """Yield events with their payloads in the current schema version; ``payload`` is None once erased."""
-    for row in window.events().iterator(_BATCH):
-        yield event_of(row)
-
-
-class StoredEvent(Protocol):
-    """An event with all columns of the log as attributes, from wherever it was read."""
-
-    @property
-    def position(self) -> int: ...
-    @property
-    def chain_digest(self) -> str: ...
-
-
-def event_of(row: StoredEvent) -> Event[Any]:
-    return _event(tuple(getattr(row, name) for name in _COLUMNS))
-
-
-def read_all(*, after: int = 0) -> Iterator[Event[Any]]:
-    """Yield all events after a position at half the cost of ``read``."""
-    while batch := rows.fetch(_READ_NEXT, [after, _BATCH]):
-        yield from map(_event, batch)
-        after = batch[-1][0]
-
-
-_COLUMNS = (
-    "position event_id event_type event_version stream_id stream_seq session_id turn_id actor source occurred_at "
-    "payload_json"
+# Payload fields that describe what an event is about, the best first.
+_TITLE_FIELDS = (
+    "title purpose content message command path tool subject phase description summary outcome reason detail turn_id "
+    "sha name relation type"
 ).split()
-_READ_NEXT = f"SELECT {', '.join(_COLUMNS)} FROM raw_events WHERE position > %s ORDER BY position LIMIT %s"
 
 
-def _event(row: tuple[Any, ...]) -> Event[Any]:
-    position, event_id, name, version, stream, seq, session, turn, actor, source, occurred, payload_json = row
-    kind = event_type(name)
-    if kind is None:
-        raise LookupError(f"event #{position} is of type {name!r}, which this version does not know")
-    payload = None if payload_json is None else kind.schema.model_validate_json(payload_json, context=STORED)
-    return Event(
-        position,
-        event_id,
-        name,
-        version,
-        stream,
-        seq,
-        session,
-        turn,
-        actor,
-        source,
-        occurred,
-        payload,
-    )
+def timeline_entry(event: RawEvent, title: str | None = None) -> dict[str, Any]:
+    return {
+        "position": event.position,
+        "type": event.event_type,
+        "id": entity_of(event),
+        "title": title or main_text(json.loads(event.payload_json or "{}")),
+        "occurred_at": event.occurred_at,
+        "actor": event.actor,
+        "source": event.source,
+        "session_id": event.session_id,
+        "turn_id": event.turn_id,
+    }
 
 
-def replay(window: ReplayWindow) -> Iterator[str]:
-    """Yield one line of canonical JSON per event: the same bytes on every run."""
-    for row in window.events().iterator(_BATCH):
-        yield canonical_json(described(row))
+def entity_of(event: RawEvent) -> int:
+    """Return the id of the entity that the event is about, or the event's own position."""
+    return entity_of_stream(event.stream_id, event.position)
 
 
-def described(row: RawEvent) -> dict[str, Any]:
-    payload = None if row.payload_json is None else json.loads(row.payload_json)
-    values = {name: getattr(row, name) for name in (*HEADER, "payload_digest", "chain_digest")}
-    return dict(sorted({**values, "payload": payload}.items()))
+def entity_of_stream(stream: str, position: int) -> int:
+    """Return the id of a stream's entity, or the position of its event if it has none."""
+    _, _, tail = stream.partition(":")
+    return int(tail) if tail.isdigit() else position
+
+
+def main_text(payload: Mapping[str, Any]) -> str:
+    texts = (payload.get(name) for name in _TITLE_FIELDS)
+    return first_line(next((text for text in texts if text and isinstance(text, str)), ""))

@@ -1,4 +1,4 @@
-"""Apply the log again: rebuild the read models, compare them with it, or build a new store from a damaged one (decisions 29 and 32)."""
+"""Apply the log again: rebuild the read models, compare them, or build a new store (decisions 29 and 32)."""
 
 from __future__ import annotations
 

@@ -6,21 +6,83 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import datetime
 
 from memoryhub.core import clock
 from memoryhub.core.backends.selected import stores, views
-from memoryhub.core.errors import Locked
+from memoryhub.core.errors import Locked, NotFound
 from memoryhub.core.log.copy import follow
 from memoryhub.core.log.digests import GENESIS
-from memoryhub.core.log.read import digest_at, last_erasure
-from memoryhub.core.stores import schema
-from memoryhub.core.stores.store import Scope, StoreId, current_store
+from memoryhub.core.log.read import digest_at, head, last_erasure
+from memoryhub.core.stores import rows, schema
+from memoryhub.core.stores.dialect import unindexed
+from memoryhub.core.stores.store import Scope, StoreId, current_store, use_store
 from memoryhub.core.stores.store_id import key_of
 
 # Views per store; the least recently used one is removed first.
 KEPT = 4
 
 _ATTEMPTS = 3
+
+
+@contextmanager
+def as_of(moment: int | datetime) -> Iterator[int]:
+    """Make the current store a view of itself at a position or time; yield the position.
+
+    Raises:
+        NotFound: the log does not reach that position.
+        Locked: events were erased repeatedly while the view was built.
+    """
+    position, store = position_at(moment), viewed_store()
+    with use_store(view_at(position)):
+        views.forbid_writes()
+        token = _viewed.set(store)
+        try:
+            yield position
+        finally:
+            _viewed.reset(token)
+
+
+_viewed: ContextVar[StoreId | None] = ContextVar("viewed_store", default=None)
+
+
+def viewed_store() -> StoreId:
+    """Return the current store, or the store that the current view was built from."""
+    return _viewed.get() or current_store()
+
+
+def position_at(moment: int | datetime) -> int:
+    if isinstance(moment, datetime):
+        return _position_at_time(clock.to_text(moment))
+    last, _ = head()
+    if not 0 <= moment <= last:
+        raise NotFound(f"there is no position {moment}; the log ends at #{last}", head=last)
+    return moment
+
+
+# SQLite would walk along the positions from the first
+_ENDS = (
+    "SELECT (SELECT max(position) FROM raw_events WHERE occurred_at <= %s), "
+    f"(SELECT min({unindexed('position')}) FROM raw_events WHERE occurred_at > %s)"
+)
+# The position that divides events up to a time from later ones with the fewest on the wrong side, among those that a
+# clock which was set back or ahead has put there. Times after the present are wrong, and count for neither side.
+_DIVIDING = (
+    "SELECT position, balance FROM (SELECT position, sum(CASE WHEN occurred_at <= %s THEN 1 WHEN occurred_at <= %s "
+    "THEN -1 ELSE 0 END) OVER (ORDER BY position) AS balance FROM raw_events WHERE position BETWEEN %s AND %s) AS e "
+    "ORDER BY balance DESC, position DESC LIMIT 1"
+)
+
+
+def _position_at_time(moment: str) -> int:
+    last, later = rows.fetch(_ENDS, [moment, moment])[0]
+    if last is None or later is None or later > last:
+        return last or 0
+    position, balance = rows.fetch(_DIVIDING, [moment, clock.to_text(clock.now()), later, last])[0]
+    return int(position if balance >= 0 else later - 1)
 
 
 def view_at(position: int) -> StoreId:

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.apps import apps
 from django.db import transaction
@@ -18,9 +18,6 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.stores.routing import STORE_APPS, current_alias
-
-if TYPE_CHECKING:
-    from django.db.migrations.loader import MigrationLoader
 
 META_COLUMNS = ("key", "value")
 
@@ -96,7 +93,7 @@ def migrate(connection: BaseDatabaseWrapper, *, before: Callable[[], object] = l
     """Migrate the store to this version; ``before`` is called first, unless the store cannot be migrated.
 
     Raises:
-        Unavailable: a newer version has migrated this store already.
+        Unavailable: a newer version has migrated this store already, or the last that did is too old.
     """
     from django.db.migrations.executor import MigrationExecutor
 
@@ -104,8 +101,8 @@ def migrate(connection: BaseDatabaseWrapper, *, before: Callable[[], object] = l
         if action == "apply_success":  # PostgreSQL alters no table with constraints that are still to be checked
             connection.check_constraints()
 
+    refuse_other_versions(connection, STORE_APPS)
     executor = MigrationExecutor(connection, check_constraints)
-    _refuse_newer(executor.loader)
     before()
     with migrating(connection):
         executor.migrate([node for node in executor.loader.graph.leaf_nodes() if node[0] in STORE_APPS])
@@ -122,11 +119,28 @@ def migrating(connection: BaseDatabaseWrapper) -> Iterator[None]:
         yield
 
 
-def _refuse_newer(loader: MigrationLoader) -> None:
-    known = set(loader.graph.nodes)
-    newer = sorted(
-        f"{app}.{name}" for app, name in loader.applied_migrations if app in STORE_APPS and (app, name) not in known
-    )
+def refuse_other_versions(connection: BaseDatabaseWrapper, app_labels: Collection[str]) -> None:
+    """Refuse a database whose migrations of these apps this version does not have, or that stopped among replaced ones.
+
+    Raises:
+        Unavailable: with the versions that can open it.
+    """
+    from django.db.migrations.loader import MigrationLoader
+    from django.db.migrations.recorder import MigrationRecorder
+
+    loader = MigrationLoader(None)
+    applied = {node for node in MigrationRecorder(connection).applied_migrations() if node[0] in app_labels}
+    # Django takes a squashed migration as applied if all that it replaces are, and loses the model if only some are.
+    for squashed in loader.replacements.values():
+        unapplied = set(squashed.replaces) - applied
+        if unapplied and applied.intersection(squashed.replaces):
+            app, name = min(unapplied)
+            raise Unavailable(
+                f"memory database unavailable: it was last opened by a Memory Hub that is too old (it lacks "
+                f"{app}.{name}); open it once with a version from between, then with this one"
+            )
+    replaced = {node for squashed in loader.replacements.values() for node in squashed.replaces}
+    newer = sorted(f"{app}.{name}" for app, name in applied - replaced - set(loader.graph.nodes))
     if newer:
         raise Unavailable(
             f"memory database unavailable: it was written by a newer Memory Hub ({newer[-1]}); upgrade this one",

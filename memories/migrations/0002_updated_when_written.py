@@ -5,7 +5,7 @@ class Migration(migrations.Migration):
     """The first version of an imported memory was updated when the other tool wrote it."""
 
     dependencies = [
-        ('memories', '0010_facets_index'),
+        ('memories', '0001_squashed'),
     ]
 
     operations = [

@@ -1,4 +1,4 @@
-"""MCP tools of the registry: one for every kind and verb."""
+"""MCP tools of the kinds whose titles are unique: one for every kind and verb."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from memories.kind_tools.schemas import KIND_TOOLS, KindTools, NamedMemoryList
+from memories.kind_tools.service import (
+    add_entry,
+    deactivate_entry,
+    entry_history,
+    find_entry,
+    list_entries,
+    update_entry,
+)
 from memories.present import entry_line, memory_text, version_text, write_text
 from memories.schemas import WriteResult
-from memories.schemas.registry import REGISTRY, EntryList, RegistryKind
-from memories.selectors.registry import entry_history, find_entry, list_entries
-from memories.services.deletion import add_entry, deactivate_entry, update_entry
 from memoryhub.core.paging import as_lines
 from memoryhub.core.schemas import Command, Paging
 from memoryhub.core.tools import Answer, Tool, ToolGroup, listed, register_tools
@@ -20,13 +26,13 @@ from memoryhub.core.tools import Answer, Tool, ToolGroup, listed, register_tools
 class Verb:
     name: str
     description: str
-    answer: Callable[[RegistryKind, Any], Answer]
+    answer: Callable[[KindTools, Any], Answer]
     writes: bool = False
 
-    def tool(self, entries: RegistryKind) -> Tool:
+    def tool(self, entries: KindTools) -> Tool:
         name = f"{entries.kind}_{self.name}"
         kind = entries.declared
-        words = {"noun": entries.entry.noun, "plural": kind.plural.lower(), "name": entries.entry.name}
+        words = {"noun": entries.words.noun, "plural": kind.plural.lower(), "name": entries.words.name}
         order = ", by priority" if kind.order == "priority" else ""
         schema: type[Command] = getattr(entries, self.name)
         return Tool(
@@ -45,35 +51,35 @@ def _written(result: WriteResult) -> Answer:
     return Answer(write_text(result), result.model_dump(mode="json"))
 
 
-def _add(entries: RegistryKind, command: Any) -> Answer:
+def _add(entries: KindTools, command: Any) -> Answer:
     return _written(add_entry(command=entries.write(command), scope_id=command.scope_id))
 
 
-def _update(entries: RegistryKind, command: Any) -> Answer:
+def _update(entries: KindTools, command: Any) -> Answer:
     changes = entries.changes(command)
     entry = entries.reference(command)
     return _written(update_entry(kind=entries.kind, entry=entry, changes=changes, author=command.author))
 
 
-def _get(entries: RegistryKind, command: Any) -> Answer:
-    found = find_entry(kind=entries.kind, entry=entries.reference(command))
-    return Answer(memory_text(found), found)
+def _get(entries: KindTools, command: Any) -> Answer:
+    memory = find_entry(kind=entries.kind, entry=entries.reference(command))
+    return Answer(memory_text(memory), memory)
 
 
-def _list(entries: RegistryKind, command: Any) -> Answer:
-    filters = EntryList.model_validate(command.model_dump(exclude_none=True))
+def _list(entries: KindTools, command: Any) -> Answer:
+    filters = NamedMemoryList.model_validate(command.model_dump(exclude_none=True))
     return listed(
-        list_entries(kind=entries.kind, command=filters), entry_line, none=f"no {entries.entry.noun} here matches"
+        list_entries(kind=entries.kind, command=filters), entry_line, none=f"no {entries.words.noun} here matches"
     )
 
 
-def _history(entries: RegistryKind, command: Any) -> Answer:
+def _history(entries: KindTools, command: Any) -> Answer:
     paging = Paging(**command.model_dump(include=set(Paging.model_fields)))
     listing = entry_history(kind=entries.kind, entry=entries.reference(command), paging=paging)
     return Answer(as_lines(listing, version_text, none="no version"), listing.model_dump(mode="json"))
 
 
-def _deactivate(entries: RegistryKind, command: Any) -> Answer:
+def _deactivate(entries: KindTools, command: Any) -> Answer:
     result = deactivate_entry(
         kind=entries.kind,
         entry=entries.reference(command),
@@ -96,4 +102,4 @@ VERBS = (
     ),
 )
 
-register_tools(*(verb.tool(entries) for entries in REGISTRY for verb in VERBS))
+register_tools(*(verb.tool(entries) for entries in KIND_TOOLS for verb in VERBS))

@@ -1,4 +1,4 @@
-"""Arguments of the registry's tools, built from the attributes of each kind whose titles are unique."""
+"""Arguments of the tools of each kind whose titles are unique, built from its attributes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from memories.models import MemoryKind, MemoryScope
 from memories.schemas.memories import Content, IfExists, MemoryWrite, Tags, Title, TypeName
-from memoryhub.core.kinds import KINDS, Entry, Kind
+from memoryhub.core.kinds import KINDS, Kind, ToolNames
 from memoryhub.core.schemas import (
     MAX_AUTHOR,
     Command,
@@ -59,8 +59,8 @@ _OLD_NAMES = {
 }
 
 
-class EntryList(Paging):
-    """List entries of the registry."""
+class NamedMemoryList(Paging):
+    """List memories of a kind."""
 
     category: str = ""
     tags: list[str] = Field(default_factory=list)
@@ -71,8 +71,8 @@ class EntryList(Paging):
     cursor: str | None = None
 
 
-class EntryRef(Command):
-    """Reference to an entry of the registry: an id, or a name in a scope."""
+class NamedMemory(Command):
+    """A memory of a kind: an id, or a name in a scope."""
 
     id: EntityId | None = None
     name: str | None = Field(None, max_length=300)
@@ -83,31 +83,31 @@ class EntryRef(Command):
 
 
 @dataclass(frozen=True)
-class RegistryKind:
-    """A kind of entry and the schemas of its tools."""
+class KindTools:
+    """A kind and the schemas of its tools."""
 
     kind: MemoryKind
     declared: Kind
-    entry: Entry
+    words: ToolNames
 
     @property
     def renamed(self) -> Mapping[str, str]:
-        name, text = self.entry.name, self.entry.text
-        others = {"title", "name", "content", "description"} - {name, text}
+        name, text = self.words.name, self.words.text
+        unused = {"title", "name", "content", "description"} - {name, text}
         synonyms = {"title": name, "name": name, "content": text, "description": text}
-        return {**_OLD_NAMES, f"{self.kind}_id": "id", **{other: synonyms[other] for other in sorted(others)}}
+        return {**_OLD_NAMES, f"{self.kind}_id": "id", **{other: synonyms[other] for other in sorted(unused)}}
 
     @cached_property
     def add(self) -> type[Command]:
-        fields = {name: _as_argument(field) for name, field in self._own.items()}
-        texts = {self.entry.name: (Title, ...), self.entry.text: (Content, ...)}
+        fields = {name: _as_argument(field) for name, field in self._attributes.items()}
+        texts = {self.words.name: (Title, ...), self.words.text: (Content, ...)}
         return self._model("Add", {**texts, **self._category, **fields, **_TAGS, **self._source, **_PLACE, **_AUTHOR})
 
     @cached_property
     def update(self) -> type[Command]:
-        fields = {name: _as_change(field) for name, field in self._own.items()}
+        fields = {name: _as_change(field) for name, field in self._attributes.items()}
         name = Field(None, description="which; with id: its new name")
-        texts = {self.entry.name: (Title | None, name), self.entry.text: (Content | None, None)}
+        texts = {self.words.name: (Title | None, name), self.words.text: (Content | None, None)}
         changes = {"category": (TypeName | None, None), **fields, **_TAGS, **self._source, **_CHANGE}
         return self._model("Update", {**_ID, **texts, **changes, **_NAMED, **_AUTHOR})
 
@@ -128,16 +128,16 @@ class RegistryKind:
         reason = {"reason": (str, Field("", max_length=1_000))}
         return self._model("Deactivate", {**self._which, **_NAMED, **reason, **_AUTHOR})
 
-    def reference(self, command: Command) -> EntryRef:
+    def reference(self, command: Command) -> NamedMemory:
         """Return the entry that a command refers to; a name next to an id is ignored."""
-        given = self._fields_of(command)
-        wanted = {name: value for name, value in given.items() if name in EntryRef.model_fields}
-        return EntryRef.model_validate({**wanted, "name": None if given.get("id") else given.get("title")})
+        fields = self._fields_of(command)
+        reference = {name: value for name, value in fields.items() if name in NamedMemory.model_fields}
+        return NamedMemory.model_validate({**reference, "name": None if fields.get("id") else fields.get("title")})
 
     def write(self, command: Command) -> MemoryWrite:
         """Convert the arguments of ``add``."""
-        given = {**self._changes(command), "scope": command.scope}  # type: ignore[attr-defined]
-        return MemoryWrite.model_validate({**given, "kind": self.kind, "named": True})
+        fields = {**self._changes(command), "scope": command.scope}  # type: ignore[attr-defined]
+        return MemoryWrite.model_validate({**fields, "kind": self.kind, "named": True})
 
     def changes(self, command: Command) -> dict[str, Any]:
         """Convert the arguments of ``update`` to fields of ``MemoryUpdate``."""
@@ -147,24 +147,24 @@ class RegistryKind:
         return changes
 
     def _changes(self, command: Command) -> dict[str, Any]:
-        given = self._fields_of(command)
-        attributes = {name: given.pop(name) for name in self._own if name in given}
-        changes = {name: value for name, value in given.items() if name not in EntryRef.model_fields}
+        fields = self._fields_of(command)
+        attributes = {name: fields.pop(name) for name in self._attributes if name in fields}
+        changes = {name: value for name, value in fields.items() if name not in NamedMemory.model_fields}
         return {**changes, **({"attributes": attributes} if attributes else {})}
 
     def _fields_of(self, command: Command) -> dict[str, Any]:
         """Return the given arguments under the field names of a memory."""
-        names = {self.entry.name: "title", self.entry.text: "content", "category": "type"}
-        given = command.model_dump(mode="json", exclude_unset=True, exclude_none=True)
-        return {names.get(name, name): value for name, value in given.items()}
+        names = {self.words.name: "title", self.words.text: "content", "category": "type"}
+        arguments = command.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+        return {names.get(name, name): value for name, value in arguments.items()}
 
     @property
-    def _own(self) -> Mapping[str, FieldInfo]:
+    def _attributes(self) -> Mapping[str, FieldInfo]:
         return self.declared.attributes.model_fields
 
     @property
     def _which(self) -> Fields:
-        return {**_ID, self.entry.name: (str | None, Field(None, max_length=300))}
+        return {**_ID, self.words.name: (str | None, Field(None, max_length=300))}
 
     @property
     def _category(self) -> Fields:
@@ -176,7 +176,7 @@ class RegistryKind:
     def _source(self) -> Fields:
         listed = Field(None, max_length=1_000, description="path or URL")
         hidden = Field(None, max_length=1_000, json_schema_extra=unlisted)
-        return {"source": (Line | None, listed if self.entry.lists_source else hidden)}
+        return {"source": (Line | None, listed if self.words.lists_source else hidden)}
 
     def _model(self, verb: str, fields: Fields) -> type[Command]:
         model: type[Command] = create_model(f"{self.kind.title()}{verb}", __base__=Command, **fields)
@@ -197,4 +197,4 @@ def _as_change(field: FieldInfo) -> Any:
 
 _PAGING: Fields = {name: _as_argument(field) for name, field in Paging.model_fields.items()}
 
-REGISTRY = tuple(RegistryKind(MemoryKind(kind.name), kind, kind.entry) for kind in KINDS.values() if kind.entry)
+KIND_TOOLS = tuple(KindTools(MemoryKind(kind.name), kind, kind.tools) for kind in KINDS.values() if kind.tools)
