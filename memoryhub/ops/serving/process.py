@@ -104,7 +104,9 @@ def find_running() -> Running | None:
     except FileNotFoundError:
         return None
     try:
-        return None if try_lock(descriptor) else _parse_running(os.pread(descriptor, 4096, 0))
+        if try_lock(descriptor):
+            return None
+        return _parse_running(os.pread(descriptor, 4096, 0))
     finally:
         os.close(descriptor)
 
