@@ -15,9 +15,7 @@ from django.test import SimpleTestCase
 ROOT = Path(__file__).parent.parent
 APPS = ("memoryhub", "sessions_app", "memories", "decisions", "governance")
 # Participles and pronouns fit everything, so they say nothing.
-VAGUE = frozenset(
-    "found given wanted known made shown kept taken own others left rest each done told".split()  # fmt: skip
-)
+VAGUE = frozenset("found given wanted known made shown kept taken own others left rest each done told".split())
 # What Django and the commands name alike in every module
 REPEATED_CLASSES = frozenset({"Meta", "Media", "Command", "Migration"})
 MOST_LINES = 500
@@ -77,7 +75,7 @@ class NamesTests(SimpleTestCase):
         for path, node in nodes():
             if isinstance(node, ast.ClassDef) and node.name not in REPEATED_CLASSES:
                 places[node.name].append(f"{path}:{node.lineno}")
-        self.assertEqual({name: found for name, found in places.items() if len(found) > 1}, {})
+        self.assertEqual({name: lines for name, lines in places.items() if len(lines) > 1}, {})
 
     def test_a_private_function_that_many_modules_have_says_what_it_does(self) -> None:
         modules: dict[str, set[str]] = defaultdict(set)

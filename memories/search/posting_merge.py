@@ -1,4 +1,4 @@
-"""Posting lists of the full-text index in PostgreSQL (decision 76): packed rows, the merge of new documents, a check."""
+"""Posting lists of PostgreSQL's full-text index (decision 76): packed rows, the merge of new documents, a check."""
 
 from __future__ import annotations
 

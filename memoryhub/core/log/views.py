@@ -106,7 +106,9 @@ def _make(view: StoreId, store: StoreId, prefix: str, position: int) -> bool:
 
     earlier = [(at, name) for at, name in _cached_views(store, prefix) if at <= position]
     _, nearest = max(earlier, default=(0, None))
-    return views.make_view(view, store, like=nearest, fill=lambda: follow(store, up_to=position), may_publish=is_unerased)
+    return views.make_view(
+        view, store, like=nearest, fill=lambda: follow(store, up_to=position), may_publish=is_unerased
+    )
 
 
 def _cached_views(store: StoreId, prefix: str) -> list[tuple[int, str]]:
