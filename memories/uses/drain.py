@@ -19,7 +19,6 @@ from memoryhub.core.events.event_types import Retention, define_event
 from memoryhub.core.events.projection import Event, projects
 from memoryhub.core.events.rollback import NOTHING_DEPENDS
 from memoryhub.core.file_locks import try_lock, wait_for_lock
-from memoryhub.core.models import RawEvent
 from memoryhub.core.schemas import EventRef, Payload
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
@@ -169,7 +168,7 @@ def _memories_among(ids: set[int]) -> set[int]:
 
 
 def _folded_last() -> list[str]:
-    last = RawEvent.objects.filter(event_type=MEMORIES_USED.name).order_by("-position").first()
+    last = log.events().of_type(MEMORIES_USED).last()
     return list(json.loads(last.payload_json)["files"]) if last and last.payload_json else []
 
 
