@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,13 +12,13 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from memories import scopes
-from memories.models import PROJECT, EndType, MemoryScope, MemoryVersion
+from memories.models import PROJECT, EndType, MemoryScope
 from memories.schemas.query import MemoryQuery, QueryScope, RelatedTo, RelatedType
 from memories.scopes import LIVE, Place, Sql, places_of, positions_of, store_key
 from memories.search.parsed_query import parse
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.project_settings import Ranking
-from memoryhub.core import clock, log
+from memoryhub.core import clock
 from memoryhub.core.entities import find_entities
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.log.views import viewed_store
@@ -231,10 +232,12 @@ def tags_at(end: End, position: int) -> list[str]:
     """Return the tags that a memory of the current store had at a position; other entities have none."""
     if end.type != EndType.MEMORY:
         return []
-    version = MemoryVersion.objects.filter(memory_id=end.id, id__lte=position).order_by("-id").first()
-    if version is None:
-        return []
-    payload = log.events().at([version.id]).payloads().get(version.id, {})
+    found = rows.fetch(
+        "SELECT payload_json FROM raw_events WHERE position = (SELECT max(id) FROM memories_memoryversion "
+        "WHERE memory_id = %s AND id <= %s)",
+        [end.id, position],
+    )
+    payload = json.loads(found[0][0] or "{}") if found else {}
     return sorted(set(payload.get("tags", [])))
 
 

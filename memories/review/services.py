@@ -16,6 +16,7 @@ from memories.selectors.versions import state_at
 from memories.services.revise import append_version, live_memory, refuse_taken_title, update_memory
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Forbidden, HubError, Invalid, PreconditionFailed
+from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import current_origin
 from memoryhub.core.text import flat
 
@@ -35,7 +36,7 @@ def result_of(memory: Memory, payload: MemoryReviewed, redactions: Sequence[str]
     )
 
 
-def result_of_event(event: log.StoredEvent) -> ReviewResult:
+def result_of_event(event: RawEvent) -> ReviewResult:
     """Return the answer to a repeated call with the same idempotency key."""
     payload = MemoryReviewed.model_validate(json.loads(event.payload_json or "{}"))
     return result_of(find_memory(payload.memory_id), payload)

@@ -8,11 +8,11 @@ from typing import Any
 
 from memories.events import MEMORY_REVISED, MEMORY_WRITTEN, MemoryState
 from memories.uses.events import Use
-from memoryhub.core import clock, log
+from memoryhub.core import clock
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.events.projection import Event, projects
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, ORDERED_JOIN, greatest, int_entries
+from memoryhub.core.stores.dialect import IDS, ORDERED_JOIN, greatest, int_entries, json_text, unindexed
 from sessions_app.events import SESSION_ENDED, SessionEnded
 from sessions_app.events.client import ASSISTANT_MESSAGE, Message
 
@@ -118,14 +118,17 @@ def _of_message(payload: Message) -> tuple[str, ...]:
 
 def cite_again(stream: str) -> None:
     # A message cannot cite what was written after it
-    # Types are not compared in SQL: SQLite would take the index on them, which is slower here than the one on streams
-    types = dict(log.events().of_stream(stream).values_list("position", "event_type"))
-    messages = [position for position, event_type in types.items() if event_type == ASSISTANT_MESSAGE.name]
-    for event in log.events().at(messages).readable():
-        content = json.loads(event.payload_json or "")["content"]
-        earlier = {memory_id for memory_id in named_in(content) if memory_id < event.position}
+    for position, occurred_at, content in rows.fetch(_MESSAGES_LEFT, [ASSISTANT_MESSAGE.name, stream]):
+        earlier = {memory_id for memory_id in named_in(content) if memory_id < position}
         if earlier:
-            cite(earlier, by=stream, at=clock.from_text(event.occurred_at))
+            cite(earlier, by=stream, at=clock.from_text(occurred_at))
+
+
+# The unary plus keeps SQLite from the index on event_type, which is slower here than the one on stream_id
+_MESSAGES_LEFT = (
+    f"SELECT position, occurred_at, {json_text('payload_json', 'content')} FROM raw_events "
+    f"WHERE {unindexed('event_type')} = %s AND stream_id = %s AND payload_json IS NOT NULL ORDER BY position"
+)
 
 
 define_citing(MEMORY_WRITTEN, _of_memory)

@@ -19,6 +19,7 @@ from memoryhub.core.events.event_types import Retention, define_event
 from memoryhub.core.events.projection import Event, projects
 from memoryhub.core.events.rollback import NOTHING_DEPENDS
 from memoryhub.core.file_locks import try_lock, wait_for_lock
+from memoryhub.core.models import RawEvent
 from memoryhub.core.schemas import EventRef, Payload
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
@@ -168,7 +169,7 @@ def _memories_among(ids: set[int]) -> set[int]:
 
 
 def _folded_last() -> list[str]:
-    last = log.events().of_type(MEMORIES_USED).last()
+    last = RawEvent.objects.filter(event_type=MEMORIES_USED.name).order_by("-position").first()
     return list(json.loads(last.payload_json)["files"]) if last and last.payload_json else []
 
 

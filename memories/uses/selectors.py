@@ -11,7 +11,7 @@ from memories.models import IGNORED_AFTER, MemoryUse
 from memories.uses.events import MEMORIES_USED, Use
 from memories.uses.notes import waiting_notes
 from memoryhub.config.current_settings import project_settings
-from memoryhub.core import log
+from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
 from memoryhub.core.stores.store import current_store
@@ -56,9 +56,10 @@ def ids_read_in(sessions: Mapping[int, str], *, most: int = _FOLDED) -> dict[int
     for note in waiting_notes(current_store()):
         if note.use is not Use.GIVEN and note.session in by_name:
             read[by_name[note.session]].update(note.ids)
-    folded = log.events().of_type(MEMORIES_USED).readable().window(after=min(sessions, default=0))
-    for payload in folded[:most].payloads().values():
-        for session, ids in payload.get("sessions", {}).items():
+    folded = RawEvent.objects.filter(event_type=MEMORIES_USED.name, payload_json__isnull=False)
+    folded = folded.filter(position__gt=min(sessions, default=0)).order_by("position")
+    for payload in folded.values_list("payload_json", flat=True)[:most]:
+        for session, ids in json.loads(payload or "{}").get("sessions", {}).items():
             if int(session) in read:
                 read[int(session)].update(ids)
     return read

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,11 +14,11 @@ from typing import NamedTuple
 from memories.duplicates import ALIKE, LEAST_WORDS, rare_pairs, share_of, words_of
 from memories.worth.schemas import HeldOut, Measure, Reading
 from memoryhub.config.current_settings import project_settings
-from memoryhub.core import log
-from memoryhub.core.events.event_types import Speech, names_of_speech
-from memoryhub.core.log.quarantine import outside_quarantine
+from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
+from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.stores import rows
-from sessions_app.models import Session, SessionStatus
+from memoryhub.core.stores.dialect import json_text
+from sessions_app.models import SessionStatus
 
 # Ended sessions that each group needs before their difference is judged
 LEAST_SESSIONS = 20
@@ -28,7 +27,21 @@ _MOST_PROMPTS, _PROMPT_CHARS = 3_000, 1_000
 # Latest prompts with a word that are compared with another one
 _COMPARED = 20
 
+# Sessions that were assigned to a group
+_ASSIGNED = (
+    f"SELECT s.id, s.session_id, s.status, {json_text('e.payload_json', 'held_out')} AS held_out "
+    "FROM sessions_app_session s JOIN raw_events e ON e.position = s.id "
+    f"WHERE s.started_at >= %s AND s.id {OUTSIDE} AND {json_text('e.payload_json', 'held_out')} IS NOT NULL"
+)
+_PROMPTS = (
+    f"SELECT position, session_id, substr({json_text('payload_json', 'content')}, 1, {_PROMPT_CHARS}) FROM raw_events "
+    "WHERE event_type IN ({types}) AND payload_json IS NOT NULL "
+    f"AND position {OUTSIDE} ORDER BY position DESC LIMIT {_MOST_PROMPTS}"
+)
 _TURNS = "SELECT session_id, count(*) FROM sessions_app_turn WHERE id >= %s GROUP BY session_id"
+
+# SQLite reads a boolean in JSON as a number, PostgreSQL as text
+_HELD = {1: True, 0: False, "true": True, "false": False}
 
 # How a prompt begins that corrects the agent: English, German, French, Spanish. Conservative: a correction in other
 # words is missed, in both groups alike.
@@ -76,7 +89,7 @@ def is_correction(prompt: str) -> bool:
 def compare_sessions(since: datetime) -> HeldOut:
     """Compare the sessions that began since a time and were assigned to a group."""
     report = HeldOut(percent=project_settings().held_out_percent, least=LEAST_SESSIONS)
-    assigned = _assigned_sessions(since)
+    assigned = rows.fetch(_ASSIGNED, [rows.time_value(since)])
     if not assigned:
         return report
     prompts = _prompts()
@@ -84,40 +97,23 @@ def compare_sessions(since: datetime) -> HeldOut:
     ended = (SessionStatus.COMPLETED, SessionStatus.DISCARDED)
     prompted = {prompt.session for prompt in prompts}
     compared = {
-        session.session_id: held_out
-        for session, held_out in assigned
-        if session.status in ended and session.id >= first and session.session_id in prompted
+        name: _HELD[held] for at, name, status, held in assigned if status in ended and at >= first and name in prompted
     }
-    earliest = min(session.id for session, _ in assigned)
-    groups = _groups(compared, prompts, dict(rows.fetch(_TURNS, [earliest])))
+    groups = _groups(compared, prompts, dict(rows.fetch(_TURNS, [min(at for at, *_ in assigned)])))
     out, given = groups[True], groups[False]
     return report.model_copy(
         update={
             "held_out": len(out.turns),
             "given": len(given.turns),
-            "active": sum(session.status not in ended for session, _ in assigned),
+            "active": sum(status not in ended for _, _, status, _ in assigned),
             "measures": [_measure(name, getattr(out, name), getattr(given, name)) for name in _MEASURES],
         }
     )
 
 
-def _assigned_sessions(since: datetime) -> list[tuple[Session, bool]]:
-    sessions = outside_quarantine(Session.objects.filter(started_at__gte=since))
-    starts = log.events().at(sessions.values_list("id", flat=True)).payloads()
-    return [
-        (session, starts[session.id]["held_out"])
-        for session in sessions
-        if starts.get(session.id, {}).get("held_out") is not None
-    ]
-
-
 def _prompts() -> list[SessionPrompt]:
-    prompts = outside_quarantine(log.events().of_type(*names_of_speech(Speech.PROMPT)).readable())
-    newest = prompts.order_by("-position").values_list("position", "session_id", "payload_json")[:_MOST_PROMPTS]
-    return [
-        SessionPrompt(position, session, json.loads(payload or "")["content"][:_PROMPT_CHARS])
-        for position, session, payload in reversed(newest)
-    ]
+    found = rows.fetch(_PROMPTS.format(types=quoted(names_of_speech(Speech.PROMPT))))
+    return [SessionPrompt(position, session, text or "") for position, session, text in reversed(found)]
 
 
 def _groups(
