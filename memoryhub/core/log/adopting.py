@@ -180,8 +180,9 @@ def append_copy(
 
 
 def _free_key(key: str | None, head: Head) -> str | None:
-    is_taken = bool(key and head.start and rows.fetch(KEY_TAKEN, [key]))
-    return checked_name("idempotency_key", key, allowed="") if key and not is_taken else None
+    if not key or (head.start and rows.fetch(KEY_TAKEN, [key])):
+        return None
+    return checked_name("idempotency_key", key, allowed="")
 
 
 def _copied(draft: Draft[P] | EventType[P], header: CopiedHeader, position: int) -> Event[P]:
