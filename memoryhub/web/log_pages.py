@@ -23,7 +23,7 @@ _MAX_PAYLOAD = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ReplayedLink:
     """One event of the window and its link to the previous event."""
 
     entry: TimelineItem
@@ -62,9 +62,11 @@ def _number(typed: str) -> int:
     return int(typed) if typed.isascii() and typed.isdecimal() and len(typed) <= 18 else 1
 
 
-def _links(events: list[log.StoredEvent], position: int) -> list[Link]:
+def _links(events: list[log.StoredEvent], position: int) -> list[ReplayedLink]:
     flaws = check_links(first=events[0].position, last=events[-1].position) if events else {}
-    return [Link(entry, flaws.get(entry.position, ""), entry.position == position) for entry in entries_of(events)]
+    return [
+        ReplayedLink(entry, flaws.get(entry.position, ""), entry.position == position) for entry in entries_of(events)
+    ]
 
 
 def _payload(event: log.StoredEvent) -> str | None:

@@ -18,7 +18,7 @@ from memoryhub.core.counters import metrics_folder, read_sums
 from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.file_locks import try_lock
-from memoryhub.core.home_database import record, recorded, remember, require_own, display_url
+from memoryhub.core.home_database import display_url, record, recorded, remember, require_own
 from memoryhub.core.secret_files import MIN_LENGTH, SECRET_FILES, read_or_create_secret, secret_matches
 from memoryhub.env import DATABASE_VARIABLE, DatabaseUrlError, configured_database_url
 from tests.forks import Fork

@@ -202,7 +202,7 @@ class AnswerTests(TestCase):
         self.same(lambda index: [index.count(words[0], most=count) for count in (most, None)])
         self.same(lambda index: index.counts(words, most=20))
         self.same(lambda index: index.matches(words, [*ids, -1]))
-        self.same(lambda index: [index.known(words), index.lacks_newest()])
+        self.same(lambda index: [index.existing(words), index.lacks_newest()])
         plain = [word.rstrip("*") for word in words]
         groups = [group for group in (plain[:2], plain[1:], plain[-1:]) if group]
         pairs = ((ours, postings), (theirs, fts5))

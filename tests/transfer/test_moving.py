@@ -31,7 +31,7 @@ from memoryhub import env
 from memoryhub.core import log
 from memoryhub.core.backends.selected import places, stores
 from memoryhub.core.errors import Conflict, HubError, Locked, Moved, NotFound
-from memoryhub.core.home_database import recorded, display_url
+from memoryhub.core.home_database import display_url, recorded
 from memoryhub.core.stores.store import list_projects, project_store
 from memoryhub.ops import hub_tables
 from memoryhub.ops.backups.restoring import restore

@@ -25,7 +25,7 @@ from memoryhub.core.stores.store import StoreId, current_store
 logger = logging.getLogger(__name__)
 
 read_anchor = anchors.read
-known_anchors = anchors.known
+known_anchors = anchors.acknowledged
 
 
 def anchor_problem(end: tuple[int, str] | None = None, *, of: StoreId | None = None) -> str:

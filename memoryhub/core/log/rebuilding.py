@@ -190,7 +190,7 @@ def _compare_whole(progress: Progress) -> Comparison:
 
 
 def _recorded(model: type[models.Model]) -> Difference:
-    return Difference(model._meta.db_table, *differences.recorded(model, shown=_SHOWN), is_table=True)
+    return Difference(model._meta.db_table, *differences.recorded(model, limit=_SHOWN), is_table=True)
 
 
 def _index_differences(sample: list[int] | None) -> Iterator[Difference]:

@@ -42,10 +42,15 @@ def _state_lines(state: HubState) -> list[str]:
 
 
 def _team(team: TeamState) -> str:
-    refused = f", {team.refused} were refused" if team.refused else ""
-    problem = f"; since {team.since}: {team.problem}" if team.problem else ""
-    return f"{team.project} at {team.url}: {counted(team.waiting, 'hook event')} waiting{refused}{problem}"
+    line = f"{team.project} at {team.url}: {counted(team.waiting, 'hook event')} waiting"
+    if team.refused:
+        line += f", {team.refused} were refused"
+    if team.problem:
+        line += f"; since {team.since}: {team.problem}"
+    return line
 
 
 def _client(client: ConnectedClient) -> str:
-    return f"{client.name}, project {client.project}" if client.name else f"process {client.pid}, no call yet"
+    if client.name:
+        return f"{client.name}, project {client.project}"
+    return f"process {client.pid}, no call yet"

@@ -10,7 +10,7 @@ from memories.embeddings.following import events_to_embed
 from memoryhub import __version__, env
 from memoryhub.core import clock, log, spool
 from memoryhub.core.autostart import is_allowed
-from memoryhub.core.backends.selected import server
+from memoryhub.core.backends.selected import machines
 from memoryhub.core.clients import ConnectedClient, connected_clients
 from memoryhub.core.errors import HubError
 from memoryhub.core.origin import SAMPLE_TRACE
@@ -68,7 +68,7 @@ def hub_state() -> HubState:
     return HubState(
         version=__version__,
         home=str(env.home()),
-        database=server.address(),
+        database=machines.server_address(),
         running=find_running(),
         autostart=is_allowed(),
         clients=connected_clients(),
