@@ -1,7 +1,7 @@
 """Names that the hub derives from text, such as slugs, and how to find those of a text again."""
 
-# Every function that derives a name from a text is here or listed in ``_spellings``, because a redaction of the text must
-# find the name too. tests/governance/test_redaction_derived.py searches for the forms.
+# Every function that derives a name from a text is here or listed in ``_spellings``, because a redaction of the text
+# must find the name too. tests/governance/test_redaction_derived.py searches for the forms.
 
 from __future__ import annotations
 
