@@ -26,7 +26,7 @@ from governance.rollback.schemas import (
 )
 from governance.rollback.service import EventSource, event_sources, preview, roll_back, undo_rollback
 from governance.rollback.tracing import groups
-from memoryhub.core import clock
+from memoryhub.core import clock, log
 from memoryhub.core.admin import HubModelAdmin, cells
 from memoryhub.core.admin.access import needs
 from memoryhub.core.admin.cells import counted
@@ -34,7 +34,6 @@ from memoryhub.core.background import Progress, is_long, start_task
 from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.errors import ConfirmationRequired, HubError
 from memoryhub.core.events.rollback import effects
-from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act
 from memoryhub.core.validation import explain_faults
 
@@ -364,8 +363,7 @@ def left_rows(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _titled(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ids = {item["id"] for item in items if item.get("id")}
     entities = find_entities(ids)
-    events = RawEvent.objects.filter(position__in=ids - set(entities))
-    types = dict(events.values_list("position", "event_type"))
+    types = dict(log.events().at(ids - set(entities)).values_list("position", "event_type"))
     words = words_of(list(types))
     return [_named(item.get("id", 0), entities, types, words) for item in items]
 
