@@ -451,7 +451,10 @@ class Repair(Protocol):
 
 
 class Integrity(Protocol):
-    """Whether a store is what this version made."""
+    """What every store must have, and whether a store is what this version made."""
+
+    def require_structure(self) -> None:
+        """Register the SQL of the log's triggers and of the table of marks; called once, for this process's backend."""
 
     def damage(self) -> str:
         """Check pages, tables and indexes of the store; return the findings as a sentence, "" if there are none.

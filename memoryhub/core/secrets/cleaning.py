@@ -7,13 +7,10 @@ import hmac
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
-from memoryhub import env
-from memoryhub.core.secret_files import REDACTION_KEY, read_or_create_secret
 from memoryhub.core.secrets.catalogue import PERSONAL_PREFIX, CustomRules, detector
 from memoryhub.core.secrets.rule import SecretFinding, SecretHit, apart
 from memoryhub.core.secrets.values import (
@@ -27,7 +24,6 @@ from memoryhub.core.secrets.values import (
     matches,
     reads_as_words,
 )
-from memoryhub.core.stores.routing import current_alias
 
 _NAME = "private"
 
@@ -425,28 +421,6 @@ def _in_characters(hits: list[SecretHit], data: bytes, size: int) -> Iterator[tu
         characters += len(data[start:end].decode())
         last = end
         yield hit, first, characters
-
-
-_masters: dict[str, str] = {}
-
-
-def current_tag_key() -> bytes:
-    """Return the key; empty without a store."""
-    alias = current_alias.get()
-    if alias is None:
-        return b""
-    return _derived(_master(env.home_text()), alias)
-
-
-@lru_cache(maxsize=256)
-def _derived(master: str, alias: str) -> bytes:
-    return hmac.new(master.encode(), alias.encode(), hashlib.sha256).digest()
-
-
-def _master(home: str) -> str:
-    if home not in _masters:
-        _masters[home] = read_or_create_secret(REDACTION_KEY)
-    return _masters[home]
 
 
 _START = "[REDACTED:"

@@ -93,7 +93,7 @@ def acknowledged(store: StoreId) -> list[Anchor]:
 
 def _read_row(store: StoreId) -> _Head | None:
     parameters = [quote(schema_of(store)), label_of(store)]
-    if current_alias.get() == store.alias:
+    if current_alias() == store.alias:
         connection: Any = connections[store.alias]
         if connection.in_atomic_block:
             # Not over a second connection: of a small pool others may hold the rest, and wait for this transaction
