@@ -264,5 +264,5 @@ class HeadsTests(TestCase):
         self.assertEqual(self.heads_of(ALPHA), [[9, "now"]])
         with mock.patch.object(self.heads, "_look", side_effect=KeyError), self.assertRaises(KeyError):
             self.heads._reads = True
-            self.heads._read()
+            self.heads._keep_reading()
         self.assertFalse(self.heads._reads)
