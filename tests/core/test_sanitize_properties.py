@@ -131,11 +131,11 @@ class RulesTest(TestCase):
 
     def test_a_text_without_keywords_costs_no_attempt_at_a_pattern(self) -> None:
         text = b"The quick brown fox jumps over the lazy dog; nothing here is hidden. " * 1000
-        self.assertEqual(detector().places(text), [])
+        self.assertEqual(detector().keywords.of(text), [])
 
     def test_places_grow_with_the_text_and_no_faster(self) -> None:
         for unit in (b"token=", b"eyJ", b"-----BEGIN PRIVATE KEY-----", b"://a:", b"sk-proj-", b"password='x"):
-            few, many = (len(detector().places(unit * n)) for n in (100, 1000))
+            few, many = (len(detector().keywords.of(unit * n)) for n in (100, 1000))
             self.assertLessEqual(many, 11 * few + 20, unit)
 
     def test_the_rows_below_a_name_are_read_once(self) -> None:

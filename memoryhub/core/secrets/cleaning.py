@@ -311,7 +311,7 @@ _SHORTEST = 7  # a password in a URL: ://:p@h
 class Context(NamedTuple):
     key: bytes
     custom: CustomRules
-    known: Known = NOTHING_KNOWN
+    seen: Known = NOTHING_KNOWN
 
 
 class _Secret(NamedTuple):
@@ -353,10 +353,10 @@ def _with_repeats(text: str, secrets: list[_Secret], context: Context, values: d
     for kind, rule, start, end in secrets:
         if is_repeatable(text[start:end]) and not rule.startswith(PERSONAL_PREFIX):
             values[text[start:end]] = kind
-    if not values and context.known is NOTHING_KNOWN:
+    if not values and context.seen is NOTHING_KNOWN:
         return secrets
     masked = [*tag_spans(text), *((secret.start, secret.end) for secret in secrets)]
-    repeated = sorted(repeats(text, context.known, values), key=lambda place: (place[0], -place[1]))
+    repeated = sorted(repeats(text, context.seen, values), key=lambda place: (place[0], -place[1]))
     return sorted([*secrets, *_free(text, repeated, sorted(masked), context.custom)], key=attrgetter("start"))
 
 

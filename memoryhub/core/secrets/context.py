@@ -71,7 +71,7 @@ def current_context() -> Context:
 
 def _read_context(before: Context | None) -> Context:
     rules = _rule_sources[0]() if _rule_sources else NO_RULES
-    return Context(current_tag_key(), rules, _read_secrets(before and before.known))
+    return Context(current_tag_key(), rules, _read_secrets(before and before.seen))
 
 
 _contexts = StoreCache(_read_context)
@@ -120,7 +120,7 @@ def remember(values: Mapping[str, str]) -> None:
     request = current_request()
     if request is None:
         return
-    stored = _contexts.get(request).known.digests
+    stored = _contexts.get(request).seen.digests
     key = current_tag_key()
     digests = {value: digest(value, key) for value in memorable}
     added = [value for value in memorable if digests[value] not in stored]

@@ -51,13 +51,13 @@ class Leaf(Enum):
 @dataclass(frozen=True, slots=True)
 class Shape:
     leaf: Leaf = Leaf.TEXT
-    # Of an object with declared fields.
+    # The fields of an object that declares them.
     fields: Mapping[str, Shape] | None = None
-    # Of an object with arbitrary keys: the kind of these.
+    # The kind of the keys of an object with arbitrary ones.
     keys: Leaf = Leaf.TEXT
-    # Of a list whose places are declared one by one.
+    # The shapes of a list whose places are declared one by one.
     items: tuple[Shape, ...] = ()
-    # Of any other list and of an object with arbitrary keys: the shape of every value.
+    # The shape of every value of any other list, and of an object with arbitrary keys.
     values: Shape | None = None
 
     @property
@@ -160,7 +160,7 @@ def sanitize(value: Any, shape: Shape = TEXT, *, by_pack_only: bool = False) -> 
 
     context = current_context()
     if by_pack_only:
-        context = context._replace(custom=replace(context.custom, rules=(), personal=None), known=NOTHING_KNOWN)
+        context = context._replace(custom=replace(context.custom, rules=(), personal=None), seen=NOTHING_KNOWN)
     names = frozenset[str]()
     if isinstance(value, dict):
         names = frozenset(name for name in map(value.get, _NAMES) if isinstance(name, str))
@@ -169,8 +169,8 @@ def sanitize(value: Any, shape: Shape = TEXT, *, by_pack_only: bool = False) -> 
     values = {text: kind for text, kind in walk.values.items() if text not in names}
     if values:
         remember(values)
-        secrets = Known(values, context.known.digests, context.known.key)
-        walk = _PayloadWalk(context._replace(known=secrets), names)
+        secrets = Known(values, context.seen.digests, context.seen.key)
+        walk = _PayloadWalk(context._replace(seen=secrets), names)
         clean = walk.of(value, "", shape)
     return clean, walk.findings
 
@@ -240,7 +240,7 @@ class _PayloadWalk:
 
         context = self._context
         if text in self._names:
-            context = context._replace(known=NOTHING_KNOWN)
+            context = context._replace(seen=NOTHING_KNOWN)
         clean, findings = _cleaned(text, context)
         self.findings += findings
         self.values |= _repeatable_values(text, findings)
