@@ -1,4 +1,4 @@
-"""What a storage backend offers: one protocol a group, which a module of the backend implements (decision 75).
+"""What a storage backend offers: one protocol a group, which modules of the backend implement (decision 75).
 
 Functions without a ``store`` work on the current one. What runs for every statement is part of Django's connection.
 """
