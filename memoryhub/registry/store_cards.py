@@ -155,7 +155,7 @@ def page_of_cards(
 
 def store_here() -> StoreId | None:
     """Return the caller's store, or None if the caller works on the hub."""
-    return current_store() if current_alias.get() else None
+    return current_store() if current_alias() else None
 
 
 def apart_from_here(store: StoreId) -> AbstractContextManager[Any]:

@@ -78,7 +78,7 @@ class HubAdminSite(AdminSite):
         from memoryhub.core.log import anchor_warning
 
         context = super().each_context(request)
-        store = current_store() if current_alias.get() else None
+        store = current_store() if current_alias() else None
         place = StorePlace.of(store) if store else None
         return {
             **context,
