@@ -40,15 +40,19 @@ _OF_SESSION = models.Q(scope=MemoryScope.SESSION)
 
 
 class MemoryQuerySet(models.QuerySet["Memory"]):
-    def live(self) -> MemoryQuerySet:
-        """Exclude deleted, rejected and quarantined memories."""
-        set_aside = Quarantine.objects.values("id")
-        return self.filter(_LIVE).exclude(review=ReviewState.REJECTED).exclude(id__in=set_aside)
+    def outside_quarantine(self) -> MemoryQuerySet:
+        return self.exclude(id__in=Quarantine.objects.values("id"))
+
+    def live(self, *, include_deleted: bool = False) -> MemoryQuerySet:
+        """Exclude quarantined memories, and deleted and rejected ones unless ``include_deleted``."""
+        memories = self
+        if not include_deleted:
+            memories = self.filter(_LIVE).exclude(review=ReviewState.REJECTED)
+        return memories.outside_quarantine()
 
     def in_review(self, state: ReviewState) -> MemoryQuerySet:
         """Filter by a review state other than accepted."""
-        set_aside = Quarantine.objects.values("id")
-        matching = self.filter(deleted_at__isnull=True, review=state).exclude(id__in=set_aside)
+        matching = self.filter(_LIVE, review=state).outside_quarantine()
         # Written exactly as in the partial index memory_review, so that SQLite uses it
         return matching.filter(RawSQL("NOT (memories_memory.review = 'accepted')", [], models.BooleanField()))
 

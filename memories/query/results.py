@@ -19,7 +19,7 @@ from memories.scopes import (
     NEAREST_FIRST,
     NOT_LIVE,
     Name,
-    Place,
+    ScopePlace,
     Sql,
     every,
     hidden_by,
@@ -42,7 +42,7 @@ from memoryhub.core.text import flat
 
 @dataclass(frozen=True, slots=True)
 class QueryHit:
-    place: Place
+    place: ScopePlace
     scored: Scored
 
 
@@ -178,7 +178,7 @@ class Scored:
 
 
 class Candidates:
-    def __init__(self, question: Question, place: Place, *, basic: bool) -> None:
+    def __init__(self, question: Question, place: ScopePlace, *, basic: bool) -> None:
         self._question = question
         self._place = place
         self._basic = basic

@@ -341,7 +341,7 @@ class MergeTests(HubTestCase):
                 with self.subTest(lost=lost), log.transaction():
                     self.lose(lost)
             self.assertEqual(index_problem(), "the full-text index is behind; run rebuild")
-            with mock.patch("memoryhub.core.log.rebuilding._positions", lambda last: [last - 1]):
+            with mock.patch("memoryhub.core.log.rebuilding._sampled_positions", lambda last: [last - 1]):
                 found = [each for each in compare_sample().differences if each.what == "the full-text index"]
             self.assertEqual([each.keys for each in found], [("1", str(newest))])
             log.rebuild()

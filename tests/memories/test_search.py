@@ -24,7 +24,6 @@ from memories.embeddings.meaning import Meaning
 from memories.models import SearchDocument, Vector
 from memories.pack import pack_context
 from memories.query import query
-from memories.resources import SearchByOffset, get_whole, search_by_offset
 from memories.schemas import MemoryGet, MemoryList, MemorySearch, Stats
 from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest, MemoryQuery
@@ -37,7 +36,7 @@ from memories.search.snippets import LENGTH, excerpt, snippet, words_in
 from memories.search.text import date_words, folded, folded_with_places, forms_of, match_any, phrases, shaped, terms
 from memories.services.links import create_relation
 from memories.timeline import stats
-from memories.tools.core import search, search_text
+from memories.tools import SearchByOffset, get_whole, search, search_by_offset, search_text
 from memoryhub.core import clock, log
 from memoryhub.core.contributions import recall_of
 from memoryhub.core.errors import Invalid, Unavailable
