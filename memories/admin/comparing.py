@@ -9,7 +9,7 @@ from typing import Any
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from memories.diff import Effort, Piece, compare
+from memories.diff import DiffPart, Effort, compare
 from memories.models import Memory
 from memories.selectors import plain_versions_of
 from memoryhub.core.admin import cells
@@ -110,14 +110,14 @@ _ADDED = '<ins><span class="visually-hidden">[added:</span>{}<span class="visual
 
 def word_diff(before: str, after: str, effort: Effort | None = None) -> SafeString:
     """Return the changed lines with two lines of context; deletions in ``del``, insertions in ``ins``."""
-    return _joined([_html(piece) for piece in compare(before, after, effort)])
+    return _joined([_html(part) for part in compare(before, after, effort)])
 
 
 def side_by_side(before: str, after: str, effort: Effort | None = None) -> tuple[SafeString, SafeString]:
     """Return both texts, the first with the deletions marked, the second with the insertions."""
-    pieces = list(compare(before, after, effort))
-    first = [_html(Piece(piece.text, piece.gone, "", piece.hidden_lines)) for piece in pieces]
-    second = [_html(Piece(piece.text, "", piece.come, piece.hidden_lines)) for piece in pieces]
+    parts = list(compare(before, after, effort))
+    first = [_html(DiffPart(part.text, part.removed, "", part.hidden_lines)) for part in parts]
+    second = [_html(DiffPart(part.text, "", part.added, part.hidden_lines)) for part in parts]
     return _joined(first), _joined(second)
 
 
@@ -129,10 +129,10 @@ def _joined(parts: list[SafeString]) -> SafeString:
     return format_html_join("", "{}", ((part,) for part in parts))
 
 
-def _html(piece: Piece) -> SafeString:
-    if piece.hidden_lines:
-        noun = "line" if piece.hidden_lines == 1 else "lines"
-        return format_html('<span class="gap">{} unchanged {}</span>', piece.hidden_lines, noun)
-    removed = marked(piece.gone, is_new=False) if piece.gone else ""
-    added = marked(piece.come, is_new=True) if piece.come else ""
-    return format_html("{}{}{}", piece.text, removed, added)
+def _html(part: DiffPart) -> SafeString:
+    if part.hidden_lines:
+        noun = "line" if part.hidden_lines == 1 else "lines"
+        return format_html('<span class="gap">{} unchanged {}</span>', part.hidden_lines, noun)
+    removed = marked(part.removed, is_new=False) if part.removed else ""
+    added = marked(part.added, is_new=True) if part.added else ""
+    return format_html("{}{}{}", part.text, removed, added)
