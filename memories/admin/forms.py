@@ -147,7 +147,7 @@ def _links(text: str) -> list[dict[str, str]]:
     return [{"uri": parts[0], "type": parts[1].strip() if len(parts) > 1 else "related"} for parts in lines]
 
 
-class VerdictForm:
+class MemoryVerdictForm:
     def __init__(self, data: QueryDict) -> None:
         self._data = data
 

@@ -26,7 +26,7 @@ from memories.admin.filters import (
 )
 from memories.admin.lists import MemoryListAdmin
 from memories.admin.rendering import UseFilter
-from memories.admin.review_item import ReviewFilter
+from memories.admin.review_item import MemoryReviewFilter
 from memories.models import KIND_MODELS, Memory, MemoryKind
 from memoryhub.core.admin import cells
 from memoryhub.core.kinds import INDEXED, KINDS, AttributeShape, Kind, Show
@@ -128,7 +128,7 @@ def _arguments(schema: dict[str, Any]) -> list[dict[str, Any]]:
 
 _COMMON = (
     TagFilter,
-    ReviewFilter,
+    MemoryReviewFilter,
     DeletedFilter,
     ConflictFilter,
     UseFilter,

@@ -33,7 +33,7 @@ from memories.admin.kinds import own_parts
 from memories.admin.lists import FORM, MemoryListAdmin, offered
 from memories.admin.rendering import UseFilter, render, use_shown
 from memories.admin.review import ReviewViews
-from memories.admin.review_item import ReviewFilter
+from memories.admin.review_item import MemoryReviewFilter
 from memories.diff import Effort
 from memories.models import Memory, MemoryKind, MemoryVersion, RelationType
 from memories.references import end_id, require_ends
@@ -323,7 +323,7 @@ class MemoryAdmin(ReviewViews, RelationViews, VersionViews):
         KindFilter,
         TypeFilter,
         TagFilter,
-        ReviewFilter,
+        MemoryReviewFilter,
         DeletedFilter,
         ConflictFilter,
         UseFilter,

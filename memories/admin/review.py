@@ -12,9 +12,9 @@ from django.urls import URLPattern, path, reverse
 from django.views.decorators.http import require_POST
 
 from memories.admin.base import SectionAdmin, sentence, warn_of_redactions
-from memories.admin.forms import EditForm, MergeForm, VerdictForm
+from memories.admin.forms import EditForm, MergeForm, MemoryVerdictForm
 from memories.admin.lists import offered
-from memories.admin.review_item import AT_ONCE, Place, merging, shown_item
+from memories.admin.review_item import AT_ONCE, QueuePlace, merging, shown_item
 from memories.events import Verdict
 from memories.models import MemoryKind, ReviewState
 from memories.review import services
@@ -64,7 +64,7 @@ class ReviewViews(SectionAdmin):
             messages.info(request, f"#{memory_id} is not in review.")
             return redirect("admin:memories_review_changelist")
         try:
-            return self._show(request, Place.of(memory_id, pending))
+            return self._show(request, QueuePlace.of(memory_id, pending))
         except NotFound as error:  # erased meanwhile
             messages.info(request, sentence(error))
             return redirect("admin:inbox")
@@ -77,7 +77,7 @@ class ReviewViews(SectionAdmin):
 
     def accept_edited_view(self, request: HttpRequest, memory_id: int) -> HttpResponse:
         memory = find_memory(memory_id)
-        place = Place.of(memory_id, queue())
+        place = QueuePlace.of(memory_id, queue())
         if place is None:
             return self.item_view(request, memory_id)
         kind = MemoryKind(memory.kind)
@@ -92,7 +92,7 @@ class ReviewViews(SectionAdmin):
         return self._show(request, place, form=form, **offered(kind))
 
     def merge_view(self, request: HttpRequest, memory_id: int) -> HttpResponse:
-        place = Place.of(memory_id, queue())
+        place = QueuePlace.of(memory_id, queue())
         if place is None:
             return self.item_view(request, memory_id)
         form = MergeForm(memory_id, request.POST if request.method == "POST" else request.GET)
@@ -132,10 +132,10 @@ class ReviewViews(SectionAdmin):
         return redirect(next_page(request) or "admin:memories_memory_changelist")
 
     def _give(self, request: HttpRequest, memory_id: int, verdict: Verdict) -> HttpResponse:
-        place = Place.of(memory_id, queue())
+        place = QueuePlace.of(memory_id, queue())
         following = place.next if place else None
         try:
-            command = VerdictForm(request.POST).command(memory_id, verdict)
+            command = MemoryVerdictForm(request.POST).command(memory_id, verdict)
             return self._done(request, services.review_memory(command=command), following)
         except PreconditionFailed as error:
             messages.error(request, sentence(error))
@@ -157,7 +157,7 @@ class ReviewViews(SectionAdmin):
             return redirect("admin:memories_review_changelist")
         return redirect("admin:memories_review_item", memory_id)
 
-    def _show(self, request: HttpRequest, place: Place | None = None, **more: Any) -> HttpResponse:
+    def _show(self, request: HttpRequest, place: QueuePlace | None = None, **more: Any) -> HttpResponse:
         request.inbox_key = f"proposal-{place.id if place else 0}"  # type: ignore[attr-defined]
         context = {
             "title": "Inbox",

@@ -30,7 +30,7 @@ from memoryhub.core.kinds import KINDS
 AT_ONCE = 200
 
 
-class ReviewFilter(DefaultFilter):
+class MemoryReviewFilter(DefaultFilter):
     title = "review"
     parameter_name = "review"
     options = {
@@ -77,7 +77,7 @@ def review_and_report(request: HttpRequest, commands: Sequence[ReviewVerdict]) -
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QueuePlace:
     id: int
     number: int
     total: int
@@ -85,7 +85,7 @@ class Place:
     after: int | None
 
     @classmethod
-    def of(cls, memory_id: int, pending: Sequence[int]) -> Place | None:
+    def of(cls, memory_id: int, pending: Sequence[int]) -> QueuePlace | None:
         """Return the place of an item in the queue, or None if it is not in it."""
         if memory_id not in pending:
             return None

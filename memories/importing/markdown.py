@@ -25,7 +25,7 @@ from memories.importing.files import (
     times_of,
     without_deleted,
 )
-from memories.importing.sections import Document, Section, parse_document, split_text
+from memories.importing.sections import TextDocument, TextSection, parse_document, split_text
 from memories.kinds import BETWEEN_HEADINGS
 from memories.models import Memory
 from memories.pack.sections import is_echo
@@ -215,7 +215,7 @@ def _commands(
         progress(count)
 
 
-def _parsed(text: str, name: str, max_headings: int) -> Document:
+def _parsed(text: str, name: str, max_headings: int) -> TextDocument:
     return parse_document(text, PurePath(name).suffix.lower(), max_headings=max_headings)
 
 
@@ -227,7 +227,7 @@ class _Repeated:
     # The first file of a folder with a text
     first: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    def without(self, path: str, document: Document) -> Document:
+    def without(self, path: str, document: TextDocument) -> TextDocument:
         folder, name = PurePath(path).parent.as_posix(), PurePath(path).name
         if name not in _FOR_CLIENTS:
             return document
@@ -244,7 +244,7 @@ class _Repeated:
 
 
 def _commands_of_file(
-    path: str, document: Document, tags: Sequence[str], used: set[str], changed: datetime
+    path: str, document: TextDocument, tags: Sequence[str], used: set[str], changed: datetime
 ) -> Iterator[ImportedMemory]:
     all_tags = _tags(path, document, tags)
     times = imported_times(*times_of(document.matter, changed))
@@ -262,7 +262,7 @@ def _commands_of_file(
             )
 
 
-def _title(path: str, section: Section, number: int, parts: int) -> str:
+def _title(path: str, section: TextSection, number: int, parts: int) -> str:
     # Cut at the front: the last heading is the most specific one
     title = flat(BETWEEN_HEADINGS.join((path, *section.headings)))
     part = f" ({number}/{parts})" if parts > 1 else ""
@@ -273,7 +273,7 @@ def _cut(text: str, longest: int) -> str:
     return text if len(text) <= longest else "…" + text[len(text) - longest + 1 :].lstrip()
 
 
-def _tags(path: str, document: Document, tags: Sequence[str]) -> list[str]:
+def _tags(path: str, document: TextDocument, tags: Sequence[str]) -> list[str]:
     folder = PurePath(path).parent.name
     file_tags = [tag[:64] for tag in (*document.tags, folder) if tag.strip()]
     cleaned = (re.sub(r"\s+", " ", tag.strip().lower()) for tag in (*tags, *file_tags))

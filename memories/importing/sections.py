@@ -41,21 +41,21 @@ class Heading:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class TextSection:
     headings: tuple[str, ...]
     key: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    sections: list[Section]
+class TextDocument:
+    sections: list[TextSection]
     tags: list[str]
     # The front matter
     matter: Mapping[str, Any]
 
 
-def parse_document(text: str, ending: str, *, max_headings: int | None = None) -> Document:
+def parse_document(text: str, ending: str, *, max_headings: int | None = None) -> TextDocument:
     """Split a text, with the file's extension (``.md``), into sections; one that says nothing is joined to another.
 
     Raises:
@@ -66,10 +66,10 @@ def parse_document(text: str, ending: str, *, max_headings: int | None = None) -
         candidates = sum(1 for _ in islice(_MAY_BE_HEADING.finditer(body), max_headings + _MOST_CANDIDATES))
         _require_few(candidates, max_headings + _MOST_CANDIDATES - 1)
     sections = split_sections(body, ending, max_headings=max_headings)
-    return Document(_described(_joined(sections), matter), _tags(matter), matter)
+    return TextDocument(_described(_joined(sections), matter), _tags(matter), matter)
 
 
-def split_sections(body: str, ending: str, *, max_headings: int | None = None) -> list[Section]:
+def split_sections(body: str, ending: str, *, max_headings: int | None = None) -> list[TextSection]:
     """Return the sections of a text without front matter, each as it is written.
 
     Raises:
@@ -83,7 +83,7 @@ def split_sections(body: str, ending: str, *, max_headings: int | None = None) -
 
 
 # The description of a text is often what one searches for
-def _described(sections: list[Section], matter: Mapping[str, Any]) -> list[Section]:
+def _described(sections: list[TextSection], matter: Mapping[str, Any]) -> list[TextSection]:
     description = matter.get("description")
     if not isinstance(description, str) or not sections or description in sections[0].text:
         return sections
@@ -144,7 +144,7 @@ def _underlined_headings(lines: list[str]) -> Iterator[Heading]:
         yield Heading(styles.index(style) + 1, title.strip(), number - 1 - is_overlined, number + 1)
 
 
-def _sections(lines: list[str], headings: Iterable[Heading]) -> Iterator[Section]:
+def _sections(lines: list[str], headings: Iterable[Heading]) -> Iterator[TextSection]:
     path: list[tuple[int, str, str]] = []
     used: set[str] = set()
     start, key = 0, ""
@@ -157,15 +157,15 @@ def _sections(lines: list[str], headings: Iterable[Heading]) -> Iterator[Section
     yield from _section(path, key, lines[start:])
 
 
-def _section(path: list[tuple[int, str, str]], key: str, lines: list[str]) -> Iterator[Section]:
+def _section(path: list[tuple[int, str, str]], key: str, lines: list[str]) -> Iterator[TextSection]:
     text = "\n".join(lines).strip("\n").rstrip()
     is_listing = path and heading_slug(path[-1][1]) in _LISTINGS and all(map(_LISTED.match, text.split("\n")))
     if _NAVIGATION.sub("", text).strip() and not is_listing:
-        yield Section(tuple(heading for _, heading, _ in path if heading), key, text)
+        yield TextSection(tuple(heading for _, heading, _ in path if heading), key, text)
 
 
 # A section that says nothing is joined to the one before it, else after it, below the same heading
-def _joined(sections: list[Section]) -> list[Section]:
+def _joined(sections: list[TextSection]) -> list[TextSection]:
     empty = [index for index, section in enumerate(sections) if section.headings and _is_boilerplate(section)]
     texts = {index: section.text for index, section in enumerate(sections) if index not in empty}
     for index in empty:
@@ -177,11 +177,11 @@ def _joined(sections: list[Section]) -> list[Section]:
     return [replace(sections[index], text=texts[index]) for index in sorted(texts)]
 
 
-def _is_boilerplate(section: Section) -> bool:
+def _is_boilerplate(section: TextSection) -> bool:
     return is_boilerplate(section.headings[-1], section.text)
 
 
-def _target(sections: Sequence[Section], index: int, texts: Sequence[int]) -> int | None:
+def _target(sections: Sequence[TextSection], index: int, texts: Sequence[int]) -> int | None:
     above = sections[index].headings[:-1]
     near = [other for other in texts if sections[other].headings[: len(above)] == above]
     below = [other for other in near if sections[other].headings[: len(above) + 1] == sections[index].headings]
