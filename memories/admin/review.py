@@ -12,7 +12,7 @@ from django.urls import URLPattern, path, reverse
 from django.views.decorators.http import require_POST
 
 from memories.admin.base import SectionAdmin, sentence, warn_of_redactions
-from memories.admin.forms import EditForm, MergeForm, MemoryVerdictForm
+from memories.admin.forms import EditForm, MemoryVerdictForm, MergeForm
 from memories.admin.lists import offered
 from memories.admin.review_item import AT_ONCE, QueuePlace, merging, shown_item
 from memories.events import Verdict
