@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from django.db import models
 from django.db.models.expressions import RawSQL
 
+from memories.pack_sorts import PackSort, sort_of
 from memoryhub.core.fields import PositionField
 from memoryhub.core.kinds import KINDS, Kind
 from memoryhub.core.models import Quarantine, StoreModel
@@ -432,10 +433,6 @@ class MemoryCitation(StoreModel):
         return f"{self.stream_id} cites #{self.memory_id}"
 
 
-# The section of what is given at a prompt
-RECALL = "recall"
-
-
 class ContextPack(StoreModel):
     """A pack as it was first sent. Its text is composed again from the logs (decision 16)."""
 
@@ -459,9 +456,8 @@ class ContextPack(StoreModel):
 
     @property
     def topic(self) -> str:
-        return "for a prompt" if self.is_recall else self.query or "latest changes"
+        return self.query or self.sort.topic
 
     @property
-    def is_recall(self) -> bool:
-        """Whether it was given at a prompt."""
-        return bool(self.marks) and all(key.startswith(f"{RECALL} ") for key in self.marks)
+    def sort(self) -> PackSort:
+        return sort_of(self.marks)

@@ -53,7 +53,7 @@ from memories.schemas.links import (
 from memories.schemas.query import ConflictList, ConflictSettle, ContextPackRequest, MemoryQuery
 from memories.search import engine
 from memories.search.parsed_query import parse_search
-from memories.search.pipeline import note_on, wanted_mode
+from memories.search.pipeline import configured_mode, note_on
 from memories.selectors.memories import suggest_ids, suggest_tags, suggest_types
 from memories.selectors.search import without_hidden
 from memories.selectors.versions import conflict_text, list_conflicts
@@ -419,8 +419,8 @@ def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
     )
     query = parse_search(question)
     (level,) = scopes.levels(inherit=False)
-    mode = wanted_mode()
-    ranked = without_hidden(engine.rank(query, mode, level, others=True), level, [level])
+    mode = configured_mode()
+    ranked = without_hidden(engine.rank(query, mode, level, blended=True), level, [level])
     near = ranked.similarities()
     good = [hit for hit in ranked.hits if near[hit[0]] >= command.threshold]
     page_hits = good[command.offset : command.offset + command.limit]

@@ -12,11 +12,9 @@ from memories.present import hit_line
 from memories.schemas import MemorySearch
 from memories.scopes import hidden_among
 from memories.search import engine
-from memories.search.engine import TEXT
 from memories.search.parsed_query import ParsedQuery, parse_search
-from memories.search.pipeline import note_on, notes_of, wanted_mode, why
-from memories.search.snippets import excerpt
-from memories.search.words import words_in
+from memories.search.pipeline import configured_mode, note_on, notes_of, why
+from memories.search.snippets import excerpt, words_in
 from memories.selectors.versions import open_conflicts
 from memories.substance import split_joined
 from memories.superseded import superseded_by
@@ -71,7 +69,7 @@ def search(
     with retrieval("search", command):
         chain = _chain(command, whole_store=whole_store)
         query = parse_search(command)
-        mode = mode or wanted_mode()
+        mode = mode or configured_mode()
         answer = _ranked(chain, query, mode)
         (start,) = decode_cursor(command.cursor, (int,)) or (0,)
         page_hits = answer.hits[start : start + command.limit]
@@ -104,7 +102,7 @@ def _ranked(chain: Sequence[scopes.Level], query: ParsedQuery, mode: str) -> _Se
     hits: list[_Hit] = []
     for place, level in enumerate(chain):
         with use_store(level.store):
-            all_ranked = engine.rank(query, mode, level, others=True)
+            all_ranked = engine.rank(query, mode, level, blended=True)
         ranked.append(without_hidden(all_ranked, level, chain))
         scale = 1.0
         if len(chain) > 1:
@@ -220,9 +218,9 @@ def hits(
         for item in items:
             by_words = why(item["title"], texts.get(item["id"], ""), ranked.terms, ranked.factors.get(item["id"], {}))
             item["matches"] = excerpts[item["id"]].matches
-            item["why"] = _why(by_words, ranked.why.get(item["id"], TEXT))
+            item["why"] = _why(by_words, ranked.why.get(item["id"], engine.TEXT))
     return items
 
 
 def _why(by_words: str, ranking: str) -> str:
-    return by_words + ranking.removeprefix(TEXT) if ranking.startswith(TEXT) else ranking
+    return by_words + ranking.removeprefix(engine.TEXT) if ranking.startswith(engine.TEXT) else ranking
