@@ -23,6 +23,7 @@ from memories.admin.filters import (
     ConflictFilter,
     DeletedFilter,
     KindFilter,
+    MemoryReviewFilter,
     ScopeFilter,
     TagFilter,
     TypeFilter,
@@ -33,7 +34,6 @@ from memories.admin.kinds import own_parts
 from memories.admin.lists import FORM, MemoryListAdmin, offered
 from memories.admin.rendering import UseFilter, render, use_shown
 from memories.admin.review import ReviewViews
-from memories.admin.review_item import MemoryReviewFilter
 from memories.diff import Effort
 from memories.models import Memory, MemoryKind, MemoryVersion, RelationType
 from memories.references import end_id, require_ends
