@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 
 from memories import services
 from memories.admin import listing
-from memories.admin.base import SectionAdmin, done, sentence, show_error
+from memories.admin.base import SectionAdmin, sentence, show_error, show_result
 from memories.admin.filters import most_used_tags, used_types
 from memories.admin.forms import NewMemoryForm
 from memories.admin.listing import MemoryChangeList, search
@@ -106,7 +106,7 @@ class MemoryListAdmin(SectionAdmin):
         command = form.command() if form.is_bound else None
         if command:
             try:
-                return done(request, services.write_memory(command=command))
+                return show_result(request, services.write_memory(command=command))
             except HubError as error:
                 show_error(form, error)
         context: dict[str, Any] = {"title": self.add_label, "form": form, "adding": True, "kinds": self._kinds(kind)}
