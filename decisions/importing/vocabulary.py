@@ -113,12 +113,12 @@ FILLERS = frozenset(
     " cette ce la le décision a été est actuellement provisoirement entièrement déjà"
     " esta este el decisión ha sido fue es está actualmente provisionalmente".split()
 )
-PARTLY = frozenset(
-    "partially partly teilweise partiellement parcialmente section sections part parts paragraph item"
-    " abschnitt kapitel"
-    " teil partie sección parte apartado".split()
-)
-PARTLY_PHRASES = re.compile("部分|一部|第.{1,4}[节節章条條項项]")
+_SECTIONS = "section sections part parts paragraph item abschnitt kapitel teil partie sección parte apartado".split()
+_SECTION_PHRASES = "部分|第.{1,4}[节節章条條項项]"
+# A section of a record, not the whole
+OF_SECTION = re.compile(rf"\b(?:{'|'.join(_SECTIONS)})\b|§|{_SECTION_PHRASES}")
+PARTLY = frozenset(["partially", "partly", "teilweise", "partiellement", "parcialmente", *_SECTIONS])
+PARTLY_PHRASES = re.compile(f"一部|{_SECTION_PHRASES}")
 NOT_YET = ("not yet", "noch nicht", "pas encore", "aún no", "todavía no")
 NO_LONGER = ("no longer", "nicht mehr", "n'est plus", "n’est plus", "ya no")
 NOT = ("not", "never", "nicht", "nie", "pas", "jamais", "no", "nunca", "neither")
